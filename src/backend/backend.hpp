@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/backend/kernels/attention.hpp"
+#include "src/backend/kernels/cross_entropy.hpp"
+#include "src/backend/kernels/elementwise.hpp"
+#include "src/backend/kernels/embedding.hpp"
+#include "src/backend/kernels/gemm.hpp"
+#include "src/backend/kernels/norm.hpp"
+#include "src/backend/kernels/optimizer.hpp"
+#include "src/backend/kernels/reduce.hpp"
+#include "src/tensor/memory.hpp"
+#include "src/tensor/stream.hpp"
+
+namespace trireme {
+
+/// A device and the kernels that run on it. Everything above works through this interface and does not know which one
+/// it has. Kernels come in small families, each declared in src/backend/kernels.
+class Backend : public Allocator {
+ public:
+  /// "cpu" or "cuda".
+  virtual std::string name() const = 0;
+  /// The device, for the log: "2 threads, AVX-512 ...".
+  virtual std::string description() const = 0;
+
+  /// The stream on which a rank computes.
+  virtual Stream& compute_stream() = 0;
+  virtual std::unique_ptr<Stream> make_stream() = 0;
+
+  /// Copies between host and device memory, ordered on `stream`; sizes and types must agree.
+  virtual void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) = 0;
+  virtual void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) = 0;
+
+  /// Bytes allocated and not yet freed, now and at the most so far.
+  virtual std::size_t allocated_bytes() const = 0;
+  virtual std::size_t peak_allocated_bytes() const = 0;
+
+  virtual GemmKernels& gemm() = 0;
+  virtual NormKernels& norm() = 0;
+  virtual AttentionKernels& attention() = 0;
+  virtual ElementwiseKernels& elementwise() = 0;
+  virtual EmbeddingKernels& embedding() = 0;
+  virtual CrossEntropyKernels& cross_entropy() = 0;
+  virtual OptimizerKernels& optimizer() = 0;
+  virtual ReduceKernels& reduce() = 0;
+};
+
+enum class BackendChoice { automatic, cpu, cuda };
+
+/// The backend asked for. `automatic` takes the GPU where there is one and the CPU otherwise; `reason`, where given,
+/// receives why it was not the GPU. `threads` is the size of the CPU backend's pool. Throws BackendUnavailable, with
+/// the reason and the remedy, where `choice` names a backend that cannot run here.
+std::unique_ptr<Backend> make_backend(BackendChoice choice, int threads, std::string* reason = nullptr);
+
+}  // namespace trireme

@@ -1,0 +1,95 @@
+#include "src/backend/cpu/cpu_backend.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+
+namespace trireme::cpu {
+namespace {
+
+/// Counts what is allocated; buffers may outlive the backend, so the count is shared with them.
+struct MemoryCount {
+  std::atomic<std::size_t> now{0};
+  std::atomic<std::size_t> peak{0};
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads)
+      : pool_(threads),
+        gemm_(make_gemm(pool_)),
+        norm_(make_norm(pool_)),
+        attention_(make_attention(pool_)),
+        elementwise_(make_elementwise(pool_)),
+        embedding_(make_embedding(pool_)),
+        cross_entropy_(make_cross_entropy(pool_)),
+        optimizer_(make_optimizer(pool_)),
+        reduce_(make_reduce(pool_)) {}
+
+  std::string name() const override { return "cpu"; }
+  std::string description() const override {
+    return fmt::format("{} thread{}", pool_.threads(), pool_.threads() == 1 ? "" : "s");
+  }
+
+  Stream& compute_stream() override { return stream_; }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
+
+  void copy_from_host(Stream&, ConstTensorView host, TensorView device) override { copy(host, device); }
+  void copy_to_host(Stream&, ConstTensorView device, TensorView host) override { copy(device, host); }
+
+  Buffer allocate(std::size_t size_bytes) override {
+    constexpr std::size_t alignment = 64;
+    const std::size_t rounded = std::max(alignment, (size_bytes + alignment - 1) / alignment * alignment);
+    auto* data = static_cast<std::byte*>(::operator new (rounded, std::align_val_t{alignment}, std::nothrow));
+    TRIREME_CHECK(
+        data != nullptr, EnvironmentError,
+        "no memory left for {} MiB on this rank, which holds {} MiB: use fewer ranks a machine, more tensor or "
+        "pipeline ranks, or a smaller micro-batch",
+        rounded >> 20, memory_->now >> 20);
+    const std::size_t now = memory_->now += rounded;
+    std::size_t peak = memory_->peak;
+    while (now > peak && !memory_->peak.compare_exchange_weak(peak, now)) {
+    }
+    return {data, size_bytes, [memory = memory_, rounded](std::byte* pointer) {
+              ::operator delete (pointer, std::align_val_t{alignment});
+              memory->now -= rounded;
+            }};
+  }
+  std::size_t allocated_bytes() const override { return memory_->now; }
+  std::size_t peak_allocated_bytes() const override { return memory_->peak; }
+
+  GemmKernels& gemm() override { return *gemm_; }
+  NormKernels& norm() override { return *norm_; }
+  AttentionKernels& attention() override { return *attention_; }
+  ElementwiseKernels& elementwise() override { return *elementwise_; }
+  EmbeddingKernels& embedding() override { return *embedding_; }
+  CrossEntropyKernels& cross_entropy() override { return *cross_entropy_; }
+  OptimizerKernels& optimizer() override { return *optimizer_; }
+  ReduceKernels& reduce() override { return *reduce_; }
+
+ private:
+  static void copy(ConstTensorView from, TensorView to) {
+    TRIREME_CHECK(from.dtype() == to.dtype() && from.numel() == to.numel(), ShapeError, "copy of {} {} to {} {}",
+                  name_of(from.dtype()), to_string(from.shape()), name_of(to.dtype()), to_string(to.shape()));
+    if (from.size_bytes() > 0) std::memcpy(to.data(), from.data(), from.size_bytes());
+  }
+
+  std::shared_ptr<MemoryCount> memory_ = std::make_shared<MemoryCount>();
+  ThreadPool pool_;
+  ImmediateStream stream_;
+  std::unique_ptr<GemmKernels> gemm_;
+  std::unique_ptr<NormKernels> norm_;
+  std::unique_ptr<AttentionKernels> attention_;
+  std::unique_ptr<ElementwiseKernels> elementwise_;
+  std::unique_ptr<EmbeddingKernels> embedding_;
+  std::unique_ptr<CrossEntropyKernels> cross_entropy_;
+  std::unique_ptr<OptimizerKernels> optimizer_;
+  std::unique_ptr<ReduceKernels> reduce_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(int threads) { return std::make_unique<CpuBackend>(threads); }
+
+}  // namespace trireme::cpu

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "src/backend/kernels/dropout.hpp"
+#include "src/tensor/stream.hpp"
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme {
+
+/// Softmax attention of one micro-batch: out = dropout(softmax(scale q k^T + mask)) v, head by head.
+struct AttentionProblem {
+  std::int64_t queries = 0;  ///< positions of q and out
+  std::int64_t keys = 0;     ///< positions of k and v; query i stands at position keys - queries + i
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;     ///< query heads on this rank
+  std::int64_t kv_heads = 0;  ///< heads of k and v on this rank; head a reads kv head a / (heads / kv_heads)
+  std::int64_t head_dim = 0;
+  double scale = 1;
+  bool causal = true;  ///< a query sees the keys at its own position and before
+  Dropout dropout;     ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
+  std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
+};
+
+/// A tensor of heads inside a larger one: element (position, sample, head, channel) is
+/// data[position * position_stride + sample * sample_stride + head * head_stride + channel], in elements of T.
+template <class View>
+struct HeadsOf {
+  View data;  ///< its shape is not read
+  std::int64_t position_stride = 0;
+  std::int64_t sample_stride = 0;
+  std::int64_t head_stride = 0;
+};
+using Heads = HeadsOf<TensorView>;
+using ConstHeads = HeadsOf<ConstTensorView>;
+
+/// Attention without an s x s matrix in memory (Dao et al. 2022, arXiv:2205.14135): rows of scores are made, used and
+/// forgotten block by block; backward makes them again from q, k and the log-sum-exp of each row. T the training type;
+/// scores, softmax and sums in A (fp64 for fp64, else fp32). Stream-ordered, deterministic. Overwrites.
+class AttentionKernels {
+ public:
+  virtual ~AttentionKernels() = default;
+
+  /// q, out: `queries` positions, `heads` heads; k, v: `keys` positions, `kv_heads` heads.
+  /// log_sum_exp [b, heads, queries] A: log of the sum of exp(scale q k) over the visible keys.
+  virtual void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v,
+                         Heads out, TensorView log_sum_exp) = 0;
+
+  /// Gradients of q, k, v from that of out. `row_dot` [b, heads, queries] A is work space (sum over channels of dout
+  /// out).
+  virtual void attention_backward(Stream& stream, const AttentionProblem& problem, ConstHeads dout, ConstHeads q,
+                                  ConstHeads k, ConstHeads v, ConstHeads out, ConstTensorView log_sum_exp,
+                                  TensorView row_dot, Heads dq, Heads dk, Heads dv) = 0;
+};
+
+}  // namespace trireme

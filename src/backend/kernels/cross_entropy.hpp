@@ -1,0 +1,36 @@
+#pragma once
+
+#include "src/tensor/stream.hpp"
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme {
+
+/// The columns of the logits on this rank: column c is class first_class + c of the vocabulary; columns from `classes`
+/// on are padding and take no part.
+struct VocabularyShard {
+  std::int64_t first_class = 0;
+  std::int64_t classes = 0;
+};
+
+/// The parts of a softmax cross entropy whose classes are split over ranks: between them stand a maximum and a sum over
+/// the tensor group. logits [n, columns] T; targets [n] int32 (class numbers of the whole vocabulary); statistics [n]
+/// A. loss = log(sum_exp) + maximum - target_logit. Stream-ordered, deterministic.
+class CrossEntropyKernels {
+ public:
+  virtual ~CrossEntropyKernels() = default;
+
+  /// maximum[i] = largest logit of row i among this rank's classes (minus infinity where it has none). Overwrites.
+  virtual void row_maximum(Stream& stream, ConstTensorView logits, VocabularyShard shard, TensorView maximum) = 0;
+
+  /// sum_exp[i] = sum of exp(logit - maximum[i]) over this rank's classes; target_logit[i] = the target's logit, or 0
+  /// where another rank holds it. Overwrites.
+  virtual void sum_exponentials(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView maximum,
+                                ConstTensorView targets, TensorView sum_exp, TensorView target_logit) = 0;
+
+  /// logits = (exp(logits - maximum) / sum_exp - [class == target]) loss_gradient, in place: the logits' gradient.
+  /// loss_gradient [n] A. Padding columns become 0.
+  virtual void backward(Stream& stream, VocabularyShard shard, ConstTensorView maximum, ConstTensorView sum_exp,
+                        ConstTensorView targets, ConstTensorView loss_gradient, TensorView logits) = 0;
+};
+
+}  // namespace trireme

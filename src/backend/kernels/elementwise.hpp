@@ -1,0 +1,33 @@
+#pragma once
+
+#include "src/backend/kernels/dropout.hpp"
+#include "src/tensor/stream.hpp"
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme {
+
+/// Operations on elements. T the training type, A its accumulation type. Stream-ordered, deterministic.
+class ElementwiseKernels {
+ public:
+  virtual ~ElementwiseKernels() = default;
+
+  /// y = value, for every element; any floating-point type.
+  virtual void fill(Stream& stream, double value, TensorView y) = 0;
+  /// y = x, rounded to y's type (nearest, ties to even); same size, any floating-point types.
+  virtual void convert(Stream& stream, ConstTensorView x, TensorView y) = 0;
+  /// y += x, same size and type.
+  virtual void add(Stream& stream, ConstTensorView x, TensorView y) = 0;
+  /// y *= factor.
+  virtual void scale(Stream& stream, double factor, TensorView y) = 0;
+
+  /// sum = residual + dropout(x + bias). x, residual, sum [s, b, h] T; bias [h] T or empty. Overwrites; `sum` may be
+  /// the same memory as x or residual.
+  virtual void bias_dropout_add(Stream& stream, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
+                                const Dropout& dropout, TensorView sum) = 0;
+  /// dx = dropout mask and scale applied to dsum; dbias += sum of dx over rows. dsum, dx [s, b, h] T; dbias [h] A or
+  /// empty. dx may be the same memory as dsum. (The residual's gradient is dsum itself.)
+  virtual void bias_dropout_add_backward(Stream& stream, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
+                                         TensorView dbias) = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "src/tensor/stream.hpp"
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme {
+
+/// GELU in its two forms: tanh, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf, 0.5 x (1 + erf(x / sqrt 2)).
+enum class Activation { none, gelu_tanh, gelu_erf };
+
+/// Products of linear layers. Weights are [out, in], row-major. T is the training type, A its accumulation type
+/// (fp64 for fp64, else fp32). Sums are accumulated in A. Stream-ordered; the same inputs give the same bits.
+/// Outputs may not overlap inputs.
+class GemmKernels {
+ public:
+  virtual ~GemmKernels() = default;
+
+  /// z = x w^T + bias;  y = activation(z).
+  /// x [n, in] T; w [out, in] T; bias [out] T or empty; pre_activation [n, out] T receives z where there is an
+  /// activation (may be empty: z is not kept); y [n, out] T. Overwrites.
+  virtual void linear(Stream& stream, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
+                      TensorView pre_activation, TensorView y) = 0;
+
+  /// dx = dy w, times activation'(pre_activation) element by element where there is an activation: with it dx is the
+  /// gradient before the activation of the layer below.
+  /// dy [n, out] T; w [out, in] T; pre_activation [n, in] T or empty; dx [n, in] T. Overwrites.
+  virtual void linear_backward_input(Stream& stream, ConstTensorView dy, ConstTensorView w, Activation activation,
+                                     ConstTensorView pre_activation, TensorView dx) = 0;
+
+  /// dw += dy^T x;  dbias += sum of dy over rows.
+  /// dy [n, out] T; x [n, in] T; dw [out, in] A; dbias [out] A or empty. Accumulates.
+  virtual void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
+                                      TensorView dbias) = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "src/tensor/stream.hpp"
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme {
+
+/// One step of AdamW (Loshchilov, Hutter 2017, arXiv:1711.05101), bias-corrected, with decoupled weight decay.
+struct AdamWStep {
+  double learning_rate = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  std::int64_t update = 1;    ///< number of this update, from 1: corrections are 1 - beta^update
+  double gradient_scale = 1;  ///< the gradient is multiplied by this first (clipping, inverse loss scale)
+};
+
+class OptimizerKernels {
+ public:
+  virtual ~OptimizerKernels() = default;
+
+  /// g = gradient_scale gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+  /// w = w (1 - learning_rate weight_decay) - learning_rate (m / c1) / (sqrt(v / c2) + epsilon), c = 1 - beta^update.
+  /// gradient, w (the master weights), m, v: flat, same size, type A, w, m and v updated in place; `rounded` receives w
+  /// in the training type, or is empty where w is the model's own. Stream-ordered, deterministic.
+  virtual void adamw(Stream& stream, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m,
+                     TensorView v, TensorView rounded) = 0;
+};
+
+}  // namespace trireme

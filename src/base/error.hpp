@@ -1,0 +1,79 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace trireme {
+
+/// What the program returns to the shell; a job script decides by it whether to start again.
+enum class ExitCode : int {
+  success = 0,
+  usage = 2,        ///< options or configuration that cannot work
+  data = 3,         ///< a corpus or a checkpoint that is damaged or does not fit
+  environment = 4,  ///< something the machine lacks: a library, a device, memory
+  io = 5,           ///< reading or writing failed: a full disk, no permission
+  rank_died = 6,
+  hung = 7,
+  numerical = 8,      ///< too many updates in a row without a finite loss
+  stopped_early = 75  ///< everything is saved; start the same command again to go on
+};
+
+/// Root of every error the program throws on purpose. The message says what happened, why, and what to do about it;
+/// `main` prints it once and returns `exit_code()`.
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode exit_code, const std::string& message) : std::runtime_error(message), exit_code_(exit_code) {}
+  ExitCode exit_code() const { return exit_code_; }
+
+ private:
+  ExitCode exit_code_;
+};
+
+namespace detail {
+template <ExitCode code>
+class ErrorOf : public Error {
+ public:
+  explicit ErrorOf(const std::string& message) : Error(code, message) {}
+  template <class First, class... Rest>
+  ErrorOf(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest)
+      : Error(code, fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
+};
+}  // namespace detail
+
+/// Options or their combination cannot work.
+class ConfigError : public detail::ErrorOf<ExitCode::usage> {
+  using ErrorOf::ErrorOf;
+};
+/// Tensors whose shapes or types do not fit together: a mistake in the program, not of its user.
+class ShapeError : public detail::ErrorOf<ExitCode::usage> {
+  using ErrorOf::ErrorOf;
+};
+/// A corpus, text or vocabulary that is damaged or does not fit.
+class DataError : public detail::ErrorOf<ExitCode::data> {
+  using ErrorOf::ErrorOf;
+};
+/// A checkpoint that is damaged, missing or does not fit.
+class CheckpointError : public detail::ErrorOf<ExitCode::data> {
+  using ErrorOf::ErrorOf;
+};
+/// The machine lacks something.
+class EnvironmentError : public detail::ErrorOf<ExitCode::environment> {
+  using ErrorOf::ErrorOf;
+};
+/// The backend asked for is not in this build or finds no device.
+class BackendUnavailable : public detail::ErrorOf<ExitCode::environment> {
+  using ErrorOf::ErrorOf;
+};
+/// Reading or writing failed.
+class IoError : public detail::ErrorOf<ExitCode::io> {
+  using ErrorOf::ErrorOf;
+};
+/// The run no longer produces finite numbers.
+class NumericalError : public detail::ErrorOf<ExitCode::numerical> {
+  using ErrorOf::ErrorOf;
+};
+
+}  // namespace trireme

@@ -1,0 +1,26 @@
+#include "src/base/hash.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <new>
+
+namespace trireme {
+namespace {
+std::string hex_of(XXH128_hash_t hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+XXH3_state_t* state_of(void* state) { return static_cast<XXH3_state_t*>(state); }
+}  // namespace
+
+std::string digest(const void* data, std::size_t size_bytes) { return hex_of(XXH3_128bits(data, size_bytes)); }
+
+Digest::Digest() : state_(XXH3_createState()) {
+  if (state_ == nullptr) throw std::bad_alloc();
+  XXH3_128bits_reset(state_of(state_));
+}
+Digest::~Digest() { XXH3_freeState(state_of(state_)); }
+void Digest::update(const void* data, std::size_t size_bytes) {
+  XXH3_128bits_update(state_of(state_), data, size_bytes);
+}
+std::string Digest::hex() const { return hex_of(XXH3_128bits_digest(state_of(state_))); }
+
+}  // namespace trireme

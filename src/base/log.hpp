@@ -1,0 +1,16 @@
+#pragma once
+
+#include <spdlog/spdlog.h>
+
+namespace trireme::log {
+
+// The log goes to stderr: stdout belongs to what a command is asked for (a perplexity, a generated text).
+// Ranks other than the first log warnings and errors only, each line with the rank in front.
+using spdlog::error;
+using spdlog::info;
+using spdlog::warn;
+
+/// Sets up the process' log. `rank` 0 speaks; others only warn. Call once, before the first line.
+void initialise(int rank, int world_size);
+
+}  // namespace trireme::log

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+namespace trireme {
+
+/// The one pool of threads of a rank. Work is given as a number of tasks that does not depend on the number of threads;
+/// each task computes the same bits whichever thread runs it, so the result does not depend on the threads either.
+class ThreadPool {
+ public:
+  /// `threads` counts the caller: 1 means that everything runs on the calling thread.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const;
+
+  /// Calls `task(i)` once for every i in [0, count), on any thread in any order, and returns when all are done.
+  /// An exception of a task is rethrown here, after the others have run. Not to be called from within a task; `count`
+  /// is below 2^32.
+  template <class Task>
+  void parallel_for(std::int64_t count, Task&& task) {
+    if (count == 1 || (threads() == 1 && count > 0)) {
+      for (std::int64_t i = 0; i < count; ++i) task(i);
+    } else if (count > 0) {
+      using Function = std::remove_reference_t<Task>;
+      run(
+          count, [](void* context, std::int64_t i) { (*static_cast<Function*>(context))(i); },
+          const_cast<std::remove_const_t<Function>*>(std::addressof(task)));
+    }
+  }
+
+  /// Splits [0, size) into ranges of `grain` (the last one shorter) and calls `task(begin, end)` for each.
+  template <class Task>
+  void parallel_ranges(std::int64_t size, std::int64_t grain, Task&& task) {
+    parallel_for((size + grain - 1) / grain,
+                 [&](std::int64_t i) { task(i * grain, size < (i + 1) * grain ? size : (i + 1) * grain); });
+  }
+
+ private:
+  using TaskPointer = void (*)(void*, std::int64_t);
+  void run(std::int64_t count, TaskPointer task, void* context);
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Threads a rank may use: `TRIREME_THREADS`, else `OMP_NUM_THREADS`, else the cores the process may run on divided by
+/// the ranks that may run on the same cores (at least 1). Throws ConfigError where a variable is not a number.
+int default_thread_count(int ranks_sharing_cores);
+
+}  // namespace trireme

@@ -1,0 +1,83 @@
+#include "src/comm/communicator.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+namespace trireme {
+
+Work& Work::operator=(Work&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+
+Work::~Work() {
+  if (!state_) return;
+  ImmediateStream host;
+  try {
+    state_->wait(host);
+  } catch (...) {
+    // An error of the communication has already reached, or will reach, the caller who waits for its result; during
+    // unwinding there is none left to tell.
+  }
+}
+
+void Work::wait(Stream& stream) {
+  if (!state_) return;
+  const std::unique_ptr<State> state = std::move(state_);
+  state->wait(stream);
+}
+
+std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text) {
+  ImmediateStream host;
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  std::vector<std::int64_t> sizes(ranks);
+  std::int64_t size = static_cast<std::int64_t>(text.size());
+  comm.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {comm.size()})).wait(host);
+  // Padded to the longest, so that one all-gather of equal parts carries them.
+  const std::int64_t longest = *std::ranges::max_element(sizes);
+  if (longest == 0) return std::vector<std::string>(ranks);
+  std::vector<std::uint8_t> padded(static_cast<std::size_t>(longest));
+  std::memcpy(padded.data(), text.data(), text.size());
+  std::vector<std::uint8_t> all(padded.size() * ranks);
+  comm.all_gather(host, TensorView(padded.data(), {longest}), TensorView(all.data(), {longest * comm.size()}))
+      .wait(host);
+  std::vector<std::string> texts(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    texts[r].assign(reinterpret_cast<const char*>(all.data()) + r * padded.size(), static_cast<std::size_t>(sizes[r]));
+  }
+  return texts;
+}
+
+std::string broadcast_text(Communicator& comm, const std::string& text, int root) {
+  ImmediateStream host;
+  std::int64_t size = static_cast<std::int64_t>(text.size());
+  comm.broadcast(host, TensorView(&size, {1}), root).wait(host);
+  std::string result = comm.rank() == root ? text : std::string(static_cast<std::size_t>(size), '\0');
+  if (size > 0) {
+    comm.broadcast(host, TensorView(reinterpret_cast<std::uint8_t*>(result.data()), {size}), root).wait(host);
+  }
+  return result;
+}
+
+void collectively(Communicator& comm, const std::function<void()>& function) {
+  if (comm.size() == 1) return function();
+  std::string report;  // "<exit code> <message>", empty where all went well
+  try {
+    function();
+  } catch (const Error& error) {
+    report = std::to_string(static_cast<int>(error.exit_code())) + " " + error.what();
+  } catch (const std::exception& error) {
+    report = std::to_string(static_cast<int>(ExitCode::environment)) + " " + error.what();
+  }
+  const std::vector<std::string> reports = all_gather_text(comm, report);
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    if (reports[rank].empty()) continue;
+    const std::size_t space = reports[rank].find(' ');
+    throw CollectiveError(static_cast<ExitCode>(std::stoi(reports[rank].substr(0, space))),
+                          (rank == 0 ? "" : "rank " + std::to_string(rank) + ": ") + reports[rank].substr(space + 1));
+  }
+}
+
+}  // namespace trireme

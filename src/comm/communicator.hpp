@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/tensor/stream.hpp"
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme {
+
+enum class ReduceOp { sum, max };
+
+/// One message of a grouped exchange with one other rank.
+struct Transfer {
+  enum class Direction { send, receive };
+  Direction direction = Direction::send;
+  int peer = 0;
+  TensorView data;  ///< read when sending, overwritten when receiving; must live until the work is done
+};
+
+/// A communication under way. Movable; destroying it waits for it.
+class Work {
+ public:
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual bool done() = 0;
+    /// Makes what is enqueued on `stream` from now on run after the communication; on the CPU blocks the caller.
+    virtual void wait(Stream& stream) = 0;
+  };
+
+  Work() = default;  ///< done already
+  explicit Work(std::unique_ptr<State> state) : state_(std::move(state)) {}
+  Work(Work&&) noexcept = default;
+  Work& operator=(Work&& other) noexcept;
+  ~Work();
+
+  bool done() { return !state_ || state_->done(); }
+  void wait(Stream& stream);
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// Collective operations over one group of ranks. Every operation is enqueued: it begins when what `stream` holds so
+/// far is done, goes on beside what is enqueued there later, and `Work::wait` orders a stream behind it; calling
+/// `all_reduce(stream, x, op).wait(stream)` blocks in the usual sense. All ranks of the group must make the same calls
+/// on one communicator in the same order; different communicators are independent of one another. Sums are formed in
+/// the tensor's type (16-bit types: in fp32, rounded once a step), in an order that depends on sizes only, and every
+/// rank gets the same bits. A failure throws an error of the adapter's own kind and the job ends.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Name of the group, for messages: "tensor", "data" ...
+  virtual const std::string& name() const = 0;
+
+  /// data = sum or maximum over ranks, in place. Any floating-point type, int64, int32.
+  [[nodiscard]] virtual Work all_reduce(Stream& stream, TensorView data, ReduceOp op) = 0;
+  /// out = this rank's part of the sum or maximum; in [size * k], out [k], part r goes to rank r.
+  [[nodiscard]] virtual Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) = 0;
+  /// out = the ranks' inputs one after another, in rank order; in [k], out [size * k]. Any type. `in` may be this
+  /// rank's own part of `out`.
+  [[nodiscard]] virtual Work all_gather(Stream& stream, ConstTensorView in, TensorView out) = 0;
+  /// data of rank `root` on every rank. Any type.
+  [[nodiscard]] virtual Work broadcast(Stream& stream, TensorView data, int root) = 0;
+  /// Sends and receives as one group, so that no order among them can deadlock. Messages between two ranks arrive in
+  /// the order sent. One Work for each transfer, in order.
+  [[nodiscard]] virtual std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) = 0;
+  /// Blocks the host until every rank is here.
+  virtual void barrier() = 0;
+
+  /// A communicator among the ranks that give the same `colour`, ordered by `key`; collective over this group.
+  virtual std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) = 0;
+};
+
+/// An error that every rank of a group throws together, with the same text: one of them is enough to print it, and all
+/// can leave in order.
+class CollectiveError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Runs `function` on every rank of `comm` (host memory); where it threw on any of them, all throw a CollectiveError
+/// with the exit code and message of the first rank concerned. For what one rank may fail at alone, files above all. In
+/// a group of one the error passes through as it is.
+void collectively(Communicator& comm, const std::function<void()>& function);
+
+/// The texts of all ranks, in rank order, on every rank. `comm` works on host memory.
+std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text);
+
+/// The text of rank `root` on every rank. `comm` works on host memory.
+std::string broadcast_text(Communicator& comm, const std::string& text, int root);
+
+}  // namespace trireme

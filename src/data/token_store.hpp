@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+
+namespace trireme::data {
+
+/// Tokens where they lie, 16 or 32 bits each: mapped memory, not a copy.
+using TokenSpan = std::variant<std::span<const std::uint16_t>, std::span<const std::uint32_t>>;
+
+/// What a corpus says of itself.
+struct CorpusInfo {
+  std::string tokenizer;          ///< "bytes", "gpt2" ...
+  std::string tokenizer_digest;   ///< of the tokenizer's definition; equal digests give equal ids
+  std::string tokenizer_payload;  ///< the definition itself, so that nothing but the corpus is needed to decode it
+  std::string content_digest;     ///< of the tokens and the document offsets
+  std::int64_t vocabulary_size = 0;
+  std::int64_t end_of_document = -1;  ///< id of the token that ends documents, -1 where there is none
+  std::int64_t greatest_id = -1;      ///< greatest id among the tokens, -1 in an empty corpus
+};
+
+/// A tokenized corpus: documents one after another in one array of tokens.
+class TokenStore {
+ public:
+  virtual ~TokenStore() = default;
+  /// For messages: the file's path, or "memory".
+  virtual const std::string& name() const = 0;
+  virtual const CorpusInfo& info() const = 0;
+  /// Document d is tokens [offsets[d], offsets[d + 1]); one more entry than documents, from 0 to the number of tokens.
+  virtual std::span<const std::int64_t> document_offsets() const = 0;
+  /// All tokens; valid as long as the store lives.
+  virtual TokenSpan tokens() const = 0;
+
+  std::int64_t documents() const { return static_cast<std::int64_t>(document_offsets().size()) - 1; }
+  std::int64_t token_count() const { return document_offsets().back(); }
+};
+
+}  // namespace trireme::data

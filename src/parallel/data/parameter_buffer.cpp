@@ -1,0 +1,34 @@
+#include "src/parallel/data/parameter_buffer.hpp"
+
+#include <utility>
+
+namespace trireme::parallel {
+
+ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters)
+    : parameters_(std::move(parameters)) {
+  const std::int64_t alignment = 64 / static_cast<std::int64_t>(size_of(dtype));
+  std::int64_t total = 0;
+  for (const Parameter& parameter : parameters_) {
+    offsets_.push_back(total);
+    total += (parameter.stored_numel() + alignment - 1) / alignment * alignment;
+  }
+  values_ = Tensor(backend, dtype, {total});
+  gradients_ = Tensor(backend, accumulation_type(dtype), {total});
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = parameters_[i];
+    parameter.value = values().flat(offsets_[i], parameter.stored_numel()).reshape(parameter.storage);
+    parameter.gradient = gradients().flat(offsets_[i], parameter.stored_numel()).reshape(parameter.storage);
+  }
+  backend.elementwise().fill(backend.compute_stream(), 0, values());
+  clear_gradients(backend);
+}
+
+void ParameterBuffer::clear_gradients(Backend& backend) {
+  backend.elementwise().fill(backend.compute_stream(), 0, gradients());
+}
+
+void ParameterBuffer::reduce_gradients(Backend& backend, Communicator& data_group) {
+  data_group.all_reduce(backend.compute_stream(), gradients(), ReduceOp::sum).wait(backend.compute_stream());
+}
+
+}  // namespace trireme::parallel

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/tensor/shape.hpp"
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme::parallel {
+
+/// What a parameter is; decides its initial values and whether it decays.
+enum class Role { embedding, matrix, residual_matrix, bias, norm_weight, norm_bias };
+
+/// Weight decay goes by role: matrices and embeddings decay, biases and norms do not.
+constexpr bool decays(Role role) {
+  return role == Role::embedding || role == Role::matrix || role == Role::residual_matrix;
+}
+
+/// One rank's part of one parameter of the model. Names and shapes are logical: the same on every grid.
+struct Parameter {
+  std::string name;  ///< "h.0.attn.qkv.weight"
+  Role role = Role::matrix;
+  Shape shape;    ///< of the whole, unsharded tensor
+  Box box;        ///< the part held here
+  Shape storage;  ///< of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
+  bool replicated = false;   ///< every rank of the tensor group holds the same box: counted on tensor rank 0 alone
+  bool shared_copy = false;  ///< a second holder of a tied tensor (the output head's `wte` on the last stage)
+  TensorView value;          ///< in the training type
+  TensorView gradient;       ///< main gradient: fp32, or fp64 in fp64 runs; accumulates
+
+  std::int64_t stored_numel() const { return storage.numel(); }
+  /// Whether this rank speaks for the box among the ranks of its model replica: in norms and counts, in checkpoints.
+  bool counts_here(int tensor_rank) const { return !shared_copy && (!replicated || tensor_rank == 0); }
+};
+
+}  // namespace trireme::parallel

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme::parallel {
+
+/// One rank's part of a model in a pipeline: its chunks (one without virtual stages) of consecutive layers, numbered
+/// from 0 in the order in which data passes this rank. The executor drives it and moves what passes between stages; the
+/// stage keeps what its backward needs, by chunk and micro-batch.
+class Stage {
+ public:
+  virtual ~Stage() = default;
+
+  /// Type and shape of what one micro-batch passes from chunk to chunk, forward, and of its gradient, backward.
+  virtual DType boundary_dtype() const = 0;
+  virtual Shape boundary_shape() const = 0;
+
+  /// Whether this rank's chunk is the first (reads tokens, has no input) or last (computes the loss, has no output)
+  /// one.
+  virtual bool is_first(int chunk) const = 0;
+  virtual bool is_last(int chunk) const = 0;
+
+  /// Runs `chunk` on `micro_batch`. `input` is empty for the first chunk, `output` for the last. `input` stays valid
+  /// until the chunk's backward_weight of this micro-batch is done; `output` is overwritten.
+  virtual void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) = 0;
+  /// Gradient of the input from that of the output. `output_gradient` is empty for the last chunk (the loss starts it),
+  /// `input_gradient`, overwritten, for the first. `output_gradient` stays valid until backward_weight is done.
+  virtual void backward_input(int chunk, int micro_batch, ConstTensorView output_gradient,
+                              TensorView input_gradient) = 0;
+  /// Adds the parameters' gradients and forgets the micro-batch; after its backward_input, possibly much later.
+  virtual void backward_weight(int chunk, int micro_batch) = 0;
+};
+
+}  // namespace trireme::parallel

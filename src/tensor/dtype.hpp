@@ -1,0 +1,111 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "src/base/check.hpp"
+
+namespace trireme {
+
+/// bfloat16: the upper half of an fp32. Storage only; arithmetic is done in fp32. Conversion rounds to nearest even and
+/// keeps NaN a NaN.
+struct bf16 {
+  std::uint16_t bits = 0;
+  bf16() = default;
+  explicit bf16(float value) {
+    const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
+    bits = value != value ? static_cast<std::uint16_t>(word >> 16 | 0x40u)
+                          : static_cast<std::uint16_t>((word + 0x7fffu + (word >> 16 & 1u)) >> 16);
+  }
+  explicit operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+};
+
+/// IEEE 754 binary16. Storage only; arithmetic is done in fp32.
+struct fp16 {
+  _Float16 value = 0;
+  fp16() = default;
+  explicit fp16(float v) : value(static_cast<_Float16>(v)) {}
+  explicit operator float() const { return static_cast<float>(value); }
+};
+
+enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
+
+constexpr std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::fp64:
+    case DType::int64:
+      return 8;
+    case DType::fp32:
+    case DType::int32:
+    case DType::uint32:
+      return 4;
+    case DType::bf16:
+    case DType::fp16:
+    case DType::uint16:
+      return 2;
+    case DType::uint8:
+      return 1;
+  }
+  return 0;
+}
+
+constexpr std::string_view name_of(DType dtype) {
+  constexpr std::string_view names[] = {"fp64", "fp32", "bf16", "fp16", "int64", "int32", "uint32", "uint16", "uint8"};
+  return names[static_cast<int>(dtype)];
+}
+
+/// The type called `name`; ConfigError where there is none.
+DType dtype_from_name(std::string_view name);
+
+template <class T>
+constexpr DType dtype_of() {
+  using U = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<U, double>)
+    return DType::fp64;
+  else if constexpr (std::is_same_v<U, float>)
+    return DType::fp32;
+  else if constexpr (std::is_same_v<U, bf16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<U, fp16>)
+    return DType::fp16;
+  else if constexpr (std::is_same_v<U, std::int64_t>)
+    return DType::int64;
+  else if constexpr (std::is_same_v<U, std::int32_t>)
+    return DType::int32;
+  else if constexpr (std::is_same_v<U, std::uint32_t>)
+    return DType::uint32;
+  else if constexpr (std::is_same_v<U, std::uint16_t>)
+    return DType::uint16;
+  else {
+    static_assert(std::is_same_v<U, std::uint8_t>, "no DType for this type");
+    return DType::uint8;
+  }
+}
+
+/// fp64 for fp64, fp32 for every other training type: the type of master weights, gradients, moments and statistics,
+/// and the one arithmetic is done in.
+constexpr DType accumulation_type(DType dtype) { return dtype == DType::fp64 ? DType::fp64 : DType::fp32; }
+template <class T>
+using Accumulation = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// Calls `function.template operator()<T>()` with the C++ type of a floating-point `dtype`; ShapeError for others.
+template <class Function>
+decltype(auto) dispatch_float(DType dtype, Function&& function) {
+  switch (dtype) {
+    case DType::fp64:
+      return function.template operator()<double>();
+    case DType::fp32:
+      return function.template operator()<float>();
+    case DType::bf16:
+      return function.template operator()<bf16>();
+    case DType::fp16:
+      return function.template operator()<fp16>();
+    default:
+      throw ShapeError("a floating-point tensor is needed here, not {}", name_of(dtype));
+  }
+}
+
+}  // namespace trireme

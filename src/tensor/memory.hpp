@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme {
+
+/// Memory of a backend with one owner. Aligned to 64 bytes or more; contents undefined at first.
+class Buffer {
+ public:
+  using Free = std::function<void(std::byte*)>;
+  Buffer() = default;
+  Buffer(std::byte* data, std::size_t size_bytes, Free free) : data_(data, std::move(free)), size_bytes_(size_bytes) {}
+  std::byte* data() const { return data_.get(); }
+  std::size_t size_bytes() const { return size_bytes_; }
+
+ private:
+  std::unique_ptr<std::byte, Free> data_;
+  std::size_t size_bytes_ = 0;
+};
+
+/// Who hands out memory: a backend, or a test.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  /// Throws EnvironmentError, saying how much was wanted, where there is not enough.
+  virtual Buffer allocate(std::size_t size_bytes) = 0;
+};
+
+/// Memory handed out in stack order: tensors are freed together, by going back to a mark. It grows by blocks while it
+/// is new and then gives the same memory again at every step, so that a step allocates nothing.
+class Arena {
+ public:
+  explicit Arena(Allocator& allocator, std::size_t block_bytes = std::size_t{1} << 20)
+      : allocator_(&allocator), block_bytes_(block_bytes) {}
+
+  /// A tensor of undefined content, aligned to 64 bytes, valid until the arena goes back behind it.
+  TensorView allocate(DType dtype, const Shape& shape);
+
+  /// A position to go back to.
+  struct Mark {
+    std::size_t block = 0;
+    std::size_t used = 0;
+    std::size_t total = 0;
+  };
+  Mark mark() const { return position_; }
+  void release(const Mark& mark) { position_ = mark; }
+  void clear() { position_ = {}; }
+
+  /// Bytes of live tensors, each rounded up to 64, now and at the most so far.
+  std::size_t used_bytes() const { return position_.total; }
+  std::size_t peak_bytes() const { return peak_bytes_; }
+  /// Bytes taken from the allocator.
+  std::size_t reserved_bytes() const;
+
+ private:
+  Allocator* allocator_;
+  std::size_t block_bytes_;
+  std::vector<Buffer> blocks_;
+  Mark position_;
+  std::size_t peak_bytes_ = 0;
+};
+
+/// Gives back, at the end of a scope, what an arena handed out in it.
+class ArenaScope {
+ public:
+  explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
+  ~ArenaScope() { arena_.release(mark_); }
+  ArenaScope(const ArenaScope&) = delete;
+  ArenaScope& operator=(const ArenaScope&) = delete;
+
+ private:
+  Arena& arena_;
+  Arena::Mark mark_;
+};
+
+/// A tensor that owns its memory.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(Allocator& allocator, DType dtype, const Shape& shape)
+      : buffer_(allocator.allocate(static_cast<std::size_t>(shape.numel()) * size_of(dtype))),
+        view_(buffer_.data(), dtype, shape) {}
+  TensorView view() const { return view_; }
+  operator TensorView() const { return view_; }
+  operator ConstTensorView() const { return view_; }
+
+ private:
+  Buffer buffer_;
+  TensorView view_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,52 @@
+#include "src/base/thread_pool.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+namespace trireme {
+namespace {
+
+TEST(ThreadPool, RunsEveryTaskOnce) {
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    for (const int count : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> runs(count);
+      pool.parallel_for(count, [&](std::int64_t i) { ++runs[i]; });
+      for (const auto& n : runs) EXPECT_EQ(n, 1);
+    }
+  }
+}
+
+TEST(ThreadPool, SurvivesManyShortJobs) {
+  ThreadPool pool(3);
+  std::atomic<std::int64_t> sum{0};
+  for (int job = 0; job < 20'000; ++job) pool.parallel_for(4, [&](std::int64_t i) { sum += i; });
+  EXPECT_EQ(sum, 20'000 * 6);
+}
+
+TEST(ThreadPool, RangesCoverTheWholeOnce) {
+  ThreadPool pool(2);
+  std::vector<int> seen(1001);
+  pool.parallel_ranges(1001, 64, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) ++seen[i];
+  });
+  EXPECT_EQ(seen, std::vector<int>(1001, 1));
+}
+
+TEST(ThreadPool, RethrowsAnExceptionAndGoesOn) {
+  ThreadPool pool(2);
+  EXPECT_THROW(pool.parallel_for(10,
+                                 [](std::int64_t i) {
+                                   if (i == 7) throw std::runtime_error("seven");
+                                 }),
+               std::runtime_error);
+  std::atomic<int> runs{0};
+  pool.parallel_for(10, [&](std::int64_t) { ++runs; });
+  EXPECT_EQ(runs, 10);
+}
+
+}  // namespace
+}  // namespace trireme
