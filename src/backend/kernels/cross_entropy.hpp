@@ -27,6 +27,11 @@ class CrossEntropyKernels {
   virtual void sum_exponentials(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView maximum,
                                 ConstTensorView targets, TensorView sum_exp, TensorView target_logit) = 0;
 
+  /// losses[i] = weights[i] (log(sum_exp[i]) + maximum[i] - target_logit[i]); all [n] A; 0 where the weight is 0.
+  /// `losses` may be the same memory as target_logit. Overwrites.
+  virtual void losses(Stream& stream, ConstTensorView maximum, ConstTensorView sum_exp, ConstTensorView target_logit,
+                      ConstTensorView weights, TensorView losses) = 0;
+
   /// logits = (exp(logits - maximum) / sum_exp - [class == target]) loss_gradient, in place: the logits' gradient.
   /// loss_gradient [n] A. Padding columns become 0.
   virtual void backward(Stream& stream, VocabularyShard shard, ConstTensorView maximum, ConstTensorView sum_exp,

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+
+#include "src/parallel/parameter.hpp"
+#include "src/parallel/tensor/tensor_context.hpp"
+
+namespace trireme::parallel {
+
+/// How a vocabulary is cut over a tensor group: padded to a multiple of t times `multiple` and split in equal ranges of
+/// rows. Padding is a property of the grid: it is never stored, initialised or decayed, and takes no part in the
+/// softmax.
+class VocabularyPartition {
+ public:
+  /// `padded_size` 0: the smallest multiple of `multiple` x `tensor_size` that holds `size`. Throws ConfigError for a
+  /// padded size that is smaller than the vocabulary or does not divide.
+  VocabularyPartition(std::int64_t size, int tensor_rank, int tensor_size, std::int64_t multiple = 128,
+                      std::int64_t padded_size = 0);
+
+  std::int64_t size() const { return size_; }
+  std::int64_t padded_size() const { return padded_size_; }
+  /// This rank's rows, padding included.
+  std::int64_t rows() const { return rows_; }
+  /// Row 0 of this rank in the whole vocabulary.
+  std::int64_t first() const { return first_; }
+  /// Rows of this rank that are true tokens.
+  std::int64_t true_rows() const { return true_rows_; }
+
+ private:
+  std::int64_t size_;
+  std::int64_t padded_size_;
+  std::int64_t rows_;
+  std::int64_t first_;
+  std::int64_t true_rows_;
+};
+
+/// Token embedding whose table is split by rows: y = table[ids], summed over the tensor group from the one rank that
+/// holds each row.
+class VocabularyParallelEmbedding {
+ public:
+  VocabularyParallelEmbedding(const TensorContext& context, const VocabularyPartition& partition,
+                              const Parameter& table);
+  /// ids [n] int32, y [n, h], overwritten, complete on every rank.
+  void forward(ConstTensorView ids, TensorView y) const;
+  /// Accumulates the table's gradient from dy [n, h].
+  void backward(ConstTensorView ids, ConstTensorView dy) const;
+
+ private:
+  TensorContext context_;
+  std::int64_t first_row_;
+  TensorView table_;
+  TensorView table_gradient_;
+};
+
+/// Softmax cross entropy of logits whose classes are split over the tensor group. The logits are never gathered: ranks
+/// exchange one maximum and two sums a row.
+class VocabularyParallelCrossEntropy {
+ public:
+  /// What backward needs beside the logits; [n] each, in the accumulation type.
+  struct Saved {
+    TensorView maximum;
+    TensorView sum_exponentials;
+  };
+
+  VocabularyParallelCrossEntropy(const TensorContext& context, const VocabularyPartition& partition)
+      : context_(context), shard_{partition.first(), partition.true_rows()} {}
+
+  /// losses[i] = weights[i] (log sum exp(logits[i]) - logits[i][targets[i]]), the same on every rank.
+  /// logits [n, rows] T; targets [n] int32; weights, losses [n] A. Overwrites losses and saved.
+  void forward(ConstTensorView logits, ConstTensorView targets, ConstTensorView weights, const Saved& saved,
+               TensorView losses) const;
+  /// logits = gradient of the sum of loss_gradient[i] times row i's loss, in place.
+  void backward(TensorView logits, ConstTensorView targets, ConstTensorView loss_gradient, const Saved& saved) const;
+
+ private:
+  TensorContext context_;
+  VocabularyShard shard_;
+};
+
+}  // namespace trireme::parallel
