@@ -1,0 +1,58 @@
+#!/bin/bash
+# Does the lint fire? A small tree that is in order must pass; one fault at a time is then planted and must be found.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+
+plant() { mkdir -p "$tree/$(dirname "$1")" && printf '%s\n' "${@:2}" >"$tree/$1"; }
+fresh() {
+  rm -rf "${tree:?}"/*
+  plant src/base/error.hpp '#pragma once' '#include <fmt/format.h>'
+  plant src/tensor/shape.hpp '#pragma once' '#include "src/base/error.hpp"'
+  plant src/backend/cpu/cpu_backend.hpp '#pragma once' '#include <cblas.h>'
+  plant src/backend/make_backend.cpp '#include "src/backend/cpu/cpu_backend.hpp"'
+  plant src/parallel/parameter.hpp '#pragma once'
+  plant src/parallel/grid/process_grid.hpp '#pragma once' '#include "src/parallel/parameter.hpp"'
+  plant mpi/environment.hpp '#pragma once' '#include <mpi.h>'
+  plant src/app/main.cpp '#include "mpi/environment.hpp"'
+  plant tests/base/error_test.cpp '#include "src/base/error.hpp"' '#include <mpi.h>'
+}
+
+fresh
+"$here/layers.sh" "$tree" >"$tree/output" || { echo "a tree that is in order was refused:"; cat "$tree/output"; exit 1; }
+
+missed=0
+# must_fail WHAT EXPECTED_WORDS FILE LINE...
+must_fail() {
+  local what=$1 words=$2
+  fresh
+  plant "${@:3}"
+  if "$here/layers.sh" "$tree" >"$tree/output"; then
+    echo "not found: $what"
+    missed=1
+  elif ! grep -qF "$words" "$tree/output"; then
+    echo "found for another reason: $what"
+    cat "$tree/output"
+    missed=1
+  fi
+}
+must_fail "an arrow upwards" "does not look up to" src/base/log.cpp '#include "src/tensor/shape.hpp"'
+must_fail "a sibling" "are siblings" src/parallel/data/bucket.cpp '#include "src/parallel/grid/process_grid.hpp"'
+must_fail "an adapter that sees another" "are siblings" io/store.cpp '#include "mpi/environment.hpp"'
+must_fail "the core that sees an adapter" "does not look up to" src/train/loop.cpp '#include "mpi/environment.hpp"'
+must_fail "MPI in the core" "only mpi may include" src/comm/group.cpp '#include <mpi.h>'
+must_fail "MPI in the composition root" "only mpi may include" src/app/main.cpp '#include <mpi.h>'
+must_fail "CUDA in the core" "only cuda may include" src/backend/devices.cpp '#  include <cuda_runtime.h>'
+must_fail "HDF5 outside io" "only io may include" src/checkpoint/store.cpp '#include <hdf5.h>'
+must_fail "JSON outside io" "only io may include" src/app/options.cpp '#include <nlohmann/json.hpp>'
+must_fail "Boost outside the command line" "only src/app may include" src/data/options.cpp '#include <boost/any.hpp>'
+must_fail "BLAS outside the CPU backend" "only src/backend/cpu" src/backend/gemm.cpp '#include <cblas.h>'
+must_fail "the CPU backend's own headers outside" "is private to" src/train/x.cpp '#include "src/backend/cpu/cpu_backend.hpp"'
+must_fail "a program that includes a test" "may not include" src/train/x.cpp '#include "tests/base/error_test.cpp"'
+must_fail "a path that is not from the root" "is not a file here" src/base/check.cpp '#include "error.hpp"'
+must_fail "our header in angle brackets" "write it in quotes" src/base/check.cpp '#include <src/base/error.hpp>'
+must_fail "a folder without a level" "no place in the table" src/extra/x.cpp 'int x;'
+must_fail "a header without a guard" "no #pragma once" src/base/check.hpp 'int x();'
+must_fail "a file that is too long" "600 is the limit" src/base/long.cpp $(seq 601)
+exit $missed
