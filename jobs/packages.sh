@@ -1,0 +1,40 @@
+# Sourced by scripts that build: which Debian or Ubuntu packages the program needs, and how to get them.
+
+build_packages=(
+  g++ cmake ninja-build
+  libopenmpi-dev openmpi-bin    # ranks and what passes between them
+  libhdf5-dev                   # corpora and checkpoints
+  libopenblas-dev libdnnl-dev   # matrix products on the CPU: fp64 and fp32, bf16
+  libboost-program-options-dev  # the command line
+  nlohmann-json3-dev            # manifests, JSON lines, metrics
+  libxxhash-dev                 # digests
+  libutf8proc-dev               # character classes of the tokenizers
+  libspdlog-dev libfmt-dev      # the log
+)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format)
+
+# install_packages NAME...: installs those that are missing, where this user may; else names them and returns 1.
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    echo "This is not Debian or Ubuntu: nothing is installed. Needed, by Debian's names: $*" >&2
+    return 0
+  fi
+  local package missing=() as_root=()
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+
+  if [ "$(id -u)" -ne 0 ]; then
+    as_root=(sudo)
+    [ -t 0 ] || as_root=(sudo -n)
+    if ! command -v sudo >/dev/null || ! "${as_root[@]}" true; then
+      echo "Missing packages, and no right to install them. Ask for: apt-get install ${missing[*]}" >&2
+      return 1
+    fi
+  fi
+  echo "Installing ${missing[*]}"
+  "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 -qq update </dev/null || true  # the lists at hand may do
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq -y \
+    --no-install-recommends install "${missing[@]}" </dev/null >/dev/null
+}

@@ -1,0 +1,15 @@
+#!/bin/bash
+# The whole CPU suite under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, in a build of its own.
+# usage: tests/asan.sh [ARGUMENT_OF_CTEST...]    without arguments: all tests but those with the label "slow"
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source jobs/packages.sh
+source tests/support/run_tests.sh
+
+install_packages "${build_packages[@]}" "${test_packages[@]}"
+[ $# -gt 0 ] || set -- -LE 'slow|lint'
+
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
+export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0}
+build_and_test build/asan --preset asan -- "$@"

@@ -1,0 +1,49 @@
+# Sourced by the test commands.
+
+# build_and_test FOLDER CMAKE_ARGUMENT... -- CTEST_ARGUMENT...
+# Builds everything with warnings as errors, runs the tests, prints a summary and returns ctest's exit status.
+build_and_test() {
+  local folder=$1 cores status=0 built configure=()
+  shift
+  while [ "$1" != -- ]; do configure+=("$1"); shift; done
+  shift
+  cores=$(nproc)
+
+  SECONDS=0
+  cmake -S . -B "$folder" -G Ninja -D TRIREME_WARNINGS_AS_ERRORS=ON "${configure[@]}" </dev/null
+  cmake --build "$folder" --parallel "$cores" </dev/null
+  built=$SECONDS
+
+  if [ "$(id -u)" -eq 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  fi
+  # The tests start more ranks than a small machine has cores: a rank that waits must give way to those that work.
+  export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+  # Texts and vocabularies that the project may not carry with it: tests that want them are skipped without.
+  if [ -z "${TRIREME_TEST_DATA:-}" ] && [ -d ../shared/data ]; then
+    TRIREME_TEST_DATA=$(cd ../shared/data && pwd)
+    export TRIREME_TEST_DATA
+  fi
+  rm -f "$folder/junit.xml"
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$cores" --output-junit junit.xml \
+    "$@" </dev/null || status=$?
+
+  echo
+  echo "Trireme $(git rev-parse --short HEAD 2>/dev/null || echo "without git"), $cores cores," \
+    "$(g++ -dumpfullversion 2>/dev/null | sed 's/^/g++ /'): built in $built s, tested in $((SECONDS - built)) s"
+  summarize "$folder"
+  return $status
+}
+
+# summarize FOLDER: what the last run of ctest in this build folder found, skipped tests with their reasons.
+summarize() {
+  local log=$1/Testing/Temporary/LastTest.log
+  sed -n 's/.*<testcase name="\([^"]*\)".*status="\(fail\|notrun\)".*/  \2: \1/p' "$1/junit.xml" |
+    sed 's/notrun:/skipped:/; s/fail:/FAILED:/'
+  # GoogleTest prints "FILE:LINE: Skipped", the reason, and then the test's name.
+  awk '/: Skipped$/ { getline; reason = $0 }
+       /^\[  SKIPPED \] .* ms\)$/ { skipped[reason]++ }
+       END { for (r in skipped) printf "  skipped in test programs, %d times: %s\n", skipped[r], r }' "$log"
+  grep -m1 -o 'tests="[0-9]*"' "$1/junit.xml" | tr -dc 0-9
+  echo " tests, $(grep -c 'status="fail"' "$1/junit.xml") failed"
+}
