@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/h5/dataset.hpp"
+
+namespace trireme::io::h5 {
+
+enum class Symlinks { follow, refuse };
+
+/// An HDF5 file, written once from beginning to end, or read. All errors of the library are Hdf5Errors; a file that
+/// reads well but is not one of ours is a DataError.
+///
+/// Writing: `create`, groups and datasets, `close`. A crash, or an error at any call, leaves a file that is worth
+/// nothing, even where it opens: write under a temporary name and rename it (`io/durable_file.hpp`).
+///
+/// Reading takes the file for untrusted: it must be a regular file that holds only groups and datasets, joined by hard
+/// links, with plain names; datasets are contiguous, unfiltered, of a type of DType, of at most five dimensions, and
+/// lie inside the file; plugins are never loaded.
+class File {
+ public:
+  /// Makes or empties `path`. Sets up format version 1.10, whose metadata have checksums.
+  static File create(const std::string& path);
+  static File open(const std::string& path, Symlinks symlinks);
+
+  const std::string& path() const { return state_->path; }
+  std::int64_t size_bytes() const { return state_->size_bytes; }
+
+  Object root();
+  /// Creates a group and those above it that are missing.
+  Object create_group(const std::string& path);
+  /// Creates a dataset, and the groups above it that are missing. Space is taken at once; elements that are never
+  /// written are undefined.
+  Dataset create_dataset(const std::string& path, DType dtype, const Shape& shape);
+
+  bool has(const std::string& path) const;
+  Object group(const std::string& path) const;
+  /// Throws DataError where there is none or its type, layout or place is not as above.
+  Dataset dataset(const std::string& path) const;
+  /// Paths of all datasets, sorted.
+  const std::vector<std::string>& dataset_paths() const { return dataset_paths_; }
+
+  /// Ends writing (or reading). Throws where any write to the file failed before, or the last ones fail now; only after
+  /// it has returned is the file whole, though not yet on the disk. Objects of the file must not be used any more.
+  void close();
+
+ private:
+  File(std::shared_ptr<FileState> state, hid_t handle) : state_(std::move(state)), handle_(handle) {}
+  void survey();
+  std::shared_ptr<FileState> state_;
+  FileHandle handle_;
+  std::vector<std::string> dataset_paths_;
+};
+
+}  // namespace trireme::io::h5

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <hdf5.h>
+
+#include <string>
+
+#include "src/base/error.hpp"
+
+namespace trireme::io {
+
+/// A call of the HDF5 library failed; the message carries the library's own text.
+class Hdf5Error : public detail::ErrorOf<ExitCode::io> {
+  using ErrorOf::ErrorOf;
+};
+
+namespace h5 {
+
+/// Prepares the library once for the process: no plugins are ever loaded, and no handler runs at exit (after a failed
+/// write that handler can crash). Every wrapper below calls it by itself.
+void initialise();
+
+/// Keeps the library from printing its error stack while the object lives; errors are reported by exceptions instead.
+class Silence {
+ public:
+  Silence();
+  ~Silence();
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+ private:
+  H5E_auto2_t function_ = nullptr;
+  void* data_ = nullptr;
+};
+
+/// Throws Hdf5Error: "cannot `action`: " and what the library's error stack says. Reads the stack of the last call.
+[[noreturn]] void fail(const std::string& action);
+
+/// Runs `call` silently and gives back its result; a negative one is thrown as an Hdf5Error "cannot `action()`: ...".
+/// `action` is a callable that makes the words, so that nothing is formatted while all goes well.
+template <class Action, class Call>
+auto checked(const Action& action, const Call& call) {
+  initialise();
+  const Silence silence;
+  const auto result = call();
+  if (result < 0) fail(action());
+  return result;
+}
+
+}  // namespace h5
+}  // namespace trireme::io

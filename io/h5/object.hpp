@@ -1,0 +1,82 @@
+#pragma once
+
+#include <hdf5.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "io/h5/hdf5_error.hpp"
+#include "src/base/unique_handle.hpp"
+
+namespace trireme::io::h5 {
+
+template <herr_t (*close_function)(hid_t)>
+struct HandleTraits {
+  using Handle = hid_t;
+  static Handle null() { return H5I_INVALID_HID; }
+  static void close(Handle handle) noexcept {
+    const Silence silence;
+    close_function(handle);
+  }
+};
+using FileHandle = UniqueHandle<HandleTraits<H5Fclose>>;
+using ObjectHandle = UniqueHandle<HandleTraits<H5Oclose>>;
+using SpaceHandle = UniqueHandle<HandleTraits<H5Sclose>>;
+using TypeHandle = UniqueHandle<HandleTraits<H5Tclose>>;
+using AttributeHandle = UniqueHandle<HandleTraits<H5Aclose>>;
+using PropertyHandle = UniqueHandle<HandleTraits<H5Pclose>>;
+
+/// What the objects of one open file know of it.
+struct FileState {
+  std::string path;
+  std::int64_t size_bytes = 0;  ///< of the file when it was opened; 0 in a file being written
+  bool write_failed = false;    ///< then the file is worth nothing, whatever later calls return
+};
+
+/// A group or dataset: something with attributes.
+class Object {
+ public:
+  Object(std::shared_ptr<FileState> file, std::string path, hid_t handle)
+      : file_(std::move(file)), path_(std::move(path)), handle_(handle) {}
+
+  /// Path within the file, "/tokens".
+  const std::string& path() const { return path_; }
+  /// "'/tokens' of corpus.h5", for messages.
+  std::string description() const;
+
+  /// Attributes are integers of 64 bits or text of at most 65,000 bytes without NUL; each is written once.
+  void write_attribute(const std::string& name, std::string_view text);
+  void write_attribute(const std::string& name, std::int64_t value);
+  bool has_attribute(const std::string& name) const;
+  /// Throw DataError where the attribute is missing or of another kind.
+  std::string text_attribute(const std::string& name) const;
+  std::int64_t integer_attribute(const std::string& name) const;
+
+ protected:
+  hid_t handle() const { return handle_.get(); }
+  FileState& file() const { return *file_; }
+  /// As `checked`, for calls that write: a failure also marks the file as worthless.
+  template <class Call>
+  auto checked_write(const char* what, const Call& call) {
+    return checked(
+        [&] {
+          file_->write_failed = true;
+          return fmt::format("{} {}", what, description());
+        },
+        call);
+  }
+  template <class Call>
+  auto checked_read(const char* what, const Call& call) const {
+    return checked([&] { return fmt::format("{} {}", what, description()); }, call);
+  }
+
+ private:
+  void write_attribute(const std::string& name, hid_t type, const void* value);
+  std::shared_ptr<FileState> file_;
+  std::string path_;
+  ObjectHandle handle_;
+};
+
+}  // namespace trireme::io::h5
