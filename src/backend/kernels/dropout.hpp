@@ -25,6 +25,7 @@ struct Dropout {
   float scale = 1;
   std::uint64_t key = 0;
   const std::int64_t* samples = nullptr;  ///< device memory, [b]: the global number of each sample in the micro-batch
+  std::int64_t first_row = 0;  ///< hidden states: position of the tensor's first row (a sequence shard begins later)
 
   Dropout() = default;
   Dropout(double probability, std::uint64_t seed, int layer, DropoutSite site, const std::int64_t* sample_numbers)

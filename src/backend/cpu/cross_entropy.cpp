@@ -1,0 +1,126 @@
+#include "src/backend/kernels/cross_entropy.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/cpu/rows.hpp"
+
+namespace trireme::cpu {
+namespace {
+
+/// Columns converted at a time: they stay in the first cache.
+constexpr std::int64_t column_block = 1024;
+
+class CpuCrossEntropy final : public CrossEntropyKernels {
+ public:
+  explicit CpuCrossEntropy(ThreadPool& pool) : pool_(pool) {}
+
+  void row_maximum(Stream&, ConstTensorView logits, VocabularyShard shard, TensorView maximum) override {
+    dispatch_float(logits.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t columns = logits.shape()[1];
+      const T* all = logits.as<T>();
+      A* largest = maximum.as<A>();
+      pool_.parallel_for(logits.shape()[0], [&](std::int64_t i) {
+        A result = -std::numeric_limits<A>::infinity();
+        for_column_blocks(all + i * columns, shard.classes, [&](const A* x, std::int64_t, std::int64_t n) {
+#pragma omp simd reduction(max : result)
+          for (std::int64_t c = 0; c < n; ++c) result = x[c] > result ? x[c] : result;
+        });
+        largest[i] = result;
+      });
+    });
+  }
+
+  void sum_exponentials(Stream&, ConstTensorView logits, VocabularyShard shard, ConstTensorView maximum,
+                        ConstTensorView targets, TensorView sum_exp, TensorView target_logit) override {
+    dispatch_float(logits.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t columns = logits.shape()[1];
+      const T* all = logits.as<T>();
+      const A* largest = maximum.as<A>();
+      const std::int32_t* target = targets.as<std::int32_t>();
+      A* sums = sum_exp.as<A>();
+      A* chosen = target_logit.as<A>();
+      pool_.parallel_for(logits.shape()[0], [&](std::int64_t i) {
+        const T* row = all + i * columns;
+        const A shift = largest[i];
+        A sum = 0;
+        for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t, std::int64_t n) {
+#pragma omp simd reduction(+ : sum)
+          for (std::int64_t c = 0; c < n; ++c) sum += std::exp(x[c] - shift);
+        });
+        sums[i] = sum;
+        const std::int64_t c = target[i] - shard.first_class;
+        chosen[i] = c >= 0 && c < shard.classes ? static_cast<A>(row[c]) : A{0};
+      });
+    });
+  }
+
+  void losses(Stream&, ConstTensorView maximum, ConstTensorView sum_exp, ConstTensorView target_logit,
+              ConstTensorView weights, TensorView losses) override {
+    dispatch_float(losses.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const A* largest = maximum.as<A>();
+      const A* sums = sum_exp.as<A>();
+      const A* chosen = target_logit.as<A>();
+      const A* weight = weights.as<A>();
+      A* loss = losses.as<A>();
+      for (std::int64_t i = 0; i < losses.numel(); ++i) {
+        loss[i] = weight[i] == 0 ? A{0} : weight[i] * (std::log(sums[i]) + largest[i] - chosen[i]);
+      }
+    });
+  }
+
+  void backward(Stream&, VocabularyShard shard, ConstTensorView maximum, ConstTensorView sum_exp,
+                ConstTensorView targets, ConstTensorView loss_gradient, TensorView logits) override {
+    dispatch_float(logits.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t columns = logits.shape()[1];
+      T* all = logits.as<T>();
+      const A* largest = maximum.as<A>();
+      const A* sums = sum_exp.as<A>();
+      const std::int32_t* target = targets.as<std::int32_t>();
+      const A* gradients = loss_gradient.as<A>();
+      pool_.parallel_for(logits.shape()[0], [&](std::int64_t i) {
+        T* row = all + i * columns;
+        const A shift = largest[i], gradient = gradients[i], factor = gradient / sums[i];
+        const std::int64_t c = target[i] - shard.first_class;
+        const bool own = c >= 0 && c < shard.classes;
+        const A at_target = own ? std::exp(static_cast<A>(row[c]) - shift) * factor - gradient : A{0};
+        for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t begin, std::int64_t n) {
+          A buffer[column_block];
+          A* out = row_out(row + begin, buffer);
+#pragma omp simd
+          for (std::int64_t j = 0; j < n; ++j) out[j] = std::exp(x[j] - shift) * factor;
+          finish_row(out, n, row + begin);
+        });
+        if (own) row[c] = static_cast<T>(at_target);
+        for (std::int64_t padding = shard.classes; padding < columns; ++padding) row[padding] = T(0);
+      });
+    });
+  }
+
+ private:
+  /// Calls `visit(x, begin, n)` for consecutive parts of a row, x being elements [begin, begin + n) in A.
+  template <class T, class Visit>
+  static void for_column_blocks(const T* row, std::int64_t columns, Visit&& visit) {
+    Accumulation<T> buffer[column_block];
+    for (std::int64_t begin = 0; begin < columns; begin += column_block) {
+      const std::int64_t n = columns - begin < column_block ? columns - begin : column_block;
+      visit(row_in(row + begin, n, buffer), begin, n);
+    }
+  }
+
+  ThreadPool& pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<CrossEntropyKernels> make_cross_entropy(ThreadPool& pool) {
+  return std::make_unique<CpuCrossEntropy>(pool);
+}
+
+}  // namespace trireme::cpu

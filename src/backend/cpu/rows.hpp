@@ -1,0 +1,63 @@
+#pragma once
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include "src/tensor/dtype.hpp"
+
+namespace trireme::cpu {
+
+/// y = x in the accumulation type.
+template <class T>
+inline void load_row(const T* x, std::int64_t n, Accumulation<T>* y) {
+  std::int64_t i = 0;
+#if defined(__AVX512F__)  // GCC 12 does not vectorise conversions of _Float16
+  if constexpr (std::is_same_v<T, fp16>)
+    for (; i + 16 <= n; i += 16) {
+      _mm512_storeu_ps(y + i,
+                       _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i))));
+    }
+#endif
+  for (; i < n; ++i) y[i] = static_cast<Accumulation<T>>(x[i]);
+}
+
+/// y = x rounded to the training type (nearest, ties to even).
+template <class T>
+inline void store_row(const Accumulation<T>* x, std::int64_t n, T* y) {
+  std::int64_t i = 0;
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, fp16>)
+    for (; i + 16 <= n; i += 16) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(x + i), 0));
+    }
+#endif
+  for (; i < n; ++i) y[i] = static_cast<T>(x[i]);
+}
+
+/// A row in the accumulation type: the row itself where that is its type, else `buffer` after a conversion.
+template <class T>
+inline const Accumulation<T>* row_in(const T* x, std::int64_t n, Accumulation<T>* buffer) {
+  if constexpr (std::is_same_v<T, Accumulation<T>>) {
+    return x;
+  } else {
+    load_row(x, n, buffer);
+    return buffer;
+  }
+}
+
+/// Where to compute a row that goes to y: y itself where it has the accumulation type, else `buffer`, which
+/// `finish_row` then rounds to y.
+template <class T>
+inline Accumulation<T>* row_out(T* y, Accumulation<T>* buffer) {
+  if constexpr (std::is_same_v<T, Accumulation<T>>)
+    return y;
+  else
+    return buffer;
+}
+template <class T>
+inline void finish_row(const Accumulation<T>* computed, std::int64_t n, T* y) {
+  if constexpr (!std::is_same_v<T, Accumulation<T>>) store_row(computed, n, y);
+}
+
+}  // namespace trireme::cpu
