@@ -1,0 +1,55 @@
+#include "src/data/tokenizer.hpp"
+
+#include "src/base/check.hpp"
+#include "src/base/hash.hpp"
+#include "src/data/gpt2_tokenizer.hpp"
+
+namespace trireme::data {
+namespace {
+
+constexpr const char* kBytePayload = "trireme bytes 1\n";
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  const std::string& name() const override { return name_; }
+  std::int64_t vocabulary_size() const override { return 257; }
+  std::int32_t end_of_document() const override { return 256; }
+
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  }
+
+  void decode(std::span<const std::int32_t> ids, std::string& bytes) const override {
+    for (const std::int32_t id : ids) {
+      TRIREME_CHECK(id >= 0 && id <= 256, DataError, "token {} is not in the byte vocabulary of 257 ids", id);
+      if (id < 256) bytes += static_cast<char>(id);
+    }
+  }
+
+  std::string payload() const override { return kBytePayload; }
+
+ private:
+  std::string name_ = "bytes";
+};
+
+}  // namespace
+
+std::string Tokenizer::digest() const {
+  const std::string definition = payload();
+  return trireme::digest(definition.data(), definition.size());
+}
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
+
+std::unique_ptr<Tokenizer> make_gpt2_tokenizer(BpeVocabulary vocabulary) {
+  return std::make_unique<Gpt2Tokenizer>(std::move(vocabulary));
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const std::string& payload) {
+  if (name == "gpt2") return make_gpt2_tokenizer(bpe_from_payload(payload));
+  TRIREME_CHECK(name == "bytes", DataError, "unknown tokenizer '{}'; this program knows bytes and gpt2", name);
+  TRIREME_CHECK(payload == kBytePayload, DataError, "the embedded definition of the byte tokenizer is damaged");
+  return make_byte_tokenizer();
+}
+
+}  // namespace trireme::data
