@@ -1,0 +1,178 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/check.hpp"
+
+namespace trireme::app {
+
+/// The values an option may take.
+struct Range {
+  double least = -std::numeric_limits<double>::infinity();
+  double greatest = std::numeric_limits<double>::infinity();
+};
+constexpr Range at_least(double least) { return {.least = least}; }
+constexpr Range between(double least, double greatest) { return {least, greatest}; }
+
+/// The options of one subcommand. Each is bound to a variable, whose value at that time is the default:
+///
+///   Options options("trireme train", "Trains a model.");
+///   options.section("Parallelism");
+///   options.add("tensor-model-parallel-size,tp", &tp, "N", "Ranks that share each layer.", at_least(1));
+///   options.add_choice("dtype", &dtype, {{"fp32", DType::fp32}, {"bf16", DType::bf16}}, "Type of the weights.");
+///   options.add_flag("sequence-parallel", &sequence_parallel, "Split activations along the sequence, too.");
+///   if (!options.parse(arguments)) return 0;  // --help
+///
+/// The first name is the one of messages, the others are aliases. Values come from INI files (`--config FILE`, lines
+/// "name = value", a list's name once for every element) and from the command line, which wins. `parse` throws one
+/// ConfigError that lists every problem: unknown names with the nearest one that exists (abbreviations are unknown
+/// names), values of the wrong type or out of range, an option given twice with different values in one source,
+/// whichever of its names were used, and what is missing.
+class Options {
+ public:
+  Options(std::string command, std::string summary);
+
+  /// Title of the options that follow, in the help.
+  void section(std::string title);
+
+  /// A number, a text or a list of texts. T: int, std::int64_t, std::uint64_t, double, std::string,
+  /// std::vector<std::string>, or std::optional of all but the last, empty while the option is not given.
+  template <class T>
+  void add(const std::string& names, T* value, const std::string& placeholder, const std::string& help,
+           Range range = {}) {
+    add_entry(
+        names, placeholder, help, is_list<T> ? Arity::list : Arity::one, text_of(*value),
+        [value, range](const std::vector<std::string>& texts) { assign(texts, range, *value); },
+        [value] { return text_of(*value); });
+  }
+
+  /// One of several words.
+  template <class T>
+  void add_choice(const std::string& names, T* value, std::vector<std::pair<std::string, T>> choices,
+                  const std::string& help) {
+    std::vector<std::string> words;
+    for (const auto& [word, meaning] : choices) words.push_back(word);
+    const auto text = [value, choices]() -> std::string {
+      for (const auto& [word, meaning] : choices) {
+        if (meaning == *value) return word;
+      }
+      return "";
+    };
+    const auto set = [value, choices, words](const std::vector<std::string>& texts) {
+      for (const auto& [word, meaning] : choices) {
+        if (word == texts.front()) {
+          *value = meaning;
+          return;
+        }
+      }
+      throw ConfigError("is none of {}", joined(words, ", "));
+    };
+    add_entry(names, joined(words, "|"), help, Arity::one, text(), set, text);
+  }
+
+  /// True where given. In an INI file "name = true" or "name = false".
+  void add_flag(const std::string& names, bool* value, const std::string& help);
+
+  /// An argument without a name. Arguments are filled in this order and all must be given.
+  void add_argument(const std::string& placeholder, std::string* value, const std::string& help);
+
+  /// `parse` complains where option `name` is not given.
+  void require(const std::string& name);
+
+  /// Sets the variables. False where `--help` was asked for: the help has been printed to stdout, nothing is set.
+  bool parse(const std::vector<std::string>& arguments);
+
+  /// Whether the option, under any of its names, was given on the command line or in a file.
+  bool given(const std::string& name) const;
+
+  /// First name and present value of every option that has one, in order of declaration: what a run was asked to do.
+  std::vector<std::pair<std::string, std::string>> values() const;
+
+  std::string help() const;
+
+ private:
+  enum class Arity { flag, one, list };
+  using Setter = std::function<void(const std::vector<std::string>&)>;
+  struct Entry {
+    std::vector<std::string> names;
+    std::string placeholder;
+    std::string help;
+    std::string section;
+    Arity arity = Arity::one;
+    std::string default_text;
+    Setter set;  ///< throws ConfigError that ends the sentence "--name VALUE ..."
+    std::function<std::string()> text;
+    bool required = false;
+    bool given = false;
+  };
+  struct Argument {
+    std::string placeholder;
+    std::string* value;
+    std::string help;
+  };
+  struct Given {  ///< an option as it stands in a source
+    std::string name;
+    std::vector<std::string> values;
+  };
+  struct Source {
+    std::string description;  ///< "" for the command line, " in FILE" for a file
+    std::vector<Given> options;
+  };
+
+  template <class T>
+  static constexpr bool is_list = false;
+
+  void add_entry(const std::string& names, const std::string& placeholder, const std::string& help, Arity arity,
+                 std::string default_text, Setter set, std::function<std::string()> text);
+  const Entry* find(const std::string& name) const;
+  Entry* find(const std::string& name) { return const_cast<Entry*>(std::as_const(*this).find(name)); }
+  std::string nearest(const std::string& name) const;
+  Source read_command_line(const std::vector<std::string>& arguments, std::vector<std::string>& problems);
+  Source read_file(const std::string& path) const;
+  void apply(const Source& source, std::vector<std::string>& problems);
+
+  static std::string joined(const std::vector<std::string>& words, const std::string& separator);
+
+  static void assign(const std::vector<std::string>& texts, Range range, int& value);
+  static void assign(const std::vector<std::string>& texts, Range range, std::int64_t& value);
+  static void assign(const std::vector<std::string>& texts, Range range, std::uint64_t& value);
+  static void assign(const std::vector<std::string>& texts, Range range, double& value);
+  static void assign(const std::vector<std::string>& texts, Range range, std::string& value);
+  static void assign(const std::vector<std::string>& texts, Range range, std::vector<std::string>& value);
+  template <class T>
+  static void assign(const std::vector<std::string>& texts, Range range, std::optional<T>& value) {
+    T parsed{};
+    assign(texts, range, parsed);
+    value = parsed;
+  }
+
+  static std::string text_of(const std::string& value) { return value; }
+  static std::string text_of(const std::vector<std::string>& value) { return joined(value, " "); }
+  template <class T>
+  static std::string text_of(const std::optional<T>& value) {
+    return value ? text_of(*value) : "";
+  }
+  template <class T>
+  static std::string text_of(const T& value) {
+    return fmt::format("{}", value);
+  }
+
+  std::string command_;
+  std::string summary_;
+  std::string section_ = "Options";
+  std::deque<Entry> entries_;
+  std::vector<Argument> arguments_;
+  std::vector<std::string> config_files_;
+};
+
+template <>
+inline constexpr bool Options::is_list<std::vector<std::string>> = true;
+
+}  // namespace trireme::app
