@@ -1,0 +1,20 @@
+# Sourced by the batch files. What differs from cluster to cluster stands here: change it once, in your copy.
+
+# Modules: the compiler's run time, MPI, HDF5, OpenBLAS and oneDNN that the program was built with, and the program.
+# module load openmpi hdf5 trireme
+
+# The program: the one on PATH (the modulefile puts it there), or the one built beside these files.
+if [ -z "${TRIREME:-}" ]; then
+  TRIREME=$(command -v trireme || echo "$jobs/../build/release/trireme")
+fi
+[ -x "$TRIREME" ] || { echo "No program at $TRIREME. Build it, or set TRIREME." >&2; exit 4; }
+
+# How ranks are started inside a job; srun --mpi=list shows what SLURM was built with. When one rank has ended, the
+# others get a minute to do the same: time enough after a save, and a dead rank does not keep the rest waiting for ever.
+LAUNCH=(srun --mpi=pmix --kill-on-bad-exit=0 --wait=60)
+
+# Open MPI: where a node has a network of its own for MPI, name it, so that no other is tried.
+# export OMPI_MCA_btl_tcp_if_include=ib0
+
+# HDF5 locks files; some Lustre and NFS mounts refuse. The program has a lock of its own on the folder it saves to.
+export HDF5_USE_FILE_LOCKING=${HDF5_USE_FILE_LOCKING:-BEST_EFFORT}

@@ -1,0 +1,53 @@
+# Sourced by the batch files: training that outlives the time limit of a job.
+
+# run_life FOLDER OPTION...
+# Trains from the newest checkpoint in FOLDER/checkpoints, or from the start where there is none. When SLURM's early
+# signal arrives (#SBATCH --signal=B:USR1@SECONDS), the ranks are told to save and leave. A run that is not finished, or
+# that a dead or hanging rank ended, goes back to the queue under the same job number, and its next life continues from
+# the checkpoint. Two lives that end where they began end the chain: a third would do no better.
+# FOLDER/lives has one line a life: the time, the job, the step it began with. Ends the script.
+run_life() {
+  local folder=$1 status=0 signalled=0 ranks
+  shift
+  mkdir -p "$folder"
+  end_without_progress "$folder"
+  echo "$(date -Is) job $SLURM_JOB_ID step $(step_reached "$folder")" >>"$folder/lives"
+
+  "${LAUNCH[@]}" "$TRIREME" train --load-or-init --load "$folder/checkpoints" --save "$folder/checkpoints" \
+    --metrics-file "$folder/metrics.jsonl" "$@" &
+  ranks=$!
+  trap 'signalled=1; kill -USR1 "$ranks" 2>/dev/null' USR1
+  wait "$ranks" || status=$?
+  while [ "$signalled" = 1 ]; do  # the signal, not the end of the ranks, ended that wait
+    signalled=0 status=0
+    wait "$ranks" || status=$?
+  done
+  trap '' USR1
+
+  echo "$(date -Is) the ranks of job $SLURM_JOB_ID returned $status at step $(step_reached "$folder")"
+  case $status in
+    6 | 7 | 75) ;;  # a rank died; a rank hung; stopped early, everything saved
+    *) exit "$status" ;;
+  esac
+  end_without_progress "$folder"
+  scontrol requeue "$SLURM_JOB_ID" || exit "$status"
+  exit 0
+}
+
+# The newest committed step, 0 where there is none.
+step_reached() {
+  local latest
+  latest=$(cat "$1/checkpoints/LATEST" 2>/dev/null) || latest=step-0
+  latest=${latest##*-}
+  echo $((10#$latest))
+}
+
+# Ends the script with 1 if the last two lives began with the step that is still the newest.
+end_without_progress() {
+  local step
+  [ -s "$1/lives" ] || return 0
+  step=$(step_reached "$1")
+  [ "$(tail -n 2 "$1/lives" | grep -c " step $step\$")" = 2 ] || return 0
+  echo "Two lives have not come beyond step $step; see the log for why. After mending it, remove $1/lives." >&2
+  exit 1
+}
