@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <sstream>
 #include <utility>
+
+#include "src/base/hash.hpp"
 
 namespace trireme {
 
@@ -13,7 +16,8 @@ Work& Work::operator=(Work&& other) noexcept {
 }
 
 Work::~Work() {
-  if (!state_) return;
+  // While an error unwinds this rank the others may never come to the same point: the state decides what to give up.
+  if (!state_ || std::uncaught_exceptions() > 0) return;
   ImmediateStream host;
   try {
     state_->wait(host);
@@ -78,6 +82,45 @@ void collectively(Communicator& comm, const std::function<void()>& function) {
     throw CollectiveError(static_cast<ExitCode>(std::stoi(reports[rank].substr(0, space))),
                           (rank == 0 ? "" : "rank " + std::to_string(rank) + ": ") + reports[rank].substr(space + 1));
   }
+}
+
+namespace {
+
+/// The line in which `other` first differs from `mine`, shown for both.
+std::string first_difference(const std::string& mine, const std::string& other) {
+  std::istringstream a(mine);
+  std::istringstream b(other);
+  std::string line_a;
+  std::string line_b;
+  for (int number = 1;; ++number) {
+    const bool more_a = static_cast<bool>(std::getline(a, line_a));
+    const bool more_b = static_cast<bool>(std::getline(b, line_b));
+    if (!more_a && !more_b) return "the end of the text";
+    if (more_a && more_b && line_a == line_b) continue;
+    return fmt::format("line {}: \"{}\" against \"{}\"", number, more_a ? line_a : "", more_b ? line_b : "");
+  }
+}
+
+}  // namespace
+
+void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text) {
+  // Digests travel first; the texts only where they differ.
+  const std::vector<std::string> digests = all_gather_text(comm, digest(text.data(), text.size()));
+  std::string different;
+  int first = 0;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    if (digests[static_cast<std::size_t>(rank)] == digests[0]) continue;
+    if (different.empty()) first = rank;
+    different += (different.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  if (different.empty()) return;
+  const std::string of_rank_0 = broadcast_text(comm, text, 0);
+  const std::string of_first = broadcast_text(comm, text, first);
+  throw CollectiveError(
+      ExitCode::usage,
+      fmt::format("{} differs between ranks: not the same as on rank 0 on rank(s) {} of {}. First difference, rank 0 "
+                  "against rank {}: {}. Start every rank with the same program, options, files and environment",
+                  what, different, comm.size(), first, first_difference(of_rank_0, of_first)));
 }
 
 }  // namespace trireme

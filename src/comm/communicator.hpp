@@ -22,7 +22,8 @@ struct Transfer {
   TensorView data;  ///< read when sending, overwritten when receiving; must live until the work is done
 };
 
-/// A communication under way. Movable; destroying it waits for it.
+/// A communication under way. Movable; destroying it waits for it, except while an exception unwinds: then the adapter
+/// gives it up.
 class Work {
  public:
   class State {
@@ -39,6 +40,7 @@ class Work {
   Work& operator=(Work&& other) noexcept;
   ~Work();
 
+  /// Whether it is over. Communication makes progress without anybody asking.
   bool done() { return !state_ || state_->done(); }
   void wait(Stream& stream);
 
@@ -76,7 +78,8 @@ class Communicator {
   /// Blocks the host until every rank is here.
   virtual void barrier() = 0;
 
-  /// A communicator among the ranks that give the same `colour`, ordered by `key`; collective over this group.
+  /// A communicator among the ranks that give the same `colour`, ordered by `key`; null for those whose colour is
+  /// negative. Collective over this group.
   virtual std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) = 0;
 };
 
@@ -97,5 +100,9 @@ std::vector<std::string> all_gather_text(Communicator& comm, const std::string& 
 
 /// The text of rank `root` on every rank. `comm` works on host memory.
 std::string broadcast_text(Communicator& comm, const std::string& text, int root);
+
+/// Throws CollectiveError (ExitCode::usage), naming the ranks concerned and the first line that differs, unless every
+/// rank gives the same text. `what` says what the text is: "the configuration". `comm` works on host memory.
+void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text);
 
 }  // namespace trireme

@@ -30,7 +30,8 @@ std::vector<Work> SelfCommunicator::exchange(Stream&, std::span<const Transfer> 
   return std::vector<Work>(transfers.size());
 }
 
-std::unique_ptr<Communicator> SelfCommunicator::split(int, int, const std::string& name) {
+std::unique_ptr<Communicator> SelfCommunicator::split(int colour, int, const std::string& name) {
+  if (colour < 0) return nullptr;
   return std::make_unique<SelfCommunicator>(name);
 }
 

@@ -1,0 +1,90 @@
+#include "mpi/environment.hpp"
+
+#include <mpi.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include "mpi/error.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::mpi {
+namespace {
+
+int number_in_environment(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+/// More ranks on this machine than cores: whoever waits inside MPI itself (start, split, end) must give way. mpirun
+/// finds that out only where it was told the number of cores.
+void yield_when_crowded() {
+  if (number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE") > sysconf(_SC_NPROCESSORS_ONLN)) {
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  }
+}
+
+/// A launcher that this MPI does not speak with leaves every task alone in a world of its own.
+void check_launcher(int world_size) {
+  if (world_size > 1) return;
+  for (const char* name : {"SLURM_STEP_NUM_TASKS", "PMI_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE"}) {
+    const int tasks = number_in_environment(name);
+    if (tasks <= 1) continue;
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
+    int length = 0;
+    MPI_Get_library_version(version.data(), &length);
+    const std::string full = version.data();
+    throw EnvironmentError(
+        "the program was started as {} tasks ({}={}), but MPI sees a world of one rank: the launcher does not speak "
+        "with the MPI library of this program ({}). Start it with that library's own mpirun, or under SLURM with "
+        "srun --mpi=pmix",
+        tasks, name, tasks, full.substr(0, full.find(',')));
+  }
+}
+
+}  // namespace
+
+MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
+  yield_when_crowded();
+  int provided = 0;
+  const int code = MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  TRIREME_CHECK(code == MPI_SUCCESS, EnvironmentError,
+                "MPI did not start (code {}); start the program with mpirun or srun, or alone for one rank", code);
+  // Before anything can fail: the default handler ends the job before a return code can be looked at.
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  try {
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+    TRIREME_CHECK(provided >= MPI_THREAD_MULTIPLE, EnvironmentError,
+                  "this MPI library cannot be called from several threads (it offers level {}, MPI_THREAD_MULTIPLE is "
+                  "{}); use one built with thread support",
+                  provided, static_cast<int>(MPI_THREAD_MULTIPLE));
+    check_launcher(size_);
+    engine_ = std::make_shared<ProgressEngine>();
+  } catch (...) {
+    MPI_Finalize();
+    throw;
+  }
+}
+
+MpiEnvironment::~MpiEnvironment() {
+  const bool abandoned = engine_->abandoned();
+  engine_.reset();
+  if (!abandoned) MPI_Finalize();
+}
+
+std::unique_ptr<MpiCommunicator> MpiEnvironment::make_world() const {
+  return std::make_unique<MpiCommunicator>(engine_, MPI_COMM_WORLD, "world");
+}
+
+void MpiEnvironment::abort(ExitCode exit_code) const {
+  engine_->abandon();
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(exit_code));
+  std::_Exit(static_cast<int>(exit_code));
+}
+
+}  // namespace trireme::mpi

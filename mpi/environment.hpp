@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+
+#include "mpi/mpi_communicator.hpp"
+#include "mpi/progress.hpp"
+#include "src/base/error.hpp"
+
+namespace trireme::mpi {
+
+/// MPI for the life of the program: the first object of `main`. Started without mpirun, the world has one rank. Throws
+/// EnvironmentError where MPI cannot start, or where the program was started as several tasks that MPI cannot see.
+///
+/// The destructor finalises MPI, which waits for all ranks, unless communication was abandoned
+/// (ProgressEngine::abandon); then only `abort` is left.
+class MpiEnvironment {
+ public:
+  MpiEnvironment(int& argc, char**& argv);
+  ~MpiEnvironment();
+  MpiEnvironment(const MpiEnvironment&) = delete;
+  MpiEnvironment& operator=(const MpiEnvironment&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// A communicator of all ranks. Collective; must die before the environment.
+  std::unique_ptr<MpiCommunicator> make_world() const;
+
+  /// Ends all ranks of the job at once with this exit code.
+  [[noreturn]] void abort(ExitCode exit_code) const;
+
+  const std::shared_ptr<ProgressEngine>& engine() const { return engine_; }
+
+ private:
+  int rank_ = 0;
+  int size_ = 1;
+  std::shared_ptr<ProgressEngine> engine_;
+};
+
+}  // namespace trireme::mpi

@@ -1,0 +1,26 @@
+#include "mpi/error.hpp"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace trireme::mpi {
+
+std::string this_rank_and_host() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return fmt::format("rank {} on host {}", rank, host.data());
+}
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw MpiError(fmt::format("{} failed on {}: {}", call, this_rank_and_host(), text.data()));
+}
+
+}  // namespace trireme::mpi

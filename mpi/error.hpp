@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "src/base/error.hpp"
+
+namespace trireme::mpi {
+
+/// An MPI call failed. The message holds the call, MPI's own text, and the rank and host it happened on.
+class MpiError : public Error {
+ public:
+  explicit MpiError(const std::string& message) : Error(ExitCode::environment, message) {}
+};
+
+/// Throws MpiError unless `code` is MPI_SUCCESS. `call` is the name of the MPI function, with what it was done for.
+void check(int code, const char* call);
+
+/// "rank 3 on host n17"
+std::string this_rank_and_host();
+
+}  // namespace trireme::mpi

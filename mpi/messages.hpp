@@ -1,0 +1,38 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace trireme::mpi {
+
+/// Non-blocking requests that are waited for together. Sizes are in bytes and may exceed what one MPI message holds.
+class Messages {
+ public:
+  Messages(MPI_Comm comm, int tag) : comm_(comm), tag_(tag) {}
+
+  void send(const std::byte* data, std::size_t size_bytes, int peer);
+  void receive(std::byte* data, std::size_t size_bytes, int peer);
+  void broadcast(std::byte* data, std::size_t size_bytes, int root);
+  void barrier();
+
+  /// True once all are complete; then new ones may be added. Throws MpiError where one failed, or where a peer sent
+  /// less than was to be received: the ranks have called different operations then.
+  bool test();
+
+ private:
+  struct Expected {
+    std::size_t size_bytes;  // of a message to be received; any for the others
+    int peer;
+  };
+  void add(MPI_Request request, Expected expected);
+
+  MPI_Comm comm_;
+  int tag_;
+  std::vector<MPI_Request> requests_;
+  std::vector<Expected> expected_;
+  std::vector<MPI_Status> statuses_;
+};
+
+}  // namespace trireme::mpi

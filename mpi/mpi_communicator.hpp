@@ -1,0 +1,56 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+#include <string>
+
+#include "mpi/operations.hpp"
+#include "mpi/progress.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace trireme::mpi {
+
+/// Collectives among MPI ranks on host memory. Communication progresses by itself between start and wait (see
+/// ProgressEngine). Sums are formed in rank order, so their bits depend on the contributions only; a maximum is NaN
+/// where a contribution is. `in` of reduce_scatter may hold `out` as its own part.
+///
+/// Destruction is collective: groups die in one order on all ranks. While an exception unwinds nothing is freed.
+/// Throws MpiError where MPI reports a failure or the ranks' calls do not match.
+class MpiCommunicator final : public Communicator {
+ public:
+  /// A duplicate of `comm`: nobody else's messages mix with these. Collective.
+  MpiCommunicator(std::shared_ptr<ProgressEngine> engine, MPI_Comm comm, std::string name);
+  ~MpiCommunicator() override;
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::string& name() const override { return name_; }
+  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override;
+  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override;
+  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override;
+  Work broadcast(Stream& stream, TensorView data, int root) override;
+  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override;
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
+
+  MPI_Comm handle() const { return comm_; }
+
+ private:
+  struct Owned {};
+  MpiCommunicator(Owned, std::shared_ptr<ProgressEngine> engine, MPI_Comm comm, std::string name);
+  Channel next_channel();
+  Work start(Operation operation);
+
+  std::shared_ptr<ProgressEngine> engine_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  int largest_tag_ = 0;
+  int operations_ = 0;  // so far; the tag of the next follows from it
+  std::string name_;
+};
+
+}  // namespace trireme::mpi

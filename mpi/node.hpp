@@ -1,0 +1,19 @@
+#pragma once
+
+#include "mpi/mpi_communicator.hpp"
+
+namespace trireme::mpi {
+
+/// This rank among those on the same machine.
+struct NodePlace {
+  int local_rank = 0;
+  int local_size = 1;
+  /// Ranks of this machine, this one included, that may run on a core this one may run on. mpirun binds few ranks to
+  /// cores of their own and many to none; the threads of a rank follow from this number (default_thread_count).
+  int ranks_sharing_cores = 1;
+};
+
+/// Collective over `world`.
+NodePlace find_node_place(const MpiCommunicator& world);
+
+}  // namespace trireme::mpi

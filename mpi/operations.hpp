@@ -1,0 +1,36 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <span>
+
+#include "mpi/progress.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace trireme::mpi {
+
+/// Where the messages of one operation travel: no other operation under way uses the same tag.
+struct Channel {
+  ProgressEngine& engine;
+  MPI_Comm comm;
+  int rank;
+  int size;
+  int tag;
+};
+
+// The operations of a Communicator on host memory. Every sum is formed from left to right in rank order by exactly one
+// rank for each element and then copied, so all ranks get the same bits, whatever the sizes.
+//
+// They send directly from each rank to each other: two steps for an all-reduce (parts to their owners, sums back),
+// where a ring takes 2 (size - 1). On one machine, where cores are shared, steps are what costs; the bytes are the
+// same.
+
+Operation all_reduce(Channel channel, TensorView data, ReduceOp op);
+Operation reduce_scatter(Channel channel, ConstTensorView in, TensorView out, ReduceOp op);
+Operation all_gather(Channel channel, ConstTensorView in, TensorView out);
+Operation broadcast(Channel channel, TensorView data, int root);
+Operation barrier(Channel channel);
+/// Waits for messages issued already.
+Operation completion(Messages messages);
+
+}  // namespace trireme::mpi

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "mpi/messages.hpp"
+
+namespace trireme::mpi {
+
+/// A communication as a coroutine: it issues messages and `co_await`s them. It runs only inside a ProgressEngine, so
+/// one step at a time, on whatever thread the engine is driven by.
+class Operation {
+ public:
+  struct promise_type {
+    Messages* awaited = nullptr;
+    std::exception_ptr failure;
+    Operation get_return_object() { return Operation(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { failure = std::current_exception(); }
+
+    struct Awaiter {
+      promise_type& promise;
+      Messages& messages;
+      bool await_ready() { return messages.test(); }
+      void await_suspend(std::coroutine_handle<>) noexcept { promise.awaited = &messages; }
+      void await_resume() noexcept {}
+    };
+    Awaiter await_transform(Messages& messages) { return {*this, messages}; }
+  };
+
+  Operation(Operation&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Operation& operator=(Operation&&) = delete;
+  ~Operation() {
+    if (handle_) handle_.destroy();
+  }
+
+  /// Runs until messages are awaited that are not complete. True when at least one step was taken.
+  bool advance();
+  /// At its end, or failed.
+  bool finished() const { return handle_.done() || handle_.promise().failure; }
+  std::exception_ptr failure() const { return handle_.promise().failure; }
+
+ private:
+  explicit Operation(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+  std::coroutine_handle<promise_type> handle_;
+};
+
+/// Drives the operations of a rank. The thread that waits for one drives them all; where nobody waits, a thread of the
+/// engine does, so that communication goes on while the caller computes. That thread sleeps while nothing is under way
+/// and leaves the cores alone as far as it can: ranks often outnumber them.
+class ProgressEngine {
+ public:
+  ProgressEngine();
+  ~ProgressEngine();
+  ProgressEngine(const ProgressEngine&) = delete;
+  ProgressEngine& operator=(const ProgressEngine&) = delete;
+
+  /// An operation under way.
+  struct Entry {
+    explicit Entry(Operation started) : operation(std::move(started)) {}
+    std::optional<Operation> operation;  // guarded by the engine's mutex; gone when finished
+    std::atomic<bool> finished{false};
+    std::exception_ptr failure;  // valid when finished
+  };
+
+  /// Starts an operation: its first messages are issued before this returns.
+  std::shared_ptr<Entry> submit(Operation operation);
+  /// Blocks until `entry` is finished; throws what it failed with.
+  void wait(Entry& entry);
+  /// Gives up for good, without any further call of MPI: for a rank that leaves because of an error and cannot wait for
+  /// the others any more. What is under way stays unfinished, and its memory untouched.
+  void abandon() noexcept;
+  bool abandoned() const { return abandoned_; }
+
+  /// Memory for the messages of one operation, kept from one to the next. Only for use by operations.
+  class Scratch {
+   public:
+    Scratch(ProgressEngine& engine, std::size_t size_bytes);
+    ~Scratch();
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    std::byte* data() const { return buffer_.data.get(); }
+
+   private:
+    friend class ProgressEngine;
+    struct Free {
+      void operator()(std::byte* data) const;
+    };
+    struct Buffer {
+      std::unique_ptr<std::byte, Free> data;
+      std::size_t size_bytes = 0;
+    };
+    ProgressEngine& engine_;
+    Buffer buffer_;
+  };
+
+ private:
+  bool poll();                 // with mutex_ held; true when anything moved
+  bool advance(Entry& entry);  // likewise
+  void run();
+  void check_usable() const;
+
+  std::mutex mutex_;  // guards everything below but the atomics, and all steps of operations
+  std::condition_variable wake_;
+  std::vector<Scratch::Buffer> free_buffers_;
+  std::vector<std::shared_ptr<Entry>> under_way_;
+  bool asleep_ = false;
+  bool stopping_ = false;
+  std::atomic<int> waiting_{0};
+  std::atomic<bool> abandoned_{false};
+  std::thread thread_;  // last, so that it finds everything else in place
+};
+
+}  // namespace trireme::mpi

@@ -1,0 +1,88 @@
+#include "mpi/run_main.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mpi/error.hpp"
+#include "src/base/hash.hpp"
+#include "src/base/log.hpp"
+#include "src/base/timer.hpp"
+
+namespace trireme::mpi {
+namespace {
+
+struct Failure {
+  ExitCode exit_code;
+  std::string message;
+};
+
+/// The exception being handled.
+Failure current_failure() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return {error.exit_code(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {ExitCode::environment, "out of memory"};
+  } catch (const std::exception& error) {
+    return {ExitCode::environment, error.what()};
+  } catch (...) {
+    return {ExitCode::environment, "an exception of unknown type"};
+  }
+}
+
+/// True when all ranks get here within a moment.
+bool all_fail(MPI_Comm failing) {
+  constexpr double patience_s = 2;
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (MPI_Ibarrier(failing, &request) != MPI_SUCCESS) return false;
+  for (Timer timer; timer.elapsed_s() < patience_s; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    int done = 0;
+    if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (done != 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& function) {
+  try {
+    MpiEnvironment environment(argc, argv);
+    MPI_Comm failing = MPI_COMM_NULL;  // carries nothing but what is agreed on after an exception
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &failing), "MPI_Comm_dup");
+    int exit_code = 0;
+    try {
+      exit_code = function(environment);
+    } catch (...) {
+      const Failure failure = current_failure();
+      exit_code = static_cast<int>(failure.exit_code);
+      if (environment.size() == 1) {
+        log::error("{}", failure.message);
+      } else if (!environment.engine()->abandoned() && all_fail(failing)) {
+        // Each different message once, from the lowest rank that has it.
+        std::uint64_t mine = fnv1a(failure.message);
+        std::vector<std::uint64_t> all(static_cast<std::size_t>(environment.size()));
+        check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, failing), "MPI_Allgather");
+        if (std::ranges::find(all, mine) - all.begin() == environment.rank()) log::error("{}", failure.message);
+      } else {
+        log::error("[{}] {}", this_rank_and_host(), failure.message);
+        environment.abort(failure.exit_code);
+      }
+    }
+    check(MPI_Comm_free(&failing), "MPI_Comm_free");
+    return exit_code;
+  } catch (...) {
+    const Failure failure = current_failure();
+    log::error("{}", failure.message);
+    return static_cast<int>(failure.exit_code);
+  }
+}
+
+}  // namespace trireme::mpi

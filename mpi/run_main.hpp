@@ -1,0 +1,17 @@
+#pragma once
+
+#include <functional>
+
+#include "mpi/environment.hpp"
+
+namespace trireme::mpi {
+
+/// What `main` of a program with ranks does: sets up MPI, calls `function` on every rank, and returns its exit code.
+///
+/// An exception that all ranks throw (a CollectiveError, a configuration that every rank finds wrong) is printed once,
+/// and all leave in order with its exit code. One that others do not share within two seconds (a bug, a full disk
+/// outside `collectively`) is printed with rank and host, and ends the whole job with its exit code, since the others
+/// wait for this rank somewhere. Exceptions other than trireme::Error count as ExitCode::environment.
+int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& function);
+
+}  // namespace trireme::mpi

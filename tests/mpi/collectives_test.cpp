@@ -1,0 +1,288 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "mpi/error.hpp"
+#include "src/base/hash.hpp"
+#include "src/base/timer.hpp"
+#include "tests/support/mpi_world.hpp"
+
+namespace trireme {
+namespace {
+
+using test::world;
+
+ImmediateStream host;
+
+/// Sizes around every change of algorithm: nothing, one step, two steps, parts of unequal size, several segments.
+const std::vector<std::int64_t> sizes = {0, 1, 2, 31, 33, 1025, 4097, 70001, 1200007};
+
+/// Small integers that 16-bit types hold exactly, also summed over 8 ranks.
+float integer(int rank, std::int64_t i) { return static_cast<float>((i * 7 + rank * 5) % 11 - 5); }
+
+template <class T>
+class TypedCollectives : public testing::Test {};
+using Types = testing::Types<double, float, bf16, fp16, std::int64_t, std::int32_t>;
+TYPED_TEST_SUITE(TypedCollectives, Types);
+
+template <class T>
+std::vector<T> integers(int rank, std::int64_t size) {
+  std::vector<T> values(static_cast<std::size_t>(size));
+  for (std::int64_t i = 0; i < size; ++i) values[static_cast<std::size_t>(i)] = static_cast<T>(integer(rank, i));
+  return values;
+}
+
+template <class T>
+std::vector<float> floats(const std::vector<T>& values) {
+  std::vector<float> result(values.size());
+  std::ranges::transform(values, result.begin(), [](T value) { return static_cast<float>(value); });
+  return result;
+}
+
+float expected(ReduceOp op, std::int64_t i) {
+  float result = integer(0, i);
+  for (int rank = 1; rank < world().size(); ++rank) {
+    result = op == ReduceOp::sum ? result + integer(rank, i) : std::max(result, integer(rank, i));
+  }
+  return result;
+}
+
+TYPED_TEST(TypedCollectives, AllReduceOfSmallIntegersIsExact) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+    for (const std::int64_t size : sizes) {
+      auto data = integers<TypeParam>(world().rank(), size);
+      world().all_reduce(host, TensorView(data.data(), {size}), op).wait(host);
+      std::vector<float> want(data.size());
+      for (std::int64_t i = 0; i < size; ++i) want[static_cast<std::size_t>(i)] = expected(op, i);
+      ASSERT_EQ(floats(data), want) << size;
+    }
+  }
+}
+
+TYPED_TEST(TypedCollectives, ReduceScatterOfSmallIntegersIsExact) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+    for (const std::int64_t size : sizes) {
+      const auto in = integers<TypeParam>(world().rank(), size * world().size());
+      std::vector<TypeParam> out(static_cast<std::size_t>(size));
+      world()
+          .reduce_scatter(host, ConstTensorView(in.data(), {world().size(), size}), TensorView(out.data(), {size}), op)
+          .wait(host);
+      std::vector<float> want(out.size());
+      for (std::int64_t i = 0; i < size; ++i) {
+        want[static_cast<std::size_t>(i)] = expected(op, world().rank() * size + i);
+      }
+      ASSERT_EQ(floats(out), want) << size;
+    }
+  }
+}
+
+TYPED_TEST(TypedCollectives, ReduceScatterMayWriteItsOwnPartOfTheInput) {
+  const std::int64_t size = 70001;
+  auto data = integers<TypeParam>(world().rank(), size * world().size());
+  const TensorView whole(data.data(), {world().size() * size});
+  world().reduce_scatter(host, whole, whole.flat(world().rank() * size, size), ReduceOp::sum).wait(host);
+  for (std::int64_t i = world().rank() * size; i < (world().rank() + 1) * size; ++i) {
+    ASSERT_EQ(static_cast<float>(data[static_cast<std::size_t>(i)]), expected(ReduceOp::sum, i)) << i;
+  }
+}
+
+TYPED_TEST(TypedCollectives, AllGatherPutsPartsInRankOrder) {
+  for (const bool in_place : {false, true}) {
+    for (const std::int64_t size : sizes) {
+      const auto in = integers<TypeParam>(world().rank(), size);
+      std::vector<TypeParam> out(static_cast<std::size_t>(size * world().size()));
+      const TensorView whole(out.data(), {world().size() * size});
+      const TensorView own = whole.flat(world().rank() * size, size);
+      if (in_place) std::ranges::copy(in, out.begin() + world().rank() * size);
+      world().all_gather(host, in_place ? ConstTensorView(own) : ConstTensorView(in.data(), {size}), whole).wait(host);
+      for (int rank = 0; rank < world().size(); ++rank) {
+        for (std::int64_t i = 0; i < size; ++i) {
+          ASSERT_EQ(static_cast<float>(out[static_cast<std::size_t>(rank * size + i)]), integer(rank, i));
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(TypedCollectives, BroadcastComesFromAnyRoot) {
+  for (int root = 0; root < world().size(); ++root) {
+    for (const std::int64_t size : sizes) {
+      auto data = integers<TypeParam>(world().rank(), size);
+      world().broadcast(host, TensorView(data.data(), {size}), root).wait(host);
+      ASSERT_EQ(floats(data), floats(integers<TypeParam>(root, size)));
+    }
+  }
+}
+
+TEST(Collectives, SumsHaveTheSameBitsOnAllRanksAndInEveryRun) {
+  for (const std::int64_t size : sizes) {
+    std::vector<float> first;
+    for (int run = 0; run < 5; ++run) {
+      std::vector<float> data(static_cast<std::size_t>(size));
+      for (std::size_t i = 0; i < data.size(); ++i) {
+        data[i] = static_cast<float>(splitmix64(static_cast<std::uint64_t>(world().rank()), i)) * 1e-19f - 0.5f;
+      }
+      // Ranks that arrive in another order each time must not add in another order.
+      std::this_thread::sleep_for(std::chrono::microseconds(300 * ((run * 3 + world().rank() * 5) % 7)));
+      world().all_reduce(host, TensorView(data.data(), {size}), ReduceOp::sum).wait(host);
+      if (run == 0) first = data;
+      ASSERT_EQ(data, first);
+    }
+    std::vector<float> of_rank_0 = first;
+    world().broadcast(host, TensorView(of_rank_0.data(), {size}), 0).wait(host);
+    ASSERT_EQ(first, of_rank_0);
+  }
+}
+
+TEST(Collectives, SixteenBitSumsAreRoundedOnce) {
+  // 256 + 1 is not a bfloat16: added one after another in 16 bits the ones would all be lost.
+  std::vector<bf16> data(100, bf16(world().rank() == 0 ? 256.0f : 1.0f));
+  world().all_reduce(host, TensorView(data.data(), {100}), ReduceOp::sum).wait(host);
+  const auto want = static_cast<float>(bf16(256.0f + static_cast<float>(world().size() - 1)));
+  EXPECT_THAT(floats(data), testing::Each(want));
+}
+
+TEST(Collectives, MaximumKeepsNotANumber) {
+  for (int bad = 0; bad < world().size(); ++bad) {
+    float value = world().rank() == bad ? std::numeric_limits<float>::quiet_NaN() : 1.0f;
+    world().all_reduce(host, TensorView(&value, {1}), ReduceOp::max).wait(host);
+    EXPECT_TRUE(std::isnan(value));
+  }
+}
+
+TEST(Exchange, RingsPassInBothDirectionsAtOnce) {
+  const int size = world().size();
+  const int next = (world().rank() + 1) % size;
+  const int previous = (world().rank() + size - 1) % size;
+  for (const std::int64_t count : {1, 5000, 300000}) {
+    const auto mine = integers<float>(world().rank(), count);
+    auto sent = mine;
+    std::vector<float> from_previous(sent.size());
+    std::vector<float> from_next(sent.size());
+    using Direction = Transfer::Direction;
+    const Transfer transfers[] = {{Direction::send, next, TensorView(sent.data(), {count})},
+                                  {Direction::receive, previous, TensorView(from_previous.data(), {count})},
+                                  {Direction::send, previous, TensorView(sent.data(), {count})},
+                                  {Direction::receive, next, TensorView(from_next.data(), {count})}};
+    for (Work& work : world().exchange(host, transfers)) work.wait(host);
+    EXPECT_EQ(from_previous, integers<float>(previous, count));
+    EXPECT_EQ(from_next, integers<float>(next, count));
+  }
+}
+
+TEST(Exchange, MessagesBetweenTwoRanksArriveInTheOrderSent) {
+  if (world().size() < 2) GTEST_SKIP() << "needs two ranks";
+  const std::vector<std::int64_t> counts = {100000, 1, 3000, 50000, 2};
+  const int rank = world().rank();
+  std::vector<std::vector<std::int32_t>> data;
+  std::vector<Transfer> transfers;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    data.emplace_back(static_cast<std::size_t>(counts[i]), rank == 0 ? static_cast<std::int32_t>(i) : -1);
+  }
+  for (std::size_t i = 0; i < counts.size() && rank < 2; ++i) {
+    transfers.push_back({rank == 0 ? Transfer::Direction::send : Transfer::Direction::receive, 1 - rank,
+                         TensorView(data[i].data(), {counts[i]})});
+  }
+  for (Work& work : world().exchange(host, transfers)) work.wait(host);
+  if (rank == 1) {
+    for (std::size_t i = 0; i < counts.size(); ++i) EXPECT_THAT(data[i], testing::Each(static_cast<std::int32_t>(i)));
+  }
+}
+
+TEST(Asynchronous, OperationsOfTwoCommunicatorsMayBeginInDifferentOrders) {
+  const auto a = world().split(0, world().rank(), "a");
+  const auto b = world().split(0, world().rank(), "b");
+  std::vector<float> x(300000, 1.0f);
+  std::vector<float> y(300000, 2.0f);
+  for (int round = 0; round < 5; ++round) {
+    const bool a_first = (world().rank() + round) % 2 == 0;
+    Communicator& first = a_first ? *a : *b;
+    Communicator& second = a_first ? *b : *a;
+    std::vector<float>& first_data = a_first ? x : y;
+    std::vector<float>& second_data = a_first ? y : x;
+    Work one = first.all_reduce(host, TensorView(first_data.data(), {300000}), ReduceOp::sum);
+    Work two = second.all_reduce(host, TensorView(second_data.data(), {300000}), ReduceOp::sum);
+    one.wait(host);  // waited for in an order of its own, too
+    two.wait(host);
+    const auto size = static_cast<float>(world().size());
+    ASSERT_THAT(x, testing::Each(size));
+    ASSERT_THAT(y, testing::Each(2 * size));
+    std::ranges::fill(x, 1.0f);
+    std::ranges::fill(y, 2.0f);
+  }
+}
+
+TEST(Asynchronous, ManyOperationsMayBeUnderWayOnOneCommunicator) {
+  std::vector<std::vector<float>> data(20);
+  std::vector<Work> works;
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    data[i].assign(1000 * (i + 1), static_cast<float>(i));
+    works.push_back(world().all_reduce(host, TensorView(data[i].data(), {static_cast<std::int64_t>(data[i].size())}),
+                                       ReduceOp::sum));
+  }
+  for (std::size_t i = data.size(); i-- > 0;) {
+    works[i].wait(host);
+    ASSERT_THAT(data[i], testing::Each(static_cast<float>(i) * static_cast<float>(world().size())));
+  }
+}
+
+TEST(Asynchronous, AllReduceProgressesWhileTheCallerComputes) {
+  // Several segments of two steps each: without anybody's help it would stand still after the first messages.
+  const std::int64_t size = 1 << 20;
+  std::vector<float> data(size, 1.0f);
+  world().barrier();
+  Work work = world().all_reduce(host, TensorView(data.data(), {size}), ReduceOp::sum);
+  for (Timer timer; timer.elapsed_s() < 5 && !work.done();) {  // done() itself moves nothing
+    for (Timer busy; busy.elapsed_ms() < 20;) {
+    }
+  }
+  EXPECT_TRUE(work.done());
+  EXPECT_EQ(data[size - 1], static_cast<float>(world().size()));
+  world().barrier();
+}
+
+TEST(Split, MakesGroupsByColourInTheOrderOfKeys) {
+  const int rank = world().rank();
+  const auto part = world().split(rank % 2, -rank, "half");
+  EXPECT_EQ(part->size(), (world().size() + 1 - rank % 2) / 2);
+  EXPECT_EQ(part->name(), "half");
+  std::vector<std::int32_t> ranks(static_cast<std::size_t>(part->size()));
+  part->all_gather(host, ConstTensorView(&rank, {1}), TensorView(ranks.data(), {part->size()})).wait(host);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    EXPECT_EQ(ranks[i] % 2, rank % 2);
+    if (i > 0) {
+      EXPECT_LT(ranks[i], ranks[i - 1]);
+    }
+  }
+}
+
+TEST(Split, GivesNothingForANegativeColour) {
+  const auto part = world().split(world().rank() == 0 ? -1 : 0, 0, "rest");
+  EXPECT_EQ(part == nullptr, world().rank() == 0);
+}
+
+TEST(Errors, ShapesThatDoNotFitAreRefusedAtOnce) {
+  std::vector<float> data(static_cast<std::size_t>(4 * world().size()));
+  const TensorView whole(data.data(), {4 * world().size()});
+  EXPECT_THROW((void)world().reduce_scatter(host, whole, whole.flat(0, 3), ReduceOp::sum), ShapeError);
+  EXPECT_THROW((void)world().all_gather(host, whole.flat(0, 3), whole), ShapeError);
+  EXPECT_THROW((void)world().broadcast(host, whole, world().size()), ShapeError);
+}
+
+TEST(Errors, CallsThatDoNotMatchAreFound) {
+  if (world().size() < 2) GTEST_SKIP() << "needs two ranks";
+  const auto comm = world().split(0, world().rank(), "mismatch");
+  std::vector<float> data(10);
+  // Rank 0 sends less than the others wait for, and gets more than it has room for.
+  Work work = comm->all_reduce(host, TensorView(data.data(), {comm->rank() == 0 ? 9 : 10}), ReduceOp::sum);
+  EXPECT_THROW(work.wait(host), mpi::MpiError);
+}
+
+}  // namespace
+}  // namespace trireme
