@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+
+#include "src/comm/communicator.hpp"
+#include "src/parallel/grid/process_grid.hpp"
+
+namespace trireme::parallel {
+
+/// The communicators of one rank's groups, each in the order of ProcessGrid::group. Made and destroyed by all ranks
+/// together; the world must live longer.
+struct GridCommunicators {
+  std::unique_ptr<Communicator> tensor;
+  std::unique_ptr<Communicator> pipeline;
+  std::unique_ptr<Communicator> data;
+  std::unique_ptr<Communicator> model;
+  std::unique_ptr<Communicator> embedding;  ///< null on stages between the first and the last
+};
+
+/// Splits `world`, whose size must be the grid's (ShapeError). Collective over `world`.
+GridCommunicators make_grid_communicators(const ProcessGrid& grid, Communicator& world);
+
+}  // namespace trireme::parallel

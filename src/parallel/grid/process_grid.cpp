@@ -1,0 +1,178 @@
+#include "src/parallel/grid/process_grid.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "src/base/check.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+/// "--tp 2 --pp 2 (data 3), --tp 2 --pp 1 (data 6)": grids that use exactly this world, nearest to the wanted first.
+std::string nearest_grids(int world_size, int tensor_size, int pipeline_size) {
+  struct Candidate {
+    double distance;
+    int tensor;
+    int pipeline;
+  };
+  std::vector<Candidate> candidates;
+  for (int tensor = 1; tensor <= world_size; ++tensor) {
+    if (world_size % tensor != 0) continue;
+    for (int pipeline = 1; pipeline <= world_size / tensor; ++pipeline) {
+      if (world_size / tensor % pipeline != 0) continue;
+      const double distance = std::abs(std::log2(static_cast<double>(tensor) / tensor_size)) +
+                              std::abs(std::log2(static_cast<double>(pipeline) / pipeline_size));
+      candidates.push_back({distance, tensor, pipeline});
+    }
+  }
+  std::ranges::stable_sort(candidates, {}, &Candidate::distance);
+  candidates.resize(std::min<std::size_t>(candidates.size(), 4));
+  std::vector<std::string> texts;
+  for (const Candidate& grid : candidates) {
+    texts.push_back(
+        fmt::format("--tp {} --pp {} (data {})", grid.tensor, grid.pipeline, world_size / grid.tensor / grid.pipeline));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+}  // namespace
+
+std::string to_string(GroupKind kind) {
+  switch (kind) {
+    case GroupKind::tensor:
+      return "tensor";
+    case GroupKind::pipeline:
+      return "pipeline";
+    case GroupKind::data:
+      return "data";
+    case GroupKind::model:
+      return "model";
+    case GroupKind::embedding:
+      return "embedding";
+  }
+  return "unknown";
+}
+
+ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int data_size)
+    : tensor_size_(tensor_size), data_size_(data_size), pipeline_size_(pipeline_size) {
+  TRIREME_CHECK(world_size >= 1 && tensor_size >= 1 && pipeline_size >= 1 && data_size >= 0, ConfigError,
+                "a grid of {} ranks cannot have tensor size {}, pipeline size {} and data size {}: each is at least 1",
+                world_size, tensor_size, pipeline_size, data_size);
+  const std::int64_t model_size = std::int64_t{tensor_size} * pipeline_size;
+  if (data_size_ == 0) {
+    data_size_ = static_cast<int>(std::max<std::int64_t>(1, world_size / model_size));
+  }
+  const std::int64_t wanted = model_size * data_size_;
+  if (wanted == world_size) return;
+  const std::int64_t replicas = data_size != 0 ? data_size : std::max<std::int64_t>(1, world_size / model_size);
+  std::string counts = std::to_string(replicas * model_size);
+  if (data_size == 0 && model_size < world_size) counts += " or " + std::to_string((replicas + 1) * model_size);
+  throw ConfigError(
+      "{} ranks do not make a grid of tensor size {} (--tp) x pipeline size {} (--pp){} = {} ranks{}. Start {} ranks, "
+      "or choose a grid for {}: {}",
+      world_size, tensor_size, pipeline_size, data_size != 0 ? fmt::format(" x data size {}", data_size) : "",
+      data_size != 0 ? wanted : model_size, data_size != 0 ? "" : " a replica", counts, world_size,
+      nearest_grids(world_size, tensor_size, pipeline_size));
+}
+
+GridPosition ProcessGrid::position(int rank) const {
+  return {rank % tensor_size_, rank / tensor_size_ % data_size_, rank / tensor_size_ / data_size_};
+}
+
+int ProcessGrid::rank(const GridPosition& position) const {
+  return position.tensor + tensor_size_ * (position.data + data_size_ * position.pipeline);
+}
+
+std::vector<int> ProcessGrid::group(GroupKind kind, int rank) const {
+  const GridPosition own = position(rank);
+  const int last_stage = pipeline_size_ - 1;
+  if (kind == GroupKind::embedding && own.pipeline != 0 && own.pipeline != last_stage) return {};
+  // A group holds the ranks that differ from this one in the group's own coordinates only.
+  std::vector<int> ranks;
+  for (int other = 0; other < world_size(); ++other) {
+    const GridPosition at = position(other);
+    const bool same_tensor = at.tensor == own.tensor;
+    const bool same_data = at.data == own.data;
+    const bool same_stage = at.pipeline == own.pipeline;
+    const bool at_an_end = at.pipeline == 0 || at.pipeline == last_stage;
+    bool member = false;
+    switch (kind) {
+      case GroupKind::tensor:
+        member = same_data && same_stage;
+        break;
+      case GroupKind::pipeline:
+        member = same_tensor && same_data;
+        break;
+      case GroupKind::data:
+        member = same_tensor && same_stage;
+        break;
+      case GroupKind::model:
+        member = same_data;
+        break;
+      case GroupKind::embedding:
+        member = same_tensor && same_data && at_an_end;
+        break;
+    }
+    if (member) ranks.push_back(other);
+  }
+  return ranks;
+}
+
+std::vector<std::vector<int>> ProcessGrid::groups(GroupKind kind) const {
+  std::vector<std::vector<int>> all;
+  for (int rank = 0; rank < world_size(); ++rank) {
+    std::vector<int> ranks = group(kind, rank);
+    if (!ranks.empty() && ranks.front() == rank) all.push_back(std::move(ranks));
+  }
+  return all;
+}
+
+std::string ProcessGrid::describe(int rank) const {
+  const GridPosition at = position(rank);
+  return fmt::format("rank {}: tensor {} of {}, data {} of {}, pipeline {} of {}", rank, at.tensor, tensor_size_,
+                     at.data, data_size_, at.pipeline, pipeline_size_);
+}
+
+std::string ProcessGrid::diagram() const {
+  constexpr int most_columns = 8;
+  constexpr int most_rows = 16;
+  // The last replica and stage are always drawn; where there are more than fit, "..." stands before them.
+  const auto drawn = [](int size, int most) {
+    std::vector<int> indices;  // -1 for "..."
+    for (int i = 0; i < std::min(size, most); ++i) indices.push_back(i);
+    if (size > most) {
+      indices[static_cast<std::size_t>(most - 2)] = -1;
+      indices.back() = size - 1;
+    }
+    return indices;
+  };
+  const std::vector<int> columns = drawn(data_size_, most_columns);
+  const std::vector<int> rows = drawn(pipeline_size_, most_rows);
+  const auto cell = [&](int stage, int replica) -> std::string {
+    if (stage < 0 || replica < 0) return "...";
+    const int first = rank({0, replica, stage});
+    return tensor_size_ == 1 ? std::to_string(first) : fmt::format("{}-{}", first, first + tensor_size_ - 1);
+  };
+  const auto heading = [](const char* what, int index) {
+    return index < 0 ? std::string("...") : fmt::format("{} {}", what, index);
+  };
+  std::size_t width = cell(pipeline_size_ - 1, data_size_ - 1).size();
+  width = std::max(width, heading("replica", data_size_ - 1).size());
+
+  std::string text = fmt::format("{} ranks = tensor {} x data {} x pipeline {}\n", world_size(), tensor_size_,
+                                 data_size_, pipeline_size_);
+  text += fmt::format("{:10}", "");
+  for (const int replica : columns) text += fmt::format("  {:>{}}", heading("replica", replica), width);
+  for (const int stage : rows) {
+    text += fmt::format("\n{:<10}", heading("stage", stage));
+    for (const int replica : columns) text += fmt::format("  {:>{}}", cell(stage, replica), width);
+  }
+  return text + "\n";
+}
+
+}  // namespace trireme::parallel

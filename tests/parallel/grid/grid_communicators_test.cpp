@@ -1,0 +1,41 @@
+#include "src/parallel/grid/grid_communicators.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/mpi_world.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+/// World ranks of the members of a communicator, by asking them.
+std::vector<int> members(Communicator* comm) {
+  if (comm == nullptr) return {};
+  ImmediateStream host;
+  const std::int32_t own = test::world().rank();
+  std::vector<int> ranks(static_cast<std::size_t>(comm->size()));
+  comm->all_gather(host, ConstTensorView(&own, {1}), TensorView(ranks.data(), {comm->size()})).wait(host);
+  return ranks;
+}
+
+TEST(GridCommunicators, AreTheGroupsOfTheArithmeticOnEveryGrid) {
+  mpi::MpiCommunicator& world = test::world();
+  const int rank = world.rank();
+  for (int tensor = 1; tensor <= world.size(); ++tensor) {
+    for (int pipeline = 1; pipeline <= world.size(); ++pipeline) {
+      if (world.size() % (tensor * pipeline) != 0) continue;
+      const ProcessGrid grid(world.size(), tensor, pipeline);
+      const GridCommunicators groups = make_grid_communicators(grid, world);
+      EXPECT_EQ(members(groups.tensor.get()), grid.group(GroupKind::tensor, rank));
+      EXPECT_EQ(members(groups.pipeline.get()), grid.group(GroupKind::pipeline, rank));
+      EXPECT_EQ(members(groups.data.get()), grid.group(GroupKind::data, rank));
+      EXPECT_EQ(members(groups.model.get()), grid.group(GroupKind::model, rank));
+      EXPECT_EQ(members(groups.embedding.get()), grid.group(GroupKind::embedding, rank));
+      EXPECT_EQ(groups.tensor->rank(), grid.position(rank).tensor);
+      EXPECT_EQ(groups.pipeline->rank(), grid.position(rank).pipeline);
+      EXPECT_EQ(groups.data->rank(), grid.position(rank).data);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::parallel

@@ -1,0 +1,145 @@
+#include "src/parallel/grid/process_grid.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/base/error.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "src/parallel/grid/grid_communicators.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string message_of(int world, int tensor, int pipeline, int data = 0) {
+  try {
+    const ProcessGrid grid(world, tensor, pipeline, data);
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::usage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ProcessGrid, SixteenRanksMakeMegatronsGroups) {
+  const ProcessGrid grid(16, 2, 4);
+  EXPECT_EQ(grid.data_size(), 2);
+  EXPECT_THAT(grid.groups(GroupKind::tensor),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5), ElementsAre(6, 7), ElementsAre(8, 9),
+                          ElementsAre(10, 11), ElementsAre(12, 13), ElementsAre(14, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::pipeline), ElementsAre(ElementsAre(0, 4, 8, 12), ElementsAre(1, 5, 9, 13),
+                                                            ElementsAre(2, 6, 10, 14), ElementsAre(3, 7, 11, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::data),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3), ElementsAre(4, 6), ElementsAre(5, 7),
+                          ElementsAre(8, 10), ElementsAre(9, 11), ElementsAre(12, 14), ElementsAre(13, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::model),
+              ElementsAre(ElementsAre(0, 1, 4, 5, 8, 9, 12, 13), ElementsAre(2, 3, 6, 7, 10, 11, 14, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::embedding),
+              ElementsAre(ElementsAre(0, 12), ElementsAre(1, 13), ElementsAre(2, 14), ElementsAre(3, 15)));
+}
+
+TEST(ProcessGrid, OneStageIsItsOwnEmbeddingGroup) {
+  const ProcessGrid grid(4, 2, 1);
+  EXPECT_THAT(grid.groups(GroupKind::embedding),
+              ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2), ElementsAre(3)));
+}
+
+TEST(ProcessGrid, RanksBetweenTheEndsAreInNoEmbeddingGroup) {
+  const ProcessGrid grid(3, 1, 3);
+  EXPECT_THAT(grid.group(GroupKind::embedding, 0), ElementsAre(0, 2));
+  EXPECT_TRUE(grid.group(GroupKind::embedding, 1).empty());
+}
+
+TEST(ProcessGrid, RankAndPositionAreInverse) {
+  const ProcessGrid grid(24, 2, 3);
+  for (int rank = 0; rank < 24; ++rank) EXPECT_EQ(grid.rank(grid.position(rank)), rank);
+  EXPECT_EQ(grid.position(13), (GridPosition{.tensor = 1, .data = 2, .pipeline = 1}));
+}
+
+TEST(ProcessGrid, EveryKindOfGroupDividesTheWorld) {
+  for (const auto& [tensor, pipeline, data] :
+       {std::tuple{1, 1, 1}, std::tuple{2, 1, 3}, std::tuple{3, 4, 2}, std::tuple{4, 2, 1}}) {
+    const ProcessGrid grid(tensor * pipeline * data, tensor, pipeline, data);
+    for (const GroupKind kind : {GroupKind::tensor, GroupKind::pipeline, GroupKind::data, GroupKind::model}) {
+      std::vector<int> seen;
+      for (const std::vector<int>& group : grid.groups(kind)) {
+        EXPECT_TRUE(std::ranges::is_sorted(group));
+        for (const int rank : group) EXPECT_EQ(grid.group(kind, rank), group);
+        seen.insert(seen.end(), group.begin(), group.end());
+      }
+      std::ranges::sort(seen);
+      std::vector<int> all(static_cast<std::size_t>(grid.world_size()));
+      std::iota(all.begin(), all.end(), 0);
+      EXPECT_EQ(seen, all);
+    }
+  }
+}
+
+TEST(ProcessGrid, AWorldThatDoesNotDivideIsRefusedWithTheNearestGrids) {
+  const std::string message = message_of(12, 8, 1);
+  EXPECT_THAT(message, HasSubstr("12 ranks do not make a grid of tensor size 8 (--tp) x pipeline size 1 (--pp)"));
+  EXPECT_THAT(message, HasSubstr("Start 8 or 16 ranks"));
+  EXPECT_THAT(message, HasSubstr("--tp 6 --pp 1 (data 2), --tp 12 --pp 1 (data 1)"));
+}
+
+TEST(ProcessGrid, AGridLargerThanTheWorldIsRefused) {
+  const std::string message = message_of(2, 2, 4);
+  EXPECT_THAT(message, HasSubstr("Start 8 ranks"));
+  EXPECT_THAT(message, HasSubstr("--tp 2 --pp 1 (data 1)"));
+}
+
+TEST(ProcessGrid, AnExplicitDataSizeMustFit) {
+  EXPECT_THAT(message_of(8, 2, 2, 3), HasSubstr("x data size 3 = 12 ranks. Start 12 ranks"));
+  EXPECT_EQ(message_of(8, 2, 2, 2), "");
+}
+
+TEST(ProcessGrid, SizesBelowOneAreRefused) {
+  EXPECT_THAT(message_of(8, 0, 1), HasSubstr("each is at least 1"));
+  EXPECT_THAT(message_of(8, 1, -2), HasSubstr("each is at least 1"));
+}
+
+TEST(ProcessGrid, HugeFactorsDoNotOverflow) {
+  EXPECT_THAT(message_of(8, 1 << 20, 1 << 20), HasSubstr("= 1099511627776 ranks"));
+}
+
+TEST(ProcessGrid, DescribesARank) {
+  EXPECT_EQ(ProcessGrid(8, 2, 2).describe(5), "rank 5: tensor 1 of 2, data 0 of 2, pipeline 1 of 2");
+}
+
+TEST(ProcessGrid, DrawsStagesAndReplicas) {
+  EXPECT_EQ(ProcessGrid(8, 2, 2).diagram(),
+            "8 ranks = tensor 2 x data 2 x pipeline 2\n"
+            "            replica 0  replica 1\n"
+            "stage 0           0-1        2-3\n"
+            "stage 1           4-5        6-7\n");
+}
+
+TEST(ProcessGrid, DrawsLargeGridsShortened) {
+  const std::string text = ProcessGrid(512, 8, 1).diagram();
+  EXPECT_THAT(text, HasSubstr("replica 5         ...  replica 63"));
+  EXPECT_THAT(text, HasSubstr("504-511"));
+  EXPECT_THAT(ProcessGrid(64, 1, 64).diagram(), HasSubstr("\n...               ...\nstage 63           63\n"));
+}
+
+TEST(GridCommunicators, OneRankIsAGroupOfOneEverywhere) {
+  SelfCommunicator world;
+  const GridCommunicators groups = make_grid_communicators(ProcessGrid(1, 1, 1), world);
+  for (const auto* comm : {&groups.tensor, &groups.pipeline, &groups.data, &groups.model, &groups.embedding}) {
+    ASSERT_NE(*comm, nullptr);
+    EXPECT_EQ((*comm)->size(), 1);
+  }
+  EXPECT_EQ(groups.data->name(), "data");
+}
+
+TEST(GridCommunicators, AWorldOfAnotherSizeIsRefused) {
+  SelfCommunicator world;
+  EXPECT_THROW(make_grid_communicators(ProcessGrid(2, 2, 1), world), ShapeError);
+}
+
+}  // namespace
+}  // namespace trireme::parallel
