@@ -5,7 +5,7 @@
 
 # The program: the one on PATH (the modulefile puts it there), or the one built beside these files.
 if [ -z "${TRIREME:-}" ]; then
-  TRIREME=$(command -v trireme || echo "$jobs/../build/release/trireme")
+  TRIREME=$(command -v trireme || echo "$(dirname "${BASH_SOURCE[0]}")/../build/release/trireme")
 fi
 [ -x "$TRIREME" ] || { echo "No program at $TRIREME. Build it, or set TRIREME." >&2; exit 4; }
 

@@ -7,16 +7,16 @@
 # the checkpoint. Two lives that end where they began end the chain: a third would do no better.
 # FOLDER/lives has one line a life: the time, the job, the step it began with. Ends the script.
 run_life() {
-  local folder=$1 status=0 signalled=0 ranks
+  local folder=$1 status=0 signalled=0 ranks=
   shift
   mkdir -p "$folder"
   end_without_progress "$folder"
   echo "$(date -Is) job $SLURM_JOB_ID step $(step_reached "$folder")" >>"$folder/lives"
 
+  trap 'signalled=1; kill -USR1 "$ranks" 2>/dev/null' USR1
   "${LAUNCH[@]}" "$TRIREME" train --load-or-init --load "$folder/checkpoints" --save "$folder/checkpoints" \
     --metrics-file "$folder/metrics.jsonl" "$@" &
   ranks=$!
-  trap 'signalled=1; kill -USR1 "$ranks" 2>/dev/null' USR1
   wait "$ranks" || status=$?
   while [ "$signalled" = 1 ]; do  # the signal, not the end of the ranks, ended that wait
     signalled=0 status=0
@@ -34,12 +34,14 @@ run_life() {
   exit 0
 }
 
-# The newest committed step, 0 where there is none.
+# The newest committed step, 0 where there is none. A folder has this name only when all of it is written.
 step_reached() {
-  local latest
-  latest=$(cat "$1/checkpoints/LATEST" 2>/dev/null) || latest=step-0
-  latest=${latest##*-}
-  echo $((10#$latest))
+  local name newest=0
+  for name in "$1"/checkpoints/step-*; do
+    name=${name##*/step-}
+    [[ $name =~ ^[0-9]+$ ]] && [ "$((10#$name))" -gt "$newest" ] && newest=$((10#$name))
+  done
+  echo "$newest"
 }
 
 # Ends the script with 1 if the last two lives began with the step that is still the newest.
