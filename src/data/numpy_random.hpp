@@ -1,0 +1,49 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <utility>
+
+namespace trireme::data {
+
+/// NumPy's `RandomState(seed)`, draw for draw, so that a shuffle here is the shuffle that Megatron-LM makes.
+class NumpyRandom {
+ public:
+  explicit NumpyRandom(std::uint32_t seed) : generator_(seed) {}
+
+  /// `random()`: uniform in [0, 1) with 53 bits.
+  double random() {
+    const std::uint32_t high = next32() >> 5;
+    const std::uint32_t low = next32() >> 6;
+    return (high * 67108864.0 + low) / 9007199254740992.0;
+  }
+
+  /// `randint(0, bound)`: uniform in [0, bound), bound > 0.
+  std::uint64_t randint(std::uint64_t bound) { return interval(bound - 1); }
+
+  /// `shuffle(items)`.
+  template <class T>
+  void shuffle(std::span<T> items) {
+    for (std::size_t i = items.size(); i-- > 1;) std::swap(items[i], items[interval(i)]);
+  }
+
+ private:
+  std::uint32_t next32() { return static_cast<std::uint32_t>(generator_()); }
+
+  /// Uniform in [0, greatest]: draws of as many bits as `greatest` has, until one is not beyond it.
+  std::uint64_t interval(std::uint64_t greatest) {
+    if (greatest == 0) return 0;
+    const std::uint64_t mask = ~std::uint64_t{0} >> std::countl_zero(greatest);
+    for (;;) {
+      std::uint64_t draw = next32();
+      if (greatest > UINT32_MAX) draw = draw << 32 | next32();
+      if (draw &= mask; draw <= greatest) return draw;
+    }
+  }
+
+  std::mt19937 generator_;
+};
+
+}  // namespace trireme::data

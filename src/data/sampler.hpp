@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+namespace trireme::data {
+
+/// How many samples a run reads from each split.
+struct SampleBudget {
+  std::int64_t train = 0, valid = 0, test = 0;
+  bool operator==(const SampleBudget&) const = default;
+};
+
+/// How long a run goes on and how often it evaluates.
+struct RunLength {
+  std::int64_t train_iters = 0;
+  std::int64_t global_batch_size = 1;
+  std::int64_t eval_interval = 1;
+  std::int64_t eval_iters = 0;
+};
+
+/// Samples of a whole run, as Megatron-LM counts them: train_iters global batches for training, eval_iters of them for
+/// each evaluation, of which there is one every eval_interval iterations and one at the end, and eval_iters for the
+/// test. Throws ConfigError for a negative number, a global batch or an eval_interval of 0, or too many samples to
+/// count.
+SampleBudget samples_needed(const RunLength& run);
+
+/// The place of a rank among those that share the global batch.
+struct SamplerGrid {
+  std::int64_t micro_batch_size = 1;
+  std::int64_t data_parallel_size = 1;
+};
+
+/// First of the micro_batch_size consecutive samples that data rank `data_rank` reads as its micro-batch `micro_batch`
+/// of an iteration that starts after `consumed_samples`:
+///   consumed_samples + (micro_batch · data_parallel_size + data_rank) · micro_batch_size.
+/// Micro-batches 0 .. m-1 of all data ranks take each of the m · data_parallel_size · micro_batch_size samples of the
+/// global batch once, whatever the grid (Megatron-LM's "single" data loader).
+constexpr std::int64_t first_sample(std::int64_t consumed_samples, std::int64_t micro_batch, std::int64_t data_rank,
+                                    const SamplerGrid& grid) {
+  return consumed_samples + (micro_batch * grid.data_parallel_size + data_rank) * grid.micro_batch_size;
+}
+
+}  // namespace trireme::data
