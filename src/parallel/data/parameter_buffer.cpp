@@ -1,5 +1,6 @@
 #include "src/parallel/data/parameter_buffer.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace trireme::parallel {
@@ -21,6 +22,12 @@ ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Para
   }
   backend.elementwise().fill(backend.compute_stream(), 0, values());
   clear_gradients(backend);
+}
+
+const Parameter& ParameterBuffer::at(const std::string& name) const {
+  const auto found = std::ranges::find(parameters_, name, &Parameter::name);
+  TRIREME_CHECK(found != parameters_.end(), ShapeError, "this rank has no parameter '{}'", name);
+  return *found;
 }
 
 void ParameterBuffer::clear_gradients(Backend& backend) {

@@ -18,6 +18,8 @@ class ParameterBuffer {
   ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
+  /// The parameter called `name`, which must be there.
+  const Parameter& at(const std::string& name) const;
   /// First element of parameter i in both arrays.
   std::int64_t offset(std::size_t i) const { return offsets_[i]; }
   TensorView values() const { return values_; }

@@ -29,6 +29,11 @@ class Stage {
                               TensorView input_gradient) = 0;
   /// Adds the parameters' gradients and forgets the micro-batch; after its backward_input, possibly much later.
   virtual void backward_weight(int chunk, int micro_batch) = 0;
+  /// Both at once, which lets a stage go layer by layer and keep less in between.
+  virtual void backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
+    backward_input(chunk, micro_batch, output_gradient, input_gradient);
+    backward_weight(chunk, micro_batch);
+  }
 };
 
 }  // namespace trireme::parallel

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "src/model/dropout_plan.hpp"
+#include "src/model/layer_shape.hpp"
+#include "src/parallel/data/parameter_buffer.hpp"
+#include "src/parallel/tensor/linear.hpp"
+
+namespace trireme::model {
+
+/// Keys and values of the positions seen so far, for generation: one [capacity, b, 2, a_local, d] tensor.
+struct KeyValueCache {
+  TensorView data;
+  std::int64_t length = 0;  ///< positions filled
+};
+
+/// Causal self-attention of one layer: Q, K, V by one column-parallel product, heads split over the tensor group,
+/// output by a row-parallel product without its bias.
+class SelfAttention {
+ public:
+  /// What backward needs. qkv is [s, b, 3, a_local, d].
+  struct Saved {
+    ConstTensorView input;
+    TensorView qkv;
+    TensorView heads_out;
+    TensorView log_sum_exp;
+    static Saved allocate(const LayerShape& shape, Arena& arena);
+  };
+  /// What passes from backward_input to backward_weight.
+  struct Gradients {
+    ConstTensorView output;
+    TensorView qkv;
+  };
+
+  /// Takes the parameters `prefix`.qkv.* and `prefix`.proj.weight.
+  SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                const std::string& prefix, int layer, std::int64_t first_head);
+
+  /// y [s, b, h] = attention(x), overwritten; x [s, b, h] must live as long as `saved`.
+  void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+               TensorView y) const;
+  /// dx from dy, overwritten. The gradients that backward_weight needs come from `arena`; dy must live as long.
+  Gradients backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
+                           Arena& arena, TensorView dx) const;
+  void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
+
+  /// y = attention of the shape.s newest positions, x [s, b, h], to those in `cache` and to themselves; appends to
+  /// `cache`. Without dropout.
+  void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
+
+ private:
+  AttentionProblem problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const;
+
+  parallel::TensorContext context_;
+  parallel::ColumnParallelLinear qkv_;
+  parallel::RowParallelLinear projection_;
+  int layer_;
+  std::int64_t first_head_;
+};
+
+}  // namespace trireme::model

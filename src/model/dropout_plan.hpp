@@ -1,0 +1,22 @@
+#pragma once
+
+#include "src/backend/kernels/dropout.hpp"
+
+namespace trireme::model {
+
+/// The dropout masks of one micro-batch: where they come from, for every layer and site. In evaluation both
+/// probabilities are 0.
+struct DropoutPlan {
+  double hidden = 0;
+  double attention = 0;
+  std::uint64_t seed = 0;
+  const std::int64_t* samples = nullptr;  ///< device memory, [b]: numbers of the samples since the start of training
+
+  /// `layer` counts over the whole model from 0.
+  Dropout at(int layer, DropoutSite site) const {
+    const double probability = site == DropoutSite::attention_scores ? attention : hidden;
+    return probability == 0 ? Dropout() : Dropout(probability, seed, layer, site, samples);
+  }
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,111 @@
+#include "src/model/gpt_parameters.hpp"
+
+#include <string>
+
+namespace trireme::model {
+namespace {
+
+using parallel::Parameter;
+using parallel::Role;
+
+/// The whole tensor on every tensor rank.
+Parameter replicated(std::string name, Role role, const Shape& shape) {
+  Parameter parameter;
+  parameter.name = std::move(name);
+  parameter.role = role;
+  parameter.shape = shape;
+  parameter.box = Box::whole(shape);
+  parameter.storage = shape;
+  parameter.replicated = true;
+  return parameter;
+}
+
+/// An equal part along `dimension` for each tensor rank.
+Parameter split(std::string name, Role role, const Shape& shape, int dimension, const GptPlace& place) {
+  Parameter parameter = replicated(std::move(name), role, shape);
+  parameter.replicated = place.tensor_size == 1;
+  parameter.box.extent[dimension] = shape[dimension] / place.tensor_size;
+  parameter.box.offset[dimension] = parameter.box.extent[dimension] * place.tensor_rank;
+  parameter.storage = parameter.box.extent;
+  return parameter;
+}
+
+void append_norm(std::vector<Parameter>& list, const std::string& prefix, std::int64_t h) {
+  list.push_back(replicated(prefix + ".weight", Role::norm_weight, {h}));
+  list.push_back(replicated(prefix + ".bias", Role::norm_bias, {h}));
+}
+
+void append_layer(std::vector<Parameter>& list, const GptConfig& config, int layer, const GptPlace& place) {
+  const std::string prefix = "h." + std::to_string(layer);
+  const std::int64_t h = config.hidden;
+  const std::int64_t a = config.heads;
+  const std::int64_t d = h / a;
+  const std::int64_t f = config.ffn_hidden;
+  append_norm(list, prefix + ".ln_1", h);
+  list.push_back(split(prefix + ".attn.qkv.weight", Role::matrix, {3, a, d, h}, 1, place));
+  list.push_back(split(prefix + ".attn.qkv.bias", Role::bias, {3, a, d}, 1, place));
+  list.push_back(split(prefix + ".attn.proj.weight", Role::residual_matrix, {h, h}, 1, place));
+  list.push_back(replicated(prefix + ".attn.proj.bias", Role::bias, {h}));
+  append_norm(list, prefix + ".ln_2", h);
+  list.push_back(split(prefix + ".mlp.fc.weight", Role::matrix, {f, h}, 0, place));
+  list.push_back(split(prefix + ".mlp.fc.bias", Role::bias, {f}, 0, place));
+  list.push_back(split(prefix + ".mlp.proj.weight", Role::residual_matrix, {h, f}, 1, place));
+  list.push_back(replicated(prefix + ".mlp.proj.bias", Role::bias, {h}));
+}
+
+Parameter token_embedding(const GptConfig& config, const GptPlace& place,
+                          const parallel::VocabularyPartition& vocabulary) {
+  Parameter wte = replicated("wte", Role::embedding, {config.vocabulary, config.hidden});
+  wte.replicated = place.tensor_size == 1;
+  // A rank whose rows are all padding holds an empty box at the end of the vocabulary.
+  wte.box.offset[0] = std::min(vocabulary.first(), vocabulary.size());
+  wte.box.extent[0] = vocabulary.true_rows();
+  wte.storage = {vocabulary.rows(), config.hidden};
+  return wte;
+}
+
+}  // namespace
+
+GptPlace GptPlace::of(const GptConfig& config, int tensor_rank, int tensor_size, int pipeline_rank, int stages,
+                      int virtual_stages) {
+  const int chunks = stages * virtual_stages;
+  TRIREME_CHECK(
+      config.layers % chunks == 0, ConfigError,
+      "{} layers do not divide into {} pipeline stages{}: choose --num-layers as a multiple of {}, or another "
+      "--pipeline-model-parallel-size",
+      config.layers, stages, virtual_stages > 1 ? fmt::format(" of {} chunks", virtual_stages) : "", chunks);
+  const int layers = static_cast<int>(config.layers) / chunks;
+  GptPlace place;
+  for (int chunk = 0; chunk < virtual_stages; ++chunk) {
+    place.chunks.push_back({(chunk * stages + pipeline_rank) * layers, layers});
+  }
+  place.first_stage = pipeline_rank == 0;
+  place.last_stage = pipeline_rank == stages - 1;
+  place.tensor_rank = tensor_rank;
+  place.tensor_size = tensor_size;
+  return place;
+}
+
+std::vector<Parameter> gpt_parameters(const GptConfig& config, const GptPlace& place,
+                                      const parallel::VocabularyPartition& vocabulary) {
+  std::vector<Parameter> list;
+  if (place.first_stage) {
+    list.push_back(token_embedding(config, place, vocabulary));
+    list.push_back(replicated("wpe", Role::embedding, {config.max_positions, config.hidden}));
+  }
+  for (const LayerRange& chunk : place.chunks) {
+    for (int layer = chunk.first_layer; layer < chunk.first_layer + chunk.layers; ++layer) {
+      append_layer(list, config, layer, place);
+    }
+  }
+  if (place.last_stage) {
+    append_norm(list, "ln_f", config.hidden);
+    if (!place.first_stage) {
+      list.push_back(token_embedding(config, place, vocabulary));
+      list.back().shared_copy = true;
+    }
+  }
+  return list;
+}
+
+}  // namespace trireme::model

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "src/model/gpt_config.hpp"
+#include "src/parallel/parameter.hpp"
+#include "src/parallel/tensor/vocabulary.hpp"
+
+namespace trireme::model {
+
+/// Consecutive layers [first_layer, first_layer + layers) of the model.
+struct LayerRange {
+  int first_layer = 0;
+  int layers = 0;
+};
+
+/// The part of a GPT that one rank holds: its chunks of layers, in the order data passes them, and its shard of each.
+struct GptPlace {
+  std::vector<LayerRange> chunks;
+  bool first_stage = true;  ///< holds the embeddings; reads tokens in chunk 0
+  bool last_stage = true;   ///< holds the final norm and the output head; computes the loss in its last chunk
+  int tensor_rank = 0;
+  int tensor_size = 1;
+
+  /// The place of pipeline rank `pipeline_rank` of `stages` with `virtual_stages` chunks each: chunk c of rank r holds
+  /// the layers from (c stages + r) L / (stages virtual_stages) on. Throws ConfigError where the layers do not divide.
+  static GptPlace of(const GptConfig& config, int tensor_rank, int tensor_size, int pipeline_rank, int stages,
+                     int virtual_stages = 1);
+};
+
+/// The parameters that a rank at `place` holds, without memory yet, in the order in which they are laid out. Shapes and
+/// names are logical; linear weights are [out, in], `attn.qkv.weight` is [3, heads, head size, hidden]. The output head
+/// is tied to the token embedding: a last stage that is not the first holds a shared copy of `wte`.
+std::vector<parallel::Parameter> gpt_parameters(const GptConfig& config, const GptPlace& place,
+                                                const parallel::VocabularyPartition& vocabulary);
+
+}  // namespace trireme::model

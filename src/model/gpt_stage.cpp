@@ -1,0 +1,312 @@
+#include "src/model/gpt_stage.hpp"
+
+#include <algorithm>
+
+namespace trireme::model {
+
+struct GptStage::Saved {
+  std::unique_ptr<Arena> arena;
+  std::vector<TransformerLayer::Saved> layers;         // each layer's output is the next one's input
+  std::vector<TransformerLayer::Gradients> gradients;  // between backward_input and backward_weight
+  ConstTensorView head_input;
+  std::optional<Head> head;
+};
+
+namespace {
+
+/// Memory that is only counted: what an arena over it hands out must not be touched.
+class CountingAllocator final : public Allocator {
+ public:
+  Buffer allocate(std::size_t size_bytes) override {
+    return {reinterpret_cast<std::byte*>(64), size_bytes, [](std::byte*) {}};
+  }
+};
+
+}  // namespace
+
+GptStage::Head GptStage::Head::allocate(const LayerShape& shape, std::int64_t vocabulary_rows, Arena& arena) {
+  Head head;
+  head.normed = shape.allocate(arena, shape.h);
+  head.statistics = shape.allocate_statistics(arena);
+  head.logits = arena.allocate(shape.dtype, {shape.rows(), vocabulary_rows});
+  const DType type = accumulation_type(shape.dtype);
+  head.loss = {arena.allocate(type, {shape.rows()}), arena.allocate(type, {shape.rows()})};
+  return head;
+}
+
+GptStage::GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                   const GptConfig& config, const GptPlace& place, const parallel::VocabularyPartition& vocabulary,
+                   std::int64_t sequence_length, std::int64_t micro_batch_size, DType dtype)
+    : context_(context),
+      config_(config),
+      place_(place),
+      shape_(LayerShape::of(config, sequence_length, micro_batch_size, place.tensor_size, dtype)),
+      vocabulary_rows_(vocabulary.rows()),
+      cross_entropy_(context, vocabulary),
+      loss_sum_(context.backend, DType::fp64, {1}) {
+  for (const LayerRange& chunk : place.chunks) {
+    for (int i = 0; i < chunk.layers; ++i) {
+      layers_.emplace_back(context, parameters, config, chunk.first_layer + i, shape_.a_local * place.tensor_rank);
+    }
+  }
+  if (place.first_stage) {
+    embedding_.emplace(context, vocabulary, parameters.at("wte"));
+    positions_ = parameters.at("wpe").value;
+    positions_gradient_ = parameters.at("wpe").gradient;
+  }
+  if (place.last_stage) {
+    final_norm_.emplace(parameters, "ln_f");
+    head_.emplace(context, parameters.at("wte"), nullptr);
+  }
+  context.backend.elementwise().fill(context.stream(), 0, loss_sum_);
+}
+
+GptStage::~GptStage() = default;
+
+void GptStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
+  micro_batches_ = std::move(micro_batches);
+  mode_ = mode;
+  saved_.clear();
+  saved_.resize(micro_batches_.size() * place_.chunks.size());
+}
+
+double GptStage::take_loss_sum() {
+  double sum = 0;
+  context_.backend.copy_to_host(context_.stream(), loss_sum_.view(), TensorView(&sum, {1}));
+  context_.stream().synchronize();
+  context_.backend.elementwise().fill(context_.stream(), 0, loss_sum_);
+  return sum;
+}
+
+GptStage::Saved& GptStage::saved(int chunk, int micro_batch) {
+  return *saved_[static_cast<std::size_t>(chunk) * micro_batches_.size() + static_cast<std::size_t>(micro_batch)];
+}
+
+std::unique_ptr<Arena> GptStage::take_arena() {
+  if (free_arenas_.empty()) return std::make_unique<Arena>(context_.backend, std::size_t{1} << 22);
+  std::unique_ptr<Arena> arena = std::move(free_arenas_.back());
+  free_arenas_.pop_back();
+  return arena;
+}
+
+void GptStage::release(Saved& saved) {
+  activation_bytes_ -= saved.arena->used_bytes();
+  saved.arena->clear();
+  free_arenas_.push_back(std::move(saved.arena));
+}
+
+DropoutPlan GptStage::dropout(int micro_batch) const {
+  DropoutPlan plan;
+  plan.hidden = mode_.hidden_dropout;
+  plan.attention = mode_.attention_dropout;
+  plan.seed = mode_.seed;
+  if (plan.hidden != 0 || plan.attention != 0) {
+    plan.samples = micro_batches_[static_cast<std::size_t>(micro_batch)].samples.as<std::int64_t>();
+  }
+  return plan;
+}
+
+int GptStage::first_layer_index(int chunk) const {
+  int index = 0;
+  for (int i = 0; i < chunk; ++i) index += place_.chunks[static_cast<std::size_t>(i)].layers;
+  return index;
+}
+
+void GptStage::embed(int micro_batch, TensorView x) {
+  const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
+  embedding_->forward(batch.ids.reshape({shape_.rows()}), x.reshape({shape_.rows(), shape_.h}));
+  context_.backend.embedding().add_positions(context_.stream(), positions_, 0,
+                                             dropout(micro_batch).at(0, DropoutSite::embedding), x);
+}
+
+void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) {
+  auto& slot = saved_[static_cast<std::size_t>(chunk) * micro_batches_.size() + static_cast<std::size_t>(micro_batch)];
+  slot = std::make_unique<Saved>();
+  slot->arena = take_arena();
+  Arena& arena = *slot->arena;
+  const bool last = is_last(chunk);
+  const int layers = place_.chunks[static_cast<std::size_t>(chunk)].layers;
+  const int first = first_layer_index(chunk);
+  const DropoutPlan plan = dropout(micro_batch);
+
+  // Without a backward the residual stream goes to and fro between two tensors, and each layer's own are given back.
+  TensorView streams[2];
+  const auto next_stream = [&](int i) {
+    if (mode_.backward) return shape_.allocate(arena, shape_.h);
+    TensorView& stream = streams[i % 2];
+    if (!stream) stream = shape_.allocate(arena, shape_.h);
+    return stream;
+  };
+  if (is_first(chunk)) {
+    const TensorView x = next_stream(1);
+    embed(micro_batch, x);
+    input = x;
+  }
+  for (int i = 0; i < layers; ++i) {
+    const TensorView y = i + 1 == layers && !last ? output : next_stream(i);
+    const Arena::Mark mark = arena.mark();
+    slot->layers.push_back(TransformerLayer::Saved::allocate(shape_, arena));
+    layers_[static_cast<std::size_t>(first + i)].forward(shape_, input, plan, slot->layers.back(), y);
+    if (!mode_.backward) arena.release(mark);
+    input = y;
+  }
+  if (last) {
+    slot->head = Head::allocate(shape_, vocabulary_rows_, arena);
+    slot->head_input = input;
+    forward_head(micro_batch, *slot->head, input);
+  }
+  activation_bytes_ += arena.used_bytes();
+  peak_activation_bytes_ = std::max(peak_activation_bytes_, activation_bytes_);
+  if (!mode_.backward) release(*slot);
+}
+
+std::size_t GptStage::saved_bytes(const LayerShape& shape, const GptPlace& place, int chunk,
+                                  const parallel::VocabularyPartition& vocabulary) {
+  CountingAllocator allocator;
+  Arena arena(allocator);
+  const bool last = place.last_stage && chunk + 1 == static_cast<int>(place.chunks.size());
+  const int layers = place.chunks[static_cast<std::size_t>(chunk)].layers;
+  const int streams = (place.first_stage && chunk == 0 ? 1 : 0) + layers - (last ? 0 : 1);
+  for (int i = 0; i < streams; ++i) shape.allocate(arena, shape.h);
+  for (int i = 0; i < layers; ++i) TransformerLayer::Saved::allocate(shape, arena);
+  if (last) Head::allocate(shape, vocabulary.rows(), arena);
+  return arena.used_bytes();
+}
+
+void GptStage::forward_head(int micro_batch, Head& head, ConstTensorView x) {
+  const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
+  const std::int64_t n = shape_.rows();
+  const ArenaScope scope(context_.workspace);
+  const TensorView losses = context_.workspace.allocate(accumulation_type(shape_.dtype), {n});
+  context_.backend.norm().layer_norm(context_.stream(), x, final_norm_->weight, final_norm_->bias, config_.norm_epsilon,
+                                     head.normed, head.statistics);
+  head_->forward(head.normed.reshape({n, shape_.h}), Activation::none, {}, head.logits);
+  cross_entropy_.forward(head.logits, batch.targets.reshape({n}), batch.weights, head.loss, losses);
+  context_.backend.reduce().sum(context_.stream(), losses, loss_sum_);
+}
+
+void GptStage::backward_head(int micro_batch, Head& head, ConstTensorView x, TensorView dx) {
+  const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
+  const std::int64_t n = shape_.rows();
+  const ArenaScope scope(context_.workspace);
+  const TensorView loss_gradient = context_.workspace.allocate(accumulation_type(shape_.dtype), {n});
+  const TensorView dnormed = shape_.allocate(context_.workspace, shape_.h);
+  ElementwiseKernels& elementwise = context_.backend.elementwise();
+  elementwise.convert(context_.stream(), batch.weights, loss_gradient);
+  elementwise.scale(context_.stream(), mode_.loss_gradient, loss_gradient);
+  cross_entropy_.backward(head.logits, batch.targets.reshape({n}), loss_gradient, head.loss);
+  head_->backward_input(head.logits, dnormed.reshape({n, shape_.h}));
+  head_->backward_weight(head.logits, head.normed.reshape({n, shape_.h}));
+  context_.backend.norm().layer_norm_backward(context_.stream(), dnormed, x, final_norm_->weight, head.statistics, {},
+                                              dx, final_norm_->weight_gradient, final_norm_->bias_gradient);
+}
+
+void GptStage::backward_embedding(int micro_batch, ConstTensorView dx) {
+  const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
+  const ArenaScope scope(context_.workspace);
+  const TensorView masked = shape_.allocate(context_.workspace, shape_.h);
+  context_.backend.embedding().add_positions_backward(
+      context_.stream(), dx, 0, dropout(micro_batch).at(0, DropoutSite::embedding), masked, positions_gradient_);
+  embedding_->backward(batch.ids.reshape({shape_.rows()}), masked.reshape({shape_.rows(), shape_.h}));
+}
+
+void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
+                            bool split) {
+  Saved& state = saved(chunk, micro_batch);
+  const DropoutPlan plan = dropout(micro_batch);
+  const ArenaScope scope(context_.workspace);
+  // The gradient of the residual stream goes to and fro between two tensors; the chunk's own input gradient is the
+  // last.
+  const TensorView spare[] = {shape_.allocate(context_.workspace, shape_.h),
+                              shape_.allocate(context_.workspace, shape_.h)};
+  ConstTensorView dy = output_gradient;
+  if (is_last(chunk)) {
+    backward_head(micro_batch, *state.head, state.head_input, spare[0]);
+    dy = spare[0];
+  }
+  const int first = first_layer_index(chunk);
+  const int layers = static_cast<int>(state.layers.size());
+  state.gradients.resize(static_cast<std::size_t>(layers));
+  for (int i = layers - 1; i >= 0; --i) {
+    const TransformerLayer& layer = layers_[static_cast<std::size_t>(first + i)];
+    const TransformerLayer::Saved& kept = state.layers[static_cast<std::size_t>(i)];
+    const bool into_input_gradient = i == 0 && !is_first(chunk);
+    const TensorView dx = into_input_gradient ? input_gradient : spare[dy.data() == spare[0].data() ? 1 : 0];
+    const ArenaScope layer_scope(context_.workspace);
+    Arena& arena = split ? *state.arena : context_.workspace;
+    TransformerLayer::Gradients gradients = layer.backward_input(shape_, dy, plan, kept, arena, dx);
+    if (split) {
+      state.gradients[static_cast<std::size_t>(i)] = gradients;
+    } else {
+      layer.backward_weight(shape_, kept, gradients);
+    }
+    dy = dx;
+  }
+  if (is_first(chunk)) backward_embedding(micro_batch, dy);
+}
+
+void GptStage::backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
+  Saved& state = saved(chunk, micro_batch);
+  activation_bytes_ -= state.arena->used_bytes();
+  run_backward(chunk, micro_batch, output_gradient, input_gradient, true);
+  activation_bytes_ += state.arena->used_bytes();
+  peak_activation_bytes_ = std::max(peak_activation_bytes_, activation_bytes_);
+}
+
+void GptStage::backward_weight(int chunk, int micro_batch) {
+  Saved& state = saved(chunk, micro_batch);
+  const int first = first_layer_index(chunk);
+  for (int i = static_cast<int>(state.layers.size()) - 1; i >= 0; --i) {
+    layers_[static_cast<std::size_t>(first + i)].backward_weight(shape_, state.layers[static_cast<std::size_t>(i)],
+                                                                 state.gradients[static_cast<std::size_t>(i)]);
+  }
+  release(state);
+}
+
+void GptStage::backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
+  run_backward(chunk, micro_batch, output_gradient, input_gradient, false);
+  release(saved(chunk, micro_batch));
+}
+
+std::vector<KeyValueCache> GptStage::make_caches(std::int64_t capacity, Arena& arena) const {
+  std::vector<KeyValueCache> caches;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    caches.push_back({arena.allocate(shape_.dtype, {capacity, 1, 2, shape_.a_local, shape_.d}), 0});
+  }
+  return caches;
+}
+
+void GptStage::forward_cached(int chunk, std::int64_t positions, std::int64_t first_position, ConstTensorView ids,
+                              ConstTensorView input, std::vector<KeyValueCache>& caches, TensorView output) {
+  Stream& stream = context_.stream();
+  LayerShape shape = shape_;
+  shape.s = positions;
+  shape.b = 1;
+  const bool last = is_last(chunk);
+  const ArenaScope scope(context_.workspace);
+  const TensorView streams[] = {shape.allocate(context_.workspace, shape.h),
+                                shape.allocate(context_.workspace, shape.h)};
+  if (is_first(chunk)) {
+    embedding_->forward(ids.reshape({positions}), streams[1].reshape({positions, shape.h}));
+    context_.backend.embedding().add_positions(stream, positions_, first_position, {}, streams[1]);
+    input = streams[1];
+  }
+  const int layers = place_.chunks[static_cast<std::size_t>(chunk)].layers;
+  const auto first = static_cast<std::size_t>(first_layer_index(chunk));
+  for (int i = 0; i < layers; ++i) {
+    const TensorView y = i + 1 == layers && !last ? output : streams[i % 2];
+    const std::size_t layer = first + static_cast<std::size_t>(i);
+    layers_[layer].forward_cached(shape, input, caches[layer], y);
+    input = y;
+  }
+  if (last) {
+    shape.s = 1;
+    const ConstTensorView newest = input.rows(positions - 1, 1);
+    const TensorView normed = shape.allocate(context_.workspace, shape.h);
+    context_.backend.norm().layer_norm(stream, newest, final_norm_->weight, final_norm_->bias, config_.norm_epsilon,
+                                       normed, shape.allocate_statistics(context_.workspace));
+    head_->forward(normed.reshape({1, shape.h}), Activation::none, {}, output);
+  }
+}
+
+}  // namespace trireme::model

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/model/gpt_parameters.hpp"
+#include "src/model/transformer_layer.hpp"
+#include "src/parallel/pipeline/stage.hpp"
+
+namespace trireme::model {
+
+/// One micro-batch on the device, as every stage of a pipeline gets it.
+struct MicroBatch {
+  ConstTensorView ids;      ///< [s, b] int32
+  ConstTensorView targets;  ///< [s, b] int32
+  ConstTensorView weights;  ///< [s b] A: 1 where the target counts in the loss, 0 where it is masked
+  ConstTensorView samples;  ///< [b] int64: number of each sample since the start of training
+};
+
+/// How the micro-batches to come are to be run.
+struct StageMode {
+  bool backward = false;  ///< keep what backward needs
+  double hidden_dropout = 0;
+  double attention_dropout = 0;
+  std::uint64_t seed = 0;
+  double loss_gradient = 1;  ///< gradient of the sum of weighted token losses: loss scale / tokens that count
+};
+
+/// One rank's part of a GPT-2 (pre-norm, learned positions, tied output head): embeddings on the first stage, layers,
+/// final norm, head and loss on the last. Implements what the pipeline executor drives.
+class GptStage final : public parallel::Stage {
+ public:
+  GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const GptConfig& config,
+           const GptPlace& place, const parallel::VocabularyPartition& vocabulary, std::int64_t sequence_length,
+           std::int64_t micro_batch_size, DType dtype);
+  ~GptStage() override;
+
+  /// Sets what the next run of the executor works on. The tensors must live until it is done.
+  void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode);
+  /// The sum of weighted token losses since the last call, on the last stage's ranks; 0 on others. Waits for the
+  /// device.
+  double take_loss_sum();
+  /// Bytes of activations kept for backward at the most so far, over all micro-batches in flight.
+  std::size_t peak_activation_bytes() const { return peak_activation_bytes_; }
+
+  DType boundary_dtype() const override { return shape_.dtype; }
+  Shape boundary_shape() const override { return {shape_.s, shape_.b, shape_.h}; }
+  bool is_first(int chunk) const override { return place_.first_stage && chunk == 0; }
+  bool is_last(int chunk) const override {
+    return place_.last_stage && chunk + 1 == static_cast<int>(place_.chunks.size());
+  }
+  void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) override;
+  void backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) override;
+  void backward_weight(int chunk, int micro_batch) override;
+  void backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) override;
+
+  /// Generation: runs `chunk` on the newest `positions` positions of one sequence, from `first_position` on. ids
+  /// [positions, 1] on the first stage, else `input` [positions, 1, h]; `output` likewise, or on the last stage this
+  /// rank's part of the newest position's logits, [1, vocabulary rows] in the training type. `caches` holds one cache a
+  /// layer of this rank.
+  void forward_cached(int chunk, std::int64_t positions, std::int64_t first_position, ConstTensorView ids,
+                      ConstTensorView input, std::vector<KeyValueCache>& caches, TensorView output);
+  /// Empty caches for `capacity` positions of one sequence, allocated from `arena`.
+  std::vector<KeyValueCache> make_caches(std::int64_t capacity, Arena& arena) const;
+
+  /// Bytes that `GptStage` keeps for backward for one micro-batch of one chunk: what its arena will count.
+  static std::size_t saved_bytes(const LayerShape& shape, const GptPlace& place, int chunk,
+                                 const parallel::VocabularyPartition& vocabulary);
+
+ private:
+  struct Head {
+    TensorView normed;
+    NormStatistics statistics;
+    TensorView logits;
+    parallel::VocabularyParallelCrossEntropy::Saved loss;
+    static Head allocate(const LayerShape& shape, std::int64_t vocabulary_rows, Arena& arena);
+  };
+  /// What one micro-batch of one chunk keeps between forward and backward.
+  struct Saved;
+
+  Saved& saved(int chunk, int micro_batch);
+  std::unique_ptr<Arena> take_arena();
+  void release(Saved& saved);
+  DropoutPlan dropout(int micro_batch) const;
+  void embed(int micro_batch, TensorView x);
+  void forward_head(int micro_batch, Head& head, ConstTensorView x);
+  void backward_head(int micro_batch, Head& head, ConstTensorView x, TensorView dx);
+  void backward_embedding(int micro_batch, ConstTensorView dx);
+  int first_layer_index(int chunk) const;
+  /// Both kinds of backward: layer by layer, from last to first; `split` keeps gradients for backward_weight.
+  void run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient, bool split);
+
+  parallel::TensorContext context_;
+  GptConfig config_;
+  GptPlace place_;
+  LayerShape shape_;
+  std::int64_t vocabulary_rows_;
+  std::vector<TransformerLayer> layers_;  // of all chunks, one after another
+  std::optional<parallel::VocabularyParallelEmbedding> embedding_;
+  TensorView positions_;
+  TensorView positions_gradient_;
+  std::optional<NormParameters> final_norm_;
+  std::optional<parallel::ColumnParallelLinear> head_;
+  parallel::VocabularyParallelCrossEntropy cross_entropy_;
+
+  std::vector<MicroBatch> micro_batches_;
+  StageMode mode_;
+  std::vector<std::unique_ptr<Saved>> saved_;  // [chunk][micro-batch]
+  std::vector<std::unique_ptr<Arena>> free_arenas_;
+  Tensor loss_sum_;  // [1] fp64
+  std::size_t activation_bytes_ = 0;
+  std::size_t peak_activation_bytes_ = 0;
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "src/model/layer_shape.hpp"
+#include "src/parallel/data/parameter_buffer.hpp"
+#include "src/parallel/tensor/linear.hpp"
+
+namespace trireme::model {
+
+/// The feed-forward block: y = activation(x W_fc^T + b_fc) W_proj^T, without the second bias; W_fc column-parallel,
+/// W_proj row-parallel.
+class Mlp {
+ public:
+  struct Saved {
+    ConstTensorView input;
+    TensorView pre_activation;  ///< [s, b, f_local]
+    TensorView activated;       ///< [s, b, f_local]
+    static Saved allocate(const LayerShape& shape, Arena& arena);
+  };
+  struct Gradients {
+    ConstTensorView output;
+    TensorView pre_activation;
+  };
+
+  /// Takes the parameters `prefix`.fc.* and `prefix`.proj.weight.
+  Mlp(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const std::string& prefix,
+      Activation activation);
+
+  /// y [s, b, h], overwritten; x must live as long as `saved`.
+  void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
+  /// dx from dy, overwritten. What backward_weight needs comes from `arena`; dy must live as long.
+  Gradients backward_input(const LayerShape& shape, ConstTensorView dy, const Saved& saved, Arena& arena,
+                           TensorView dx) const;
+  void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
+
+ private:
+  parallel::ColumnParallelLinear expansion_;
+  parallel::RowParallelLinear projection_;
+  Activation activation_;
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,104 @@
+#include "src/model/transformer_layer.hpp"
+
+namespace trireme::model {
+namespace {
+std::string prefix_of(int layer) { return "h." + std::to_string(layer); }
+}  // namespace
+
+NormParameters::NormParameters(const parallel::ParameterBuffer& parameters, const std::string& prefix)
+    : weight(parameters.at(prefix + ".weight").value),
+      bias(parameters.at(prefix + ".bias").value),
+      weight_gradient(parameters.at(prefix + ".weight").gradient),
+      bias_gradient(parameters.at(prefix + ".bias").gradient) {}
+
+TransformerLayer::Saved TransformerLayer::Saved::allocate(const LayerShape& shape, Arena& arena) {
+  Saved saved;
+  saved.normed_1 = shape.allocate(arena, shape.h);
+  saved.statistics_1 = shape.allocate_statistics(arena);
+  saved.attention = SelfAttention::Saved::allocate(shape, arena);
+  saved.middle = shape.allocate(arena, shape.h);
+  saved.normed_2 = shape.allocate(arena, shape.h);
+  saved.statistics_2 = shape.allocate_statistics(arena);
+  saved.mlp = Mlp::Saved::allocate(shape, arena);
+  return saved;
+}
+
+TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                                   const GptConfig& config, int layer, std::int64_t first_head)
+    : context_(context),
+      layer_(layer),
+      epsilon_(config.norm_epsilon),
+      norm_1_(parameters, prefix_of(layer) + ".ln_1"),
+      attention_(context, parameters, prefix_of(layer) + ".attn", layer, first_head),
+      attention_bias_(parameters.at(prefix_of(layer) + ".attn.proj.bias").value),
+      attention_bias_gradient_(parameters.at(prefix_of(layer) + ".attn.proj.bias").gradient),
+      norm_2_(parameters, prefix_of(layer) + ".ln_2"),
+      mlp_(context, parameters, prefix_of(layer) + ".mlp", config.activation),
+      mlp_bias_(parameters.at(prefix_of(layer) + ".mlp.proj.bias").value),
+      mlp_bias_gradient_(parameters.at(prefix_of(layer) + ".mlp.proj.bias").gradient) {}
+
+void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+                               TensorView y) const {
+  Backend& backend = context_.backend;
+  Stream& stream = context_.stream();
+  const ArenaScope scope(context_.workspace);
+  const TensorView branch = shape.allocate(context_.workspace, shape.h);
+  saved.input = x;
+  backend.norm().layer_norm(stream, x, norm_1_.weight, norm_1_.bias, epsilon_, saved.normed_1, saved.statistics_1);
+  attention_.forward(shape, saved.normed_1, dropout, saved.attention, branch);
+  backend.norm().bias_dropout_add_norm(stream, branch, attention_bias_, x,
+                                       dropout.at(layer_, DropoutSite::attention_output), norm_2_.weight, norm_2_.bias,
+                                       epsilon_, saved.middle, saved.normed_2, saved.statistics_2);
+  mlp_.forward(shape, saved.normed_2, saved.mlp, branch);
+  backend.elementwise().bias_dropout_add(stream, branch, mlp_bias_, saved.middle,
+                                         dropout.at(layer_, DropoutSite::mlp_output), y);
+}
+
+TensorView TransformerLayer::branch_gradient(const LayerShape& shape, ConstTensorView dsum, const Dropout& dropout,
+                                             TensorView bias_gradient, Arena& arena) const {
+  const TensorView dbranch = shape.allocate(arena, shape.h);
+  context_.backend.elementwise().bias_dropout_add_backward(context_.stream(), dsum, dropout, dbranch, bias_gradient);
+  return dbranch;
+}
+
+TransformerLayer::Gradients TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy,
+                                                             const DropoutPlan& dropout, const Saved& saved,
+                                                             Arena& arena, TensorView dx) const {
+  NormKernels& norm = context_.backend.norm();
+  Gradients gradients;
+  const TensorView dmlp =
+      branch_gradient(shape, dy, dropout.at(layer_, DropoutSite::mlp_output), mlp_bias_gradient_, arena);
+  const TensorView dmiddle = shape.allocate(arena, shape.h);
+  gradients.mlp = mlp_.backward_input(shape, dmlp, saved.mlp, arena, dmiddle);
+  norm.layer_norm_backward(context_.stream(), dmiddle, saved.middle, norm_2_.weight, saved.statistics_2, dy, dmiddle,
+                           norm_2_.weight_gradient, norm_2_.bias_gradient);
+
+  const TensorView dattention = branch_gradient(shape, dmiddle, dropout.at(layer_, DropoutSite::attention_output),
+                                                attention_bias_gradient_, arena);
+  gradients.attention = attention_.backward_input(shape, dattention, dropout, saved.attention, arena, dx);
+  norm.layer_norm_backward(context_.stream(), dx, saved.input, norm_1_.weight, saved.statistics_1, dmiddle, dx,
+                           norm_1_.weight_gradient, norm_1_.bias_gradient);
+  return gradients;
+}
+
+void TransformerLayer::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
+  mlp_.backward_weight(shape, saved.mlp, gradients.mlp);
+  attention_.backward_weight(shape, saved.attention, gradients.attention);
+}
+
+void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache,
+                                      TensorView y) const {
+  Backend& backend = context_.backend;
+  Stream& stream = context_.stream();
+  const ArenaScope scope(context_.workspace);
+  Saved saved = Saved::allocate(shape, context_.workspace);
+  const TensorView branch = shape.allocate(context_.workspace, shape.h);
+  backend.norm().layer_norm(stream, x, norm_1_.weight, norm_1_.bias, epsilon_, saved.normed_1, saved.statistics_1);
+  attention_.forward_cached(shape, saved.normed_1, cache, branch);
+  backend.norm().bias_dropout_add_norm(stream, branch, attention_bias_, x, {}, norm_2_.weight, norm_2_.bias, epsilon_,
+                                       saved.middle, saved.normed_2, saved.statistics_2);
+  mlp_.forward(shape, saved.normed_2, saved.mlp, branch);
+  backend.elementwise().bias_dropout_add(stream, branch, mlp_bias_, saved.middle, {}, y);
+}
+
+}  // namespace trireme::model

@@ -1,0 +1,72 @@
+#pragma once
+
+#include "src/model/attention.hpp"
+#include "src/model/mlp.hpp"
+
+namespace trireme::model {
+
+/// Weight and bias of one layer normalisation, with their gradients.
+struct NormParameters {
+  NormParameters(const parallel::ParameterBuffer& parameters, const std::string& prefix);
+  TensorView weight;
+  TensorView bias;
+  TensorView weight_gradient;
+  TensorView bias_gradient;
+};
+
+/// One pre-norm transformer layer (Radford et al. 2019):
+///   middle = x + dropout(attention(norm_1(x)) + b),  y = middle + dropout(mlp(norm_2(middle)) + b).
+class TransformerLayer {
+ public:
+  struct Saved {
+    ConstTensorView input;
+    TensorView normed_1;
+    NormStatistics statistics_1;
+    SelfAttention::Saved attention;
+    TensorView middle;
+    TensorView normed_2;
+    NormStatistics statistics_2;
+    Mlp::Saved mlp;
+    static Saved allocate(const LayerShape& shape, Arena& arena);
+  };
+  struct Gradients {
+    SelfAttention::Gradients attention;
+    Mlp::Gradients mlp;
+  };
+
+  /// Takes the parameters h.`layer`.*; `layer` counts over the whole model.
+  TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                   const GptConfig& config, int layer, std::int64_t first_head);
+
+  /// y [s, b, h], overwritten; x must live as long as `saved`.
+  void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+               TensorView y) const;
+  /// dx from dy, overwritten, and the gradients of norms and output biases, accumulated. What backward_weight needs
+  /// comes from `arena`.
+  Gradients backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
+                           Arena& arena, TensorView dx) const;
+  /// Accumulates the gradients of the matrices.
+  void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
+
+  /// Forward of the newest positions in generation, without dropout: see SelfAttention::forward_cached.
+  void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
+
+ private:
+  /// The gradient that enters a branch, from that of the sum: dropout's mask, and the bias' gradient.
+  TensorView branch_gradient(const LayerShape& shape, ConstTensorView dsum, const Dropout& dropout,
+                             TensorView bias_gradient, Arena& arena) const;
+
+  parallel::TensorContext context_;
+  int layer_;
+  double epsilon_;
+  NormParameters norm_1_;
+  SelfAttention attention_;
+  TensorView attention_bias_;
+  TensorView attention_bias_gradient_;
+  NormParameters norm_2_;
+  Mlp mlp_;
+  TensorView mlp_bias_;
+  TensorView mlp_bias_gradient_;
+};
+
+}  // namespace trireme::model

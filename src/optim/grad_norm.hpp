@@ -1,0 +1,19 @@
+#pragma once
+
+#include "src/backend/backend.hpp"
+#include "src/comm/communicator.hpp"
+#include "src/parallel/data/parameter_buffer.hpp"
+
+namespace trireme::optim {
+
+/// L2 norm of the whole model's gradients, in fp64, the same on every rank of `model_group` (one replica's tensor and
+/// pipeline ranks): each logical element counts once, on the rank that speaks for it. Infinite or NaN where an element
+/// is. Waits for the device.
+double gradient_norm(Backend& backend, const parallel::ParameterBuffer& parameters, int tensor_rank,
+                     Communicator& model_group);
+
+/// What gradients are multiplied by so that their norm is at most `limit`: min(1, limit / (norm + 1e-6)); 1 where
+/// `limit` is 0.
+double clip_coefficient(double norm, double limit);
+
+}  // namespace trireme::optim

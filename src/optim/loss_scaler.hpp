@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+namespace trireme::optim {
+
+struct LossScalerOptions {
+  bool dynamic = false;
+  double initial_scale = 4294967296;  ///< 2^32; the constant scale where not dynamic
+  double minimum_scale = 1;
+  int growth_window = 1000;  ///< good updates in a row before the scale doubles
+  int hysteresis = 2;        ///< overflows it takes before the scale is halved
+};
+
+/// The factor that keeps fp16 gradients from vanishing: Megatron-LM's algorithm. An overflow empties the window and
+/// takes one from the hysteresis; while that is used up each overflow halves the scale. The window full, the scale
+/// doubles and the hysteresis is full again. A constant scale never changes.
+class LossScaler {
+ public:
+  struct State {
+    double scale = 1;
+    int good_updates = 0;
+    int hysteresis_left = 0;
+    friend bool operator==(const State&, const State&) = default;
+  };
+
+  /// ConfigError for settings that cannot work.
+  explicit LossScaler(const LossScalerOptions& options);
+
+  bool dynamic() const { return options_.dynamic; }
+  double scale() const { return state_.scale; }
+  /// After an iteration: whether a gradient was not finite, so that there was no update.
+  void update(bool overflow);
+
+  const State& state() const { return state_; }
+  void restore(const State& state) { state_ = state; }
+
+ private:
+  LossScalerOptions options_;
+  State state_;
+};
+
+}  // namespace trireme::optim

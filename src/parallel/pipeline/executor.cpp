@@ -1,0 +1,134 @@
+#include "src/parallel/pipeline/executor.hpp"
+
+#include <algorithm>
+
+namespace trireme::parallel {
+
+Tensor* PipelineExecutor::take_buffer() {
+  // Sends that are done give their buffers back first.
+  std::erase_if(departures_, [&](Departure& departure) {
+    if (!departure.work.done()) return false;
+    departure.work.wait(backend_.compute_stream());
+    give_buffer(departure.buffer);
+    return true;
+  });
+  if (free_.empty()) {
+    buffers_.emplace_back(backend_, stage_.boundary_dtype(), stage_.boundary_shape());
+    free_.push_back(&buffers_.back());
+  }
+  Tensor* buffer = free_.back();
+  free_.pop_back();
+  return buffer;
+}
+
+std::size_t PipelineExecutor::buffer_bytes() const {
+  std::size_t sum = 0;
+  for (const Tensor& buffer : buffers_) sum += buffer.view().size_bytes();
+  return sum;
+}
+
+ConstTensorView PipelineExecutor::receive(const Schedule& schedule, const Step& step) {
+  Message message;
+  if (!message_needed(schedule, group_.rank(), step, message)) return {};
+  Arrival& arrival = arrivals_.at(message);
+  arrival.work.wait(backend_.compute_stream());
+  return arrival.buffer->view();
+}
+
+void PipelineExecutor::run_step(const Step& step, ConstTensorView input, TensorView output) {
+  switch (step.kind) {
+    case StepKind::forward:
+      stage_.forward(step.chunk, step.micro_batch, input, output);
+      break;
+    case StepKind::backward:
+      stage_.backward(step.chunk, step.micro_batch, input, output);
+      break;
+    case StepKind::backward_input:
+      stage_.backward_input(step.chunk, step.micro_batch, input, output);
+      break;
+    case StepKind::backward_weight:
+      stage_.backward_weight(step.chunk, step.micro_batch);
+      break;
+  }
+}
+
+void PipelineExecutor::forget(const Message& message) {
+  const auto found = arrivals_.find(message);
+  if (found == arrivals_.end()) return;
+  give_buffer(found->second.buffer);
+  arrivals_.erase(found);
+}
+
+void PipelineExecutor::communicate(const Schedule& schedule, const Step& step, Tensor* output, const Step* next) {
+  std::vector<Transfer> transfers;
+  std::vector<Work*> works;
+  Message message;
+  if (output != nullptr) {
+    message_made(schedule, group_.rank(), step, message);
+    if (message.rank == group_.rank()) {
+      arrivals_[message].buffer = output;  // the next chunk is on this rank, too
+    } else {
+      departures_.push_back({output, {}});
+      transfers.push_back({Transfer::Direction::send, message.rank, output->view()});
+      works.push_back(&departures_.back().work);
+    }
+  }
+  // Receives are posted in the order in which the peer sends, which may be earlier than they are needed.
+  if (next != nullptr && message_needed(schedule, group_.rank(), *next, message) && !arrivals_.contains(message)) {
+    for (std::size_t peer = 0; peer < incoming_.size(); ++peer) {
+      const auto& sent = incoming_[peer];
+      const auto wanted = std::find(sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]), sent.end(), message);
+      if (wanted == sent.end()) continue;
+      while (posted_[peer] <= static_cast<std::size_t>(wanted - sent.begin())) {
+        Arrival& arrival = arrivals_[sent[posted_[peer]++]];
+        arrival.buffer = take_buffer();
+        transfers.push_back({Transfer::Direction::receive, static_cast<int>(peer), arrival.buffer->view()});
+        works.push_back(&arrival.work);
+      }
+    }
+  }
+  if (transfers.empty()) return;
+  std::vector<Work> started = group_.exchange(backend_.compute_stream(), transfers);
+  for (std::size_t i = 0; i < started.size(); ++i) *works[i] = std::move(started[i]);
+}
+
+void PipelineExecutor::run(const Schedule& schedule) {
+  const int rank = group_.rank();
+  TRIREME_CHECK(schedule.stages == group_.size(), ShapeError, "a schedule of {} stages on a pipeline of {}",
+                schedule.stages, group_.size());
+  const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(rank)];
+  incoming_.assign(static_cast<std::size_t>(schedule.stages), {});
+  posted_.assign(static_cast<std::size_t>(schedule.stages), 0);
+  bool backward = false;
+  for (int peer = 0; peer < schedule.stages; ++peer) {
+    for (const Step& step : schedule.steps[static_cast<std::size_t>(peer)]) {
+      Message message;
+      backward = backward || step.kind != StepKind::forward;
+      if (peer != rank && message_made(schedule, peer, step, message) && message.rank == rank) {
+        incoming_[static_cast<std::size_t>(peer)].push_back(message);
+      }
+    }
+  }
+
+  if (!steps.empty()) communicate(schedule, {}, nullptr, &steps.front());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
+    const ConstTensorView input = receive(schedule, step);
+    Message made;
+    Tensor* output = message_made(schedule, rank, step, made) ? take_buffer() : nullptr;
+    run_step(step, input, output != nullptr ? output->view() : TensorView());
+    // The stage reads what it received until the last work on the micro-batch is done.
+    if (step.kind == StepKind::backward || step.kind == StepKind::backward_weight || !backward) {
+      forget({false, rank, step.chunk, step.micro_batch});
+      forget({true, rank, step.chunk, step.micro_batch});
+    }
+    communicate(schedule, step, output, i + 1 < steps.size() ? &steps[i + 1] : nullptr);
+  }
+  for (Departure& departure : departures_) {
+    departure.work.wait(backend_.compute_stream());
+    give_buffer(departure.buffer);
+  }
+  departures_.clear();
+}
+
+}  // namespace trireme::parallel

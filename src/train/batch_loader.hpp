@@ -1,0 +1,38 @@
+#pragma once
+
+#include <vector>
+
+#include "src/backend/backend.hpp"
+#include "src/data/sample_source.hpp"
+#include "src/model/gpt_stage.hpp"
+
+namespace trireme::train {
+
+/// Brings samples to the device as micro-batches. The memory is allocated once and used again by every call.
+class BatchLoader {
+ public:
+  /// For `micro_batches` micro-batches of `b` samples of `s` tokens; weights in the accumulation type of `dtype`.
+  BatchLoader(Backend& backend, std::int64_t s, std::int64_t b, std::int64_t micro_batches, DType dtype);
+
+  /// One sample of a micro-batch: its place in `source`, or -1 for one that only fills up and does not count; and its
+  /// number since the start of training, which dropout goes by.
+  struct Sample {
+    std::int64_t index = -1;
+    std::int64_t number = 0;
+  };
+
+  /// Reads `samples`, b for each micro-batch, one after another. The result is valid until the next call.
+  std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples);
+
+ private:
+  Backend& backend_;
+  std::int64_t s_;
+  std::int64_t b_;
+  DType weight_type_;
+  Tensor ids_;      // [m, s, b] int32
+  Tensor targets_;  // [m, s, b] int32
+  Tensor weights_;  // [m, s b] A
+  Tensor numbers_;  // [m, b] int64
+};
+
+}  // namespace trireme::train

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <map>
+#include <utility>
+
+#include "src/model/gpt_stage.hpp"
+#include "src/parallel/grid/grid_communicators.hpp"
+#include "src/parallel/pipeline/executor.hpp"
+#include "src/train/train_options.hpp"
+
+namespace trireme::train {
+
+/// One rank's part of a GPT with all that runs it on its grid: parameters, stage, schedule. Collective where it
+/// communicates: every rank of the grid makes the same calls.
+class ParallelGpt {
+ public:
+  /// `world` (host memory) is the grid's ranks in the grid's order. All but the options must live longer.
+  ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
+              parallel::GridCommunicators& communicators, const model::GptConfig& config, const LayoutOptions& layout);
+
+  const model::GptConfig& config() const { return config_; }
+  const LayoutOptions& layout() const { return layout_; }
+  const model::GptPlace& place() const { return place_; }
+  Backend& backend() { return backend_; }
+  Communicator& world() const { return world_; }
+  const parallel::ProcessGrid& grid() const { return grid_; }
+  const parallel::GridCommunicators& communicators() const { return communicators_; }
+  parallel::ParameterBuffer& parameters() { return parameters_; }
+  model::GptStage& stage() { return stage_; }
+  const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
+
+  /// Runs forward and, where `mode` asks for it, backward on this data rank's micro-batches. Gradients accumulate on
+  /// each rank; `reduce_gradients` completes them.
+  void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode);
+  /// Sums the tied embedding's gradients over first and last stage and all gradients over the data group.
+  void reduce_gradients();
+  /// Sum of weighted token losses of all data ranks since the last call, on every rank.
+  double take_global_loss_sum();
+
+ private:
+  Backend& backend_;
+  Communicator& world_;
+  parallel::ProcessGrid grid_;
+  parallel::GridCommunicators& communicators_;
+  model::GptConfig config_;
+  LayoutOptions layout_;
+  parallel::VocabularyPartition vocabulary_;
+  model::GptPlace place_;
+  Arena workspace_;
+  parallel::ParameterBuffer parameters_;
+  model::GptStage stage_;
+  parallel::PipelineExecutor executor_;
+  std::map<std::pair<bool, int>, parallel::Schedule> schedules_;  // by backward, micro-batches
+};
+
+}  // namespace trireme::train

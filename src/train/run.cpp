@@ -1,0 +1,127 @@
+#include "src/train/run.hpp"
+
+#include <unistd.h>
+
+#include <cmath>
+
+#include "src/base/log.hpp"
+#include "src/base/timer.hpp"
+
+namespace trireme::train {
+namespace {
+
+std::string duration(double seconds) {
+  const auto total = static_cast<long>(seconds + 0.5);
+  if (total >= 86400) return fmt::format("{} d {} h", total / 86400, total % 86400 / 3600);
+  if (total >= 3600) return fmt::format("{} h {:02} min", total / 3600, total % 3600 / 60);
+  if (total >= 60) return fmt::format("{} min {:02} s", total / 60, total % 60);
+  return fmt::format("{} s", total);
+}
+
+/// Means over the iterations since the last line of the log.
+class Window {
+ public:
+  void add(const TrainRecord& record) {
+    iterations_ += 1;
+    elapsed_ms_ += record.elapsed_ms;
+    tokens_per_second_ = record.tokens_per_second * record.elapsed_ms;  // tokens of an iteration, in ms
+    flops_ = record.tflops_per_rank * record.elapsed_ms;
+    if (record.skipped) {
+      skipped_ += 1;
+    } else {
+      loss_ += record.lm_loss;
+    }
+  }
+
+  void print(const TrainRecord& last, std::int64_t train_iterations, const Timer& run_timer,
+             std::int64_t iterations_of_run, bool dynamic_scale) const {
+    const double per_iteration_ms = elapsed_ms_ / iterations_;
+    const double left_s = run_timer.elapsed_s() / static_cast<double>(iterations_of_run) *
+                          static_cast<double>(train_iterations - last.iteration);
+    const int good = iterations_ - skipped_;
+    std::string line = fmt::format(
+        "{:>{}}/{} | loss {} | grad norm {:.3f} | lr {:.3e} | {:.1f} ms | {:.0f} tokens/s | {:.3f} TFLOP/s a rank",
+        last.iteration, std::to_string(train_iterations).size(), train_iterations,
+        good > 0 ? fmt::format("{:.4f}", loss_ / good) : "-", last.grad_norm, last.learning_rate, per_iteration_ms,
+        tokens_per_second_ / per_iteration_ms, flops_ / per_iteration_ms);
+    if (dynamic_scale) line += fmt::format(" | loss scale {:g}", last.loss_scale);
+    if (skipped_ > 0) line += fmt::format(" | {} skipped", skipped_);
+    line += " | " + duration(left_s) + " left";
+    log::info("{}", line);
+  }
+
+ private:
+  int iterations_ = 0;
+  int skipped_ = 0;
+  double loss_ = 0;
+  double elapsed_ms_ = 0;
+  double tokens_per_second_ = 0;
+  double flops_ = 0;
+};
+
+/// Whether any rank says yes.
+bool any_rank(Communicator& world, bool mine) {
+  std::int32_t flag = mine ? 1 : 0;
+  ImmediateStream host;
+  world.all_reduce(host, TensorView(&flag, {1}), ReduceOp::max).wait(host);
+  return flag != 0;
+}
+
+bool divides(std::int64_t interval, std::int64_t iteration) { return interval > 0 && iteration % interval == 0; }
+
+}  // namespace
+
+RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSource& train,
+           const data::SampleSource* valid, const RunSchedule& schedule, const RunHooks& hooks) {
+  const Timer run_timer;
+  const std::int64_t first = trainer.progress().iteration;
+  std::int64_t saved_at = first;
+  const auto save = [&] {
+    if (hooks.save && saved_at != trainer.progress().iteration) {
+      hooks.save();
+      saved_at = trainer.progress().iteration;
+    }
+  };
+
+  Window window;
+  while (trainer.progress().iteration < train_iterations) {
+    const TrainRecord record = trainer.step(train);
+    const std::int64_t iteration = record.iteration;
+    const bool last = iteration == train_iterations;
+    window.add(record);
+    if (hooks.metrics != nullptr) hooks.metrics->write(record);
+    if (last || divides(schedule.log_interval, iteration)) {
+      window.print(record, train_iterations, run_timer, iteration - first, trainer.dynamic_loss_scale());
+      window = {};
+    }
+    if (valid != nullptr && schedule.eval_iterations > 0 && (last || divides(schedule.eval_interval, iteration))) {
+      // Every evaluation of a run reads samples of its own; a resumed run reads the same ones.
+      const std::int64_t earlier = schedule.eval_interval > 0 ? (iteration - 1) / schedule.eval_interval : 0;
+      const EvaluationRecord evaluation = trainer.evaluate(
+          *valid, earlier * schedule.eval_iterations * trainer.global_batch_size(), schedule.eval_iterations);
+      if (hooks.metrics != nullptr) hooks.metrics->write(evaluation);
+      log::info("validation after {}: loss {:.4f}, perplexity {:.2f}", iteration, evaluation.valid_loss,
+                evaluation.valid_ppl);
+    }
+    if (divides(schedule.save_interval, iteration)) save();
+    if (last) break;
+
+    const bool time_is_up =
+        schedule.exit_duration_minutes > 0 && run_timer.elapsed_s() > schedule.exit_duration_minutes * 60;
+    const bool interval_is_up = divides(schedule.exit_interval, iteration);
+    if (any_rank(world, time_is_up || interval_is_up || (hooks.stop_requested && hooks.stop_requested()))) {
+      save();
+      log::info("stopping after iteration {} of {}: {}{}", iteration, train_iterations,
+                interval_is_up ? "--exit-interval"
+                : time_is_up   ? "--exit-duration-in-mins"
+                               : "a signal asked for it",
+                hooks.save ? "; everything is saved, run the same command again to go on"
+                           : "; nothing is saved without --save");
+      return RunEnd::stopped_early;
+    }
+  }
+  save();
+  return RunEnd::complete;
+}
+
+}  // namespace trireme::train

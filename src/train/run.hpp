@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "src/train/trainer.hpp"
+
+namespace trireme::train {
+
+/// When a run reports, evaluates, saves and stops. Zero means never.
+struct RunSchedule {
+  std::int64_t log_interval = 1;
+  std::int64_t eval_interval = 1000;
+  std::int64_t eval_iterations = 100;
+  std::int64_t save_interval = 0;
+  std::int64_t exit_interval = 0;
+  double exit_duration_minutes = 0;
+};
+
+/// What the loop calls; all but `stop_requested` are collective.
+struct RunHooks {
+  /// Saves a checkpoint of the present state; empty where the run has no folder to save to.
+  std::function<void()> save;
+  /// Whether this rank was asked to stop (a signal). Ranks need not agree: one is enough.
+  std::function<bool()> stop_requested;
+  /// Where records go; null on ranks that keep none.
+  MetricsSink* metrics = nullptr;
+};
+
+enum class RunEnd { complete, stopped_early };
+
+/// Trains until the last iteration or until something asks to stop: after every iteration the ranks agree on whether
+/// one of them was signalled or time is up, save together, and leave together.
+RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSource& train,
+           const data::SampleSource* valid, const RunSchedule& schedule, const RunHooks& hooks);
+
+}  // namespace trireme::train

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/optim/adamw.hpp"
+#include "src/optim/loss_scaler.hpp"
+#include "src/optim/lr_schedule.hpp"
+#include "src/parallel/pipeline/schedule.hpp"
+
+namespace trireme::train {
+
+/// How a model is cut into micro-batches and numbers: what training, evaluation and generation have in common.
+struct LayoutOptions {
+  DType dtype = DType::fp32;
+  std::int64_t sequence_length = 1024;
+  std::int64_t micro_batch_size = 1;
+  std::int64_t vocabulary_multiple = 128;   ///< rows of the vocabulary are padded to a multiple of this times TP
+  std::int64_t padded_vocabulary_size = 0;  ///< 0: by the multiple
+  parallel::ScheduleKind schedule = parallel::ScheduleKind::one_forward_one_backward;
+};
+
+/// What the updates of a run depend on, beside its data and its grid.
+struct TrainOptions {
+  std::int64_t global_batch_size = 1;
+  std::int64_t train_iterations = 0;
+  std::uint64_t seed = 1234;  ///< of initial weights and dropout
+  optim::LrSchedule lr_schedule;
+  optim::AdamWOptions adamw;
+  double clip_grad = 1;                 ///< largest gradient norm; 0: no clipping
+  optim::LossScalerOptions loss_scale;  ///< dynamic in fp16
+  int max_skipped = 10;  ///< updates in a row skipped for a gradient that is not finite, that end the run
+};
+
+}  // namespace trireme::train

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/state.hpp"
+#include "src/optim/adamw.hpp"
+#include "src/optim/loss_scaler.hpp"
+#include "src/train/batch_loader.hpp"
+#include "src/train/metrics.hpp"
+#include "src/train/parallel_gpt.hpp"
+
+namespace trireme::train {
+
+/// How far a run has come; what a checkpoint keeps beside tensors.
+struct Progress {
+  std::int64_t iteration = 0;  ///< iterations done, skipped ones included
+  std::int64_t consumed_samples = 0;
+  std::int64_t skipped = 0;  ///< iterations without an update
+  int skipped_in_row = 0;
+};
+
+/// Trains a model iteration by iteration. Collective over the whole grid.
+class Trainer {
+ public:
+  Trainer(ParallelGpt& gpt, const TrainOptions& options);
+
+  /// One iteration on the next global batch of `samples`: gradients, clipping, update. Where a gradient or the loss is
+  /// not finite there is no update. Throws NumericalError after too many of those in a row.
+  TrainRecord step(const data::SampleSource& samples);
+  /// Mean loss over the samples [begin, begin + iterations x global batch size) of `samples`, without dropout.
+  EvaluationRecord evaluate(const data::SampleSource& samples, std::int64_t begin, std::int64_t iterations);
+
+  const Progress& progress() const { return progress_; }
+  std::int64_t micro_batches() const { return micro_batches_; }
+  std::int64_t global_batch_size() const { return options_.global_batch_size; }
+  bool dynamic_loss_scale() const { return loss_scaler_.dynamic(); }
+
+  /// Takes the parameters over as they are now, after they were initialised.
+  void start() { adamw_.reset_masters(); }
+
+  /// This rank's tensors of a checkpoint: master weights ("model/NAME") and both moments ("adamw_m/NAME",
+  /// "adamw_v/NAME"). Valid as long as the trainer.
+  std::vector<checkpoint::StateTensor> state_tensors();
+  /// The run's state as attributes of a checkpoint, numbers exactly; and back, after the tensors have been loaded.
+  std::map<std::string, std::string> state_attributes() const;
+  void restore(const std::map<std::string, std::string>& attributes);
+
+ private:
+  /// Samples of micro-batch after micro-batch for this data rank, from a global batch that begins at number `first`.
+  std::vector<BatchLoader::Sample> batch_samples(std::int64_t first_index, std::int64_t first_number) const;
+
+  ParallelGpt& gpt_;
+  TrainOptions options_;
+  std::int64_t micro_batches_;
+  BatchLoader loader_;
+  optim::AdamW adamw_;
+  optim::LossScaler loss_scaler_;
+  Progress progress_;
+};
+
+}  // namespace trireme::train
