@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <random>
@@ -23,10 +25,21 @@ class NumpyRandom {
   /// `randint(0, bound)`: uniform in [0, bound), bound > 0.
   std::uint64_t randint(std::uint64_t bound) { return interval(bound - 1); }
 
-  /// `shuffle(items)`.
+  /// `shuffle(items)`: for i from the last down to 1, swaps item i with item interval(i). The draws do not depend on
+  /// the items, so a block of them is made ahead, and the items, far apart in memory, are on their way when they are
+  /// swapped.
   template <class T>
   void shuffle(std::span<T> items) {
-    for (std::size_t i = items.size(); i-- > 1;) std::swap(items[i], items[interval(i)]);
+    std::array<std::size_t, 64> partners;
+    for (std::size_t i = items.empty() ? 0 : items.size() - 1; i > 0;) {
+      const std::size_t count = std::min(i, partners.size());
+      for (std::size_t k = 0; k < count; ++k) {
+        partners[k] = interval(i - k);
+        __builtin_prefetch(&items[partners[k]], 1);
+      }
+      for (std::size_t k = 0; k < count; ++k) std::swap(items[i - k], items[partners[k]]);
+      i -= count;
+    }
   }
 
  private:
