@@ -12,8 +12,9 @@ namespace {
 // Large tensors are reduced in segments of this many bytes, so that what was received is still in the cache when it is
 // added. Measured with bench/collectives.
 constexpr std::int64_t segment_bytes = std::int64_t{2} << 20;
-// Up to this size every rank sends all it has to every other: one step instead of two.
-constexpr std::int64_t one_step_bytes = 8 << 10;
+// Up to this size every rank sends all it has to every other: one step instead of two. Messages of 4 KiB and more are
+// no longer sent before the receiver is known to be there.
+constexpr std::int64_t one_step_bytes = 2 << 10;
 constexpr int one_step_ranks = 8;
 
 /// Range of elements.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <coroutine>
 #include <cstddef>
 #include <exception>
@@ -40,7 +40,7 @@ class Operation {
   };
 
   Operation(Operation&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Operation& operator=(Operation&&) = delete;
+
   ~Operation() {
     if (handle_) handle_.destroy();
   }
@@ -57,8 +57,9 @@ class Operation {
 };
 
 /// Drives the operations of a rank. The thread that waits for one drives them all; where nobody waits, a thread of the
-/// engine does, so that communication goes on while the caller computes. That thread sleeps while nothing is under way
-/// and leaves the cores alone as far as it can: ranks often outnumber them.
+/// engine does, so that communication goes on while the caller computes. That thread is woken by a timer only, which
+/// runs while something is under way: ranks often outnumber cores, and a wake-up for each operation that the caller
+/// waits for at once would cost more than the operation.
 class ProgressEngine {
  public:
   ProgressEngine();
@@ -109,13 +110,15 @@ class ProgressEngine {
   bool poll();                 // with mutex_ held; true when anything moved
   bool advance(Entry& entry);  // likewise
   void run();
+  void set_timer(std::chrono::microseconds delay);  // with mutex_ held
   void check_usable() const;
 
   std::mutex mutex_;  // guards everything below but the atomics, and all steps of operations
-  std::condition_variable wake_;
   std::vector<Scratch::Buffer> free_buffers_;
   std::vector<std::shared_ptr<Entry>> under_way_;
-  bool asleep_ = false;
+  std::vector<Operation> failed_;  // kept, since MPI may still write into their memory
+  int timer_ = -1;                 // file descriptor
+  bool timer_set_ = false;
   bool stopping_ = false;
   std::atomic<int> waiting_{0};
   std::atomic<bool> abandoned_{false};

@@ -1,0 +1,120 @@
+// What the functions built on communicators do, on every number of ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "src/comm/communicator.hpp"
+#include "tests/support/mpi_world.hpp"
+
+namespace trireme {
+namespace {
+
+using test::world;
+using testing::HasSubstr;
+
+TEST(AllGatherText, GivesEveryText) {
+  const std::string mine(static_cast<std::size_t>(world().rank() * 1000), static_cast<char>('a' + world().rank()));
+  const std::vector<std::string> texts = all_gather_text(world(), mine);
+  ASSERT_EQ(texts.size(), static_cast<std::size_t>(world().size()));
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    EXPECT_EQ(texts[rank], std::string(rank * 1000, static_cast<char>('a' + rank)));
+  }
+}
+
+TEST(AllGatherText, EmptyTextsAreTexts) {
+  EXPECT_EQ(all_gather_text(world(), ""), std::vector<std::string>(static_cast<std::size_t>(world().size())));
+}
+
+TEST(BroadcastText, GivesTheTextOfTheRoot) {
+  for (int root = 0; root < world().size(); ++root) {
+    EXPECT_EQ(broadcast_text(world(), "from " + std::to_string(world().rank()), root), "from " + std::to_string(root));
+  }
+  EXPECT_EQ(broadcast_text(world(), "", 0), "");
+}
+
+TEST(Collectively, ReturnsWhereAllSucceed) {
+  int calls = 0;
+  collectively(world(), [&] { ++calls; });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Collectively, AllThrowWhatOneThrew) {
+  if (world().size() == 1) GTEST_SKIP() << "in a group of one the error passes as it is";
+  for (int culprit = 0; culprit < world().size(); ++culprit) {
+    try {
+      collectively(world(), [&] {
+        if (world().rank() == culprit) throw DataError("the file is torn at {}", 7);
+      });
+      FAIL() << "nothing was thrown";
+    } catch (const CollectiveError& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::data);
+      const std::string who = culprit == 0 ? "" : "rank " + std::to_string(culprit) + ": ";
+      EXPECT_EQ(error.what(), who + "the file is torn at 7");
+    }
+  }
+}
+
+TEST(Collectively, TheFirstOfSeveralErrorsCounts) {
+  if (world().size() == 1) GTEST_SKIP() << "needs two ranks";
+  try {
+    collectively(world(), [&] {
+      if (world().rank() > 0) throw IoError("disk {} is full", world().rank());
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::io);
+    EXPECT_STREQ(error.what(), "rank 1: disk 1 is full");
+  }
+}
+
+TEST(Collectively, ForeignExceptionsCountAsTheEnvironments) {
+  if (world().size() == 1) GTEST_SKIP() << "needs two ranks";
+  try {
+    collectively(world(), [] { throw std::runtime_error("no memory left"); });
+    FAIL() << "nothing was thrown";
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::environment);
+    EXPECT_STREQ(error.what(), "no memory left");
+  }
+}
+
+TEST(Collectively, AGroupOfOnePassesTheErrorOn) {
+  const auto alone = world().split(world().rank(), 0, "alone");
+  EXPECT_THROW(collectively(*alone, [] { throw DataError("bad"); }), DataError);
+}
+
+TEST(CheckSameEverywhere, IsSilentWhereAllAgree) {
+  EXPECT_NO_THROW(check_same_everywhere(world(), "the configuration", "seed 1\nlr 2\n"));
+}
+
+TEST(CheckSameEverywhere, NamesRanksAndTheFirstDifferentLine) {
+  const int size = world().size();
+  if (size == 1) GTEST_SKIP() << "needs two ranks";
+  const bool differs = world().rank() == 1 || world().rank() == size - 1;
+  try {
+    check_same_everywhere(world(), "the configuration", differs ? "seed 1\nlr 3\n" : "seed 1\nlr 2\n");
+    FAIL() << "nothing was thrown";
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("the configuration differs between ranks"));
+    EXPECT_THAT(error.what(),
+                HasSubstr(size == 2 ? "on rank(s) 1 of 2"
+                                    : "on rank(s) 1, " + std::to_string(size - 1) + " of " + std::to_string(size)));
+    EXPECT_THAT(error.what(), HasSubstr("line 2: \"lr 2\" against \"lr 3\""));
+  }
+}
+
+TEST(CheckSameEverywhere, FindsAMissingEnd) {
+  if (world().size() == 1) GTEST_SKIP() << "needs two ranks";
+  try {
+    check_same_everywhere(world(), "the library", world().rank() == 0 ? "a\nb" : "a");
+    FAIL() << "nothing was thrown";
+  } catch (const CollectiveError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("line 2: \"b\" against \"\""));
+  }
+}
+
+}  // namespace
+}  // namespace trireme

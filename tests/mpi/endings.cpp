@@ -1,0 +1,45 @@
+// A program that ends in the way its argument says; endings.sh starts it under mpirun and looks at what becomes of it.
+#include <csignal>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "mpi/run_main.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace trireme {
+namespace {
+
+int end(mpi::MpiEnvironment& environment, const std::string& how) {
+  const auto world = environment.make_world();
+  ImmediateStream host;
+  const bool odd_one = world->rank() == 1;
+  if (how == "all_right") return 0;
+  if (how == "stopped_early") return static_cast<int>(ExitCode::stopped_early);
+  if (how == "all_throw") throw ConfigError("the heads do not divide");
+  if (how == "collectively") {
+    collectively(*world, [&] {
+      if (odd_one) throw IoError("the disk is full");
+    });
+  }
+  // From here on rank 1 leaves alone, and the others wait for it.
+  if (how == "one_throws" && odd_one) throw DataError("the corpus is torn");
+  if (how == "one_throws_foreign" && odd_one) throw std::runtime_error("something else");
+  if (how == "one_is_killed" && odd_one) raise(SIGKILL);
+  if (how == "one_throws_while_communicating" && odd_one) {
+    std::vector<float> data(1 << 20);
+    const Work work = world->all_reduce(host, TensorView(data.data(), {1 << 20}), ReduceOp::sum);
+    throw DataError("the corpus is torn");
+  }
+  world->barrier();
+  return 0;
+}
+
+}  // namespace
+}  // namespace trireme
+
+int main(int argc, char** argv) {
+  const std::string how = argc > 1 ? argv[1] : "";
+  return trireme::mpi::run_main(
+      argc, argv, [&](trireme::mpi::MpiEnvironment& environment) { return trireme::end(environment, how); });
+}

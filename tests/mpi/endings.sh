@@ -1,0 +1,43 @@
+#!/bin/bash
+# However a job ends: the right exit code, the message once, no rank left behind, within ten seconds.
+# usage: endings.sh MPIEXEC PROGRAM
+mpiexec=$1
+program=$2
+failures=0
+
+# check HOW EXIT_CODE MESSAGE TIMES: 4 ranks end as HOW; stderr holds MESSAGE exactly TIMES times (0: not looked for)
+check() {
+  local output code begin=$SECONDS
+  output=$(timeout 30 "$mpiexec" -n 4 "$program" "$1" 2>&1)
+  code=$?
+  local seconds=$((SECONDS - begin)) found=0
+  [ -z "$3" ] || found=$(grep -cF -- "$3" <<<"$output")
+  if [ $code -ne "$2" ] || { [ -n "$3" ] && [ "$found" -ne "$4" ]; } || [ $seconds -gt 10 ]; then
+    echo "FAILED: $1: exit code $code instead of $2, message $found times instead of $4, after $seconds s"
+    echo "$output"
+    failures=$((failures + 1))
+  else
+    echo "passed: $1 after $seconds s"
+  fi
+}
+
+check all_right 0 "" 0
+check stopped_early 75 "" 0
+check all_throw 2 "the heads do not divide" 1
+check collectively 5 "rank 1: the disk is full" 1
+check one_throws 3 "[rank 1 on host $(hostname)] the corpus is torn" 1
+check one_throws_foreign 4 "[rank 1 on host $(hostname)] something else" 1
+check one_throws_while_communicating 3 "[rank 1 on host $(hostname)] the corpus is torn" 1
+check one_is_killed 137 "" 0
+
+# A launcher that MPI does not know: each task would be alone and believe that it is the whole job.
+if output=$(PMI_SIZE=4 "$program" all_right 2>&1); then
+  echo "FAILED: a foreign launcher was not noticed"
+  failures=$((failures + 1))
+elif [ $? -ne 4 ] || ! grep -qF "started as 4 tasks (PMI_SIZE=4)" <<<"$output"; then
+  echo "FAILED: a foreign launcher: $output"
+  failures=$((failures + 1))
+else
+  echo "passed: foreign launcher"
+fi
+exit $((failures > 0))
