@@ -11,8 +11,9 @@ SampleBudget samples_needed(const RunLength& run) {
       "must be at least 1",
       run.train_iters, run.eval_iters, run.global_batch_size, run.eval_interval);
   SampleBudget budget;
-  const std::int64_t evaluations = run.train_iters / run.eval_interval + 1;
-  const bool overflow = __builtin_mul_overflow(run.train_iters, run.global_batch_size, &budget.train) ||
+  std::int64_t evaluations = 0;
+  const bool overflow = __builtin_add_overflow(run.train_iters / run.eval_interval, 1, &evaluations) ||
+                        __builtin_mul_overflow(run.train_iters, run.global_batch_size, &budget.train) ||
                         __builtin_mul_overflow(run.eval_iters, run.global_batch_size, &budget.test) ||
                         __builtin_mul_overflow(evaluations, budget.test, &budget.valid);
   TRIREME_CHECK(!overflow, ConfigError,

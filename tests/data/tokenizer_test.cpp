@@ -12,6 +12,8 @@
 
 #include "src/base/error.hpp"
 #include "src/base/timer.hpp"
+#include "src/data/byte_pair_encoder.hpp"
+#include "src/data/gpt2_tokenizer.hpp"
 #include "src/data/utf8.hpp"
 #include "src/data/word_splitter.hpp"
 
@@ -281,6 +283,28 @@ TEST(TokenizerPayload, ThatIsDamagedIsRefused) {
   EXPECT_THAT(refuse("gpt2", payload.substr(0, payload.size() - 6) + "97 -1\n"), HasSubstr("line 261"));
   EXPECT_THAT(refuse("bytes", payload), HasSubstr("damaged"));
   EXPECT_THAT(refuse("word2vec", payload), HasSubstr("unknown tokenizer 'word2vec'"));
+}
+
+TEST(TokenizerPayload, WithAnyByteChangedIsRefusedOrStillATokenizer) {
+  const std::string payload = make_gpt2_tokenizer(vocabulary_of({{"a", "b"}, {"ab", "ab"}}))->payload();
+  std::mt19937 random(3);
+  int refused = 0;
+  for (int trial = 0; trial < 1000; ++trial) {
+    std::string damaged = payload;
+    const std::size_t at = trial % 2 == 0 ? random() % 60 : damaged.size() - 1 - random() % 60;
+    damaged[at] = trial % 3 == 0 ? static_cast<char>(random()) : "0123456789 \n\\"[random() % 13];
+    try {
+      const BpeVocabulary vocabulary = bpe_from_payload(damaged);
+      const BytePairEncoder encoder(vocabulary);
+      std::vector<std::int32_t> ids;
+      const std::string text = "ababab";
+      encoder.encode(text.data(), text.size(), text.data() + text.size(), ids);
+      for (const std::int32_t id : ids) ASSERT_LT(static_cast<std::size_t>(id), vocabulary.tokens.size());
+    } catch (const DataError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 500);
 }
 
 }  // namespace
