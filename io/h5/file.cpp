@@ -1,13 +1,7 @@
 #include "io/h5/file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <string_view>
 
 #include "src/base/check.hpp"
@@ -31,16 +25,6 @@ PropertyHandle access_properties() {
   // Lustre and NFS often have no locks; files are complete before they get their names, so none are needed.
   checked(action, [&] { return H5Pset_file_locking(properties.get(), false, true); });
   return properties;
-}
-
-std::int64_t regular_file_size(const std::string& path, Symlinks symlinks) {
-  struct stat status {};
-  TRIREME_CHECK((symlinks == Symlinks::follow ? stat(path.c_str(), &status) : lstat(path.c_str(), &status)) == 0,
-                IoError, "cannot open {}: {}", path, std::strerror(errno));
-  TRIREME_CHECK(!S_ISLNK(status.st_mode), DataError, "{} is a symbolic link, which is refused here", path);
-  TRIREME_CHECK(S_ISREG(status.st_mode), DataError, "{} is not a regular file", path);
-  TRIREME_CHECK(access(path.c_str(), R_OK) == 0, IoError, "cannot open {}: {}", path, std::strerror(errno));
-  return status.st_size;
 }
 
 bool is_plain_name(std::string_view path) {

@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "io/h5/dataset.hpp"
+#include "io/regular_file.hpp"
 
 namespace trireme::io::h5 {
 
-enum class Symlinks { follow, refuse };
+using io::Symlinks;
 
 /// An HDF5 file, written once from beginning to end, or read. All errors of the library are Hdf5Errors; a file that
 /// reads well but is not one of ours is a DataError.

@@ -1,0 +1,102 @@
+#include "io/corpus_builder.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "io/corpus_writer.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::io {
+namespace {
+
+constexpr std::size_t greatest_first_bad_lines = 5;
+
+/// A piece and what a thread made of it.
+struct Work {
+  TextPiece piece;
+  bool is_json = false;
+  bool ends_document = false;
+  std::vector<std::int32_t> ids;
+  std::int64_t text_bytes = 0;
+  std::optional<DataError> error;
+};
+
+// As much as keeps all threads busy for a while: pieces of text are a MiB, lines of JSON may be short.
+std::vector<Work> read_batch(TextReader& reader, std::int64_t batch_bytes) {
+  std::vector<Work> batch;
+  Work work;
+  for (std::int64_t bytes = 0; bytes < batch_bytes && reader.next(work.piece);) {
+    bytes += static_cast<std::int64_t>(work.piece.bytes.size());
+    work.is_json = work.piece.is_json;
+    work.ends_document = work.piece.ends_document;
+    batch.push_back(std::move(work));
+    work = {};
+  }
+  return batch;
+}
+
+void encode(Work& work, const TextReaderOptions& options, const data::Tokenizer& tokenizer) {
+  try {
+    const std::string text = text_of(std::move(work.piece), options);
+    work.text_bytes = static_cast<std::int64_t>(text.size());
+    tokenizer.encode(text, work.ids);
+  } catch (const DataError& error) {
+    work.error = error;
+  }
+}
+
+}  // namespace
+
+CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::Tokenizer& tokenizer, ThreadPool& pool,
+                               const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  for (const std::string& input : options.inputs) {
+    std::error_code ignored;
+    TRIREME_CHECK(!std::filesystem::equivalent(input, options.output, ignored), ConfigError,
+                  "{} is both input and output", options.output);
+  }
+  TextReader reader(options.inputs, options.reader);
+  CorpusWriter writer(options.output, tokenizer);
+  CorpusBuildReport report;
+  const std::int32_t end_of_document = tokenizer.end_of_document();
+  const auto batch_bytes = options.reader.piece_bytes * 2 * pool.threads();
+
+  for (;;) {
+    std::vector<Work> batch = read_batch(reader, batch_bytes);
+    if (batch.empty()) break;
+    pool.parallel_for(static_cast<std::int64_t>(batch.size()),
+                      [&](std::int64_t i) { encode(batch[static_cast<std::size_t>(i)], options.reader, tokenizer); });
+    for (Work& work : batch) {
+      if (work.error) {
+        if (!work.is_json || !options.skip_bad_lines) throw *work.error;
+        ++report.bad_lines;
+        if (report.first_bad_lines.size() < greatest_first_bad_lines) {
+          report.first_bad_lines.emplace_back(work.error->what());
+        }
+        TRIREME_CHECK(report.bad_lines <= options.greatest_bad_lines, DataError,
+                      "more than {} bad lines, the last: {}; --max-bad-lines allows more", options.greatest_bad_lines,
+                      work.error->what());
+        continue;
+      }
+      writer.append(work.ids);
+      report.text_bytes += work.text_bytes;
+      if (!work.ends_document) continue;
+      if (writer.document_tokens() == 0) {
+        ++report.empty_documents;
+        continue;
+      }
+      if (options.append_end_of_document) writer.append({&end_of_document, 1});
+      writer.end_document();
+    }
+    progress(reader.bytes_read(), reader.total_bytes());
+  }
+  TRIREME_CHECK(writer.token_count() > 0, DataError,
+                "the input of {} bytes holds no text: {} empty documents, {} bad lines", reader.total_bytes(),
+                report.empty_documents, report.bad_lines);
+  report.documents = writer.documents();
+  report.tokens = writer.token_count();
+  writer.finish();
+  return report;
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,130 @@
+#include "io/corpus_store.hpp"
+
+#include <algorithm>
+#include <variant>
+
+#include "io/corpus_format.hpp"
+#include "io/h5/file.hpp"
+#include "src/base/check.hpp"
+#include "src/base/hash.hpp"
+#include "src/data/tokenizer.hpp"
+
+namespace trireme::io {
+namespace {
+
+std::string read_bytes(const h5::File& file, const std::string& path) {
+  const h5::Dataset dataset = file.dataset(path);
+  TRIREME_CHECK(dataset.dtype() == DType::uint8, DataError, "{} is not an array of bytes", dataset.description());
+  std::string bytes(static_cast<std::size_t>(dataset.numel()), '\0');
+  dataset.read(TensorView(reinterpret_cast<std::uint8_t*>(bytes.data()), dataset.shape()));
+  return bytes;
+}
+
+}  // namespace
+
+CorpusStore::CorpusStore(const std::string& path) : path_(path) {
+  try {
+    read();
+  } catch (const Hdf5Error& error) {  // the file was opened: what is wrong is what it holds
+    throw DataError("{}; the corpus is damaged: build it again", error.what());
+  }
+}
+
+void CorpusStore::read() {
+  h5::File file = h5::File::open(path_, h5::Symlinks::follow);
+  const h5::Object root = file.root();
+  TRIREME_CHECK(root.has_attribute("format") && root.text_attribute("format") == corpus_format_name, DataError,
+                "{} is not a corpus of this program; trireme corpus build makes one from text", path_);
+  const std::int64_t version = root.integer_attribute("format_version");
+  TRIREME_CHECK(version == corpus_format_version, DataError,
+                "{} has version {} of the corpus format, this program knows version {}: use the program that built it, "
+                "or build it again",
+                path_, version, corpus_format_version);
+  info_.tokenizer = root.text_attribute("tokenizer");
+  info_.tokenizer_digest = root.text_attribute("tokenizer_digest");
+  info_.content_digest = root.text_attribute("content_digest");
+  info_.vocabulary_size = root.integer_attribute("vocabulary_size");
+  info_.end_of_document = root.integer_attribute("end_of_document");
+  info_.greatest_id = root.integer_attribute("greatest_id");
+  info_.tokenizer_payload = read_bytes(file, "/tokenizer_payload");
+  block_digests_ = read_bytes(file, "/block_digests");
+
+  const h5::Dataset offsets = file.dataset("/document_offsets");
+  const h5::Dataset tokens = file.dataset("/tokens");
+  TRIREME_CHECK(offsets.dtype() == DType::int64 && offsets.shape().rank() == 1 && offsets.numel() >= 1, DataError,
+                "{} is not a list of 64-bit offsets", offsets.description());
+  TRIREME_CHECK(info_.vocabulary_size > 0 && info_.vocabulary_size <= std::int64_t{1} << 31 &&
+                    tokens.dtype() == token_type(info_.vocabulary_size) && tokens.shape().rank() == 1,
+                DataError, "{} is {} {}, but a vocabulary of {} ids needs a list of {}", tokens.description(),
+                name_of(tokens.dtype()), to_string(tokens.shape()), info_.vocabulary_size,
+                name_of(token_type(info_.vocabulary_size)));
+  offsets_.resize(static_cast<std::size_t>(offsets.numel()));
+  offsets.read(TensorView(offsets_.data(), offsets.shape()));
+
+  Digest table;
+  table.update(offsets_.data(), offsets_.size() * sizeof(offsets_[0]));
+  table.update(block_digests_.data(), block_digests_.size());
+  TRIREME_CHECK(table.hex() == root.text_attribute("table_digest"), DataError,
+                "the document offsets or block digests of {} are damaged: build it again", path_);
+  TRIREME_CHECK(digest(info_.tokenizer_payload.data(), info_.tokenizer_payload.size()) == info_.tokenizer_digest,
+                DataError, "the tokenizer in {} is damaged: build it again", path_);
+  const std::int64_t blocks = (tokens.numel() + corpus_block_tokens - 1) / corpus_block_tokens;
+  TRIREME_CHECK(offsets_.front() == 0 && std::ranges::is_sorted(offsets_) && offsets_.back() == tokens.numel() &&
+                    block_digests_.size() == static_cast<std::size_t>(blocks) * digest_digits,
+                DataError, "{} holds {} tokens, but its document offsets end at {} and {} blocks have digests", path_,
+                tokens.numel(), offsets_.back(), block_digests_.size() / digest_digits);
+  TRIREME_CHECK(info_.greatest_id >= -1 && info_.greatest_id < info_.vocabulary_size && info_.end_of_document >= -1 &&
+                    info_.end_of_document < info_.vocabulary_size,
+                DataError, "{} has a greatest id of {} and ends documents with {}, in a vocabulary of {} ids", path_,
+                info_.greatest_id, info_.end_of_document, info_.vocabulary_size);
+
+  const std::int64_t begin = tokens.numel() == 0 ? 0 : tokens.file_offset();
+  const DType dtype = tokens.dtype();
+  TRIREME_CHECK(begin % static_cast<std::int64_t>(size_of(dtype)) == 0, DataError,
+                "the tokens of {} begin at byte {}, which is not aligned", path_, begin);
+  file.close();
+  mapping_ = std::make_unique<MappedFile>(path_);
+  const auto count = static_cast<std::size_t>(offsets_.back());
+  TRIREME_CHECK(mapping_->bytes().size() >= static_cast<std::size_t>(begin) + count * size_of(dtype), DataError,
+                "{} has changed while it was opened", path_);
+  const std::byte* first = mapping_->bytes().data() + begin;
+  if (dtype == DType::uint32) {
+    tokens_ = std::span(reinterpret_cast<const std::uint32_t*>(first), count);
+  } else {
+    tokens_ = std::span(reinterpret_cast<const std::uint16_t*>(first), count);
+  }
+}
+
+void CorpusStore::verify() const {
+  Digest content;
+  std::int64_t greatest_id = -1;
+  const auto check_blocks = [&](const auto& tokens) {
+    const auto size = static_cast<std::int64_t>(tokens.size());
+    for (std::int64_t begin = 0; begin < size; begin += corpus_block_tokens) {
+      const std::int64_t end = std::min(size, begin + corpus_block_tokens);
+      const auto block = tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+      const auto expected =
+          std::string_view(block_digests_)
+              .substr(static_cast<std::size_t>(begin / corpus_block_tokens) * digest_digits, digest_digits);
+      TRIREME_CHECK(digest(block.data(), block.size_bytes()) == expected, DataError,
+                    "tokens {} to {} of {} are not those that were written: the file is damaged, build it again", begin,
+                    end - 1, path_);
+      greatest_id = std::max<std::int64_t>(greatest_id, *std::ranges::max_element(block));
+      content.update(block.data(), block.size_bytes());
+    }
+  };
+  std::visit(check_blocks, tokens_);
+  content.update(offsets_.data(), offsets_.size() * sizeof(offsets_[0]));
+  TRIREME_CHECK(greatest_id < info_.vocabulary_size, DataError, "{} holds token {}, but its vocabulary has {} ids",
+                path_, greatest_id, info_.vocabulary_size);
+  TRIREME_CHECK(greatest_id == info_.greatest_id && content.hex() == info_.content_digest, DataError,
+                "the tokens of {} have the greatest id {} and the digest {}, its header says {} and {}: it is damaged",
+                path_, greatest_id, content.hex(), info_.greatest_id, info_.content_digest);
+  const auto tokenizer = data::tokenizer_from_payload(info_.tokenizer, info_.tokenizer_payload);
+  TRIREME_CHECK(
+      tokenizer->vocabulary_size() == info_.vocabulary_size && tokenizer->end_of_document() == info_.end_of_document,
+      DataError, "the tokenizer in {} has {} ids and ends documents with {}, the header says {} and {}", path_,
+      tokenizer->vocabulary_size(), tokenizer->end_of_document(), info_.vocabulary_size, info_.end_of_document);
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/mapped_file.hpp"
+#include "src/data/token_store.hpp"
+
+namespace trireme::io {
+
+/// A corpus in an HDF5 file, memory-mapped. Version 1 of the format:
+///
+///   /tokens             uint16 [tokens], or uint32 where the vocabulary has more than 65,536 ids; contiguous
+///   /document_offsets   int64 [documents + 1]
+///   /block_digests      uint8 [blocks, 32]: digest of each 1,048,576 tokens, in hexadecimal digits
+///   /tokenizer_payload  uint8 [bytes]: the tokenizer's definition
+///   attributes of /     format "trireme-corpus", format_version, tokenizer, tokenizer_digest, vocabulary_size,
+///                       end_of_document, greatest_id, content_digest (of the bytes of tokens, then offsets) and
+///                       table_digest (of the bytes of offsets, then block digests)
+///
+/// Everything is little-endian; digests are XXH3 of 128 bits.
+class CorpusStore final : public data::TokenStore {
+ public:
+  /// Checks everything but the tokens themselves, which are only read as they are asked for. Throws IoError where the
+  /// file cannot be opened, DataError where it is not a whole corpus.
+  explicit CorpusStore(const std::string& path);
+
+  const std::string& name() const override { return path_; }
+  const data::CorpusInfo& info() const override { return info_; }
+  std::span<const std::int64_t> document_offsets() const override { return offsets_; }
+  data::TokenSpan tokens() const override { return tokens_; }
+
+  /// Reads every token. Throws DataError naming the first block that is not as it was written, or an id that is not in
+  /// the vocabulary.
+  void verify() const;
+
+ private:
+  void read();
+  std::string path_;
+  data::CorpusInfo info_;
+  std::vector<std::int64_t> offsets_;
+  std::string block_digests_;
+  std::unique_ptr<MappedFile> mapping_;
+  data::TokenSpan tokens_;
+};
+
+}  // namespace trireme::io

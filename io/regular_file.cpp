@@ -1,0 +1,28 @@
+#include "io/regular_file.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "src/base/check.hpp"
+
+namespace trireme::io {
+
+std::int64_t regular_file_size(const std::string& path, Symlinks symlinks) {
+  struct stat status {};
+  const int result = symlinks == Symlinks::follow ? stat(path.c_str(), &status) : lstat(path.c_str(), &status);
+  TRIREME_CHECK(result == 0, IoError, "cannot open {}: {}", path, std::strerror(errno));
+  const mode_t mode = status.st_mode;
+  TRIREME_CHECK(S_ISREG(mode), DataError, "{} is {}, not a regular file", path,
+                S_ISDIR(mode)    ? "a directory"
+                : S_ISFIFO(mode) ? "a pipe"
+                : S_ISLNK(mode)  ? "a symbolic link"
+                : S_ISSOCK(mode) ? "a socket"
+                                 : "a device");
+  TRIREME_CHECK(access(path.c_str(), R_OK) == 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
+  return status.st_size;
+}
+
+}  // namespace trireme::io

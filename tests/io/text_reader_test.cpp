@@ -1,0 +1,189 @@
+#include "io/text_reader.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "src/base/error.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::io {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using namespace std::string_literals;
+
+class TextReaderTest : public ::testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& bytes) {
+    std::ofstream(directory_ / name, std::ios::binary) << bytes;
+    return directory_ / name;
+  }
+  /// The documents in files, whose pieces are put together.
+  std::vector<std::string> documents(const std::vector<std::string>& paths, const TextReaderOptions& options = {}) {
+    TextReader reader(paths, options);
+    std::vector<std::string> found;
+    std::string document;
+    pieces_ = 0;
+    for (TextPiece piece; reader.next(piece);) {
+      ++pieces_;
+      const bool ends_document = piece.ends_document;
+      document += text_of(std::move(piece), options);
+      if (ends_document) found.push_back(std::exchange(document, {}));
+    }
+    EXPECT_EQ(document, "");
+    EXPECT_EQ(reader.bytes_read(), reader.total_bytes());
+    return found;
+  }
+  void expect_error(const std::string& path, const std::string& words, const TextReaderOptions& options = {}) {
+    EXPECT_THAT([&] { documents({path}, options); }, ThrowsMessage<DataError>(HasSubstr(words)));
+  }
+  test::TemporaryDirectory directory_;
+  int pieces_ = 0;
+};
+
+TEST_F(TextReaderTest, TakesATextFileAsOneDocument) {
+  EXPECT_THAT(documents({file("a.txt", "one\r\ntwo\n"), file("b", "no end"), file("c.txt", "")}),
+              ElementsAre("one\r\ntwo\n", "no end", ""));
+}
+
+TEST_F(TextReaderTest, KeepsNulAndControlBytes) {
+  const std::string bytes = "a\0b\x01\x7f\x1b c"s;
+  EXPECT_THAT(documents({file("a.txt", bytes), file("b.jsonl", R"({"text": "a\u0000b\u001b"})")}),
+              ElementsAre(bytes, "a\0b\x1b"s));
+}
+
+TEST_F(TextReaderTest, TakesALineOfJsonAsOneDocument) {
+  const std::string lines =
+      "{\"text\": \"one\"}\r\n\n   \r\n{\"id\": [1, {\"text\": \"inner\"}], \"text\": \"zw\\u00f6\\nlf\"}\n{\"text\": "
+      "\"\"}\n"
+      "{\"text\": \"last\"}";
+  EXPECT_THAT(documents({file("a.jsonl", lines)}), ElementsAre("one", "zwö\nlf", "", "last"));
+}
+
+TEST_F(TextReaderTest, TakesTheFormatItIsToldAndAnyKey) {
+  const std::string path = file("a.txt", "{\"body\": \"x\", \"text\": 1}\n");
+  EXPECT_THAT(documents({path}, {.format = TextFormat::json_lines, .json_key = "body"}), ElementsAre("x"));
+  EXPECT_THAT(documents({file("b.json", "plain")}, {.format = TextFormat::text}), ElementsAre("plain"));
+}
+
+TEST_F(TextReaderTest, NamesLineAndColumnOfWhatIsNotJson) {
+  const std::string good = "{\"text\": \"x\"}\n\n";
+  const auto expect = [&](const std::string& line, const std::string& words) {
+    expect_error(file("bad.jsonl", good + line + "\n" + good), words);
+  };
+  expect("{\"text\": }", "bad.jsonl:3:10: not JSON");
+  expect("{\"text\": \"x\"} {", "bad.jsonl:3:15: not JSON");
+  expect("{\"text\": \"x\"", "bad.jsonl:3:");
+  expect("{\"text\": \"\\ud800\"}", "bad.jsonl:3:");
+  expect("{\"other\": \"x\"}", "bad.jsonl:3: the object has no key 'text'");
+  expect("{\"a\": {\"text\": \"x\"}}", "no key 'text'");
+  expect("{\"text\": 5}", "bad.jsonl:3: the value of 'text' is a number, not a string");
+  expect("{\"text\": null}", "is null");
+  expect("{\"text\": [\"x\"]}", "is an array");
+  expect("{\"text\": {\"text\": \"x\"}}", "is an object");
+  expect("{\"text\": true}", "is a boolean");
+  expect("{\"text\": \"x\", \"text\": \"y\"}", "twice");
+  expect("[\"text\"]", "the line is an array, not an object");
+  expect("\"text\"", "the line is a string, not an object");
+  expect("17", "the line is a number");
+  expect(std::string(100000, '['), "bad.jsonl:3: the line is an array");
+  expect("{\"a\": " + std::string(100000, '['), "not JSON");
+}
+
+TEST_F(TextReaderTest, NamesTheByteThatIsNotUtf8) {
+  const auto expect = [&](const std::string& bytes, const std::string& words) {
+    expect_error(file("bad.txt", "zwölf " + bytes), words);
+  };
+  expect("\xC0\xAF", "bad.txt, byte 7: the byte 0xc0 is not UTF-8: an overlong form");
+  expect("\xE0\x80\xAF", "overlong");
+  expect("\xF0\x80\x80\xAF", "overlong");
+  expect("\xED\xA0\x80", "byte 7: the byte 0xed is not UTF-8: half of a surrogate pair");
+  expect("ok \xE2\x82", "byte 10: the byte 0xe2 is not UTF-8: a character cut short");
+  expect("\xE2\x82 x", "cut short");
+  expect("\x80", "continuation byte");
+  expect("\xF4\x90\x80\x80", "beyond");
+  expect("\xFF", "beyond");
+  expect_error(file("bad.jsonl", "{\"text\": \"x\"}\n{\"text\": \"\xE4\"}\n"), "bad.jsonl:2:11: the byte 0xe4");
+}
+
+TEST_F(TextReaderTest, CountsBytesBeyondTheFirstPiece) {
+  std::string text;
+  while (text.size() < 5000) text += "word ";
+  text[3333] = '\xE4';
+  expect_error(file("bad.txt", text), "byte 3333:", {.piece_bytes = 100});
+}
+
+TEST_F(TextReaderTest, KeepsAnyBytesWhereAskedTo) {
+  const std::string bytes = "\xFF\xFE \x80\xC0\n\xE2\x82 end";
+  EXPECT_THAT(documents({file("a.txt", bytes)}, {.check_utf8 = false}), ElementsAre(bytes));
+}
+
+TEST_F(TextReaderTest, NamesByteOrderMarksAndCompression) {
+  expect_error(file("a.txt", "\xFF\xFE"s + "a\0"s), "byte-order mark of UTF-16");
+  expect_error(file("a.txt", "\xFE\xFF\0a"s), "byte-order mark of UTF-16");
+  expect_error(file("a.txt", "\xEF\xBB\xBFtext"), "UTF-8 byte-order mark");
+  expect_error(file("a.txt", "\x1F\x8B\x08"), "gzip");
+}
+
+TEST_F(TextReaderTest, RefusesWhatIsNoRegularFile) {
+  EXPECT_THROW(documents({directory_ / "absent.txt"}), IoError);
+  expect_error(directory_.path(), "is a directory");
+  expect_error("/dev/zero", "is a device");
+  ASSERT_EQ(mkfifo((directory_ / "pipe").c_str(), 0600), 0);
+  expect_error(directory_ / "pipe", "is a pipe");
+}
+
+TEST_F(TextReaderTest, CutsTextsIntoPiecesOnlyBeforeWhiteSpace) {
+  std::string text;
+  for (int i = 0; text.size() < 100000; ++i) text += std::string(i % 3, ' ') + "word" + std::to_string(i) + "\n\n";
+  const TextReaderOptions options{.piece_bytes = 1000};
+  EXPECT_THAT(documents({file("a.txt", text)}, options), ElementsAre(text));
+  EXPECT_GT(pieces_, 95);
+  TextReader reader({directory_ / "a.txt"}, options);
+  std::size_t position = 0;
+  for (TextPiece piece; reader.next(piece);) {
+    EXPECT_EQ(piece.position, static_cast<std::int64_t>(position));
+    EXPECT_LE(piece.bytes.size(), 1000u);
+    position += piece.bytes.size();
+    EXPECT_TRUE(position == text.size() || is_safe_cut(text, position)) << position;
+  }
+  EXPECT_EQ(position, text.size());
+}
+
+TEST_F(TextReaderTest, GoesOnToTheFirstPlaceToCutAndNoFurtherThanAllowed) {
+  const std::string text = std::string(3000000, 'x') + " y";
+  EXPECT_THAT(documents({file("a.txt", text)}, {.piece_bytes = 100}), ElementsAre(text));
+  EXPECT_EQ(pieces_, 2);
+  expect_error(directory_ / "a.txt", "no white space to cut", {.piece_bytes = 100, .greatest_bytes = 2000000});
+  EXPECT_THAT(documents({directory_ / "a.txt"}, {.check_utf8 = false, .cut_anywhere = true, .piece_bytes = 1000000}),
+              ElementsAre(text));
+  EXPECT_EQ(pieces_, 4);
+}
+
+TEST_F(TextReaderTest, RefusesLinesThatAreTooLong) {
+  const std::string path = file("a.jsonl", "{\"text\": \"\"}\n{\"text\": \"" + std::string(3000000, 'x') + "\"}\n");
+  expect_error(path, "a.jsonl:2: the line has more than 2000000 bytes", {.greatest_bytes = 2000000});
+  expect_error(file("b.jsonl", "{\"text\": \"0123456789\"}"), "b.jsonl:1: the line has more", {.greatest_bytes = 10});
+}
+
+TEST(SafeCut, IsNeverInsideOrBehindWhiteSpace) {
+  EXPECT_TRUE(is_safe_cut("a b", 1));
+  EXPECT_TRUE(is_safe_cut("a\nb", 1));
+  EXPECT_TRUE(is_safe_cut("ö b", 2));
+  EXPECT_FALSE(is_safe_cut("a b", 0));
+  EXPECT_FALSE(is_safe_cut("a b", 2));
+  EXPECT_FALSE(is_safe_cut("a b", 3));
+  EXPECT_FALSE(is_safe_cut("a  b", 2));
+  for (const char* space : {"\xC2\x85", "\xC2\xA0", "\xE1\x9A\x80", "\xE2\x80\x83", "\xE2\x81\x9F", "\xE3\x80\x80"}) {
+    const std::string text = "a" + std::string(space) + " b";
+    EXPECT_FALSE(is_safe_cut(text, text.size() - 2));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::io
