@@ -1,0 +1,231 @@
+#include "src/backend/kernels/elementwise.hpp"
+
+#include <algorithm>
+
+#include "src/backend/cpu/column_sums.hpp"
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/cpu/dropout_mask.hpp"
+#include "src/backend/cpu/rows.hpp"
+#include "src/backend/cpu/scratch.hpp"
+#include "src/backend/kernels/shape_checks.hpp"
+
+namespace trireme::cpu {
+namespace {
+
+/// Elements a task takes, and elements converted at a time within it.
+constexpr std::int64_t grain = 16384;
+constexpr std::int64_t chunk = 1024;
+
+/// value rounded once. By way of fp32, with a sticky last bit, a second rounding can do no harm.
+template <class T>
+T round_to(double value) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    float nearest = static_cast<float>(value);
+    if (static_cast<double>(nearest) != value && value == value) {
+      std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+      if (std::abs(static_cast<double>(nearest)) > std::abs(value)) --bits;
+      nearest = std::bit_cast<float>(bits | 1u);
+    }
+    return bf16(nearest);
+  } else if constexpr (std::is_same_v<T, fp16>) {
+    fp16 rounded;
+    rounded.value = static_cast<_Float16>(value);
+    return rounded;
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+class CpuElementwise final : public ElementwiseKernels {
+ public:
+  explicit CpuElementwise(ThreadPool& pool) : pool_(pool) {}
+
+  void fill(Stream&, double value, TensorView y) override {
+    dispatch_float(y.dtype(), [&]<class T>() {
+      T* out = y.as<T>();
+      const T rounded = round_to<T>(value);
+      pool_.parallel_ranges(y.numel(), grain,
+                            [&](std::int64_t begin, std::int64_t end) { std::fill(out + begin, out + end, rounded); });
+    });
+  }
+
+  void convert(Stream&, ConstTensorView x, TensorView y) override {
+    check_same_size("convert", x, y);
+    dispatch_float(x.dtype(), [&]<class From>() {
+      dispatch_float(y.dtype(), [&]<class To>() {
+        const From* in = x.as<From>();
+        To* out = y.as<To>();
+        pool_.parallel_ranges(x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+          const std::int64_t n = end - begin;
+          if constexpr (std::is_same_v<From, To>) {
+            std::copy_n(in + begin, n, out + begin);
+          } else if constexpr (std::is_same_v<To, float>) {
+            if constexpr (std::is_same_v<From, double>)
+              for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<float>(in[i]);
+            else
+              load_row(in + begin, n, out + begin);
+          } else if constexpr (std::is_same_v<From, float> && !std::is_same_v<To, double>) {
+            store_row(in + begin, n, out + begin);
+          } else if constexpr (std::is_same_v<From, double>) {
+            for (std::int64_t i = begin; i < end; ++i) out[i] = round_to<To>(in[i]);
+          } else if constexpr (std::is_same_v<To, double>) {
+            for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<float>(in[i]);
+          } else {
+            float buffer[chunk];
+            for (std::int64_t i = begin; i < end; i += chunk) {
+              const std::int64_t part = std::min(chunk, end - i);
+              load_row(in + i, part, buffer);
+              store_row(buffer, part, out + i);
+            }
+          }
+        });
+      });
+    });
+  }
+
+  void add(Stream&, ConstTensorView x, TensorView y) override {
+    check_add(x, y);
+    dispatch_float(y.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      update<T>(x.as<T>(), y, [](A x_element, A y_element) { return y_element + x_element; });
+    });
+  }
+
+  void scale(Stream&, double factor, TensorView y) override {
+    dispatch_float(y.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const A a = static_cast<A>(factor);
+      update<T>(y.as<T>(), y, [a](A, A y_element) { return y_element * a; });
+    });
+  }
+
+  void bias_dropout_add(Stream&, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
+                        const Dropout& dropout, TensorView sum) override {
+    check_bias_dropout_add(x, bias, residual, dropout, sum);
+    dispatch_float(x.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t h = x.shape().back(), rows = rows_of(x.shape());
+      if (h == 0) return;
+      ScratchPool::Lease bias_lease(scratch_, static_cast<std::size_t>(h) * sizeof(A));
+      const A* added = bias ? row_in(bias.as<T>(), h, bias_lease.take<A>(h)) : nullptr;
+      const T* in = x.as<T>();
+      const T* skip = residual.as<T>();
+      T* out = sum.as<T>();
+      pool_.parallel_ranges(rows, row_grain(h), [&](std::int64_t begin, std::int64_t end) {
+        RowBuffers<A> buffer(scratch_, h);
+        for (std::int64_t i = begin; i < end; ++i) {
+          const A* x_row = row_in(in + i * h, h, buffer.x);
+          const A* skip_row = row_in(skip + i * h, h, buffer.y);
+          A* row = row_out(out + i * h, buffer.out);
+          if (dropout.enabled()) {
+            const std::int64_t batch = x.shape()[1];
+            dropout_row(dropout, dropout.key, dropout.samples[i % batch], dropout.first_row + i / batch, h,
+                        buffer.factor);
+            if (added != nullptr) {
+#pragma omp simd
+              for (std::int64_t j = 0; j < h; ++j) row[j] = skip_row[j] + (x_row[j] + added[j]) * buffer.factor[j];
+            } else {
+#pragma omp simd
+              for (std::int64_t j = 0; j < h; ++j) row[j] = skip_row[j] + x_row[j] * buffer.factor[j];
+            }
+          } else if (added != nullptr) {
+#pragma omp simd
+            for (std::int64_t j = 0; j < h; ++j) row[j] = skip_row[j] + (x_row[j] + added[j]);
+          } else {
+#pragma omp simd
+            for (std::int64_t j = 0; j < h; ++j) row[j] = skip_row[j] + x_row[j];
+          }
+          finish_row(row, h, out + i * h);
+        }
+      });
+    });
+  }
+
+  void bias_dropout_add_backward(Stream&, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
+                                 TensorView dbias) override {
+    check_bias_dropout_add_backward(dsum, dropout, dx, dbias);
+    dispatch_float(dsum.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t h = dsum.shape().back(), rows = rows_of(dsum.shape());
+      if (h == 0) return;
+      const T* in = dsum.as<T>();
+      T* out = dx.as<T>();
+      const auto rows_backward = [&](std::int64_t begin, std::int64_t end, A* partial) {
+        RowBuffers<A> buffer(scratch_, h);
+        for (std::int64_t i = begin; i < end; ++i) {
+          const A* row = row_in(in + i * h, h, buffer.x);
+          if (dropout.enabled()) {
+            const std::int64_t batch = dsum.shape()[1];
+            A* dx_row = row_out(out + i * h, buffer.out);
+            dropout_row(dropout, dropout.key, dropout.samples[i % batch], dropout.first_row + i / batch, h,
+                        buffer.factor);
+#pragma omp simd
+            for (std::int64_t j = 0; j < h; ++j) dx_row[j] = row[j] * buffer.factor[j];
+            finish_row(dx_row, h, out + i * h);
+            row = dx_row;
+          } else if (in != out) {
+            std::copy_n(in + i * h, h, out + i * h);
+          }
+          if (partial != nullptr) {
+#pragma omp simd
+            for (std::int64_t j = 0; j < h; ++j) partial[j] += row[j];
+          }
+        }
+      };
+      if (dbias) {
+        sum_columns(pool_, scratch_, rows, h, dbias.as<A>(), rows_backward);
+      } else if (dropout.enabled() || in != out) {
+        pool_.parallel_ranges(rows, row_grain(h),
+                              [&](std::int64_t begin, std::int64_t end) { rows_backward(begin, end, nullptr); });
+      }
+    });
+  }
+
+ private:
+  static std::int64_t row_grain(std::int64_t h) { return std::max<std::int64_t>(1, grain / h); }
+
+  template <class A>
+  struct RowBuffers {
+    RowBuffers(ScratchPool& pool, std::int64_t h)
+        : lease(pool, 4 * (static_cast<std::size_t>(h) * sizeof(A) + 64)),
+          x(lease.take<A>(h)),
+          y(lease.take<A>(h)),
+          out(lease.take<A>(h)),
+          factor(lease.take<A>(h)) {}
+    ScratchPool::Lease lease;
+    A* x;
+    A* y;
+    A* out;
+    A* factor;
+  };
+
+  /// y = operation(x, y), element by element.
+  template <class T, class Function>
+  void update(const T* in, TensorView y, Function operation) {
+    using A = Accumulation<T>;
+    T* out = y.as<T>();
+    pool_.parallel_ranges(y.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+      A x_buffer[chunk], y_buffer[chunk];
+      for (std::int64_t i = begin; i < end; i += chunk) {
+        const std::int64_t n = std::min(chunk, end - i);
+        const A* x_row = row_in(in + i, n, x_buffer);
+        const A* y_row = row_in(out + i, n, y_buffer);
+        A* row = row_out(out + i, y_buffer);
+#pragma omp simd
+        for (std::int64_t j = 0; j < n; ++j) row[j] = operation(x_row[j], y_row[j]);
+        finish_row(row, n, out + i);
+      }
+    });
+  }
+
+  ThreadPool& pool_;
+  ScratchPool scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<ElementwiseKernels> make_elementwise(ThreadPool& pool) {
+  return std::make_unique<CpuElementwise>(pool);
+}
+
+}  // namespace trireme::cpu

@@ -1,0 +1,267 @@
+#include "src/backend/kernels/elementwise.hpp"
+
+#include <gtest/gtest.h>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/support/random_tensor.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+constexpr DType dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
+constexpr std::int64_t sizes[] = {0, 1, 31, 33, 1025, 40'000};
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+class Elementwise : public testing::TestWithParam<DType> {
+ protected:
+  std::unique_ptr<Backend> backend_ = cpu::make_backend(2);
+  Backend& b() { return *backend_; }
+  Stream& stream() { return b().compute_stream(); }
+  ElementwiseKernels& kernels() { return b().elementwise(); }
+  DType dtype() const { return GetParam(); }
+  DType accumulation() const { return accumulation_type(dtype()); }
+
+  /// Global numbers of the samples of a micro-batch, beyond 32 bits.
+  const std::int64_t samples_[3] = {7, 1, (std::int64_t{5} << 32) + 3};
+  Dropout dropout(double probability) const {
+    Dropout result(probability, 1234, 3, DropoutSite::mlp_output, samples_);
+    result.first_row = 100;
+    return result;
+  }
+  /// What dropout multiplies element (position, sample, channel) by.
+  std::vector<double> factors(const Dropout& dropout, std::int64_t s, std::int64_t batch, std::int64_t h) const {
+    std::vector<double> factor;
+    for (std::int64_t p = 0; p < s; ++p) {
+      for (std::int64_t i = 0; i < batch; ++i) {
+        for (std::int64_t c = 0; c < h; ++c) {
+          factor.push_back(dropout.keeps(dropout.key, samples_[i], dropout.first_row + p, c) ? double{dropout.scale}
+                                                                                             : 0);
+        }
+      }
+    }
+    return factor;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Types, Elementwise, testing::ValuesIn(dtypes),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(Elementwise, FillWritesEveryElementRounded) {
+  for (const std::int64_t n : sizes) {
+    const Tensor y = poisoned_tensor(b(), dtype(), {n});
+    kernels().fill(stream(), 1.0 / 3, y);
+    expect_close(values_of(b(), y), std::vector<double>(n, 1.0 / 3), tolerance(dtype(), Operation::rounding, dtype()),
+                 fmt::format("{} elements", n));
+  }
+}
+
+TEST_P(Elementwise, ConvertRoundsToNearest) {
+  for (const DType to : dtypes) {
+    for (const std::int64_t n : sizes) {
+      // Through fp32, from which the test's own conversion rounds once.
+      const Tensor x = converted(b(), random_tensor(b(), DType::fp32, {n}, 1, -100, 100), dtype());
+      const Tensor y = poisoned_tensor(b(), to, {n});
+      kernels().convert(stream(), x, y);
+      EXPECT_EQ(values_of(b(), y), values_of(b(), converted(b(), x, to))) << name_of(to) << ", " << n << " elements";
+    }
+    const Tensor special = make_tensor(b(), dtype(), {4}, {infinity, -infinity, std::nan(""), -0.0});
+    const Tensor y = make_tensor(b(), to, {4}, {1, 1, 1, 1});
+    kernels().convert(stream(), special, y);
+    const std::vector<double> values = values_of(b(), y);
+    EXPECT_EQ(values[0], infinity);
+    EXPECT_EQ(values[1], -infinity);
+    EXPECT_TRUE(std::isnan(values[2]));
+    EXPECT_TRUE(values[3] == 0 && std::signbit(values[3]));
+  }
+}
+
+TEST(Convert, RoundsOnceFromFp64AndTiesToEven) {
+  const auto backend = cpu::make_backend(1);
+  Backend& b = *backend;
+  const auto convert = [&](double value, DType to) {
+    const Tensor y = poisoned_tensor(b, to, {1});
+    b.elementwise().convert(b.compute_stream(), make_tensor(b, DType::fp64, {1}, {value}), y);
+    return values_of(b, y)[0];
+  };
+  // Half an ulp above 1 ties to 1; a hair more, which fp32 cannot hold, decides for the next number.
+  const double half_bf16 = std::ldexp(1.0, -8), half_fp16 = std::ldexp(1.0, -11), hair = std::ldexp(1.0, -40);
+  EXPECT_EQ(convert(1 + half_bf16, DType::bf16), 1);
+  EXPECT_EQ(convert(1 + half_bf16 + hair, DType::bf16), 1 + 2 * half_bf16);
+  EXPECT_EQ(convert(-1 - half_bf16 - hair, DType::bf16), -1 - 2 * half_bf16);
+  EXPECT_EQ(convert(1 + half_bf16 - hair, DType::bf16), 1);
+  EXPECT_EQ(convert(1 + 3 * half_bf16, DType::bf16), 1 + 4 * half_bf16);
+  EXPECT_EQ(convert(1e300, DType::bf16), infinity);
+  EXPECT_EQ(convert(1 + half_fp16, DType::fp16), 1);
+  EXPECT_EQ(convert(1 + half_fp16 + hair, DType::fp16), 1 + 2 * half_fp16);
+  EXPECT_EQ(convert(1 + half_fp16 - hair, DType::fp16), 1);
+  EXPECT_EQ(convert(1e6, DType::fp16), infinity);
+}
+
+TEST_P(Elementwise, AddAndScaleUpdateInPlace) {
+  for (const std::int64_t n : sizes) {
+    const Tensor x = random_tensor(b(), dtype(), {n}, 1), y = random_tensor(b(), dtype(), {n}, 2);
+    const std::vector<double> added = values_of(b(), x);
+    std::vector<double> expected = values_of(b(), y);
+    for (std::int64_t i = 0; i < n; ++i) expected[i] += added[i];
+    kernels().add(stream(), x, y);
+    expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::elementwise), "add");
+    expected = values_of(b(), y);
+    for (double& value : expected) value *= -2.5;
+    kernels().scale(stream(), -2.5, y);
+    expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::elementwise), "scale");
+  }
+}
+
+TEST_P(Elementwise, BiasDropoutAddMatchesTheDefinition) {
+  for (const std::int64_t h : {0, 1, 31, 33, 64, 1025}) {
+    for (const std::int64_t s : {0, 1, 33}) {
+      for (const double probability : {0.0, 0.1, 0.5}) {
+        for (const bool with_bias : {false, true}) {
+          const Shape shape{s, 3, h};
+          const Tensor x = random_tensor(b(), dtype(), shape, 1), residual = random_tensor(b(), dtype(), shape, 2);
+          const Tensor bias = random_tensor(b(), dtype(), {h}, 3), sum = poisoned_tensor(b(), dtype(), shape);
+          const Dropout drop = dropout(probability);
+          const TensorView given_bias = with_bias ? bias.view() : TensorView();
+          kernels().bias_dropout_add(stream(), x, given_bias, residual, drop, sum);
+          const std::vector<double> xs = values_of(b(), x), biases = values_of(b(), bias),
+                                    factor = factors(drop, s, 3, h);
+          std::vector<double> expected = values_of(b(), residual);
+          for (std::size_t i = 0; i < expected.size(); ++i) {
+            expected[i] += factor[i] * (xs[i] + (with_bias ? biases[i % h] : 0));
+          }
+          expect_close(values_of(b(), sum), expected, tolerance(dtype(), Operation::elementwise),
+                       fmt::format("s {}, h {}, dropout {}", s, h, probability));
+          kernels().bias_dropout_add(stream(), x, given_bias, residual, drop, x);
+          EXPECT_EQ(bytes_of(b(), x), bytes_of(b(), sum)) << "in place";
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Elementwise, BiasDropoutAddBackwardMatchesTheDefinition) {
+  for (const std::int64_t h : {0, 1, 31, 33, 64, 1025}) {
+    for (const std::int64_t s : {0, 1, 33}) {
+      for (const double probability : {0.0, 0.1, 0.5}) {
+        for (const bool with_bias : {false, true}) {
+          const Shape shape{s, 3, h};
+          const Tensor dsum = random_tensor(b(), dtype(), shape, 1), dx = poisoned_tensor(b(), dtype(), shape);
+          const Tensor dbias = random_tensor(b(), accumulation(), {h}, 2);
+          const Dropout drop = dropout(probability);
+          std::vector<double> expected = values_of(b(), dsum), expected_bias = values_of(b(), dbias);
+          const std::vector<double> factor = factors(drop, s, 3, h);
+          for (std::size_t i = 0; i < expected.size(); ++i) {
+            expected[i] *= factor[i];
+            if (with_bias) expected_bias[i % h] += expected[i];
+          }
+          kernels().bias_dropout_add_backward(stream(), dsum, drop, dx, with_bias ? dbias.view() : TensorView());
+          const std::string what = fmt::format("s {}, h {}, dropout {}", s, h, probability);
+          expect_close(values_of(b(), dx), expected, tolerance(dtype(), Operation::elementwise), what);
+          expect_close(values_of(b(), dbias), expected_bias, tolerance(accumulation(), Operation::sum), what);
+          kernels().bias_dropout_add_backward(stream(), dsum, drop, dsum, {});
+          EXPECT_EQ(bytes_of(b(), dsum), bytes_of(b(), dx)) << "in place";
+        }
+      }
+    }
+  }
+}
+
+TEST(BiasDropoutAdd, BackwardMatchesFiniteDifference) {
+  const auto backend = cpu::make_backend(1);
+  Backend& b = *backend;
+  const std::int64_t samples[] = {4, 2};
+  const Dropout dropout(0.3, 5, 1, DropoutSite::attention_output, samples);
+  const Shape shape{3, 2, 10};
+  const std::vector<double> x0 = random_values(60, 1), bias0 = random_values(10, 2), g = random_values(60, 3);
+  const auto loss = [&](const std::vector<double>& x, const std::vector<double>& bias) {
+    const Tensor sum = poisoned_tensor(b, DType::fp64, shape);
+    b.elementwise().bias_dropout_add(b.compute_stream(), make_tensor(b, DType::fp64, shape, x),
+                                     make_tensor(b, DType::fp64, {10}, bias), random_tensor(b, DType::fp64, shape, 4),
+                                     dropout, sum);
+    const std::vector<double> values = values_of(b, sum);
+    double total = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) total += values[i] * g[i];
+    return total;
+  };
+  const auto difference = [](std::vector<double> at, const auto& function) {
+    std::vector<double> gradient;
+    for (double& coordinate : at) {
+      const double kept = coordinate;
+      coordinate = kept + 1e-5;
+      const double above = function(at);
+      coordinate = kept - 1e-5;
+      const double below = function(at);
+      coordinate = kept;
+      gradient.push_back((above - below) / 2e-5);
+    }
+    return gradient;
+  };
+  const Tensor dx = poisoned_tensor(b, DType::fp64, shape);
+  const Tensor dbias = make_tensor(b, DType::fp64, {10}, std::vector<double>(10));
+  b.elementwise().bias_dropout_add_backward(b.compute_stream(), make_tensor(b, DType::fp64, shape, g), dropout, dx,
+                                            dbias);
+  const Tolerance allowed = tolerance(DType::fp64, Operation::finite_difference);
+  expect_close(values_of(b, dx), difference(x0, [&](const auto& at) { return loss(at, bias0); }), allowed, "dx");
+  expect_close(values_of(b, dbias), difference(bias0, [&](const auto& at) { return loss(x0, at); }), allowed, "dbias");
+}
+
+TEST(BiasDropoutAdd, KeepsTheShareOfElementsItShould) {
+  const auto backend = cpu::make_backend(1);
+  Backend& b = *backend;
+  const std::int64_t samples[] = {0, 1, 2, 3};
+  const Dropout dropout(0.1, 1234, 0, DropoutSite::embedding, samples);
+  const std::int64_t n = 256 * 4 * 512;
+  const Tensor ones = make_tensor(b, DType::fp32, {256, 4, 512}, std::vector<double>(n, 1.0));
+  b.elementwise().bias_dropout_add_backward(b.compute_stream(), ones, dropout, ones, {});
+  double kept = 0, sum = 0;
+  for (const double value : values_of(b, ones)) {
+    kept += value != 0;
+    sum += value;
+  }
+  const double deviation = std::sqrt(0.1 * 0.9 / static_cast<double>(n));
+  EXPECT_NEAR(kept / n, 0.9, 5 * deviation);
+  EXPECT_NEAR(sum / n, 1.0, 6 * deviation);
+}
+
+TEST_P(Elementwise, BitsDoNotDependOnThreads) {
+  const Shape shape{300, 3, 257};
+  std::vector<std::vector<std::byte>> first;
+  for (const int threads : {1, 2, 3}) {
+    backend_ = cpu::make_backend(threads);
+    const Tensor x = random_tensor(b(), dtype(), shape, 1), bias = random_tensor(b(), dtype(), {257}, 2);
+    const Tensor sum = random_tensor(b(), dtype(), shape, 3), dx = poisoned_tensor(b(), dtype(), shape);
+    const Tensor dbias = random_tensor(b(), accumulation(), {257}, 4);
+    kernels().bias_dropout_add(stream(), x, bias, sum, dropout(0.1), sum);
+    kernels().bias_dropout_add_backward(stream(), sum, dropout(0.1), dx, dbias);
+    kernels().add(stream(), dx, sum);
+    kernels().scale(stream(), 0.3, sum);
+    std::vector<std::vector<std::byte>> bits;
+    for (const TensorView tensor : {sum.view(), dx.view(), dbias.view()}) bits.push_back(bytes_of(b(), tensor));
+    if (first.empty()) first = bits;
+    EXPECT_TRUE(bits == first) << threads << " threads";
+  }
+}
+
+TEST(ElementwiseChecks, RefuseShapesAndTypesThatDoNotFit) {
+  const auto backend = cpu::make_backend(1);
+  Backend& b = *backend;
+  ElementwiseKernels& kernels = b.elementwise();
+  Stream& stream = b.compute_stream();
+  const auto tensor = [&](const Shape& shape, DType dtype = DType::bf16) { return random_tensor(b, dtype, shape, 1); };
+  const std::int64_t samples[] = {0, 1};
+  const Dropout dropout(0.1, 1, 1, DropoutSite::embedding, samples);
+  EXPECT_THROW(kernels.fill(stream, 1, make_tensor(b, {1}, {1})), ShapeError);
+  EXPECT_THROW(kernels.convert(stream, tensor({3}), tensor({4})), ShapeError);
+  EXPECT_THROW(kernels.add(stream, tensor({3}), tensor({3}, DType::fp32)), ShapeError);
+  EXPECT_THROW(
+      kernels.bias_dropout_add(stream, tensor({2, 2, 3}), tensor({2}), tensor({2, 2, 3}), {}, tensor({2, 2, 3})),
+      ShapeError);
+  EXPECT_THROW(kernels.bias_dropout_add(stream, tensor({4, 3}), {}, tensor({4, 3}), dropout, tensor({4, 3})),
+               ShapeError);
+  EXPECT_THROW(kernels.bias_dropout_add_backward(stream, tensor({4, 3}), {}, tensor({4, 3}), tensor({3})), ShapeError);
+}
+
+}  // namespace
+}  // namespace trireme

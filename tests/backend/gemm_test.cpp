@@ -1,0 +1,287 @@
+#include "src/backend/kernels/gemm.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/support/random_tensor.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+struct Extents {
+  std::int64_t n, in, out;
+};
+// Nothing, one, around a vector, more than one tile in every direction.
+constexpr Extents extents_list[] = {{0, 31, 33},    {31, 0, 33},    {31, 33, 0},  {1, 1, 1},
+                                    {1, 33, 31},    {31, 1, 33},    {33, 31, 1},  {33, 31, 1025},
+                                    {1025, 33, 31}, {31, 1025, 33}, {64, 64, 64}, {300, 530, 600}};
+constexpr DType dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
+
+double gelu(Activation activation, double x) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    case Activation::gelu_erf:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::none:
+      break;
+  }
+  return x;
+}
+double gelu_derivative(Activation activation, double x) {
+  constexpr double pi = 3.14159265358979323846;
+  switch (activation) {
+    case Activation::gelu_tanh: {
+      const double t = std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x));
+      return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
+    }
+    case Activation::gelu_erf:
+      return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * std::exp(-x * x / 2) / std::sqrt(2 * pi);
+    case Activation::none:
+      break;
+  }
+  return 1;
+}
+
+/// The products as their declarations write them.
+struct Reference {
+  Extents e;
+  std::vector<double> x, w, dy;
+
+  double z(std::int64_t i, std::int64_t o) const {
+    double sum = 0;
+    for (std::int64_t k = 0; k < e.in; ++k) sum += x[i * e.in + k] * w[o * e.in + k];
+    return sum;
+  }
+  double dx(std::int64_t i, std::int64_t k) const {
+    double sum = 0;
+    for (std::int64_t o = 0; o < e.out; ++o) sum += dy[i * e.out + o] * w[o * e.in + k];
+    return sum;
+  }
+  double dw(std::int64_t o, std::int64_t k) const {
+    double sum = 0;
+    for (std::int64_t i = 0; i < e.n; ++i) sum += dy[i * e.out + o] * x[i * e.in + k];
+    return sum;
+  }
+};
+
+std::vector<double> table(std::int64_t rows, std::int64_t columns,
+                          const std::function<double(std::int64_t, std::int64_t)>& element) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) values.push_back(element(i, j));
+  }
+  return values;
+}
+
+class Gemm : public testing::TestWithParam<DType> {
+ protected:
+  std::unique_ptr<Backend> backend_ = cpu::make_backend(2);
+  Backend& b() { return *backend_; }
+  Stream& stream() { return b().compute_stream(); }
+  DType dtype() const { return GetParam(); }
+  DType accumulation() const { return accumulation_type(dtype()); }
+
+  Tensor x(const Extents& e) { return random_tensor(b(), dtype(), {e.n, e.in}, 1); }
+  Tensor w(const Extents& e) { return random_tensor(b(), dtype(), {e.out, e.in}, 2, -0.3, 0.3); }
+  Tensor dy(const Extents& e) { return random_tensor(b(), dtype(), {e.n, e.out}, 3); }
+  Reference reference(const Extents& e) {
+    return {e, values_of(b(), x(e)), values_of(b(), w(e)), values_of(b(), dy(e))};
+  }
+  static std::string name(const Extents& e) { return fmt::format("n {}, in {}, out {}", e.n, e.in, e.out); }
+};
+INSTANTIATE_TEST_SUITE_P(Types, Gemm, testing::ValuesIn(dtypes),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(Gemm, WorksOutAHandMadeCase) {
+  const Tensor inputs = make_tensor(b(), dtype(), {2, 3}, {1, 2, 3, 4, 5, 6});
+  const Tensor weights = make_tensor(b(), dtype(), {2, 3}, {1, 0, -1, 2, 1, 0});
+  const Tensor bias = make_tensor(b(), dtype(), {2}, {10, 20});
+  const Tensor y = poisoned_tensor(b(), dtype(), {2, 2});
+  b().gemm().linear(stream(), inputs, weights, bias, Activation::none, {}, y);
+  EXPECT_EQ(values_of(b(), y), (std::vector<double>{8, 24, 8, 33}));
+
+  const Tensor gradient = make_tensor(b(), dtype(), {2, 2}, {1, 2, 3, 4});
+  const Tensor dx = poisoned_tensor(b(), dtype(), {2, 3});
+  b().gemm().linear_backward_input(stream(), gradient, weights, Activation::none, {}, dx);
+  EXPECT_EQ(values_of(b(), dx), (std::vector<double>{5, 2, -1, 11, 4, -3}));
+
+  const Tensor dw = make_tensor(b(), accumulation(), {2, 3}, {100, 0, 0, 0, 0, 100});
+  const Tensor dbias = make_tensor(b(), accumulation(), {2}, {1, 2});
+  b().gemm().linear_backward_weight(stream(), gradient, inputs, dw, dbias);
+  EXPECT_EQ(values_of(b(), dw), (std::vector<double>{113, 17, 21, 18, 24, 130}));
+  EXPECT_EQ(values_of(b(), dbias), (std::vector<double>{5, 8}));
+}
+
+TEST_P(Gemm, ForwardMatchesTheDefinitionAtAllSizes) {
+  for (const Extents& e : extents_list) {
+    const Reference r = reference(e);
+    const Tensor bias = random_tensor(b(), dtype(), {e.out}, 4);
+    const std::vector<double> bias_values = values_of(b(), bias);
+    const auto products = table(e.n, e.out, [&](auto i, auto o) { return r.z(i, o); });
+    for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
+      for (const bool with_bias : {false, true}) {
+        for (const bool keep : {false, true}) {
+          const Tensor y = poisoned_tensor(b(), dtype(), {e.n, e.out});
+          const Tensor z = keep ? poisoned_tensor(b(), dtype(), {e.n, e.out}) : Tensor();
+          b().gemm().linear(stream(), x(e), w(e), with_bias ? bias.view() : TensorView(), activation, z, y);
+          std::vector<double> expected = products;
+          for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += with_bias ? bias_values[i % e.out] : 0;
+          if (keep && activation != Activation::none) {
+            expect_close(values_of(b(), z), expected, tolerance(dtype(), Operation::sum), "z, " + name(e));
+          }
+          for (double& value : expected) value = gelu(activation, value);
+          expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::sum), "y, " + name(e));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Gemm, BackwardInputMatchesTheDefinitionAtAllSizes) {
+  for (const Extents& e : extents_list) {
+    const Reference r = reference(e);
+    const auto products = table(e.n, e.in, [&](auto i, auto k) { return r.dx(i, k); });
+    const Tensor z = random_tensor(b(), dtype(), {e.n, e.in}, 5, -3, 3);
+    const std::vector<double> z_values = values_of(b(), z);
+    for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
+      const Tensor dx = poisoned_tensor(b(), dtype(), {e.n, e.in});
+      b().gemm().linear_backward_input(stream(), dy(e), w(e), activation, z, dx);
+      std::vector<double> expected = products;
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= gelu_derivative(activation, z_values[i]);
+      expect_close(values_of(b(), dx), expected, tolerance(dtype(), Operation::sum), "dx, " + name(e));
+    }
+  }
+}
+
+TEST_P(Gemm, BackwardWeightAccumulatesAtAllSizes) {
+  for (const Extents& e : extents_list) {
+    const Reference r = reference(e);
+    for (const bool with_bias : {false, true}) {
+      const Tensor dw = random_tensor(b(), accumulation(), {e.out, e.in}, 6);
+      const Tensor dbias = random_tensor(b(), accumulation(), {e.out}, 7);
+      std::vector<double> expected = values_of(b(), dw), expected_bias = values_of(b(), dbias);
+      const auto products = table(e.out, e.in, [&](auto o, auto k) { return r.dw(o, k); });
+      for (std::size_t i = 0; i < products.size(); ++i) expected[i] += products[i];
+      for (std::int64_t i = 0; with_bias && i < e.n; ++i) {
+        for (std::int64_t o = 0; o < e.out; ++o) expected_bias[o] += r.dy[i * e.out + o];
+      }
+      b().gemm().linear_backward_weight(stream(), dy(e), x(e), dw, with_bias ? dbias.view() : TensorView());
+      expect_close(values_of(b(), dw), expected, tolerance(accumulation(), Operation::sum), "dw, " + name(e));
+      expect_close(values_of(b(), dbias), expected_bias, tolerance(accumulation(), Operation::sum),
+                   "dbias, " + name(e));
+    }
+  }
+}
+
+TEST_P(Gemm, BitsDoNotDependOnThreads) {
+  const Extents e{530, 300, 700};
+  std::vector<std::vector<std::byte>> first;
+  for (const int threads : {1, 2, 3}) {
+    backend_ = cpu::make_backend(threads);
+    const Tensor z = poisoned_tensor(b(), dtype(), {e.n, e.out}), y = poisoned_tensor(b(), dtype(), {e.n, e.out});
+    const Tensor dx = poisoned_tensor(b(), dtype(), {e.n, e.in});
+    const Tensor dw = random_tensor(b(), accumulation(), {e.out, e.in}, 6);
+    const Tensor dbias = random_tensor(b(), accumulation(), {e.out}, 7);
+    b().gemm().linear(stream(), x(e), w(e), random_tensor(b(), dtype(), {e.out}, 4), Activation::gelu_tanh, z, y);
+    b().gemm().linear_backward_input(stream(), dy(e), w(e), Activation::gelu_tanh, x(e), dx);
+    b().gemm().linear_backward_weight(stream(), dy(e), x(e), dw, dbias);
+    std::vector<std::vector<std::byte>> bits;
+    for (const TensorView tensor : {z.view(), y.view(), dx.view(), dw.view(), dbias.view()}) {
+      bits.push_back(bytes_of(b(), tensor));
+    }
+    if (first.empty()) first = bits;
+    EXPECT_TRUE(bits == first) << threads << " threads";
+  }
+}
+
+TEST_P(Gemm, TakesInputsOfThreeDimensions) {
+  const Tensor inputs = random_tensor(b(), dtype(), {3, 2, 5}, 1), weights = random_tensor(b(), dtype(), {4, 5}, 2);
+  const Tensor y = poisoned_tensor(b(), dtype(), {3, 2, 4}), flat = poisoned_tensor(b(), dtype(), {6, 4});
+  b().gemm().linear(stream(), inputs, weights, {}, Activation::none, {}, y);
+  b().gemm().linear(stream(), inputs.view().reshape({6, 5}), weights, {}, Activation::none, {}, flat);
+  EXPECT_EQ(bytes_of(b(), y), bytes_of(b(), flat));
+}
+
+TEST(GemmGradient, MatchesFiniteDifference) {
+  const auto backend = cpu::make_backend(1);
+  Backend& b = *backend;
+  Stream& stream = b.compute_stream();
+  const Extents e{5, 7, 6};
+  // loss = sum of dy (activation(p) w^T + bias), as a function of p, w and bias.
+  const std::vector<double> p0 = random_values(e.n * e.in, 1, -3, 3), w0 = random_values(e.out * e.in, 2),
+                            bias0 = random_values(e.out, 3), g = random_values(e.n * e.out, 4);
+  for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
+    const auto activated = [&](std::vector<double> p) {
+      for (double& value : p) value = gelu(activation, value);
+      return p;
+    };
+    const auto loss = [&](const std::vector<double>& p, const std::vector<double>& w, const std::vector<double>& bias) {
+      const Tensor y = poisoned_tensor(b, DType::fp64, {e.n, e.out});
+      b.gemm().linear(stream, make_tensor(b, DType::fp64, {e.n, e.in}, activated(p)),
+                      make_tensor(b, DType::fp64, {e.out, e.in}, w), make_tensor(b, DType::fp64, {e.out}, bias),
+                      Activation::none, {}, y);
+      const std::vector<double> values = values_of(b, y);
+      double sum = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) sum += values[i] * g[i];
+      return sum;
+    };
+    const auto difference = [](std::vector<double> at, const auto& function) {
+      std::vector<double> gradient;
+      for (double& coordinate : at) {
+        const double kept = coordinate;
+        coordinate = kept + 1e-5;
+        const double above = function(at);
+        coordinate = kept - 1e-5;
+        const double below = function(at);
+        coordinate = kept;
+        gradient.push_back((above - below) / 2e-5);
+      }
+      return gradient;
+    };
+    const Tensor dy = make_tensor(b, DType::fp64, {e.n, e.out}, g);
+    const Tensor w = make_tensor(b, DType::fp64, {e.out, e.in}, w0);
+    const Tensor p = make_tensor(b, DType::fp64, {e.n, e.in}, p0);
+    const Tensor dp = poisoned_tensor(b, DType::fp64, {e.n, e.in});
+    b.gemm().linear_backward_input(stream, dy, w, activation, p, dp);
+    const Tolerance allowed = tolerance(DType::fp64, Operation::finite_difference);
+    expect_close(values_of(b, dp), difference(p0, [&](const auto& at) { return loss(at, w0, bias0); }), allowed, "dp");
+
+    const Tensor dw = make_tensor(b, DType::fp64, {e.out, e.in}, std::vector<double>(e.out * e.in));
+    const Tensor dbias = make_tensor(b, DType::fp64, {e.out}, std::vector<double>(e.out));
+    b.gemm().linear_backward_weight(stream, dy, make_tensor(b, DType::fp64, {e.n, e.in}, activated(p0)), dw, dbias);
+    expect_close(values_of(b, dw), difference(w0, [&](const auto& at) { return loss(p0, at, bias0); }), allowed, "dw");
+    expect_close(values_of(b, dbias), difference(bias0, [&](const auto& at) { return loss(p0, w0, at); }), allowed,
+                 "dbias");
+  }
+}
+
+TEST(GemmChecks, RefuseShapesAndTypesThatDoNotFit) {
+  const auto backend = cpu::make_backend(1);
+  Backend& b = *backend;
+  Stream& stream = b.compute_stream();
+  const auto tensor = [&](const Shape& shape, DType dtype = DType::bf16) { return random_tensor(b, dtype, shape, 1); };
+  GemmKernels& gemm = b.gemm();
+  const Activation none = Activation::none;
+  EXPECT_THROW(gemm.linear(stream, tensor({2, 3}), tensor({4, 5}), {}, none, {}, tensor({2, 4})), ShapeError);
+  EXPECT_THROW(gemm.linear(stream, tensor({2, 3}), tensor({4, 3}), {}, none, {}, tensor({3, 4})), ShapeError);
+  EXPECT_THROW(gemm.linear(stream, tensor({2, 3}), tensor({4, 3}), tensor({3}), none, {}, tensor({2, 4})), ShapeError);
+  EXPECT_THROW(gemm.linear(stream, tensor({2, 3}), tensor({4, 3}, DType::fp32), {}, none, {}, tensor({2, 4})),
+               ShapeError);
+  EXPECT_THROW(gemm.linear_backward_input(stream, tensor({2, 4}), tensor({4, 3}), none, {}, tensor({2, 4})),
+               ShapeError);
+  EXPECT_THROW(
+      gemm.linear_backward_input(stream, tensor({2, 4}), tensor({4, 3}), Activation::gelu_erf, {}, tensor({2, 3})),
+      ShapeError);
+  EXPECT_THROW(gemm.linear_backward_weight(stream, tensor({2, 4}), tensor({2, 3}), tensor({4, 3}), {}), ShapeError);
+  EXPECT_THROW(gemm.linear_backward_weight(stream, tensor({2, 4}), tensor({3, 3}), tensor({4, 3}, DType::fp32), {}),
+               ShapeError);
+}
+
+}  // namespace
+}  // namespace trireme

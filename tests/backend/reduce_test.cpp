@@ -1,0 +1,91 @@
+#include "src/backend/kernels/reduce.hpp"
+
+#include <gtest/gtest.h>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/support/random_tensor.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+constexpr DType dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+class Reduce : public testing::TestWithParam<DType> {
+ protected:
+  DType dtype() const { return GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Types, Reduce, testing::ValuesIn(dtypes),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(Reduce, AddsInFp64ToWhatIsThere) {
+  const auto backend = cpu::make_backend(2);
+  Backend& b = *backend;
+  for (const std::int64_t n : {0, 1, 31, 33, 1025, 100'000}) {
+    const Tensor x = random_tensor(b, dtype(), {n}, 1);
+    const Tensor sum = make_tensor(b, DType::fp64, {1}, {10}), squares = make_tensor(b, DType::fp64, {1}, {20});
+    long double expected_sum = 10, expected_squares = 20;
+    for (const double value : values_of(b, x)) {
+      expected_sum += value;
+      expected_squares += static_cast<long double>(value) * value;
+    }
+    b.reduce().sum(b.compute_stream(), x, sum);
+    b.reduce().sum_squares(b.compute_stream(), x, squares);
+    const Tolerance allowed = tolerance(DType::fp64, Operation::sum);
+    expect_close(values_of(b, sum), std::vector<double>{static_cast<double>(expected_sum)}, allowed,
+                 fmt::format("sum of {}", n));
+    expect_close(values_of(b, squares), std::vector<double>{static_cast<double>(expected_squares)}, allowed,
+                 fmt::format("squares of {}", n));
+  }
+}
+
+TEST_P(Reduce, ShowsWhatIsNotFinite) {
+  const auto backend = cpu::make_backend(2);
+  Backend& b = *backend;
+  for (const double bad : {infinity, -infinity, std::nan("")}) {
+    std::vector<double> values(50'000, 1.0);
+    values[40'001] = bad;
+    const Tensor squares = make_tensor(b, DType::fp64, {1}, {0}), sum = make_tensor(b, DType::fp64, {1}, {0});
+    const Tensor x = make_tensor(b, dtype(), {50'000}, values);
+    b.reduce().sum_squares(b.compute_stream(), x, squares);
+    b.reduce().sum(b.compute_stream(), x, sum);
+    EXPECT_FALSE(std::isfinite(values_of(b, squares)[0]));
+    EXPECT_FALSE(std::isfinite(values_of(b, sum)[0]));
+  }
+}
+
+TEST(SumSquares, DoesNotOverflowInFp32) {
+  const auto backend = cpu::make_backend(1);
+  Backend& b = *backend;
+  const Tensor squares = make_tensor(b, DType::fp64, {1}, {0});
+  b.reduce().sum_squares(b.compute_stream(), make_tensor(b, DType::fp32, {2}, {std::ldexp(1.0, 120), 1}), squares);
+  EXPECT_EQ(values_of(b, squares)[0], std::ldexp(1.0, 240));
+}
+
+TEST_P(Reduce, BitsDoNotDependOnThreads) {
+  std::vector<double> first;
+  for (const int threads : {1, 2, 3}) {
+    const auto backend = cpu::make_backend(threads);
+    Backend& b = *backend;
+    const Tensor x = random_tensor(b, dtype(), {200'001}, 1), result = make_tensor(b, DType::fp64, {1}, {0});
+    b.reduce().sum(b.compute_stream(), x, result);
+    b.reduce().sum_squares(b.compute_stream(), x, result);
+    const std::vector<double> value = values_of(b, result);
+    if (first.empty()) first = value;
+    EXPECT_EQ(value, first) << threads << " threads";
+  }
+}
+
+TEST(ReduceChecks, RefuseAResultThatIsNotOneFp64) {
+  const auto backend = cpu::make_backend(1);
+  Backend& b = *backend;
+  const Tensor x = random_tensor(b, DType::fp32, {4}, 1);
+  EXPECT_THROW(b.reduce().sum(b.compute_stream(), x, random_tensor(b, DType::fp32, {1}, 1)), ShapeError);
+  EXPECT_THROW(b.reduce().sum_squares(b.compute_stream(), x, random_tensor(b, DType::fp64, {2}, 1)), ShapeError);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "src/backend/backend.hpp"
+#include "src/base/hash.hpp"
+
+namespace trireme::test {
+
+/// A tensor on `backend` that holds `values`, rounded to `dtype` (a floating-point type; 16-bit ones by
+/// way of fp32).
+inline Tensor make_tensor(Backend& backend, DType dtype, const Shape& shape, const std::vector<double>& values) {
+  return dispatch_float(dtype, [&]<class T>() {
+    std::vector<T> host(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if constexpr (std::is_same_v<T, double>)
+        host[i] = values[i];
+      else
+        host[i] = T(static_cast<float>(values[i]));
+    }
+    Tensor tensor(backend, dtype, shape);
+    backend.copy_from_host(backend.compute_stream(), ConstTensorView(host.data(), shape), tensor);
+    backend.compute_stream().synchronize();
+    return tensor;
+  });
+}
+/// The same for integers (token numbers, targets).
+inline Tensor make_tensor(Backend& backend, const Shape& shape, const std::vector<std::int32_t>& values) {
+  Tensor tensor(backend, DType::int32, shape);
+  backend.copy_from_host(backend.compute_stream(), ConstTensorView(values.data(), shape), tensor);
+  backend.compute_stream().synchronize();
+  return tensor;
+}
+
+/// The elements of a floating-point tensor; all of these types fit into a double exactly.
+inline std::vector<double> values_of(Backend& backend, ConstTensorView tensor) {
+  return dispatch_float(tensor.dtype(), [&]<class T>() {
+    std::vector<T> host(static_cast<std::size_t>(tensor.numel()));
+    backend.copy_to_host(backend.compute_stream(), tensor, TensorView(host.data(), tensor.shape()));
+    backend.compute_stream().synchronize();
+    std::vector<double> values(host.size());
+    for (std::size_t i = 0; i < host.size(); ++i) {
+      if constexpr (std::is_same_v<T, double>)
+        values[i] = host[i];
+      else
+        values[i] = static_cast<float>(host[i]);
+    }
+    return values;
+  });
+}
+
+/// The bytes of a tensor, to compare bits.
+inline std::vector<std::byte> bytes_of(Backend& backend, ConstTensorView tensor) {
+  std::vector<std::byte> host(tensor.size_bytes());
+  backend.copy_to_host(backend.compute_stream(), tensor, TensorView(host.data(), tensor.dtype(), tensor.shape()));
+  backend.compute_stream().synchronize();
+  return host;
+}
+
+/// n numbers, uniform in [low, high), the same for the same seed.
+inline std::vector<double> random_values(std::int64_t n, std::uint64_t seed, double low = -1, double high = 1) {
+  std::vector<double> values(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) {
+    values[i] = low + (high - low) * std::ldexp(static_cast<double>(splitmix64(seed, i) >> 11), -53);
+  }
+  return values;
+}
+
+/// A tensor of random numbers, uniform in [low, high), then rounded to `dtype`.
+inline Tensor random_tensor(Backend& backend, DType dtype, const Shape& shape, std::uint64_t seed, double low = -1,
+                            double high = 1) {
+  return make_tensor(backend, dtype, shape, random_values(shape.numel(), seed, low, high));
+}
+
+/// The same numbers in another type: an fp64 copy of an input is what its reference is computed from.
+inline Tensor converted(Backend& backend, ConstTensorView tensor, DType dtype) {
+  return make_tensor(backend, dtype, tensor.shape(), values_of(backend, tensor));
+}
+
+/// An output for a kernel that overwrites: NaN everywhere, so that what it forgets to write, or reads, is seen.
+inline Tensor poisoned_tensor(Backend& backend, DType dtype, const Shape& shape) {
+  return make_tensor(backend, dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.numel()), std::nan("")));
+}
+
+}  // namespace trireme::test
