@@ -61,18 +61,8 @@ void PipelineExecutor::forget(const Message& message) {
 
 void PipelineExecutor::communicate(const Schedule& schedule, const Step& step, Tensor* output, const Step* next) {
   std::vector<Transfer> transfers;
-  std::vector<Work*> works;
+  std::vector<Work*> receives;
   Message message;
-  if (output != nullptr) {
-    message_made(schedule, group_.rank(), step, message);
-    if (message.rank == group_.rank()) {
-      arrivals_[message].buffer = output;  // the next chunk is on this rank, too
-    } else {
-      departures_.push_back({output, {}});
-      transfers.push_back({Transfer::Direction::send, message.rank, output->view()});
-      works.push_back(&departures_.back().work);
-    }
-  }
   // Receives are posted in the order in which the peer sends, which may be earlier than they are needed.
   if (next != nullptr && message_needed(schedule, group_.rank(), *next, message) && !arrivals_.contains(message)) {
     for (std::size_t peer = 0; peer < incoming_.size(); ++peer) {
@@ -83,13 +73,23 @@ void PipelineExecutor::communicate(const Schedule& schedule, const Step& step, T
         Arrival& arrival = arrivals_[sent[posted_[peer]++]];
         arrival.buffer = take_buffer();
         transfers.push_back({Transfer::Direction::receive, static_cast<int>(peer), arrival.buffer->view()});
-        works.push_back(&arrival.work);
+        receives.push_back(&arrival.work);
       }
     }
   }
+  if (output != nullptr) {
+    message_made(schedule, group_.rank(), step, message);
+    if (message.rank == group_.rank()) {
+      arrivals_[message].buffer = output;  // the next chunk is on this rank, too
+      output = nullptr;
+    } else {
+      transfers.push_back({Transfer::Direction::send, message.rank, output->view()});
+    }
+  }
   if (transfers.empty()) return;
-  std::vector<Work> started = group_.exchange(backend_.compute_stream(), transfers);
-  for (std::size_t i = 0; i < started.size(); ++i) *works[i] = std::move(started[i]);
+  std::vector<Work> works = group_.exchange(backend_.compute_stream(), transfers);
+  for (std::size_t i = 0; i < receives.size(); ++i) *receives[i] = std::move(works[i]);
+  if (output != nullptr) departures_.push_back({output, std::move(works.back())});
 }
 
 void PipelineExecutor::run(const Schedule& schedule) {
