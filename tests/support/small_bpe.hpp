@@ -7,7 +7,8 @@
 
 namespace trireme::test {
 
-/// A small byte-level BPE in GPT-2's two files: all bytes, a few merges and <|endoftext|>.
+/// A small byte-level BPE in GPT-2's two files: all bytes, a few merges, some across
+/// white space, and <|endoftext|>.
 struct SmallBpe {
   std::string vocabulary_path;
   std::string merges_path;
@@ -31,7 +32,9 @@ struct SmallBpe {
                                       {"i", "n"},
                                       {"\u010a", "\u010a"},
                                       {"'", "s"},
-                                      {"1", "2"}}) {
+                                      {"1", "2"},
+                                      {"\u00c2", "\u0142"},
+                                      {"\u00c2\u0142", "\u0120"}}) {
       merges << left << ' ' << right << '\n';
       entries += fmt::format("\"{}{}\": {}, ", left, right, id++);
     }

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trireme::app {
+
+/// `trireme corpus build|inspect|verify`; `arguments` are those after "corpus". Returns the exit code; errors are
+/// thrown.
+int corpus_command(const std::vector<std::string>& arguments);
+
+}  // namespace trireme::app

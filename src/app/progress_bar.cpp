@@ -1,0 +1,54 @@
+#include "src/app/progress_bar.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace trireme::app {
+namespace {
+constexpr double interval_s = 0.25;
+constexpr int bar_width = 24;
+}  // namespace
+
+std::string duration_text(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 90 * 60) return fmt::format("{:.0f} min", seconds / 60);
+  if (seconds < 48 * 3600) return fmt::format("{:.1f} h", seconds / 3600);
+  return fmt::format("{:.1f} days", seconds / 86400);
+}
+
+std::string progress_line(const std::string& label, const std::string& unit, double done, double total,
+                          double elapsed_s) {
+  const double fraction = total > 0 ? std::clamp(done / total, 0.0, 1.0) : 1.0;
+  const auto filled = static_cast<std::size_t>(fraction * bar_width);
+  const double rate = elapsed_s > 0 ? done / elapsed_s : 0;
+  std::string bar(bar_width, ' ');
+  std::fill_n(bar.begin(), filled, '#');
+  std::string line =
+      fmt::format("{} [{}] {:3.0f}%  {:.1f} of {:.1f} {}", label, bar, 100 * fraction, done, total, unit);
+  if (rate > 0) line += fmt::format("  {:.1f} {}/s  {} left", rate, unit, duration_text((total - done) / rate));
+  return line;
+}
+
+ProgressBar::ProgressBar(std::string label, std::string unit, double unit_size)
+    : label_(std::move(label)),
+      unit_(std::move(unit)),
+      unit_size_(unit_size),
+      on_terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::~ProgressBar() {
+  if (drawn_) std::fputs("\r\x1b[K", stderr);  // to the front of the line, and clear it
+}
+
+void ProgressBar::update(std::int64_t done, std::int64_t total) {
+  if (!on_terminal_ || since_drawn_.elapsed_s() < interval_s) return;
+  const std::string line = progress_line(label_, unit_, static_cast<double>(done) / unit_size_,
+                                         static_cast<double>(total) / unit_size_, since_start_.elapsed_s());
+  fmt::print(stderr, "\r{}\x1b[K", line);
+  since_drawn_.restart();
+  drawn_ = true;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/base/timer.hpp"
+
+namespace trireme::app {
+
+/// A bar on stderr that shows how much is done, how fast, and how long the rest will take. Only on a terminal, and at
+/// most a few times a second; elsewhere nothing is printed.
+class ProgressBar {
+ public:
+  /// `unit` is what is counted, "MB"; counts are divided by `unit_size` for printing.
+  ProgressBar(std::string label, std::string unit, double unit_size);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void update(std::int64_t done, std::int64_t total);
+
+ private:
+  std::string label_;
+  std::string unit_;
+  double unit_size_;
+  bool on_terminal_;
+  bool drawn_ = false;
+  Timer since_start_;
+  Timer since_drawn_;
+};
+
+/// The bar's line for `elapsed_s` seconds: "reading [#####     ]  50%  12.0 of 24.0 MB  6.0 MB/s  2 s left".
+std::string progress_line(const std::string& label, const std::string& unit, double done, double total,
+                          double elapsed_s);
+
+/// "45 s", "12 min", "3.5 h", "2.1 days".
+std::string duration_text(double seconds);
+
+}  // namespace trireme::app

@@ -1,0 +1,172 @@
+#include "src/app/corpus_command.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "io/corpus_store.hpp"
+#include "src/app/progress_bar.hpp"
+#include "src/base/error.hpp"
+#include "src/data/tokenizer.hpp"
+#include "tests/support/small_bpe.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::app {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CorpusCommand : public ::testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& bytes) {
+    std::ofstream(directory_ / name, std::ios::binary) << bytes;
+    return directory_ / name;
+  }
+  /// Runs the command; the exit code is that of an error where one is thrown.
+  int run(const std::vector<std::string>& arguments) {
+    ::testing::internal::CaptureStdout();
+    message_.clear();
+    int code = 0;
+    try {
+      code = corpus_command(arguments);
+    } catch (const Error& error) {
+      message_ = error.what();
+      code = static_cast<int>(error.exit_code());
+    }
+    output_ = ::testing::internal::GetCapturedStdout();
+    return code;
+  }
+  int build(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"build", "--output", corpus_});
+    return run(arguments);
+  }
+  std::string decoded() const {
+    const io::CorpusStore store(corpus_);
+    const auto tokenizer = data::tokenizer_from_payload(store.info().tokenizer, store.info().tokenizer_payload);
+    std::string text;
+    std::visit(
+        [&](const auto& tokens) { tokenizer->decode(std::vector<std::int32_t>(tokens.begin(), tokens.end()), text); },
+        store.tokens());
+    return text;
+  }
+
+  test::TemporaryDirectory directory_;
+  std::string corpus_ = directory_ / "corpus.h5";
+  std::string output_;
+  std::string message_;
+};
+
+TEST_F(CorpusCommand, BuildsInspectsAndVerifies) {
+  const std::string text = file("a.txt", "Tab\there,\nand zwölf\x1b.\n");
+  const std::string lines = file("b.jsonl", "{\"body\": \"second\"}\n");
+  EXPECT_EQ(build({"--input", text, lines, "--json-key", "body", "--tokenizer", "bytes", "--append-eod"}), 0)
+      << message_;
+  EXPECT_EQ(run({"inspect", corpus_}), 0);
+  EXPECT_THAT(output_,
+              AllOf(HasSubstr("documents        2\n"), HasSubstr("bytes, 257 ids"),
+                    HasSubstr("Tab\\x09here,\\nand zwölf\\x1b.\\n\n"), HasSubstr("document 1, 7 tokens: second")));
+  EXPECT_EQ(run({"inspect", corpus_, "--documents", "1", "--tokens", "3"}), 0);
+  EXPECT_THAT(output_, HasSubstr("tokens: Tab ...\n"));
+  EXPECT_EQ(run({"verify", corpus_}), 0);
+  EXPECT_THAT(output_, HasSubstr("is whole: 2 documents"));
+}
+
+TEST_F(CorpusCommand, BuildsWithGpt2sTokenizerAndEmbedsIt) {
+  const test::SmallBpe files(directory_.path());
+  const std::string text = "in the end\n\nthe  start's 12\n";
+  EXPECT_EQ(build({"--input", file("a.txt", text), "--tokenizer", "gpt2", "--vocab-file", files.vocabulary_path,
+                   "--merge-file", files.merges_path, "--workers", "3"}),
+            0)
+      << message_;
+  std::filesystem::remove(files.vocabulary_path);
+  EXPECT_EQ(decoded(), text);
+  EXPECT_EQ(run({"verify", corpus_}), 0) << message_;
+}
+
+TEST_F(CorpusCommand, VerifyFindsDamageWithExitCode3) {
+  ASSERT_EQ(build({"--input", file("a.txt", std::string(5000, 'x')), "--tokenizer", "bytes"}), 0);
+  {
+    std::fstream stream(corpus_, std::ios::in | std::ios::out | std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+    const std::size_t token = bytes.find(std::string("x\0x\0x\0", 6));
+    ASSERT_NE(token, std::string::npos);
+    stream.seekp(static_cast<std::streamoff>(token));
+    stream.put('y');
+  }
+  EXPECT_EQ(run({"verify", corpus_}), 3);
+  EXPECT_THAT(message_, HasSubstr("tokens 0 to 4999"));
+  std::filesystem::resize_file(corpus_, 1000);
+  EXPECT_EQ(run({"verify", corpus_}), 3);
+  EXPECT_EQ(run({"inspect", corpus_}), 3);
+  EXPECT_EQ(run({"verify", file("text.h5", "text")}), 3);
+  EXPECT_EQ(run({"verify", directory_.path()}), 3);
+  EXPECT_EQ(run({"verify", directory_ / "absent.h5"}), 5);
+}
+
+TEST_F(CorpusCommand, LeavesWithTheExitCodeOfWhatIsWrong) {
+  const std::string text = file("a.txt", "some text");
+  const std::vector<std::string> input{"--input", text};
+  EXPECT_EQ(run({}), 2);
+  EXPECT_EQ(run({"built"}), 2);
+  EXPECT_EQ(run({"build"}), 2);
+  EXPECT_THAT(message_, AllOf(HasSubstr("--input must be given"), HasSubstr("--output must be given")));
+  EXPECT_EQ(build({"--input", text, "--tokeniser", "bytes"}), 2);
+  EXPECT_THAT(message_, HasSubstr("did you mean --tokenizer?"));
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "words"}), 2);
+  EXPECT_EQ(build({"--input", text}), 2);
+  EXPECT_THAT(message_, HasSubstr("--vocab-file"));
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "bytes", "--vocab-file", text}), 2);
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "bytes", "--workers", "0"}), 2);
+  EXPECT_EQ(build({"--input", directory_ / "absent.txt", "--tokenizer", "bytes"}), 5);
+  EXPECT_EQ(build({"--input", directory_.path(), "--tokenizer", "bytes"}), 3);
+  EXPECT_EQ(build({"--input", file("empty.txt", ""), "--tokenizer", "bytes"}), 3);
+  EXPECT_EQ(build({"--input", file("a.jsonl", "{\"text\": 1}"), "--tokenizer", "bytes"}), 3);
+  EXPECT_THAT(message_, HasSubstr("a.jsonl:1"));
+  EXPECT_EQ(run({"build", "--input", text, "--tokenizer", "bytes", "--output", directory_ / "absent/c.h5"}), 5);
+  EXPECT_FALSE(std::filesystem::exists(corpus_));
+}
+
+TEST_F(CorpusCommand, KeepsOrRefusesBytesThatAreNotUtf8) {
+  const test::SmallBpe files(directory_.path());
+  const std::string bytes = "caf\xE9 \xFF\xFE end";
+  const std::vector<std::string> gpt2{"--input",      file("a.txt", bytes),  "--tokenizer",  "gpt2",
+                                      "--vocab-file", files.vocabulary_path, "--merge-file", files.merges_path};
+  EXPECT_EQ(build(gpt2), 3);
+  EXPECT_THAT(message_, AllOf(HasSubstr("a.txt, byte 3"), HasSubstr("--invalid-utf8 keep")));
+  auto keeping = gpt2;
+  keeping.insert(keeping.end(), {"--invalid-utf8", "keep"});
+  EXPECT_EQ(build(keeping), 0) << message_;
+  EXPECT_EQ(decoded(), bytes);
+  EXPECT_EQ(build({"--input", directory_ / "a.txt", "--tokenizer", "bytes"}), 0) << message_;
+  EXPECT_EQ(decoded(), bytes);
+}
+
+TEST_F(CorpusCommand, SkipsBadLinesWhereToldTo) {
+  const std::string lines = file("a.jsonl", "bad\n{\"text\": \"good\"}\n");
+  EXPECT_EQ(build({"--input", lines, "--tokenizer", "bytes", "--on-bad-line", "skip"}), 0) << message_;
+  EXPECT_EQ(decoded(), "good");
+  EXPECT_EQ(build({"--input", lines, "--tokenizer", "bytes", "--on-bad-line", "skip", "--max-bad-lines", "0"}), 3);
+}
+
+TEST_F(CorpusCommand, PrintsHelp) {
+  EXPECT_EQ(run({"--help"}), 0);
+  EXPECT_THAT(output_, HasSubstr("build|inspect|verify"));
+  EXPECT_EQ(run({"build", "--help"}), 0);
+  EXPECT_THAT(output_, AllOf(HasSubstr("--append-eod"), HasSubstr("[gpt2]")));
+}
+
+TEST(ProgressLine, ShowsShareRateAndTimeLeft) {
+  EXPECT_EQ(progress_line("reading", "MB", 12, 24, 2),
+            "reading [############            ]  50%  12.0 of 24.0 MB  6.0 MB/s  2 s left");
+  EXPECT_EQ(progress_line("reading", "MB", 0, 0, 0), "reading [########################] 100%  0.0 of 0.0 MB");
+  EXPECT_EQ(duration_text(89), "89 s");
+  EXPECT_EQ(duration_text(3600), "60 min");
+  EXPECT_EQ(duration_text(7200), "2.0 h");
+  EXPECT_EQ(duration_text(86400 * 3), "3.0 days");
+}
+
+}  // namespace
+}  // namespace trireme::app
