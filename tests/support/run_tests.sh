@@ -1,7 +1,8 @@
 # Sourced by the test commands.
 
 # build_and_test FOLDER CMAKE_ARGUMENT... -- CTEST_ARGUMENT...
-# Builds everything with warnings as errors, runs the tests, prints a summary and returns ctest's exit status.
+# Builds everything with warnings as errors, runs the tests, prints a summary and returns ctest's exit status. The array
+# test_environment, where there is one, has settings (NAME=VALUE) for the tests alone.
 build_and_test() {
   local folder=$1 cores status=0 built configure=()
   shift
@@ -14,19 +15,14 @@ build_and_test() {
   cmake --build "$folder" --parallel "$cores" </dev/null
   built=$SECONDS
 
-  if [ "$(id -u)" -eq 0 ]; then
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  fi
-  # The tests start more ranks than a small machine has cores: a rank that waits must give way to those that work.
-  export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
   # Texts and vocabularies that the project may not carry with it: tests that want them are skipped without.
   if [ -z "${TRIREME_TEST_DATA:-}" ] && [ -d ../shared/data ]; then
     TRIREME_TEST_DATA=$(cd ../shared/data && pwd)
     export TRIREME_TEST_DATA
   fi
   rm -f "$folder/junit.xml"
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$cores" --output-junit junit.xml \
-    "$@" </dev/null || status=$?
+  env "${test_environment[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$cores" \
+    --output-junit junit.xml "$@" </dev/null || status=$?
 
   echo
   echo "Trireme $(git rev-parse --short HEAD 2>/dev/null || echo "without git"), $cores cores," \
