@@ -109,7 +109,8 @@ Curve train(Communicator& world, const RunConfig& config, const Layout& layout) 
   layout_options.micro_batch_size = layout.micro_batch;
   layout_options.schedule = layout.schedule;
   ParallelGpt gpt(*backend, world, grid, communicators, config.model, layout_options);
-  model::initialise(*backend, gpt.parameters().parameters(), {config.init_method, 1234, config.model.layers, config.init_scale, 0.02});
+  model::initialise(*backend, gpt.parameters().parameters(),
+                    {config.init_method, 1234, config.model.layers, config.init_scale, 0.02});
   Trainer trainer(gpt, oracle_options(config));
   Curve curve;
   for (std::int64_t i = 0; i < config.steps; ++i) {
@@ -120,7 +121,8 @@ Curve train(Communicator& world, const RunConfig& config, const Layout& layout) 
   return curve;
 }
 
-/// Every grid of `ranks` ranks that the model's heads and layers and the global batch allow, with every micro-batch size.
+/// Every grid of `ranks` ranks that the model's heads and layers and the global batch allow, with every micro-batch
+/// size.
 std::vector<Layout> layouts(int ranks, const RunConfig& config) {
   std::vector<Layout> list;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
