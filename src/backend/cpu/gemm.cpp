@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "src/backend/cpu/activation.hpp"
+#include "src/backend/cpu/bf16_matmul.hpp"
 #include "src/backend/cpu/column_sums.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/cpu/matrix.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
 
@@ -18,20 +20,11 @@ constexpr std::int64_t tile_rows = 256, tile_columns = 512;
 /// Terms of a sum that are converted and multiplied at a time, for types that are computed with in fp32.
 constexpr std::int64_t tile_depth = 512;
 
-/// A matrix in memory: element (i, k) at data[i * stride + k], or, transposed, at data[k * stride + i].
-template <class T>
-struct Matrix {
-  const T* data;
-  std::int64_t stride;
-  bool transposed;
-
-  const T* at(std::int64_t i, std::int64_t k) const { return data + (transposed ? k * stride + i : i * stride + k); }
-};
-
-/// c = beta c + a b on the calling thread; a [m, k], b [k, n], c [m, n].
+/// c = a b, or c += a b, on the calling thread; a [m, k], b [k, n], c [m, n].
 template <class A>
-void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<A>& a, const Matrix<A>& b, A beta, A* c,
-              std::int64_t c_stride) {
+void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<A>& a, const Matrix<A>& b, bool accumulate,
+              A* c, std::int64_t c_stride) {
+  const A beta = accumulate ? A{1} : A{0};
   const auto order = [](const Matrix<A>& matrix) { return matrix.transposed ? CblasTrans : CblasNoTrans; };
   const auto size = [](std::int64_t extent) { return static_cast<blasint>(std::max<std::int64_t>(1, extent)); };
   if constexpr (std::is_same_v<A, double>) {
@@ -43,23 +36,22 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<A>& a
   }
 }
 
-/// The part of `matrix` that begins at (i, k) as the same in the accumulation type: a copy in `buffer`, unless it is.
+/// The part of a matrix of 16-bit numbers that begins at (i, k) in fp32, in `buffer`.
 template <class T>
-Matrix<Accumulation<T>> convert_part(const Matrix<T>& matrix, std::int64_t i, std::int64_t rows, std::int64_t k,
-                                     std::int64_t columns, Accumulation<T>* buffer) {
+Matrix<float> convert_part(const Matrix<T>& matrix, std::int64_t i, std::int64_t rows, std::int64_t k,
+                           std::int64_t columns, float* buffer) {
   const T* from = matrix.at(i, k);
-  if constexpr (std::is_same_v<T, Accumulation<T>>) {
-    return {from, matrix.stride, matrix.transposed};
-  } else {
-    if (matrix.transposed) std::swap(rows, columns);
-    for (std::int64_t r = 0; r < rows; ++r) load_row(from + r * matrix.stride, columns, buffer + r * columns);
-    return {buffer, columns, matrix.transposed};
-  }
+  if (matrix.transposed) std::swap(rows, columns);
+  for (std::int64_t r = 0; r < rows; ++r) load_row(from + r * matrix.stride, columns, buffer + r * columns);
+  return {buffer, columns, matrix.transposed};
 }
 
 class CpuGemm final : public GemmKernels {
  public:
-  explicit CpuGemm(ThreadPool& pool) : pool_(pool) { openblas_set_num_threads(1); }
+  explicit CpuGemm(ThreadPool& pool) : pool_(pool) {
+    openblas_set_num_threads(1);
+    if (Bf16Matmul::available()) bf16_matmul_ = std::make_unique<Bf16Matmul>();
+  }
 
   void linear(Stream&, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
               TensorView pre_activation, TensorView y) override {
@@ -164,22 +156,31 @@ class CpuGemm final : public GemmKernels {
     });
   }
 
-  /// c_tile = beta c_tile + a b for the tile at (i, j).
+  /// c = a b, or c += a b, for the tile of the product at (i, j), which lies at c.
   template <class T>
   void multiply_tile(const Matrix<T>& a, const Matrix<T>& b, std::int64_t i, std::int64_t j, std::int64_t rows,
-                     std::int64_t columns, std::int64_t k, Accumulation<T> beta, Accumulation<T>* c,
-                     std::int64_t c_stride) {
+                     std::int64_t columns, std::int64_t k, bool accumulate, Accumulation<T>* c, std::int64_t c_stride) {
     using A = Accumulation<T>;
-    constexpr bool whole = std::is_same_v<T, A>;
-    const std::int64_t depth = whole ? k : tile_depth;
-    ScratchPool::Lease lease(scratch_, whole ? 0 : (tile_rows + tile_columns) * tile_depth * sizeof(A));
-    A* a_buffer = lease.take<A>(whole ? 0 : tile_rows * tile_depth);
-    A* b_buffer = lease.take<A>(whole ? 0 : tile_columns * tile_depth);
-    for (std::int64_t begin = 0; begin == 0 || begin < k; begin += depth) {
-      const std::int64_t terms = std::min(depth, k - begin);
-      multiply(rows, columns, terms, convert_part(a, i, rows, begin, terms, a_buffer),
-               convert_part(b, begin, terms, j, columns, b_buffer), begin == 0 ? beta : A{1}, c, c_stride);
-      if (terms == 0) break;
+    if (k == 0) {
+      for (std::int64_t r = 0; r < rows && !accumulate; ++r) std::fill_n(c + r * c_stride, columns, A{0});
+    } else if constexpr (std::is_same_v<T, A>) {
+      multiply(rows, columns, k, a.part(i, 0), b.part(0, j), accumulate, c, c_stride);
+    } else {
+      ScratchPool::Lease lease(scratch_, (tile_rows + tile_columns) * tile_depth * sizeof(A));
+      A* a_buffer = lease.take<A>(tile_rows * tile_depth);
+      A* b_buffer = lease.take<A>(tile_columns * tile_depth);
+      for (std::int64_t begin = 0; begin < k; begin += tile_depth) {
+        const std::int64_t depth = std::min(tile_depth, k - begin);
+        if constexpr (std::is_same_v<T, bf16>) {
+          if (bf16_matmul_ != nullptr) {
+            bf16_matmul_->multiply(rows, columns, depth, a.part(i, begin), b.part(begin, j), accumulate || begin > 0, c,
+                                   c_stride);
+            continue;
+          }
+        }
+        multiply(rows, columns, depth, convert_part(a, i, rows, begin, depth, a_buffer),
+                 convert_part(b, begin, depth, j, columns, b_buffer), accumulate || begin > 0, c, c_stride);
+      }
     }
   }
 
@@ -191,12 +192,12 @@ class CpuGemm final : public GemmKernels {
     using A = Accumulation<T>;
     for_each_tile(m, n, [&](std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
       if constexpr (std::is_same_v<T, A>) {
-        multiply_tile(a, b, i, j, rows, columns, k, A{0}, result + i * n + j, n);
+        multiply_tile(a, b, i, j, rows, columns, k, false, result + i * n + j, n);
         finish(result + i * n + j, n, i, j, rows, columns);
       } else {
         ScratchPool::Lease lease(scratch_, tile_rows * tile_columns * sizeof(A));
         A* tile = lease.take<A>(tile_rows * tile_columns);
-        multiply_tile(a, b, i, j, rows, columns, k, A{0}, tile, columns);
+        multiply_tile(a, b, i, j, rows, columns, k, false, tile, columns);
         finish(tile, columns, i, j, rows, columns);
       }
     });
@@ -206,14 +207,14 @@ class CpuGemm final : public GemmKernels {
   template <class T>
   void accumulate_product(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n, std::int64_t k,
                           Accumulation<T>* c) {
-    if (k == 0) return;
     for_each_tile(m, n, [&](std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
-      multiply_tile(a, b, i, j, rows, columns, k, Accumulation<T>{1}, c + i * n + j, n);
+      multiply_tile(a, b, i, j, rows, columns, k, true, c + i * n + j, n);
     });
   }
 
   ThreadPool& pool_;
   ScratchPool scratch_;
+  std::unique_ptr<Bf16Matmul> bf16_matmul_;  // none where the machine has no bf16 instructions
 };
 
 }  // namespace

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "src/tensor/dtype.hpp"
+
+namespace trireme::bench {
+
+/// Threads the benchmarks use: TRIREME_THREADS, OMP_NUM_THREADS or the cores of this process.
+int threads();
+
+/// GFLOP/s of a large square product by the library itself, OpenBLAS or oneDNN, one product a thread on all threads at
+/// once: what a linear layer of this type can reach here. Measured once, the best of several.
+double product_ceiling(DType dtype);
+
+/// GB/s, read and written together, of a copy between arrays too large for the caches, on all threads. Measured once,
+/// the best of several.
+double copy_ceiling();
+
+}  // namespace trireme::bench

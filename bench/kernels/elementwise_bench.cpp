@@ -1,0 +1,94 @@
+#include <benchmark/benchmark.h>
+
+#include <array>
+
+#include "bench/kernels/ceilings.hpp"
+#include "src/backend/cpu/cpu_backend.hpp"
+
+namespace trireme::bench {
+namespace {
+
+/// Runs `kernel`, which moves `bytes` from and to memory, and reports GB/s beside a plain copy's.
+template <class Kernel>
+void measure(benchmark::State& state, double bytes, Kernel&& kernel) {
+  for (auto _ : state) kernel();
+  state.counters["GB/s"] = benchmark::Counter(1e-9 * bytes, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["ceiling"] = copy_ceiling();
+  state.counters["share"] =
+      benchmark::Counter(1e-9 * bytes / copy_ceiling(), benchmark::Counter::kIsIterationInvariantRate);
+}
+
+Tensor filled(Backend& b, DType dtype, const Shape& shape) {
+  Tensor tensor(b, dtype, shape);
+  b.elementwise().fill(b.compute_stream(), 0.37, tensor);
+  return tensor;
+}
+
+constexpr std::int64_t s = 2048, batch = 8, h = 1024;
+constexpr std::array<std::int64_t, batch> samples = {0, 1, 2, 3, 4, 5, 6, 7};
+
+void bias_dropout_add(benchmark::State& state, DType dtype, double probability, bool backward) {
+  const auto backend = cpu::make_backend(threads());
+  Backend& b = *backend;
+  const Dropout dropout(probability, 1, 1, DropoutSite::mlp_output, samples.data());
+  const Tensor x = filled(b, dtype, {s, batch, h}), residual = filled(b, dtype, {s, batch, h});
+  const Tensor bias = filled(b, dtype, {h}), dbias = filled(b, accumulation_type(dtype), {h});
+  const double bytes = static_cast<double>(s * batch * h * size_of(dtype));
+  measure(state, (backward ? 2 : 3) * bytes, [&] {
+    if (backward)
+      b.elementwise().bias_dropout_add_backward(b.compute_stream(), x, dropout, residual, dbias);
+    else
+      b.elementwise().bias_dropout_add(b.compute_stream(), x, bias, residual, dropout, residual);
+  });
+}
+
+void adamw(benchmark::State& state, DType dtype) {
+  const auto backend = cpu::make_backend(threads());
+  Backend& b = *backend;
+  constexpr std::int64_t n = 32 << 20;
+  const DType wide = accumulation_type(dtype);
+  const Tensor g = filled(b, wide, {n}), w = filled(b, wide, {n}), m = filled(b, wide, {n}), v = filled(b, wide, {n});
+  const Tensor rounded = dtype == wide ? Tensor() : filled(b, dtype, {n});
+  const AdamWStep step{.learning_rate = 1e-3, .weight_decay = 0.1};
+  measure(state, static_cast<double>(n * (7 * size_of(wide) + (dtype == wide ? 0 : size_of(dtype)))),
+          [&] { b.optimizer().adamw(b.compute_stream(), step, g, w, m, v, rounded); });
+}
+
+void sum_squares(benchmark::State& state, DType dtype) {
+  const auto backend = cpu::make_backend(threads());
+  Backend& b = *backend;
+  constexpr std::int64_t n = 64 << 20;
+  const Tensor x = filled(b, dtype, {n}), result = filled(b, DType::fp64, {1});
+  measure(state, static_cast<double>(n * size_of(dtype)),
+          [&] { b.reduce().sum_squares(b.compute_stream(), x, result); });
+}
+
+void add(benchmark::State& state, DType dtype) {
+  const auto backend = cpu::make_backend(threads());
+  Backend& b = *backend;
+  constexpr std::int64_t n = 32 << 20;
+  const Tensor x = filled(b, dtype, {n}), y = filled(b, dtype, {n});
+  measure(state, static_cast<double>(3 * n * size_of(dtype)), [&] { b.elementwise().add(b.compute_stream(), x, y); });
+}
+
+const bool registered = [] {
+  const auto add_benchmark = [](const std::string& name, auto function) {
+    benchmark::RegisterBenchmark(name.c_str(), function)->Unit(benchmark::kMicrosecond)->UseRealTime();
+  };
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    const std::string type(name_of(dtype));
+    for (const double probability : {0.0, 0.1}) {
+      for (const bool backward : {false, true}) {
+        add_benchmark(fmt::format("{}/bias_dropout_add{}/p{}", type, backward ? "_backward" : "", probability),
+                      [=](benchmark::State& state) { bias_dropout_add(state, dtype, probability, backward); });
+      }
+    }
+    add_benchmark(type + "/adamw", [=](benchmark::State& state) { adamw(state, dtype); });
+    add_benchmark(type + "/sum_squares", [=](benchmark::State& state) { sum_squares(state, dtype); });
+    add_benchmark(type + "/add", [=](benchmark::State& state) { add(state, dtype); });
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace trireme::bench

@@ -1,0 +1,90 @@
+#include <benchmark/benchmark.h>
+
+#include "bench/kernels/ceilings.hpp"
+#include "src/backend/cpu/cpu_backend.hpp"
+
+namespace trireme::bench {
+namespace {
+
+struct Layer {
+  const char* name;
+  std::int64_t n, in, out;
+};
+// n tokens at a time; hidden size 256, and 768 (GPT-2 124M), with the vocabulary padded to 50304.
+constexpr Layer layers[] = {{"h256/proj", 2048, 256, 256},     {"h256/qkv", 2048, 256, 768},
+                            {"h256/fc", 2048, 256, 1024},      {"h256/fc_proj", 2048, 1024, 256},
+                            {"h256/logits", 2048, 256, 50304}, {"h768/proj", 1024, 768, 768},
+                            {"h768/qkv", 1024, 768, 2304},     {"h768/fc", 1024, 768, 3072},
+                            {"h768/fc_proj", 1024, 3072, 768}, {"h768/logits", 1024, 768, 50304}};
+
+/// The tensors of a linear layer, forward and backward, holding small numbers that are not 0.
+struct Tensors {
+  Tensors(Backend& b, DType dtype, const Layer& l)
+      : x(b, dtype, {l.n, l.in}),
+        w(b, dtype, {l.out, l.in}),
+        bias(b, dtype, {l.out}),
+        z(b, dtype, {l.n, l.out}),
+        y(b, dtype, {l.n, l.out}),
+        z_in(b, dtype, {l.n, l.in}),
+        dw(b, accumulation_type(dtype), {l.out, l.in}),
+        dbias(b, accumulation_type(dtype), {l.out}) {
+    for (const TensorView t :
+         {x.view(), w.view(), bias.view(), z.view(), y.view(), z_in.view(), dw.view(), dbias.view()}) {
+      b.elementwise().fill(b.compute_stream(), 0.37, t);
+    }
+  }
+  Tensor x, w, bias, z, y, z_in, dw, dbias;
+};
+
+enum class Pass { forward, forward_gelu, backward_input, backward_input_gelu, backward_weight };
+constexpr const char* pass_names[] = {"forward", "forward_gelu", "backward_input", "backward_input_gelu",
+                                      "backward_weight"};
+
+void run(benchmark::State& state, DType dtype, const Layer& layer, Pass pass) {
+  const auto backend = cpu::make_backend(threads());
+  Backend& b = *backend;
+  Stream& stream = b.compute_stream();
+  const Tensors t(b, dtype, layer);
+  for (auto _ : state) {
+    switch (pass) {
+      case Pass::forward:
+        b.gemm().linear(stream, t.x, t.w, t.bias, Activation::none, {}, t.y);
+        break;
+      case Pass::forward_gelu:
+        b.gemm().linear(stream, t.x, t.w, t.bias, Activation::gelu_tanh, t.z, t.y);
+        break;
+      case Pass::backward_input:
+        b.gemm().linear_backward_input(stream, t.y, t.w, Activation::none, {}, t.x);
+        break;
+      case Pass::backward_input_gelu:
+        b.gemm().linear_backward_input(stream, t.y, t.w, Activation::gelu_tanh, t.z_in, t.x);
+        break;
+      case Pass::backward_weight:
+        b.gemm().linear_backward_weight(stream, t.y, t.x, t.dw, t.dbias);
+        break;
+    }
+  }
+  const double operations = 2e-9 * static_cast<double>(layer.n) * layer.in * layer.out;
+  const double ceiling = product_ceiling(dtype);
+  state.counters["GFLOP/s"] = benchmark::Counter(operations, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["ceiling"] = ceiling;
+  state.counters["share"] = benchmark::Counter(operations / ceiling, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+const bool registered = [] {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16, DType::fp64}) {
+    for (const Layer& layer : layers) {
+      for (int pass = 0; pass < 5; ++pass) {
+        benchmark::RegisterBenchmark(
+            fmt::format("{}/{}/{}", name_of(dtype), layer.name, pass_names[pass]).c_str(),
+            [dtype, layer, pass](benchmark::State& state) { run(state, dtype, layer, static_cast<Pass>(pass)); })
+            ->Unit(benchmark::kMicrosecond)
+            ->UseRealTime();
+      }
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace trireme::bench

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+
+#include "src/backend/cpu/matrix.hpp"
+#include "src/backend/cpu/scratch.hpp"
+#include "src/tensor/dtype.hpp"
+
+namespace trireme::cpu {
+
+/// Products of bf16 matrices by the machine's own instructions, through oneDNN.
+class Bf16Matmul {
+ public:
+  Bf16Matmul();
+  ~Bf16Matmul();
+  Bf16Matmul(const Bf16Matmul&) = delete;
+  Bf16Matmul& operator=(const Bf16Matmul&) = delete;
+
+  /// Whether this machine has bf16 instructions that oneDNN uses.
+  static bool available();
+
+  /// c = a b, or c += a b, in fp32 on the calling thread; a [m, k], b [k, n], c [m, n], none of the extents 0. May be
+  /// called from several threads at once.
+  void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<bf16>& a, const Matrix<bf16>& b,
+                bool accumulate, float* c, std::int64_t c_stride);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trireme::cpu
