@@ -1,7 +1,12 @@
 #include "mpi/reduction.hpp"
 
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "src/base/check.hpp"
 
@@ -35,22 +40,51 @@ struct Max {
   }
 };
 
+/// Eight numbers at a time where the machine converts them; compilers do not find that by themselves.
+constexpr std::int64_t half_lanes = 8;
+
+template <class T, class A>
+void widen(const T* in, A* out, std::int64_t size) {
+  std::int64_t i = 0;
+#if defined(__F16C__)
+  if constexpr (std::is_same_v<T, fp16>) {
+    for (; i + half_lanes <= size; i += half_lanes) {
+      _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i))));
+    }
+  }
+#endif
+  for (; i < size; ++i) out[i] = static_cast<A>(in[i]);
+}
+
+template <class T, class A>
+void narrow(const A* in, T* out, std::int64_t size) {
+  std::int64_t i = 0;
+#if defined(__F16C__)
+  if constexpr (std::is_same_v<T, fp16>) {
+    for (; i + half_lanes <= size; i += half_lanes) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
+                       _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+    }
+  }
+#endif
+  for (; i < size; ++i) out[i] = static_cast<T>(in[i]);
+}
+
 template <class T, class Op>
 void reduce(std::span<const std::byte* const> sources, std::byte* out, std::int64_t count) {
   using A = typename Wide<T>::Type;
   constexpr std::int64_t block = 1024;  // partial results stay in the first-level cache
   alignas(64) std::array<A, block> partial;
+  alignas(64) std::array<A, block> next;
   const Op op;
   for (std::int64_t begin = 0; begin < count; begin += block) {
     const std::int64_t size = std::min(block, count - begin);
-    const T* first = reinterpret_cast<const T*>(sources[0]) + begin;
-    for (std::int64_t i = 0; i < size; ++i) partial[i] = static_cast<A>(first[i]);
+    widen(reinterpret_cast<const T*>(sources[0]) + begin, partial.data(), size);
     for (const std::byte* source : sources.subspan(1)) {
-      const T* next = reinterpret_cast<const T*>(source) + begin;
-      for (std::int64_t i = 0; i < size; ++i) partial[i] = op(partial[i], static_cast<A>(next[i]));
+      widen(reinterpret_cast<const T*>(source) + begin, next.data(), size);
+      for (std::int64_t i = 0; i < size; ++i) partial[i] = op(partial[i], next[i]);
     }
-    T* result = reinterpret_cast<T*>(out) + begin;
-    for (std::int64_t i = 0; i < size; ++i) result[i] = static_cast<T>(partial[i]);
+    narrow(partial.data(), reinterpret_cast<T*>(out) + begin, size);
   }
 }
 
