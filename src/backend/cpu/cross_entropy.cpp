@@ -6,6 +6,7 @@
 
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/cpu/rows.hpp"
+#include "src/backend/cpu/vector_math.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -50,7 +51,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
         A sum = 0;
         for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t, std::int64_t n) {
 #pragma omp simd reduction(+ : sum)
-          for (std::int64_t c = 0; c < n; ++c) sum += std::exp(x[c] - shift);
+          for (std::int64_t c = 0; c < n; ++c) sum += vector_exp(x[c] - shift);
         });
         sums[i] = sum;
         const std::int64_t c = target[i] - shard.first_class;
@@ -89,12 +90,12 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
         const A shift = largest[i], gradient = gradients[i], factor = gradient / sums[i];
         const std::int64_t c = target[i] - shard.first_class;
         const bool own = c >= 0 && c < shard.classes;
-        const A at_target = own ? std::exp(static_cast<A>(row[c]) - shift) * factor - gradient : A{0};
+        const A at_target = own ? vector_exp(static_cast<A>(row[c]) - shift) * factor - gradient : A{0};
         for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t begin, std::int64_t n) {
           A buffer[column_block];
           A* out = row_out(row + begin, buffer);
 #pragma omp simd
-          for (std::int64_t j = 0; j < n; ++j) out[j] = std::exp(x[j] - shift) * factor;
+          for (std::int64_t j = 0; j < n; ++j) out[j] = vector_exp(x[j] - shift) * factor;
           finish_row(out, n, row + begin);
         });
         if (own) row[c] = static_cast<T>(at_target);

@@ -76,4 +76,30 @@ void dropout_row(const Dropout& dropout, std::uint64_t key, std::int64_t sample,
   }
 }
 
+/// For the scores of one head, transposed: factor[k][q] = dropout.scale where query `row` + q keeps key
+/// 8 `column_block` + k, else 0, for k in [0, 8) and q in [0, 16).
+template <class A>
+void dropout_scores(const Dropout& dropout, std::uint64_t key, std::int64_t sample, std::int64_t row,
+                    std::int64_t column_block, A* factor, std::int64_t stride) {
+  constexpr PhiloxLanes even_numbers = {0, 2, 4, 6, 8, 10, 12, 14};
+  const std::uint32_t threshold = dropout.keep_threshold;
+  const A scale = static_cast<A>(dropout.scale);
+  PhiloxLanes even[4] = {
+      PhiloxLanes{} + static_cast<std::uint32_t>(sample), PhiloxLanes{} + static_cast<std::uint32_t>(sample >> 32),
+      even_numbers + static_cast<std::uint64_t>(row), PhiloxLanes{} + static_cast<std::uint32_t>(column_block)};
+  PhiloxLanes odd[4] = {even[0], even[1], even[2] + 1, even[3]};
+  philox_lanes(key, even);
+  philox_lanes(key, odd);
+  for (int word = 0; word < 4; ++word) {
+    const PhiloxLanes both = interleave(even[word], odd[word]);
+    std::uint32_t bits[16];
+    std::memcpy(bits, &both, sizeof bits);
+    A* low = factor + 2 * word * stride;
+#pragma omp simd
+    for (int q = 0; q < 16; ++q) low[q] = (bits[q] & 0xffffu) < threshold ? scale : A{0};
+#pragma omp simd
+    for (int q = 0; q < 16; ++q) low[stride + q] = bits[q] >> 16 < threshold ? scale : A{0};
+  }
+}
+
 }  // namespace trireme::cpu

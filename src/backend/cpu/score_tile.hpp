@@ -1,0 +1,99 @@
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "src/backend/cpu/dropout_mask.hpp"
+#include "src/backend/cpu/rows.hpp"
+#include "src/backend/cpu/tile.hpp"
+#include "src/backend/kernels/attention.hpp"
+
+namespace trireme::cpu {
+
+/// Scores are made in tiles of `tile` keys by `tile` queries, transposed: a query is a lane of a vector, so the softmax
+/// over keys runs down the rows, one Philox word masks two rows, and K and V are read as they lie in memory.
+constexpr std::int64_t tile = 64;
+
+/// The positions of one head of one sample.
+template <class T>
+struct Rows {
+  T* first;
+  std::int64_t stride;
+  T* operator[](std::int64_t position) const { return first + position * stride; }
+};
+template <class T, class View>
+auto rows_of(const HeadsOf<View>& heads, std::int64_t sample, std::int64_t head) {
+  auto* data = heads.data.template as<T>();
+  return Rows<std::remove_pointer_t<decltype(data)>>{data + sample * heads.sample_stride + head * heads.head_stride,
+                                                     heads.position_stride};
+}
+
+/// Rows [begin, begin + count) times `factor`, padded with zeros to whole tiles of vectors. Fetches the rows behind
+/// them, up to `end`, into the caches: they stand far apart, where the machine does not foresee them.
+template <class T, class A>
+void load_tile(const Rows<const T>& rows, std::int64_t begin, std::int64_t count, std::int64_t end, std::int64_t d,
+               std::int64_t width, A factor, A* to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (begin + count + i < end) {
+      const char* next = reinterpret_cast<const char*>(rows[begin + count + i]);
+      for (std::size_t byte = 0; byte < d * sizeof(T); byte += 64) __builtin_prefetch(next + byte);
+    }
+    A* row = to + i * width;
+    load_row(rows[begin + i], d, row);
+    if (factor != 1) {
+      for (std::int64_t c = 0; c < d; ++c) row[c] *= factor;
+    }
+    if (d < width) std::fill(row + d, row + width, A{0});
+  }
+  if (count % column_grain != 0) {
+    std::fill(to + count * width, to + round_up(count, column_grain) * width, A{0});
+  }
+}
+
+/// One tile of transposed scores: rows are keys, columns queries.
+struct ScoreTile {
+  std::int64_t keys, queries;
+  std::int64_t diagonal;  ///< the query of column q sees the key of row k where k + diagonal <= q
+  std::int64_t d, width;  ///< channels, and the same rounded up to whole vectors
+
+  std::int64_t columns() const { return round_up(queries, column_grain); }
+  /// First column that rows from k on need.
+  std::int64_t first_column(std::int64_t k) const {
+    return std::clamp<std::int64_t>(round_down(std::max<std::int64_t>(k + diagonal, 0), column_grain), 0, columns());
+  }
+  /// Rows that column q sees.
+  std::int64_t visible(std::int64_t q) const { return std::clamp<std::int64_t>(q - diagonal + 1, 0, keys); }
+  /// Rows that the products read of columns [q, q + column_grain): whole groups of tile_rows.
+  std::int64_t rows(std::int64_t q) const { return std::min(keys, round_up(visible(q + column_grain - 1), tile_rows)); }
+
+  // What the products of a tile need of their operands.
+  ProductRange scores(std::int64_t k) const { return {first_column(k), columns(), 0, d}; }
+  ProductRange over_keys(std::int64_t q) const { return {0, width, 0, visible(q + tile_rows - 1)}; }
+  ProductRange over_queries(std::int64_t k) const {
+    return {0, width, std::clamp<std::int64_t>(k + diagonal, 0, queries), queries};
+  }
+
+  /// Minus infinity where the query of a column in [q, q + column_grain) does not see the key.
+  template <class A>
+  void hide(std::int64_t q, A* score) const {
+    for (std::int64_t k = visible(q); k < rows(q); ++k) {
+      A* row = score + k * tile + q;
+      for (int lane = 0; lane < column_grain; ++lane) {
+        row[lane] = k + diagonal <= q + lane ? row[lane] : -std::numeric_limits<A>::infinity();
+      }
+    }
+  }
+
+  /// Dropout's factors of the scores that are visible. `row` is the position of column 0, `column` that of row 0.
+  template <class A>
+  void dropout(const Dropout& dropout, std::uint64_t key, std::int64_t sample, std::int64_t row, std::int64_t column,
+               A* factor) const {
+    for (std::int64_t k = 0; k < keys; k += 8) {
+      for (std::int64_t q = first_column(k); q < columns(); q += column_grain) {
+        dropout_scores(dropout, key, sample, row + q, (column + k) / 8, factor + k * tile + q, tile);
+      }
+    }
+  }
+};
+
+}  // namespace trireme::cpu

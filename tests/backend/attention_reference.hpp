@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "src/backend/kernels/attention.hpp"
+
+namespace trireme::test {
+
+/// The tensors of an attention, each dense: [positions, batch, heads, head_dim]; log_sum_exp [batch, heads, queries].
+struct AttentionTensors {
+  std::vector<double> q, k, v, dout;                 // given
+  std::vector<double> out, log_sum_exp, dq, dk, dv;  // computed
+};
+
+/// Attention by the definition, in fp64: calls `visit(head_row, kv_rows, probability, kept)` for each query with the
+/// offsets of its row and of the rows of the keys it sees, their probabilities, and dropout's factors.
+/// p.dropout.samples is read on the host. Sets t.log_sum_exp.
+template <class Visit>
+void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit&& visit) {
+  const std::int64_t d = p.head_dim, group = p.heads / p.kv_heads;
+  t.log_sum_exp.assign(p.batch * p.heads * p.queries, 0);
+  for (std::int64_t index = 0; index < p.batch * p.heads * p.queries; ++index) {
+    const std::int64_t i = index % p.queries, head = index / p.queries % p.heads, sample = index / p.queries / p.heads;
+    const std::int64_t position = p.keys - p.queries + i;
+    const std::int64_t row = ((i * p.batch + sample) * p.heads + head) * d;
+    std::vector<std::int64_t> kv_rows;
+    std::vector<double> probability, kept;
+    double largest = -std::numeric_limits<double>::infinity(), total = 0;
+    for (std::int64_t j = 0; j < p.keys && (!p.causal || j <= position); ++j) {
+      kv_rows.push_back(((j * p.batch + sample) * p.kv_heads + head / group) * d);
+      double score = 0;
+      for (std::int64_t c = 0; c < d; ++c) score += t.q[row + c] * t.k[kv_rows[j] + c];
+      probability.push_back(score * p.scale);
+      largest = std::max(largest, probability[j]);
+      const bool keep = !p.dropout.enabled() || p.dropout.keeps(p.dropout.head_key(p.first_head + head),
+                                                                p.dropout.samples[sample], position, j);
+      kept.push_back(keep ? static_cast<double>(p.dropout.scale) : 0);
+    }
+    for (double& x : probability) total += x = std::exp(x - largest);
+    for (double& x : probability) x /= total;
+    t.log_sum_exp[index] = largest + std::log(total);
+    visit(row, kv_rows, probability, kept);
+  }
+}
+
+inline void reference_attention(const AttentionProblem& p, AttentionTensors& t) {
+  t.out.assign(t.q.size(), 0);
+  for_rows_of_attention(p, t, [&](std::int64_t row, const auto& kv_rows, const auto& probability, const auto& kept) {
+    for (std::size_t j = 0; j < kv_rows.size(); ++j) {
+      for (std::int64_t c = 0; c < p.head_dim; ++c) t.out[row + c] += probability[j] * kept[j] * t.v[kv_rows[j] + c];
+    }
+  });
+}
+
+/// Backward through the softmax takes sum of dout out from t.out: what forward has stored, rounded to its type.
+inline void reference_attention_backward(const AttentionProblem& p, AttentionTensors& t) {
+  t.dq.assign(t.q.size(), 0);
+  t.dk.assign(t.k.size(), 0);
+  t.dv.assign(t.k.size(), 0);
+  for_rows_of_attention(p, t, [&](std::int64_t row, const auto& kv_rows, const auto& probability, const auto& kept) {
+    double mean = 0;
+    for (std::int64_t c = 0; c < p.head_dim; ++c) mean += t.dout[row + c] * t.out[row + c];
+    for (std::size_t j = 0; j < kv_rows.size(); ++j) {
+      double dp = 0;
+      for (std::int64_t c = 0; c < p.head_dim; ++c) dp += t.dout[row + c] * t.v[kv_rows[j] + c];
+      const double ds = probability[j] * (dp * kept[j] - mean) * p.scale;
+      for (std::int64_t c = 0; c < p.head_dim; ++c) {
+        t.dv[kv_rows[j] + c] += probability[j] * kept[j] * t.dout[row + c];
+        t.dk[kv_rows[j] + c] += ds * t.q[row + c];
+        t.dq[row + c] += ds * t.k[kv_rows[j] + c];
+      }
+    }
+  });
+}
+
+}  // namespace trireme::test

@@ -1,0 +1,342 @@
+#include "src/backend/kernels/attention.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/backend/attention_reference.hpp"
+#include "tests/support/finite_difference.hpp"
+#include "tests/support/random_tensor.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+const std::vector<std::int64_t> sample_numbers = {7, (std::int64_t{3} << 32) + 5, 12, 1};
+
+struct Case {
+  std::int64_t queries, keys, batch, heads, kv_heads, head_dim;
+  bool causal = true;
+  double dropout = 0;
+};
+
+AttentionProblem problem_of(const Case& c) {
+  return {.queries = c.queries,
+          .keys = c.keys,
+          .batch = c.batch,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .scale = 1 / std::sqrt(static_cast<double>(c.head_dim)),
+          .causal = c.causal,
+          .dropout = {c.dropout, 1234, 3, DropoutSite::attention_scores, sample_numbers.data()},
+          .first_head = 2};
+}
+
+AttentionTensors random_tensors(const AttentionProblem& p) {
+  AttentionTensors t;
+  const std::int64_t q_size = p.queries * p.batch * p.heads * p.head_dim;
+  const std::int64_t kv_size = p.keys * p.batch * p.kv_heads * p.head_dim;
+  t.q = random_values(q_size, 1, -3, 3);  // scores of some size: a softmax far from uniform
+  t.k = random_values(kv_size, 2, -3, 3);
+  t.v = random_values(kv_size, 3);
+  t.dout = random_values(q_size, 4);
+  return t;
+}
+
+/// A tensor of heads inside a larger one: `gap` elements that belong to others, all NaN, stand after each head.
+class ScatteredHeads {
+ public:
+  ScatteredHeads(Backend& backend, DType dtype, std::int64_t batch, std::int64_t heads, std::int64_t d,
+                 const std::vector<double>& dense)
+      : backend_(backend), batch_(batch), heads_(heads), d_(d) {
+    const std::int64_t rows = static_cast<std::int64_t>(dense.size()) / d;
+    std::vector<double> values(rows * (d + gap), std::nan(""));
+    for (std::size_t i = 0; i < dense.size(); ++i) values[i / d * (d + gap) + i % d] = dense[i];
+    tensor_ = make_tensor(backend, dtype, {rows, d + gap}, values);
+  }
+  /// What stands in the heads; fails where an element of others was written.
+  std::vector<double> dense() const {
+    std::vector<double> result;
+    const std::vector<double> values = values_of(backend_, tensor_);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (static_cast<std::int64_t>(i) % (d_ + gap) < d_) {
+        result.push_back(values[i]);
+      } else {
+        EXPECT_TRUE(std::isnan(values[i])) << "wrote between the heads";
+      }
+    }
+    return result;
+  }
+  template <class View = ConstTensorView>
+  HeadsOf<View> view() const {
+    return {tensor_, batch_ * heads_ * (d_ + gap), heads_ * (d_ + gap), d_ + gap};
+  }
+
+ private:
+  static constexpr std::int64_t gap = 5;
+  Backend& backend_;
+  std::int64_t batch_, heads_, d_;
+  Tensor tensor_;
+};
+
+/// Forward and backward in `dtype` from the inputs in t, which are rounded to it; fills in what is computed.
+void compute(DType dtype, AttentionProblem p, AttentionTensors& t, int threads = 2) {
+  const auto backend = cpu::make_backend(threads);
+  Backend& b = *backend;
+  Stream& stream = b.compute_stream();
+  const Tensor samples(b, DType::int64, {p.batch});
+  b.copy_from_host(stream, ConstTensorView(p.dropout.samples, {p.batch}), samples);
+  p.dropout.samples = samples.view().as<std::int64_t>();
+
+  const auto queries = [&](const std::vector<double>& x) {
+    return ScatteredHeads(b, dtype, p.batch, p.heads, p.head_dim, x);
+  };
+  const auto keys = [&](const std::vector<double>& x) {
+    return ScatteredHeads(b, dtype, p.batch, p.kv_heads, p.head_dim, x);
+  };
+  const std::vector<double> query_poison(t.q.size(), std::nan("")), key_poison(t.k.size(), std::nan(""));
+  const ScatteredHeads q = queries(t.q), k = keys(t.k), v = keys(t.v), dout = queries(t.dout);
+  const ScatteredHeads out = queries(query_poison), dq = queries(query_poison);
+  const ScatteredHeads dk = keys(key_poison), dv = keys(key_poison);
+  const Tensor lse = poisoned_tensor(b, accumulation_type(dtype), {p.batch, p.heads, p.queries});
+  const Tensor row_dot = poisoned_tensor(b, accumulation_type(dtype), {p.batch, p.heads, p.queries});
+  b.attention().attention(stream, p, q.view(), k.view(), v.view(), out.view<TensorView>(), lse);
+  b.attention().attention_backward(stream, p, dout.view(), q.view(), k.view(), v.view(), out.view(), lse, row_dot,
+                                   dq.view<TensorView>(), dk.view<TensorView>(), dv.view<TensorView>());
+  t.q = q.dense();
+  t.k = k.dense();
+  t.v = v.dense();
+  t.dout = dout.dense();
+  t.out = out.dense();
+  t.log_sum_exp = values_of(b, lse);
+  t.dq = dq.dense();
+  t.dk = dk.dense();
+  t.dv = dv.dense();
+}
+
+void expect_equal(const AttentionTensors& a, const AttentionTensors& b) {
+  EXPECT_EQ(a.out, b.out);
+  EXPECT_EQ(a.log_sum_exp, b.log_sum_exp);
+  EXPECT_EQ(a.dq, b.dq);
+  EXPECT_EQ(a.dk, b.dk);
+  EXPECT_EQ(a.dv, b.dv);
+}
+
+TEST(Attention, HandWorkedRows) {
+  const AttentionProblem p = problem_of({2, 2, 1, 1, 1, 1});
+  AttentionTensors t;
+  t.q = {5, 1};
+  t.k = {0, std::log(3)};
+  t.v = {4, 8};
+  t.dout = {10, 1};
+  compute(DType::fp64, p, t);
+  const Tolerance close = tolerance(DType::fp64, Operation::elementwise);
+  // Row 0 sees key 0 alone; row 1 has the scores 0 and log 3, so the probabilities 1/4 and 3/4.
+  expect_close(t.out, std::vector<double>{4, 7}, close, "out");
+  expect_close(t.log_sum_exp, std::vector<double>{0, std::log(4)}, close, "log_sum_exp");
+  // In row 1 dp = (4, 8) with mean 7, so ds = (1/4 (4 - 7), 3/4 (8 - 7)).
+  expect_close(t.dv, std::vector<double>{10.25, 0.75}, close, "dv");
+  expect_close(t.dk, std::vector<double>{-0.75, 0.75}, close, "dk");
+  expect_close(t.dq, std::vector<double>{0, 0.75 * std::log(3)}, close, "dq");
+}
+
+class AttentionCases : public testing::TestWithParam<std::tuple<DType, Case>> {};
+
+TEST_P(AttentionCases, MatchTheDefinition) {
+  const auto& [dtype, shape] = GetParam();
+  const AttentionProblem p = problem_of(shape);
+  AttentionTensors actual = random_tensors(p);
+  compute(dtype, p, actual);
+  AttentionTensors expected = actual;
+  reference_attention(p, expected);
+  const DType accumulation = accumulation_type(dtype);
+  expect_close(actual.out, expected.out, tolerance(dtype, Operation::sum), "out");
+  expect_close(actual.log_sum_exp, expected.log_sum_exp, tolerance(accumulation, Operation::sum), "log_sum_exp");
+  expected.out = actual.out;
+  reference_attention_backward(p, expected);
+  expect_close(actual.dq, expected.dq, tolerance(dtype, Operation::sum), "dq");
+  expect_close(actual.dk, expected.dk, tolerance(dtype, Operation::sum), "dk");
+  expect_close(actual.dv, expected.dv, tolerance(dtype, Operation::sum), "dv");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Attention, AttentionCases,
+    testing::Combine(testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+                     testing::Values(Case{1, 1, 1, 1, 1, 1},                  //
+                                     Case{31, 31, 2, 2, 2, 8},                //
+                                     Case{33, 33, 1, 3, 3, 33, true, 0.1},    //
+                                     Case{64, 64, 2, 2, 2, 64},               //
+                                     Case{65, 65, 2, 4, 2, 16, true, 0.5},    // grouped heads
+                                     Case{70, 70, 4, 6, 1, 12, false, 0.1},   // not causal
+                                     Case{1, 130, 2, 2, 2, 64},               // generation: one query
+                                     Case{5, 77, 1, 4, 2, 96, true, 0.1},     // a few queries at the end
+                                     Case{100, 107, 1, 2, 2, 20, true, 0.2},  // the diagonal crosses tiles oddly
+                                     Case{40, 130, 3, 12, 12, 8, false},      //
+                                     Case{129, 65, 1, 2, 2, 8, false, 0.1},   //
+                                     Case{300, 300, 1, 2, 1, 16, true, 0.1},  // keys split among tasks
+                                     Case{270, 270, 4, 8, 8, 8},              // two chunks of keys
+                                     Case{1025, 1025, 1, 1, 1, 4, true, 0.1})),
+    [](const auto& info) {
+      const Case& c = std::get<1>(info.param);
+      return fmt::format("{}_{}x{}_{}_samples_{}_of_{}_heads_of_{}{}{}", name_of(std::get<0>(info.param)), c.queries,
+                         c.keys, c.batch, c.kv_heads, c.heads, c.head_dim, c.causal ? "_causal" : "",
+                         c.dropout > 0 ? "_dropout" : "");
+    });
+
+TEST(Attention, BackwardMatchesFiniteDifference) {
+  for (const bool causal : {true, false}) {
+    const AttentionProblem p = problem_of({4, 5, 2, 2, 1, 3, causal, 0.3});
+    AttentionTensors t = random_tensors(p);
+    compute(DType::fp64, p, t);
+    const AttentionTensors computed = t;
+    const auto loss = [&] {
+      compute(DType::fp64, p, t, 1);
+      return std::inner_product(t.out.begin(), t.out.end(), t.dout.begin(), 0.0);
+    };
+    expect_derivative(t.q, computed.dq, loss, "dq");
+    expect_derivative(t.k, computed.dk, loss, "dk");
+    expect_derivative(t.v, computed.dv, loss, "dv");
+  }
+}
+
+TEST(Attention, AnyNumberOfThreadsGivesTheSameBits) {
+  for (const Case& c : {Case{300, 300, 1, 2, 1, 16, true, 0.1}, Case{96, 96, 2, 20, 20, 8}}) {
+    const AttentionProblem p = problem_of(c);
+    AttentionTensors one = random_tensors(p);
+    AttentionTensors two = one, three = one;
+    compute(DType::fp32, p, one, 1);
+    compute(DType::fp32, p, two, 2);
+    compute(DType::fp32, p, three, 3);
+    expect_equal(one, two);
+    expect_equal(one, three);
+  }
+}
+
+/// Heads [first, first + count) of every position and sample of a dense tensor.
+std::vector<double> heads_of(const std::vector<double>& dense, std::int64_t heads, std::int64_t d, std::int64_t first,
+                             std::int64_t count) {
+  std::vector<double> part;
+  for (std::size_t i = 0; i < dense.size(); ++i) {
+    const std::int64_t head = static_cast<std::int64_t>(i) / d % heads;
+    if (head >= first && head < first + count) part.push_back(dense[i]);
+  }
+  return part;
+}
+
+template <class Part>
+AttentionTensors given_part(const AttentionTensors& all, Part&& part) {
+  AttentionTensors result;
+  result.q = part(all.q);
+  result.k = part(all.k);
+  result.v = part(all.v);
+  result.dout = part(all.dout);
+  return result;
+}
+
+TEST(Attention, SplitHeadsComputeWhatWholeOnesDo) {
+  const AttentionProblem whole = problem_of({64, 64, 2, 4, 4, 16, true, 0.2});
+  AttentionTensors all = random_tensors(whole);
+  AttentionProblem half = whole;
+  half.heads = half.kv_heads = 2;
+  half.first_head += 2;
+  const auto second = [&](const std::vector<double>& dense) { return heads_of(dense, 4, 16, 2, 2); };
+  AttentionTensors part = given_part(all, second);
+  compute(DType::fp64, whole, all);
+  compute(DType::fp64, half, part);
+  EXPECT_EQ(part.out, second(all.out));
+  EXPECT_EQ(part.dq, second(all.dq));
+  EXPECT_EQ(part.dk, second(all.dk));
+  EXPECT_EQ(part.dv, second(all.dv));
+}
+
+TEST(Attention, ASampleAloneGivesWhatItGivesInABatch) {
+  const AttentionProblem batch = problem_of({64, 64, 3, 2, 2, 16, true, 0.2});
+  AttentionTensors all = random_tensors(batch);
+  AttentionProblem alone = batch;
+  alone.batch = 1;
+  alone.dropout.samples = sample_numbers.data() + 1;
+  const auto second = [&](const std::vector<double>& dense) { return heads_of(dense, 3, 2 * 16, 1, 1); };
+  AttentionTensors part = given_part(all, second);
+  compute(DType::fp64, batch, all);
+  compute(DType::fp64, alone, part);
+  EXPECT_EQ(part.out, second(all.out));
+  EXPECT_EQ(part.dq, second(all.dq));
+  EXPECT_EQ(part.dk, second(all.dk));
+  EXPECT_EQ(part.dv, second(all.dv));
+}
+
+TEST(Attention, AFewQueriesAtTheEndGiveTheRowsOfTheWhole) {
+  const AttentionProblem whole = problem_of({90, 90, 2, 2, 2, 16, true, 0.2});
+  AttentionTensors all = random_tensors(whole);
+  AttentionProblem last = whole;
+  last.queries = 7;
+  AttentionTensors part = all;
+  const std::int64_t row = 2 * 2 * 16;
+  part.q.erase(part.q.begin(), part.q.end() - 7 * row);
+  part.dout.erase(part.dout.begin(), part.dout.end() - 7 * row);
+  compute(DType::fp64, whole, all);
+  compute(DType::fp64, last, part);
+  const Tolerance close = tolerance(DType::fp64, Operation::sum);
+  expect_close(part.out, std::span(all.out).last(7 * row), close, "out");
+  expect_close(part.dq, std::span(all.dq).last(7 * row), close, "dq");
+}
+
+/// With q = 0 all probabilities of a row are equal, and with v the unit matrix out shows which of them are kept.
+TEST(Attention, DropoutIsTheElementRule) {
+  const double probability = 0.1;
+  const AttentionProblem p = problem_of({200, 200, 2, 3, 3, 200, false, probability});
+  AttentionTensors t;
+  t.q.assign(200 * 2 * 3 * 200, 0);
+  t.k = t.v = t.dout = t.q;
+  for (std::int64_t i = 0; i < 200 * 2 * 3; ++i) t.v[i * 200 + i / 6] = 1;
+  compute(DType::fp64, p, t);
+  std::int64_t kept = 0;
+  for (std::int64_t i = 0; i < 200 * 2 * 3 * 200; ++i) {
+    const std::int64_t key = i % 200, head = i / 200 % 3, sample = i / 600 % 2, query = i / 1200;
+    const bool keep = p.dropout.keeps(p.dropout.head_key(p.first_head + head), sample_numbers[sample], query, key);
+    ASSERT_DOUBLE_EQ(t.out[i], keep ? static_cast<double>(p.dropout.scale) / 200 : 0);
+    kept += keep;
+  }
+  const double n = 200 * 2 * 3 * 200;
+  EXPECT_NEAR(kept / n, 1 - probability, 5 * std::sqrt(probability * (1 - probability) / n));
+}
+
+TEST(Attention, NothingToDoIsDone) {
+  for (const Case& c : {Case{0, 0, 2, 2, 2, 8}, Case{0, 5, 2, 2, 2, 8}, Case{3, 3, 0, 2, 2, 8}}) {
+    const AttentionProblem p = problem_of(c);
+    AttentionTensors t = random_tensors(p);
+    compute(DType::fp32, p, t);
+    for (const double x : t.dk) EXPECT_EQ(x, 0);
+    for (const double x : t.dv) EXPECT_EQ(x, 0);
+  }
+}
+
+TEST(Attention, ARowThatSeesNoKeyIsZero) {
+  for (const Case& c : {Case{3, 0, 1, 2, 2, 8, false}, Case{70, 3, 1, 1, 1, 8, true}}) {
+    const AttentionProblem p = problem_of(c);
+    AttentionTensors t = random_tensors(p);
+    compute(DType::fp64, p, t);
+    const std::int64_t blind = p.queries - p.keys;
+    for (std::int64_t i = 0; i < blind * p.heads * p.head_dim; ++i) EXPECT_EQ(t.out[i], 0);
+    for (std::int64_t i = 0; i < blind * p.heads * p.head_dim; ++i) EXPECT_EQ(t.dq[i], 0);
+    for (std::int64_t i = 0; i < blind; ++i) EXPECT_EQ(t.log_sum_exp[i], -std::numeric_limits<double>::infinity());
+    for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
+      for (const double value : *x) EXPECT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+TEST(Attention, ANotANumberIsNotHidden) {
+  const AttentionProblem p = problem_of({40, 40, 1, 1, 1, 8});
+  AttentionTensors t = random_tensors(p);
+  t.k[20 * 8] = std::numeric_limits<double>::quiet_NaN();
+  compute(DType::fp32, p, t);
+  for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(t.out[i * 8]), i >= 20) << "query " << i;
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,180 @@
+#include "src/backend/kernels/cross_entropy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/support/finite_difference.hpp"
+#include "tests/support/random_tensor.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+/// A cross entropy of n rows over a vocabulary, of which the columns lie on one rank or are split over several.
+struct CrossEntropy {
+  std::vector<double> logits;  // [n, classes]
+  std::vector<std::int32_t> targets;
+  std::vector<double> weights;
+  std::vector<double> losses, dlogits;  // computed
+  std::int64_t classes = 0;
+};
+
+CrossEntropy random_case(std::int64_t n, std::int64_t classes) {
+  CrossEntropy c;
+  c.classes = classes;
+  c.logits = random_values(n * classes, 1, -10, 10);
+  c.weights = random_values(n, 2, 0.5, 1);
+  for (const double u : random_values(n, 3, 0, 1)) c.targets.push_back(static_cast<std::int32_t>(u * classes));
+  return c;
+}
+
+/// By the definition, in fp64; the losses' gradients are the weights.
+void reference(CrossEntropy& c) {
+  c.losses.clear();
+  c.dlogits.clear();
+  for (std::size_t i = 0; i < c.targets.size(); ++i) {
+    const double* row = c.logits.data() + i * c.classes;
+    const double maximum = *std::max_element(row, row + c.classes);
+    double sum = 0;
+    for (std::int64_t j = 0; j < c.classes; ++j) sum += std::exp(row[j] - maximum);
+    c.losses.push_back(c.weights[i] * (std::log(sum) + maximum - row[c.targets[i]]));
+    for (std::int64_t j = 0; j < c.classes; ++j) {
+      c.dlogits.push_back((std::exp(row[j] - maximum) / sum - (j == c.targets[i] ? 1 : 0)) * c.weights[i]);
+    }
+  }
+}
+
+/// In `dtype`, with the classes cut at `cuts` and padding columns of NaN behind each part, as tensor-parallel ranks
+/// would hold them; the sums and maxima over ranks are made here. Rounds c.logits to the type.
+void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, int threads = 2) {
+  constexpr std::int64_t padding = 3;
+  const auto backend = cpu::make_backend(threads);
+  Backend& b = *backend;
+  Stream& stream = b.compute_stream();
+  CrossEntropyKernels& kernels = b.cross_entropy();
+  const DType accumulation = accumulation_type(dtype);
+  const std::int64_t n = static_cast<std::int64_t>(c.targets.size());
+  cuts.insert(cuts.begin(), 0);
+  cuts.push_back(c.classes);
+  const Tensor targets = make_tensor(b, {n}, c.targets), weights = make_tensor(b, accumulation, {n}, c.weights);
+
+  std::vector<Tensor> parts;
+  std::vector<double> maximum(n, -std::numeric_limits<double>::infinity()), sum(n, 0), target(n, 0);
+  for (std::size_t part = 0; part + 1 < cuts.size(); ++part) {
+    const VocabularyShard shard{cuts[part], cuts[part + 1] - cuts[part]};
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t j = 0; j < shard.classes; ++j) values.push_back(c.logits[i * c.classes + cuts[part] + j]);
+      values.insert(values.end(), padding, std::nan(""));
+    }
+    parts.push_back(make_tensor(b, dtype, {n, shard.classes + padding}, values));
+    const Tensor own = poisoned_tensor(b, accumulation, {n});
+    kernels.row_maximum(stream, parts.back(), shard, own);
+    const std::vector<double> own_values = values_of(b, own);
+    for (std::int64_t i = 0; i < n; ++i) maximum[i] = std::max(maximum[i], own_values[i]);
+  }
+  const Tensor all_maximum = make_tensor(b, accumulation, {n}, maximum);
+  for (std::size_t part = 0; part + 1 < cuts.size(); ++part) {
+    const VocabularyShard shard{cuts[part], cuts[part + 1] - cuts[part]};
+    const Tensor own_sum = poisoned_tensor(b, accumulation, {n}), own_target = poisoned_tensor(b, accumulation, {n});
+    kernels.sum_exponentials(stream, parts[part], shard, all_maximum, targets, own_sum, own_target);
+    const std::vector<double> sums = values_of(b, own_sum), chosen = values_of(b, own_target);
+    for (std::int64_t i = 0; i < n; ++i) sum[i] += sums[i];
+    for (std::int64_t i = 0; i < n; ++i) target[i] += chosen[i];
+  }
+  const Tensor all_sum = make_tensor(b, accumulation, {n}, sum), losses = make_tensor(b, accumulation, {n}, target);
+  kernels.losses(stream, all_maximum, all_sum, losses, weights, losses);
+  c.losses = values_of(b, losses);
+
+  c.dlogits.assign(n * c.classes, 0);
+  for (std::size_t part = 0; part + 1 < cuts.size(); ++part) {
+    const VocabularyShard shard{cuts[part], cuts[part + 1] - cuts[part]};
+    const std::vector<double> rounded = values_of(b, parts[part]);
+    kernels.backward(stream, shard, all_maximum, all_sum, targets, weights, parts[part]);
+    const std::vector<double> gradients = values_of(b, parts[part]);
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t j = 0; j < shard.classes + padding; ++j) {
+        const double gradient = gradients[i * (shard.classes + padding) + j];
+        if (j < shard.classes) {
+          c.logits[i * c.classes + cuts[part] + j] = rounded[i * (shard.classes + padding) + j];
+          c.dlogits[i * c.classes + cuts[part] + j] = gradient;
+        } else {
+          EXPECT_EQ(gradient, 0) << "padding";
+        }
+      }
+    }
+  }
+}
+
+TEST(CrossEntropy, HandWorkedRow) {
+  CrossEntropy c;
+  c.classes = 2;
+  c.logits = {0, std::log(3)};
+  c.targets = {0};
+  c.weights = {2};
+  compute(DType::fp64, c);
+  const Tolerance close = tolerance(DType::fp64, Operation::elementwise);
+  expect_close(c.losses, std::vector<double>{2 * std::log(4)}, close, "loss");
+  expect_close(c.dlogits, std::vector<double>{2 * (0.25 - 1), 2 * 0.75}, close, "dlogits");
+}
+
+class CrossEntropyTypes : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(CrossEntropy, CrossEntropyTypes,
+                         testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(CrossEntropyTypes, MatchesTheDefinitionHoweverItIsSplit) {
+  const DType accumulation = accumulation_type(GetParam());
+  for (const std::int64_t n : {0, 1, 33}) {
+    for (const std::int64_t classes : {1, 31, 1025, 3000}) {
+      for (const auto& cuts : {std::vector<std::int64_t>{}, {classes / 3, classes / 2}, {0, classes}}) {
+        CrossEntropy actual = random_case(n, classes);
+        compute(GetParam(), actual, cuts);
+        CrossEntropy expected = actual;
+        reference(expected);
+        const std::string size = fmt::format(" of {} rows, {} classes, {} parts", n, classes, cuts.size() + 1);
+        expect_close(actual.losses, expected.losses, tolerance(accumulation, Operation::sum), "losses" + size);
+        expect_close(actual.dlogits, expected.dlogits, tolerance(GetParam(), Operation::sum), "dlogits" + size);
+      }
+    }
+  }
+}
+
+TEST_P(CrossEntropyTypes, AnyNumberOfThreadsGivesTheSameBits) {
+  CrossEntropy one = random_case(40, 2000), two = one, three = one;
+  compute(GetParam(), one, {}, 1);
+  compute(GetParam(), two, {}, 2);
+  compute(GetParam(), three, {}, 3);
+  for (const CrossEntropy* other : {&two, &three}) {
+    EXPECT_EQ(one.losses, other->losses);
+    EXPECT_EQ(one.dlogits, other->dlogits);
+  }
+}
+
+TEST(CrossEntropy, BackwardMatchesFiniteDifference) {
+  CrossEntropy c = random_case(3, 7);
+  compute(DType::fp64, c);
+  const std::vector<double> gradient = c.dlogits;
+  const auto loss = [&] {
+    compute(DType::fp64, c, {}, 1);
+    return std::accumulate(c.losses.begin(), c.losses.end(), 0.0);
+  };
+  expect_derivative(c.logits, gradient, loss, "dlogits");
+}
+
+TEST(CrossEntropy, ARowOfNoWeightHasNoLossEvenWhereItIsNotFinite) {
+  CrossEntropy c = random_case(2, 5);
+  c.weights = {0, 1};
+  c.logits[0] = std::numeric_limits<double>::infinity();
+  compute(DType::fp32, c);
+  EXPECT_EQ(c.losses[0], 0);
+  EXPECT_TRUE(std::isfinite(c.losses[1]));
+}
+
+}  // namespace
+}  // namespace trireme
