@@ -1,0 +1,283 @@
+#include "src/checkpoint/load.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "src/base/check.hpp"
+#include "src/base/hash.hpp"
+#include "src/base/log.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+constexpr std::int64_t digest_block_bytes = std::int64_t{8} << 20;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The lines of all ranks, each once, sorted.
+std::set<std::string> lines_of_all_ranks(Communicator& world, const std::set<std::string>& lines) {
+  std::set<std::string> all;
+  for (const std::string& text : all_gather_text(world, fmt::format("{}", fmt::join(lines, "\n")))) {
+    for (std::string& line : lines_of(text)) all.insert(std::move(line));
+  }
+  return all;
+}
+
+/// Digest of a part of a file; reads it block by block.
+std::string digest_of(StepReader& step, std::size_t file, std::int64_t offset_bytes, std::int64_t size_bytes) {
+  Digest digest;
+  std::vector<std::byte> block(static_cast<std::size_t>(std::min(size_bytes, digest_block_bytes)));
+  for (std::int64_t done = 0; done < size_bytes;) {
+    const auto count = static_cast<std::size_t>(std::min(size_bytes - done, digest_block_bytes));
+    step.read(file, offset_bytes + done, std::span(block.data(), count));
+    digest.update(block.data(), count);
+    done += static_cast<std::int64_t>(count);
+  }
+  return digest.hex();
+}
+
+/// Reads pieces of one file at ascending offsets. Small ones that lie close together are read at once and then copied:
+/// a column of a matrix is many runs of a few bytes.
+class SievingReader {
+ public:
+  SievingReader(StepReader& step, std::size_t file) : step_(step), file_(file) {}
+
+  void add(std::int64_t offset_bytes, std::span<std::byte> out) {
+    const std::int64_t end = offset_bytes + static_cast<std::int64_t>(out.size());
+    if (!wanted_.empty() && (offset_bytes - end_ > greatest_gap_bytes || end - begin_ > greatest_read_bytes)) flush();
+    if (wanted_.empty()) begin_ = offset_bytes;
+    wanted_.push_back({offset_bytes, out});
+    end_ = end;
+  }
+
+  void flush() {
+    if (wanted_.size() == 1) {
+      step_.read(file_, begin_, wanted_.front().out);
+    } else if (wanted_.size() > 1) {
+      buffer_.resize(static_cast<std::size_t>(end_ - begin_));
+      step_.read(file_, begin_, buffer_);
+      for (const Wanted& wanted : wanted_) {
+        std::memcpy(wanted.out.data(), buffer_.data() + (wanted.offset_bytes - begin_), wanted.out.size());
+      }
+    }
+    wanted_.clear();
+  }
+
+ private:
+  static constexpr std::int64_t greatest_gap_bytes = std::int64_t{64} << 10;
+  static constexpr std::int64_t greatest_read_bytes = std::int64_t{4} << 20;
+  struct Wanted {
+    std::int64_t offset_bytes;
+    std::span<std::byte> out;
+  };
+  StepReader& step_;
+  std::size_t file_;
+  std::int64_t begin_ = 0;
+  std::int64_t end_ = 0;
+  std::vector<Wanted> wanted_;
+  std::vector<std::byte> buffer_;
+};
+
+Part part_of(const StateTensor& tensor) { return {tensor.box, tensor.flat_begin, tensor.data.numel()}; }
+
+/// Copies what `piece` has of `tensor`; the number of elements.
+std::int64_t read_piece(StepReader& step, const Piece& piece, const StateTensor& tensor) {
+  const auto element_bytes = static_cast<std::int64_t>(size_of(piece.dtype));
+  std::int64_t copied = 0;
+  SievingReader reader(step, piece.file);
+  for_each_run(piece.part, part_of(tensor), [&](const Run& run) {
+    reader.add(
+        piece.offset_bytes + run.from * element_bytes,
+        std::span(tensor.data.data() + run.to * element_bytes, static_cast<std::size_t>(run.count * element_bytes)));
+    copied += run.count;
+    if (run.count != piece.part.count) return;
+    reader.flush();
+    TRIREME_CHECK(digest(tensor.data.data() + run.to * element_bytes, run.count * element_bytes) == piece.digest,
+                  CheckpointError, "{}: the tensor {} in {} does not have the bytes that were saved",
+                  step.description(), piece.tensor, step.manifest().files[piece.file].name);
+  });
+  reader.flush();
+  return copied;
+}
+
+using PiecesByTensor = std::map<std::string_view, std::vector<const Piece*>>;
+
+PiecesByTensor pieces_by_tensor(const Manifest& manifest) {
+  PiecesByTensor pieces;
+  for (const Piece& piece : manifest.pieces) pieces[piece.tensor].push_back(&piece);
+  return pieces;
+}
+
+/// One line for each tensor that is not in the checkpoint as it is wanted here, or not wanted anywhere.
+std::set<std::string> differences(Communicator& world, const PiecesByTensor& stored,
+                                  std::span<const StateTensor> tensors, Unwanted unwanted) {
+  std::set<std::string> problems;
+  std::set<std::string> names;
+  for (const StateTensor& tensor : tensors) {
+    if (tensor.shape.numel() == 0) continue;
+    names.insert(tensor.name);
+    const auto found = stored.find(tensor.name);
+    if (found == stored.end()) {
+      problems.insert(tensor.name + ": not in the checkpoint");
+      continue;
+    }
+    const Piece& piece = *found->second.front();
+    if (piece.dtype != tensor.data.dtype() || piece.shape != tensor.shape) {
+      problems.insert(fmt::format("{}: {} {} in the checkpoint, {} {} in this run", tensor.name, name_of(piece.dtype),
+                                  to_string(piece.shape), name_of(tensor.data.dtype()), to_string(tensor.shape)));
+    }
+  }
+  problems = lines_of_all_ranks(world, problems);
+  if (unwanted == Unwanted::refuse) {
+    names = lines_of_all_ranks(world, names);
+    for (const auto& [name, pieces] : stored) {
+      if (!names.contains(std::string(name))) problems.insert(std::string(name) + ": in the checkpoint only");
+    }
+  }
+  return problems;
+}
+
+void read_tensors(StepReader& step, const PiecesByTensor& stored, std::span<const StateTensor> tensors) {
+  struct Copy {
+    const Piece* piece;
+    std::size_t tensor;
+  };
+  std::vector<Copy> copies;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].data.numel() == 0) continue;
+    for (const Piece* piece : stored.at(tensors[i].name)) copies.push_back({piece, i});
+  }
+  // Files one after another, each from its beginning to its end.
+  std::ranges::sort(copies, {}, [](const Copy& copy) { return std::pair(copy.piece->file, copy.piece->offset_bytes); });
+  std::vector<std::int64_t> filled(tensors.size());
+  for (const Copy& copy : copies) filled[copy.tensor] += read_piece(step, *copy.piece, tensors[copy.tensor]);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    TRIREME_CHECK(filled[i] == tensors[i].data.numel(), CheckpointError,
+                  "{}: {} of {} elements wanted of the tensor {} are not there", step.description(),
+                  tensors[i].data.numel() - filled[i], tensors[i].data.numel(), tensors[i].name);
+  }
+}
+
+std::unique_ptr<StepReader> open_verified(Store& store, Communicator& world, const std::string& name) {
+  std::unique_ptr<StepReader> step;
+  collectively(world, [&] { step = store.open(name); });
+  const Manifest& manifest = step->manifest();
+  for (const std::string& digest : all_gather_text(world, manifest.digest)) {
+    TRIREME_CHECK(digest == manifest.digest, CheckpointError,
+                  "{}: ranks see different manifests; is the folder the same on all nodes?", step->description());
+  }
+  TRIREME_CHECK(manifest.format_version <= Manifest::current_version, NewerFormatError,
+                "{}: the checkpoint has format version {}, this program knows versions up to {}: use the program that "
+                "wrote it, or a later one",
+                step->description(), manifest.format_version, Manifest::current_version);
+  collectively(world, [&] {
+    validate(manifest);
+    for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+      if (static_cast<int>(i % static_cast<std::size_t>(world.size())) == world.rank()) verify_file(*step, i);
+    }
+  });
+  return step;
+}
+
+}  // namespace
+
+bool has_checkpoint(Store& store, Communicator& world) {
+  std::string found;
+  collectively(world, [&] {
+    if (world.rank() == 0 && !store.steps().empty()) found = "yes";
+  });
+  return !broadcast_text(world, found, 0).empty();
+}
+
+std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name) {
+  if (!name.empty()) return open_verified(store, world, name);
+  std::string names;
+  collectively(world, [&] {
+    if (world.rank() != 0) return;
+    std::vector<StepEntry> entries = store.steps();
+    std::ranges::stable_partition(entries, &StepEntry::latest);
+    for (const StepEntry& entry : entries) names += entry.name + "\n";
+  });
+  std::string problems;
+  for (const std::string& candidate : lines_of(broadcast_text(world, names, 0))) {
+    try {
+      std::unique_ptr<StepReader> step = open_verified(store, world, candidate);
+      if (!problems.empty())
+        log::warn("step {} is loaded instead, from {}", step->manifest().step, step->description());
+      return step;
+    } catch (const NewerFormatError&) {
+      throw;
+    } catch (const Error& error) {
+      if (error.exit_code() != ExitCode::data && error.exit_code() != ExitCode::io) throw;
+      if (world.rank() == 0) log::warn("the checkpoint {} cannot be used: {}", candidate, error.what());
+      problems += fmt::format("\n  {}: {}", candidate, error.what());
+    }
+  }
+  TRIREME_CHECK(!problems.empty(), CheckpointError, "there is no checkpoint in {}", store.description());
+  throw CheckpointError("no checkpoint in {} is intact:{}", store.description(), problems);
+}
+
+RunDescription read_description(StepReader& step) {
+  const Manifest& manifest = step.manifest();
+  RunDescription description{manifest.step, manifest.attributes, {}};
+  for (const Piece& piece : manifest.blobs) {
+    std::string& bytes = description.blobs[piece.tensor];
+    bytes.resize(static_cast<std::size_t>(piece.size_bytes()));
+    step.read(piece.file, piece.offset_bytes, std::as_writable_bytes(std::span(bytes)));
+    TRIREME_CHECK(digest(bytes.data(), bytes.size()) == piece.digest, CheckpointError,
+                  "{}: the blob {} does not have the bytes that were saved", step.description(), piece.tensor);
+  }
+  return description;
+}
+
+void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors, Unwanted unwanted) {
+  const PiecesByTensor stored = pieces_by_tensor(step.manifest());
+  collectively(world, [&] {
+    for (const StateTensor& tensor : tensors) {
+      const std::string problem = part_problem(tensor.shape, part_of(tensor));
+      TRIREME_CHECK(problem.empty(), ShapeError, "the tensor {} cannot be loaded: {}", tensor.name, problem);
+    }
+  });
+  const std::set<std::string> problems = differences(world, stored, tensors, unwanted);
+  if (!problems.empty()) {
+    constexpr int most = 20;
+    int listed = 0;
+    std::string list;
+    for (const std::string& problem : problems) {
+      if (listed++ < most) list += "\n  " + problem;
+    }
+    throw CheckpointError("{} does not fit this run; {} tensors differ{}:{}", step.description(), problems.size(),
+                          listed > most ? ", the first 20 of them" : "", list);
+  }
+  collectively(world, [&] { read_tensors(step, stored, tensors); });
+}
+
+void verify_file(StepReader& step, std::size_t file) {
+  const Manifest& manifest = step.manifest();
+  const FileEntry& entry = manifest.files[file];
+  const std::int64_t size_bytes = step.file_size(file);
+  TRIREME_CHECK(size_bytes == entry.size_bytes, CheckpointError, "{}: the file {} has {} bytes instead of {}",
+                step.description(), entry.name, size_bytes, entry.size_bytes);
+  if (digest_of(step, file, 0, size_bytes) == entry.digest) return;
+  std::vector<std::string_view> damaged;
+  for (const std::vector<Piece>* list : {&manifest.blobs, &manifest.pieces}) {
+    for (const Piece& piece : *list) {
+      if (piece.file != file || damaged.size() == 5) continue;
+      if (digest_of(step, file, piece.offset_bytes, piece.size_bytes()) != piece.digest)
+        damaged.push_back(piece.tensor);
+    }
+  }
+  throw CheckpointError("{}: the file {} is damaged: {}", step.description(), entry.name,
+                        damaged.empty() ? "not in a tensor, but in what describes them"
+                                        : fmt::format("the tensors concerned are {}", fmt::join(damaged, ", ")));
+}
+
+}  // namespace trireme::checkpoint

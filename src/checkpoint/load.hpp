@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/state.hpp"
+#include "src/checkpoint/store.hpp"
+#include "src/comm/communicator.hpp"
+
+/// Loading (collective over `world`, a communicator of host memory, except `read_description`):
+///
+///   const std::unique_ptr<StepReader> step = open_checkpoint(store, world, name);  // "" for the latest
+///   const RunDescription description = read_description(*step);                    // model shape, tokenizer ...
+///   ... build the model; any grid will do ...
+///   load(*step, world, trainer.state_tensors());                                   // overwrites StateTensor::data
+namespace trireme::checkpoint {
+
+/// A checkpoint written by a later version of the program. No older step is taken in its place.
+class NewerFormatError : public CheckpointError {
+  using CheckpointError::CheckpointError;
+};
+
+/// Whether the store holds any step, intact or not.
+bool has_checkpoint(Store& store, Communicator& world);
+
+/// Opens a step after reading all of its files, shared out among the ranks, and comparing them with their digests.
+///
+/// With a `name` it is that step or an error. Without, it is the one that the store's pointer names; where that is
+/// damaged, a warning says how, and the greatest step that is intact is taken. CheckpointError where there is none.
+std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name = {});
+
+/// Step, attributes and blobs.
+RunDescription read_description(StepReader& step);
+
+/// What to do with tensors of the checkpoint that no rank wants.
+enum class Unwanted { refuse, leave };
+
+/// Fills `data` of every tensor, whatever the cut it was saved with. Each rank reads what it wants and no more, so that
+/// no rank ever holds the model. CheckpointError, naming the first 20, where tensors are missing or unwanted or have
+/// another type or shape; then nothing has been written to `tensors`.
+void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors,
+          Unwanted unwanted = Unwanted::refuse);
+
+/// Throws CheckpointError that names the file, and the tensors concerned, unless the file has the size and digest that
+/// the manifest says.
+void verify_file(StepReader& step, std::size_t file);
+
+}  // namespace trireme::checkpoint

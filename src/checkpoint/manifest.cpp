@@ -1,0 +1,134 @@
+#include "src/checkpoint/manifest.hpp"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "src/base/check.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+bool is_file_name(std::string_view name) {
+  const bool plain = std::ranges::none_of(
+      name, [](unsigned char character) { return character == '/' || character < 0x20 || character == 0x7f; });
+  return plain && !name.empty() && name.size() <= 255 && name != "." && name != "..";
+}
+
+bool is_digest(std::string_view text) {
+  return text.size() == 32 && std::ranges::all_of(text, [](char character) {
+           return (character >= '0' && character <= '9') || (character >= 'a' && character <= 'f');
+         });
+}
+
+/// For messages: what an attacker may have put there is not printed as it is.
+std::string printable(std::string_view text) {
+  std::string result;
+  for (const char character : text.substr(0, 80)) {
+    result += static_cast<unsigned char>(character) < 0x20 || character == 0x7f ? '?' : character;
+  }
+  return result;
+}
+
+void validate_files(const Manifest& manifest) {
+  std::set<std::string_view> names;
+  for (const FileEntry& file : manifest.files) {
+    TRIREME_CHECK(is_file_name(file.name), CheckpointError,
+                  "the manifest names a file '{}', which is not the name of a file in its own folder: refused",
+                  printable(file.name));
+    TRIREME_CHECK(names.insert(file.name).second, CheckpointError, "the manifest names the file {} twice", file.name);
+    TRIREME_CHECK(file.size_bytes >= 0 && is_digest(file.digest), CheckpointError,
+                  "the manifest gives no proper size and digest for the file {}", file.name);
+  }
+}
+
+void validate_piece(const Manifest& manifest, const Piece& piece) {
+  TRIREME_CHECK(is_plain_name(piece.tensor) && is_plain_name(piece.dataset), CheckpointError,
+                "the manifest names a tensor '{}' (dataset '{}'): names are 1 to 200 letters, digits and . _ - /",
+                printable(piece.tensor), printable(piece.dataset));
+  const std::string problem = part_problem(piece.shape, piece.part);
+  TRIREME_CHECK(problem.empty(), CheckpointError, "the tensor {} in the manifest: {}", piece.tensor, problem);
+  TRIREME_CHECK(piece.file < manifest.files.size() && is_digest(piece.digest), CheckpointError,
+                "the manifest gives no proper file and digest for the tensor {}", piece.tensor);
+  const FileEntry& file = manifest.files[piece.file];
+  TRIREME_CHECK(piece.offset_bytes >= 0 && piece.size_bytes() <= file.size_bytes &&
+                    piece.offset_bytes <= file.size_bytes - piece.size_bytes(),
+                CheckpointError, "the manifest has the tensor {} beyond the end of the file {}", piece.tensor,
+                file.name);
+}
+
+}  // namespace
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.size() <= 200 && std::ranges::all_of(name, [](char character) {
+    return (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z') ||
+           (character >= '0' && character <= '9') || character == '.' || character == '_' || character == '-' ||
+           character == '/';
+  });
+}
+
+void validate_tensors(const std::vector<Piece>& pieces) {
+  std::map<std::string_view, std::vector<const Piece*>> tensors;
+  for (const Piece& piece : pieces) tensors[piece.tensor].push_back(&piece);
+  for (const auto& [name, of_tensor] : tensors) {
+    const Piece& first = *of_tensor.front();
+    std::vector<Part> parts;
+    for (const Piece* piece : of_tensor) {
+      TRIREME_CHECK(piece->dtype == first.dtype && piece->shape == first.shape, CheckpointError,
+                    "the tensor {} is {} {} in one piece and {} {} in another", name, name_of(first.dtype),
+                    to_string(first.shape), name_of(piece->dtype), to_string(piece->shape));
+      parts.push_back(piece->part);
+    }
+    const std::string problem = coverage_problem(first.shape, parts);
+    TRIREME_CHECK(problem.empty(), CheckpointError, "the tensor {} is not stored exactly once: {}", name, problem);
+  }
+}
+
+void validate(const Manifest& manifest) {
+  TRIREME_CHECK(manifest.step >= 0, CheckpointError, "the manifest is of step {}", manifest.step);
+  validate_files(manifest);
+  for (const std::vector<Piece>* list : {&manifest.blobs, &manifest.pieces}) {
+    for (const Piece& piece : *list) validate_piece(manifest, piece);
+    validate_tensors(*list);
+  }
+  for (const Piece& blob : manifest.blobs) {
+    TRIREME_CHECK(blob.dtype == DType::uint8 && blob.shape.rank() == 1 && blob.part.count == blob.shape[0],
+                  CheckpointError, "the blob {} in the manifest is not one piece of bytes", blob.tensor);
+  }
+}
+
+std::string to_text(const std::vector<Piece>& pieces) {
+  std::string text;
+  for (const Piece& piece : pieces) {
+    text += fmt::format("{} {} {}", piece.tensor, name_of(piece.dtype), piece.shape.rank());
+    for (const Shape* numbers : {&piece.shape, &piece.part.box.offset, &piece.part.box.extent}) {
+      for (const std::int64_t number : numbers->extents()) text += fmt::format(" {}", number);
+    }
+    text += fmt::format(" {} {} {} {} {} {}\n", piece.part.flat_begin, piece.part.count, piece.file, piece.dataset,
+                        piece.offset_bytes, piece.digest.empty() ? "-" : piece.digest);
+  }
+  return text;
+}
+
+std::vector<Piece> pieces_from_text(const std::string& text) {
+  std::vector<Piece> pieces;
+  std::istringstream stream(text);
+  for (Piece piece; stream >> piece.tensor;) {
+    std::string dtype;
+    std::size_t rank = 0;
+    stream >> dtype >> rank;
+    piece.dtype = dtype_from_name(dtype);
+    for (Shape* numbers : {&piece.shape, &piece.part.box.offset, &piece.part.box.extent}) {
+      std::vector<std::int64_t> values(rank);
+      for (std::int64_t& value : values) stream >> value;
+      *numbers = Shape(values);
+    }
+    stream >> piece.part.flat_begin >> piece.part.count >> piece.file >> piece.dataset >> piece.offset_bytes >>
+        piece.digest;
+    if (piece.digest == "-") piece.digest.clear();
+    pieces.push_back(piece);
+  }
+  return pieces;
+}
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/checkpoint/shard_plan.hpp"
+#include "src/tensor/dtype.hpp"
+
+namespace trireme::checkpoint {
+
+/// A file of a saved step.
+struct FileEntry {
+  std::string name;
+  std::int64_t size_bytes = 0;
+  std::string digest;
+};
+
+/// Where some elements of a tensor (or a blob: a one-dimensional array of bytes) are stored. They stand in the file one
+/// after another, little-endian, so that they can be found by the manifest alone.
+struct Piece {
+  std::string tensor;
+  DType dtype = DType::fp32;
+  Shape shape;  ///< of the whole tensor
+  Part part;
+  std::size_t file = 0;           ///< index in `Manifest::files`
+  std::string dataset;            ///< its name inside the file, for tools that read the file by itself
+  std::int64_t offset_bytes = 0;  ///< first byte in the file
+  std::string digest;             ///< of the piece's bytes
+
+  std::int64_t size_bytes() const { return part.count * static_cast<std::int64_t>(size_of(dtype)); }
+};
+
+/// Everything about a saved step but the bytes of its tensors.
+struct Manifest {
+  static constexpr int current_version = 1;
+
+  int format_version = current_version;
+  std::int64_t step = 0;
+  std::map<std::string, std::string> attributes;
+  std::vector<FileEntry> files;
+  std::vector<Piece> blobs;
+  std::vector<Piece> pieces;
+  std::string digest;  ///< of the manifest as it is stored; filled in by the store that reads it
+};
+
+/// Throws CheckpointError unless the manifest makes sense by itself: file names are plain names in one folder, pieces
+/// lie inside their tensors and files, and every element of every tensor is stored exactly once.
+void validate(const Manifest& manifest);
+
+/// Throws CheckpointError unless each tensor of the list has one type and one shape and every one of its elements is in
+/// exactly one piece.
+void validate_tensors(const std::vector<Piece>& pieces);
+
+/// Names of tensors, blobs and datasets: 1 to 200 of A-Z a-z 0-9 . _ - /.
+bool is_plain_name(std::string_view name);
+
+/// Pieces as text, for sending them to another rank; `file` and `shape`s included.
+std::string to_text(const std::vector<Piece>& pieces);
+std::vector<Piece> pieces_from_text(const std::string& text);
+
+}  // namespace trireme::checkpoint

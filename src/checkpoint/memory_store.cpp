@@ -1,0 +1,91 @@
+#include "src/checkpoint/memory_store.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "src/base/check.hpp"
+#include "src/base/hash.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+std::string name_of_step(std::int64_t step) { return fmt::format("step-{:08}", step); }
+}  // namespace
+
+class MemoryStore::Reader final : public StepReader {
+ public:
+  Reader(std::string name, const Step& step) : name_(std::move(name)), step_(step) {}
+  std::string description() const override { return name_ + " in memory"; }
+  const Manifest& manifest() const override { return step_.manifest; }
+  std::int64_t file_size(std::size_t file) override { return static_cast<std::int64_t>(bytes(file).size()); }
+  void read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) override {
+    const std::vector<std::byte>& source = bytes(file);
+    const auto offset = static_cast<std::size_t>(offset_bytes);
+    TRIREME_CHECK(offset <= source.size() && out.size() <= source.size() - offset, CheckpointError,
+                  "{}: {} bytes at {} are beyond the end", description(), out.size(), offset);
+    if (!out.empty()) std::memcpy(out.data(), source.data() + offset, out.size());
+  }
+
+ private:
+  const std::vector<std::byte>& bytes(std::size_t file) const {
+    const std::string& name = step_.manifest.files[file].name;
+    const auto found = step_.files.find(name);
+    TRIREME_CHECK(found != step_.files.end(), CheckpointError, "{}: the file {} is missing", description(), name);
+    return found->second;
+  }
+  std::string name_;
+  const Step& step_;
+};
+
+void MemoryStore::confirm(const std::string& token) {
+  TRIREME_CHECK(token == "memory", IoError, "the checkpoints are not kept in memory on every rank");
+}
+
+std::string MemoryStore::begin(std::int64_t step, std::int64_t) {
+  const std::string name = name_of_step(step);
+  staged_[name].clear();
+  return name;
+}
+
+ShardFile MemoryStore::write_shard(const std::string& staging, const std::string& file_name,
+                                   std::span<const ShardDataset> datasets) {
+  std::vector<std::byte>& file = staged_.at(staging)[file_name];
+  ShardFile shard;
+  for (const ShardDataset& dataset : datasets) {
+    shard.offsets_bytes.push_back(static_cast<std::int64_t>(file.size()));
+    file.insert(file.end(), dataset.data.data(), dataset.data.data() + dataset.data.size_bytes());
+  }
+  shard.entry = {file_name, static_cast<std::int64_t>(file.size()), digest(file.data(), file.size())};
+  return shard;
+}
+
+void MemoryStore::commit(const std::string& staging, const Manifest& manifest) {
+  const std::string name = name_of_step(manifest.step);
+  steps_[name] = {manifest, std::move(staged_.at(staging))};
+  steps_[name].manifest.digest = digest(&manifest.step, sizeof manifest.step);
+  staged_.erase(staging);
+  latest_ = name;
+}
+
+void MemoryStore::abandon(const std::string& staging) noexcept { staged_.erase(staging); }
+
+std::vector<StepEntry> MemoryStore::steps() {
+  std::vector<StepEntry> entries;
+  for (const auto& [name, step] : steps_) entries.push_back({name, step.manifest.step, {}, name == latest_, false});
+  std::ranges::sort(entries, std::ranges::greater{}, &StepEntry::step);
+  return entries;
+}
+
+std::unique_ptr<StepReader> MemoryStore::open(const std::string& name) {
+  const auto found = steps_.find(name);
+  TRIREME_CHECK(found != steps_.end(), CheckpointError, "there is no checkpoint {} in memory", name);
+  return std::make_unique<Reader>(name, found->second);
+}
+
+void MemoryStore::remove(const std::string& name) { steps_.erase(name); }
+
+std::vector<std::byte>& MemoryStore::file(const std::string& step_name, const std::string& file_name) {
+  return steps_.at(step_name).files.at(file_name);
+}
+
+}  // namespace trireme::checkpoint

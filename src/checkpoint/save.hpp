@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+
+#include "src/checkpoint/state.hpp"
+#include "src/checkpoint/store.hpp"
+#include "src/comm/communicator.hpp"
+
+/// Saving, in a trainer (all of it collective over `world`, a communicator of host memory):
+///
+///   io::CheckpointStore store(root);
+///   prepare_saving(store, world, trainer.state_tensors());      // before the first step
+///   ...
+///   save(store, world, description, trainer.state_tensors(), {.keep_last = 2});
+///
+/// `StateTensor::data` is host memory. For loading see load.hpp.
+namespace trireme::checkpoint {
+
+struct SaveOptions {
+  int keep_last = 0;  ///< steps that stay when a newer one is saved; 0 keeps all
+};
+
+/// Makes sure, before hours of work depend on it, that these tensors can be saved: that the store can be written, has
+/// room (1.2 times the size of a step), is seen by all ranks and is not in use by another job, for which it is taken
+/// until `store` ends; and that each element of each tensor has exactly one rank that writes it.
+void prepare_saving(Store& store, Communicator& world, std::span<const StateTensor> tensors);
+
+/// Saves a step: every rank writes its pieces (those `written_here`) into one file, rank 0 the manifest. The blobs and
+/// attributes are those of rank 0. On return the step is on the disk and is the latest one. Where it throws, on all
+/// ranks together, what was written is removed and the steps saved before are intact.
+///
+/// Then steps older than the last `keep_last` are removed, except the one that the store's pointer names. A failure
+/// there is logged, not thrown. Steps with a greater number belong to another course of the run (it was set back) and
+/// are left alone.
+void save(Store& store, Communicator& world, const RunDescription& description, std::span<const StateTensor> tensors,
+          const SaveOptions& options = {});
+
+}  // namespace trireme::checkpoint

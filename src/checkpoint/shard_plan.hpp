@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/tensor/shape.hpp"
+
+namespace trireme::checkpoint {
+
+/// Some elements of a logical tensor, one after another in memory: [flat_begin, flat_begin + count) of `box`, flattened
+/// row-major. Two such parts may cut the tensor in any two ways; what they have in common is still found without going
+/// through elements one by one.
+struct Part {
+  Box box;
+  std::int64_t flat_begin = 0;
+  std::int64_t count = 0;
+};
+
+/// What is wrong with `part` as a part of a tensor of this shape; empty where nothing is.
+std::string part_problem(const Shape& shape, const Part& part);
+
+/// Elements that follow one another in two parts alike.
+struct Run {
+  std::int64_t from = 0;  ///< first one, counted from the source's first element
+  std::int64_t to = 0;    ///< the same one, counted from the target's first element
+  std::int64_t count = 0;
+};
+
+/// Calls `visit` for all elements that `source` and `target` have in common, in runs as long as possible. `from` and
+/// `to` ascend. Both parts belong to a tensor of one shape and have no problem.
+void for_each_run(const Part& source, const Part& target, const std::function<void(const Run&)>& visit);
+
+/// Whether every element of a tensor of this shape is in exactly one of `parts`: empty where so, else what is wrong.
+/// None of the parts has a problem.
+std::string coverage_problem(const Shape& shape, std::span<const Part> parts);
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/manifest.hpp"
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme::checkpoint {
+
+/// A step that can, or should, be loaded.
+struct StepEntry {
+  std::string name;                  ///< for `Store::open` and `Store::remove`
+  std::optional<std::int64_t> step;  ///< from its manifest; empty where that is damaged
+  std::string problem;               ///< why the manifest could not be read
+  bool latest = false;               ///< the store's pointer names it
+  bool replaced = false;             ///< set aside while another one of the same step took its place
+};
+
+/// A saved step, opened for reading. Each rank opens its own.
+class StepReader {
+ public:
+  virtual ~StepReader() = default;
+  /// Where it is, for messages.
+  virtual std::string description() const = 0;
+  /// Read, and found intact by its own digest, when the step was opened; not validated.
+  virtual const Manifest& manifest() const = 0;
+  /// Size at present of file `file` of the manifest; CheckpointError where there is none.
+  virtual std::int64_t file_size(std::size_t file) = 0;
+  /// Bytes [offset_bytes, offset_bytes + out.size()) of that file.
+  virtual void read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) = 0;
+};
+
+/// Where a rank's pieces of a step go, as one file.
+struct ShardDataset {
+  std::string name;
+  ConstTensorView data;
+};
+struct ShardFile {
+  FileEntry entry;
+  std::vector<std::int64_t> offsets_bytes;  ///< of each dataset in the file
+};
+
+/// Keeps the steps of a run: a folder, or memory in tests. A step is written under another name and gets its own only
+/// when it is complete, so that a reader sees all of a step or nothing. Calls marked [0] are made on one rank only, all
+/// others on each rank that takes part; none of them communicates.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  /// Where it is, for messages.
+  virtual std::string description() const = 0;
+
+  /// [0] Takes the store for this job, until the store's end, and makes sure that a step of this size can be saved:
+  /// that there is a place, that it may be written, that there is room. Throws where not, or where another job has it.
+  /// The result is for `confirm`.
+  virtual std::string claim(std::int64_t needed_bytes) = 0;
+  /// Throws where this rank does not see what `claim` did: the place is not shared by all ranks.
+  virtual void confirm(const std::string& token) = 0;
+
+  /// [0] Begins to save a step; the result names it until it is committed. Claims the store unless it is claimed, and
+  /// removes what saves that were killed left behind.
+  virtual std::string begin(std::int64_t step, std::int64_t needed_bytes) = 0;
+  /// Writes this rank's file; on return its bytes are safe.
+  virtual ShardFile write_shard(const std::string& staging, const std::string& file_name,
+                                std::span<const ShardDataset> datasets) = 0;
+  /// [0] Makes the step the latest one; one of the same number is replaced. Where this throws the earlier ones are
+  /// still there.
+  virtual void commit(const std::string& staging, const Manifest& manifest) = 0;
+  /// [0] Removes what `begin` and `write_shard` wrote.
+  virtual void abandon(const std::string& staging) noexcept = 0;
+
+  /// All there is, greatest step first; empty where there is no store at all.
+  virtual std::vector<StepEntry> steps() = 0;
+  /// CheckpointError where there is none of this name or its manifest is damaged.
+  virtual std::unique_ptr<StepReader> open(const std::string& name) = 0;
+  /// [0] Removes a step, such that a reader sees all of it or nothing.
+  virtual void remove(const std::string& name) = 0;
+};
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,79 @@
+#include "src/checkpoint/manifest.hpp"
+
+#include <gmock/gmock.h>
+
+#include "src/base/hash.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Manifest small_manifest() {
+  Manifest manifest;
+  manifest.step = 3;
+  manifest.files = {{"a.h5", 100, digest("a", 1)}, {"b.h5", 100, digest("b", 1)}};
+  for (std::size_t i = 0; i < 2; ++i) {
+    Piece piece;
+    piece.tensor = "model/wte";
+    piece.shape = {4, 4};
+    piece.part = {{{static_cast<std::int64_t>(2 * i), 0}, {2, 4}}, 0, 8};
+    piece.file = i;
+    piece.dataset = "tensor/model/wte/0";
+    piece.offset_bytes = 64;
+    piece.digest = digest("x", 1);
+    manifest.pieces.push_back(piece);
+  }
+  return manifest;
+}
+
+void expect_refused(const std::function<void(Manifest&)>& damage, const std::string& message) {
+  Manifest manifest = small_manifest();
+  damage(manifest);
+  EXPECT_THAT([&] { validate(manifest); }, ThrowsMessage<CheckpointError>(HasSubstr(message)));
+}
+
+TEST(Manifest, GoodOnePasses) { EXPECT_NO_THROW(validate(small_manifest())); }
+
+TEST(Manifest, FileNamesThatLeadOutOfTheFolderAreRefused) {
+  for (const std::string& name :
+       {std::string(".."), std::string("."), std::string("../a"), std::string("/etc/passwd"), std::string("a/b"),
+        std::string("a\nb"), std::string("a\0b", 3), std::string(), std::string(256, 'a'), std::string("a\x7f")}) {
+    expect_refused([&](Manifest& manifest) { manifest.files[0].name = name; }, "refused");
+  }
+}
+
+TEST(Manifest, ContradictionsAreRefused) {
+  expect_refused([](Manifest& m) { m.files[1].name = "a.h5"; }, "twice");
+  expect_refused([](Manifest& m) { m.files[1].size_bytes = -1; }, "proper size");
+  expect_refused([](Manifest& m) { m.files[1].digest = "0123"; }, "digest");
+  expect_refused([](Manifest& m) { m.pieces[0].file = 2; }, "proper file");
+  expect_refused([](Manifest& m) { m.pieces[0].offset_bytes = 69; }, "beyond the end");
+  expect_refused([](Manifest& m) { m.pieces[0].offset_bytes = -4; }, "beyond the end");
+  expect_refused([](Manifest& m) { m.pieces[0].tensor = "a b"; }, "names are");
+  expect_refused([](Manifest& m) { m.pieces[0].dtype = DType::bf16; }, "in another");
+  expect_refused([](Manifest& m) { m.pieces[1].shape = {5, 4}; }, "in another");
+  expect_refused([](Manifest& m) { m.pieces.pop_back(); }, "8 of its 16 elements are missing");
+  expect_refused([](Manifest& m) { m.pieces[1].part = m.pieces[0].part; }, "there twice");
+  expect_refused([](Manifest& m) { m.pieces[1].part.box.offset[0] = 3; }, "not inside the tensor");
+  expect_refused([](Manifest& m) { m.step = -1; }, "step -1");
+  expect_refused([](Manifest& m) { m.blobs.push_back(m.pieces[0]); }, "exactly once");
+}
+
+TEST(Manifest, PiecesAsTextComeBack) {
+  std::vector<Piece> pieces = small_manifest().pieces;
+  pieces[0].shape = {};  // a scalar
+  pieces[0].part = {{}, 0, 1};
+  pieces[1].digest.clear();
+  const std::vector<Piece> back = pieces_from_text(to_text(pieces));
+  ASSERT_EQ(back.size(), 2u);
+  EXPECT_EQ(to_text(back), to_text(pieces));
+  EXPECT_EQ(back[1].digest, "");
+  EXPECT_EQ(back[1].part.box, pieces[1].part.box);
+  EXPECT_EQ(back[0].shape, Shape());
+  EXPECT_TRUE(pieces_from_text("").empty());
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint

@@ -1,0 +1,210 @@
+#include <gmock/gmock.h>
+
+#include "src/base/error.hpp"
+#include "src/checkpoint/load.hpp"
+#include "src/checkpoint/memory_store.hpp"
+#include "src/checkpoint/save.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/random_cut.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+using test::CutTensor;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+/// A vector, a matrix, and a QKV weight [3, heads, d, h], each cut at random.
+std::vector<CutTensor> random_model(std::uint64_t seed) {
+  test::Random random(seed);
+  std::vector<CutTensor> model;
+  const std::pair<const char*, Shape> tensors[] = {{"model/h.0.ln_1.weight", {13}},
+                                                   {"model/wte", {17, 12}},
+                                                   {"adamw_m/h.0.attn.qkv.weight", {3, 6, 2, 5}},
+                                                   {"model/scale", {}}};
+  for (const auto& [name, shape] : tensors) model.emplace_back(name, shape, test::random_partition(random, shape));
+  return model;
+}
+
+std::vector<StateTensor> states_of(std::vector<CutTensor>& model) {
+  std::vector<StateTensor> states;
+  for (CutTensor& tensor : model) tensor.add_states(states);
+  return states;
+}
+
+void fill(std::vector<CutTensor>& model, std::uint64_t version) {
+  for (CutTensor& tensor : model) tensor.fill(version);
+}
+
+bool holds(const std::vector<CutTensor>& model, std::uint64_t version) {
+  return std::ranges::all_of(model, [&](const CutTensor& tensor) { return tensor.holds(version); });
+}
+
+class SaveLoad : public testing::Test {
+ protected:
+  void save_model(std::vector<CutTensor>& model, std::int64_t step, int keep_last = 0) {
+    save(store, world, {step, {{"seed", "1234"}}, {{"tokenizer", std::string("a\0b", 3)}, {"empty", ""}}},
+         states_of(model), {keep_last});
+  }
+  void load_model(std::vector<CutTensor>& model, const std::string& name = {}) {
+    const std::vector<StateTensor> states = states_of(model);
+    load(*open_checkpoint(store, world, name), world, states);
+  }
+
+  MemoryStore store;
+  SelfCommunicator world;
+};
+
+TEST_F(SaveLoad, EveryCutLoadsEveryOtherAndComesBackByteForByte) {
+  constexpr std::uint64_t cuts = 24;
+  for (std::uint64_t a = 0; a < cuts; ++a) {
+    for (std::uint64_t b = 0; b < cuts; ++b) {
+      std::vector<CutTensor> first = random_model(a);
+      fill(first, a);
+      save_model(first, 1);
+      std::vector<CutTensor> second = random_model(1000 + b);
+      load_model(second);
+      ASSERT_TRUE(holds(second, a)) << a << " to " << b;
+      save_model(second, 2);
+      std::vector<CutTensor> third = random_model(a);
+      load_model(third);
+      ASSERT_TRUE(holds(third, a)) << b << " to " << a;
+    }
+  }
+}
+
+TEST_F(SaveLoad, DescriptionComesBack) {
+  std::vector<CutTensor> model = random_model(1);
+  save_model(model, 77);
+  const auto step = open_checkpoint(store, world);
+  const RunDescription description = read_description(*step);
+  EXPECT_EQ(description.step, 77);
+  EXPECT_EQ(description.attributes.at("seed"), "1234");
+  EXPECT_EQ(description.blobs.at("tokenizer"), std::string("a\0b", 3));
+  EXPECT_EQ(description.blobs.at("empty"), "");
+}
+
+TEST_F(SaveLoad, ReplicasAreLoadedButWrittenOnce) {
+  std::vector<float> mine{1, 2, 3};
+  std::vector<float> copy{4, 5, 6};
+  const Box box = Box::whole({3});
+  const StateTensor states[] = {{"model/b", {3}, box, 0, TensorView(mine.data(), {3}), true},
+                                {"model/b", {3}, box, 0, TensorView(copy.data(), {3}), false}};
+  save(store, world, {1, {}, {}}, states);
+  mine = {0, 0, 0};
+  load(*open_checkpoint(store, world), world, states);
+  EXPECT_EQ(mine, (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(copy, (std::vector<float>{1, 2, 3}));
+}
+
+TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
+  std::vector<CutTensor> model = random_model(1);
+  fill(model, 1);
+  save_model(model, 1);
+  std::vector<CutTensor> other = random_model(1);
+  other[0].name = "model/h.0.ln_1.scale";                                         // renamed
+  other[1] = CutTensor("model/wte", {16, 12}, {{Box::whole({16, 12}), 0, 192}});  // another shape
+  std::vector<StateTensor> states = states_of(other);
+  std::vector<double> wrong_type(1);
+  states.back() = {"model/scale", {}, {}, 0, TensorView(wrong_type.data(), {}), true};
+  const auto step = open_checkpoint(store, world);
+  EXPECT_THAT([&] { load(*step, world, states); },
+              ThrowsMessage<CheckpointError>(
+                  AllOf(HasSubstr("4 tensors differ"), HasSubstr("model/h.0.ln_1.scale: not in the checkpoint"),
+                        HasSubstr("model/h.0.ln_1.weight: in the checkpoint only"),
+                        HasSubstr("model/wte: fp32 [17, 12] in the checkpoint, fp32 [16, 12]"),
+                        HasSubstr("model/scale: fp32 [] in the checkpoint, fp64 []"))));
+  EXPECT_EQ(other[2].data, CutTensor(other[2].name, other[2].shape, other[2].parts).data);
+}
+
+TEST_F(SaveLoad, OfManyDifferencesTwentyAreNamed) {
+  std::vector<CutTensor> model;
+  for (int i = 0; i < 30; ++i) {
+    model.emplace_back(fmt::format("model/t{:02}", i), Shape{1}, std::vector<Part>{{Box::whole({1}), 0, 1}});
+  }
+  save_model(model, 1);
+  EXPECT_THAT([&] { load(*open_checkpoint(store, world), world, {}); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("30 tensors differ, the first 20"), HasSubstr("model/t19"),
+                                                   Not(HasSubstr("model/t20")))));
+}
+
+TEST_F(SaveLoad, PartOfTheTensorsCanBeLoadedWhereTheRestIsLeft) {
+  std::vector<CutTensor> model = random_model(1);
+  fill(model, 5);
+  save_model(model, 1);
+  std::vector<CutTensor> weights = random_model(2);
+  weights.erase(weights.begin() + 2);  // no moments
+  const std::vector<StateTensor> states = states_of(weights);
+  const auto step = open_checkpoint(store, world);
+  EXPECT_THROW(load(*step, world, states), CheckpointError);
+  load(*step, world, states, Unwanted::leave);
+  EXPECT_TRUE(holds(weights, 5));
+}
+
+TEST_F(SaveLoad, TensorsWithoutAWriterOrWithTwoAreRefused) {
+  std::vector<CutTensor> model = random_model(1);
+  std::vector<StateTensor> states = states_of(model);
+  EXPECT_NO_THROW(prepare_saving(store, world, states));
+  std::vector<StateTensor> twice = states;
+  twice.push_back(states[0]);
+  EXPECT_THAT([&] { prepare_saving(store, world, twice); }, ThrowsMessage<CheckpointError>(HasSubstr("there twice")));
+  EXPECT_THAT(
+      [&] {
+        save(store, world, {1, {}, {}}, twice);
+      },
+      ThrowsMessage<CheckpointError>(HasSubstr("there twice")));
+  states[0].written_here = false;
+  EXPECT_THAT([&] { save(store, world, {1, {}, {}}, states); }, ThrowsMessage<CheckpointError>(HasSubstr("missing")));
+  EXPECT_TRUE(store.steps().empty());
+  EXPECT_FALSE(has_checkpoint(store, world));
+}
+
+TEST_F(SaveLoad, DamagedStepIsAnErrorByNameAndElsePassedOver) {
+  std::vector<CutTensor> model = random_model(3);
+  for (const std::uint64_t step : {10, 20, 30}) {
+    fill(model, step);
+    save_model(model, static_cast<std::int64_t>(step));
+  }
+  const Piece damaged = store.open("step-00000030")->manifest().pieces[1];
+  store.file("step-00000030", "rank-00000.h5")[static_cast<std::size_t>(damaged.offset_bytes) + 1] ^= std::byte{4};
+  EXPECT_THAT([&] { load_model(model, "step-00000030"); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("rank-00000.h5"), HasSubstr(damaged.tensor))));
+  load_model(model);
+  EXPECT_TRUE(holds(model, 20));
+  store.file("step-00000020", "rank-00000.h5").pop_back();
+  load_model(model);
+  EXPECT_TRUE(holds(model, 10));
+  store.file("step-00000010", "rank-00000.h5").push_back({});
+  EXPECT_THAT([&] { load_model(model); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("is intact"), HasSubstr("step-00000010"),
+                                                   HasSubstr("step-00000020"), HasSubstr("step-00000030"))));
+  EXPECT_TRUE(has_checkpoint(store, world));
+}
+
+TEST_F(SaveLoad, OlderStepsAreRemovedAndThoseBeyondAreLeftAlone) {
+  std::vector<CutTensor> model = random_model(3);
+  const auto names = [&] {
+    std::string all;
+    for (const StepEntry& entry : store.steps()) all += fmt::format("{} ", *entry.step);
+    return all;
+  };
+  for (const std::int64_t step : {10, 20, 30, 40}) save_model(model, step, 2);
+  EXPECT_EQ(names(), "40 30 ");
+  save_model(model, 15, 2);  // the run was set back
+  EXPECT_EQ(names(), "40 30 15 ");
+  save_model(model, 16, 1);
+  EXPECT_EQ(names(), "40 30 16 ");
+  save_model(model, 50);
+  EXPECT_EQ(names(), "50 40 30 16 ");
+}
+
+TEST_F(SaveLoad, NothingThereIsAnError) {
+  EXPECT_THAT([&] { open_checkpoint(store, world); },
+              ThrowsMessage<CheckpointError>(HasSubstr("there is no checkpoint")));
+  EXPECT_THROW(open_checkpoint(store, world, "step-00000001"), CheckpointError);
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint

@@ -1,0 +1,106 @@
+#include "src/checkpoint/shard_plan.hpp"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "tests/support/random_cut.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+using test::random_below;
+using test::random_partition;
+using ElementRun = Run;  // testing::Test has a Run of its own
+
+const std::vector<Shape> shapes{{}, {1}, {7}, {5, 6}, {1, 9}, {3, 4, 2, 5}, {2, 3, 2, 2, 3}};
+
+std::vector<Run> runs_of(const Part& source, const Part& target) {
+  std::vector<Run> runs;
+  for_each_run(source, target, [&](const Run& run) { runs.push_back(run); });
+  return runs;
+}
+
+TEST(ShardPlan, RunsOfRandomPartsAreThoseOfTheNaiveOracle) {
+  test::Random random(1);
+  for (int round = 0; round < 300; ++round) {
+    for (const Shape& shape : shapes) {
+      for (const Part& source : random_partition(random, shape)) {
+        for (const Part& target : random_partition(random, shape)) {
+          // Position in the target of each element of the source, or -1.
+          std::vector<std::int64_t> expected(static_cast<std::size_t>(source.count), -1);
+          for (std::int64_t i = 0; i < source.count; ++i) {
+            for (std::int64_t j = 0; j < target.count; ++j) {
+              if (test::naive_index(shape, source, i) == test::naive_index(shape, target, j)) expected[i] = j;
+            }
+          }
+          std::vector<std::int64_t> found(expected.size(), -1);
+          ElementRun previous;
+          for (const ElementRun& run : runs_of(source, target)) {
+            ASSERT_GT(run.count, 0);
+            ASSERT_GE(run.from, previous.from + previous.count);
+            ASSERT_GE(run.to, previous.to + previous.count);
+            // As long as possible: it does not continue the one before.
+            ASSERT_TRUE(previous.count == 0 || run.from > previous.from + previous.count ||
+                        run.to > previous.to + previous.count);
+            std::iota(found.begin() + run.from, found.begin() + run.from + run.count, run.to);
+            previous = run;
+          }
+          ASSERT_EQ(found, expected) << to_string(shape);
+        }
+      }
+    }
+  }
+}
+
+TEST(ShardPlan, RowsAreOneRunAndColumnsOneRunARow) {
+  const Part whole{Box::whole({6, 8}), 0, 48};
+  const Part rows{{{2, 0}, {3, 8}}, 0, 24};
+  const Part columns{{{0, 4}, {6, 4}}, 0, 24};
+  EXPECT_EQ(runs_of(whole, rows).size(), 1u);
+  EXPECT_EQ(runs_of(whole, columns).size(), 6u);
+  EXPECT_EQ(runs_of(columns, columns).size(), 1u);
+}
+
+TEST(ShardPlan, RandomPartitionsCoverExactlyOnce) {
+  test::Random random(2);
+  for (int round = 0; round < 200; ++round) {
+    for (const Shape& shape : shapes) {
+      std::vector<Part> parts = random_partition(random, shape);
+      EXPECT_EQ(coverage_problem(shape, parts), "");
+      std::ranges::shuffle(parts, random);
+      const Part last = parts.back();
+      parts.pop_back();
+      EXPECT_THAT(coverage_problem(shape, parts), testing::HasSubstr("are missing"));
+      parts.push_back(last);
+      parts.push_back(parts[random_below(random, static_cast<std::int64_t>(parts.size()))]);
+      EXPECT_THAT(coverage_problem(shape, parts), testing::HasSubstr("are there twice"));
+      // One element too many and another one missing: the sum is right, the cover is not.
+      parts = random_partition(random, shape);
+      if (parts.size() > 1 && parts[0].count > 1 && parts[1].flat_begin > 0) {
+        parts[0].count -= 1;
+        parts[1].flat_begin -= 1;
+        parts[1].count += 1;
+        EXPECT_EQ(coverage_problem(shape, parts), "") << "the two only moved their border";
+        parts[1].flat_begin -= 1;
+        EXPECT_NE(coverage_problem(shape, parts), "");
+      }
+    }
+  }
+}
+
+TEST(ShardPlan, PartsOutsideTheirTensorAreFound) {
+  const Shape shape{4, 6};
+  EXPECT_EQ(part_problem(shape, {{{1, 2}, {3, 4}}, 5, 7}), "");
+  EXPECT_NE(part_problem(shape, {{{1, 2}, {3, 5}}, 0, 1}), "");
+  EXPECT_NE(part_problem(shape, {{{-1, 0}, {2, 2}}, 0, 1}), "");
+  EXPECT_NE(part_problem(shape, {{{0}, {4}}, 0, 1}), "");
+  EXPECT_NE(part_problem(shape, {{{0, 0}, {4, 6}}, 20, 5}), "");
+  EXPECT_NE(part_problem(shape, {{{0, 0}, {4, 6}}, -1, 5}), "");
+  constexpr std::int64_t huge = std::int64_t{1} << 62;
+  EXPECT_NE(part_problem({huge, huge}, {{{0, 0}, {huge, huge}}, 0, 1}), "");
+  EXPECT_NE(part_problem(shape, {{{huge, 0}, {huge, 1}}, 0, 1}), "");
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint

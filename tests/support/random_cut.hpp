@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/base/hash.hpp"
+#include "src/checkpoint/shard_plan.hpp"
+#include "src/checkpoint/state.hpp"
+
+namespace trireme::test {
+
+using Random = std::mt19937_64;
+
+inline std::int64_t random_below(Random& random, std::int64_t end) {
+  return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
+}
+
+/// Positions that cut [0, size) into at most `parts` pieces of any size, none of them empty; both ends included.
+inline std::vector<std::int64_t> random_cuts(Random& random, std::int64_t size, std::int64_t parts) {
+  std::vector<std::int64_t> cuts{0, size};
+  for (std::int64_t i = 1; i < parts; ++i) cuts.push_back(random_below(random, size));
+  std::ranges::sort(cuts);
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  return cuts;
+}
+
+/// A random partition of a tensor: cut along up to two dimensions into boxes, and each box into flat ranges that ignore
+/// its rows, or not.
+inline std::vector<checkpoint::Part> random_partition(Random& random, const Shape& shape) {
+  std::vector<Box> boxes{Box::whole(shape)};
+  for (int cut = 0; cut < 2 && shape.rank() > 0; ++cut) {
+    const int dimension = static_cast<int>(random_below(random, shape.rank()));
+    std::vector<Box> cut_boxes;
+    for (const Box& box : boxes) {
+      const auto cuts = random_cuts(random, box.extent[dimension], 1 + random_below(random, 4));
+      for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+        Box part = box;
+        part.offset[dimension] += cuts[i];
+        part.extent[dimension] = cuts[i + 1] - cuts[i];
+        cut_boxes.push_back(part);
+      }
+    }
+    boxes = std::move(cut_boxes);
+  }
+  std::vector<checkpoint::Part> parts;
+  for (const Box& box : boxes) {
+    const auto cuts = random_cuts(random, box.numel(), random_below(random, 2) == 0 ? 1 : 5);
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) parts.push_back({box, cuts[i], cuts[i + 1] - cuts[i]});
+  }
+  return parts;
+}
+
+/// Index in the flattened tensor of element `position` of a part, the slow and simple way.
+inline std::int64_t naive_index(const Shape& shape, const checkpoint::Part& part, std::int64_t position) {
+  std::int64_t rest = part.flat_begin + position;
+  std::int64_t index = 0;
+  std::int64_t stride = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    index += (part.box.offset[i] + rest % part.box.extent[i]) * stride;
+    rest /= part.box.extent[i];
+    stride *= shape[i];
+  }
+  return index;
+}
+
+/// A tensor cut into parts that own their memory.
+struct CutTensor {
+  std::string name;
+  Shape shape;
+  std::vector<checkpoint::Part> parts;
+  std::vector<std::vector<float>> data;
+
+  CutTensor(std::string tensor_name, const Shape& tensor_shape, std::vector<checkpoint::Part> tensor_parts)
+      : name(std::move(tensor_name)), shape(tensor_shape), parts(std::move(tensor_parts)) {
+    for (const checkpoint::Part& part : parts) data.emplace_back(static_cast<std::size_t>(part.count), -1.f);
+  }
+
+  /// A number for each element of each tensor that no other has, and that differs from version to version.
+  float value(std::int64_t index, std::uint64_t version) const {
+    return static_cast<float>(splitmix64(fnv1a(name) + version, static_cast<std::uint64_t>(index)) >> 40);
+  }
+  void fill(std::uint64_t version) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      for (std::size_t j = 0; j < data[i].size(); ++j) {
+        data[i][j] = value(naive_index(shape, parts[i], static_cast<std::int64_t>(j)), version);
+      }
+    }
+  }
+  bool holds(std::uint64_t version) const {
+    CutTensor expected(name, shape, parts);
+    expected.fill(version);
+    return expected.data == data;
+  }
+
+  checkpoint::StateTensor state(std::size_t i) {
+    return {name, shape, parts[i].box, parts[i].flat_begin, TensorView(data[i].data(), {parts[i].count}), true};
+  }
+  void add_states(std::vector<checkpoint::StateTensor>& states) {
+    for (std::size_t i = 0; i < parts.size(); ++i) states.push_back(state(i));
+  }
+};
+
+}  // namespace trireme::test
