@@ -91,4 +91,11 @@ void MpiEnvironment::abort(ExitCode exit_code) const {
   std::_Exit(static_cast<int>(exit_code));
 }
 
+std::string library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  return {text, static_cast<std::size_t>(length)};
+}
+
 }  // namespace trireme::mpi

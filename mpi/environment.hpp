@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "mpi/mpi_communicator.hpp"
 #include "mpi/progress.hpp"
@@ -36,5 +37,8 @@ class MpiEnvironment {
   int size_ = 1;
   std::shared_ptr<ProgressEngine> engine_;
 };
+
+/// "Open MPI v4.1.4, ..."
+std::string library_version();
 
 }  // namespace trireme::mpi

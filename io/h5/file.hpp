@@ -55,4 +55,7 @@ class File {
   std::vector<std::string> dataset_paths_;
 };
 
+/// "1.10.8"
+std::string library_version();
+
 }  // namespace trireme::io::h5

@@ -1,1 +1,81 @@
-int main() { return 0; }
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mpi/run_main.hpp"
+#include "src/app/corpus_command.hpp"
+#include "src/app/info_command.hpp"
+#include "src/app/train_command.hpp"
+#include "src/base/log.hpp"
+
+namespace {
+
+using namespace trireme;
+using Arguments = std::vector<std::string>;
+
+struct Command {
+  const char* name;
+  const char* summary;
+  std::function<int(const Arguments&)> run;                                // on one process
+  std::function<int(const Arguments&, mpi::MpiEnvironment&)> run_on_ranks;  // on every rank of an MPI job
+};
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> list = {
+      {"corpus", "turn text into a tokenized corpus; inspect and verify corpora", app::corpus_command, {}},
+      {"train", "train a model or continue; on one rank or many", {}, app::train_command},
+      {"info", "version, backends, devices, libraries, ranks", {}, app::info_command},
+  };
+  return list;
+}
+
+void print_help(std::FILE* out) {
+  std::fputs(
+      "trireme: trains transformer language models on many GPUs or CPUs\n\n"
+      "usage: trireme COMMAND [OPTIONS]        (mpirun -np N trireme ... or srun trireme ... for several ranks)\n\n",
+      out);
+  for (const Command& command : commands()) std::fprintf(out, "  %-12s %s\n", command.name, command.summary);
+  std::fputs(
+      "\n'trireme COMMAND --help' explains each. Exit codes: 0 done; 2 usage or configuration; 3 bad data or checkpoint;\n"
+      "4 environment; 5 input or output failed; 6 a rank died; 8 numerical; 75 stopped early with everything saved, run\n"
+      "the same command again.\n",
+      out);
+}
+
+/// A command of one process: its error is printed once, and is the exit code.
+int run_alone(const Command& command, const Arguments& arguments) {
+  log::initialise(0, 1);
+  try {
+    return command.run(arguments);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "trireme %s: %s\n", command.name, error.what());
+    return static_cast<int>(error.exit_code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trireme %s: %s\n", command.name, error.what());
+    return static_cast<int>(ExitCode::environment);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_help(stdout);
+    return 0;
+  }
+  for (const Command& command : commands()) {
+    if (name != command.name) continue;
+    const Arguments arguments(argv + 2, argv + argc);
+    if (command.run) return run_alone(command, arguments);
+    return mpi::run_main(argc, argv, [&](mpi::MpiEnvironment& environment) {
+      log::initialise(environment.rank(), environment.size());
+      return command.run_on_ranks(arguments, environment);
+    });
+  }
+  if (!name.empty()) std::fprintf(stderr, "trireme: there is no command '%s'\n\n", name.c_str());
+  print_help(stderr);
+  return static_cast<int>(ExitCode::usage);
+}

@@ -5,13 +5,28 @@
 
 namespace trireme::parallel {
 
+namespace {
+
+/// Elements a parameter takes up in its array, so that the next one begins at a multiple of 64 bytes.
+std::int64_t padded_elements(DType dtype, const Parameter& parameter) {
+  const std::int64_t alignment = 64 / static_cast<std::int64_t>(size_of(dtype));
+  return (parameter.stored_numel() + alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
+std::int64_t ParameterBuffer::elements(DType dtype, const std::vector<Parameter>& parameters) {
+  std::int64_t total = 0;
+  for (const Parameter& parameter : parameters) total += padded_elements(dtype, parameter);
+  return total;
+}
+
 ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters)
     : parameters_(std::move(parameters)) {
-  const std::int64_t alignment = 64 / static_cast<std::int64_t>(size_of(dtype));
   std::int64_t total = 0;
   for (const Parameter& parameter : parameters_) {
     offsets_.push_back(total);
-    total += (parameter.stored_numel() + alignment - 1) / alignment * alignment;
+    total += padded_elements(dtype, parameter);
   }
   values_ = Tensor(backend, dtype, {total});
   gradients_ = Tensor(backend, accumulation_type(dtype), {total});

@@ -17,6 +17,9 @@ class ParameterBuffer {
   /// arrays are zero at first.
   ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters);
 
+  /// Elements of each of the two arrays for these parameters.
+  static std::int64_t elements(DType dtype, const std::vector<Parameter>& parameters);
+
   const std::vector<Parameter>& parameters() const { return parameters_; }
   /// The parameter called `name`, which must be there.
   const Parameter& at(const std::string& name) const;

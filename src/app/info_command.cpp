@@ -1,0 +1,36 @@
+#include "src/app/info_command.hpp"
+
+#include <cstdio>
+
+#include "io/h5/file.hpp"
+#include "mpi/error.hpp"
+#include "mpi/node.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options.hpp"
+#include "src/base/thread_pool.hpp"
+
+namespace trireme::app {
+
+int info_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  Options options("trireme info", "Says what this program is made of and what it finds here.");
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+  const std::unique_ptr<mpi::MpiCommunicator> world = environment.make_world();
+  const mpi::NodePlace node = mpi::find_node_place(*world);
+  const int threads = default_thread_count(node.ranks_sharing_cores);
+  std::string reason;
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::automatic, threads, &reason);
+  const std::vector<std::string> ranks = all_gather_text(
+      *world, fmt::format("{}, number {} of {} there: {}, {}", mpi::this_rank_and_host(), node.local_rank,
+                          node.local_size, backend->name(), backend->description()));
+  if (world->rank() != 0) return 0;
+  std::printf("trireme   %s\n", version().c_str());
+  std::printf("backend   %s, %s%s\n", backend->name().c_str(), backend->description().c_str(),
+              reason.empty() ? "" : (" (" + reason + ")").c_str());
+  std::printf("MPI       %s\n", mpi::library_version().c_str());
+  std::printf("HDF5      %s\n", io::h5::library_version().c_str());
+  for (const std::string& rank : ranks) std::printf("%s\n", rank.c_str());
+  return 0;
+}
+
+}  // namespace trireme::app

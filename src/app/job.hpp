@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "mpi/environment.hpp"
+#include "mpi/node.hpp"
+#include "src/app/job_options.hpp"
+#include "src/backend/backend.hpp"
+#include "src/data/token_store.hpp"
+#include "src/parallel/grid/grid_communicators.hpp"
+
+namespace trireme::app {
+
+/// The ranks, grid and device of one command that runs a model. Members die in the order that collective destruction
+/// needs.
+struct Job {
+  /// Collective. Throws ConfigError where the ranks do not make the grid, BackendUnavailable.
+  Job(const mpi::MpiEnvironment& environment, const GridOptions& options);
+
+  std::unique_ptr<mpi::MpiCommunicator> world;
+  mpi::NodePlace node;
+  parallel::ProcessGrid grid;
+  std::unique_ptr<Backend> backend;
+  std::string backend_reason;  ///< why it is this backend
+  parallel::GridCommunicators communicators;
+
+  bool speaks() const { return world->rank() == 0; }
+  /// "4 ranks on this machine ..., backend cpu ...", for the head of a log.
+  std::string description() const;
+};
+
+/// The program's version and the commit it was built from.
+std::string version();
+
+/// Opens a corpus, on every rank of `world` or on none.
+std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::string& path);
+
+/// "12.3 MiB"
+std::string bytes_text(double bytes);
+
+/// Whether `arguments` ask for help. Rank 0 alone then prints it.
+bool asks_for_help(const std::vector<std::string>& arguments);
+
+}  // namespace trireme::app

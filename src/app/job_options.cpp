@@ -1,0 +1,70 @@
+#include "src/app/job_options.hpp"
+
+#include "src/model/presets.hpp"
+
+namespace trireme::app {
+
+void ModelOptions::declare(Options& options) {
+  options.section("Model");
+  options.add("model", &preset, "NAME", "A known shape: " + model::preset_names() + ". Single options override it.");
+  options.add("num-layers", &layers, "N", "Transformer layers.", at_least(1));
+  options.add("hidden-size", &hidden, "N", "Width of the residual stream.", at_least(1));
+  options.add("num-attention-heads", &heads, "N", "Attention heads.", at_least(1));
+  options.add("ffn-hidden-size", &ffn_hidden, "N", "Width of the feed-forward block; default 4 x hidden size.",
+              at_least(1));
+  options.add("max-position-embeddings", &max_positions, "N", "Learned positions; default the sequence length.",
+              at_least(1));
+  options.add("vocab-size", &vocabulary, "N", "True size of the vocabulary; default the corpus'.", at_least(1));
+  options.add_choice("gelu", &activation,
+                     {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}}, "Form of the activation.");
+  options.add("hidden-dropout", &hidden_dropout, "P", "Probability of dropping an element of a hidden state.",
+              between(0, 0.99));
+  options.add("attention-dropout", &attention_dropout, "P", "Probability of dropping an attention weight.",
+              between(0, 0.99));
+  options.add("layernorm-epsilon", &norm_epsilon, "X", "Added to the variance in layer normalisation.", at_least(0));
+}
+
+model::GptConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const {
+  model::GptConfig config;
+  if (!preset.empty()) {
+    config = model::preset(preset);
+  } else {
+    TRIREME_CHECK(layers && hidden && heads, ConfigError,
+                  "the model's shape is missing: give --model, or --num-layers, --hidden-size and "
+                  "--num-attention-heads");
+  }
+  config.layers = layers.value_or(config.layers);
+  config.hidden = hidden.value_or(config.hidden);
+  config.heads = heads.value_or(config.heads);
+  config.ffn_hidden = ffn_hidden.value_or(4 * config.hidden);
+  config.max_positions = max_positions.value_or(sequence_length);
+  config.vocabulary = vocabulary.value_or(corpus_vocabulary);
+  config.activation = activation;
+  config.hidden_dropout = hidden_dropout;
+  config.attention_dropout = attention_dropout;
+  config.norm_epsilon = norm_epsilon;
+  model::validate(config);
+  TRIREME_CHECK(config.vocabulary >= corpus_vocabulary, ConfigError,
+                "--vocab-size {} is smaller than the corpus' vocabulary of {} tokens", config.vocabulary,
+                corpus_vocabulary);
+  TRIREME_CHECK(config.max_positions >= sequence_length, ConfigError,
+                "--max-position-embeddings {} is smaller than --seq-length {}", config.max_positions, sequence_length);
+  return config;
+}
+
+void GridOptions::declare(Options& options) {
+  options.section("Grid (data ranks are what the ranks leave: ranks / (tensor x pipeline))");
+  options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that share every layer.", at_least(1));
+  options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that share the layers out.", at_least(1));
+  options.add("make-vocab-size-divisible-by", &vocabulary_multiple, "N",
+              "The vocabulary is padded to a multiple of this times the tensor ranks; padding takes no part in the loss.",
+              at_least(1));
+  options.add("padded-vocab-size", &padded_vocabulary, "N", "Pad the vocabulary to this size instead; 0: by the multiple.",
+              at_least(0));
+  options.section("Device");
+  options.add_choice("backend", &backend,
+                     {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},
+                     "auto takes the GPU where there is one, else the CPU.");
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "src/app/options.hpp"
+#include "src/backend/backend.hpp"
+#include "src/model/gpt_config.hpp"
+
+namespace trireme::app {
+
+/// Options of a model's shape.
+struct ModelOptions {
+  std::string preset;
+  std::optional<int> layers;
+  std::optional<std::int64_t> hidden;
+  std::optional<std::int64_t> heads;
+  std::optional<std::int64_t> ffn_hidden;
+  std::optional<std::int64_t> max_positions;
+  std::optional<std::int64_t> vocabulary;
+  Activation activation = Activation::gelu_tanh;
+  double hidden_dropout = 0.1;
+  double attention_dropout = 0.1;
+  double norm_epsilon = 1e-5;
+
+  void declare(Options& options);
+  /// The configuration asked for; positions default to the sequence length and the vocabulary to the corpus'. Throws
+  /// ConfigError where something is missing or does not fit.
+  model::GptConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
+};
+
+/// Options of the grid and the device, for every command that runs a model.
+struct GridOptions {
+  int tensor = 1;
+  int pipeline = 1;
+  BackendChoice backend = BackendChoice::automatic;
+  std::int64_t vocabulary_multiple = 128;
+  std::int64_t padded_vocabulary = 0;
+
+  void declare(Options& options);
+};
+
+}  // namespace trireme::app

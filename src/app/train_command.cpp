@@ -1,0 +1,108 @@
+#include "src/app/train_command.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/metrics_file.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options.hpp"
+#include "src/app/stop_signal.hpp"
+#include "src/app/train_options.hpp"
+#include "src/base/log.hpp"
+#include "src/train/memory_estimate.hpp"
+
+namespace trireme::app {
+namespace {
+
+void log_configuration(const Options& options, const Job& job, const TrainCommandOptions& o,
+                       const model::GptConfig& config, const std::vector<data::WeightedStore>& stores) {
+  log::info("Trireme {}", version());
+  for (const auto& [name, value] : options.values()) {
+    if (!value.empty()) log::info("  {:.<34} {}", name + " ", value);
+  }
+  log::info("{}", job.description());
+  if (job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
+  log::info("model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}): {} "
+            "parameters",
+            config.layers, config.hidden, config.heads, config.hidden / config.heads, config.ffn_hidden,
+            config.max_positions, config.vocabulary,
+            parallel::VocabularyPartition(config.vocabulary, 0, job.grid.tensor_size(), o.grid.vocabulary_multiple,
+                                          o.grid.padded_vocabulary)
+                .padded_size(),
+            model::parameter_count(config));
+  for (const data::WeightedStore& store : stores) {
+    log::info("corpus {}: {} tokens in {} documents, tokenizer {}", store.store->name(), store.store->token_count(),
+              store.store->documents(), store.store->info().tokenizer);
+  }
+  const std::int64_t micro_batches = *o.global_batch_size / (o.micro_batch_size * job.grid.data_size());
+  log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", *o.global_batch_size,
+            o.sequence_length, job.grid.data_size(), micro_batches, o.micro_batch_size);
+  // The ranks of one stage hold the same; a line for each stage.
+  for (int stage = 0; stage < job.grid.pipeline_size(); ++stage) {
+    const train::MemoryEstimate memory =
+        train::estimate_memory(config, o.layout(), job.grid, job.grid.rank({0, 0, stage}), micro_batches);
+    log::info("memory of a rank{}: {} = parameters {} + gradients {} + optimizer {} + activations {}",
+              job.grid.pipeline_size() > 1 ? fmt::format(" of stage {}", stage) : "",
+              bytes_text(static_cast<double>(memory.total())), bytes_text(static_cast<double>(memory.parameters)),
+              bytes_text(static_cast<double>(memory.gradients)), bytes_text(static_cast<double>(memory.optimizer)),
+              bytes_text(static_cast<double>(memory.activations)));
+  }
+}
+
+}  // namespace
+
+int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  TrainCommandOptions o;
+  Options options("trireme train", "Trains a GPT-2 on tokenized corpora, from initial weights or a checkpoint.");
+  o.declare(options);
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+  catch_stop_signals();
+
+  Job job(environment, o.grid);
+  o.settle(options, job.grid.data_size());
+
+  std::vector<data::WeightedStore> stores;
+  for (const auto& corpus : o.corpora()) stores.push_back({open_corpus(*job.world, corpus.path), corpus.weight});
+  const model::GptConfig config = o.model.config(o.sequence_length, stores.front().store->info().vocabulary_size);
+  o.initialisation.seed = o.seed;
+  o.initialisation.layers = config.layers;
+
+  data::GptDataOptions data_options;
+  data_options.sequence_length = o.sequence_length;
+  data_options.seed = static_cast<std::int64_t>(o.seed);
+  data_options.split_shares = data::parse_split(o.split);
+  data_options.split_by = o.split_by;
+  data_options.sampling = o.sampling;
+  data_options.vocabulary_size = config.vocabulary;
+
+  const data::SampleBudget needed = data::samples_needed(o.run_length());
+  data_options.budgets = data::extend_budgets({}, {needed.train, needed.valid, 0});
+  log_configuration(options, job, o, config, stores);
+  data::GptData data;
+  collectively(*job.world, [&] { data = data::make_gpt_data(stores, data_options); });
+  if (o.dry_run) {
+    log::info("dry run: everything is in order; {} iterations would run", o.train_iterations);
+    return 0;
+  }
+
+  train::ParallelGpt gpt(*job.backend, *job.world, job.grid, job.communicators, config, o.layout());
+  train::Trainer trainer(gpt, o.training());
+  model::initialise(*job.backend, gpt.parameters().parameters(), o.initialisation);
+  trainer.start();
+
+  std::unique_ptr<io::MetricsFile> metrics;
+  collectively(*job.world, [&] {
+    if (job.speaks() && !o.metrics_file.empty()) {
+      metrics = std::make_unique<io::MetricsFile>(o.metrics_file, trainer.progress().iteration);
+    }
+  });
+  train::RunHooks hooks;
+  hooks.stop_requested = stop_signal_received;
+  hooks.metrics = metrics.get();
+  const train::RunEnd end =
+      train::run(trainer, *job.world, o.train_iterations, *data.train, data.valid.get(), o.run, hooks);
+  return static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early);
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,155 @@
+#include "src/app/train_options.hpp"
+
+#include <charconv>
+
+namespace trireme::app {
+
+void TrainCommandOptions::declare(Options& options) {
+  model.declare(options);
+  grid.declare(options);
+
+  options.section("Training");
+  options.add("seq-length", &sequence_length, "N", "Tokens of a sample.", at_least(1));
+  options.add("micro-batch-size", &micro_batch_size, "N", "Samples that one rank works on at a time.", at_least(1));
+  options.add("global-batch-size", &global_batch_size, "N",
+              "Samples of an update; default one micro-batch a data rank.", at_least(1));
+  options.add("train-iters", &train_iterations, "N", "Iterations of the whole run, earlier lives included.",
+              at_least(0));
+  options.add("seed", &seed, "N", "Of initial weights, dropout and sample order.", between(0, 4294967295.0));
+  options.add_choice("dtype", &dtype,
+                     {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
+                     "Type of weights and activations; 16-bit types have fp32 master weights.");
+  options.add_flag("bf16", &bf16, "The same as --dtype bf16.");
+  options.add_flag("fp16", &fp16, "The same as --dtype fp16: with dynamic loss scaling.");
+  options.add_choice("schedule", &schedule,
+                     {{"1f1b", parallel::ScheduleKind::one_forward_one_backward},
+                      {"gpipe", parallel::ScheduleKind::gpipe}},
+                     "Order of forwards and backwards in a pipeline.");
+  options.add_choice("init-method", &initialisation.method,
+                     {{"normal", model::InitMethod::normal}, {"hashed-uniform", model::InitMethod::hashed_uniform}},
+                     "Initial weights: normal deviates of the seed, or a formula of name and index alone.");
+  options.add("init-method-std", &initialisation.std, "X", "Standard deviation of normal initial weights.", at_least(0));
+  options.add("init-scale", &initialisation.scale, "X", "Multiplies the initial matrices of the layers.", at_least(0));
+
+  options.section("Optimizer (AdamW)");
+  options.add("lr", &lr.maximum, "X", "Greatest learning rate.", at_least(0));
+  options.add("min-lr", &lr.minimum, "X", "Learning rate at the end of the decay.", at_least(0));
+  options.add_choice("lr-decay-style", &lr.style,
+                     {{"linear", optim::LrDecayStyle::linear},
+                      {"cosine", optim::LrDecayStyle::cosine},
+                      {"constant", optim::LrDecayStyle::constant},
+                      {"inverse-square-root", optim::LrDecayStyle::inverse_square_root}},
+                     "Decay of the learning rate after the warm-up.");
+  options.add("lr-warmup-iters", &lr.warmup_updates, "N", "Updates of linear warm-up.", at_least(0));
+  options.add("lr-warmup-fraction", &lr_warmup_fraction, "X", "Warm-up as a share of the decay's iterations.",
+              between(0, 1));
+  options.add("lr-decay-iters", &lr_decay_iterations, "N", "Update at which the decay ends; default --train-iters.",
+              at_least(1));
+  options.add("weight-decay", &adamw.weight_decay, "X", "Of matrices and embeddings.", at_least(0));
+  options.add("adam-beta1", &adamw.beta1, "X", "Decay of the first moment.", between(0, 1));
+  options.add("adam-beta2", &adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
+  options.add("adam-eps", &adamw.epsilon, "X", "Added to the root of the second moment.", at_least(0));
+  options.add("clip-grad", &clip_grad, "X", "Greatest gradient norm; 0: no clipping.", at_least(0));
+  options.add("loss-scale", &constant_loss_scale, "X", "Constant loss scale instead of the dynamic one of fp16.",
+              at_least(0));
+  options.add("initial-loss-scale", &loss_scale.initial_scale, "X", "First dynamic loss scale.", at_least(1));
+  options.add("min-loss-scale", &loss_scale.minimum_scale, "X", "Least dynamic loss scale.", at_least(0));
+  options.add("loss-scale-window", &loss_scale.growth_window, "N", "Good updates before the scale doubles.",
+              at_least(1));
+  options.add("hysteresis", &loss_scale.hysteresis, "N", "Overflows before the scale is halved.", at_least(1));
+  options.add("max-skipped", &max_skipped, "N", "Iterations in a row without finite gradients that end the run.",
+              at_least(1));
+
+  options.section("Data");
+  options.add("data-path", &data_path, "FILE...", "Corpus, or weight, corpus, weight, corpus ...");
+  options.add("split", &split, "A,B,C", "Shares of training, validation and test.");
+  options.add_choice("split-by", &split_by,
+                     {{"auto", data::SplitBy::automatic},
+                      {"documents", data::SplitBy::documents},
+                      {"tokens", data::SplitBy::tokens}},
+                     "What --split counts; auto: tokens where there are fewer documents than 100.");
+  options.add_choice("sampling", &sampling,
+                     {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
+                     "sequential reads the corpus from its start, ignores --split and evaluates only where --eval-iters "
+                     "is given.");
+
+  options.section("Run");
+  options.add("log-interval", &run.log_interval, "N", "Iterations between lines of the log.", at_least(1));
+  options.add("eval-interval", &run.eval_interval, "N", "Iterations between evaluations.", at_least(1));
+  options.add("eval-iters", &run.eval_iterations, "N", "Global batches of an evaluation; 0: none.", at_least(0));
+  options.add("save", &save, "DIR", "Folder for checkpoints.");
+  options.add("load", &load, "DIR", "Continue from the newest checkpoint of this folder, or from one step's folder.");
+  options.add_flag("load-or-init", &load_or_init, "With --load: begin anew where there is no checkpoint yet.");
+  options.add("save-interval", &run.save_interval, "N", "Iterations between checkpoints.", at_least(1));
+  options.add("keep-last", &keep_last, "K", "Keep only the K newest checkpoints; 0: all.", at_least(0));
+  options.add("exit-interval", &run.exit_interval, "N", "Save and stop after an iteration divisible by N.", at_least(1));
+  options.add("exit-duration-in-mins", &run.exit_duration_minutes, "X", "Save and stop after this time.", at_least(0));
+  options.add("metrics-file", &metrics_file, "FILE", "Append one JSON object an iteration.");
+  options.add_flag("dry-run", &dry_run, "Check everything, print what would run and its memory, and leave.");
+  for (const char* name : {"seq-length", "train-iters", "lr", "data-path"}) options.require(name);
+}
+
+void TrainCommandOptions::settle(const Options& options, int data_ranks) {
+  std::string problems;
+  const auto expect = [&](bool holds, const std::string& problem) {
+    if (!holds) problems += (problems.empty() ? "" : "\n  ") + problem;
+  };
+  expect(!(bf16 && fp16), "--bf16 and --fp16 exclude each other");
+  expect(!(bf16 || fp16) || !options.given("dtype") || dtype == (bf16 ? DType::bf16 : DType::fp16),
+         fmt::format("--{} contradicts --dtype {}", bf16 ? "bf16" : "fp16", name_of(dtype)));
+  if (bf16) dtype = DType::bf16;
+  if (fp16) dtype = DType::fp16;
+
+  if (!global_batch_size) global_batch_size = micro_batch_size * data_ranks;
+  expect(*global_batch_size % (micro_batch_size * data_ranks) == 0,
+         fmt::format("--global-batch-size {} is not a multiple of --micro-batch-size {} times {} data ranks (= {})",
+                     *global_batch_size, micro_batch_size, data_ranks, micro_batch_size * data_ranks));
+
+  lr.decay_updates = lr_decay_iterations.value_or(train_iterations);
+  expect(!lr_warmup_fraction || !options.given("lr-warmup-iters"),
+         "--lr-warmup-fraction and --lr-warmup-iters exclude each other");
+  if (lr_warmup_fraction) {
+    lr.warmup_updates = static_cast<std::int64_t>(*lr_warmup_fraction * static_cast<double>(lr.decay_updates));
+  }
+
+  loss_scale.dynamic = dtype == DType::fp16 && !constant_loss_scale;
+  if (constant_loss_scale) loss_scale.initial_scale = *constant_loss_scale;
+  if (!loss_scale.dynamic) loss_scale.minimum_scale = loss_scale.initial_scale = constant_loss_scale.value_or(1);
+
+  if (sampling == data::Sampling::sequential && !options.given("eval-iters")) run.eval_iterations = 0;
+  expect(data_path.size() == 1 || data_path.size() % 2 == 0,
+         "--data-path takes one corpus, or a weight before each of several");
+  expect(!load_or_init || !load.empty(), "--load-or-init needs --load");
+  expect(run.save_interval == 0 || !save.empty(), "--save-interval needs --save");
+  expect(keep_last == 0 || !save.empty(), "--keep-last needs --save");
+  TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
+  if (train_iterations > 0) lr.validate();
+}
+
+std::vector<TrainCommandOptions::WeightedPath> TrainCommandOptions::corpora() const {
+  if (data_path.size() == 1) return {{data_path[0], 1}};
+  std::vector<WeightedPath> list;
+  for (std::size_t i = 0; i + 1 < data_path.size(); i += 2) {
+    double weight = 0;
+    const std::string& text = data_path[i];
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
+    TRIREME_CHECK(error == std::errc() && end == text.data() + text.size(), ConfigError,
+                  "--data-path: '{}' stands where a weight is expected (weight, corpus, weight, corpus ...)", text);
+    list.push_back({data_path[i + 1], weight});
+  }
+  return list;
+}
+
+train::LayoutOptions TrainCommandOptions::layout() const {
+  return {dtype, sequence_length, micro_batch_size, grid.vocabulary_multiple, grid.padded_vocabulary, schedule};
+}
+
+train::TrainOptions TrainCommandOptions::training() const {
+  return {*global_batch_size, train_iterations, seed, lr, adamw, clip_grad, loss_scale, max_skipped};
+}
+
+data::RunLength TrainCommandOptions::run_length() const {
+  return {train_iterations, *global_batch_size, run.eval_interval, run.eval_iterations};
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/app/job_options.hpp"
+#include "src/data/gpt_data.hpp"
+#include "src/model/initialisation.hpp"
+#include "src/train/run.hpp"
+
+namespace trireme::app {
+
+/// The options of `trireme train`, as given, and what they come to.
+struct TrainCommandOptions {
+  ModelOptions model;
+  GridOptions grid;
+
+  // Training
+  std::int64_t sequence_length = 0;
+  std::int64_t micro_batch_size = 1;
+  std::optional<std::int64_t> global_batch_size;
+  std::int64_t train_iterations = 0;
+  std::uint64_t seed = 1234;
+  DType dtype = DType::fp32;
+  bool bf16 = false;
+  bool fp16 = false;
+  parallel::ScheduleKind schedule = parallel::ScheduleKind::one_forward_one_backward;
+  model::Initialisation initialisation;
+
+  // Optimizer
+  optim::LrSchedule lr;
+  std::optional<std::int64_t> lr_decay_iterations;
+  std::optional<double> lr_warmup_fraction;
+  optim::AdamWOptions adamw;
+  double clip_grad = 1;
+  optim::LossScalerOptions loss_scale;
+  std::optional<double> constant_loss_scale;
+  int max_skipped = 10;
+
+  // Data
+  std::vector<std::string> data_path;
+  std::string split = "969,30,1";
+  data::SplitBy split_by = data::SplitBy::automatic;
+  data::Sampling sampling = data::Sampling::shuffled;
+
+  // Run
+  train::RunSchedule run;
+  std::string save;
+  std::string load;
+  bool load_or_init = false;
+  int keep_last = 0;
+  std::string metrics_file;
+  bool dry_run = false;
+
+  void declare(Options& options);
+  /// Settles what depends on several options; throws one ConfigError that lists every problem.
+  void settle(const Options& options, int data_ranks);
+
+  /// A corpus and its weight.
+  struct WeightedPath {
+    std::string path;
+    double weight = 1;
+  };
+  std::vector<WeightedPath> corpora() const;
+  train::LayoutOptions layout() const;
+  train::TrainOptions training() const;
+  data::RunLength run_length() const;
+};
+
+}  // namespace trireme::app

@@ -1,0 +1,49 @@
+#include "src/train/memory_estimate.hpp"
+
+#include <algorithm>
+
+#include "src/model/gpt_stage.hpp"
+
+namespace trireme::train {
+namespace {
+
+/// Micro-batches that have been through forward and not yet through backward, at the most.
+int most_in_flight(const std::vector<parallel::Step>& steps) {
+  int now = 0;
+  int most = 0;
+  for (const parallel::Step& step : steps) {
+    if (step.kind == parallel::StepKind::forward) most = std::max(most, ++now);
+    if (step.kind == parallel::StepKind::backward || step.kind == parallel::StepKind::backward_weight) --now;
+  }
+  return most;
+}
+
+}  // namespace
+
+MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptions& layout,
+                               const parallel::ProcessGrid& grid, int rank, std::int64_t micro_batches) {
+  const parallel::GridPosition position = grid.position(rank);
+  const parallel::VocabularyPartition vocabulary(config.vocabulary, position.tensor, grid.tensor_size(),
+                                                 layout.vocabulary_multiple, layout.padded_vocabulary_size);
+  const model::GptPlace place =
+      model::GptPlace::of(config, position.tensor, grid.tensor_size(), position.pipeline, grid.pipeline_size());
+  const auto elements =
+      static_cast<std::size_t>(parallel::ParameterBuffer::elements(layout.dtype, gpt_parameters(config, place, vocabulary)));
+  const std::size_t accumulated = size_of(accumulation_type(layout.dtype));
+  const bool own_masters = accumulation_type(layout.dtype) == layout.dtype;
+
+  MemoryEstimate estimate;
+  estimate.parameters = elements * size_of(layout.dtype);
+  estimate.gradients = elements * accumulated;
+  estimate.optimizer = elements * accumulated * (own_masters ? 2 : 3);
+  const parallel::Schedule schedule =
+      parallel::make_schedule(layout.schedule, grid.pipeline_size(), static_cast<int>(micro_batches));
+  const model::LayerShape shape = model::LayerShape::of(config, layout.sequence_length, layout.micro_batch_size,
+                                                        grid.tensor_size(), layout.dtype);
+  estimate.activations =
+      static_cast<std::size_t>(most_in_flight(schedule.steps[static_cast<std::size_t>(position.pipeline)])) *
+      model::GptStage::saved_bytes(shape, place, 0, vocabulary);
+  return estimate;
+}
+
+}  // namespace trireme::train
