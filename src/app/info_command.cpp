@@ -20,9 +20,9 @@ int info_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
   const int threads = default_thread_count(node.ranks_sharing_cores);
   std::string reason;
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::automatic, threads, &reason);
-  const std::vector<std::string> ranks = all_gather_text(
-      *world, fmt::format("{}, number {} of {} there: {}, {}", mpi::this_rank_and_host(), node.local_rank,
-                          node.local_size, backend->name(), backend->description()));
+  const std::vector<std::string> ranks =
+      all_gather_text(*world, fmt::format("{}, number {} of {} there: {}, {}", mpi::this_rank_and_host(),
+                                          node.local_rank, node.local_size, backend->name(), backend->description()));
   if (world->rank() != 0) return 0;
   std::printf("trireme   %s\n", version().c_str());
   std::printf("backend   %s, %s%s\n", backend->name().c_str(), backend->description().c_str(),

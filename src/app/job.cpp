@@ -19,10 +19,10 @@ Job::Job(const mpi::MpiEnvironment& environment, const GridOptions& options)
 }
 
 std::string Job::description() const {
-  std::string text = fmt::format("{} rank{} (tensor {} x pipeline {} x data {}), {} on this machine; backend {}, {}",
-                                 grid.world_size(), grid.world_size() == 1 ? "" : "s", grid.tensor_size(),
-                                 grid.pipeline_size(), grid.data_size(), node.local_size, backend->name(),
-                                 backend->description());
+  std::string text =
+      fmt::format("{} rank{} (tensor {} x pipeline {} x data {}), {} on this machine; backend {}, {}",
+                  grid.world_size(), grid.world_size() == 1 ? "" : "s", grid.tensor_size(), grid.pipeline_size(),
+                  grid.data_size(), node.local_size, backend->name(), backend->description());
   if (grid.world_size() > 1) text += " a rank";
   if (!backend_reason.empty()) text += " (" + backend_reason + ")";
   return text;

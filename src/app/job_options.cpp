@@ -15,8 +15,8 @@ void ModelOptions::declare(Options& options) {
   options.add("max-position-embeddings", &max_positions, "N", "Learned positions; default the sequence length.",
               at_least(1));
   options.add("vocab-size", &vocabulary, "N", "True size of the vocabulary; default the corpus'.", at_least(1));
-  options.add_choice("gelu", &activation,
-                     {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}}, "Form of the activation.");
+  options.add_choice("gelu", &activation, {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
+                     "Form of the activation.");
   options.add("hidden-dropout", &hidden_dropout, "P", "Probability of dropping an element of a hidden state.",
               between(0, 0.99));
   options.add("attention-dropout", &attention_dropout, "P", "Probability of dropping an attention weight.",
@@ -56,11 +56,12 @@ void GridOptions::declare(Options& options) {
   options.section("Grid (data ranks are what the ranks leave: ranks / (tensor x pipeline))");
   options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that share every layer.", at_least(1));
   options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that share the layers out.", at_least(1));
-  options.add("make-vocab-size-divisible-by", &vocabulary_multiple, "N",
-              "The vocabulary is padded to a multiple of this times the tensor ranks; padding takes no part in the loss.",
-              at_least(1));
-  options.add("padded-vocab-size", &padded_vocabulary, "N", "Pad the vocabulary to this size instead; 0: by the multiple.",
-              at_least(0));
+  options.add(
+      "make-vocab-size-divisible-by", &vocabulary_multiple, "N",
+      "The vocabulary is padded to a multiple of this times the tensor ranks; padding takes no part in the loss.",
+      at_least(1));
+  options.add("padded-vocab-size", &padded_vocabulary, "N",
+              "Pad the vocabulary to this size instead; 0: by the multiple.", at_least(0));
   options.section("Device");
   options.add_choice("backend", &backend,
                      {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},

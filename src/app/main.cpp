@@ -18,7 +18,7 @@ using Arguments = std::vector<std::string>;
 struct Command {
   const char* name;
   const char* summary;
-  std::function<int(const Arguments&)> run;                                // on one process
+  std::function<int(const Arguments&)> run;                                 // on one process
   std::function<int(const Arguments&, mpi::MpiEnvironment&)> run_on_ranks;  // on every rank of an MPI job
 };
 
@@ -38,8 +38,10 @@ void print_help(std::FILE* out) {
       out);
   for (const Command& command : commands()) std::fprintf(out, "  %-12s %s\n", command.name, command.summary);
   std::fputs(
-      "\n'trireme COMMAND --help' explains each. Exit codes: 0 done; 2 usage or configuration; 3 bad data or checkpoint;\n"
-      "4 environment; 5 input or output failed; 6 a rank died; 8 numerical; 75 stopped early with everything saved, run\n"
+      "\n'trireme COMMAND --help' explains each. Exit codes: 0 done; 2 usage or configuration; 3 bad data or "
+      "checkpoint;\n"
+      "4 environment; 5 input or output failed; 6 a rank died; 8 numerical; 75 stopped early with everything saved, "
+      "run\n"
       "the same command again.\n",
       out);
 }

@@ -22,14 +22,15 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
   }
   log::info("{}", job.description());
   if (job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
-  log::info("model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}): {} "
-            "parameters",
-            config.layers, config.hidden, config.heads, config.hidden / config.heads, config.ffn_hidden,
-            config.max_positions, config.vocabulary,
-            parallel::VocabularyPartition(config.vocabulary, 0, job.grid.tensor_size(), o.grid.vocabulary_multiple,
-                                          o.grid.padded_vocabulary)
-                .padded_size(),
-            model::parameter_count(config));
+  log::info(
+      "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}): {} "
+      "parameters",
+      config.layers, config.hidden, config.heads, config.hidden / config.heads, config.ffn_hidden, config.max_positions,
+      config.vocabulary,
+      parallel::VocabularyPartition(config.vocabulary, 0, job.grid.tensor_size(), o.grid.vocabulary_multiple,
+                                    o.grid.padded_vocabulary)
+          .padded_size(),
+      model::parameter_count(config));
   for (const data::WeightedStore& store : stores) {
     log::info("corpus {}: {} tokens in {} documents, tokenizer {}", store.store->name(), store.store->token_count(),
               store.store->documents(), store.store->info().tokenizer);

@@ -21,14 +21,15 @@ void TrainCommandOptions::declare(Options& options) {
                      "Type of weights and activations; 16-bit types have fp32 master weights.");
   options.add_flag("bf16", &bf16, "The same as --dtype bf16.");
   options.add_flag("fp16", &fp16, "The same as --dtype fp16: with dynamic loss scaling.");
-  options.add_choice("schedule", &schedule,
-                     {{"1f1b", parallel::ScheduleKind::one_forward_one_backward},
-                      {"gpipe", parallel::ScheduleKind::gpipe}},
-                     "Order of forwards and backwards in a pipeline.");
+  options.add_choice(
+      "schedule", &schedule,
+      {{"1f1b", parallel::ScheduleKind::one_forward_one_backward}, {"gpipe", parallel::ScheduleKind::gpipe}},
+      "Order of forwards and backwards in a pipeline.");
   options.add_choice("init-method", &initialisation.method,
                      {{"normal", model::InitMethod::normal}, {"hashed-uniform", model::InitMethod::hashed_uniform}},
                      "Initial weights: normal deviates of the seed, or a formula of name and index alone.");
-  options.add("init-method-std", &initialisation.std, "X", "Standard deviation of normal initial weights.", at_least(0));
+  options.add("init-method-std", &initialisation.std, "X", "Standard deviation of normal initial weights.",
+              at_least(0));
   options.add("init-scale", &initialisation.scale, "X", "Multiplies the initial matrices of the layers.", at_least(0));
 
   options.section("Optimizer (AdamW)");
@@ -63,15 +64,14 @@ void TrainCommandOptions::declare(Options& options) {
   options.section("Data");
   options.add("data-path", &data_path, "FILE...", "Corpus, or weight, corpus, weight, corpus ...");
   options.add("split", &split, "A,B,C", "Shares of training, validation and test.");
-  options.add_choice("split-by", &split_by,
-                     {{"auto", data::SplitBy::automatic},
-                      {"documents", data::SplitBy::documents},
-                      {"tokens", data::SplitBy::tokens}},
-                     "What --split counts; auto: tokens where there are fewer documents than 100.");
-  options.add_choice("sampling", &sampling,
-                     {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
-                     "sequential reads the corpus from its start, ignores --split and evaluates only where --eval-iters "
-                     "is given.");
+  options.add_choice(
+      "split-by", &split_by,
+      {{"auto", data::SplitBy::automatic}, {"documents", data::SplitBy::documents}, {"tokens", data::SplitBy::tokens}},
+      "What --split counts; auto: tokens where there are fewer documents than 100.");
+  options.add_choice(
+      "sampling", &sampling, {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
+      "sequential reads the corpus from its start, ignores --split and evaluates only where --eval-iters "
+      "is given.");
 
   options.section("Run");
   options.add("log-interval", &run.log_interval, "N", "Iterations between lines of the log.", at_least(1));
@@ -82,7 +82,8 @@ void TrainCommandOptions::declare(Options& options) {
   options.add_flag("load-or-init", &load_or_init, "With --load: begin anew where there is no checkpoint yet.");
   options.add("save-interval", &run.save_interval, "N", "Iterations between checkpoints.", at_least(1));
   options.add("keep-last", &keep_last, "K", "Keep only the K newest checkpoints; 0: all.", at_least(0));
-  options.add("exit-interval", &run.exit_interval, "N", "Save and stop after an iteration divisible by N.", at_least(1));
+  options.add("exit-interval", &run.exit_interval, "N", "Save and stop after an iteration divisible by N.",
+              at_least(1));
   options.add("exit-duration-in-mins", &run.exit_duration_minutes, "X", "Save and stop after this time.", at_least(0));
   options.add("metrics-file", &metrics_file, "FILE", "Append one JSON object an iteration.");
   options.add_flag("dry-run", &dry_run, "Check everything, print what would run and its memory, and leave.");

@@ -27,8 +27,8 @@ MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptio
                                                  layout.vocabulary_multiple, layout.padded_vocabulary_size);
   const model::GptPlace place =
       model::GptPlace::of(config, position.tensor, grid.tensor_size(), position.pipeline, grid.pipeline_size());
-  const auto elements =
-      static_cast<std::size_t>(parallel::ParameterBuffer::elements(layout.dtype, gpt_parameters(config, place, vocabulary)));
+  const auto elements = static_cast<std::size_t>(
+      parallel::ParameterBuffer::elements(layout.dtype, gpt_parameters(config, place, vocabulary)));
   const std::size_t accumulated = size_of(accumulation_type(layout.dtype));
   const bool own_masters = accumulation_type(layout.dtype) == layout.dtype;
 
@@ -38,8 +38,8 @@ MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptio
   estimate.optimizer = elements * accumulated * (own_masters ? 2 : 3);
   const parallel::Schedule schedule =
       parallel::make_schedule(layout.schedule, grid.pipeline_size(), static_cast<int>(micro_batches));
-  const model::LayerShape shape = model::LayerShape::of(config, layout.sequence_length, layout.micro_batch_size,
-                                                        grid.tensor_size(), layout.dtype);
+  const model::LayerShape shape =
+      model::LayerShape::of(config, layout.sequence_length, layout.micro_batch_size, grid.tensor_size(), layout.dtype);
   estimate.activations =
       static_cast<std::size_t>(most_in_flight(schedule.steps[static_cast<std::size_t>(position.pipeline)])) *
       model::GptStage::saved_bytes(shape, place, 0, vocabulary);
