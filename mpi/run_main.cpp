@@ -53,8 +53,10 @@ bool all_fail(MPI_Comm failing) {
 }  // namespace
 
 int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& function) {
+  log::initialise(0, 1);  // until it is known which rank this is
   try {
     MpiEnvironment environment(argc, argv);
+    log::initialise(environment.rank(), environment.size());
     MPI_Comm failing = MPI_COMM_NULL;  // carries nothing but what is agreed on after an exception
     check(MPI_Comm_dup(MPI_COMM_WORLD, &failing), "MPI_Comm_dup");
     int exit_code = 0;
@@ -72,7 +74,7 @@ int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& f
         check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, failing), "MPI_Allgather");
         if (std::ranges::find(all, mine) - all.begin() == environment.rank()) log::error("{}", failure.message);
       } else {
-        log::error("[{}] {}", this_rank_and_host(), failure.message);
+        log::error("{} failed alone and ends the job: {}", this_rank_and_host(), failure.message);
         environment.abort(failure.exit_code);
       }
     }

@@ -6,7 +6,8 @@
 
 namespace trireme::mpi {
 
-/// What `main` of a program with ranks does: sets up MPI, calls `function` on every rank, and returns its exit code.
+/// What `main` of a program with ranks does: sets up MPI and the log, calls `function` on every rank, and returns its
+/// exit code.
 ///
 /// An exception that all ranks throw (a CollectiveError, a configuration that every rank finds wrong) is printed once,
 /// and all leave in order with its exit code. One that others do not share within two seconds (a bug, a full disk

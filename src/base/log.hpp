@@ -10,7 +10,8 @@ using spdlog::error;
 using spdlog::info;
 using spdlog::warn;
 
-/// Sets up the process' log. `rank` 0 speaks; others only warn. Call once, before the first line.
+/// Sets up the process' log. `rank` 0 speaks; others only warn. To be called before the first line; a
+/// later call replaces an earlier one.
 void initialise(int rank, int world_size);
 
 }  // namespace trireme::log

@@ -8,7 +8,7 @@ failures=0
 # check HOW EXIT_CODE MESSAGE TIMES: 4 ranks end as HOW; stderr holds MESSAGE exactly TIMES times (0: not looked for)
 check() {
   local output code begin=$SECONDS
-  output=$(timeout 30 "$mpiexec" -n 4 "$program" "$1" 2>&1)
+  output=$(timeout 30 "$mpiexec" -n 4 "$program" "$1" 2>&1 >/dev/null)
   code=$?
   local seconds=$((SECONDS - begin)) found=0
   [ -z "$3" ] || found=$(grep -cF -- "$3" <<<"$output")
@@ -25,13 +25,13 @@ check all_right 0 "" 0
 check stopped_early 75 "" 0
 check all_throw 2 "the heads do not divide" 1
 check collectively 5 "rank 1: the disk is full" 1
-check one_throws 3 "[rank 1 on host $(hostname)] the corpus is torn" 1
-check one_throws_foreign 4 "[rank 1 on host $(hostname)] something else" 1
-check one_throws_while_communicating 3 "[rank 1 on host $(hostname)] the corpus is torn" 1
+check one_throws 3 "rank 1 on host $(hostname) failed alone and ends the job: the corpus is torn" 1
+check one_throws_foreign 4 "rank 1 on host $(hostname) failed alone and ends the job: something else" 1
+check one_throws_while_communicating 3 "rank 1 on host $(hostname) failed alone and ends the job: the corpus is torn" 1
 check one_is_killed 137 "" 0
 
 # A launcher that MPI does not know: each task would be alone and believe that it is the whole job.
-if output=$(PMI_SIZE=4 "$program" all_right 2>&1); then
+if output=$(PMI_SIZE=4 "$program" all_right 2>&1 >/dev/null); then
   echo "FAILED: a foreign launcher was not noticed"
   failures=$((failures + 1))
 elif [ $? -ne 4 ] || ! grep -qF "started as 4 tasks (PMI_SIZE=4)" <<<"$output"; then
