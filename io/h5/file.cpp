@@ -15,6 +15,15 @@ constexpr std::size_t greatest_name_bytes = 255;
 // Raw data and metadata begin at multiples of this, so that mapped elements are aligned.
 constexpr hsize_t alignment_bytes = 64;
 
+/// Properties for creating a file, group or dataset: without a time stamp, so that the same content gives the same
+/// bytes.
+PropertyHandle creation_properties(hid_t property_class) {
+  const auto action = [] { return std::string("set up the HDF5 library"); };
+  PropertyHandle properties(checked(action, [&] { return H5Pcreate(property_class); }));
+  checked(action, [&] { return H5Pset_obj_track_times(properties.get(), false); });
+  return properties;
+}
+
 PropertyHandle access_properties() {
   const auto action = [] { return std::string("set up the HDF5 library"); };
   PropertyHandle properties(checked(action, [] { return H5Pcreate(H5P_FILE_ACCESS); }));
@@ -38,11 +47,12 @@ bool is_plain_name(std::string_view path) {
 
 File File::create(const std::string& path) {
   const auto action = [&] { return "create " + path; };
+  const PropertyHandle creation = creation_properties(H5P_FILE_CREATE);
   const PropertyHandle access = access_properties();
   auto state = std::make_shared<FileState>();
   state->path = path;
   return File(std::move(state),
-              checked(action, [&] { return H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()); }));
+              checked(action, [&] { return H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()); }));
 }
 
 File File::open(const std::string& path, Symlinks symlinks) {
@@ -100,18 +110,27 @@ void File::survey() {
 Object File::root() { return group("/"); }
 
 Object File::create_group(const std::string& path) {
+  create_parents(path);
   const auto action = [&] {
     state_->write_failed = true;
     return fmt::format("create group '{}' in {}", path, state_->path);
   };
-  const PropertyHandle links(checked(action, [] { return H5Pcreate(H5P_LINK_CREATE); }));
-  checked(action, [&] { return H5Pset_create_intermediate_group(links.get(), 1); });
+  const PropertyHandle creation = creation_properties(H5P_GROUP_CREATE);
   return Object(state_, path, checked(action, [&] {
-                  return H5Gcreate2(handle_.get(), path.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT);
+                  return H5Gcreate2(handle_.get(), path.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT);
                 }));
 }
 
+// The library could create them by itself, but with time stamps.
+void File::create_parents(const std::string& path) {
+  const std::size_t end = path.rfind('/');
+  if (end == std::string::npos || end == 0) return;
+  const std::string parent = path.substr(0, end);
+  if (!has(parent)) create_group(parent);
+}
+
 Dataset File::create_dataset(const std::string& path, DType dtype, const Shape& shape) {
+  create_parents(path);
   const auto action = [&] {
     state_->write_failed = true;
     return fmt::format("create dataset '{}' in {}", path, state_->path);
@@ -121,16 +140,14 @@ Dataset File::create_dataset(const std::string& path, DType dtype, const Shape& 
   const SpaceHandle space(checked(action, [&] {
     return shape.rank() == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(shape.rank(), extents.data(), nullptr);
   }));
-  const PropertyHandle links(checked(action, [] { return H5Pcreate(H5P_LINK_CREATE); }));
-  checked(action, [&] { return H5Pset_create_intermediate_group(links.get(), 1); });
-  const PropertyHandle creation(checked(action, [] { return H5Pcreate(H5P_DATASET_CREATE); }));
+  const PropertyHandle creation = creation_properties(H5P_DATASET_CREATE);
   checked(action, [&] { return H5Pset_layout(creation.get(), H5D_CONTIGUOUS); });
   checked(action, [&] { return H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY); });
   checked(action, [&] { return H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER); });
   Dataset dataset(state_, path,
                   checked(action,
                           [&] {
-                            return H5Dcreate2(handle_.get(), path.c_str(), file_type(dtype), space.get(), links.get(),
+                            return H5Dcreate2(handle_.get(), path.c_str(), file_type(dtype), space.get(), H5P_DEFAULT,
                                               creation.get(), H5P_DEFAULT);
                           }),
                   dtype, shape);

@@ -22,7 +22,8 @@ using io::Symlinks;
 /// lie inside the file; plugins are never loaded.
 class File {
  public:
-  /// Makes or empties `path`. Sets up format version 1.10, whose metadata have checksums.
+  /// Makes or empties `path`. Format version 1.10, whose metadata have checksums; no time stamps, so that the same
+  /// calls write the same bytes.
   static File create(const std::string& path);
   static File open(const std::string& path, Symlinks symlinks);
 
@@ -49,6 +50,7 @@ class File {
 
  private:
   File(std::shared_ptr<FileState> state, hid_t handle) : state_(std::move(state)), handle_(handle) {}
+  void create_parents(const std::string& path);
   void survey();
   std::shared_ptr<FileState> state_;
   FileHandle handle_;

@@ -4,10 +4,12 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "io/durable_file.hpp"
@@ -157,6 +159,21 @@ TEST_F(H5File, KeepsScalarsEmptyArraysAndAttributes) {
   EXPECT_THAT([&] { read_root.text_attribute("absent"); }, ThrowsMessage<DataError>(HasSubstr("'absent'")));
   EXPECT_FALSE(read.has("/group/deep"));
   EXPECT_THROW(read.dataset("/absent"), DataError);
+}
+
+TEST_F(H5File, HasTheSameBytesWheneverItIsWritten) {
+  const auto written = [&] {
+    File file = File::create(path_);
+    const std::int64_t value = 5;
+    file.create_group("/group/empty");
+    file.create_dataset("/group/deep/x", DType::int64, {1}).write(ConstTensorView(&value, {1}));
+    file.close();
+    std::ifstream stream(path_, std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(stream), {}};
+  };
+  const std::string first = written();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // a time stamp would show
+  EXPECT_EQ(written(), first);
 }
 
 TEST_F(H5File, SaysWhereItsElementsLie) {
