@@ -6,12 +6,11 @@ namespace trireme::parallel {
 
 Tensor* PipelineExecutor::take_buffer() {
   // Sends that are done give their buffers back first.
-  std::erase_if(departures_, [&](Departure& departure) {
-    if (!departure.work.done()) return false;
-    departure.work.wait(backend_.compute_stream());
-    give_buffer(departure.buffer);
-    return true;
-  });
+  for (auto departure = departures_.begin(); departure != departures_.end();) {
+    const auto next = std::next(departure);
+    if (departure->second.work.done()) finish(departure);
+    departure = next;
+  }
   if (free_.empty()) {
     buffers_.emplace_back(backend_, stage_.boundary_dtype(), stage_.boundary_shape());
     free_.push_back(&buffers_.back());
@@ -19,6 +18,12 @@ Tensor* PipelineExecutor::take_buffer() {
   Tensor* buffer = free_.back();
   free_.pop_back();
   return buffer;
+}
+
+void PipelineExecutor::finish(std::map<Message, Departure>::iterator departure) {
+  departure->second.work.wait(backend_.compute_stream());
+  give_buffer(departure->second.buffer);
+  departures_.erase(departure);
 }
 
 std::size_t PipelineExecutor::buffer_bytes() const {
@@ -32,7 +37,23 @@ ConstTensorView PipelineExecutor::receive(const Schedule& schedule, const Step& 
   if (!message_needed(schedule, group_.rank(), step, message)) return {};
   Arrival& arrival = arrivals_.at(message);
   arrival.work.wait(backend_.compute_stream());
+  if (message.is_gradient) {
+    // Who made the gradient has received the activation.
+    Message activation;
+    message_made(schedule, group_.rank(), {StepKind::forward, step.chunk, step.micro_batch}, activation);
+    if (const auto sent = departures_.find(activation); sent != departures_.end()) finish(sent);
+  }
   return arrival.buffer->view();
+}
+
+Tensor* PipelineExecutor::output_of(const Schedule& schedule, const Step& step) {
+  Message message;
+  if (!message_made(schedule, group_.rank(), step, message)) return nullptr;
+  // Where everything goes one way nothing comes back to hold a sender that runs ahead; there it may wait.
+  if (!has_backward_ && schedule.chunks == 1) {
+    while (departures_.size() > 1) finish(departures_.begin());
+  }
+  return take_buffer();
 }
 
 void PipelineExecutor::run_step(const Step& step, ConstTensorView input, TensorView output) {
@@ -89,7 +110,7 @@ void PipelineExecutor::communicate(const Schedule& schedule, const Step& step, T
   if (transfers.empty()) return;
   std::vector<Work> works = group_.exchange(backend_.compute_stream(), transfers);
   for (std::size_t i = 0; i < receives.size(); ++i) *receives[i] = std::move(works[i]);
-  if (output != nullptr) departures_.push_back({output, std::move(works.back())});
+  if (output != nullptr) departures_[message] = {output, std::move(works.back())};
 }
 
 void PipelineExecutor::run(const Schedule& schedule) {
@@ -99,11 +120,11 @@ void PipelineExecutor::run(const Schedule& schedule) {
   const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(rank)];
   incoming_.assign(static_cast<std::size_t>(schedule.stages), {});
   posted_.assign(static_cast<std::size_t>(schedule.stages), 0);
-  bool backward = false;
+  has_backward_ = false;
   for (int peer = 0; peer < schedule.stages; ++peer) {
     for (const Step& step : schedule.steps[static_cast<std::size_t>(peer)]) {
       Message message;
-      backward = backward || step.kind != StepKind::forward;
+      has_backward_ = has_backward_ || step.kind != StepKind::forward;
       if (peer != rank && message_made(schedule, peer, step, message) && message.rank == rank) {
         incoming_[static_cast<std::size_t>(peer)].push_back(message);
       }
@@ -114,21 +135,16 @@ void PipelineExecutor::run(const Schedule& schedule) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
     const ConstTensorView input = receive(schedule, step);
-    Message made;
-    Tensor* output = message_made(schedule, rank, step, made) ? take_buffer() : nullptr;
+    Tensor* output = output_of(schedule, step);
     run_step(step, input, output != nullptr ? output->view() : TensorView());
     // The stage reads what it received until the last work on the micro-batch is done.
-    if (step.kind == StepKind::backward || step.kind == StepKind::backward_weight || !backward) {
+    if (step.kind == StepKind::backward || step.kind == StepKind::backward_weight || !has_backward_) {
       forget({false, rank, step.chunk, step.micro_batch});
       forget({true, rank, step.chunk, step.micro_batch});
     }
     communicate(schedule, step, output, i + 1 < steps.size() ? &steps[i + 1] : nullptr);
   }
-  for (Departure& departure : departures_) {
-    departure.work.wait(backend_.compute_stream());
-    give_buffer(departure.buffer);
-  }
-  departures_.clear();
+  while (!departures_.empty()) finish(departures_.begin());
 }
 
 }  // namespace trireme::parallel

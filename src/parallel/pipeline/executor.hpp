@@ -14,8 +14,9 @@ namespace trireme::parallel {
 
 /// Runs any schedule over one rank's stage and moves what passes between ranks. After each step it sends the result and
 /// posts the receives of the next step as one group; it waits for a receive when its data is needed and for a send only
-/// before its buffer is used again, so a schedule whose dependencies are sound cannot deadlock. Buffers are allocated
-/// once: as many as are in flight.
+/// when the receiver is known to have it, so a schedule whose dependencies are sound cannot deadlock. Buffers are
+/// allocated once and used again: at most two for each micro-batch in flight (what was received and what was sent), and
+/// a few at work.
 class PipelineExecutor {
  public:
   PipelineExecutor(Backend& backend, Communicator& pipeline_group, Stage& stage)
@@ -40,6 +41,9 @@ class PipelineExecutor {
   void give_buffer(Tensor* buffer) { free_.push_back(buffer); }
   /// The message a step needs, once it has arrived; empty where it needs none.
   ConstTensorView receive(const Schedule& schedule, const Step& step);
+  /// A buffer for what `step` makes; null where it makes nothing.
+  Tensor* output_of(const Schedule& schedule, const Step& step);
+  void finish(std::map<Message, Departure>::iterator departure);
   void run_step(const Step& step, ConstTensorView input, TensorView output);
   void communicate(const Schedule& schedule, const Step& step, Tensor* output, const Step* next);
   /// Gives back the buffer of a message that is no longer needed; nothing where none was received.
@@ -50,9 +54,10 @@ class PipelineExecutor {
   Stage& stage_;
   std::list<Tensor> buffers_;
   std::vector<Tensor*> free_;
+  bool has_backward_ = false;  // whether the schedule has backwards
   // During a run: messages posted or arrived, by what they are; sends under way; what each peer will send, in order.
   std::map<Message, Arrival> arrivals_;
-  std::list<Departure> departures_;
+  std::map<Message, Departure> departures_;
   std::vector<std::vector<Message>> incoming_;
   std::vector<std::size_t> posted_;
 };

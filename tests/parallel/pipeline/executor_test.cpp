@@ -1,0 +1,246 @@
+#include "src/parallel/pipeline/executor.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "src/base/hash.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/mpi_world.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+/// A chunk multiplies by its weight w = position in the model + 2; the model's input is (micro-batch + 1) (element + 1)
+/// and its loss the sum of its outputs, so that every number is a small integer and sums are exact. It holds on to what
+/// it was given, unlike a real stage, and so sees when a buffer changes too early.
+class ToyStage final : public Stage {
+ public:
+  ToyStage(int rank, int stages, int chunks, std::int64_t elements, bool dawdles)
+      : rank_(rank), stages_(stages), chunks_(chunks), elements_(elements), dawdles_(dawdles) {
+    weight_gradient.assign(static_cast<std::size_t>(chunks), 0);
+  }
+
+  DType boundary_dtype() const override { return DType::fp64; }
+  Shape boundary_shape() const override { return {elements_}; }
+  bool is_first(int chunk) const override { return position(chunk) == 0; }
+  bool is_last(int chunk) const override { return position(chunk) + 1 == stages_ * chunks_; }
+
+  void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) override {
+    dawdle(micro_batch);
+    EXPECT_EQ(static_cast<bool>(input), !is_first(chunk));
+    EXPECT_EQ(static_cast<bool>(output), !is_last(chunk));
+    inputs_[{chunk, micro_batch}] = input;
+    ++in_flight_;
+    most_in_flight = std::max(most_in_flight, in_flight_);
+    expect_factor(chunk, micro_batch, input, factor_before(chunk));
+    if (output) write(output, micro_batch, factor_before(chunk) * weight(chunk));
+    ++forwards;
+  }
+
+  void backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) override {
+    dawdle(micro_batch + 100);
+    EXPECT_EQ(static_cast<bool>(output_gradient), !is_last(chunk));
+    EXPECT_EQ(static_cast<bool>(input_gradient), !is_first(chunk));
+    output_gradients_[{chunk, micro_batch}] = output_gradient;
+    // The gradient differs by micro-batch, so that one taken for another shows.
+    const double gradient = factor_after(chunk);
+    expect_factor(chunk, micro_batch, output_gradient, gradient);
+    if (input_gradient) write(input_gradient, micro_batch, gradient * weight(chunk));
+  }
+
+  void backward_weight(int chunk, int micro_batch) override {
+    const ConstTensorView input = inputs_.at({chunk, micro_batch});
+    const ConstTensorView gradient = output_gradients_.at({chunk, micro_batch});
+    expect_factor(chunk, micro_batch, input, factor_before(chunk));
+    expect_factor(chunk, micro_batch, gradient, factor_after(chunk));
+    weight_gradient[static_cast<std::size_t>(chunk)] += micro_batch + 1;
+    inputs_.erase({chunk, micro_batch});
+    output_gradients_.erase({chunk, micro_batch});
+    --in_flight_;
+    ++backwards;
+  }
+
+  std::vector<double> weight_gradient;  // by chunk: the sum of micro-batch + 1
+  int forwards = 0;
+  int backwards = 0;
+  int most_in_flight = 0;
+
+ private:
+  int position(int chunk) const { return chunk * stages_ + rank_; }
+  double weight(int chunk) const { return position(chunk) + 2; }
+  /// Product of the weights before, and after, the chunk.
+  double factor_before(int chunk) const {
+    double product = 1;
+    for (int i = 0; i < position(chunk); ++i) product *= i + 2;
+    return product;
+  }
+  double factor_after(int chunk) const {
+    double product = 1;
+    for (int i = position(chunk) + 1; i < stages_ * chunks_; ++i) product *= i + 2;
+    return product;
+  }
+  void write(TensorView to, int micro_batch, double factor) const {
+    for (std::int64_t i = 0; i < elements_; ++i) to.as<double>()[i] = factor * (micro_batch + 1) * double(i + 1);
+  }
+  void expect_factor(int chunk, int micro_batch, ConstTensorView view, double factor) const {
+    if (!view) return;
+    for (std::int64_t i = 0; i < elements_; ++i) {
+      ASSERT_EQ(view.as<double>()[i], factor * (micro_batch + 1) * double(i + 1))
+          << "chunk " << chunk << ", micro-batch " << micro_batch << ", element " << i;
+    }
+  }
+  /// Up to a millisecond, differently on each rank and in each step: ranks run ahead of and behind one another.
+  void dawdle(int step) const {
+    if (!dawdles_) return;
+    const std::uint64_t mixed = splitmix64(static_cast<std::uint64_t>(rank_), static_cast<std::uint64_t>(step));
+    std::this_thread::sleep_for(std::chrono::microseconds(mixed % 1000));
+  }
+
+  int rank_;
+  int stages_;
+  int chunks_;
+  std::int64_t elements_;
+  bool dawdles_;
+  int in_flight_ = 0;
+  std::map<std::pair<int, int>, ConstTensorView> inputs_;
+  std::map<std::pair<int, int>, ConstTensorView> output_gradients_;
+};
+
+/// 1F1B with the two halves of a backward apart: the parameters' gradients at the very end, newest first.
+Schedule with_late_weights(int stages, int micro_batches) {
+  Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, stages, micro_batches);
+  for (std::vector<Step>& steps : schedule.steps) {
+    for (Step& step : steps) {
+      if (step.kind == StepKind::backward) step.kind = StepKind::backward_input;
+    }
+    for (int m = micro_batches - 1; m >= 0; --m) steps.push_back({StepKind::backward_weight, 0, m});
+  }
+  return schedule;
+}
+
+/// All micro-batches through one chunk after another, there and back.
+Schedule by_chunks(int stages, int chunks, int micro_batches) {
+  Schedule schedule{stages, chunks, micro_batches, {}};
+  std::vector<Step> steps;
+  for (int c = 0; c < chunks; ++c) {
+    for (int m = 0; m < micro_batches; ++m) steps.push_back({StepKind::forward, c, m});
+  }
+  for (int c = chunks - 1; c >= 0; --c) {
+    for (int m = 0; m < micro_batches; ++m) steps.push_back({StepKind::backward, c, m});
+  }
+  schedule.steps.assign(static_cast<std::size_t>(stages), steps);
+  return schedule;
+}
+
+/// Runs `schedule` three times with one executor; every stage checks each number it sees.
+void expect_correct(Communicator& group, const Schedule& schedule, std::int64_t elements, bool dawdles,
+                    int buffers_allowed) {
+  SCOPED_TRACE(testing::Message() << schedule.stages << " stages, " << schedule.chunks << " chunks, "
+                                  << schedule.micro_batches << " micro-batches, " << elements << " elements");
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  ToyStage stage(group.rank(), schedule.stages, schedule.chunks, elements, dawdles);
+  PipelineExecutor executor(*backend, group, stage);
+  const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(group.rank())];
+  const bool backward = std::ranges::any_of(steps, [](const Step& s) { return s.kind != StepKind::forward; });
+  const int m = schedule.micro_batches;
+  for (int repetition = 1; repetition <= 3; ++repetition) {
+    executor.run(schedule);
+    EXPECT_EQ(stage.forwards, repetition * schedule.chunks * m);
+    EXPECT_EQ(stage.backwards, backward ? repetition * schedule.chunks * m : 0);
+    for (const double gradient : stage.weight_gradient) {
+      EXPECT_EQ(gradient, backward ? repetition * m * (m + 1) / 2 : 0);
+    }
+  }
+  const std::size_t one = static_cast<std::size_t>(elements) * sizeof(double);
+  EXPECT_LE(executor.buffer_bytes(), static_cast<std::size_t>(buffers_allowed) * one);
+  group.barrier();
+}
+
+TEST(PipelineExecutor, MovesEveryActivationAndGradientToItsStep) {
+  Communicator& world = test::world();
+  const int p = world.size();
+  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
+    for (const int m : {1, 2, 3, 4, 7, 16}) {
+      for (const std::int64_t elements : {1, 40000}) {  // below and above what MPI sends without asking
+        for (const bool dawdles : {false, true}) {
+          const int in_flight = kind == ScheduleKind::gpipe ? m : std::min(p - world.rank(), m);
+          // What was received and what was sent for each micro-batch in flight, and four at work.
+          expect_correct(world, make_schedule(kind, p, m), elements, dawdles, p == 1 ? 0 : 2 * in_flight + 4);
+        }
+      }
+    }
+  }
+}
+
+TEST(PipelineExecutor, KeepsOneForwardOneBackwardsBoundOfMicroBatchesInFlight) {
+  Communicator& world = test::world();
+  const int p = world.size();
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  ToyStage stage(world.rank(), p, 1, 8, true);
+  PipelineExecutor executor(*backend, world, stage);
+  executor.run(make_schedule(ScheduleKind::one_forward_one_backward, p, 12));
+  EXPECT_EQ(stage.most_in_flight, p - world.rank());
+  world.barrier();
+}
+
+TEST(PipelineExecutor, KeepsWhatALateBackwardOfTheWeightsNeeds) {
+  Communicator& world = test::world();
+  for (const int m : {1, 4, 6}) {
+    expect_correct(world, with_late_weights(world.size(), m), 3000, true, 4 * m);
+  }
+}
+
+TEST(PipelineExecutor, RunsSeveralChunksARank) {
+  Communicator& world = test::world();
+  for (const int chunks : {2, 3}) {
+    for (const int m : {1, 4}) {
+      expect_correct(world, by_chunks(world.size(), chunks, m), 3000, true, 4 * chunks * m);
+    }
+  }
+}
+
+TEST(PipelineExecutor, EvaluatesForwardsOnly) {
+  Communicator& world = test::world();
+  for (const int m : {1, 5}) {
+    expect_correct(world, make_forward_schedule(world.size(), m), 3000, true, 4);
+  }
+}
+
+TEST(PipelineExecutor, ChangesFromTrainingToEvaluationAndBack) {
+  Communicator& world = test::world();
+  const int p = world.size();
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  ToyStage stage(world.rank(), p, 1, 3000, true);
+  PipelineExecutor executor(*backend, world, stage);
+  executor.run(make_schedule(ScheduleKind::one_forward_one_backward, p, 4));
+  executor.run(make_forward_schedule(p, 6));
+  executor.run(make_schedule(ScheduleKind::gpipe, p, 3));
+  EXPECT_EQ(stage.forwards, 4 + 6 + 3);
+  EXPECT_EQ(stage.backwards, 4 + 3);
+  EXPECT_EQ(stage.weight_gradient[0], 4 * 5 / 2 + 3 * 4 / 2);
+  world.barrier();
+}
+
+TEST(PipelineExecutor, OneStageNeedsNoCommunication) {
+  SelfCommunicator self;
+  expect_correct(self, make_schedule(ScheduleKind::one_forward_one_backward, 1, 5), 10, false, 0);
+  expect_correct(self, make_schedule(ScheduleKind::gpipe, 1, 5), 10, false, 0);
+  expect_correct(self, make_forward_schedule(1, 5), 10, false, 0);
+  expect_correct(self, with_late_weights(1, 5), 10, false, 0);
+  expect_correct(self, by_chunks(1, 2, 5), 10, false, 10);
+}
+
+TEST(PipelineExecutor, RefusesAScheduleOfAnotherDepth) {
+  SelfCommunicator self;
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  ToyStage stage(0, 1, 1, 1, false);
+  PipelineExecutor executor(*backend, self, stage);
+  EXPECT_THROW(executor.run(make_schedule(ScheduleKind::gpipe, 2, 1)), ShapeError);
+}
+
+}  // namespace
+}  // namespace trireme::parallel
