@@ -6,7 +6,8 @@ AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, const Adam
     : backend_(backend), parameters_(parameters), options_(options) {
   TRIREME_CHECK(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1, ConfigError,
                 "--adam-beta1 {} and --adam-beta2 {} must be from 0 to less than 1", options.beta1, options.beta2);
-  TRIREME_CHECK(options.epsilon >= 0, ConfigError, "--adam-eps {} must not be negative", options.epsilon);
+  // With 0 an element that never had a gradient, padding for one, would become 0 / 0.
+  TRIREME_CHECK(options.epsilon > 0, ConfigError, "--adam-eps {} must be above 0", options.epsilon);
   TRIREME_CHECK(options.weight_decay >= 0, ConfigError, "--weight-decay {} must not be negative", options.weight_decay);
   const DType type = parameters.gradients().dtype();
   const Shape size = parameters.values().shape();

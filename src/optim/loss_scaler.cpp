@@ -11,6 +11,7 @@ LossScaler::LossScaler(const LossScalerOptions& options)
     : options_(options), state_{options.initial_scale, 0, options.hysteresis} {
   TRIREME_CHECK(std::isfinite(options.initial_scale) && options.initial_scale > 0, ConfigError,
                 "the loss scale {} must be above 0", options.initial_scale);
+  if (!options.dynamic) return;
   TRIREME_CHECK(options.minimum_scale > 0 && options.minimum_scale <= options.initial_scale, ConfigError,
                 "--min-loss-scale {} must be above 0 and at most the initial scale {}", options.minimum_scale,
                 options.initial_scale);
@@ -25,7 +26,7 @@ void LossScaler::update(bool overflow) {
     state_.good_updates = 0;
     state_.hysteresis_left -= 1;
     if (state_.hysteresis_left <= 0) state_.scale = std::max(state_.scale * 0.5, options_.minimum_scale);
-  } else if (++state_.good_updates == options_.growth_window) {
+  } else if (++state_.good_updates >= options_.growth_window) {
     state_.good_updates = 0;
     state_.hysteresis_left = options_.hysteresis;
     state_.scale *= 2;

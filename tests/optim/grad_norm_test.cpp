@@ -1,0 +1,102 @@
+#include "src/optim/grad_norm.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "src/comm/self_communicator.hpp"
+#include "src/model/gpt_parameters.hpp"
+#include "src/model/initialisation.hpp"
+#include "src/parallel/grid/process_grid.hpp"
+#include "tests/support/mpi_world.hpp"
+
+namespace trireme::optim {
+namespace {
+
+using parallel::Parameter;
+using parallel::ParameterBuffer;
+
+/// A small GPT that divides over up to eight ranks in either direction, with a vocabulary that is padded.
+model::GptConfig config() {
+  model::GptConfig config;
+  config.layers = 8;
+  config.hidden = 32;
+  config.heads = 8;
+  config.ffn_hidden = 128;
+  config.max_positions = 16;
+  config.vocabulary = 1003;
+  return config;
+}
+
+/// The parameters of one rank of a tensor x pipeline grid, whose gradients are a function of name and global index.
+ParameterBuffer buffer_of(Backend& backend, int tensor_rank, int tensor_size, int pipeline_rank, int stages) {
+  const parallel::VocabularyPartition vocabulary(config().vocabulary, tensor_rank, tensor_size);
+  const model::GptPlace place = model::GptPlace::of(config(), tensor_rank, tensor_size, pipeline_rank, stages);
+  ParameterBuffer buffer(backend, DType::fp64, model::gpt_parameters(config(), place, vocabulary));
+  std::vector<Parameter> gradients = buffer.parameters();
+  for (Parameter& parameter : gradients) parameter.value = parameter.gradient;
+  model::initialise(backend, gradients, {model::InitMethod::hashed_uniform, 1, config().layers, 1, 0.02});
+  return buffer;
+}
+
+TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
+  Communicator& world = test::world();
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  SelfCommunicator self;
+  const double expected = gradient_norm(*backend, buffer_of(*backend, 0, 1, 0, 1), 0, self);
+  EXPECT_GT(expected, 1);
+  for (int tensor = 1; tensor <= world.size(); ++tensor) {
+    if (world.size() % tensor != 0) continue;
+    const parallel::ProcessGrid grid(world.size(), tensor, world.size() / tensor);
+    const auto position = grid.position(world.rank());
+    const ParameterBuffer buffer =
+        buffer_of(*backend, position.tensor, tensor, position.pipeline, world.size() / tensor);
+    // The same squares, added in another order.
+    EXPECT_NEAR(gradient_norm(*backend, buffer, position.tensor, world) / expected, 1, 1e-13) << "TP " << tensor;
+  }
+}
+
+TEST(GradientNorm, IsTheRootOfTheSumOfSquares) {
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
+    Parameter p;
+    p.name = "w";
+    p.shape = p.storage = {2, 2};
+    p.box = Box::whole(p.shape);
+    p.replicated = true;
+    Parameter copy = p;
+    copy.name = "tied";
+    copy.shared_copy = true;
+    const ParameterBuffer buffer(*backend, dtype, {p, copy});
+    backend->elementwise().fill(backend->compute_stream(), 3, buffer.gradients());
+    SelfCommunicator self;
+    EXPECT_EQ(gradient_norm(*backend, buffer, 0, self), 6) << name_of(dtype);  // the copy does not count
+    EXPECT_EQ(gradient_norm(*backend, buffer, 1, self), 0) << name_of(dtype);  // tensor rank 0 speaks for it
+  }
+}
+
+TEST(GradientNorm, IsNotFiniteOnAnyRankWhereOneElementOfOneRankIsNot) {
+  Communicator& world = test::world();
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    const ParameterBuffer buffer = buffer_of(*backend, world.rank(), world.size(), 0, 1);
+    if (world.rank() == world.size() - 1) {
+      const std::vector<Parameter>& list = buffer.parameters();
+      for (const Parameter& p : list) {
+        if (p.name == "h.7.mlp.fc.bias") p.gradient.as<double>()[0] = bad;
+      }
+    }
+    EXPECT_FALSE(std::isfinite(gradient_norm(*backend, buffer, world.rank(), world)));
+  }
+}
+
+TEST(ClipCoefficient, ScalesTheNormDownToTheLimitAndNeverUp) {
+  EXPECT_EQ(clip_coefficient(4, 1), 1 / (4 + 1e-6));
+  EXPECT_EQ(clip_coefficient(0.5, 1), 1);
+  EXPECT_EQ(clip_coefficient(0, 1), 1);
+  EXPECT_EQ(clip_coefficient(1e9, 0), 1);  // 0: no clipping
+}
+
+}  // namespace
+}  // namespace trireme::optim
