@@ -20,43 +20,61 @@ double polynomial(const std::array<double, 8>& c, double x) {
   return sum;
 }
 
-bool in_layers(const std::string& name) { return name.starts_with("h."); }
-
-float hashed_uniform(const std::string& name, Role role, std::int64_t index, const Initialisation& options) {
-  const std::uint64_t k = splitmix64(fnv1a(name), static_cast<std::uint64_t>(index)) >> 40;
-  const float r = static_cast<float>(static_cast<std::int64_t>(k) - (1 << 23)) / 8388608.0f;
-  const float scale = in_layers(name) ? static_cast<float>(options.scale) : 1.0f;
-  const double amplitude = 0.02 * std::sqrt(3.0);
-  switch (role) {
-    case Role::embedding:
-    case Role::matrix:
-      return static_cast<float>(amplitude) * r * scale;
-    case Role::residual_matrix:
-      return static_cast<float>(amplitude / std::sqrt(2.0 * options.layers)) * r * scale;
-    case Role::bias:
-      return 0.02f * r;
-    case Role::norm_weight:
-      return 1.0f + 0.1f * r;
-    case Role::norm_bias:
-      return 0.05f * r;
+/// The initial values of one tensor, by index. What depends on the tensor alone is computed once.
+class InitialValues {
+ public:
+  InitialValues(const std::string& name, Role role, const Initialisation& options)
+      : method_(options.method), role_(role), hash_(fnv1a(name)), key_(mix64(mix64(options.seed) + hash_)) {
+    const bool hashed = method_ == InitMethod::hashed_uniform;
+    factor_ = hashed ? 0.02 * std::sqrt(3.0) : options.std;
+    if (role == Role::residual_matrix) factor_ /= std::sqrt(2.0 * options.layers);
+    scale_ = name.starts_with("h.") ? options.scale : 1;
   }
-  return 0;
-}
 
-double normal(const std::string& name, Role role, std::int64_t index, const Initialisation& options) {
-  if (role == Role::norm_weight) return 1;
-  if (role == Role::bias || role == Role::norm_bias) return 0;
-  const std::uint64_t key = mix64(mix64(options.seed) + fnv1a(name));
-  const std::int64_t call = index / 2;
-  const auto words = philox4x32(key, {static_cast<std::uint32_t>(call), static_cast<std::uint32_t>(call >> 32), 0, 0});
-  const std::size_t half = index % 2 == 0 ? 0 : 2;
-  const std::uint64_t bits = (std::uint64_t{words[half]} << 32 | words[half + 1]) >> 11;
-  const double deviate = normal_quantile((static_cast<double>(bits) + 0.5) / 9007199254740992.0);
-  double std = options.std;
-  if (role == Role::residual_matrix) std /= std::sqrt(2.0 * options.layers);
-  if (in_layers(name)) std *= options.scale;
-  return std * deviate;
-}
+  double operator()(std::int64_t index) {
+    return method_ == InitMethod::normal ? normal(index) : static_cast<double>(hashed_uniform(index));
+  }
+
+ private:
+  float hashed_uniform(std::int64_t index) const {
+    const std::uint64_t k = splitmix64(hash_, static_cast<std::uint64_t>(index)) >> 40;
+    const float r = static_cast<float>(static_cast<std::int64_t>(k) - (1 << 23)) / 8388608.0f;
+    switch (role_) {
+      case Role::embedding:
+      case Role::matrix:
+      case Role::residual_matrix:
+        return static_cast<float>(factor_) * r * static_cast<float>(scale_);
+      case Role::bias:
+        return 0.02f * r;
+      case Role::norm_weight:
+        return 1.0f + 0.1f * r;
+      case Role::norm_bias:
+        return 0.05f * r;
+    }
+    return 0;
+  }
+
+  double normal(std::int64_t index) {
+    if (role_ == Role::norm_weight) return 1;
+    if (role_ == Role::bias || role_ == Role::norm_bias) return 0;
+    if (const std::int64_t call = index / 2; call != call_) {
+      call_ = call;
+      words_ = philox4x32(key_, {static_cast<std::uint32_t>(call), static_cast<std::uint32_t>(call >> 32), 0, 0});
+    }
+    const std::size_t half = index % 2 == 0 ? 0 : 2;
+    const std::uint64_t bits = (std::uint64_t{words_[half]} << 32 | words_[half + 1]) >> 11;
+    return factor_ * scale_ * normal_quantile((static_cast<double>(bits) + 0.5) / 9007199254740992.0);
+  }
+
+  InitMethod method_;
+  Role role_;
+  std::uint64_t hash_;
+  std::uint64_t key_;
+  double factor_;  // of the uniform number, or the standard deviation
+  double scale_;
+  std::int64_t call_ = -1;  // the last call of Philox, which serves two elements
+  std::array<std::uint32_t, 4> words_{};
+};
 
 /// Calls `visit(row of the box in memory order, index of its first element in the whole tensor)` for each innermost
 /// row.
@@ -129,8 +147,7 @@ double normal_quantile(double p) {
 }
 
 double initial_value(const std::string& name, Role role, std::int64_t index, const Initialisation& options) {
-  return options.method == InitMethod::normal ? normal(name, role, index, options)
-                                              : static_cast<double>(hashed_uniform(name, role, index, options));
+  return InitialValues(name, role, options)(index);
 }
 
 void initialise(Backend& backend, std::span<const Parameter> parameters, const Initialisation& options) {
@@ -139,9 +156,10 @@ void initialise(Backend& backend, std::span<const Parameter> parameters, const I
     dispatch_float(parameter.value.dtype(), [&]<class T>() {
       std::vector<T> values(static_cast<std::size_t>(parameter.box.numel()));
       const std::int64_t row_size = parameter.box.extent.back();
+      InitialValues initial(parameter.name, parameter.role, options);
       for_each_row(parameter, [&](std::int64_t row, std::int64_t first) {
         for (std::int64_t i = 0; i < row_size; ++i) {
-          const double value = initial_value(parameter.name, parameter.role, first + i, options);
+          const double value = initial(first + i);
           // By way of fp32, so that the 16-bit types are rounded from the same master weights on every backend.
           values[static_cast<std::size_t>(row * row_size + i)] =
               std::is_same_v<T, double> ? T(value) : T(static_cast<float>(value));

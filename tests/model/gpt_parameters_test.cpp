@@ -1,0 +1,99 @@
+#include "src/model/gpt_parameters.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "src/base/error.hpp"
+
+namespace trireme::model {
+namespace {
+
+using parallel::Parameter;
+
+GptConfig small() {
+  GptConfig config;
+  config.layers = 8;
+  config.hidden = 16;
+  config.heads = 4;
+  config.ffn_hidden = 64;
+  config.max_positions = 8;
+  config.vocabulary = 130;  // pads to 256 over one or two ranks, to 512 over four: some ranks hold no true row
+  return config;
+}
+
+/// How often each element of each tensor is held, counting only where a rank speaks for its box; row-major.
+std::map<std::string, std::vector<int>> coverage(int tensor_size, int stages, int virtual_stages) {
+  std::map<std::string, std::vector<int>> counts;
+  for (int pipeline_rank = 0; pipeline_rank < stages; ++pipeline_rank) {
+    for (int tensor_rank = 0; tensor_rank < tensor_size; ++tensor_rank) {
+      const parallel::VocabularyPartition vocabulary(small().vocabulary, tensor_rank, tensor_size);
+      const GptPlace place = GptPlace::of(small(), tensor_rank, tensor_size, pipeline_rank, stages, virtual_stages);
+      for (const Parameter& p : gpt_parameters(small(), place, vocabulary)) {
+        EXPECT_EQ(p.storage.rank(), p.shape.rank()) << p.name;
+        for (int i = 0; i < p.shape.rank(); ++i) {
+          EXPECT_LE(p.box.offset[i] + p.box.extent[i], p.shape[i]) << p.name;
+          EXPECT_LE(p.box.extent[i], p.storage[i]) << p.name;
+          EXPECT_TRUE(i == 0 || p.box.extent[i] == p.storage[i]) << p.name;  // padding stands behind dimension 0 only
+        }
+        if (!p.counts_here(tensor_rank)) continue;
+        std::vector<int>& count = counts[p.name];
+        count.resize(static_cast<std::size_t>(p.shape.numel()));
+        for (std::int64_t i = 0; i < p.shape.numel(); ++i) {
+          bool inside = true;
+          std::int64_t rest = i;
+          for (int d = p.shape.rank() - 1; d >= 0; --d) {
+            const std::int64_t at = rest % p.shape[d];
+            inside = inside && at >= p.box.offset[d] && at < p.box.offset[d] + p.box.extent[d];
+            rest /= p.shape[d];
+          }
+          count[static_cast<std::size_t>(i)] += inside ? 1 : 0;
+        }
+      }
+    }
+  }
+  return counts;
+}
+
+TEST(GptParameters, EveryElementHasOneSpeakerOnEveryGrid) {
+  for (const int tensor_size : {1, 2, 4}) {
+    for (const int stages : {1, 2, 4}) {
+      for (const int virtual_stages : {1, 2}) {
+        SCOPED_TRACE(testing::Message() << "TP " << tensor_size << " x PP " << stages << " x " << virtual_stages);
+        std::int64_t total = 0;
+        for (const auto& [name, counts] : coverage(tensor_size, stages, virtual_stages)) {
+          total += static_cast<std::int64_t>(counts.size());
+          for (std::size_t i = 0; i < counts.size(); ++i) ASSERT_EQ(counts[i], 1) << name << ", element " << i;
+        }
+        EXPECT_EQ(total, parameter_count(small()));
+      }
+    }
+  }
+}
+
+TEST(GptParameters, FirstAndLastStageHoldTheTiedTableButOnlyTheFirstCounts) {
+  const parallel::VocabularyPartition vocabulary(small().vocabulary, 0, 1);
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto list = gpt_parameters(small(), GptPlace::of(small(), 0, 1, rank, 4), vocabulary);
+    const auto table = std::ranges::find(list, "wte", &Parameter::name);
+    ASSERT_EQ(table != list.end(), rank == 0 || rank == 3) << "stage " << rank;
+    EXPECT_TRUE(table == list.end() || table->shared_copy == (rank == 3));
+  }
+}
+
+TEST(GptPlace, ChunksGoRoundTheStages) {
+  const GptPlace place = GptPlace::of(small(), 0, 1, 1, 2, 2);
+  ASSERT_EQ(place.chunks.size(), 2u);
+  EXPECT_EQ(place.chunks[0].first_layer, 2);
+  EXPECT_EQ(place.chunks[1].first_layer, 6);
+  EXPECT_EQ(place.chunks[1].layers, 2);
+}
+
+TEST(GptPlace, LayersThatDoNotDivideAreAnError) {
+  EXPECT_THROW(GptPlace::of(small(), 0, 1, 0, 3), ConfigError);
+  EXPECT_THROW(GptPlace::of(small(), 0, 1, 0, 4, 4), ConfigError);
+}
+
+}  // namespace
+}  // namespace trireme::model

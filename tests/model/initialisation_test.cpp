@@ -1,0 +1,218 @@
+#include "src/model/initialisation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "src/parallel/data/parameter_buffer.hpp"
+#include "tests/support/random_tensor.hpp"
+
+namespace trireme::model {
+namespace {
+
+using parallel::Parameter;
+using parallel::ParameterBuffer;
+using parallel::Role;
+
+constexpr Initialisation normal{InitMethod::normal, 1234, 12, 1, 0.02};
+constexpr Initialisation hashed{InitMethod::hashed_uniform, 1234, 12, 1, 0.02};
+
+Parameter whole(const std::string& name, Role role, const Shape& shape) {
+  Parameter p;
+  p.name = name;
+  p.role = role;
+  p.shape = shape;
+  p.box = Box::whole(shape);
+  p.storage = shape;
+  return p;
+}
+
+/// The values `initialise` gives to one parameter.
+std::vector<double> initialised(const Parameter& parameter, DType dtype, const Initialisation& options) {
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  const ParameterBuffer buffer(*backend, dtype, {parameter});
+  initialise(*backend, buffer.parameters(), options);
+  return test::values_of(*backend, buffer.parameters()[0].value);
+}
+
+TEST(HashedUniform, MakesThePublishedBits) {
+  const auto bits = [](const char* name, std::int64_t i) {
+    return std::bit_cast<std::uint32_t>(static_cast<float>(initial_value(name, Role::matrix, i, hashed)));
+  };
+  EXPECT_EQ(bits("wte", 0), 0xbcde0876u);
+  EXPECT_EQ(bits("wte", 1), 0xbccad725u);
+  EXPECT_EQ(bits("wte", 2), 0x3cf29cfdu);
+  EXPECT_EQ(bits("wte", 3), 0x3b6cec55u);
+  EXPECT_EQ(bits("h.0.attn.qkv.weight", 0), 0x3c844f52u);
+  EXPECT_EQ(bits("h.0.attn.qkv.weight", 1), 0x3c93625fu);
+  EXPECT_EQ(bits("h.0.attn.qkv.weight", 2), 0xbd08ac5bu);
+  EXPECT_EQ(bits("h.0.attn.qkv.weight", 3), 0xbccb2fdeu);
+}
+
+TEST(HashedUniform, ScalesByRoleAndRoundsInFp32) {
+  const auto value = [](Role role, const Initialisation& options) { return initial_value("h.3.x", role, 5, options); };
+  const float a = static_cast<float>(0.02 * std::sqrt(3.0));
+  const float b = static_cast<float>(0.02 * std::sqrt(3.0) / std::sqrt(24.0));
+  const float r = static_cast<float>(value(Role::bias, hashed) / 0.02);  // near enough to tell the factors
+  EXPECT_FLOAT_EQ(static_cast<float>(value(Role::matrix, hashed)), a * r);
+  EXPECT_FLOAT_EQ(static_cast<float>(value(Role::residual_matrix, hashed)), b * r);
+  EXPECT_FLOAT_EQ(static_cast<float>(value(Role::norm_weight, hashed)), 1 + 0.1f * r);
+  EXPECT_FLOAT_EQ(static_cast<float>(value(Role::norm_bias, hashed)), 0.05f * r);
+  for (const Role role : {Role::embedding, Role::matrix, Role::residual_matrix, Role::bias, Role::norm_weight}) {
+    EXPECT_EQ(value(role, hashed), static_cast<float>(value(role, hashed))) << "not an fp32";
+  }
+}
+
+TEST(Initialisation, ScaleMultipliesTheMatricesOfTheLayersOnly) {
+  for (Initialisation options : {normal, hashed}) {
+    Initialisation scaled = options;
+    scaled.scale = 16;
+    const auto ratio = [&](const char* name, Role role) {
+      return initial_value(name, role, 7, scaled) / initial_value(name, role, 7, options);
+    };
+    EXPECT_EQ(ratio("h.0.mlp.fc.weight", Role::matrix), 16);
+    EXPECT_EQ(ratio("h.0.mlp.proj.weight", Role::residual_matrix), 16);
+    EXPECT_EQ(ratio("wte", Role::embedding), 1);
+    EXPECT_EQ(ratio("h.0.ln_1.weight", Role::norm_weight), 1);
+    EXPECT_EQ(initial_value("h.0.mlp.fc.bias", Role::bias, 7, scaled),
+              initial_value("h.0.mlp.fc.bias", Role::bias, 7, options));
+  }
+}
+
+// Computed apart from this code, from the same definition (Philox in integers, AS 241 of another library).
+TEST(Normal, MakesTheFrozenValues) {
+  const auto value = [](const char* name, std::int64_t i) { return initial_value(name, Role::matrix, i, normal); };
+  EXPECT_DOUBLE_EQ(value("wte", 0), 0.00032251857292036007);
+  EXPECT_DOUBLE_EQ(value("wte", 1), -0.040858854889504366);
+  EXPECT_DOUBLE_EQ(value("wte", 2), -0.027332699757503857);
+  EXPECT_DOUBLE_EQ(value("wte", 3), -0.02412938060960237);
+  EXPECT_DOUBLE_EQ(value("wte", 1000003), 0.00964871652915377);
+  EXPECT_DOUBLE_EQ(value("wte", (std::int64_t{1} << 33) + 1), 0.014097886396899503);
+  EXPECT_DOUBLE_EQ(value("h.0.mlp.fc.weight", 0), -0.005053050518919937);
+  EXPECT_DOUBLE_EQ(value("h.0.mlp.fc.weight", 1), 0.020340077523716523);
+  Initialisation other_seed = normal;
+  other_seed.seed = 1235;
+  EXPECT_DOUBLE_EQ(initial_value("wte", Role::embedding, 0, other_seed), -0.032707844886247874);
+}
+
+TEST(Normal, BiasesAreZeroNormsOneAndResidualMatricesSmaller) {
+  EXPECT_EQ(initial_value("h.0.mlp.fc.bias", Role::bias, 3, normal), 0);
+  EXPECT_EQ(initial_value("ln_f.bias", Role::norm_bias, 3, normal), 0);
+  EXPECT_EQ(initial_value("ln_f.weight", Role::norm_weight, 3, normal), 1);
+  EXPECT_DOUBLE_EQ(initial_value("x", Role::residual_matrix, 3, normal),
+                   initial_value("x", Role::matrix, 3, normal) / std::sqrt(24.0));
+}
+
+TEST(Normal, HasTheMomentsAndTailsOfTheNormalDistribution) {
+  constexpr std::int64_t n = 1'000'000;
+  Initialisation unit = normal;
+  unit.std = 1;
+  const std::vector<double> x = initialised(whole("wte", Role::embedding, {1000, 1000}), DType::fp64, unit);
+  double moments[5] = {};
+  double beyond[5] = {};
+  double neighbours = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double value = x[static_cast<std::size_t>(i)];
+    for (int k = 1; k <= 4; ++k) {
+      moments[k] += std::pow(value, k) / n;
+      beyond[k] += std::abs(value) > k ? 1 : 0;
+    }
+    if (i > 0) neighbours += value * x[static_cast<std::size_t>(i - 1)] / n;
+  }
+  // Five standard errors: of a mean of x^k it is sqrt(var(x^k) / n), of a count sqrt(n p).
+  const double error = 5 / std::sqrt(static_cast<double>(n));
+  EXPECT_NEAR(moments[1], 0, error);
+  EXPECT_NEAR(moments[2], 1, error * std::sqrt(2.0));
+  EXPECT_NEAR(moments[3], 0, error * std::sqrt(15.0));
+  EXPECT_NEAR(moments[4], 3, error * std::sqrt(96.0));
+  EXPECT_NEAR(neighbours, 0, error);
+  const double tail[5] = {1, 0.31731050786291410, 0.04550026389635842, 0.0026997960632601866, 6.334248366623996e-5};
+  for (int k = 1; k <= 4; ++k) {
+    EXPECT_NEAR(beyond[k], n * tail[k], 5 * std::sqrt(n * tail[k])) << "beyond " << k << " standard deviations";
+  }
+}
+
+TEST(Normal, TensorsAndSeedsAreIndependent) {
+  constexpr int n = 100'000;
+  Initialisation unit = normal;
+  unit.std = 1;
+  Initialisation next = unit;
+  next.seed += 1;
+  double by_name = 0;
+  double by_seed = 0;
+  for (int i = 0; i < n; ++i) {
+    const double x = initial_value("h.0.mlp.fc.weight", Role::matrix, i, unit);
+    by_name += x * initial_value("h.1.mlp.fc.weight", Role::matrix, i, unit) / n;
+    by_seed += x * initial_value("h.0.mlp.fc.weight", Role::matrix, i, next) / n;
+  }
+  EXPECT_NEAR(by_name, 0, 5 / std::sqrt(n));
+  EXPECT_NEAR(by_seed, 0, 5 / std::sqrt(n));
+}
+
+TEST(NormalQuantile, MatchesThePublishedCheckValuesAndIsOdd) {
+  EXPECT_DOUBLE_EQ(normal_quantile(0.25), -0.6744897501960817);
+  EXPECT_DOUBLE_EQ(normal_quantile(0.001), -3.090232306167814);
+  EXPECT_DOUBLE_EQ(normal_quantile(1e-20), -9.262340089798408);
+  EXPECT_DOUBLE_EQ(normal_quantile(0.975), 1.9599639845400545);
+  EXPECT_EQ(normal_quantile(0.5), 0);
+  for (const double p : {0.0625, 0.25, 0.001953125}) EXPECT_EQ(normal_quantile(1 - p), -normal_quantile(p));
+}
+
+TEST(Initialisation, AnyCutIntoBoxesGivesTheSameElements) {
+  const Shape shape{3, 4, 5, 6};
+  for (const Initialisation& options : {normal, hashed}) {
+    for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
+      const std::vector<double> reference = initialised(whole("t", Role::matrix, shape), dtype, options);
+      for (std::int64_t i = 0; i < shape.numel(); ++i) {
+        const double value = initial_value("t", Role::matrix, i, options);
+        const double element = reference[static_cast<std::size_t>(i)];
+        if (dtype == DType::fp64) {
+          EXPECT_EQ(element, value);
+        }
+        if (dtype == DType::fp32) {
+          EXPECT_EQ(element, static_cast<float>(value));
+        }
+      }
+      for (int dimension = 0; dimension < 4; ++dimension) {
+        for (std::int64_t begin = 0; begin < shape[dimension]; ++begin) {
+          for (std::int64_t end = begin + 1; end <= shape[dimension]; ++end) {
+            Parameter part = whole("t", Role::matrix, shape);
+            part.box.offset[dimension] = begin;
+            part.box.extent[dimension] = end - begin;
+            part.storage = part.box.extent;
+            const std::vector<double> values = initialised(part, dtype, options);
+            std::size_t next = 0;
+            for (std::int64_t i = 0; i < shape.numel(); ++i) {
+              std::int64_t stride = 1;
+              for (int d = dimension + 1; d < 4; ++d) stride *= shape[d];
+              const std::int64_t at = i / stride % shape[dimension];
+              if (at < begin || at >= end) continue;
+              ASSERT_EQ(values[next++], reference[static_cast<std::size_t>(i)]);
+            }
+            ASSERT_EQ(next, values.size());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Initialisation, LeavesPaddingZeroAndAnEmptyBoxAlone) {
+  Parameter padded = whole("wte", Role::embedding, {5, 3});
+  padded.box = {{3, 0}, {2, 3}};
+  padded.storage = {4, 3};
+  const std::vector<double> values = initialised(padded, DType::fp32, normal);
+  for (std::int64_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(values[static_cast<std::size_t>(i)],
+              static_cast<float>(initial_value("wte", Role::embedding, 9 + i, normal)));
+  }
+  for (std::size_t i = 6; i < 12; ++i) EXPECT_EQ(values[i], 0);
+
+  padded.box = {{5, 0}, {0, 3}};
+  EXPECT_EQ(initialised(padded, DType::fp32, normal), std::vector<double>(12, 0));
+}
+
+}  // namespace
+}  // namespace trireme::model

@@ -1,0 +1,93 @@
+#include "src/model/presets.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/base/error.hpp"
+
+namespace trireme::model {
+namespace {
+
+using testing::HasSubstr;
+
+struct Size {
+  const char* name;
+  std::int64_t parameters;         // at GPT-2's vocabulary of 50257
+  std::int64_t parameters_padded;  // at the scaling study's 51200; 0 where it does not have the model
+};
+constexpr Size sizes[] = {{"gpt2-124m", 124439808, 0},           {"gpt2-355m", 354823168, 0},
+                          {"gpt2-774m", 774030080, 0},           {"gpt2-1.5b", 1557611200, 0},
+                          {"gpt2-1.2b", 1212031488, 1213479936}, {"gpt2-2.5b", 2488598400, 2490408960},
+                          {"gpt2-4.2b", 4196936448, 4199109120}, {"gpt2-8.3b", 8314143744, 8317040640}};
+
+TEST(Presets, HaveTheParameterCountsOfTheirPapers) {
+  for (const Size& size : sizes) {
+    GptConfig config = preset(size.name);
+    EXPECT_NO_THROW(validate(config)) << size.name;
+    EXPECT_EQ(parameter_count(config), size.parameters) << size.name;
+    config.vocabulary = 51200;
+    EXPECT_TRUE(size.parameters_padded == 0 || parameter_count(config) == size.parameters_padded) << size.name;
+  }
+}
+
+TEST(Presets, TheLargestHas72LayersOf32HeadsOf96) {
+  const GptConfig config = preset("gpt2-8.3b");
+  EXPECT_EQ(config.layers, 72);
+  EXPECT_EQ(config.hidden, 3072);
+  EXPECT_EQ(config.heads, 32);
+  EXPECT_EQ(config.ffn_hidden, 4 * 3072);
+  EXPECT_EQ(config.hidden / config.heads, 96);
+}
+
+TEST(Presets, NeedNotBeCalledByTheirFullName) {
+  EXPECT_EQ(parameter_count(preset("124m")), parameter_count(preset("gpt2-124m")));
+}
+
+TEST(Presets, AnUnknownNameListsTheKnownOnes) {
+  try {
+    preset("gpt3");
+    FAIL() << "no error";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'gpt3'"));
+    for (const Size& size : sizes) EXPECT_THAT(error.what(), HasSubstr(size.name));
+  }
+}
+
+TEST(ModelFlops, AreThePublishedFormula) {
+  for (const Size& size : sizes) {
+    const GptConfig config = preset(size.name);
+    const double L = config.layers;
+    const auto h = static_cast<double>(config.hidden);
+    const auto V = static_cast<double>(config.vocabulary);
+    for (const double s : {512, 1024}) {
+      const double expected = 72 * 8 * s * L * h * h * (1 + s / (6 * h) + V / (12 * L * h));
+      EXPECT_NEAR(model_flops(config, 8, static_cast<std::int64_t>(s)) / expected, 1, 1e-14) << size.name;
+    }
+  }
+}
+
+TEST(ModelFlops, OfTheLargestModelAre27PetaflopAnUpdate) {
+  GptConfig config = preset("gpt2-8.3b");
+  config.vocabulary = 51200;
+  EXPECT_NEAR(model_flops(config, 512, 1024), 27.569e15, 0.0005e15);
+}
+
+TEST(GptConfigValidation, NamesEveryProblemAtOnce) {
+  GptConfig config;
+  config.layers = 0;
+  config.heads = 7;
+  config.vocabulary = 0;
+  config.hidden_dropout = 1;
+  try {
+    validate(config);
+    FAIL() << "no error";
+  } catch (const ConfigError& error) {
+    for (const char* option : {"--num-layers 0", "--num-attention-heads 7", "--vocab-size 0", "--hidden-dropout 1"}) {
+      EXPECT_THAT(error.what(), HasSubstr(option));
+    }
+  }
+  EXPECT_NO_THROW(validate(GptConfig()));
+}
+
+}  // namespace
+}  // namespace trireme::model
