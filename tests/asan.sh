@@ -9,15 +9,7 @@ source tests/support/run_tests.sh
 install_packages "${build_packages[@]}" "${test_packages[@]}"
 [ $# -gt 0 ] || set -- -LE 'slow|lint'
 
-# Leaks are told apart by the library that allocated, at the end of the process. Open MPI unloads its components before
-# that, and their leaks would be nobody's: so nothing is unloaded.
-mkdir -p build/asan
-echo 'int dlclose(void* library) { return library == 0; }' | cc -shared -fPIC -x c - -o build/asan/keep_libraries.so
-
-test_environment=(
-  LD_PRELOAD="$PWD/build/asan/keep_libraries.so"
-  ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1:check_initialization_order=1}:verify_asan_link_order=0"
-  UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
-  LSAN_OPTIONS="${LSAN_OPTIONS:-suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0}"
-)
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:check_initialization_order=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0}
 build_and_test build/asan --preset asan -- "$@"

@@ -20,6 +20,7 @@ libraries=$(ldd "$prefix/bin/trireme")
 grep -q "not found" <<<"$libraries" && fail "the program lacks libraries: $libraries"
 grep -qF "$build" <<<"$libraries" && fail "the installed program uses libraries of the build folder: $libraries"
 "$prefix/bin/trireme" info >"$folder/info" || fail "trireme info returned $?"
+grep -qF "$version" "$folder/info" || fail "trireme info does not name version $version: $(cat "$folder/info")"
 
 # The modulefile, as Environment Modules or Lmod read it.
 for modulecmd in "${MODULESHOME:-}/libexec/modulecmd.tcl" /usr/lib/*/modulecmd.tcl "${LMOD_CMD:-}" \

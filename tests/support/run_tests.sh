@@ -1,8 +1,7 @@
 # Sourced by the test commands.
 
 # build_and_test FOLDER CMAKE_ARGUMENT... -- CTEST_ARGUMENT...
-# Builds everything with warnings as errors, runs the tests, prints a summary and returns ctest's exit status. The array
-# test_environment, where there is one, has settings (NAME=VALUE) for the tests alone.
+# Builds everything with warnings as errors, runs the tests, prints a summary and returns ctest's exit status.
 build_and_test() {
   local folder=$1 cores status=0 built configure=()
   shift
@@ -21,7 +20,7 @@ build_and_test() {
     export TRIREME_TEST_DATA
   fi
   rm -f "$folder/junit.xml"
-  env "${test_environment[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$cores" \
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$cores" \
     --output-junit junit.xml "$@" </dev/null || status=$?
 
   echo
