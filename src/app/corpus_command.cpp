@@ -13,11 +13,11 @@
 #include "io/corpus_store.hpp"
 #include "io/tokenizer_files.hpp"
 #include "src/app/options.hpp"
+#include "src/app/printable.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
-#include "src/data/utf8.hpp"
 
 namespace trireme::app {
 namespace {
@@ -102,30 +102,6 @@ int build(const std::vector<std::string>& arguments) {
             static_cast<double>(report.text_bytes) / static_cast<double>(report.tokens), elapsed_s,
             static_cast<double>(report.text_bytes) / 1e6 / elapsed_s);
   return 0;
-}
-
-/// `bytes` on one line for a terminal: control characters, and bytes that are not UTF-8, are written as escapes.
-std::string printable(std::string_view bytes) {
-  std::string text;
-  const char* const end = bytes.data() + bytes.size();
-  for (const char* at = bytes.data(); at != end;) {
-    const data::Utf8Character character = data::decode_utf8(at, end);
-    const bool is_control =
-        character.code_point < 0x20 || (character.code_point >= 0x7F && character.code_point < 0xA0);
-    if (*at == '\n') {
-      text += "\\n";
-    } else if (*at == '\\') {
-      text += "\\\\";
-    } else if (character.size_bytes == 0 || is_control) {
-      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(*at));
-      at += 1;
-      continue;
-    } else {
-      text.append(at, static_cast<std::size_t>(character.size_bytes));
-    }
-    at += character.size_bytes;
-  }
-  return text;
 }
 
 std::vector<std::int32_t> ids_in(const data::TokenStore& store, std::int64_t begin, std::int64_t end) {

@@ -174,10 +174,7 @@ std::unique_ptr<StepReader> open_verified(Store& store, Communicator& world, con
     TRIREME_CHECK(digest == manifest.digest, CheckpointError,
                   "{}: ranks see different manifests; is the folder the same on all nodes?", step->description());
   }
-  TRIREME_CHECK(manifest.format_version <= Manifest::current_version, NewerFormatError,
-                "{}: the checkpoint has format version {}, this program knows versions up to {}: use the program that "
-                "wrote it, or a later one",
-                step->description(), manifest.format_version, Manifest::current_version);
+  check_format(*step);
   collectively(world, [&] {
     validate(manifest);
     for (std::size_t i = 0; i < manifest.files.size(); ++i) {
@@ -258,6 +255,14 @@ void load(StepReader& step, Communicator& world, std::span<const StateTensor> te
                           listed > most ? ", the first 20 of them" : "", list);
   }
   collectively(world, [&] { read_tensors(step, stored, tensors); });
+}
+
+void check_format(const StepReader& step) {
+  const int version = step.manifest().format_version;
+  TRIREME_CHECK(version <= Manifest::current_version, NewerFormatError,
+                "{}: the checkpoint has format version {}, this program knows versions up to {}: use the program that "
+                "wrote it, or a later one",
+                step.description(), version, Manifest::current_version);
 }
 
 void verify_file(StepReader& step, std::size_t file) {

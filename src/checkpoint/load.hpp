@@ -43,6 +43,9 @@ enum class Unwanted { refuse, leave };
 void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors,
           Unwanted unwanted = Unwanted::refuse);
 
+/// Throws NewerFormatError where a later version of the program wrote the step.
+void check_format(const StepReader& step);
+
 /// Throws CheckpointError that names the file, and the tensors concerned, unless the file has the size and digest that
 /// the manifest says.
 void verify_file(StepReader& step, std::size_t file);

@@ -1,0 +1,165 @@
+#include "src/app/checkpoint_command.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "io/checkpoint_shard.hpp"
+#include "io/checkpoint_store.hpp"
+#include "src/app/options.hpp"
+#include "src/app/printable.hpp"
+#include "src/base/check.hpp"
+#include "src/checkpoint/load.hpp"
+
+namespace trireme::app {
+namespace {
+
+using checkpoint::FileEntry;
+using checkpoint::Manifest;
+using checkpoint::Piece;
+using checkpoint::StepEntry;
+using checkpoint::StepReader;
+
+constexpr const char* usage =
+    "Usage: trireme checkpoint inspect|verify [OPTION]... DIR\n"
+    "Work on checkpoints. DIR is the folder given to --save, or the folder of one step in it.\n\n"
+    "  inspect  print what a checkpoint holds\n"
+    "  verify   read whole checkpoints and check them; exit code 3 where one is damaged\n\n"
+    "trireme checkpoint COMMAND --help explains each.\n";
+
+/// The steps that `path` means: one by its folder, or all under their root, greatest first.
+std::vector<StepEntry> steps_at(const io::CheckpointPlace& place, io::CheckpointStore& store) {
+  if (!place.step.empty()) return {{place.step, {}, {}, false, false}};
+  std::vector<StepEntry> entries = store.steps();
+  TRIREME_CHECK(!entries.empty(), CheckpointError, "there is no checkpoint in {}", place.root);
+  return entries;
+}
+
+/// Opens a step of a format that this program knows.
+std::unique_ptr<StepReader> open_step(io::CheckpointStore& store, const std::string& name) {
+  std::unique_ptr<StepReader> step = store.open(name);
+  checkpoint::check_format(*step);
+  checkpoint::validate(step->manifest());
+  return step;
+}
+
+std::int64_t total_bytes(const Manifest& manifest) {
+  std::int64_t bytes = 0;
+  for (const FileEntry& file : manifest.files) bytes += file.size_bytes;
+  return bytes;
+}
+
+void print_step(const StepReader& step) {
+  const Manifest& manifest = step.manifest();
+  fmt::print("checkpoint  {}\nstep        {}\nformat      version {}\nsize        {} bytes in {} files\n",
+             step.description(), manifest.step, manifest.format_version, total_bytes(manifest), manifest.files.size());
+  fmt::print("\nattributes\n");
+  for (const auto& [name, value] : manifest.attributes) {
+    constexpr std::size_t most = 200;
+    fmt::print("  {:32} {}{}\n", printable(name), printable(value.substr(0, most)), value.size() > most ? " ..." : "");
+  }
+  fmt::print("\nblobs\n");
+  for (const Piece& blob : manifest.blobs) fmt::print("  {:32} {} bytes\n", blob.tensor, blob.size_bytes());
+  fmt::print("\nfiles\n");
+  for (const FileEntry& file : manifest.files) {
+    fmt::print("  {:32} {} bytes, digest {}\n", file.name, file.size_bytes, file.digest);
+  }
+  fmt::print("\ntensors\n");
+  std::map<std::string, std::vector<const Piece*>> tensors;
+  for (const Piece& piece : manifest.pieces) tensors[piece.tensor].push_back(&piece);
+  std::int64_t elements = 0;
+  for (const auto& [name, pieces] : tensors) {
+    const Piece& first = *pieces.front();
+    elements += first.shape.numel();
+    fmt::print("  {:48} {} {:20} {} piece{}\n", name, name_of(first.dtype), to_string(first.shape), pieces.size(),
+               pieces.size() == 1 ? "" : "s");
+  }
+  fmt::print("  {} tensors, {} elements\n", tensors.size(), elements);
+}
+
+int inspect(const std::vector<std::string>& arguments) {
+  std::string path;
+  Options options("trireme checkpoint inspect",
+                  "Prints the steps of a folder, and what the latest one, or the one given, holds. Tensors are not "
+                  "read: verify does that.");
+  options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
+  if (!options.parse(arguments)) return 0;
+  const io::CheckpointPlace place = io::find_checkpoint(path);
+  io::CheckpointStore store(place.root);
+  std::vector<StepEntry> entries = steps_at(place, store);
+  if (place.step.empty()) {
+    for (const StepEntry& entry : entries) {
+      fmt::print("{}{}{}\n", entry.name, entry.latest ? "  latest" : "",
+                 entry.problem.empty() ? "" : "  damaged: " + printable(entry.problem));
+    }
+    fmt::print("\n");
+    std::ranges::stable_partition(entries, &StepEntry::latest);
+  }
+  print_step(*open_step(store, entries.front().name));
+  return 0;
+}
+
+/// Everything that is wrong with a step, one entry a file.
+std::vector<std::string> problems_of(io::CheckpointStore& store, const std::string& name) {
+  std::vector<std::string> problems;
+  const auto attempt = [&](const auto& check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      problems.emplace_back(error.what());
+    }
+  };
+  std::unique_ptr<StepReader> step;
+  attempt([&] { step = open_step(store, name); });
+  if (!step) return problems;
+  for (std::size_t file = 0; file < step->manifest().files.size(); ++file) {
+    attempt([&] {
+      checkpoint::verify_file(*step, file);
+      io::check_shard_file(step->description(), step->manifest(), file);
+    });
+  }
+  if (problems.empty()) {
+    fmt::print("{} is whole: step {}, {} files, {} bytes\n", step->description(), step->manifest().step,
+               step->manifest().files.size(), total_bytes(step->manifest()));
+  }
+  return problems;
+}
+
+int verify(const std::vector<std::string>& arguments) {
+  std::string path;
+  Options options("trireme checkpoint verify",
+                  "Reads all steps of a folder, or the one given, and checks every file against its digest, that each "
+                  "element of each tensor is stored once, and that the HDF5 library finds the tensors where they are.");
+  options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
+  if (!options.parse(arguments)) return 0;
+  const io::CheckpointPlace place = io::find_checkpoint(path);
+  io::CheckpointStore store(place.root);
+  std::string problems;
+  for (const StepEntry& entry : steps_at(place, store)) {
+    for (const std::string& problem : problems_of(store, entry.name)) problems += "\n  " + problem;
+  }
+  TRIREME_CHECK(problems.empty(), CheckpointError, "damaged:{}\nSteps printed as whole can be loaded instead.",
+                problems);
+  return 0;
+}
+
+}  // namespace
+
+int checkpoint_command(const std::vector<std::string>& arguments) {
+  const std::string command = arguments.empty() ? "" : arguments.front();
+  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  if (command == "inspect") return inspect(rest);
+  if (command == "verify") return verify(rest);
+  if (command == "--help" || command == "-h") {
+    std::fputs(usage, stdout);
+    return 0;
+  }
+  throw ConfigError("{}: inspect or verify must follow\nsee trireme checkpoint --help",
+                    command.empty() ? "trireme checkpoint does nothing by itself"
+                                    : fmt::format("there is no command trireme checkpoint {}", command));
+}
+
+}  // namespace trireme::app

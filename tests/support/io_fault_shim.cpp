@@ -1,0 +1,157 @@
+// Loaded before libc (LD_PRELOAD): counts the calls that change files under a folder, and lets one of them fail or
+// kills the process at it. By the environment:
+//
+//   TRIREME_FAULT_FOLDER   only files whose paths begin with this
+//   TRIREME_FAULT_AT       number of the call concerned, from 1; 0 for none: then the count is printed at the end
+//   TRIREME_FAULT          what happens: an error number, "kill" (before the call), or "short" (half of a write is
+//   done)
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+constexpr int greatest_descriptor = 1024;
+bool watched[greatest_descriptor];
+long calls = 0;
+
+const char* setting(const char* name) {
+  const char* value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool concerns(const char* path) {
+  const char* folder = setting("TRIREME_FAULT_FOLDER");
+  return *folder != '\0' && strncmp(path, folder, strlen(folder)) == 0;
+}
+bool concerns(int descriptor) { return descriptor >= 0 && descriptor < greatest_descriptor && watched[descriptor]; }
+
+enum class Fate { pass, fail, half };
+
+/// Counts a call; what is to become of it.
+Fate count() {
+  if (++calls != atol(setting("TRIREME_FAULT_AT"))) return Fate::pass;
+  const char* fault = setting("TRIREME_FAULT");
+  if (strcmp(fault, "kill") == 0) {
+    kill(getpid(), SIGKILL);
+    pause();
+  }
+  if (strcmp(fault, "short") == 0) return Fate::half;
+  errno = atoi(fault);
+  return Fate::fail;
+}
+
+template <class Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
+
+int opened(const char* path, int flags, int descriptor) {
+  if (descriptor >= 0 && descriptor < greatest_descriptor) {
+    watched[descriptor] = concerns(path) && (flags & O_DIRECTORY) == 0;
+  }
+  return descriptor;
+}
+
+template <class Half, class Whole>
+ssize_t write_call(int descriptor, size_t size, const Half& write_half, const Whole& write_whole) {
+  if (!concerns(descriptor)) return write_whole();
+  const Fate fate = count();
+  if (fate == Fate::fail) return -1;
+  return fate == Fate::half && size > 1 ? write_half() : write_whole();
+}
+
+struct Report {
+  ~Report() {
+    if (strcmp(setting("TRIREME_FAULT_AT"), "0") == 0) dprintf(1, "calls %ld\n", calls);
+  }
+} report;
+
+}  // namespace
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+  va_end(arguments);
+  if (concerns(path) && (flags & O_CREAT) != 0 && count() == Fate::fail) return -1;
+  return opened(path, flags, next<int (*)(const char*, int, ...)>("open")(path, flags, mode));
+}
+int open64(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+  va_end(arguments);
+  if (concerns(path) && (flags & O_CREAT) != 0 && count() == Fate::fail) return -1;
+  return opened(path, flags, next<int (*)(const char*, int, ...)>("open64")(path, flags, mode));
+}
+
+ssize_t write(int descriptor, const void* data, size_t size) {
+  const auto original = next<ssize_t (*)(int, const void*, size_t)>("write");
+  return write_call(
+      descriptor, size, [&] { return original(descriptor, data, size / 2); },
+      [&] { return original(descriptor, data, size); });
+}
+ssize_t pwrite(int descriptor, const void* data, size_t size, off_t offset) {
+  const auto original = next<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite");
+  return write_call(
+      descriptor, size, [&] { return original(descriptor, data, size / 2, offset); },
+      [&] { return original(descriptor, data, size, offset); });
+}
+ssize_t pwrite64(int descriptor, const void* data, size_t size, off64_t offset) {
+  return pwrite(descriptor, data, size, offset);
+}
+
+int fsync(int descriptor) {
+  if (concerns(descriptor) && count() == Fate::fail) return -1;
+  return next<int (*)(int)>("fsync")(descriptor);
+}
+int ftruncate(int descriptor, off_t size) {
+  if (concerns(descriptor) && count() == Fate::fail) return -1;
+  return next<int (*)(int, off_t)>("ftruncate")(descriptor, size);
+}
+int ftruncate64(int descriptor, off64_t size) { return ftruncate(descriptor, size); }
+
+int close(int descriptor) {
+  const bool concerned = concerns(descriptor);
+  if (concerned) watched[descriptor] = false;
+  const bool fails = concerned && count() == Fate::fail;
+  const int error = errno;
+  const int result = next<int (*)(int)>("close")(descriptor);  // a failed close closes, too
+  if (!fails) return result;
+  errno = error;
+  return -1;
+}
+
+int rename(const char* from, const char* to) {
+  if (concerns(from) && count() == Fate::fail) return -1;
+  return next<int (*)(const char*, const char*)>("rename")(from, to);
+}
+int link(const char* from, const char* to) {
+  if (concerns(from) && count() == Fate::fail) return -1;
+  return next<int (*)(const char*, const char*)>("link")(from, to);
+}
+int unlink(const char* path) {
+  if (concerns(path) && count() == Fate::fail) return -1;
+  return next<int (*)(const char*)>("unlink")(path);
+}
+int rmdir(const char* path) {
+  if (concerns(path) && count() == Fate::fail) return -1;
+  return next<int (*)(const char*)>("rmdir")(path);
+}
+int mkdir(const char* path, mode_t mode) {
+  if (concerns(path) && count() == Fate::fail) return -1;
+  return next<int (*)(const char*, mode_t)>("mkdir")(path, mode);
+}
+}
