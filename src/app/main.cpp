@@ -5,7 +5,10 @@
 #include <vector>
 
 #include "mpi/run_main.hpp"
+#include "src/app/checkpoint_command.hpp"
 #include "src/app/corpus_command.hpp"
+#include "src/app/eval_command.hpp"
+#include "src/app/generate_command.hpp"
 #include "src/app/info_command.hpp"
 #include "src/app/train_command.hpp"
 #include "src/base/log.hpp"
@@ -26,6 +29,9 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"corpus", "turn text into a tokenized corpus; inspect and verify corpora", app::corpus_command, {}},
       {"train", "train a model or continue; on one rank or many", {}, app::train_command},
+      {"eval", "measure a trained model, on one rank or many", {}, app::eval_command},
+      {"generate", "continue a text with a trained model, on one rank or many", {}, app::generate_command},
+      {"checkpoint", "inspect and verify checkpoints", app::checkpoint_command, {}},
       {"info", "version, backends, devices, libraries, ranks", {}, app::info_command},
   };
   return list;

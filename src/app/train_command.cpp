@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/checkpoint_store.hpp"
 #include "io/metrics_file.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options.hpp"
+#include "src/app/run_attributes.hpp"
+#include "src/app/saved_model.hpp"
 #include "src/app/stop_signal.hpp"
 #include "src/app/train_options.hpp"
 #include "src/base/log.hpp"
+#include "src/checkpoint/save.hpp"
 #include "src/train/memory_estimate.hpp"
 
 namespace trireme::app {
@@ -77,8 +81,29 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   data_options.sampling = o.sampling;
   data_options.vocabulary_size = config.vocabulary;
 
+  // A checkpoint is read, and held against what was asked for, before anything is built.
+  Attributes attributes = attributes_of(config);
+  attributes.merge(attributes_of(stores, data_options));
+  attributes["tokenizer"] = stores.front().store->info().tokenizer;
+  attributes["dtype"] = name_of(o.dtype);
+  OpenCheckpoint start;
+  if (!o.load.empty()) start = open_checkpoint(*job.world, o.load, o.load_or_init);
+  std::vector<data::SampleBudget> earlier_budgets;
+  if (start.reader) {
+    const Attributes& stored = start.description.attributes;
+    require_equal(stored, attributes_of(config), "the checkpoint holds another model",
+                  "Give its options, or another --load.");
+    if (!o.allow_new_data) {
+      require_equal(
+          stored, attributes_of(stores, data_options), "the checkpoint's run read other data, or in another order",
+          "Give its options and corpora, or --allow-new-data to go on with these from the sample it has reached.");
+      earlier_budgets = budgets_from(stored);
+    }
+  }
   const data::SampleBudget needed = data::samples_needed(o.run_length());
-  data_options.budgets = data::extend_budgets({}, {needed.train, needed.valid, 0});
+  data_options.budgets = data::extend_budgets(earlier_budgets, {needed.train, needed.valid, 0});
+  attributes["data_budgets"] = budgets_text(data_options.budgets);
+
   log_configuration(options, job, o, config, stores);
   data::GptData data;
   collectively(*job.world, [&] { data = data::make_gpt_data(stores, data_options); });
@@ -89,8 +114,29 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
 
   train::ParallelGpt gpt(*job.backend, *job.world, job.grid, job.communicators, config, o.layout());
   train::Trainer trainer(gpt, o.training());
-  model::initialise(*job.backend, gpt.parameters().parameters(), o.initialisation);
-  trainer.start();
+  if (start.reader) {
+    checkpoint::load(*start.reader, *job.world, trainer.state_tensors());
+    trainer.restore(start.description.attributes);
+    log::info("continuing after iteration {}, {} samples", trainer.progress().iteration,
+              trainer.progress().consumed_samples);
+  } else {
+    model::initialise(*job.backend, gpt.parameters().parameters(), o.initialisation);
+    trainer.start();
+  }
+  start = {};
+
+  train::RunHooks hooks;
+  std::unique_ptr<checkpoint::Store> store;
+  if (!o.save.empty()) {
+    collectively(*job.world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
+    checkpoint::prepare_saving(*store, *job.world, trainer.state_tensors());
+    hooks.save = [&] {
+      checkpoint::RunDescription description{trainer.progress().iteration, attributes, {}};
+      description.attributes.merge(trainer.state_attributes());
+      description.blobs["tokenizer"] = stores.front().store->info().tokenizer_payload;
+      checkpoint::save(*store, *job.world, description, trainer.state_tensors(), {.keep_last = o.keep_last});
+    };
+  }
 
   std::unique_ptr<io::MetricsFile> metrics;
   collectively(*job.world, [&] {
@@ -98,7 +144,6 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
       metrics = std::make_unique<io::MetricsFile>(o.metrics_file, trainer.progress().iteration);
     }
   });
-  train::RunHooks hooks;
   hooks.stop_requested = stop_signal_received;
   hooks.metrics = metrics.get();
   const train::RunEnd end =

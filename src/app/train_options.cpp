@@ -80,6 +80,10 @@ void TrainCommandOptions::declare(Options& options) {
   options.add("save", &save, "DIR", "Folder for checkpoints.");
   options.add("load", &load, "DIR", "Continue from the newest checkpoint of this folder, or from one step's folder.");
   options.add_flag("load-or-init", &load_or_init, "With --load: begin anew where there is no checkpoint yet.");
+  options.add_flag(
+      "allow-new-data", &allow_new_data,
+      "With --load: go on with other corpora or another order of samples; it begins at the sample number the "
+      "checkpoint has reached.");
   options.add("save-interval", &run.save_interval, "N", "Iterations between checkpoints.", at_least(1));
   options.add("keep-last", &keep_last, "K", "Keep only the K newest checkpoints; 0: all.", at_least(0));
   options.add("exit-interval", &run.exit_interval, "N", "Save and stop after an iteration divisible by N.",

@@ -50,6 +50,7 @@ struct TrainCommandOptions {
   std::string save;
   std::string load;
   bool load_or_init = false;
+  bool allow_new_data = false;
   int keep_last = 0;
   std::string metrics_file;
   bool dry_run = false;

@@ -5,6 +5,7 @@
 #include "src/base/timer.hpp"
 #include "src/data/sampler.hpp"
 #include "src/optim/grad_norm.hpp"
+#include "src/train/model_state.hpp"
 
 namespace trireme::train {
 
@@ -94,24 +95,11 @@ EvaluationRecord Trainer::evaluate(const data::SampleSource& samples, std::int64
 }
 
 std::vector<checkpoint::StateTensor> Trainer::state_tensors() {
-  const int data_rank = gpt_.communicators().data->rank();
-  const int data_size = gpt_.communicators().data->size();
-  const int tensor_rank = gpt_.communicators().tensor->rank();
-  const std::vector<parallel::Parameter>& parameters = gpt_.parameters().parameters();
   std::vector<checkpoint::StateTensor> tensors;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const parallel::Parameter& parameter = parameters[i];
-    // The data ranks hold the same and share the writing out.
-    const bool written_here =
-        parameter.counts_here(tensor_rank) && static_cast<int>(i % static_cast<std::size_t>(data_size)) == data_rank;
-    const auto add = [&](const char* kind, TensorView stored) {
-      // The box is a prefix of its storage: padding stands behind it.
-      tensors.push_back({std::string(kind) + "/" + parameter.name, parameter.shape, parameter.box, 0,
-                         stored.flat(0, parameter.box.numel()), written_here});
-    };
-    add("model", adamw_.master(i));
-    add("adamw_m", adamw_.first_moment(i));
-    add("adamw_v", adamw_.second_moment(i));
+  for (std::size_t i = 0; i < gpt_.parameters().parameters().size(); ++i) {
+    tensors.push_back(state_tensor(gpt_, i, "model", adamw_.master(i)));
+    tensors.push_back(state_tensor(gpt_, i, "adamw_m", adamw_.first_moment(i)));
+    tensors.push_back(state_tensor(gpt_, i, "adamw_v", adamw_.second_moment(i)));
   }
   return tensors;
 }

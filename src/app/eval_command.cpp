@@ -1,0 +1,58 @@
+#include "src/app/eval_command.hpp"
+
+#include <cstdio>
+
+#include "src/app/job.hpp"
+#include "src/app/options.hpp"
+#include "src/app/run_attributes.hpp"
+#include "src/app/saved_model.hpp"
+#include "src/base/log.hpp"
+#include "src/train/perplexity.hpp"
+
+namespace trireme::app {
+
+int eval_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  enum class Task { perplexity };
+  Task task = Task::perplexity;
+  SavedModelOptions model;
+  std::string data_path;
+  std::int64_t micro_batch_size = 1;
+  std::optional<std::int64_t> sequence_length;
+  Options options("trireme eval", "Measures a trained model.");
+  options.section("Task");
+  options.add_choice("task", &task, {{"perplexity", Task::perplexity}},
+                     "perplexity: of every token of a corpus but the first.");
+  options.add("data-path", &data_path, "FILE", "Corpus of the model's tokenizer.");
+  options.add("seq-length", &sequence_length, "N", "Tokens of a window; default the model's positions.", at_least(1));
+  options.add("micro-batch-size", &micro_batch_size, "N", "Windows that one rank works on at a time.", at_least(1));
+  model.declare(options);
+  options.require("data-path");
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+
+  Job job(environment, model.grid);
+  const std::shared_ptr<data::TokenStore> corpus = open_corpus(*job.world, data_path);
+  const std::unique_ptr<SavedModel> saved =
+      load_model(job, model, [&](const model::GptConfig& config, train::LayoutOptions& layout) {
+        layout.sequence_length = sequence_length.value_or(config.max_positions);
+        layout.micro_batch_size = micro_batch_size;
+        TRIREME_CHECK(layout.sequence_length <= config.max_positions, ConfigError,
+                      "--seq-length {} is more than the model's {} positions", layout.sequence_length,
+                      config.max_positions);
+      });
+  const std::string& tokenizer_digest = attribute(saved->description.attributes, "data.tokenizer");
+  TRIREME_CHECK(
+      corpus->info().tokenizer_digest == tokenizer_digest, DataError,
+      "{} was built by the tokenizer {} (digest {}), the model was trained with {} (digest {}): build the corpus "
+      "with the model's tokenizer",
+      corpus->name(), corpus->info().tokenizer, corpus->info().tokenizer_digest,
+      attribute(saved->description.attributes, "tokenizer"), tokenizer_digest);
+  const train::PerplexityResult result = train::measure_perplexity(*saved->gpt, *corpus);
+  if (job.speaks()) {
+    std::printf("{\"task\": \"perplexity\", \"tokens\": %lld, \"loss\": %.17g, \"perplexity\": %.17g}\n",
+                static_cast<long long>(result.tokens), result.loss, result.perplexity);
+  }
+  return 0;
+}
+
+}  // namespace trireme::app

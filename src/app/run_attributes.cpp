@@ -1,0 +1,115 @@
+#include "src/app/run_attributes.hpp"
+
+#include <charconv>
+#include <sstream>
+
+#include "src/base/check.hpp"
+
+namespace trireme::app {
+namespace {
+
+template <class T>
+T number(const Attributes& attributes, const std::string& name) {
+  const std::string& text = attribute(attributes, name);
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  TRIREME_CHECK(error == std::errc() && end == text.data() + text.size(), CheckpointError,
+                "the checkpoint's {} is '{}', which is not a number", name, text);
+  return value;
+}
+
+}  // namespace
+
+const std::string& attribute(const Attributes& attributes, const std::string& name) {
+  const auto found = attributes.find(name);
+  TRIREME_CHECK(found != attributes.end(), CheckpointError, "the checkpoint does not say '{}'", name);
+  return found->second;
+}
+
+Attributes attributes_of(const model::GptConfig& config) {
+  return {{"model.kind", "gpt2"},
+          {"model.layers", fmt::format("{}", config.layers)},
+          {"model.hidden", fmt::format("{}", config.hidden)},
+          {"model.heads", fmt::format("{}", config.heads)},
+          {"model.ffn_hidden", fmt::format("{}", config.ffn_hidden)},
+          {"model.max_positions", fmt::format("{}", config.max_positions)},
+          {"model.vocabulary", fmt::format("{}", config.vocabulary)},
+          {"model.gelu", config.activation == Activation::gelu_erf ? "erf" : "tanh"},
+          {"model.norm_epsilon", fmt::format("{:.17g}", config.norm_epsilon)}};
+}
+
+model::GptConfig config_from(const Attributes& attributes) {
+  TRIREME_CHECK(attribute(attributes, "model.kind") == "gpt2", CheckpointError,
+                "the checkpoint holds a '{}', not a gpt2", attribute(attributes, "model.kind"));
+  model::GptConfig config;
+  config.layers = number<int>(attributes, "model.layers");
+  config.hidden = number<std::int64_t>(attributes, "model.hidden");
+  config.heads = number<std::int64_t>(attributes, "model.heads");
+  config.ffn_hidden = number<std::int64_t>(attributes, "model.ffn_hidden");
+  config.max_positions = number<std::int64_t>(attributes, "model.max_positions");
+  config.vocabulary = number<std::int64_t>(attributes, "model.vocabulary");
+  config.activation = attribute(attributes, "model.gelu") == "erf" ? Activation::gelu_erf : Activation::gelu_tanh;
+  config.norm_epsilon = number<double>(attributes, "model.norm_epsilon");
+  try {
+    model::validate(config);
+  } catch (const ConfigError& error) {
+    throw CheckpointError("the checkpoint describes an impossible model: {}", error.what());
+  }
+  return config;
+}
+
+Attributes attributes_of(const std::vector<data::WeightedStore>& stores, const data::GptDataOptions& options) {
+  Attributes attributes;
+  std::string corpora;
+  for (const data::WeightedStore& store : stores) {
+    corpora += (corpora.empty() ? "" : " ") + store.store->info().content_digest;
+    if (stores.size() > 1) corpora += fmt::format("*{:.17g}", store.weight);
+  }
+  attributes["data.corpora"] = corpora;
+  attributes["data.tokenizer"] = stores.front().store->info().tokenizer_digest;
+  attributes["data.seed"] = fmt::format("{}", options.seed);
+  attributes["data.sequence_length"] = fmt::format("{}", options.sequence_length);
+  attributes["data.sampling"] = options.sampling == data::Sampling::sequential ? "sequential" : "shuffled";
+  attributes["data.split"] = fmt::format("{:.17g},{:.17g},{:.17g} by {}", options.split_shares[0],
+                                         options.split_shares[1], options.split_shares[2],
+                                         options.split_by == data::SplitBy::automatic   ? "auto"
+                                         : options.split_by == data::SplitBy::documents ? "documents"
+                                                                                        : "tokens");
+  return attributes;
+}
+
+std::string budgets_text(const std::vector<data::SampleBudget>& budgets) {
+  std::string text;
+  for (const data::SampleBudget& budget : budgets) {
+    text += fmt::format("{}{},{},{}", text.empty() ? "" : ";", budget.train, budget.valid, budget.test);
+  }
+  return text;
+}
+
+std::vector<data::SampleBudget> budgets_from(const Attributes& attributes) {
+  std::vector<data::SampleBudget> budgets;
+  std::istringstream list(attribute(attributes, "data_budgets"));
+  for (std::string entry; std::getline(list, entry, ';');) {
+    data::SampleBudget budget;
+    char comma = 0;
+    std::istringstream fields(entry);
+    fields >> budget.train >> comma >> budget.valid >> comma >> budget.test;
+    TRIREME_CHECK(!fields.fail() && budget.train >= 0 && budget.valid >= 0 && budget.test >= 0, CheckpointError,
+                  "the checkpoint's data_budgets hold '{}', which is not three numbers", entry);
+    budgets.push_back(budget);
+  }
+  return budgets;
+}
+
+void require_equal(const Attributes& stored, const Attributes& expected, const std::string& what,
+                   const std::string& remedy) {
+  std::string table;
+  for (const auto& [name, value] : expected) {
+    const auto found = stored.find(name);
+    const std::string there = found == stored.end() ? "(missing)" : found->second;
+    if (there != value) table += fmt::format("\n  {:<24} checkpoint {:<36} this run {}", name, there, value);
+  }
+  TRIREME_CHECK(table.empty(), CheckpointError, "{}:{}\n{}", what, table, remedy);
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/data/gpt_data.hpp"
+#include "src/model/gpt_config.hpp"
+
+namespace trireme::app {
+
+using Attributes = std::map<std::string, std::string>;
+
+/// A model's shape as attributes of a checkpoint ("model.layers" ...), and back. CheckpointError where one is missing
+/// or makes no sense.
+Attributes attributes_of(const model::GptConfig& config);
+model::GptConfig config_from(const Attributes& attributes);
+
+/// What the order of the samples depends on, beside their budgets ("data.seed", "data.corpora" ...).
+Attributes attributes_of(const std::vector<data::WeightedStore>& stores, const data::GptDataOptions& options);
+
+/// The sample budgets a run was given, oldest first, as the attribute "data_budgets"; and back.
+std::string budgets_text(const std::vector<data::SampleBudget>& budgets);
+std::vector<data::SampleBudget> budgets_from(const Attributes& attributes);
+
+/// Throws CheckpointError with a table of the attributes of `expected` that `stored` has otherwise, if there are any;
+/// `what` says what differs and `remedy` what to do.
+void require_equal(const Attributes& stored, const Attributes& expected, const std::string& what,
+                   const std::string& remedy);
+
+/// The attribute `name`; CheckpointError where it is missing.
+const std::string& attribute(const Attributes& attributes, const std::string& name);
+
+}  // namespace trireme::app

@@ -1,0 +1,62 @@
+#include "src/app/saved_model.hpp"
+
+#include "io/checkpoint_store.hpp"
+#include "src/app/run_attributes.hpp"
+#include "src/base/log.hpp"
+#include "src/train/model_state.hpp"
+
+namespace trireme::app {
+
+OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, bool optional) {
+  OpenCheckpoint result;
+  io::CheckpointPlace place;
+  collectively(world, [&] {
+    place = io::find_checkpoint(path);
+    result.store = std::make_unique<io::CheckpointStore>(place.root);
+  });
+  if (optional && place.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) return {};
+  result.reader = checkpoint::open_checkpoint(*result.store, world, place.step);
+  collectively(world, [&] { result.description = checkpoint::read_description(*result.reader); });
+  log::info("loading {}: iteration {}", result.reader->description(), result.description.step);
+  return result;
+}
+
+void SavedModelOptions::declare(Options& options) {
+  options.section("Model");
+  options.add("load", &load, "DIR", "Folder of checkpoints, or one step's folder.");
+  options.add_choice<std::optional<DType>>(
+      "dtype", &dtype, {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
+      "Type of weights and activations; default the one trained in.");
+  options.require("load");
+  grid.declare(options);
+}
+
+std::unique_ptr<SavedModel> load_model(
+    Job& job, const SavedModelOptions& options,
+    const std::function<void(const model::GptConfig&, train::LayoutOptions&)>& settle) {
+  OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load);
+  auto saved = std::make_unique<SavedModel>();
+  saved->description = checkpoint.description;
+  model::GptConfig config = config_from(saved->description.attributes);
+  config.hidden_dropout = 0;
+  config.attention_dropout = 0;
+  train::LayoutOptions layout;
+  layout.dtype = options.dtype.value_or(dtype_from_name(attribute(saved->description.attributes, "dtype")));
+  layout.vocabulary_multiple = options.grid.vocabulary_multiple;
+  layout.padded_vocabulary_size = options.grid.padded_vocabulary;
+  settle(config, layout);
+  saved->gpt =
+      std::make_unique<train::ParallelGpt>(*job.backend, *job.world, job.grid, job.communicators, config, layout);
+  train::ModelState state(*saved->gpt);
+  checkpoint::load(*checkpoint.reader, *job.world, state.tensors(), checkpoint::Unwanted::leave);
+  state.write_back();
+  return saved;
+}
+
+std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description) {
+  const auto payload = description.blobs.find("tokenizer");
+  TRIREME_CHECK(payload != description.blobs.end(), CheckpointError, "the checkpoint carries no tokenizer");
+  return data::tokenizer_from_payload(attribute(description.attributes, "tokenizer"), payload->second);
+}
+
+}  // namespace trireme::app

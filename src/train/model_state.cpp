@@ -1,0 +1,33 @@
+#include "src/train/model_state.hpp"
+
+namespace trireme::train {
+
+checkpoint::StateTensor state_tensor(ParallelGpt& gpt, std::size_t i, const std::string& kind, TensorView stored) {
+  const parallel::Parameter& parameter = gpt.parameters().parameters()[i];
+  const Communicator& data = *gpt.communicators().data;
+  const bool written_here = parameter.counts_here(gpt.communicators().tensor->rank()) &&
+                            static_cast<int>(i % static_cast<std::size_t>(data.size())) == data.rank();
+  return {kind + "/" + parameter.name,           parameter.shape, parameter.box, 0,
+          stored.flat(0, parameter.box.numel()), written_here};
+}
+
+ModelState::ModelState(ParallelGpt& gpt)
+    : gpt_(gpt), masters_(gpt.backend(), gpt.parameters().gradients().dtype(), gpt.parameters().values().shape()) {
+  gpt.backend().elementwise().fill(gpt.backend().compute_stream(), 0, masters_);
+}
+
+std::vector<checkpoint::StateTensor> ModelState::tensors() {
+  std::vector<checkpoint::StateTensor> tensors;
+  const parallel::ParameterBuffer& parameters = gpt_.parameters();
+  for (std::size_t i = 0; i < parameters.parameters().size(); ++i) {
+    tensors.push_back(state_tensor(
+        gpt_, i, "model", masters_.view().flat(parameters.offset(i), parameters.parameters()[i].stored_numel())));
+  }
+  return tensors;
+}
+
+void ModelState::write_back() {
+  gpt_.backend().elementwise().convert(gpt_.backend().compute_stream(), masters_, gpt_.parameters().values());
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,64 @@
+#include "src/train/perplexity.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/train/batch_loader.hpp"
+
+namespace trireme::train {
+namespace {
+
+/// Window i holds the tokens [i s, i s + s + 1) of a corpus; what lies behind its end is -1, which no loss counts.
+class Windows final : public data::SampleSource {
+ public:
+  Windows(const data::TokenStore& store, std::int64_t s) : store_(store), s_(s) {}
+  std::int64_t size() const override { return (store_.token_count() - 1 + s_ - 1) / s_; }
+  std::int64_t sample_length() const override { return s_ + 1; }
+  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    const std::int64_t begin = index * s_;
+    const std::int64_t count = std::min(s_ + 1, store_.token_count() - begin);
+    std::ranges::fill(tokens, -1);
+    std::visit(
+        [&](const auto& ids) {
+          for (std::int64_t i = 0; i < count; ++i) {
+            tokens[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(ids[static_cast<std::size_t>(begin + i)]);
+          }
+        },
+        store_.tokens());
+  }
+
+ private:
+  const data::TokenStore& store_;
+  std::int64_t s_;
+};
+
+}  // namespace
+
+PerplexityResult measure_perplexity(ParallelGpt& gpt, const data::TokenStore& store) {
+  TRIREME_CHECK(store.token_count() >= 2, DataError, "{} has {} tokens: perplexity needs at least 2", store.name(),
+                store.token_count());
+  const LayoutOptions& layout = gpt.layout();
+  const Windows windows(store, layout.sequence_length);
+  // As many micro-batches at a time as the pipeline has stages keep all of them at work.
+  const std::int64_t micro_batches = gpt.grid().pipeline_size();
+  const std::int64_t b = layout.micro_batch_size;
+  const std::int64_t data_size = gpt.grid().data_size();
+  BatchLoader loader(gpt.backend(), layout.sequence_length, b, micro_batches, layout.dtype);
+  for (std::int64_t first = 0; first < windows.size(); first += micro_batches * data_size * b) {
+    std::vector<BatchLoader::Sample> samples;
+    for (std::int64_t j = 0; j < micro_batches; ++j) {
+      for (std::int64_t i = 0; i < b; ++i) {
+        const std::int64_t index = first + (j * data_size + gpt.communicators().data->rank()) * b + i;
+        samples.push_back({index < windows.size() ? index : -1, 0});
+      }
+    }
+    gpt.run(loader.load(windows, samples), {});
+  }
+  PerplexityResult result;
+  result.tokens = store.token_count() - 1;
+  result.loss = gpt.take_global_loss_sum() / static_cast<double>(result.tokens);
+  result.perplexity = std::exp(result.loss);
+  return result;
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "src/data/token_store.hpp"
+#include "src/train/parallel_gpt.hpp"
+
+namespace trireme::train {
+
+struct PerplexityResult {
+  std::int64_t tokens = 0;  ///< scored: all but the first
+  double loss = 0;          ///< mean over them
+  double perplexity = 0;    ///< exp(loss)
+};
+
+/// Scores every token of a corpus but the first, in windows of the model's sequence length that follow one another
+/// without overlap; the last one may be shorter. Each window is scored once, whatever the grid. Collective. Throws
+/// DataError for a corpus of fewer than two tokens.
+PerplexityResult measure_perplexity(ParallelGpt& gpt, const data::TokenStore& store);
+
+}  // namespace trireme::train
