@@ -87,7 +87,7 @@ TEST(Gelu, DerivativeMatchesFiniteDifferenceAndIsFlatFarOut) {
     }
     for (const float far : {30.0f, 1e4f, 1e12f}) {
       EXPECT_EQ(activation_derivative<activation>(far), 1);
-      EXPECT_EQ(activation_derivative<activation>(-far), 0);
+      EXPECT_NEAR(activation_derivative<activation>(-far), 0, 1e-30);
     }
   };
   check.operator()<Activation::gelu_tanh>();

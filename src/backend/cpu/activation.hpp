@@ -5,18 +5,30 @@
 
 namespace trireme::cpu {
 
-// GELU's tanh form is a logistic function in disguise, 0.5 (1 + tanh u) = 1 / (1 + e^-2u), which also keeps the digits
-// of small results for negative x. Here 2u = slope (x + cubic x^3).
+// GELU's tanh form is a logistic function in disguise, 0.5 (1 + tanh u) = l = 1 / (1 + e^-2u), which also keeps the
+// digits of small results for negative x. Here 2u = slope (x + cubic x^3); beyond |x| = 10 l is 0 or 1 in any type.
 template <class A>
 constexpr A gelu_slope = A(1.5957691216057307118L);  // 2 sqrt(2 / pi)
 template <class A>
 constexpr A gelu_cubic = A(0.044715L);
 
+template <class A>
+inline A gelu_bounded(A x) {
+  const A above = x < A{-10} ? A{-10} : x;
+  return above > A{10} ? A{10} : above;
+}
+/// e^-2u of a bounded x.
+template <class A>
+inline A gelu_exponential(A x) {
+  constexpr A slope = -gelu_slope<A> * std::numbers::log2e_v<A>;
+  return vector_exp2_in_range(x * (slope + slope * gelu_cubic<A> * (x * x)));
+}
+
 /// activation(x).
 template <Activation activation, class A>
 inline A activate(A x) {
   if constexpr (activation == Activation::gelu_tanh) {
-    return x * vector_logistic(gelu_slope<A> * (x + gelu_cubic<A> * x * x * x));
+    return x / (1 + gelu_exponential(gelu_bounded(x)));
   } else if constexpr (activation == Activation::gelu_erf) {
     return x * vector_normal(x).probability;
   } else {
@@ -28,11 +40,12 @@ inline A activate(A x) {
 template <Activation activation, class A>
 inline A activation_derivative(A x) {
   if constexpr (activation == Activation::gelu_tanh) {
-    // l + x l' with l the logistic function and l' = l (e^-2u l) (2u)'. Where e^-2u is infinite l is 0.
-    const A e = vector_exp(-gelu_slope<A> * (x + gelu_cubic<A> * x * x * x));
+    // l + x l' with l' = l (1 - l) (2u)' and 1 - l = l e^-2u.
+    const A bounded = gelu_bounded(x);
+    const A e = gelu_exponential(bounded);
     const A l = 1 / (1 + e);
-    const A finite = e < A(1e38L) ? e : A(1e38L);
-    return l + x * (l * (finite * l)) * (gelu_slope<A> + 3 * gelu_slope<A> * gelu_cubic<A> * x * x);
+    const A x_slope = bounded * (gelu_slope<A> + 3 * gelu_slope<A> * gelu_cubic<A> * (bounded * bounded));
+    return l + l * (l * e) * x_slope;
   } else if constexpr (activation == Activation::gelu_erf) {
     const Normal<A> normal = vector_normal(x);
     return normal.probability + x * normal.density;

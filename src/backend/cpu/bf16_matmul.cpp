@@ -10,13 +10,14 @@
 namespace trireme::cpu {
 namespace {
 
-/// Extents, strides, transpositions and the update: what a primitive is generated for.
+enum Output : std::int64_t { fp32_overwritten, fp32_accumulated, bf16_plain, bf16_with_bias };
+
+/// Extents, strides, transpositions and the output: what a primitive is generated for.
 using Key = std::array<std::int64_t, 9>;
 
 struct Primitive {
-  dnnl::memory::desc a, b, c;
+  dnnl::memory::desc a, b, bias, c, scratch;
   dnnl::matmul matmul;
-  std::size_t scratch_bytes = 0;
 };
 
 /// Primitives kept at most; generating text makes products of ever new lengths.
@@ -37,27 +38,48 @@ struct Bf16Matmul::State {
     return primitives[key] = make(key);
   }
 
+  void run(const Key& key, const bf16* a, const bf16* b, const bf16* bias, void* c) {
+    omp_set_num_threads(1);  // of the calling thread: both making and running a primitive would start more
+    const std::shared_ptr<const Primitive> used = primitive(key);
+    std::unordered_map<int, dnnl::memory> arguments;
+    const auto add = [&](int argument, const dnnl::memory::desc& description, const void* data) {
+      arguments.emplace(argument, dnnl::memory(description, engine, const_cast<void*>(data)));
+    };
+    add(DNNL_ARG_SRC, used->a, a);
+    add(DNNL_ARG_WEIGHTS, used->b, b);
+    add(DNNL_ARG_DST, used->c, c);
+    if (bias != nullptr) add(DNNL_ARG_BIAS, used->bias, bias);
+    const auto scratch_bytes = static_cast<std::int64_t>(used->scratch.get_size());
+    ScratchPool::Lease lease(scratch, static_cast<std::size_t>(scratch_bytes));
+    if (scratch_bytes > 0) add(DNNL_ARG_SCRATCHPAD, used->scratch, lease.take<std::byte>(scratch_bytes));
+    dnnl::stream stream(engine);
+    used->matmul.execute(stream, arguments);
+  }
+
   std::shared_ptr<const Primitive> make(const Key& key) const {
-    const auto [m, n, k, a_stride, a_transposed, b_stride, b_transposed, c_stride, accumulate] = key;
-    const auto description = [](std::int64_t rows, std::int64_t columns, dnnl::memory::data_type type,
-                                std::int64_t stride, std::int64_t transposed) {
+    const auto [m, n, k, a_stride, a_transposed, b_stride, b_transposed, c_stride, output] = key;
+    using Type = dnnl::memory::data_type;
+    const auto description = [](std::int64_t rows, std::int64_t columns, Type type, std::int64_t stride,
+                                std::int64_t transposed) {
       return dnnl::memory::desc({rows, columns}, type,
                                 transposed != 0 ? dnnl::memory::dims{1, stride} : dnnl::memory::dims{stride, 1});
     };
+    const bool rounded = output == bf16_plain || output == bf16_with_bias;
     auto result = std::make_shared<Primitive>();
-    result->a = description(m, k, dnnl::memory::data_type::bf16, a_stride, a_transposed);
-    result->b = description(k, n, dnnl::memory::data_type::bf16, b_stride, b_transposed);
-    result->c = description(m, n, dnnl::memory::data_type::f32, c_stride, 0);
+    result->a = description(m, k, Type::bf16, a_stride, a_transposed);
+    result->b = description(k, n, Type::bf16, b_stride, b_transposed);
+    result->c = description(m, n, rounded ? Type::bf16 : Type::f32, c_stride, 0);
+    if (output == bf16_with_bias) result->bias = description(1, n, Type::bf16, n, 0);
     dnnl::primitive_attr attributes;
     // oneDNN's own scratch memory belongs to the thread that made the primitive.
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (accumulate != 0) {
+    if (output == fp32_accumulated) {
       dnnl::post_ops operations;
       operations.append_sum(1);
       attributes.set_post_ops(operations);
     }
-    const dnnl::matmul::primitive_desc primitive({result->a, result->b, result->c}, attributes, engine);
-    result->scratch_bytes = primitive.scratchpad_desc().get_size();
+    const dnnl::matmul::primitive_desc primitive({result->a, result->b, result->bias, result->c}, attributes, engine);
+    result->scratch = primitive.scratchpad_desc();
     result->matmul = dnnl::matmul(primitive);
     return result;
   }
@@ -78,22 +100,16 @@ bool Bf16Matmul::available() {
 
 void Bf16Matmul::multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<bf16>& a, const Matrix<bf16>& b,
                           bool accumulate, float* c, std::int64_t c_stride) {
-  omp_set_num_threads(1);  // of the calling thread: both making and running a primitive would start more
-  const std::shared_ptr<const Primitive> primitive =
-      state_->primitive({m, n, k, a.stride, a.transposed, b.stride, b.transposed, c_stride, accumulate});
-  const dnnl::engine& engine = state_->engine;
-  ScratchPool::Lease lease(state_->scratch, primitive->scratch_bytes);
-  std::unordered_map<int, dnnl::memory> arguments = {
-      {DNNL_ARG_SRC, dnnl::memory(primitive->a, engine, const_cast<bf16*>(a.data))},
-      {DNNL_ARG_WEIGHTS, dnnl::memory(primitive->b, engine, const_cast<bf16*>(b.data))},
-      {DNNL_ARG_DST, dnnl::memory(primitive->c, engine, c)}};
-  if (primitive->scratch_bytes > 0) {
-    const auto size = static_cast<std::int64_t>(primitive->scratch_bytes);
-    const dnnl::memory::desc scratch({size}, dnnl::memory::data_type::u8, dnnl::memory::format_tag::a);
-    arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratch, engine, lease.take<std::byte>(size)));
-  }
-  dnnl::stream stream(engine);
-  primitive->matmul.execute(stream, arguments);
+  state_->run({m, n, k, a.stride, a.transposed, b.stride, b.transposed, c_stride,
+               accumulate ? fp32_accumulated : fp32_overwritten},
+              a.data, b.data, nullptr, c);
+}
+
+void Bf16Matmul::multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<bf16>& a, const Matrix<bf16>& b,
+                          const bf16* bias, bf16* c, std::int64_t c_stride) {
+  state_->run({m, n, k, a.stride, a.transposed, b.stride, b.transposed, c_stride,
+               bias == nullptr ? bf16_plain : bf16_with_bias},
+              a.data, b.data, bias, c);
 }
 
 }  // namespace trireme::cpu

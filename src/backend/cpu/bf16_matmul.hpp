@@ -24,6 +24,10 @@ class Bf16Matmul {
   void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<bf16>& a, const Matrix<bf16>& b,
                 bool accumulate, float* c, std::int64_t c_stride);
 
+  /// c = a b + bias, rounded to bf16 from sums in fp32; bias [n] or nullptr. Else the same.
+  void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<bf16>& a, const Matrix<bf16>& b,
+                const bf16* bias, bf16* c, std::int64_t c_stride);
+
  private:
   struct State;
   std::unique_ptr<State> state_;

@@ -15,10 +15,19 @@
 namespace trireme::cpu {
 namespace {
 
-/// Extents of the tiles of a product that tasks compute; they depend on nothing, so neither do the bits.
+/// Largest extents of the tiles of a product that tasks compute: the libraries reach their full speed on them, and an
+/// fp32 tile stays in the second-level cache for what is done to it next.
 constexpr std::int64_t tile_rows = 256, tile_columns = 512;
-/// Terms of a sum that are converted and multiplied at a time, for types that are computed with in fp32.
-constexpr std::int64_t tile_depth = 512;
+/// Terms of a sum that are multiplied at a time by oneDNN, and by types that are first converted.
+constexpr std::int64_t bf16_depth = 1024, converted_depth = 512;
+/// Tasks there should be at least where sums are long enough to be split between them.
+constexpr std::int64_t split_tasks = 8, split_depth = 256;
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+/// The extent of even parts of `whole`, none larger than `limit`, which is a multiple of 32.
+constexpr std::int64_t even_part(std::int64_t whole, std::int64_t limit) {
+  return whole == 0 ? limit : divide_up(divide_up(whole, divide_up(whole, limit)), 32) * 32;
+}
 
 /// c = a b, or c += a b, on the calling thread; a [m, k], b [k, n], c [m, n].
 template <class A>
@@ -65,24 +74,30 @@ class CpuGemm final : public GemmKernels {
       dispatch_activation(activation, [&]<Activation kind>() {
         const auto finish = [&](const A* tile, std::int64_t stride, std::int64_t i, std::int64_t j, std::int64_t rows,
                                 std::int64_t columns) {
-          A bias_buffer[tile_columns], z_buffer[tile_columns];
-          const A* bias_row = added == nullptr ? nullptr : row_in(added + j, columns, bias_buffer);
+          A bias_row[tile_columns], z_buffer[tile_columns], y_buffer[tile_columns];
+          if (added == nullptr)
+            std::fill_n(bias_row, columns, A{0});
+          else
+            load_row(added + j, columns, bias_row);
           for (std::int64_t r = 0; r < rows; ++r) {
             const std::int64_t at = (i + r) * out + j;
             const A* sums = tile + r * stride;
-            if (bias_row != nullptr) {
-              for (std::int64_t c = 0; c < columns; ++c) z_buffer[c] = sums[c] + bias_row[c];
-              sums = z_buffer;
+            A* z_row = z == nullptr ? z_buffer : row_out(z + at, z_buffer);
+            A* y_row = row_out(result + at, y_buffer);
+#pragma omp simd
+            for (std::int64_t c = 0; c < columns; ++c) {
+              const A sum = sums[c] + bias_row[c];
+              if constexpr (kind != Activation::none) z_row[c] = sum;
+              y_row[c] = activate<kind>(sum);
             }
-            if (z != nullptr) put(sums, columns, z + at);
-            if constexpr (kind != Activation::none) {
-              for (std::int64_t c = 0; c < columns; ++c) z_buffer[c] = activate<kind>(sums[c]);
-              sums = z_buffer;
-            }
-            put(sums, columns, result + at);
+            if (kind != Activation::none && z != nullptr) finish_row(z_row, columns, z + at);
+            finish_row(y_row, columns, result + at);
           }
         };
-        product(Matrix<T>{x.as<T>(), in, false}, Matrix<T>{w.as<T>(), in, true}, n, out, in, result, finish);
+        const Matrix<T> a{x.as<T>(), in, false}, b{w.as<T>(), in, true};
+        if (kind != Activation::none || !rounded_product(a, b, n, out, in, added, result)) {
+          product(a, b, n, out, in, result, finish);
+        }
       });
     });
   }
@@ -98,19 +113,25 @@ class CpuGemm final : public GemmKernels {
       dispatch_activation(activation, [&]<Activation kind>() {
         const auto finish = [&](const A* tile, std::int64_t stride, std::int64_t i, std::int64_t j, std::int64_t rows,
                                 std::int64_t columns) {
-          A buffer[tile_columns];
+          A z_buffer[tile_columns], dx_buffer[tile_columns];
           for (std::int64_t r = 0; r < rows; ++r) {
             const std::int64_t at = (i + r) * in + j;
             const A* sums = tile + r * stride;
-            if constexpr (kind != Activation::none) {
-              const A* z_row = row_in(z + at, columns, buffer);
-              for (std::int64_t c = 0; c < columns; ++c) buffer[c] = sums[c] * activation_derivative<kind>(z_row[c]);
-              sums = buffer;
+            if constexpr (kind == Activation::none) {
+              finish_row(sums, columns, result + at);
+            } else {
+              const A* z_row = row_in(z + at, columns, z_buffer);
+              A* dx_row = row_out(result + at, dx_buffer);
+#pragma omp simd
+              for (std::int64_t c = 0; c < columns; ++c) dx_row[c] = sums[c] * activation_derivative<kind>(z_row[c]);
+              finish_row(dx_row, columns, result + at);
             }
-            put(sums, columns, result + at);
           }
         };
-        product(Matrix<T>{dy.as<T>(), out, false}, Matrix<T>{w.as<T>(), in, false}, n, in, out, result, finish);
+        const Matrix<T> a{dy.as<T>(), out, false}, b{w.as<T>(), in, false};
+        if (kind != Activation::none || !rounded_product<T>(a, b, n, in, out, nullptr, result)) {
+          product(a, b, n, in, out, result, finish);
+        }
       });
     });
   }
@@ -137,22 +158,14 @@ class CpuGemm final : public GemmKernels {
   }
 
  private:
-  template <class T>
-  static void put(const Accumulation<T>* from, std::int64_t n, T* to) {
-    if constexpr (std::is_same_v<T, Accumulation<T>>) {
-      if (from != to) std::copy_n(from, n, to);
-    } else {
-      store_row(from, n, to);
-    }
-  }
-
   /// Calls task(i, j, rows, columns) for all tiles of an [m, n] matrix.
   template <class Task>
   void for_each_tile(std::int64_t m, std::int64_t n, Task&& task) {
-    const std::int64_t down = (m + tile_rows - 1) / tile_rows, across = (n + tile_columns - 1) / tile_columns;
-    pool_.parallel_for(down * across, [&](std::int64_t index) {
-      const std::int64_t i = index % down * tile_rows, j = index / down * tile_columns;
-      task(i, j, std::min(tile_rows, m - i), std::min(tile_columns, n - j));
+    const std::int64_t columns = even_part(n, tile_columns), rows = even_part(m, tile_rows);
+    const std::int64_t down = divide_up(m, rows);
+    pool_.parallel_for(down * divide_up(n, columns), [&](std::int64_t index) {
+      const std::int64_t i = index % down * rows, j = index / down * columns;
+      task(i, j, std::min(rows, m - i), std::min(columns, n - j));
     });
   }
 
@@ -166,21 +179,39 @@ class CpuGemm final : public GemmKernels {
     } else if constexpr (std::is_same_v<T, A>) {
       multiply(rows, columns, k, a.part(i, 0), b.part(0, j), accumulate, c, c_stride);
     } else {
-      ScratchPool::Lease lease(scratch_, (tile_rows + tile_columns) * tile_depth * sizeof(A));
-      A* a_buffer = lease.take<A>(tile_rows * tile_depth);
-      A* b_buffer = lease.take<A>(tile_columns * tile_depth);
-      for (std::int64_t begin = 0; begin < k; begin += tile_depth) {
-        const std::int64_t depth = std::min(tile_depth, k - begin);
-        if constexpr (std::is_same_v<T, bf16>) {
-          if (bf16_matmul_ != nullptr) {
-            bf16_matmul_->multiply(rows, columns, depth, a.part(i, begin), b.part(begin, j), accumulate || begin > 0, c,
-                                   c_stride);
-            continue;
+      if constexpr (std::is_same_v<T, bf16>) {
+        if (bf16_matmul_ != nullptr) {
+          for (std::int64_t begin = 0; begin < k; begin += bf16_depth) {
+            bf16_matmul_->multiply(rows, columns, std::min(bf16_depth, k - begin), a.part(i, begin), b.part(begin, j),
+                                   accumulate || begin > 0, c, c_stride);
           }
+          return;
         }
+      }
+      ScratchPool::Lease lease(scratch_, (tile_rows + tile_columns) * converted_depth * sizeof(A));
+      A* a_buffer = lease.take<A>(tile_rows * converted_depth);
+      A* b_buffer = lease.take<A>(tile_columns * converted_depth);
+      for (std::int64_t begin = 0; begin < k; begin += converted_depth) {
+        const std::int64_t depth = std::min(converted_depth, k - begin);
         multiply(rows, columns, depth, convert_part(a, i, rows, begin, depth, a_buffer),
                  convert_part(b, begin, depth, j, columns, b_buffer), accumulate || begin > 0, c, c_stride);
       }
+    }
+  }
+
+  /// result = a b + bias where one call a tile does all that; false where none does.
+  template <class T>
+  bool rounded_product(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n, std::int64_t k,
+                       const T* bias, T* result) {
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (bf16_matmul_ == nullptr || k == 0) return false;
+      for_each_tile(m, n, [&](std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
+        bf16_matmul_->multiply(rows, columns, k, a.part(i, 0), b.part(0, j), bias == nullptr ? nullptr : bias + j,
+                               result + i * n + j, n);
+      });
+      return true;
+    } else {
+      return false;
     }
   }
 
@@ -203,12 +234,30 @@ class CpuGemm final : public GemmKernels {
     });
   }
 
-  /// c += a b, c [m, n].
+  /// c += a b, c [m, n]. Where there are few tiles, sums are cut into parts, which are added in order.
   template <class T>
   void accumulate_product(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n, std::int64_t k,
                           Accumulation<T>* c) {
-    for_each_tile(m, n, [&](std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
-      multiply_tile(a, b, i, j, rows, columns, k, true, c + i * n + j, n);
+    using A = Accumulation<T>;
+    if (m == 0 || n == 0 || k == 0) return;
+    const std::int64_t rows = even_part(m, tile_rows), columns = even_part(n, tile_columns);
+    const std::int64_t down = divide_up(m, rows), tiles = down * divide_up(n, columns);
+    const std::int64_t wanted_parts = std::min(divide_up(split_tasks, tiles), divide_up(k, split_depth));
+    const std::int64_t depth = divide_up(divide_up(k, wanted_parts), 32) * 32, parts = divide_up(k, depth);
+    ScratchPool::Lease lease(scratch_, static_cast<std::size_t>((parts - 1) * m * n) * sizeof(A));
+    A* others = lease.take<A>((parts - 1) * m * n);  // the first part goes straight to c
+    pool_.parallel_for(tiles * parts, [&](std::int64_t index) {
+      const std::int64_t i = index % down * rows, j = index / down % (tiles / down) * columns, part = index / tiles;
+      multiply_tile(a.part(0, part * depth), b.part(part * depth, 0), i, j, std::min(rows, m - i),
+                    std::min(columns, n - j), std::min(depth, k - part * depth), part == 0,
+                    (part == 0 ? c : others + (part - 1) * m * n) + i * n + j, n);
+    });
+    if (parts == 1) return;
+    pool_.parallel_ranges(m * n, 8192, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t part = 0; part < parts - 1; ++part) {
+#pragma omp simd
+        for (std::int64_t e = begin; e < end; ++e) c[e] += others[part * m * n + e];
+      }
     });
   }
 

@@ -52,6 +52,23 @@ inline double vector_exp(double x) {
   return x > 709.78 ? HUGE_VAL : bounded;
 }
 
+/// 2^x to about 1 ulp, for x in [-126, 127] only.
+inline float vector_exp2_in_range(float x) {
+  constexpr float rounder = 12582912.0f;
+  const float shifted = x + rounder;
+  const float r = x - (shifted - rounder);
+  float p = 1.559487377e-4f;
+  p = p * r + 1.340672019e-3f;
+  p = p * r + 9.617692075e-3f;
+  p = p * r + 0.0555031034f;
+  p = p * r + 0.2402265279f;
+  p = p * r + 0.6931472151f;
+  p = p * r + 1.0f;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23));
+}
+
+inline double vector_exp2_in_range(double x) { return vector_exp(x * std::numbers::ln2); }
+
 /// The standard normal distribution at x: its density and its integral from minus infinity, to a few ulp of each on
 /// both tails.
 template <class A>
@@ -62,9 +79,14 @@ struct Normal {
 
 inline Normal<float> vector_normal(float x) {
   const float a = std::abs(x);
-  // exp(-a^2 / 2) with a = head + tail, where head^2 is exact: rounding a^2 would cost a^2 / 2 ulp.
+  // exp(-a^2 / 2) = exp(-square / 2) (1 - rest / 2), where rest is what rounding took from the square: it would cost
+  // a^2 / 2 ulp. The product of heads is exact.
+  const float square = a * a;
   const float head = std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) & 0xfffff000u);
-  const float e = vector_exp(-0.5f * head * head) * vector_exp(-0.5f * (a - head) * (a + head));
+  const float tail = a - head;
+  const float rest = (head * head - square) + (a + head) * tail;
+  const float exponential = vector_exp(-0.5f * square);
+  const float e = exponential - exponential * (0.5f * rest);
   // erfc(a / sqrt 2) = e P(q) / (1 + sqrt(2) a), q = (a - c) / (a + c), c = 2 sqrt 2, with one division for both.
   constexpr float sqrt2 = std::numbers::sqrt2_v<float>;
   constexpr float c = 2 * sqrt2;
@@ -82,18 +104,12 @@ inline Normal<float> vector_normal(float x) {
   p = p * q - 0.1660311885f;
   p = p * q - 0.09276395154f;
   p = p * q + 1.27697839f;
-  const float tail = 0.5f * e * p * (q_denominator * reciprocal);
-  return {e * 0.3989422804f, x < 0.0f ? tail : 1.0f - tail};
+  const float beyond = 0.5f * e * p * (q_denominator * reciprocal);
+  return {e * 0.3989422804f, x < 0.0f ? beyond : 1.0f - beyond};
 }
 
 inline Normal<double> vector_normal(double x) {
   return {std::exp(-0.5 * x * x) * 0.39894228040143267794, 0.5 * std::erfc(-x / std::numbers::sqrt2)};
-}
-
-/// 1 / (1 + e^-x).
-template <class A>
-inline A vector_logistic(A x) {
-  return 1 / (1 + vector_exp(-x));
 }
 
 }  // namespace trireme::cpu
