@@ -66,7 +66,8 @@ GptStage::~GptStage() = default;
 void GptStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
   micro_batches_ = std::move(micro_batches);
   mode_ = mode;
-  saved_.clear();
+  saved_.clear();  // a forward whose backward never came is forgotten
+  activation_bytes_ = 0;
   saved_.resize(micro_batches_.size() * place_.chunks.size());
 }
 

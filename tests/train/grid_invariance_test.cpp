@@ -121,9 +121,11 @@ Curve train(Communicator& world, const RunConfig& config, const Layout& layout) 
   return curve;
 }
 
-/// Every grid of `ranks` ranks that the model's heads and layers and the global batch allow, with every micro-batch
-/// size.
+/// Every grid of `ranks` ranks that the model's heads and layers and the global batch allow: with the largest
+/// micro-batch in 1F1B and, in pipelines, the smallest one in GPipe; on up to two ranks every micro-batch size with
+/// every schedule.
 std::vector<Layout> layouts(int ranks, const RunConfig& config) {
+  using parallel::ScheduleKind;
   std::vector<Layout> list;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
     for (int pipeline = 1; tensor * pipeline <= ranks; ++pipeline) {
@@ -131,10 +133,11 @@ std::vector<Layout> layouts(int ranks, const RunConfig& config) {
         continue;
       }
       const int data = ranks / (tensor * pipeline);
-      for (std::int64_t micro_batch = 1; micro_batch * data <= config.batch; micro_batch *= 2) {
-        if (config.batch % (micro_batch * data) != 0) continue;
-        list.push_back({tensor, pipeline, micro_batch});
-        if (pipeline > 1) list.push_back({tensor, pipeline, micro_batch, parallel::ScheduleKind::gpipe});
+      std::vector<std::int64_t> micro_batches;
+      for (std::int64_t b = 1; b * data <= config.batch; b *= 2) micro_batches.push_back(b);
+      for (const std::int64_t b : micro_batches) {
+        if (ranks <= 2 || b == micro_batches.back()) list.push_back({tensor, pipeline, b});
+        if (pipeline > 1 && (ranks <= 2 || b == 1)) list.push_back({tensor, pipeline, b, ScheduleKind::gpipe});
       }
     }
   }
@@ -187,7 +190,7 @@ RunConfig dropout_config() {
   config.model.attention_dropout = 0.1;
   config.init_method = model::InitMethod::normal;
   config.init_scale = 1;
-  config.steps = 10;
+  config.steps = 5;
   return config;
 }
 

@@ -1,0 +1,277 @@
+// What one rank shows of a model: memory as predicted, halves of the backward, generation, perplexity.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/comm/self_communicator.hpp"
+#include "src/data/memory_token_store.hpp"
+#include "src/model/initialisation.hpp"
+#include "src/train/generation.hpp"
+#include "src/train/memory_estimate.hpp"
+#include "src/train/perplexity.hpp"
+#include "src/train/trainer.hpp"
+
+namespace trireme::train {
+namespace {
+
+model::GptConfig small_config() {
+  model::GptConfig config;
+  config.layers = 3;
+  config.hidden = 32;
+  config.heads = 4;
+  config.ffn_hidden = 128;
+  config.max_positions = 16;
+  config.vocabulary = 50;
+  config.hidden_dropout = 0;
+  config.attention_dropout = 0;
+  return config;
+}
+
+/// A model on one rank with its surroundings.
+struct Rig {
+  explicit Rig(const LayoutOptions& layout, const model::GptConfig& config = small_config(), double std = 0.02)
+      : gpt(*backend, world, grid, communicators, config, layout) {
+    model::Initialisation initial;
+    initial.layers = config.layers;
+    initial.std = std;
+    model::initialise(*backend, gpt.parameters().parameters(), initial);
+  }
+  SelfCommunicator world;
+  parallel::ProcessGrid grid{1, 1, 1};
+  std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  parallel::GridCommunicators communicators = parallel::make_grid_communicators(grid, world);
+  ParallelGpt gpt;
+};
+
+LayoutOptions layout_of(DType dtype, std::int64_t s, std::int64_t b) {
+  LayoutOptions layout;
+  layout.dtype = dtype;
+  layout.sequence_length = s;
+  layout.micro_batch_size = b;
+  return layout;
+}
+
+data::MemoryTokenStore counting_corpus(std::int64_t tokens) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < tokens; ++i) ids.push_back(static_cast<std::int32_t>(i * 7 % 50));
+  data::CorpusInfo info;
+  info.tokenizer = "formula";
+  info.vocabulary_size = 50;
+  return {info, std::vector<std::vector<std::int32_t>>{ids}};
+}
+
+/// Samples of 16 + 1 tokens that a formula gives.
+class FormulaSamples final : public data::SampleSource {
+ public:
+  std::int64_t size() const override { return 1000; }
+  std::int64_t sample_length() const override { return 17; }
+  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<std::int32_t>((static_cast<std::size_t>(index) * 5 + i * 3) % 50);
+    }
+  }
+};
+
+TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
+    Rig rig(layout_of(dtype, 16, 4));
+    TrainOptions options;
+    options.global_batch_size = 8;
+    options.lr_schedule.maximum = 1e-3;
+    options.lr_schedule.decay_updates = 10;
+    const std::size_t before = rig.backend->allocated_bytes();
+    const Trainer trainer(rig.gpt, options);
+    const MemoryEstimate estimate = estimate_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, 0, 2);
+    EXPECT_EQ(rig.gpt.parameters().values().size_bytes(), estimate.parameters);
+    EXPECT_EQ(rig.gpt.parameters().gradients().size_bytes(), estimate.gradients);
+    // The trainer allocates the optimizer's arrays and the batch: ids, targets, weights and numbers.
+    const std::size_t batch = 2 * 4 * (16 * (4 + 4 + size_of(accumulation_type(dtype))) + 8);
+    EXPECT_EQ(rig.backend->allocated_bytes() - before, estimate.optimizer + batch) << name_of(dtype);
+  }
+}
+
+TEST(MemoryEstimate, CountsTheActivationsOfAStep) {
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
+    Rig rig(layout_of(dtype, 16, 4));
+    TrainOptions options;
+    options.global_batch_size = 8;
+    options.lr_schedule.maximum = 1e-3;
+    options.lr_schedule.decay_updates = 10;
+    Trainer trainer(rig.gpt, options);
+    trainer.step(FormulaSamples());
+    EXPECT_EQ(rig.gpt.stage().peak_activation_bytes(),
+              estimate_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, 0, 2).activations)
+        << name_of(dtype);
+  }
+}
+
+TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {
+  // Two models with the same weights; one runs backward at once, the other in halves.
+  model::GptConfig config = small_config();
+  config.hidden_dropout = 0.1;
+  config.attention_dropout = 0.1;
+  Rig whole(layout_of(DType::fp64, 16, 4), config);
+  Rig halves(layout_of(DType::fp64, 16, 4), config);
+  for (Rig* rig : {&whole, &halves}) {
+    BatchLoader loader(*rig->backend, 16, 4, 1, DType::fp64);
+    model::StageMode mode;
+    mode.backward = true;
+    mode.hidden_dropout = 0.1;
+    mode.attention_dropout = 0.1;
+    mode.seed = 5;
+    rig->gpt.stage().begin(loader.load(FormulaSamples(), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}), mode);
+    rig->gpt.stage().forward(0, 0, {}, {});
+    if (rig == &whole) {
+      rig->gpt.stage().backward(0, 0, {}, {});
+    } else {
+      rig->gpt.stage().backward_input(0, 0, {}, {});
+      rig->gpt.stage().backward_weight(0, 0);
+    }
+  }
+  const TensorView a = whole.gpt.parameters().gradients();
+  const TensorView b = halves.gpt.parameters().gradients();
+  double largest = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    EXPECT_EQ(a.as<double>()[i], b.as<double>()[i]) << i;
+    largest = std::max(largest, std::abs(a.as<double>()[i]));
+  }
+  EXPECT_GT(largest, 0);
+}
+
+TEST(GptStage, GradientsMatchFiniteDifferences) {
+  model::GptConfig config = small_config();
+  config.hidden_dropout = 0.2;
+  config.attention_dropout = 0.2;
+  Rig rig(layout_of(DType::fp64, 16, 2), config, 0.2);
+  BatchLoader loader(*rig.backend, 16, 2, 1, DType::fp64);
+  model::StageMode mode;
+  mode.backward = true;
+  mode.hidden_dropout = 0.2;
+  mode.attention_dropout = 0.2;
+  mode.seed = 3;
+  const std::vector<model::MicroBatch> batch = loader.load(FormulaSamples(), {{4, 0}, {9, 1}});
+  const auto loss = [&] {
+    rig.gpt.stage().begin(batch, mode);
+    rig.gpt.stage().forward(0, 0, {}, {});
+    return rig.gpt.stage().take_loss_sum();
+  };
+  loss();
+  rig.gpt.stage().backward(0, 0, {}, {});
+  // Forward without its backward does not keep anything: `begin` forgets it.
+  for (const parallel::Parameter& parameter : rig.gpt.parameters().parameters()) {
+    for (const std::int64_t i : {std::int64_t{0}, parameter.box.numel() / 2, parameter.box.numel() - 1}) {
+      double& value = parameter.value.as<double>()[i];
+      const double at = value;
+      const double step = 1e-5;
+      value = at + step;
+      const double above = loss();
+      value = at - step;
+      const double below = loss();
+      value = at;
+      EXPECT_NEAR(parameter.gradient.as<double>()[i], (above - below) / (2 * step),
+                  1e-6 + 1e-6 * std::abs(above - below) / step)
+          << parameter.name << " element " << i;
+    }
+  }
+}
+
+TEST(Perplexity, OfAUniformModelIsTheVocabulary) {
+  Rig rig(layout_of(DType::fp64, 16, 2), small_config(), 0.0);
+  // 38 tokens: two windows of 16 targets and a last one of 5.
+  const PerplexityResult result = measure_perplexity(rig.gpt, counting_corpus(38));
+  EXPECT_EQ(result.tokens, 37);
+  EXPECT_NEAR(result.perplexity, 50, 1e-9);
+}
+
+TEST(Perplexity, DoesNotDependOnTheMicroBatch) {
+  Rig one(layout_of(DType::fp64, 16, 1), small_config(), 0.3);
+  Rig three(layout_of(DType::fp64, 16, 3), small_config(), 0.3);
+  EXPECT_NEAR(measure_perplexity(one.gpt, counting_corpus(100)).loss,
+              measure_perplexity(three.gpt, counting_corpus(100)).loss, 1e-12);
+}
+
+TEST(Generation, WithItsCacheEqualsWholeForwards) {
+  Rig rig(layout_of(DType::fp64, 16, 1), small_config(), 0.5);
+  SamplingOptions greedy;
+  greedy.temperature = 0;
+  const std::vector<std::int32_t> prompt = {3, 14, 15};
+  const std::vector<std::int32_t> text = generate(rig.gpt, rig.world, prompt, 10, -1, greedy);
+  ASSERT_EQ(text.size(), 10u);
+  // Token by token anew: each continuation of a longer prompt begins with the next token.
+  std::vector<std::int32_t> so_far = prompt;
+  for (const std::int32_t token : text) {
+    EXPECT_EQ(generate(rig.gpt, rig.world, so_far, 1, -1, greedy).front(), token);
+    so_far.push_back(token);
+  }
+}
+
+TEST(Generation, GoesOnBeyondTheModelsPositions) {
+  Rig rig(layout_of(DType::fp32, 16, 1), small_config(), 0.5);
+  const std::vector<std::int32_t> text = generate(rig.gpt, rig.world, {1}, 50, -1, {});
+  EXPECT_EQ(text.size(), 50u);
+  EXPECT_THAT(text, testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(50))));
+}
+
+TEST(ChooseToken, GreedyTakesTheLikeliestAndTheFirstOfEquals) {
+  SamplingOptions greedy;
+  greedy.temperature = 0;
+  EXPECT_EQ(choose_token({0, 2, 1, 2}, greedy, 0), 1);
+}
+
+TEST(ChooseToken, TopKAndTopPLeaveOutTheUnlikely) {
+  SamplingOptions two;
+  two.top_k = 2;
+  SamplingOptions nucleus;
+  nucleus.top_p = 0.6;  // exp(3) of about 28 is 0.72: the first alone
+  for (std::int64_t position = 0; position < 200; ++position) {
+    EXPECT_THAT(choose_token({0, 3, 1.5f, 1}, two, position), testing::AnyOf(1, 2));
+    EXPECT_EQ(choose_token({0, 3, 1.5f, 1}, nucleus, position), 1);
+  }
+}
+
+TEST(ChooseToken, FollowsTheProbabilities) {
+  SamplingOptions plain;
+  int ones = 0;
+  for (std::int64_t position = 0; position < 20000; ++position) {
+    ones += choose_token({0, std::log(3.0f)}, plain, position) == 1 ? 1 : 0;
+  }
+  EXPECT_NEAR(ones / 20000.0, 0.75, 0.015);  // four standard deviations
+}
+
+TEST(Trainer, SkipsAnUpdateWhoseLossIsNotFiniteAndGivesUpInTheEnd) {
+  Rig rig(layout_of(DType::fp32, 16, 2));
+  TrainOptions options;
+  options.global_batch_size = 2;
+  options.lr_schedule.maximum = 1e-3;
+  options.lr_schedule.decay_updates = 10;
+  options.max_skipped = 3;
+  Trainer trainer(rig.gpt, options);
+  rig.gpt.parameters().at("ln_f.bias").value.as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  const float before = rig.gpt.parameters().at("wte").value.as<float>()[5];
+  EXPECT_TRUE(trainer.step(FormulaSamples()).skipped);
+  EXPECT_TRUE(trainer.step(FormulaSamples()).skipped);
+  EXPECT_EQ(rig.gpt.parameters().at("wte").value.as<float>()[5], before);
+  EXPECT_EQ(trainer.progress().consumed_samples, 4);
+  EXPECT_THROW(trainer.step(FormulaSamples()), NumericalError);
+}
+
+TEST(Trainer, LearnsARuleInEveryType) {
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
+    Rig rig(layout_of(dtype, 16, 8));
+    TrainOptions options;
+    options.global_batch_size = 8;
+    options.lr_schedule.maximum = 1e-2;
+    options.lr_schedule.decay_updates = 60;
+    options.loss_scale.dynamic = dtype == DType::fp16;
+    options.loss_scale.initial_scale = dtype == DType::fp16 ? 65536 : 1;
+    Trainer trainer(rig.gpt, options);
+    trainer.start();
+    TrainRecord record;
+    for (int i = 0; i < 60; ++i) record = trainer.step(FormulaSamples());
+    EXPECT_LT(record.lm_loss, 0.5) << name_of(dtype);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::train
