@@ -46,6 +46,7 @@ bool is_plain_name(std::string_view path) {
 }  // namespace
 
 File File::create(const std::string& path) {
+  initialise();  // before the library's constants below, which would initialise it their own way
   const auto action = [&] { return "create " + path; };
   const PropertyHandle creation = creation_properties(H5P_FILE_CREATE);
   const PropertyHandle access = access_properties();

@@ -6,7 +6,7 @@ namespace trireme::io::h5 {
 
 void initialise() {
   static const bool done = [] {
-    H5dont_atexit();  // before anything else of the library
+    H5dont_atexit();  // before anything else of the library, its constants included
     const Silence silence;
     H5open();
     H5PLset_loading_state(0);

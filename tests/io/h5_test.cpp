@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -295,6 +296,24 @@ TEST_F(H5File, FullDiskIsAnErrorAtTheWriteAndAtTheClose) {
     EXPECT_THROW(file.close(), Hdf5Error);
   }
   setrlimit(RLIMIT_FSIZE, &before);
+}
+
+// In a process of its own: the library's own handler at exit crashes after a close that failed.
+TEST_F(H5File, ProcessLeavesInOrderAfterAFailedClose) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto fail_and_leave = [&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    try {
+      File file = File::create(path_);
+      h5::Dataset dataset = file.create_dataset("/x", DType::int64, {1 << 16});
+      const rlimit nothing{0, RLIM_INFINITY};
+      setrlimit(RLIMIT_FSIZE, &nothing);
+      file.close();
+    } catch (const Hdf5Error&) {
+      std::exit(42);
+    }
+  };
+  EXPECT_EXIT(fail_and_leave(), ::testing::ExitedWithCode(42), "");
 }
 
 TEST(TemporaryFile, LeavesNothingUnlessCommitted) {
