@@ -30,7 +30,7 @@ int eval_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
   if (asks_for_help(arguments) && environment.rank() != 0) return 0;
   if (!options.parse(arguments)) return 0;
 
-  Job job(environment, model.grid);
+  Job job(environment, options, model.grid);
   const std::shared_ptr<data::TokenStore> corpus = open_corpus(*job.world, data_path);
   const std::unique_ptr<SavedModel> saved =
       load_model(job, model, [&](const model::GptConfig& config, train::LayoutOptions& layout) {

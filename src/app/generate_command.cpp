@@ -29,7 +29,7 @@ int generate_command(const std::vector<std::string>& arguments, mpi::MpiEnvironm
   if (asks_for_help(arguments) && environment.rank() != 0) return 0;
   if (!options.parse(arguments)) return 0;
 
-  Job job(environment, model.grid);
+  Job job(environment, options, model.grid);
   const std::unique_ptr<SavedModel> saved =
       load_model(job, model, [](const model::GptConfig& config, train::LayoutOptions& layout) {
         layout.sequence_length = config.max_positions;

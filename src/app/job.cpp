@@ -8,12 +8,15 @@
 
 namespace trireme::app {
 
-Job::Job(const mpi::MpiEnvironment& environment, const GridOptions& options)
+Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options)
     : world(environment.make_world()),
       node(mpi::find_node_place(*world)),
-      grid(world->size(), options.tensor, options.pipeline) {
+      grid(world->size(), grid_options.tensor, grid_options.pipeline) {
+  std::string given = version();
+  for (const auto& [name, value] : options.values()) given += "\n" + name + " = " + value;
+  check_same_everywhere(*world, "the options or the program", given);
   collectively(*world, [&] {
-    backend = make_backend(options.backend, default_thread_count(node.ranks_sharing_cores), &backend_reason);
+    backend = make_backend(grid_options.backend, default_thread_count(node.ranks_sharing_cores), &backend_reason);
   });
   communicators = parallel::make_grid_communicators(grid, *world);
 }

@@ -15,8 +15,9 @@ namespace trireme::app {
 /// The ranks, grid and device of one command that runs a model. Members die in the order that collective destruction
 /// needs.
 struct Job {
-  /// Collective. Throws ConfigError where the ranks do not make the grid, BackendUnavailable.
-  Job(const mpi::MpiEnvironment& environment, const GridOptions& options);
+  /// Collective. Throws ConfigError where the ranks do not make the grid or were not given the same `options` and
+  /// program, BackendUnavailable.
+  Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options);
 
   std::unique_ptr<mpi::MpiCommunicator> world;
   mpi::NodePlace node;

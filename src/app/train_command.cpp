@@ -1,7 +1,8 @@
 #include "src/app/train_command.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cmath>
 
 #include "io/checkpoint_store.hpp"
 #include "io/metrics_file.hpp"
@@ -43,6 +44,7 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
   log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", *o.global_batch_size,
             o.sequence_length, job.grid.data_size(), micro_batches, o.micro_batch_size);
   // The ranks of one stage hold the same; a line for each stage.
+  std::size_t largest = 0;
   for (int stage = 0; stage < job.grid.pipeline_size(); ++stage) {
     const train::MemoryEstimate memory =
         train::estimate_memory(config, o.layout(), job.grid, job.grid.rank({0, 0, stage}), micro_batches);
@@ -51,7 +53,15 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
               bytes_text(static_cast<double>(memory.total())), bytes_text(static_cast<double>(memory.parameters)),
               bytes_text(static_cast<double>(memory.gradients)), bytes_text(static_cast<double>(memory.optimizer)),
               bytes_text(static_cast<double>(memory.activations)));
+    largest = std::max(largest, memory.total());
   }
+  const double machine = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  const double wanted = static_cast<double>(largest) * job.node.local_size;
+  TRIREME_CHECK(
+      job.backend->name() != "cpu" || wanted < machine, EnvironmentError,
+      "the {} ranks on this machine need {}, it has {}: use more tensor or pipeline ranks on more machines, a "
+      "smaller --micro-batch-size, or a 16-bit --dtype",
+      job.node.local_size, bytes_text(wanted), bytes_text(machine));
 }
 
 }  // namespace
@@ -64,7 +74,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   if (!options.parse(arguments)) return 0;
   catch_stop_signals();
 
-  Job job(environment, o.grid);
+  Job job(environment, options, o.grid);
   o.settle(options, job.grid.data_size());
 
   std::vector<data::WeightedStore> stores;
@@ -124,6 +134,10 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
     trainer.start();
   }
   start = {};
+  if (trainer.progress().iteration >= o.train_iterations) {
+    log::info("nothing to do: {} of {} iterations are done", trainer.progress().iteration, o.train_iterations);
+    return 0;
+  }
 
   train::RunHooks hooks;
   std::unique_ptr<checkpoint::Store> store;
