@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "io/corpus_store.hpp"
-#include "src/app/version.hpp"
 #include "src/base/thread_pool.hpp"
 
 namespace trireme::app {
