@@ -64,6 +64,35 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
       job.node.local_size, bytes_text(wanted), bytes_text(machine));
 }
 
+/// The corpora that `--data-path` names, on every rank or on none.
+std::vector<data::WeightedStore> open_corpora(const Job& job, const TrainCommandOptions& o) {
+  std::vector<data::WeightedStore> stores;
+  for (const auto& corpus : o.corpora()) stores.push_back({open_corpus(*job.world, corpus.path), corpus.weight});
+  return stores;
+}
+
+data::GptDataOptions data_options_of(const TrainCommandOptions& o, const model::GptConfig& config) {
+  data::GptDataOptions options;
+  options.sequence_length = o.sequence_length;
+  options.seed = static_cast<std::int64_t>(o.seed);
+  options.split_shares = data::parse_split(o.split);
+  options.split_by = o.split_by;
+  options.sampling = o.sampling;
+  options.vocabulary_size = config.vocabulary;
+  return options;
+}
+
+/// Holds a checkpoint against what was asked for; the budgets its runs were given, where the order of samples goes on.
+std::vector<data::SampleBudget> check_checkpoint(const Attributes& stored, const Attributes& model,
+                                                 const Attributes& order, bool allow_new_data) {
+  require_equal(stored, model, "the checkpoint holds another model", "Give its options, or another --load.");
+  if (allow_new_data) return {};
+  require_equal(
+      stored, order, "the checkpoint's run read other data, or in another order",
+      "Give its options and corpora, or --allow-new-data to go on with these from the sample it has reached.");
+  return budgets_from(stored);
+}
+
 }  // namespace
 
 int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
@@ -77,19 +106,11 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   Job job(environment, options, o.grid);
   o.settle(options, job.grid.data_size());
 
-  std::vector<data::WeightedStore> stores;
-  for (const auto& corpus : o.corpora()) stores.push_back({open_corpus(*job.world, corpus.path), corpus.weight});
+  const std::vector<data::WeightedStore> stores = open_corpora(job, o);
   const model::GptConfig config = o.model.config(o.sequence_length, stores.front().store->info().vocabulary_size);
   o.initialisation.seed = o.seed;
   o.initialisation.layers = config.layers;
-
-  data::GptDataOptions data_options;
-  data_options.sequence_length = o.sequence_length;
-  data_options.seed = static_cast<std::int64_t>(o.seed);
-  data_options.split_shares = data::parse_split(o.split);
-  data_options.split_by = o.split_by;
-  data_options.sampling = o.sampling;
-  data_options.vocabulary_size = config.vocabulary;
+  data::GptDataOptions data_options = data_options_of(o, config);
 
   // A checkpoint is read, and held against what was asked for, before anything is built.
   Attributes attributes = attributes_of(config);
@@ -100,15 +121,8 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   if (!o.load.empty()) start = open_checkpoint(*job.world, o.load, o.load_or_init);
   std::vector<data::SampleBudget> earlier_budgets;
   if (start.reader) {
-    const Attributes& stored = start.description.attributes;
-    require_equal(stored, attributes_of(config), "the checkpoint holds another model",
-                  "Give its options, or another --load.");
-    if (!o.allow_new_data) {
-      require_equal(
-          stored, attributes_of(stores, data_options), "the checkpoint's run read other data, or in another order",
-          "Give its options and corpora, or --allow-new-data to go on with these from the sample it has reached.");
-      earlier_budgets = budgets_from(stored);
-    }
+    earlier_budgets = check_checkpoint(start.description.attributes, attributes_of(config),
+                                       attributes_of(stores, data_options), o.allow_new_data);
   }
   const data::SampleBudget needed = data::samples_needed(o.run_length());
   data_options.budgets = data::extend_budgets(earlier_budgets, {needed.train, needed.valid, 0});
