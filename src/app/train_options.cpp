@@ -53,7 +53,8 @@ void TrainCommandOptions::declare(Options& options) {
   options.add("clip-grad", &clip_grad, "X", "Greatest gradient norm; 0: no clipping.", at_least(0));
   options.add("loss-scale", &constant_loss_scale, "X", "Constant loss scale instead of the dynamic one of fp16.",
               at_least(0));
-  options.add("initial-loss-scale", &loss_scale.initial_scale, "X", "First dynamic loss scale.", at_least(1));
+  options.add("initial-loss-scale", &loss_scale.initial_scale, "X", "First dynamic loss scale (default 2^32).",
+              at_least(1));
   options.add("min-loss-scale", &loss_scale.minimum_scale, "X", "Least dynamic loss scale.", at_least(0));
   options.add("loss-scale-window", &loss_scale.growth_window, "N", "Good updates before the scale doubles.",
               at_least(1));

@@ -35,7 +35,7 @@ struct TrainCommandOptions {
   std::optional<double> lr_warmup_fraction;
   optim::AdamWOptions adamw;
   double clip_grad = 1;
-  optim::LossScalerOptions loss_scale;
+  optim::LossScalerOptions loss_scale{.initial_scale = 4294967296};
   std::optional<double> constant_loss_scale;
   int max_skipped = 10;
 

@@ -6,7 +6,7 @@ namespace trireme::optim {
 
 struct LossScalerOptions {
   bool dynamic = false;
-  double initial_scale = 4294967296;  ///< 2^32; the constant scale where not dynamic
+  double initial_scale = 1;  ///< first scale; the constant one where not dynamic
   double minimum_scale = 1;
   int growth_window = 1000;  ///< good updates in a row before the scale doubles
   int hysteresis = 2;        ///< overflows it takes before the scale is halved

@@ -21,10 +21,11 @@ double after(LossScaler& scaler, bool overflow) {
   return scaler.scale();
 }
 
-TEST(LossScaler, StartsAtTwoToTheThirtyTwo) {
-  LossScalerOptions options;
-  options.dynamic = true;
-  EXPECT_EQ(LossScaler(options).scale(), 4294967296.0);
+TEST(LossScaler, IsConstantAndOneByDefault) {
+  LossScaler scaler{LossScalerOptions()};
+  EXPECT_FALSE(scaler.dynamic());
+  scaler.update(true);
+  EXPECT_EQ(scaler.scale(), 1);
 }
 
 TEST(LossScaler, HalvesOnceTheHysteresisIsUsedUpAndThenAtEachOverflow) {
