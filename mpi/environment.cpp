@@ -3,6 +3,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string>
@@ -89,6 +90,14 @@ void MpiEnvironment::abort(ExitCode exit_code) const {
   engine_->abandon();
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(exit_code));
   std::_Exit(static_cast<int>(exit_code));
+}
+
+int launched_rank() {
+  int rank = 0;
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    rank = std::max(rank, number_in_environment(name));
+  }
+  return rank;
 }
 
 std::string library_version() {

@@ -38,6 +38,9 @@ class MpiEnvironment {
   std::shared_ptr<ProgressEngine> engine_;
 };
 
+/// The number of this task in the job, as the launcher tells it before MPI starts; 0 without a launcher.
+int launched_rank();
+
 /// "Open MPI v4.1.4, ..."
 std::string library_version();
 

@@ -40,7 +40,12 @@ std::unique_ptr<data::Tokenizer> make_tokenizer(const std::string& name, const s
   TRIREME_CHECK(!vocabulary_file.empty() && !merge_file.empty(), ConfigError,
                 "--tokenizer gpt2 needs --vocab-file (encoder.json or vocab.json) and --merge-file (vocab.bpe or "
                 "merges.txt)");
-  return data::make_gpt2_tokenizer(io::read_bpe_files(vocabulary_file, merge_file));
+  data::BpeVocabulary vocabulary = io::read_bpe_files(vocabulary_file, merge_file);
+  try {
+    return data::make_gpt2_tokenizer(std::move(vocabulary));
+  } catch (const DataError& error) {
+    throw DataError("{} and {} do not make a tokenizer: {}", vocabulary_file, merge_file, error.what());
+  }
 }
 
 int build(const std::vector<std::string>& arguments) {

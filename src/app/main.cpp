@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -10,6 +11,7 @@
 #include "src/app/eval_command.hpp"
 #include "src/app/generate_command.hpp"
 #include "src/app/info_command.hpp"
+#include "src/app/job.hpp"
 #include "src/app/train_command.hpp"
 #include "src/base/log.hpp"
 
@@ -69,15 +71,18 @@ int run_alone(const Command& command, const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A file that outgrows the limit of the process is an error of the write, with its message and its cleaning up.
+  std::signal(SIGXFSZ, SIG_IGN);
   const std::string name = argc > 1 ? argv[1] : "";
+  const bool first = mpi::launched_rank() == 0;  // under mpirun, help is printed once
   if (name == "--help" || name == "-h" || name == "help") {
-    print_help(stdout);
+    if (first) print_help(stdout);
     return 0;
   }
   for (const Command& command : commands()) {
     if (name != command.name) continue;
     const Arguments arguments(argv + 2, argv + argc);
-    if (command.run) return run_alone(command, arguments);
+    if (command.run) return !first && app::asks_for_help(arguments) ? 0 : run_alone(command, arguments);
     return mpi::run_main(argc, argv, [&](mpi::MpiEnvironment& environment) {
       log::initialise(environment.rank(), environment.size());
       return command.run_on_ranks(arguments, environment);

@@ -1,5 +1,7 @@
 #include "src/app/saved_model.hpp"
 
+#include <filesystem>
+
 #include "io/checkpoint_store.hpp"
 #include "src/app/run_attributes.hpp"
 #include "src/base/log.hpp"
@@ -11,7 +13,8 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, boo
   OpenCheckpoint result;
   io::CheckpointPlace place;
   collectively(world, [&] {
-    place = io::find_checkpoint(path);
+    const bool to_come = optional && !std::filesystem::exists(path);
+    place = to_come ? io::CheckpointPlace{path, {}} : io::find_checkpoint(path);
     result.store = std::make_unique<io::CheckpointStore>(place.root);
   });
   if (optional && place.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) return {};
