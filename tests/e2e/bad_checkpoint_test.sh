@@ -1,0 +1,158 @@
+#!/bin/bash
+# Checkpoints that are absent, damaged or another run's, and folders that cannot take one: a damaged step that was named
+# is refused; under its root the newest whole one is loaded instead, and said so.
+source "$(dirname "$0")/functions.sh"
+
+make_corpus corpus 1
+make_corpus other 2
+on2=(--tp 2)
+done_by 2 train "${run[@]}" "${on2[@]}" --save good --save-interval 4 # steps 4 and 8, of two shards
+last=step-00000008
+resume=("${run[@]}" --exit-interval 1)
+
+fresh() { rm -rf saved && cp -r good saved; }
+# loads STEP WARNINGS WHAT: after WHAT the root is loaded, from this step; some warning is given, or none (0).
+loads() {
+  on 1 train "${resume[@]}" --load saved
+  local warnings
+  warnings=$(grep -ci 'warn\|cannot be used\|is loaded instead\|LATEST' err)
+  check "$3: step $1 is loaded" \
+    [ "$code $(grep -c "loading .*/saved/step-0*$1: iteration $1$" err) $((warnings > 0))" = "$4 1 $2" ]
+}
+
+# Nothing there.
+refused 3 "there is no checkpoint folder absent" 2 train "${run[@]}" --load absent
+refused 3 "there is no checkpoint folder absent" 1 eval --load absent --data-path corpus.h5
+refused 3 "there is no checkpoint folder absent" 1 generate --load absent --prompt a
+refused 3 "there is no checkpoint folder absent" 1 checkpoint verify absent
+refused 3 "there is no checkpoint folder" 1 train "${run[@]}" --load corpus.h5
+refused 3 "good/step-00000077" 1 train "${run[@]}" --load good/step-00000077
+mkdir empty
+refused 3 "there is no checkpoint in" 2 train "${run[@]}" --load empty
+check "nothing was written there" [ -z "$(ls -A empty)" ]
+for folder in absent empty; do
+  on 2 train "${run[@]}" --load $folder --load-or-init
+  check "--load-or-init begins anew where the folder is $folder" [ $code -eq 0 ]
+done
+
+# LATEST is a hint.
+fresh
+loads 8 0 "everything whole" 0
+for content in "" garbage 0 ../.. step-00000077 step-99999999999999999999 /etc/passwd "$(printf '%0999d' 7)"; do
+  printf '%s' "$content" >saved/LATEST
+  loads 8 1 "LATEST '${content:0:30}'" 0
+done
+rm saved/LATEST
+loads 8 0 "no LATEST" 0
+mkdir saved/LATEST
+loads 8 1 "LATEST a folder" 0
+fresh
+ln -sf /etc/passwd saved/LATEST
+loads 8 1 "LATEST a symbolic link" 0
+
+# damaged MESSAGE WHAT: the step is refused where it is named, and step 4 stands in for it under the root.
+damaged() {
+  refused 3 "$1" ${3:-1} train "${resume[@]}" --load saved/$last
+  loads 4 1 "$2" 75
+  refused 3 "$1" 1 checkpoint verify saved/$last
+}
+shard=saved/$last/rank-00001.h5
+fresh
+rm $shard
+damaged "rank-00001.h5" "a missing shard" 2
+fresh
+truncate -s -100 $shard
+damaged "rank-00001.h5" "a truncated shard"
+fresh
+flip $shard 9000
+damaged "rank-00001.h5" "a flipped bit in a tensor" 2
+refused 3 "rank-00001.h5" 2 eval --load saved/$last --data-path corpus.h5
+refused 3 "rank-00001.h5" 1 generate --load saved/$last --prompt a
+fresh
+flip $shard 20
+damaged "rank-00001.h5" "a flipped bit in a header"
+fresh
+cp saved/$last/rank-00000.h5 $shard
+damaged "rank-00001.h5" "two equal shards"
+fresh
+cp saved/step-00000004/rank-00001.h5 $shard
+damaged "rank-00001.h5" "shards of two steps"
+fresh
+mv $shard away.h5
+ln -s "$PWD/away.h5" $shard
+damaged "rank-00001.h5" "a shard that is a symbolic link"
+fresh
+rm $shard
+mkfifo $shard
+damaged "rank-00001.h5" "a shard that is a pipe"
+fresh
+rm saved/$last/manifest.json
+damaged "manifest" "no manifest" 2
+fresh
+truncate -s -1 saved/$last/manifest.json
+truncate -s 500 saved/$last/manifest.json
+damaged "manifest" "a truncated manifest"
+fresh
+sed -i 's/"step": 8/"step": 9/' saved/$last/manifest.json
+damaged "manifest" "an edited manifest"
+fresh
+for step in saved/step-*; do truncate -s 100 $step/rank-00000.h5; done
+refused 3 "is intact" 2 train "${resume[@]}" --load saved
+refused 3 "is intact" 1 eval --load saved --data-path corpus.h5
+on 1 checkpoint verify saved
+check "verify finds both damaged steps" [ "$code $(grep -c 'rank-00000.h5' err)" = "3 2" ]
+on 1 checkpoint verify good
+check "verify finds nothing in whole ones" [ "$code $(wc -c <err)" = "0 0" ]
+
+# Another run's.
+options=(--data-path corpus.h5 --global-batch-size 4 --train-iters 12 --lr 0.01 --eval-iters 0 --seq-length 16 --load good)
+refused 3 "model.layers" 2 train "${options[@]}" --num-layers 2 --hidden-size 16 --num-attention-heads 4
+refused 3 "model.hidden" 1 train "${options[@]}" --num-layers 4 --hidden-size 32 --num-attention-heads 4
+refused 3 "model.gelu" 1 train "${options[@]}" --num-layers 4 --hidden-size 16 --num-attention-heads 4 --gelu erf
+refused 3 "does not fit this run" 2 train "${run[@]}" --load good --dtype fp64
+other=("${model[@]}" --data-path other.h5 --global-batch-size 4 --train-iters 12 --lr 0.01 --eval-iters 0 --load good)
+refused 3 "data.corpora" 2 train "${other[@]}"
+refused 3 "data.seed" 1 train "${run[@]}" --load good --seed 5
+on 2 train "${other[@]}" --allow-new-data
+check "--allow-new-data goes on with other text" [ "$code $(grep -c '^[0-9:]* *9/12 ' err)" = "0 1" ]
+
+# Folders that cannot take a checkpoint: known before the first iteration.
+refused_folder() {
+  refused "$1" "$2" 2 train "${run[@]}" --save "$3"
+  check "nothing was trained" [ "$(grep -c ' 1/8 ' err)" -eq 0 ]
+}
+refused_folder 5 "cannot create the folder corpus.h5" corpus.h5/saved
+refused_folder 5 "cannot create the folder /proc/saved" /proc/saved
+refused 5 "--metrics-file absent/m.jsonl" 2 train "${run[@]}" --metrics-file absent/m.jsonl
+
+# Two jobs.
+mkfifo stop
+"$trireme" train "${model[@]}" --data-path corpus.h5 --train-iters 100000000 --lr 0.01 --save shared >/dev/null 2>&1 &
+job=$!
+for _ in $(seq 100); do [ -e shared/.lock ] && break; sleep 0.1; done
+refused_folder 4 "the folder is in use by another job" shared
+check "the message names the job's host and process" grep -q "$(hostname).*$job\|$job.*$(hostname)" err
+{ kill -9 $job && wait $job; } 2>/dev/null
+on 2 train "${run[@]}" --save shared
+check "the lock of a dead job is taken over" [ $code -eq 0 ]
+
+# A disk that fills up: the run says so and ends, and what was saved before stays.
+export PMIX_MCA_gds=hash # MPI itself shall not need large files
+on 1 train "${run[@]}" --save limited --exit-interval 4
+cp -r limited/step-00000004 before
+size=$(stat -c %s limited/step-00000004/rank-00000.h5)
+(ulimit -f $((size / 2048)); on 1 train "${run[@]}" --load limited --save limited; exit $code)
+check "a shard that cannot be written: exit code 5" [ $? -eq 5 ]
+check "the step before is untouched" diff -r before limited/step-00000004
+check "nothing half-written is left" [ -z "$(find limited -name '.tmp*' -o -name '*.new' -o -name step-00000008)" ]
+mkdir full
+if mount -t tmpfs -o size=4m tmpfs full 2>/dev/null; then
+  head -c 3000000 /dev/zero >full/ballast
+  refused 5 "are free" 2 train "${run[@]}" --save full/saved
+  rm full/ballast
+  on 2 train "${run[@]}" --save full/saved --save-interval 1
+  check "a full disk: exit code 5, once, and the steps that fitted are whole" \
+    [ "$code $(grep -c 'are free' err) $("$trireme" checkpoint verify full/saved >/dev/null 2>&1; echo $?)" = "5 1 0" ]
+else
+  echo "skipped: a real full disk, because file systems cannot be mounted here"
+fi

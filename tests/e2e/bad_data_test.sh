@@ -1,0 +1,111 @@
+#!/bin/bash
+# Text and corpora that are missing, damaged, too small or another's: refused with a reason, and nothing left behind.
+source "$(dirname "$0")/functions.sh"
+
+make_corpus corpus 1
+with() { # with FILE: the options of a run on this corpus
+  echo "${model[@]}" --data-path "$1" --global-batch-size 4 --train-iters 8 --lr 0.01 --eval-iters 0 --save saved
+}
+# shellcheck disable=SC2046  # options are words
+refused_corpus() { refused "$1" "$2" "$3" train $(with "$4"); }
+
+# Files that are no corpora.
+mkdir folder.h5
+mkfifo pipe.h5
+ln -s loop.h5 loop.h5
+head -c 20000 corpus.h5 >cut.h5
+: >empty.h5
+head -c 30000 corpus.jsonl >text.h5
+refused_corpus 5 "cannot open absent.h5: No such file or directory" 2 absent.h5
+refused_corpus 5 "cannot open loop.h5" 1 loop.h5
+refused_corpus 3 "folder.h5 is a directory, not a regular file" 2 folder.h5
+refused_corpus 3 "pipe.h5 is a pipe, not a regular file" 2 pipe.h5
+refused_corpus 3 "/dev/zero is a device, not a regular file" 1 /dev/zero
+refused_corpus 3 "the file is damaged, incomplete or not an HDF5 file" 2 cut.h5
+refused_corpus 3 "the file is damaged, incomplete or not an HDF5 file" 1 empty.h5
+refused_corpus 3 "the file is damaged, incomplete or not an HDF5 file" 1 text.h5
+refused 3 "cut.h5" 1 corpus verify cut.h5
+refused 3 "pipe.h5 is a pipe" 1 corpus inspect pipe.h5
+refused 5 "cannot open absent.h5" 1 corpus verify absent.h5
+check "no run that was refused has made the folder of its checkpoints" [ ! -e saved ]
+
+# A flipped bit: in the table of documents, found before the run; in the tokens, found by verify.
+done_by 1 corpus inspect corpus.h5 --documents 1
+length=$(sed -n 's/^document 0, \([0-9]*\) tokens.*/\1/p' out)
+table=$(LC_ALL=C grep -obUaP "\\x00{8}$(printf '\\x%02x\\x%02x' $((length % 256)) $((length / 256)))\\x00{6}" corpus.h5 |
+  tail -1 | cut -d: -f1)
+cp corpus.h5 flipped.h5
+flip flipped.h5 $((table + 9))
+refused_corpus 3 "the document offsets or block digests of flipped.h5 are damaged" 2 flipped.h5
+tokens=$(LC_ALL=C grep -obUaP 't\x00h\x00e\x00 ' corpus.h5 | sed -n '20s/:.*//p')
+cp corpus.h5 flipped.h5
+flip flipped.h5 "$tokens"
+refused 3 "the file is damaged, build it again" 1 corpus verify flipped.h5
+done_by 1 corpus verify corpus.h5
+
+# Too little text; another vocabulary.
+printf 'abc' >short.txt
+done_by 1 corpus build --input short.txt --output short.h5 --tokenizer bytes
+refused_corpus 3 "has 3 tokens in 1 documents (of 3 in 1), but one sample of --seq-length 16 takes 17" 2 short.h5
+refused 2 "--vocab-size 100 is smaller than the corpus' vocabulary of 257 tokens" 2 train "${run[@]}" --vocab-size 100
+refused 3 "--sampling sequential" 1 train "${model[@]}" --data-path corpus.h5 --train-iters 99999 --lr 1 --sampling sequential
+
+# A corpus of another tokenizer: byte-level BPE of one merge.
+awk 'BEGIN {
+  printf "{"
+  for (byte = 0; byte < 256; ++byte) {
+    visible = byte > 32 && byte < 127 || byte > 160 && byte != 173
+    printf "\"\\u%04x\": %d, ", visible ? byte : 256 + invisible++, byte
+  }
+  print "\"th\": 256, \"<|endoftext|>\": 257}"
+}' >encoder.json
+printf '#version: 0.2\nt h\n' >vocab.bpe
+bpe=(--tokenizer gpt2 --vocab-file encoder.json --merge-file vocab.bpe)
+done_by 1 corpus build --input corpus.jsonl --output bpe.h5 "${bpe[@]}"
+done_by 1 train "${run[@]}" --save saved
+refused 3 "build the corpus with the model's tokenizer" 2 eval --load saved --data-path bpe.h5
+refused 3 "cannot open cut.h5" 2 eval --load saved --data-path cut.h5
+refused 3 "their ids mean different things" 1 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1 corpus.h5 1 bpe.h5
+
+# Text that does not become a corpus.
+built() { # built CODE MESSAGE ARGUMENT...: refused, and neither the corpus nor a part of it is there
+  refused "$1" "$2" 1 corpus build --output new.h5 "${@:3}"
+  check "nothing is left of it" [ -z "$(find . -name 'new.h5*')" ]
+}
+line() { printf '{"text": "a good line"}\n%b\n' "$1" >bad.jsonl; }
+: >empty.txt
+built 5 "cannot open absent.txt" --input absent.txt --tokenizer bytes
+built 3 "folder.h5 is a directory" --input folder.h5 --tokenizer bytes
+built 3 "holds no text" --input empty.txt --tokenizer bytes
+line '{"text": 3}'
+built 3 "bad.jsonl:2: the value of 'text' is a number" --input bad.jsonl --tokenizer bytes
+line '{"tex'
+built 3 "bad.jsonl:2:6: not JSON" --input bad.jsonl --tokenizer bytes
+line '{"title": "a"}'
+built 3 "bad.jsonl:2: the object has no key 'text'" --input bad.jsonl --tokenizer bytes
+line '{"text": "\xff"}'
+built 3 "bad.jsonl:2:11: not JSON" --input bad.jsonl --tokenizer bytes
+printf 'fine \xff' >bad.txt
+built 3 "bad.txt" --input bad.txt "${bpe[@]}"
+printf '{"a": 0}' >small.json
+built 3 "small.json" --input corpus.jsonl --tokenizer gpt2 --vocab-file small.json --merge-file vocab.bpe
+printf '#version: 0.2\nq z\n' >wrong.bpe
+built 3 "wrong.bpe" --input corpus.jsonl --tokenizer gpt2 --vocab-file encoder.json --merge-file wrong.bpe
+refused 2 "corpus.jsonl is both input and output" 1 corpus build --input corpus.jsonl --output corpus.jsonl --tokenizer bytes
+refused 5 "cannot write absent/new.h5" 1 corpus build --input corpus.jsonl --output absent/new.h5 --tokenizer bytes
+refused 5 "folder.h5" 1 corpus build --input corpus.jsonl --output folder.h5 --tokenizer bytes
+check "nothing is left of it" [ -z "$(find . -name 'folder.h5?*')" ]
+
+# A full disk, a killed build, two builds at once.
+(ulimit -f 8; on 1 corpus build --input corpus.jsonl --output new.h5 --tokenizer bytes; exit $code)
+check "a build that cannot write fails with exit code 5" [ $? -eq 5 ]
+check "nothing is left of it" [ -z "$(find . -name 'new.h5*')" ]
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do cat corpus.jsonl; done >long.jsonl
+"$trireme" corpus build --input long.jsonl --output new.h5 "${bpe[@]}" >/dev/null 2>&1 &
+sleep 0.05
+{ kill -9 $! && wait $!; } 2>/dev/null
+if [ -e new.h5 ]; then "$trireme" corpus verify new.h5 >out 2>err; fi
+check "a killed build leaves no corpus, or a whole one" [ $? -eq 0 ]
+on 2 corpus build --input long.jsonl --output new.h5 --tokenizer bytes
+on 1 corpus verify new.h5
+check "two builds of one corpus at once leave a whole one" [ $code -eq 0 ]

@@ -1,0 +1,78 @@
+#!/bin/bash
+# What a user may mistype or leave out: the right exit code and one message, whatever the number of ranks.
+source "$(dirname "$0")/functions.sh"
+
+make_corpus corpus 1
+
+# Commands and their help.
+refused 2 "there is no command 'trian'" 1 trian
+refused 2 "usage: trireme COMMAND" 1
+refused 2 "there is no command trireme corpus bild" 1 corpus bild
+refused 2 "there is no command trireme checkpoint verfy" 1 checkpoint verfy
+for command in "corpus build" "corpus inspect" "corpus verify" train eval generate "checkpoint inspect" \
+  "checkpoint verify" info; do
+  for ranks in 1 2; do
+    # shellcheck disable=SC2086  # two words
+    on $ranks $command --help
+    check "trireme $command --help prints once on $ranks ranks" \
+      [ "$code $(grep -c "^Usage: trireme $command" out)" = "0 1" ]
+  done
+done
+
+# The grid.
+shape=(--seq-length 16 --data-path corpus.h5 --train-iters 1 --lr 1 --num-layers 4)
+refused 2 "2 ranks do not make a grid of tensor size 3" 2 train "${run[@]}" --tp 3
+refused 2 "3 ranks do not make a grid of tensor size 2" 3 train "${run[@]}" --tp 2
+refused 2 "1 ranks do not make a grid of tensor size 1 (--tp) x pipeline size 2" 1 train "${run[@]}" --pp 2
+refused 2 "4 attention heads and 64 feed-forward columns do not split over 3 tensor ranks" 3 train "${run[@]}" --tp 3
+refused 2 "4 layers do not divide into 3 pipeline stages" 3 train "${run[@]}" --pp 3
+refused 2 "--global-batch-size 3 is not a multiple of --micro-batch-size 1 times 2 data ranks" \
+  2 train "${shape[@]}" --hidden-size 16 --num-attention-heads 4 --global-batch-size 3
+refused 2 "hidden" 1 train "${shape[@]}" --hidden-size 18 --num-attention-heads 4
+
+# Options.
+refused 2 "there is no option --global-batchsize; did you mean --global-batch-size?" 2 train "${run[@]}" --global-batchsize 4
+refused 2 "--lr must be given" 1 train "${model[@]}" --data-path corpus.h5 --train-iters 1
+refused 2 "contradict each other" 1 train "${run[@]}" --lr 0.1
+refused 2 "contradict each other" 1 train "${run[@]}" --tp 1 --tensor-model-parallel-size 2
+refused 2 "unexpected argument 'corpus.h5'" 1 train corpus.h5 "${run[@]}"
+refused 2 "--seed 9x is not" 1 train "${run[@]}" --seed 9x
+refused 2 "--seed 99999999999999999999 does not fit" 1 train "${run[@]}" --seed 99999999999999999999
+refused 2 "--micro-batch-size 9223372036854775808 does not fit" 1 train "${run[@]}" --micro-batch-size 9223372036854775808
+refused 2 "--micro-batch-size 0 must be at least 1" 1 train "${run[@]}" --micro-batch-size 0
+refused 2 "--clip-grad nan is not a number" 2 train "${run[@]}" --clip-grad nan
+refused 2 "--clip-grad -1 must be at least 0" 1 train "${run[@]}" --clip-grad -1
+refused 2 "--hidden-dropout 1 must be between 0 and 0.99" 1 train "${run[@]}" --hidden-dropout 1
+refused 2 "--adam-beta2 1.5 must be between" 1 train "${run[@]}" --adam-beta2 1.5
+refused 2 "--dtype fp8" 1 train "${run[@]}" --dtype fp8
+refused 2 "--bf16 and --fp16 exclude each other" 2 train "${run[@]}" --bf16 --fp16
+refused 2 "--bf16 contradicts --dtype fp32" 1 train "${run[@]}" --bf16 --dtype fp32
+refused 2 "--split" 1 train "${run[@]}" --split 90,ten,1
+refused 2 "--model" 1 train --model gpt5 --seq-length 16 --lr 1 --train-iters 1 --data-path corpus.h5
+refused 2 "the model's shape is missing" 1 train --seq-length 16 --lr 1 --train-iters 1 --data-path corpus.h5
+refused 2 "--max-position-embeddings 8 is smaller than --seq-length 16" 1 train "${run[@]}" --max-position-embeddings 8
+refused 2 "--load-or-init needs --load" 1 train "${run[@]}" --load-or-init
+refused 2 "--save-interval needs --save" 1 train "${run[@]}" --save-interval 2
+refused 2 "--data-path takes one corpus, or a weight before each" \
+  2 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1 corpus.h5 1
+refused 2 "'corpus.h5' stands where a weight is expected" 1 train "${model[@]}" --lr 1 --train-iters 1 --data-path corpus.h5 corpus.h5
+for weight in -1 nan 0; do
+  refused 2 "weights must be positive" 1 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1 corpus.h5 $weight corpus.h5
+done
+refused 2 "--load must be given" 2 eval --data-path corpus.h5
+refused 2 "--prompt must be given" 1 generate --load saved
+refused 2 "--temperature" 1 generate --load saved --prompt a --temperature -1
+refused 2 "--top-p" 1 generate --load saved --prompt a --top-p 1.5
+refused 2 "DIR is missing" 1 checkpoint verify
+refused 2 "FILE.h5 is missing" 1 corpus verify
+refused 2 "--output must be given" 1 corpus build --input corpus.jsonl
+refused 2 "--tokenizer gpt2 needs --vocab-file" 1 corpus build --input corpus.jsonl --output other.h5
+
+# Files of options.
+refused 5 "cannot read the options in absent.ini" 2 train --config absent.ini
+printf 'lr = 0.1\nlearning-rate = 0.1\n' >options.ini
+refused 2 "there is no option --learning-rate in options.ini" 1 train --config options.ini
+printf 'lr = 0.1\nlr = 0.2\n' >options.ini
+refused 2 "options.ini" 1 train --config options.ini
+printf 'lr\n' >options.ini
+refused 2 "options.ini" 1 train --config options.ini

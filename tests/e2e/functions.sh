@@ -1,0 +1,118 @@
+# Sourced by the tests of this folder and by tests/kill_train.sh: they run the program as its users do.
+# usage of each: NAME_test.sh TRIREME MPIEXEC
+
+trireme=$(realpath "$1")
+mpiexec=$2
+export LC_ALL=C
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/trireme-e2e-XXXXXX")
+trap 'finish $?' EXIT
+cd "$scratch" || exit 1
+checks=0
+failures=0
+
+# A model that trains in milliseconds, and a run of it.
+model=(--num-layers 4 --hidden-size 16 --num-attention-heads 4 --seq-length 16)
+run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters 8 --lr 0.01 --eval-iters 0)
+
+finish() {
+  jobs -p | xargs -r kill -9 2>/dev/null
+  for place in full; do mountpoint -q "$scratch/$place" && umount "$scratch/$place"; done
+  cd /
+  rm -rf "$scratch"
+  [ "$1" -eq 0 ] || exit "$1"
+  echo "$checks checks, $failures failed"
+  exit $((failures > 0))
+}
+
+# passed WHAT, failed WHAT: failed also shows what the last command printed.
+passed() {
+  checks=$((checks + 1))
+  echo "passed: $1"
+}
+failed() {
+  checks=$((checks + 1))
+  failures=$((failures + 1))
+  echo "FAILED: $1"
+  sed 's/^/  stdout: /' out | tail -20
+  sed 's/^/  stderr: /' err | tail -30
+}
+
+# check WHAT COMMAND...: the command, a test of something, must succeed.
+check() {
+  local what=$1
+  shift
+  if "$@"; then passed "$what"; else failed "$what"; fi
+}
+
+# on RANKS ARGUMENT...: runs trireme; its output in the files out and err, its exit code in $code (124: it hung).
+on() {
+  local ranks=$1
+  shift
+  if [ "$ranks" -eq 1 ]; then
+    timeout -k 5 60 "$trireme" "$@" >out 2>err
+  else
+    timeout -k 5 60 "$mpiexec" -n "$ranks" "$trireme" "$@" >out 2>err
+  fi
+  code=$?
+}
+
+# done_by RANKS ARGUMENT...: trireme must succeed.
+done_by() {
+  on "$@"
+  [ $code -eq 0 ] || failed "exit code $code: $*"
+}
+
+# refused CODE MESSAGE RANKS ARGUMENT...: trireme ends with this exit code, and one line of what it prints, to stderr,
+# holds this text: the ranks do not repeat it. Nothing of the trace of a crash is there.
+refused() {
+  local expected=$1 message=$2 found
+  shift 2
+  on "$@"
+  found=$(grep -cF -- "$message" err)
+  if [ $code -eq "$expected" ] && [ "$found" -eq 1 ] && ! grep -qF -- "$message" out &&
+    ! grep -qE 'terminate called|Signal:|Backtrace|MPI_ABORT|Segmentation' out err; then
+    passed "exit code $expected, \"$message\": $*"
+  else
+    failed "exit code $code instead of $expected, \"$message\" in $found lines of stderr instead of one: $*"
+  fi
+}
+
+# A text of some thousand words in JSON lines; another seed gives another text.
+make_text() {
+  awk -v seed="$1" 'BEGIN {
+    srand(seed)
+    for (document = 0; document < 150; ++document) {
+      text = ""
+      for (sentence = 0; sentence < 6 + rand() * 12; ++sentence)
+        text = text sprintf("the %s rows %d oars. ", rand() < 0.5 ? "ship" : "crew", rand() * 10)
+      print "{\"text\": \"" text "\"}"
+    }
+  }'
+}
+
+# make_corpus NAME SEED: NAME.jsonl and NAME.h5.
+make_corpus() {
+  make_text "$2" >"$1.jsonl"
+  done_by 1 corpus build --input "$1.jsonl" --output "$1.h5" --tokenizer bytes --append-eod
+}
+
+# flip FILE OFFSET: changes one bit.
+flip() {
+  local byte
+  byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+  printf "$(printf '\\%03o' $((byte ^ 4)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+# field NAME FILE: that number of every line of a file of metrics, or of what eval prints.
+field() { sed -n 's/.*"'"$1"'": *\([^,}]*\).*/\1/p' "$2"; }
+
+# tensors STEP_FOLDER: name, place and digest of everything that is saved, whatever the files are called.
+tensors() { grep -o '{"count".*}' "$1/manifest.json" | sed 's/"offset_bytes":[0-9]*,//' | sort; }
+
+# close_to A B TOLERANCE: two files of as many numbers, equal to the relative tolerance.
+close_to() {
+  [ -s "$1" ] && paste "$1" "$2" | awk -v tolerance="$3" '
+    { difference = $1 - $2; size = $1 < 0 ? -$1 : $1
+      if (NF != 2 || difference > tolerance * size || -difference > tolerance * size) { print "differ:", $0; bad = 1 } }
+    END { exit bad }'
+}
