@@ -9,13 +9,19 @@ namespace {
 struct Layer {
   const char* name;
   std::int64_t n, in, out;
+  bool has_bias = true;
 };
 // n tokens at a time; hidden size 256, and 768 (GPT-2 124M), with the vocabulary padded to 50304.
-constexpr Layer layers[] = {{"h256/proj", 2048, 256, 256},     {"h256/qkv", 2048, 256, 768},
-                            {"h256/fc", 2048, 256, 1024},      {"h256/fc_proj", 2048, 1024, 256},
-                            {"h256/logits", 2048, 256, 50304}, {"h768/proj", 1024, 768, 768},
-                            {"h768/qkv", 1024, 768, 2304},     {"h768/fc", 1024, 768, 3072},
-                            {"h768/fc_proj", 1024, 3072, 768}, {"h768/logits", 1024, 768, 50304}};
+constexpr Layer layers[] = {{"h256/proj", 2048, 256, 256},
+                            {"h256/qkv", 2048, 256, 768},
+                            {"h256/fc", 2048, 256, 1024},
+                            {"h256/fc_proj", 2048, 1024, 256},
+                            {"h256/logits", 2048, 256, 50304, false},
+                            {"h768/proj", 1024, 768, 768},
+                            {"h768/qkv", 1024, 768, 2304},
+                            {"h768/fc", 1024, 768, 3072},
+                            {"h768/fc_proj", 1024, 3072, 768},
+                            {"h768/logits", 1024, 768, 50304, false}};
 
 /// The tensors of a linear layer, forward and backward, holding small numbers that are not 0.
 struct Tensors {
@@ -45,13 +51,15 @@ void run(benchmark::State& state, DType dtype, const Layer& layer, Pass pass) {
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
   const Tensors t(b, dtype, layer);
+  const TensorView bias = layer.has_bias ? t.bias.view() : TensorView();
+  const TensorView dbias = layer.has_bias ? t.dbias.view() : TensorView();
   for (auto _ : state) {
     switch (pass) {
       case Pass::forward:
-        b.gemm().linear(stream, t.x, t.w, t.bias, Activation::none, {}, t.y);
+        b.gemm().linear(stream, t.x, t.w, bias, Activation::none, {}, t.y);
         break;
       case Pass::forward_gelu:
-        b.gemm().linear(stream, t.x, t.w, t.bias, Activation::gelu_tanh, t.z, t.y);
+        b.gemm().linear(stream, t.x, t.w, bias, Activation::gelu_tanh, t.z, t.y);
         break;
       case Pass::backward_input:
         b.gemm().linear_backward_input(stream, t.y, t.w, Activation::none, {}, t.x);
@@ -60,7 +68,7 @@ void run(benchmark::State& state, DType dtype, const Layer& layer, Pass pass) {
         b.gemm().linear_backward_input(stream, t.y, t.w, Activation::gelu_tanh, t.z_in, t.x);
         break;
       case Pass::backward_weight:
-        b.gemm().linear_backward_weight(stream, t.y, t.x, t.dw, t.dbias);
+        b.gemm().linear_backward_weight(stream, t.y, t.x, t.dw, dbias);
         break;
     }
   }

@@ -21,7 +21,7 @@ constexpr std::int64_t tile_rows = 256, tile_columns = 512;
 /// Terms of a sum that are multiplied at a time by oneDNN, and by types that are first converted.
 constexpr std::int64_t bf16_depth = 1024, converted_depth = 512;
 /// Tasks there should be at least where sums are long enough to be split between them.
-constexpr std::int64_t split_tasks = 8, split_depth = 256;
+constexpr std::int64_t split_tasks = 6, split_depth = 256;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 /// The extent of even parts of `whole`, none larger than `limit`, which is a multiple of 32.
