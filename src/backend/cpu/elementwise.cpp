@@ -151,6 +151,8 @@ class CpuElementwise final : public ElementwiseKernels {
       const T* in = dsum.as<T>();
       T* out = dx.as<T>();
       const auto rows_backward = [&](std::int64_t begin, std::int64_t end, A* partial) {
+        if (!dropout.enabled() && in != out) std::copy_n(in + begin * h, (end - begin) * h, out + begin * h);
+        if (!dropout.enabled() && partial == nullptr) return;
         RowBuffers<A> buffer(scratch_, h);
         for (std::int64_t i = begin; i < end; ++i) {
           const A* row = row_in(in + i * h, h, buffer.x);
@@ -163,8 +165,6 @@ class CpuElementwise final : public ElementwiseKernels {
             for (std::int64_t j = 0; j < h; ++j) dx_row[j] = row[j] * buffer.factor[j];
             finish_row(dx_row, h, out + i * h);
             row = dx_row;
-          } else if (in != out) {
-            std::copy_n(in + i * h, h, out + i * h);
           }
           if (partial != nullptr) {
 #pragma omp simd
