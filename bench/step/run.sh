@@ -14,7 +14,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build/release}
 threads=${THREADS:-2} steps=${STEPS:-6} python=${PYTHON:-python3}
-for program in trireme bench/kernels/kernels_bench; do
+for program in trireme kernels_bench; do
   [ -x "$build/$program" ] || { echo "$build/$program is missing: cmake --build --preset release" >&2; exit 2; }
 done
 work=$(mktemp -d)
@@ -34,7 +34,7 @@ summary() { sort -g | awk '{ x[NR] = $1 } END { printf "%.0f %.0f %.0f", x[int((
 
 # GFLOP/s of large products in a type, on all threads at once
 ceiling() {
-  TRIREME_THREADS=$threads "$build"/bench/kernels/kernels_bench --benchmark_format=json --benchmark_min_time=0.01 \
+  TRIREME_THREADS=$threads "$build"/kernels_bench --benchmark_format=json --benchmark_min_time=0.01 \
     --benchmark_filter="^$1/h768/proj/forward/" 2> "$work/log" | awk -F'[:,]' '/"ceiling"/ { print $2 }'
 }
 
