@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "io/durable_file.hpp"
 #include "io/file_handle.hpp"
@@ -19,10 +21,18 @@ namespace {
 using checkpoint::FileEntry;
 using checkpoint::Piece;
 
-/// Size and digest of the file as it is now.
-FileEntry entry_of(const std::string& path, const std::string& file_name) {
+/// Size and digest of the file as it is now. IoError where the bytes of a dataset are not those in memory: the HDF5
+/// library does not report every write that failed.
+FileEntry read_back(const std::string& path, const std::string& file_name,
+                    std::span<const checkpoint::ShardDataset> datasets,
+                    const std::vector<std::int64_t>& offsets_bytes) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   TRIREME_CHECK(file, IoError, "cannot open {}: {}", path, std::strerror(errno));
+  std::vector<std::size_t> order(datasets.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t i) { return offsets_bytes[i]; });
+  auto next = order.begin();
+
   FileEntry entry{file_name, 0, {}};
   Digest digest;
   std::vector<std::byte> block(std::size_t{4} << 20);
@@ -32,8 +42,22 @@ FileEntry entry_of(const std::string& path, const std::string& file_name) {
     TRIREME_CHECK(count >= 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
     if (count == 0) break;
     digest.update(block.data(), static_cast<std::size_t>(count));
-    entry.size_bytes += count;
+    const std::int64_t begin = std::exchange(entry.size_bytes, entry.size_bytes + count);
+    // The datasets' parts in this block; `next` is the first one that does not end before it.
+    for (auto i = next; i != order.end() && offsets_bytes[*i] < entry.size_bytes; ++i) {
+      const ConstTensorView& data = datasets[*i].data;
+      const std::int64_t data_begin = offsets_bytes[*i];
+      const std::int64_t data_end = data_begin + static_cast<std::int64_t>(data.size_bytes());
+      const std::int64_t from = std::max(begin, data_begin);
+      const std::int64_t to = std::min(entry.size_bytes, data_end);
+      TRIREME_CHECK(to <= from || std::memcmp(block.data() + (from - begin), data.data() + (from - data_begin),
+                                              static_cast<std::size_t>(to - from)) == 0,
+                    IoError, "{} does not hold the bytes of {} that were written", path, datasets[*i].name);
+      if (data_end <= entry.size_bytes && i == next) ++next;
+    }
   }
+  TRIREME_CHECK(next == order.end(), IoError, "{} ends before the bytes of {} that were written", path,
+                datasets[*next].name);
   entry.digest = digest.hex();
   return entry;
 }
@@ -61,7 +85,7 @@ checkpoint::ShardFile write_shard_file(const std::string& folder, const std::str
   }
   file.close();
   sync_to_disk(path);
-  shard.entry = entry_of(path, file_name);
+  shard.entry = read_back(path, file_name, datasets, shard.offsets_bytes);
   sync_to_disk(folder);
   return shard;
 }

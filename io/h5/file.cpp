@@ -31,6 +31,8 @@ PropertyHandle access_properties() {
   checked(action, [&] { return H5Pset_fclose_degree(properties.get(), H5F_CLOSE_STRONG); });
   checked(action, [&] { return H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V110, H5F_LIBVER_V110); });
   checked(action, [&] { return H5Pset_alignment(properties.get(), 1, alignment_bytes); });
+  // Small datasets would be held back until they are closed, where an error of the write is easily lost.
+  checked(action, [&] { return H5Pset_sieve_buf_size(properties.get(), 0); });
   // Lustre and NFS often have no locks; files are complete before they get their names, so none are needed.
   checked(action, [&] { return H5Pset_file_locking(properties.get(), false, true); });
   return properties;

@@ -43,7 +43,7 @@ void validate_files(const Manifest& manifest) {
 }
 
 void validate_piece(const Manifest& manifest, const Piece& piece) {
-  TRIREME_CHECK(is_plain_name(piece.tensor) && is_plain_name(piece.dataset), CheckpointError,
+  TRIREME_CHECK(is_plain_name(piece.tensor) && is_plain_name(piece.dataset, 240), CheckpointError,
                 "the manifest names a tensor '{}' (dataset '{}'): names are 1 to 200 letters, digits and . _ - /",
                 printable(piece.tensor), printable(piece.dataset));
   const std::string problem = part_problem(piece.shape, piece.part);
@@ -59,8 +59,8 @@ void validate_piece(const Manifest& manifest, const Piece& piece) {
 
 }  // namespace
 
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name.size() <= 200 && std::ranges::all_of(name, [](char character) {
+bool is_plain_name(std::string_view name, std::size_t most_bytes) {
+  return !name.empty() && name.size() <= most_bytes && std::ranges::all_of(name, [](char character) {
     return (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z') ||
            (character >= '0' && character <= '9') || character == '.' || character == '_' || character == '-' ||
            character == '/';

@@ -54,8 +54,9 @@ void validate(const Manifest& manifest);
 /// exactly one piece.
 void validate_tensors(const std::vector<Piece>& pieces);
 
-/// Names of tensors, blobs and datasets: 1 to 200 of A-Z a-z 0-9 . _ - /.
-bool is_plain_name(std::string_view name);
+/// Names of tensors and blobs: 1 to 200 of A-Z a-z 0-9 . _ - /. Those of datasets are built of them and a little
+/// longer.
+bool is_plain_name(std::string_view name, std::size_t most_bytes = 200);
 
 /// Pieces as text, for sending them to another rank; `file` and `shape`s included.
 std::string to_text(const std::vector<Piece>& pieces);

@@ -18,6 +18,7 @@ constexpr std::int64_t overhead_bytes = std::int64_t{1} << 20;
 
 struct Shard {
   std::vector<Piece> pieces;
+  std::vector<Piece> held;  // of tensors that others write: without elements
   std::vector<Piece> blobs;
   std::vector<ShardDataset> datasets;  // of all pieces, then of all blobs
 };
@@ -30,13 +31,18 @@ Shard shard_of(std::span<const StateTensor> tensors) {
     const std::string problem = part_problem(tensor.shape, part);
     TRIREME_CHECK(problem.empty() && is_plain_name(tensor.name), ShapeError, "the tensor '{}' cannot be saved: {}",
                   tensor.name, problem.empty() ? "names are 1 to 200 letters, digits and . _ - /" : problem);
-    if (!tensor.written_here || part.count == 0) continue;
     Piece piece;
     piece.tensor = tensor.name;
     piece.dtype = tensor.data.dtype();
     piece.shape = tensor.shape;
     piece.part = part;
-    piece.dataset = fmt::format("tensor/{}/{}", tensor.name, pieces_of[tensor.name]++);
+    piece.dataset = fmt::format("tensor/{}/{}", tensor.name, pieces_of[tensor.name]);
+    if (!tensor.written_here || part.count == 0) {
+      piece.part.count = 0;
+      shard.held.push_back(std::move(piece));
+      continue;
+    }
+    ++pieces_of[tensor.name];
     shard.pieces.push_back(piece);
     const bool whole_box = part.count == tensor.box.numel();
     shard.datasets.push_back({piece.dataset, tensor.data.reshape(whole_box ? tensor.box.extent : Shape{part.count})});
@@ -71,6 +77,20 @@ std::int64_t data_bytes(Communicator& world, const Shard& shard) {
   std::int64_t bytes = 0;
   for (const ShardDataset& dataset : shard.datasets) bytes += static_cast<std::int64_t>(dataset.data.size_bytes());
   return sum_over_ranks(world, bytes);
+}
+
+/// Throws on all ranks unless every element of every tensor that any rank holds has exactly one writer.
+void check_writers(Communicator& world, const Shard& shard) {
+  const std::vector<std::string> texts = all_gather_text(world, to_text(shard.pieces) + to_text(shard.held));
+  collectively(world, [&] {
+    if (world.rank() != 0) return;
+    std::vector<Piece> all;
+    for (const std::string& text : texts) {
+      const std::vector<Piece> of_rank = pieces_from_text(text);
+      all.insert(all.end(), of_rank.begin(), of_rank.end());
+    }
+    validate_tensors(all);
+  });
 }
 
 void write_shard(Store& store, const std::string& staging, int rank, Shard& shard, FileEntry& file) {
@@ -130,18 +150,11 @@ void prune(Store& store, std::int64_t saved_step, int keep_last) {
 void prepare_saving(Store& store, Communicator& world, std::span<const StateTensor> tensors) {
   Shard shard;
   collectively(world, [&] { shard = shard_of(tensors); });
-  const std::vector<std::string> pieces = all_gather_text(world, to_text(shard.pieces));
+  check_writers(world, shard);
   const std::int64_t needed = data_bytes(world, shard) + overhead_bytes * world.size();
   std::string token;
   collectively(world, [&] {
-    if (world.rank() != 0) return;
-    std::vector<Piece> all;
-    for (const std::string& text : pieces) {
-      const std::vector<Piece> of_rank = pieces_from_text(text);
-      all.insert(all.end(), of_rank.begin(), of_rank.end());
-    }
-    validate_tensors(all);
-    token = store.claim(needed + needed / 5);
+    if (world.rank() == 0) token = store.claim(needed + needed / 5);
   });
   token = broadcast_text(world, token, 0);
   collectively(world, [&] { store.confirm(token); });
@@ -155,6 +168,7 @@ void save(Store& store, Communicator& world, const RunDescription& description, 
     shard = shard_of(tensors);
     if (world.rank() == 0) add_blobs(description.blobs, shard);
   });
+  check_writers(world, shard);
   const std::int64_t size_bytes = data_bytes(world, shard);
   std::string staging;
   collectively(world, [&] {

@@ -124,7 +124,9 @@ TEST_F(RankStore, FailureOfOneRankIsThatOfAllAndLeavesTheOldStep) {
   save_version(store, world(), 10, 1);
   test::CutModel model(2);
   std::vector<checkpoint::StateTensor> states = model.states(world().rank(), world().size());
-  if (world().rank() == world().size() - 1) states.pop_back();
+  for (checkpoint::StateTensor& state : states) {  // one part is written by nobody
+    if (state.data.numel() < state.shape.numel()) state.written_here = false;
+  }
   EXPECT_THAT(
       [&] {
         checkpoint::save(store, world(), {20, {}, {}}, states);

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int greatest_descriptor = 1024;
 bool watched[greatest_descriptor];
+bool written[greatest_descriptor];
 long calls = 0;
 
 const char* setting(const char* name) {
@@ -57,7 +58,8 @@ Function next(const char* name) {
 
 int opened(const char* path, int flags, int descriptor) {
   if (descriptor >= 0 && descriptor < greatest_descriptor) {
-    watched[descriptor] = concerns(path) && (flags & O_DIRECTORY) == 0;
+    watched[descriptor] = concerns(path);
+    written[descriptor] = concerns(path) && (flags & O_ACCMODE) != O_RDONLY;
   }
   return descriptor;
 }
@@ -124,9 +126,8 @@ int ftruncate(int descriptor, off_t size) {
 int ftruncate64(int descriptor, off64_t size) { return ftruncate(descriptor, size); }
 
 int close(int descriptor) {
-  const bool concerned = concerns(descriptor);
-  if (concerned) watched[descriptor] = false;
-  const bool fails = concerned && count() == Fate::fail;
+  const bool fails = concerns(descriptor) && written[descriptor] && count() == Fate::fail;
+  if (concerns(descriptor)) watched[descriptor] = false;
   const int error = errno;
   const int result = next<int (*)(int)>("close")(descriptor);  // a failed close closes, too
   if (!fails) return result;
