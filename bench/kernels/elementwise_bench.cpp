@@ -1,28 +1,10 @@
-#include <benchmark/benchmark.h>
-
 #include <array>
 
-#include "bench/kernels/ceilings.hpp"
+#include "bench/kernels/memory_bound.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 
 namespace trireme::bench {
 namespace {
-
-/// Runs `kernel`, which moves `bytes` from and to memory, and reports GB/s beside a plain copy's.
-template <class Kernel>
-void measure(benchmark::State& state, double bytes, Kernel&& kernel) {
-  for (auto _ : state) kernel();
-  state.counters["GB/s"] = benchmark::Counter(1e-9 * bytes, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["ceiling"] = copy_ceiling();
-  state.counters["share"] =
-      benchmark::Counter(1e-9 * bytes / copy_ceiling(), benchmark::Counter::kIsIterationInvariantRate);
-}
-
-Tensor filled(Backend& b, DType dtype, const Shape& shape) {
-  Tensor tensor(b, dtype, shape);
-  b.elementwise().fill(b.compute_stream(), 0.37, tensor);
-  return tensor;
-}
 
 constexpr std::int64_t s = 2048, batch = 8, h = 1024;
 constexpr std::array<std::int64_t, batch> samples = {0, 1, 2, 3, 4, 5, 6, 7};

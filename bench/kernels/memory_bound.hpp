@@ -1,0 +1,27 @@
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include "bench/kernels/ceilings.hpp"
+#include "src/backend/backend.hpp"
+
+namespace trireme::bench {
+
+/// Runs `kernel`, which moves `bytes` from and to memory, and reports GB/s beside a plain copy's.
+template <class Kernel>
+void measure(benchmark::State& state, double bytes, Kernel&& kernel) {
+  for (auto _ : state) kernel();
+  state.counters["GB/s"] = benchmark::Counter(1e-9 * bytes, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["ceiling"] = copy_ceiling();
+  state.counters["share"] =
+      benchmark::Counter(1e-9 * bytes / copy_ceiling(), benchmark::Counter::kIsIterationInvariantRate);
+}
+
+/// A tensor of one number, not 0.
+inline Tensor filled(Backend& b, DType dtype, const Shape& shape) {
+  Tensor tensor(b, dtype, shape);
+  b.elementwise().fill(b.compute_stream(), 0.37, tensor);
+  return tensor;
+}
+
+}  // namespace trireme::bench
