@@ -338,5 +338,11 @@ TEST(Attention, ANotANumberIsNotHidden) {
   for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(t.out[i * 8]), i >= 20) << "query " << i;
 }
 
+TEST(Attention, RefusesHeadsThatDoNotFit) {
+  AttentionTensors t = random_tensors(problem_of({4, 4, 1, 4, 2, 8}));
+  AttentionProblem p = problem_of({4, 4, 1, 4, 3, 8});
+  EXPECT_THROW(compute(DType::fp32, p, t), ShapeError) << "4 heads of queries on 3 of keys";
+}
+
 }  // namespace
 }  // namespace trireme

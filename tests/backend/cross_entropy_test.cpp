@@ -176,5 +176,17 @@ TEST(CrossEntropy, ARowOfNoWeightHasNoLossEvenWhereItIsNotFinite) {
   EXPECT_TRUE(std::isfinite(c.losses[1]));
 }
 
+TEST(CrossEntropy, RefusesTensorsThatDoNotFit) {
+  const auto backend = cpu::make_backend(1);
+  Backend& b = *backend;
+  const Tensor logits = random_tensor(b, DType::fp32, {2, 8}, 1), two = poisoned_tensor(b, DType::fp32, {2});
+  const Tensor three = poisoned_tensor(b, DType::fp32, {3});
+  Stream& stream = b.compute_stream();
+  EXPECT_THROW(b.cross_entropy().row_maximum(stream, logits, {0, 9}, two), ShapeError);
+  EXPECT_THROW(b.cross_entropy().row_maximum(stream, logits, {0, 8}, three), ShapeError);
+  EXPECT_THROW(b.cross_entropy().sum_exponentials(stream, logits, {0, 8}, two, two, two, two), ShapeError)
+      << "targets are whole numbers";
+}
+
 }  // namespace
 }  // namespace trireme

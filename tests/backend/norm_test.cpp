@@ -235,5 +235,17 @@ TEST_P(LayerNormTypes, BiasDropoutAddNormIsItsParts) {
   }
 }
 
+TEST(LayerNorm, RefusesTensorsThatDoNotFit) {
+  const auto backend = cpu::make_backend(1);
+  Backend& b = *backend;
+  const Tensor x = random_tensor(b, DType::bf16, {4, 6}, 1), y = poisoned_tensor(b, DType::bf16, {4, 6});
+  const Tensor weight = random_tensor(b, DType::bf16, {6}, 2), narrow = random_tensor(b, DType::bf16, {5}, 2);
+  const Tensor mean = poisoned_tensor(b, DType::fp32, {4}), rounded = poisoned_tensor(b, DType::bf16, {4});
+  Stream& stream = b.compute_stream();
+  EXPECT_THROW(b.norm().layer_norm(stream, x, narrow, weight, epsilon, y, {mean, mean}), ShapeError);
+  EXPECT_THROW(b.norm().layer_norm(stream, x, weight, weight, epsilon, y, {mean, rounded}), ShapeError);
+  EXPECT_THROW(b.norm().layer_norm_backward(stream, x, x, weight, {mean, mean}, {}, y, weight, weight), ShapeError);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include "src/backend/cpu/score_tile.hpp"
 #include "src/backend/cpu/scratch.hpp"
 #include "src/backend/cpu/vector_math.hpp"
+#include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -26,6 +27,7 @@ class CpuAttention final : public AttentionKernels {
 
   void attention(Stream&, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v, Heads out,
                  TensorView log_sum_exp) override {
+    check_attention("attention", problem, {q.data, k.data, v.data, out.data}, {log_sum_exp});
     dispatch_float(q.data.dtype(), [&]<class T>() {
       constexpr std::int64_t step = tiles_together * tile;
       const std::int64_t steps = (problem.queries + step - 1) / step;
@@ -42,6 +44,8 @@ class CpuAttention final : public AttentionKernels {
   void attention_backward(Stream&, const AttentionProblem& problem, ConstHeads dout, ConstHeads q, ConstHeads k,
                           ConstHeads v, ConstHeads out, ConstTensorView log_sum_exp, TensorView row_dot, Heads dq,
                           Heads dk, Heads dv) override {
+    check_attention("attention_backward", problem,
+                    {dout.data, q.data, k.data, v.data, out.data, dq.data, dk.data, dv.data}, {log_sum_exp, row_dot});
     dispatch_float(q.data.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t d = problem.head_dim, width = round_up(d, column_grain);
@@ -114,27 +118,6 @@ class CpuAttention final : public AttentionKernels {
   }
 
  private:
-  /// to = row factor, rounded; changes `row`.
-  template <class T, class A>
-  static void store_scaled(A* row, std::int64_t d, A factor, T* to) {
-    for (std::int64_t c = 0; c < d; ++c) row[c] *= factor;
-    store_row(row, d, to);
-  }
-
-  /// The tile of queries [q_begin, ...) and keys [k_begin, ...), of which `queries` and `keys` exist.
-  static ScoreTile score_tile(const AttentionProblem& problem, std::int64_t q_begin, std::int64_t queries,
-                              std::int64_t k_begin, std::int64_t keys) {
-    const std::int64_t offset = problem.keys - problem.queries;
-    return {std::min(keys, tile), std::min(queries, tile), problem.causal ? k_begin - q_begin - offset : -tile,
-            problem.head_dim, round_up(problem.head_dim, column_grain)};
-  }
-
-  /// Keys that query q sees.
-  static std::int64_t visible_keys(const AttentionProblem& problem, std::int64_t q) {
-    if (!problem.causal) return problem.keys;
-    return std::clamp<std::int64_t>(problem.keys - problem.queries + q + 1, 0, problem.keys);
-  }
-
   /// A tile of queries on its way over the keys.
   template <class A>
   struct QueryTile {

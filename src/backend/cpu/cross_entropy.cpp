@@ -1,5 +1,6 @@
 #include "src/backend/kernels/cross_entropy.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/cpu/vector_math.hpp"
+#include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -14,11 +16,37 @@ namespace {
 /// Columns converted at a time: they stay in the first cache.
 constexpr std::int64_t column_block = 1024;
 
+// The loops over a row are functions of their own: what is captured by reference keeps them from being vectorised well.
+
+template <class A>
+A largest_of(const A* x, std::int64_t n) {
+  A largest = -std::numeric_limits<A>::infinity();
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t c = 0; c < n; ++c) largest = x[c] > largest ? x[c] : largest;
+  return largest;
+}
+
+template <class A>
+A sum_of_exponentials(const A* x, std::int64_t n, A shift) {
+  A sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t c = 0; c < n; ++c) sum += vector_exp(x[c] - shift);
+  return sum;
+}
+
+/// y = exp(x - shift) factor
+template <class A>
+void scaled_exponentials(const A* x, std::int64_t n, A shift, A factor, A* y) {
+#pragma omp simd
+  for (std::int64_t c = 0; c < n; ++c) y[c] = vector_exp(x[c] - shift) * factor;
+}
+
 class CpuCrossEntropy final : public CrossEntropyKernels {
  public:
   explicit CpuCrossEntropy(ThreadPool& pool) : pool_(pool) {}
 
   void row_maximum(Stream&, ConstTensorView logits, VocabularyShard shard, TensorView maximum) override {
+    check_cross_entropy("row_maximum", logits, shard, {maximum});
     dispatch_float(logits.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t columns = logits.shape()[1];
@@ -27,8 +55,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
       pool_.parallel_for(logits.shape()[0], [&](std::int64_t i) {
         A result = -std::numeric_limits<A>::infinity();
         for_column_blocks(all + i * columns, shard.classes, [&](const A* x, std::int64_t, std::int64_t n) {
-#pragma omp simd reduction(max : result)
-          for (std::int64_t c = 0; c < n; ++c) result = x[c] > result ? x[c] : result;
+          result = std::max(result, largest_of(x, n));
         });
         largest[i] = result;
       });
@@ -37,6 +64,8 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
 
   void sum_exponentials(Stream&, ConstTensorView logits, VocabularyShard shard, ConstTensorView maximum,
                         ConstTensorView targets, TensorView sum_exp, TensorView target_logit) override {
+    check_cross_entropy("sum_exponentials", logits, shard, {maximum, sum_exp, target_logit});
+    check_targets("sum_exponentials", logits, targets);
     dispatch_float(logits.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t columns = logits.shape()[1];
@@ -49,10 +78,8 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
         const T* row = all + i * columns;
         const A shift = largest[i];
         A sum = 0;
-        for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t, std::int64_t n) {
-#pragma omp simd reduction(+ : sum)
-          for (std::int64_t c = 0; c < n; ++c) sum += vector_exp(x[c] - shift);
-        });
+        for_column_blocks(row, shard.classes,
+                          [&](const A* x, std::int64_t, std::int64_t n) { sum += sum_of_exponentials(x, n, shift); });
         sums[i] = sum;
         const std::int64_t c = target[i] - shard.first_class;
         chosen[i] = c >= 0 && c < shard.classes ? static_cast<A>(row[c]) : A{0};
@@ -77,6 +104,8 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
 
   void backward(Stream&, VocabularyShard shard, ConstTensorView maximum, ConstTensorView sum_exp,
                 ConstTensorView targets, ConstTensorView loss_gradient, TensorView logits) override {
+    check_cross_entropy("cross entropy's backward", logits, shard, {maximum, sum_exp, loss_gradient});
+    check_targets("cross entropy's backward", logits, targets);
     dispatch_float(logits.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t columns = logits.shape()[1];
@@ -94,8 +123,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
         for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t begin, std::int64_t n) {
           A buffer[column_block];
           A* out = row_out(row + begin, buffer);
-#pragma omp simd
-          for (std::int64_t j = 0; j < n; ++j) out[j] = vector_exp(x[j] - shift) * factor;
+          scaled_exponentials(x, n, shift, factor, out);
           finish_row(out, n, row + begin);
         });
         if (own) row[c] = static_cast<T>(at_target);

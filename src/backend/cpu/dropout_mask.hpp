@@ -26,18 +26,21 @@ inline PhiloxLanes multiply(PhiloxLanes lanes, std::uint32_t factor) {
 #endif
 }
 
-/// philox4x32 of eight counters at once, in place.
-inline void philox_lanes(std::uint64_t key, PhiloxLanes (&counter)[4]) {
+/// philox4x32 of two times eight counters, in place: two chains of operations, because each waits for its own results.
+inline void philox_lanes(std::uint64_t key, PhiloxLanes (&counter)[2][4]) {
   std::uint32_t key_low = static_cast<std::uint32_t>(key);
   std::uint32_t key_high = static_cast<std::uint32_t>(key >> 32);
 #pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
-    const PhiloxLanes product0 = multiply(counter[0], 0xD2511F53u);
-    const PhiloxLanes product1 = multiply(counter[2], 0xCD9E8D57u);
-    counter[0] = product1 >> 32 ^ counter[1] ^ std::uint64_t{key_low};
-    counter[1] = product1;
-    counter[2] = product0 >> 32 ^ counter[3] ^ std::uint64_t{key_high};
-    counter[3] = product0;
+#pragma GCC unroll 2
+    for (PhiloxLanes(&c)[4] : counter) {
+      const PhiloxLanes product0 = multiply(c[0], 0xD2511F53u);
+      const PhiloxLanes product1 = multiply(c[2], 0xCD9E8D57u);
+      c[0] = product1 >> 32 ^ c[1] ^ std::uint64_t{key_low};
+      c[1] = product1;
+      c[2] = product0 >> 32 ^ c[3] ^ std::uint64_t{key_high};
+      c[3] = product0;
+    }
     key_low += 0x9E3779B9u;
     key_high += 0xBB67AE85u;
   }
@@ -51,25 +54,27 @@ template <class A>
 void dropout_row(const Dropout& dropout, std::uint64_t key, std::int64_t sample, std::int64_t row, std::int64_t columns,
                  A* factor) {
   static_assert(std::endian::native == std::endian::little, "the halves of a word are read through memory");
-  constexpr PhiloxLanes iota = {0, 1, 2, 3, 4, 5, 6, 7};
+  constexpr std::int64_t step = 128;
+  constexpr PhiloxLanes numbers = {0, 1, 2, 3, 4, 5, 6, 7};
   const std::uint32_t threshold = dropout.keep_threshold;
   const A scale = static_cast<A>(dropout.scale);
-  for (std::int64_t begin = 0; begin < columns; begin += 64) {
-    PhiloxLanes words[4] = {
-        PhiloxLanes{} + static_cast<std::uint32_t>(sample), PhiloxLanes{} + static_cast<std::uint32_t>(sample >> 32),
-        PhiloxLanes{} + static_cast<std::uint32_t>(row), iota + static_cast<std::uint64_t>(begin / 8)};
+  for (std::int64_t begin = 0; begin < columns; begin += step) {
+    PhiloxLanes words[2][4] = {
+        {PhiloxLanes{} + static_cast<std::uint32_t>(sample), PhiloxLanes{} + static_cast<std::uint32_t>(sample >> 32),
+         PhiloxLanes{} + static_cast<std::uint32_t>(row), numbers + static_cast<std::uint64_t>(begin / 8)},
+        {words[0][0], words[0][1], words[0][2], words[0][3] + 8}};
     philox_lanes(key, words);
-    const PhiloxLanes low = interleave(words[0], words[1]);
-    const PhiloxLanes high = interleave(words[2], words[3]);
-    std::uint64_t pairs[16];
-    for (int lane = 0; lane < 8; ++lane) {
-      pairs[2 * lane] = low[lane];
-      pairs[2 * lane + 1] = high[lane];
+    std::uint16_t bits[step];
+    for (int half = 0; half < 2; ++half) {
+      const PhiloxLanes low = interleave(words[half][0], words[half][1]);
+      const PhiloxLanes high = interleave(words[half][2], words[half][3]);
+      const PhiloxLanes calls[2] = {__builtin_shufflevector(low, high, 0, 8, 1, 9, 2, 10, 3, 11),
+                                    __builtin_shufflevector(low, high, 4, 12, 5, 13, 6, 14, 7, 15)};
+      std::memcpy(bits + half * step / 2, calls, sizeof calls);
     }
-    std::uint16_t bits[64];
-    std::memcpy(bits, pairs, sizeof bits);
-    if (columns - begin >= 64) {
-      for (int c = 0; c < 64; ++c) factor[begin + c] = bits[c] < threshold ? scale : A{0};
+    if (columns - begin >= step) {
+#pragma omp simd
+      for (int c = 0; c < step; ++c) factor[begin + c] = bits[c] < threshold ? scale : A{0};
     } else {
       for (std::int64_t c = begin; c < columns; ++c) factor[c] = bits[c - begin] < threshold ? scale : A{0};
     }
@@ -84,14 +89,13 @@ void dropout_scores(const Dropout& dropout, std::uint64_t key, std::int64_t samp
   constexpr PhiloxLanes even_numbers = {0, 2, 4, 6, 8, 10, 12, 14};
   const std::uint32_t threshold = dropout.keep_threshold;
   const A scale = static_cast<A>(dropout.scale);
-  PhiloxLanes even[4] = {
-      PhiloxLanes{} + static_cast<std::uint32_t>(sample), PhiloxLanes{} + static_cast<std::uint32_t>(sample >> 32),
-      even_numbers + static_cast<std::uint64_t>(row), PhiloxLanes{} + static_cast<std::uint32_t>(column_block)};
-  PhiloxLanes odd[4] = {even[0], even[1], even[2] + 1, even[3]};
-  philox_lanes(key, even);
-  philox_lanes(key, odd);
+  PhiloxLanes words[2][4] = {
+      {PhiloxLanes{} + static_cast<std::uint32_t>(sample), PhiloxLanes{} + static_cast<std::uint32_t>(sample >> 32),
+       even_numbers + static_cast<std::uint64_t>(row), PhiloxLanes{} + static_cast<std::uint32_t>(column_block)},
+      {words[0][0], words[0][1], words[0][2] + 1, words[0][3]}};
+  philox_lanes(key, words);
   for (int word = 0; word < 4; ++word) {
-    const PhiloxLanes both = interleave(even[word], odd[word]);
+    const PhiloxLanes both = interleave(words[0][word], words[1][word]);
     std::uint32_t bits[16];
     std::memcpy(bits, &both, sizeof bits);
     A* low = factor + 2 * word * stride;

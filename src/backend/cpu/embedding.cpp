@@ -7,6 +7,7 @@
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/cpu/dropout_mask.hpp"
 #include "src/backend/cpu/rows.hpp"
+#include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -16,6 +17,7 @@ class CpuEmbedding final : public EmbeddingKernels {
   explicit CpuEmbedding(ThreadPool& pool) : pool_(pool) {}
 
   void lookup(Stream&, ConstTensorView ids, ConstTensorView table, std::int64_t first_row, TensorView y) override {
+    check_lookup(ids, table, y);
     const std::int32_t* id = ids.as<std::int32_t>();
     const std::int64_t rows = table.shape()[0];
     const std::size_t row_bytes = static_cast<std::size_t>(table.shape()[1]) * size_of(table.dtype());
@@ -34,6 +36,7 @@ class CpuEmbedding final : public EmbeddingKernels {
 
   void lookup_backward(Stream&, ConstTensorView ids, ConstTensorView dy, std::int64_t first_row,
                        TensorView dtable) override {
+    check_lookup_backward(ids, dy, dtable);
     dispatch_float(dy.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int32_t* id = ids.as<std::int32_t>();
@@ -59,6 +62,7 @@ class CpuEmbedding final : public EmbeddingKernels {
 
   void add_positions(Stream&, ConstTensorView positions, std::int64_t first_position, const Dropout& dropout,
                      TensorView x) override {
+    check_add_positions("add_positions", positions, first_position, x.dtype(), x);
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t batch = x.shape()[1];
@@ -89,6 +93,7 @@ class CpuEmbedding final : public EmbeddingKernels {
 
   void add_positions_backward(Stream&, ConstTensorView dy, std::int64_t first_position, const Dropout& dropout,
                               TensorView dx, TensorView dpositions) override {
+    check_add_positions_backward(dy, first_position, dx, dpositions);
     dispatch_float(dy.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t batch = dy.shape()[1];

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <vector>
 
+#include "src/backend/cpu/column_sums.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/cpu/dropout_mask.hpp"
 #include "src/backend/cpu/rows.hpp"
+#include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -14,9 +16,8 @@ namespace {
 /// Rows a task of the forward kernels takes.
 constexpr std::int64_t row_grain = 16;
 
-/// Rows a task of backward sums the weights' gradients over: at most 64 such blocks, so that their partial sums stay
-/// small against the tensors.
-std::int64_t backward_block(std::int64_t rows) { return std::max<std::int64_t>(32, (rows + 63) / 64); }
+// The loops over a row are functions of their own: a pointer captured by reference keeps them from being vectorised
+// well.
 
 /// y = (x - mean) rstd weight + bias for one row.
 template <class A>
@@ -35,12 +36,47 @@ void normalise(const A* x, const A* weight, const A* bias, A epsilon, std::int64
   rstd = reciprocal;
 }
 
+/// For one row: dx = (residual_gradient or 0) + the gradient through the normalisation, dweight and dbias += theirs.
+template <class A>
+void normalise_backward(const A* dy, const A* x, const A* weight, A mean, A rstd, const A* residual_gradient,
+                        std::int64_t h, A* dx, A* dweight, A* dbias) {
+  A sum = 0, dot = 0;  // of g = dy weight, and of g with the normalised x
+#pragma omp simd reduction(+ : sum, dot)
+  for (std::int64_t j = 0; j < h; ++j) {
+    const A normalised = (x[j] - mean) * rstd;
+    const A g = dy[j] * weight[j];
+    sum += g;
+    dot += g * normalised;
+    dweight[j] += dy[j] * normalised;
+    dbias[j] += dy[j];
+  }
+  sum /= static_cast<A>(h);
+  dot /= static_cast<A>(h);
+  if (residual_gradient != nullptr) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < h; ++j) {
+      dx[j] = residual_gradient[j] + rstd * (dy[j] * weight[j] - sum - (x[j] - mean) * rstd * dot);
+    }
+  } else {
+#pragma omp simd
+    for (std::int64_t j = 0; j < h; ++j) dx[j] = rstd * (dy[j] * weight[j] - sum - (x[j] - mean) * rstd * dot);
+  }
+}
+
+/// sum = residual + (x + bias) factor for one row.
+template <class A>
+void add_row(const A* residual, const A* x, const A* bias, const A* factor, std::int64_t h, A* sum) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < h; ++j) sum[j] = residual[j] + (x[j] + bias[j]) * factor[j];
+}
+
 class CpuNorm final : public NormKernels {
  public:
   explicit CpuNorm(ThreadPool& pool) : pool_(pool) {}
 
   void layer_norm(Stream&, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon,
                   TensorView y, NormStatistics statistics) override {
+    check_layer_norm(x, weight, bias, y, statistics);
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t h = weight.numel();
@@ -64,12 +100,11 @@ class CpuNorm final : public NormKernels {
   void layer_norm_backward(Stream&, ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
                            NormStatistics statistics, ConstTensorView residual_gradient, TensorView dx,
                            TensorView dweight, TensorView dbias) override {
+    check_layer_norm_backward(dy, x, weight, statistics, residual_gradient, dx, dweight, dbias);
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t h = weight.numel();
       const std::int64_t rows = x.numel() / h;
-      const std::int64_t block = backward_block(rows);
-      const std::int64_t blocks = (rows + block - 1) / block;
       const Parameters<T> parameters(weight, weight);
       const A* w = parameters.weight;
       const T* out_gradient = dy.as<T>();
@@ -78,58 +113,29 @@ class CpuNorm final : public NormKernels {
       T* in_gradient = dx.as<T>();
       const A* mean = statistics.mean.as<A>();
       const A* rstd = statistics.reciprocal_deviation.as<A>();
-      std::vector<A> partials(2 * blocks * h);
-      pool_.parallel_for(blocks, [&](std::int64_t b) {
+      std::vector<A> sums(2 * h);  // of the gradients of weight and bias
+      sum_columns(pool_, scratch_, rows, 2 * h, sums.data(), [&](std::int64_t begin, std::int64_t end, A* dw) {
         std::vector<A> buffer(4 * h);
-        A* dw = partials.data() + 2 * b * h;
-        A* db = dw + h;
-        for (std::int64_t i = b * block; i < std::min(rows, (b + 1) * block); ++i) {
+        for (std::int64_t i = begin; i < end; ++i) {
           const A* dy_row = row_in(out_gradient + i * h, h, buffer.data());
           const A* x_row = row_in(in + i * h, h, buffer.data() + h);
-          const A m = mean[i], r = rstd[i];
-          A sum = 0, dot = 0;  // of g = dy weight, and of g with the normalised x
-#pragma omp simd reduction(+ : sum, dot)
-          for (std::int64_t j = 0; j < h; ++j) {
-            const A normalised = (x_row[j] - m) * r;
-            const A g = dy_row[j] * w[j];
-            sum += g;
-            dot += g * normalised;
-            dw[j] += dy_row[j] * normalised;
-            db[j] += dy_row[j];
-          }
-          sum /= static_cast<A>(h);
-          dot /= static_cast<A>(h);
+          const A* add = residual == nullptr ? nullptr : row_in(residual + i * h, h, buffer.data() + 2 * h);
           A* dx_row = row_out(in_gradient + i * h, buffer.data() + 3 * h);
-          if (residual != nullptr) {
-            const A* add = row_in(residual + i * h, h, buffer.data() + 2 * h);
-#pragma omp simd
-            for (std::int64_t j = 0; j < h; ++j) {
-              dx_row[j] = add[j] + r * (dy_row[j] * w[j] - sum - (x_row[j] - m) * r * dot);
-            }
-          } else {
-#pragma omp simd
-            for (std::int64_t j = 0; j < h; ++j) {
-              dx_row[j] = r * (dy_row[j] * w[j] - sum - (x_row[j] - m) * r * dot);
-            }
-          }
+          normalise_backward(dy_row, x_row, w, mean[i], rstd[i], add, h, dx_row, dw, dw + h);
           finish_row(dx_row, h, in_gradient + i * h);
         }
       });
       A* dw = dweight.as<A>();
       A* db = dbias.as<A>();
-      pool_.parallel_ranges(h, 256, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t b = 0; b < blocks; ++b) {
-          const A* partial = partials.data() + 2 * b * h;
-          for (std::int64_t j = begin; j < end; ++j) dw[j] += partial[j];
-          for (std::int64_t j = begin; j < end; ++j) db[j] += partial[h + j];
-        }
-      });
+      for (std::int64_t j = 0; j < h; ++j) dw[j] += sums[j];
+      for (std::int64_t j = 0; j < h; ++j) db[j] += sums[h + j];
     });
   }
 
   void bias_dropout_add_norm(Stream&, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
                              const Dropout& dropout, ConstTensorView weight, ConstTensorView norm_bias, double epsilon,
                              TensorView sum, TensorView y, NormStatistics statistics) override {
+    check_bias_dropout_add_norm(x, bias, residual, dropout, weight, norm_bias, sum, y, statistics);
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t h = weight.numel();
@@ -154,8 +160,7 @@ class CpuNorm final : public NormKernels {
             dropout_row(dropout, dropout.key, dropout.samples[i % batch], dropout.first_row + i / batch, h, factor);
           }
           A* row = row_out(total + i * h, buffer.data() + 2 * h);
-#pragma omp simd
-          for (std::int64_t j = 0; j < h; ++j) row[j] = skip_row[j] + (x_row[j] + added[j]) * factor[j];
+          add_row(skip_row, x_row, added.data(), factor, h, row);
           finish_row(row, h, total + i * h);
           A* y_row = row_out(out + i * h, buffer.data() + h);
           normalise(row_in(total + i * h, h, buffer.data()), parameters.weight, parameters.bias,
@@ -180,6 +185,7 @@ class CpuNorm final : public NormKernels {
   };
 
   ThreadPool& pool_;
+  ScratchPool scratch_;
 };
 
 }  // namespace

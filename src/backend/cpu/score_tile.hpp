@@ -96,4 +96,25 @@ struct ScoreTile {
   }
 };
 
+/// to = row factor, rounded; changes `row`.
+template <class T, class A>
+void store_scaled(A* row, std::int64_t d, A factor, T* to) {
+  for (std::int64_t c = 0; c < d; ++c) row[c] *= factor;
+  store_row(row, d, to);
+}
+
+/// The tile of queries [q_begin, ...) and keys [k_begin, ...), of which `queries` and `keys` exist.
+inline ScoreTile score_tile(const AttentionProblem& problem, std::int64_t q_begin, std::int64_t queries,
+                            std::int64_t k_begin, std::int64_t keys) {
+  const std::int64_t offset = problem.keys - problem.queries;
+  return {std::min(keys, tile), std::min(queries, tile), problem.causal ? k_begin - q_begin - offset : -tile,
+          problem.head_dim, round_up(problem.head_dim, column_grain)};
+}
+
+/// Keys that query q sees.
+inline std::int64_t visible_keys(const AttentionProblem& problem, std::int64_t q) {
+  if (!problem.causal) return problem.keys;
+  return std::clamp<std::int64_t>(problem.keys - problem.queries + q + 1, 0, problem.keys);
+}
+
 }  // namespace trireme::cpu

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <initializer_list>
 #include <string_view>
 
+#include "src/backend/kernels/attention.hpp"
+#include "src/backend/kernels/cross_entropy.hpp"
 #include "src/backend/kernels/elementwise.hpp"
+#include "src/backend/kernels/embedding.hpp"
 #include "src/backend/kernels/gemm.hpp"
+#include "src/backend/kernels/norm.hpp"
 #include "src/backend/kernels/optimizer.hpp"
 #include "src/backend/kernels/reduce.hpp"
 
@@ -126,6 +131,109 @@ inline void check_adamw(const AdamWStep& step, ConstTensorView gradient, ConstTe
 
 inline void check_reduction(std::string_view where, ConstTensorView result) {
   detail::check_size(where, "result", result, 1, DType::fp64);
+}
+
+namespace detail {
+inline void check_norm(std::string_view where, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
+                       ConstTensorView y, const NormStatistics& statistics) {
+  check_is_matrix(where, "x", x);
+  const std::int64_t n = rows_of(x.shape()), h = x.shape().back();
+  check_size(where, "weight", weight, h, x.dtype());
+  check_size(where, "bias", bias, h, x.dtype());
+  check_size(where, "y", y, n * h, x.dtype());
+  check_size(where, "mean", statistics.mean, n, accumulation_type(x.dtype()));
+  check_size(where, "reciprocal_deviation", statistics.reciprocal_deviation, n, accumulation_type(x.dtype()));
+}
+}  // namespace detail
+
+inline void check_layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias, ConstTensorView y,
+                             const NormStatistics& statistics) {
+  detail::check_norm("layer_norm", x, weight, bias, y, statistics);
+}
+
+inline void check_layer_norm_backward(ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
+                                      const NormStatistics& statistics, ConstTensorView residual_gradient,
+                                      ConstTensorView dx, ConstTensorView dweight, ConstTensorView dbias) {
+  constexpr std::string_view where = "layer_norm_backward";
+  detail::check_norm(where, x, weight, weight, dx, statistics);
+  detail::check_size(where, "dy", dy, x.numel(), x.dtype());
+  if (residual_gradient) detail::check_size(where, "residual_gradient", residual_gradient, x.numel(), x.dtype());
+  detail::check_size(where, "dweight", dweight, x.shape().back(), accumulation_type(x.dtype()));
+  detail::check_size(where, "dbias", dbias, x.shape().back(), accumulation_type(x.dtype()));
+}
+
+inline void check_bias_dropout_add_norm(ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
+                                        const Dropout& dropout, ConstTensorView weight, ConstTensorView norm_bias,
+                                        ConstTensorView sum, ConstTensorView y, const NormStatistics& statistics) {
+  constexpr std::string_view where = "bias_dropout_add_norm";
+  detail::check_norm(where, x, weight, norm_bias, y, statistics);
+  TRIREME_CHECK(!dropout.enabled() || x.shape().rank() == 3, ShapeError, "{}: dropout needs [s, b, h], not {}", where,
+                to_string(x.shape()));
+  detail::check_size(where, "bias", bias, x.shape().back(), x.dtype());
+  detail::check_size(where, "residual", residual, x.numel(), x.dtype());
+  detail::check_size(where, "sum", sum, x.numel(), x.dtype());
+}
+
+inline void check_lookup(ConstTensorView ids, ConstTensorView table, ConstTensorView y) {
+  constexpr std::string_view where = "lookup";
+  detail::check_type(where, "ids", ids, DType::int32);
+  detail::check_is_matrix(where, "table", table);
+  detail::check_matrix(where, "y", y, ids.numel(), table.shape().back(), table.dtype());
+}
+
+inline void check_lookup_backward(ConstTensorView ids, ConstTensorView dy, ConstTensorView dtable) {
+  constexpr std::string_view where = "lookup_backward";
+  detail::check_type(where, "ids", ids, DType::int32);
+  detail::check_is_matrix(where, "dtable", dtable);
+  detail::check_matrix(where, "dy", dy, ids.numel(), dtable.shape().back(), dy.dtype());
+  detail::check_type(where, "dtable", dtable, accumulation_type(dy.dtype()));
+}
+
+inline void check_add_positions(std::string_view where, ConstTensorView positions, std::int64_t first_position,
+                                DType dtype, ConstTensorView x) {
+  TRIREME_CHECK(x.shape().rank() == 3, ShapeError, "{}: {} is not [s, b, h]", where, to_string(x.shape()));
+  TRIREME_CHECK(positions.shape().rank() == 2 && positions.shape()[1] == x.shape()[2] && first_position >= 0 &&
+                    first_position + x.shape()[0] <= positions.shape()[0],
+                ShapeError, "{}: positions {} to {} of {} for hidden states {}", where, first_position,
+                first_position + x.shape()[0], to_string(positions.shape()), to_string(x.shape()));
+  detail::check_type(where, "positions", positions, dtype);
+}
+
+inline void check_add_positions_backward(ConstTensorView dy, std::int64_t first_position, ConstTensorView dx,
+                                         ConstTensorView dpositions) {
+  constexpr std::string_view where = "add_positions_backward";
+  check_add_positions(where, dpositions, first_position, accumulation_type(dy.dtype()), dy);
+  detail::check_size(where, "dx", dx, dy.numel(), dy.dtype());
+}
+
+/// `statistics` are tensors [n] A; all but the logits.
+inline void check_cross_entropy(std::string_view where, ConstTensorView logits, VocabularyShard shard,
+                                std::initializer_list<ConstTensorView> statistics) {
+  detail::check_is_matrix(where, "logits", logits);
+  TRIREME_CHECK(shard.classes >= 0 && shard.classes <= logits.shape().back(), ShapeError, "{}: {} classes in logits {}",
+                where, shard.classes, to_string(logits.shape()));
+  for (const ConstTensorView& tensor : statistics) {
+    detail::check_size(where, "a statistic of the rows", tensor, rows_of(logits.shape()),
+                       accumulation_type(logits.dtype()));
+  }
+}
+inline void check_targets(std::string_view where, ConstTensorView logits, ConstTensorView targets) {
+  detail::check_size(where, "targets", targets, rows_of(logits.shape()), DType::int32);
+}
+
+/// `heads` are q, k, v and the like; `statistics` log_sum_exp and row_dot.
+inline void check_attention(std::string_view where, const AttentionProblem& problem,
+                            std::initializer_list<ConstTensorView> heads,
+                            std::initializer_list<ConstTensorView> statistics) {
+  TRIREME_CHECK(problem.kv_heads > 0 && problem.heads % problem.kv_heads == 0 && problem.head_dim > 0, ShapeError,
+                "{}: {} heads of {} with {} heads of keys and values", where, problem.heads, problem.head_dim,
+                problem.kv_heads);
+  const DType dtype = heads.begin()->dtype();
+  for (const ConstTensorView& tensor : heads) detail::check_type(where, "a tensor of heads", tensor, dtype);
+  for (const ConstTensorView& tensor : statistics) {
+    detail::check_size(where, "a statistic of the rows", tensor, problem.batch * problem.heads * problem.queries,
+                       accumulation_type(dtype));
+  }
 }
 
 }  // namespace trireme
