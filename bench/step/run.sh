@@ -30,7 +30,7 @@ cat "$root"/README.md "$root"/src/*/*.cpp "$root"/src/*/*.hpp > "$work/text.txt"
 "$build/trireme" corpus build --tokenizer bytes --input "$work/text.txt" --output "$work/corpus.h5" 2> "$work/log"
 
 # median, least and greatest of a column of numbers
-summary() { sort -g | awk '{ x[NR] = $1 } END { printf "%.0f %.0f %.0f", x[int((NR + 1) / 2)], x[1], x[NR] }'; }
+summary() { sort -g | awk '{ x[NR] = $1 } END { printf "%.0f %.0f %.0f", (x[int((NR + 1) / 2)] + x[int((NR + 2) / 2)]) / 2, x[1], x[NR] }'; }
 
 # GFLOP/s of large products in a type, on all threads at once
 ceiling() {
