@@ -10,7 +10,7 @@ namespace trireme::train {
 
 /// When a run reports, evaluates, saves and stops. Zero means never.
 struct RunSchedule {
-  std::int64_t log_interval = 1;
+  std::int64_t log_interval = 100;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iterations = 100;
   std::int64_t save_interval = 0;
