@@ -1,0 +1,101 @@
+#!/bin/bash
+# The life of a run: stopped and continued, on the same grid to the last bit, on others to rounding; signalled; measured
+# and put to use on any grid.
+source "$(dirname "$0")/functions.sh"
+
+make_corpus corpus 1
+make_corpus held_out 2
+run=("${model[@]}" --data-path corpus.h5 --global-batch-size 8 --train-iters 12 --lr 0.01 --lr-warmup-iters 3
+  --hidden-dropout 0.1 --attention-dropout 0.1 --eval-interval 5 --eval-iters 2)
+grid=(--tp 2 --pp 2)
+last=step-00000012
+
+# what_happened FILE: the metrics without what depends on the clock.
+what_happened() { sed 's/, "elapsed_ms.*/}/' "$1"; }
+
+# Two lives are one, bit by bit.
+for dtype in fp32 bf16; do
+  done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save one.$dtype --metrics-file one.$dtype.jsonl
+  on 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --metrics-file two.$dtype.jsonl --exit-interval 7
+  check "$dtype: --exit-interval saves and leaves with 75" [ "$code $(cat two.$dtype/LATEST)" = "75 step-00000007" ]
+  # As after a life that was killed later than its last checkpoint: the next one cuts the file.
+  printf '{"iteration": 8, "lm_loss": 0}\n{"iteration": 9, "lm_' >>two.$dtype.jsonl
+  done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --load two.$dtype --metrics-file two.$dtype.jsonl
+  check "$dtype: the metrics of two lives are those of one" \
+    cmp <(what_happened one.$dtype.jsonl) <(what_happened two.$dtype.jsonl)
+  check "$dtype: so are weights and optimizer" cmp <(tensors one.$dtype/$last) <(tensors two.$dtype/$last)
+  check "$dtype: there are tensors to compare" [ "$(tensors one.$dtype/$last | wc -l)" -gt 100 ]
+done
+first=$(field lm_loss one.bf16.jsonl | head -1)
+check "bf16: the loss falls" awk "BEGIN { exit !($(field lm_loss one.bf16.jsonl | tail -1) < 0.9 * $first) }"
+done_by 2 train "${run[@]}" --fp16 --initial-loss-scale 4096 --metrics-file fp16.jsonl
+check "fp16: the loss falls" awk "BEGIN { exit !($(field lm_loss fp16.jsonl | tail -1) < 0.9 * $first) }"
+
+# Past its end a run has nothing to do.
+cp two.fp32.jsonl before.jsonl
+done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save two.fp32 --metrics-file two.fp32.jsonl
+check "a finished run does nothing, and says so" grep -q "nothing to do: 12 of 12 iterations" err
+check "its metrics stay" cmp before.jsonl two.fp32.jsonl
+on 2 train "${run[@]/#12/8}" --dtype fp32 --load two.fp32
+check "neither does one that is beyond its end" [ "$code $(grep -c 'nothing to do' err)" = "0 1" ]
+
+# Three lives on three grids are one to rounding, in fp64.
+done_by 1 train "${run[@]}" --dtype fp64 --save one.fp64 --metrics-file one.fp64.jsonl
+life() { # life RANKS STOP GRID_OPTION...
+  on "$1" train "${run[@]}" --dtype fp64 --load moved --load-or-init --save moved --metrics-file moved.jsonl \
+    --exit-interval "$2" "${@:3}"
+}
+life 4 4 --tp 2 --pp 2
+life 4 8 # four data ranks
+life 4 100 --tp 4 --micro-batch-size 2
+check "the run ends on its third grid" [ "$code $(cat moved/LATEST)" = "0 $last" ]
+for name in lm_loss grad_norm valid_loss; do
+  field $name one.fp64.jsonl >one
+  field $name moved.jsonl >moved.numbers
+  check "$name of three lives on three grids agrees with one rank's" close_to one moved.numbers 1e-10
+done
+
+# Measured and used on any grid.
+done_by 1 eval --load one.fp64 --data-path held_out.h5
+field loss out >one
+done_by 4 eval --load one.fp64 --data-path held_out.h5 "${grid[@]}"
+field loss out >many
+check "eval prints one result" [ "$(wc -l <many)" -eq 1 ]
+check "eval measures the same on two grids" close_to one many 1e-10
+for sampling in "--temperature 0" "--temperature 1 --top-k 20 --top-p 0.9 --seed 7"; do
+  # shellcheck disable=SC2086  # options are words
+  done_by 1 generate --load one.fp64 --prompt "the ship" --max-new-tokens 40 $sampling
+  cp out text
+  # shellcheck disable=SC2086
+  done_by 4 generate --load one.fp64 --prompt "the ship" --max-new-tokens 40 $sampling "${grid[@]}"
+  check "generate $sampling gives the same text on four ranks" cmp text out
+  check "the text begins with its prompt and goes on" grep -qa "^the ship." text
+done
+
+# --dry-run checks everything and writes nothing.
+mkdir dry
+on 4 train "${run[@]}" "${grid[@]}" --save dry/saved --metrics-file dry/metrics.jsonl --dry-run
+check "--dry-run succeeds, trains nothing" [ "$code $(grep -c '| loss' err)" = "0 0" ]
+check "--dry-run writes nothing" [ -z "$(ls -A dry)" ]
+
+# Asked to stop: by SIGUSR1 to mpirun, which hands it to every rank; alone by SIGTERM.
+long=("${model[@]}" --data-path corpus.h5 --train-iters 1000000 --lr 0.01 --eval-iters 0)
+stopped() { # stopped SIGNAL FOLDER COMMAND...: signals the running command once it trains; its exit code in $code
+  local signal=$1 folder=$2 job
+  shift 2
+  timeout -k 5 60 "$@" --save "$folder" --metrics-file "$folder.jsonl" >out 2>err &
+  job=$!
+  for _ in $(seq 200); do [ -s "$folder.jsonl" ] && break; sleep 0.1; done
+  pkill "-$signal" -P $job # timeout's child
+  wait $job
+  code=$?
+}
+stopped USR1 usr1 "$mpiexec" -n 4 "$trireme" train "${long[@]}" "${grid[@]}"
+check "SIGUSR1: exit code 75" [ $code -eq 75 ]
+check "SIGUSR1: the last iteration is saved" \
+  [ "$(printf 'step-%08d' "$(field iteration usr1.jsonl | tail -1)")" = "$(cat usr1/LATEST)" ]
+on 1 checkpoint verify usr1
+check "SIGUSR1: the checkpoint is whole" [ $code -eq 0 ]
+stopped TERM term "$trireme" train "${long[@]}"
+check "SIGTERM: exit code 75, saved" \
+  [ "$code $(printf 'step-%08d' "$(field iteration term.jsonl | tail -1)")" = "75 $(cat term/LATEST)" ]

@@ -1,0 +1,65 @@
+#!/bin/bash
+# Kills a run again and again with SIGKILL, at random moments of iterations, saves and start-up, and continues it. Every
+# life must begin at the last checkpoint that was committed, or a later one, and all lives together must have computed
+# what an undisturbed run computes, bit by bit.
+# usage: tests/kill_train.sh KILLS [TRIREME [MPIEXEC]]
+kills=${1:?usage: tests/kill_train.sh KILLS [TRIREME [MPIEXEC]]}
+here=$(dirname "$(realpath "$0")")
+set -- "${2:-$here/../build/release/trireme}" "${3:-mpirun}"
+if [ "$(id -u)" -eq 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none TRIREME_THREADS=1
+source "$here/e2e/functions.sh"
+
+make_corpus corpus 1
+run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters $((40 * kills)) --lr 0.01 --eval-iters 0
+  --dtype bf16 --tp 2 --hidden-dropout 0.1)
+lives=(--save saved --load saved --load-or-init --keep-last 2 --metrics-file killed.jsonl)
+done_by 2 train "${run[@]}" --metrics-file undisturbed.jsonl
+
+committed=0 # the last step that was said to be saved
+check_start() { # where the life that printed err began
+  local begun
+  begun=$(sed -n 's/.*loading .*: iteration \([0-9]*\)$/\1/p' err)
+  if [ "${begun:-0}" -lt $committed ]; then failed "step $committed was saved, the next life began at ${begun:-0}"; fi
+}
+# pause SECONDS: up to so many, at random
+pause() { sleep "$(awk -v most="$1" -v r=$RANDOM 'BEGIN { print most * r / 32768 }')"; }
+
+for ((kill = 1; kill <= kills; ++kill)); do
+  "$mpiexec" -n 2 "$trireme" train "${run[@]}" "${lives[@]}" --save-interval 1 >out 2>err &
+  job=$!
+  if ((RANDOM % 8 > 0)); then # else: while it starts
+    for _ in $(seq 600); do
+      if grep -q '| loss' err || ! kill -0 $job 2>/dev/null; then break; fi
+      sleep 0.02
+    done
+    pause 0.4
+  else
+    pause 0.5
+  fi
+  if ! kill -0 $job 2>/dev/null; then failed "the life ended by itself before kill $kill"; fi
+  ranks=$(pgrep -P $job)
+  if ((RANDOM % 4 > 0)); then
+    # shellcheck disable=SC2086  # one word each
+    kill -9 $ranks $job
+  else
+    kill -9 "$(tail -1 <<<"$ranks")" # one rank: the others must end too
+  fi 2>/dev/null
+  wait $job 2>/dev/null
+  for rank in $ranks; do
+    for _ in $(seq 100); do kill -0 "$rank" 2>/dev/null || continue 2; sleep 0.1; done
+    failed "rank with process $rank outlived its job"
+  done
+  grep -q 'loading\|1/[0-9]* | loss' err && check_start
+  said=$(sed -n 's/.*saved step \([0-9]*\) in.*/\1/p' err | tail -1)
+  committed=${said:-$committed}
+  on 1 checkpoint verify saved
+  if [ $code -ne 0 ] && [ "$committed" -gt 0 ]; then failed "after kill $kill a committed checkpoint is damaged"; fi
+done
+passed "killed $kills times, at step $committed in the end"
+
+done_by 2 train "${run[@]}" "${lives[@]}"
+check_start
+check "after $kills kills the run ends with the digits of an undisturbed one" \
+  cmp <(field lm_loss undisturbed.jsonl) <(field lm_loss killed.jsonl)
+check "nothing is left of saves that were cut short" [ -z "$(find saved -name '.tmp*' -o -name '.trash*')" ]
