@@ -78,14 +78,20 @@ checkpoint::ShardFile write_shard_file(const std::string& folder, const std::str
   const std::string path = folder + "/" + file_name;
   checkpoint::ShardFile shard;
   h5::File file = h5::File::create(path);
+  const Descriptor early(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  TRIREME_CHECK(early, IoError, "cannot open {}: {}", path, std::strerror(errno));
   for (const checkpoint::ShardDataset& source : datasets) {
     h5::Dataset dataset = file.create_dataset("/" + source.name, source.data.dtype(), source.data.shape());
     dataset.write(source.data);
-    shard.offsets_bytes.push_back(std::max<std::int64_t>(0, dataset.file_offset()));
+    const std::int64_t offset_bytes = std::max<std::int64_t>(0, dataset.file_offset());
+    shard.offsets_bytes.push_back(offset_bytes);
+    // A hint: the disk works while the rest is written and read back. What counts is the call below that waits for it.
+    static_cast<void>(sync_file_range(early.get(), offset_bytes, static_cast<off64_t>(source.data.size_bytes()),
+                                      SYNC_FILE_RANGE_WRITE));
   }
   file.close();
-  sync_to_disk(path);
   shard.entry = read_back(path, file_name, datasets, shard.offsets_bytes);
+  sync_to_disk(path);
   sync_to_disk(folder);
   return shard;
 }

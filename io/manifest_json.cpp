@@ -90,15 +90,29 @@ Piece piece_from(const json& value) {
   return piece;
 }
 
-/// The JSON value from `begin` on; whatever nests deeper than a manifest does is not built.
-json parse(const std::string& text, std::size_t begin) {
-  const auto limit_depth = [](int depth, json::parse_event_t, json&) {
-    TRIREME_CHECK(depth <= greatest_depth, CheckpointError, "it nests too deep");
-    return true;
-  };
-  // Without the brace that closes the first line's object.
-  const auto end = text.end() - (text.ends_with("}\n") ? 2 : 0);
-  return json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin), end, limit_depth);
+/// Throws where values nest deeper than a manifest's do: the parser needs memory for every level. (A callback of the
+/// parser could tell, too, but makes it quadratic in the length of lists.)
+void check_depth(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char character = text[i];
+    if (character == '\\') {
+      ++i;
+    } else if (character == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (character == '{' || character == '[')) {
+      TRIREME_CHECK(++depth <= greatest_depth, CheckpointError, "it nests too deep");
+    } else if (!in_string && (character == '}' || character == ']')) {
+      --depth;
+    }
+  }
+}
+
+json parse(std::string_view body) {
+  check_depth(body);
+  if (body.ends_with("}\n")) body.remove_suffix(2);  // the brace that closes the first line's object
+  return json::parse(body);
 }
 
 void read_body(const json& body, Manifest& manifest) {
@@ -142,7 +156,7 @@ Manifest manifest_from_json(const std::string& text, const std::string& path) {
   Manifest manifest;
   manifest.digest = text.substr(head.size(), digest_size);
   try {
-    read_body(parse(text, body_begin), manifest);
+    read_body(parse(view.substr(body_begin)), manifest);
   } catch (const json::exception& error) {
     throw CheckpointError("{} is no manifest of a checkpoint: {}", path, error.what());
   } catch (const Error& error) {
