@@ -11,7 +11,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=no
 source "$here/e2e/functions.sh"
 
 make_corpus corpus 1
-run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters $((40 * kills)) --lr 0.01 --eval-iters 0
+run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters $((100 * kills)) --lr 0.01 --eval-iters 0
   --dtype bf16 --tp 2 --hidden-dropout 0.1)
 lives=(--save saved --load saved --load-or-init --keep-last 2 --metrics-file killed.jsonl)
 done_by 2 train "${run[@]}" --metrics-file undisturbed.jsonl

@@ -105,7 +105,7 @@ on 1 checkpoint verify good
 check "verify finds nothing in whole ones" [ "$code $(wc -c <err)" = "0 0" ]
 
 # Another run's.
-options=(--data-path corpus.h5 --global-batch-size 4 --train-iters 12 --lr 0.01 --eval-iters 0 --seq-length 16 --load good)
+options=(--log-interval 1 --data-path corpus.h5 --global-batch-size 4 --train-iters 12 --lr 0.01 --eval-iters 0 --seq-length 16 --load good)
 refused 3 "model.layers" 2 train "${options[@]}" --num-layers 2 --hidden-size 16 --num-attention-heads 4
 refused 3 "model.hidden" 1 train "${options[@]}" --num-layers 4 --hidden-size 32 --num-attention-heads 4
 refused 3 "model.gelu" 1 train "${options[@]}" --num-layers 4 --hidden-size 16 --num-attention-heads 4 --gelu erf

@@ -11,7 +11,7 @@ checks=0
 failures=0
 
 # A model that trains in milliseconds, and a run of it.
-model=(--num-layers 4 --hidden-size 16 --num-attention-heads 4 --seq-length 16)
+model=(--num-layers 4 --hidden-size 16 --num-attention-heads 4 --seq-length 16 --log-interval 1)
 run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters 8 --lr 0.01 --eval-iters 0)
 
 finish() {
