@@ -1,0 +1,123 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <ostream>
+#include <vector>
+
+#include "src/data/gpt_data.hpp"
+#include "src/data/memory_token_store.hpp"
+#include "src/model/initialisation.hpp"
+#include "src/train/trainer.hpp"
+
+// Whole training runs of a small model on tokens given by a formula, on any layout: for tests that the layout does not
+// change the run.
+
+namespace trireme::test {
+
+/// How a run is laid out over the ranks; what it computes does not depend on it. Data ranks are what the world leaves.
+struct Layout {
+  int tensor = 1;
+  int pipeline = 1;
+  train::LayoutOptions options;  ///< type and sequence length are the run's
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
+  out << "TP " << layout.tensor << " x PP " << layout.pipeline << ", micro-batch " << layout.options.micro_batch_size;
+  if (layout.options.schedule == parallel::ScheduleKind::gpipe) out << ", GPipe";
+  return out;
+}
+
+/// What a run computes. By default the small model of these tests, with dropout: 4 layers, 8 heads.
+struct RunConfig {
+  RunConfig() {
+    model.layers = 4;
+    model.hidden = 64;
+    model.heads = 8;
+    model.ffn_hidden = 256;
+    model.vocabulary = 1003;
+    model.max_positions = 32;
+  }
+  model::GptConfig model;
+  std::int64_t s = 32;
+  std::int64_t batch = 8;
+  model::InitMethod init_method = model::InitMethod::normal;
+  double init_scale = 1;
+  DType dtype = DType::fp64;
+  std::int64_t steps = 5;
+};
+
+/// Losses and gradient norms, step by step.
+struct Curve {
+  std::vector<double> loss;
+  std::vector<double> grad_norm;
+};
+
+/// Ids given by a formula: id i = splitmix64(fnv1a("tokens"), i) mod V.
+inline std::shared_ptr<data::TokenStore> synthetic_tokens(const RunConfig& config) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < config.steps * config.batch * config.s + 1; ++i) {
+    ids.push_back(static_cast<std::int32_t>(splitmix64(fnv1a("tokens"), static_cast<std::uint64_t>(i)) %
+                                            static_cast<std::uint64_t>(config.model.vocabulary)));
+  }
+  data::CorpusInfo info;
+  info.tokenizer = "formula";
+  info.vocabulary_size = config.model.vocabulary;
+  return std::make_shared<data::MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{ids});
+}
+
+inline train::TrainOptions train_options(const RunConfig& config) {
+  train::TrainOptions options;
+  options.global_batch_size = config.batch;
+  options.train_iterations = config.steps;
+  options.lr_schedule.style = optim::LrDecayStyle::cosine;
+  options.lr_schedule.maximum = 1e-3;
+  options.lr_schedule.minimum = 1e-4;
+  options.lr_schedule.warmup_updates = 5;
+  options.lr_schedule.decay_updates = 20;
+  options.adamw.weight_decay = 0.01;
+  return options;
+}
+
+/// Trains on the ranks of `world`. Collective.
+inline Curve training_curve(Communicator& world, const RunConfig& config, const Layout& layout) {
+  data::GptDataOptions data_options;
+  data_options.sequence_length = config.s;
+  data_options.sampling = data::Sampling::sequential;
+  data_options.budgets = {{config.steps * config.batch, 0, 0}};
+  const data::GptData data = data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options);
+
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  const parallel::ProcessGrid grid(world.size(), layout.tensor, layout.pipeline);
+  parallel::GridCommunicators communicators = parallel::make_grid_communicators(grid, world);
+  train::LayoutOptions layout_options = layout.options;
+  layout_options.dtype = config.dtype;
+  layout_options.sequence_length = config.s;
+  train::ParallelGpt gpt(*backend, world, grid, communicators, config.model, layout_options);
+  model::initialise(*backend, gpt.parameters().parameters(),
+                    {config.init_method, 1234, config.model.layers, config.init_scale, 0.02});
+  train::Trainer trainer(gpt, train_options(config));
+  Curve curve;
+  for (std::int64_t i = 0; i < config.steps; ++i) {
+    const train::TrainRecord record = trainer.step(*data.train);
+    curve.loss.push_back(record.lm_loss);
+    curve.grad_norm.push_back(record.grad_norm);
+  }
+  return curve;
+}
+
+/// Expects every step's figure within `tolerance` of `expected`, relatively.
+inline void expect_close(const std::vector<double>& actual, const std::vector<double>& expected, double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_NEAR(actual[i] / expected[i], 1, tolerance) << "step " << i + 1;
+  }
+}
+inline void expect_close(const Curve& actual, const Curve& expected, double tolerance) {
+  expect_close(actual.loss, expected.loss, tolerance);
+  expect_close(actual.grad_norm, expected.grad_norm, tolerance);
+}
+
+}  // namespace trireme::test
