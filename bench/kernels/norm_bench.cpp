@@ -29,7 +29,7 @@ void layer_norm(benchmark::State& state, DType dtype) {
   Backend& b = *backend;
   const Hidden t(b, dtype);
   measure(state, static_cast<double>(2 * t.x.view().size_bytes()), [&] {
-    b.norm().layer_norm(b.compute_stream(), t.x, t.weight, t.weight, 1e-5, t.y, {t.mean, t.rstd});
+    b.norm().normalise(b.compute_stream(), t.x, t.weight, t.weight, 1e-5, t.y, {t.mean, t.rstd});
   });
 }
 
@@ -39,7 +39,7 @@ void layer_norm_backward(benchmark::State& state, DType dtype) {
   const Hidden t(b, dtype);
   const Tensor residual = filled(b, dtype, {rows, h});
   measure(state, static_cast<double>(4 * t.x.view().size_bytes()), [&] {
-    b.norm().layer_norm_backward(b.compute_stream(), t.y, t.x, t.weight, {t.mean, t.rstd}, residual, residual,
+    b.norm().normalise_backward(b.compute_stream(), t.y, t.x, t.weight, {t.mean, t.rstd}, residual, residual,
                                  t.dweight, t.dweight);
   });
 }

@@ -11,6 +11,7 @@
 #include "src/backend/kernels/norm.hpp"
 #include "src/backend/kernels/optimizer.hpp"
 #include "src/backend/kernels/reduce.hpp"
+#include "src/backend/kernels/rotary.hpp"
 #include "src/tensor/memory.hpp"
 #include "src/tensor/stream.hpp"
 
@@ -45,6 +46,7 @@ class Backend : public Allocator {
   virtual CrossEntropyKernels& cross_entropy() = 0;
   virtual OptimizerKernels& optimizer() = 0;
   virtual ReduceKernels& reduce() = 0;
+  virtual RotaryKernels& rotary() = 0;
 };
 
 enum class BackendChoice { automatic, cpu, cuda };

@@ -179,7 +179,7 @@ void GptStage::forward_head(int micro_batch, Head& head, ConstTensorView x) {
   const std::int64_t n = shape_.rows();
   const ArenaScope scope(context_.workspace);
   const TensorView losses = context_.workspace.allocate(accumulation_type(shape_.dtype), {n});
-  context_.backend.norm().layer_norm(context_.stream(), x, final_norm_->weight, final_norm_->bias, config_.norm_epsilon,
+  context_.backend.norm().normalise(context_.stream(), x, final_norm_->weight, final_norm_->bias, config_.norm_epsilon,
                                      head.normed, head.statistics);
   head_->forward(head.normed.reshape({n, shape_.h}), Activation::none, {}, head.logits);
   cross_entropy_.forward(head.logits, batch.targets.reshape({n}), batch.weights, head.loss, losses);
@@ -198,7 +198,7 @@ void GptStage::backward_head(int micro_batch, Head& head, ConstTensorView x, Ten
   cross_entropy_.backward(head.logits, batch.targets.reshape({n}), loss_gradient, head.loss);
   head_->backward_input(head.logits, dnormed.reshape({n, shape_.h}));
   head_->backward_weight(head.logits, head.normed.reshape({n, shape_.h}));
-  context_.backend.norm().layer_norm_backward(context_.stream(), dnormed, x, final_norm_->weight, head.statistics, {},
+  context_.backend.norm().normalise_backward(context_.stream(), dnormed, x, final_norm_->weight, head.statistics, {},
                                               dx, final_norm_->weight_gradient, final_norm_->bias_gradient);
 }
 
@@ -304,7 +304,7 @@ void GptStage::forward_cached(int chunk, std::int64_t positions, std::int64_t fi
     shape.s = 1;
     const ConstTensorView newest = input.rows(positions - 1, 1);
     const TensorView normed = shape.allocate(context_.workspace, shape.h);
-    context_.backend.norm().layer_norm(stream, newest, final_norm_->weight, final_norm_->bias, config_.norm_epsilon,
+    context_.backend.norm().normalise(stream, newest, final_norm_->weight, final_norm_->bias, config_.norm_epsilon,
                                        normed, shape.allocate_statistics(context_.workspace));
     head_->forward(normed.reshape({1, shape.h}), Activation::none, {}, output);
   }

@@ -44,7 +44,7 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
   const ArenaScope scope(context_.workspace);
   const TensorView branch = shape.allocate(context_.workspace, shape.h);
   saved.input = x;
-  backend.norm().layer_norm(stream, x, norm_1_.weight, norm_1_.bias, epsilon_, saved.normed_1, saved.statistics_1);
+  backend.norm().normalise(stream, x, norm_1_.weight, norm_1_.bias, epsilon_, saved.normed_1, saved.statistics_1);
   attention_.forward(shape, saved.normed_1, dropout, saved.attention, branch);
   backend.norm().bias_dropout_add_norm(stream, branch, attention_bias_, x,
                                        dropout.at(layer_, DropoutSite::attention_output), norm_2_.weight, norm_2_.bias,
@@ -70,13 +70,13 @@ TransformerLayer::Gradients TransformerLayer::backward_input(const LayerShape& s
       branch_gradient(shape, dy, dropout.at(layer_, DropoutSite::mlp_output), mlp_bias_gradient_, arena);
   const TensorView dmiddle = shape.allocate(arena, shape.h);
   gradients.mlp = mlp_.backward_input(shape, dmlp, saved.mlp, arena, dmiddle);
-  norm.layer_norm_backward(context_.stream(), dmiddle, saved.middle, norm_2_.weight, saved.statistics_2, dy, dmiddle,
+  norm.normalise_backward(context_.stream(), dmiddle, saved.middle, norm_2_.weight, saved.statistics_2, dy, dmiddle,
                            norm_2_.weight_gradient, norm_2_.bias_gradient);
 
   const TensorView dattention = branch_gradient(shape, dmiddle, dropout.at(layer_, DropoutSite::attention_output),
                                                 attention_bias_gradient_, arena);
   gradients.attention = attention_.backward_input(shape, dattention, dropout, saved.attention, arena, dx);
-  norm.layer_norm_backward(context_.stream(), dx, saved.input, norm_1_.weight, saved.statistics_1, dmiddle, dx,
+  norm.normalise_backward(context_.stream(), dx, saved.input, norm_1_.weight, saved.statistics_1, dmiddle, dx,
                            norm_1_.weight_gradient, norm_1_.bias_gradient);
   return gradients;
 }
@@ -93,7 +93,7 @@ void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x
   const ArenaScope scope(context_.workspace);
   Saved saved = Saved::allocate(shape, context_.workspace);
   const TensorView branch = shape.allocate(context_.workspace, shape.h);
-  backend.norm().layer_norm(stream, x, norm_1_.weight, norm_1_.bias, epsilon_, saved.normed_1, saved.statistics_1);
+  backend.norm().normalise(stream, x, norm_1_.weight, norm_1_.bias, epsilon_, saved.normed_1, saved.statistics_1);
   attention_.forward_cached(shape, saved.normed_1, cache, branch);
   backend.norm().bias_dropout_add_norm(stream, branch, attention_bias_, x, {}, norm_2_.weight, norm_2_.bias, epsilon_,
                                        saved.middle, saved.normed_2, saved.statistics_2);

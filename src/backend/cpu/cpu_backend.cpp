@@ -27,7 +27,8 @@ class CpuBackend final : public Backend {
         embedding_(make_embedding(pool_)),
         cross_entropy_(make_cross_entropy(pool_)),
         optimizer_(make_optimizer(pool_)),
-        reduce_(make_reduce(pool_)) {}
+        reduce_(make_reduce(pool_)),
+        rotary_(make_rotary(pool_)) {}
 
   std::string name() const override { return "cpu"; }
   std::string description() const override {
@@ -73,6 +74,7 @@ class CpuBackend final : public Backend {
   CrossEntropyKernels& cross_entropy() override { return *cross_entropy_; }
   OptimizerKernels& optimizer() override { return *optimizer_; }
   ReduceKernels& reduce() override { return *reduce_; }
+  RotaryKernels& rotary() override { return *rotary_; }
 
  private:
   static void copy(ConstTensorView from, TensorView to) {
@@ -92,6 +94,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<CrossEntropyKernels> cross_entropy_;
   std::unique_ptr<OptimizerKernels> optimizer_;
   std::unique_ptr<ReduceKernels> reduce_;
+  std::unique_ptr<RotaryKernels> rotary_;
 };
 
 }  // namespace

@@ -18,5 +18,6 @@ std::unique_ptr<EmbeddingKernels> make_embedding(ThreadPool& pool);
 std::unique_ptr<CrossEntropyKernels> make_cross_entropy(ThreadPool& pool);
 std::unique_ptr<OptimizerKernels> make_optimizer(ThreadPool& pool);
 std::unique_ptr<ReduceKernels> make_reduce(ThreadPool& pool);
+std::unique_ptr<RotaryKernels> make_rotary(ThreadPool& pool);
 
 }  // namespace trireme::cpu

@@ -7,6 +7,7 @@
 #include "src/backend/cpu/dropout_mask.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/cpu/scratch.hpp"
+#include "src/backend/cpu/vector_math.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cpu {
@@ -33,6 +34,26 @@ T round_to(double value) {
     return rounded;
   } else {
     return static_cast<T>(value);
+  }
+}
+
+/// y = silu(gate) up for one row of f columns.
+template <class A>
+void swiglu_row(const A* gate, const A* up, std::int64_t f, A* y) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < f; ++j) y[j] = gate[j] / (1 + vector_exp(-gate[j])) * up[j];
+}
+
+/// For one row; dgate and dup may be gate and up.
+template <class A>
+void swiglu_row_backward(const A* dy, const A* gate, const A* up, std::int64_t f, A* dgate, A* dup) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < f; ++j) {
+    const A x = gate[j];
+    const A sigmoid = 1 / (1 + vector_exp(-x));
+    const A gradient = dy[j];
+    dgate[j] = gradient * up[j] * sigmoid * (1 + x * (1 - sigmoid));
+    dup[j] = gradient * x * sigmoid;
   }
 }
 
@@ -178,6 +199,54 @@ class CpuElementwise final : public ElementwiseKernels {
         pool_.parallel_ranges(rows, row_grain(h),
                               [&](std::int64_t begin, std::int64_t end) { rows_backward(begin, end, nullptr); });
       }
+    });
+  }
+
+  void swiglu(Stream&, ConstTensorView gate_up, TensorView y) override {
+    check_swiglu("swiglu", y, {gate_up});
+    dispatch_float(y.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t f = y.shape().back();
+      if (f == 0) return;
+      const T* in = gate_up.as<T>();
+      T* out = y.as<T>();
+      pool_.parallel_ranges(rows_of(y.shape()), row_grain(f), [&](std::int64_t begin, std::int64_t end) {
+        RowBuffers<A> buffer(scratch_, f);
+        for (std::int64_t i = begin; i < end; ++i) {
+          const A* gate = row_in(in + 2 * i * f, f, buffer.x);
+          const A* up = row_in(in + (2 * i + 1) * f, f, buffer.y);
+          A* row = row_out(out + i * f, buffer.out);
+          swiglu_row(gate, up, f, row);
+          finish_row(row, f, out + i * f);
+        }
+      });
+    });
+  }
+
+  void swiglu_backward(Stream&, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) override {
+    check_swiglu("swiglu_backward", dy, {gate_up, dgate_up});
+    dispatch_float(dy.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t f = dy.shape().back();
+      if (f == 0) return;
+      const T* gradient = dy.as<T>();
+      const T* in = gate_up.as<T>();
+      T* out = dgate_up.as<T>();
+      pool_.parallel_ranges(rows_of(dy.shape()), row_grain(f), [&](std::int64_t begin, std::int64_t end) {
+        RowBuffers<A> buffer(scratch_, f);
+        for (std::int64_t i = begin; i < end; ++i) {
+          T* to_gate = out + 2 * i * f;
+          T* to_up = to_gate + f;
+          const A* dy_row = row_in(gradient + i * f, f, buffer.out);
+          const A* gate = row_in(in + 2 * i * f, f, buffer.x);
+          const A* up = row_in(in + (2 * i + 1) * f, f, buffer.y);
+          A* dgate = row_out(to_gate, buffer.x);
+          A* dup = row_out(to_up, buffer.y);
+          swiglu_row_backward(dy_row, gate, up, f, dgate, dup);
+          finish_row(dgate, f, to_gate);
+          finish_row(dup, f, to_up);
+        }
+      });
     });
   }
 

@@ -21,7 +21,7 @@ constexpr std::int64_t row_grain = 16;
 
 /// y = (x - mean) rstd weight + bias for one row.
 template <class A>
-void normalise(const A* x, const A* weight, const A* bias, A epsilon, std::int64_t h, A* y, A& mean, A& rstd) {
+void layer_norm(const A* x, const A* weight, const A* bias, A epsilon, std::int64_t h, A* y, A& mean, A& rstd) {
   A sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t j = 0; j < h; ++j) sum += x[j];
@@ -36,10 +36,22 @@ void normalise(const A* x, const A* weight, const A* bias, A epsilon, std::int64
   rstd = reciprocal;
 }
 
+/// y = x rstd weight for one row.
+template <class A>
+void rms_norm(const A* x, const A* weight, A epsilon, std::int64_t h, A* y, A& rstd) {
+  A squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (std::int64_t j = 0; j < h; ++j) squares += x[j] * x[j];
+  const A reciprocal = 1 / std::sqrt(squares / static_cast<A>(h) + epsilon);
+#pragma omp simd
+  for (std::int64_t j = 0; j < h; ++j) y[j] = x[j] * reciprocal * weight[j];
+  rstd = reciprocal;
+}
+
 /// For one row: dx = (residual_gradient or 0) + the gradient through the normalisation, dweight and dbias += theirs.
 template <class A>
-void normalise_backward(const A* dy, const A* x, const A* weight, A mean, A rstd, const A* residual_gradient,
-                        std::int64_t h, A* dx, A* dweight, A* dbias) {
+void layer_norm_backward(const A* dy, const A* x, const A* weight, A mean, A rstd, const A* residual_gradient,
+                         std::int64_t h, A* dx, A* dweight, A* dbias) {
   A sum = 0, dot = 0;  // of g = dy weight, and of g with the normalised x
 #pragma omp simd reduction(+ : sum, dot)
   for (std::int64_t j = 0; j < h; ++j) {
@@ -63,6 +75,29 @@ void normalise_backward(const A* dy, const A* x, const A* weight, A mean, A rstd
   }
 }
 
+/// The same for RMSNorm.
+template <class A>
+void rms_norm_backward(const A* dy, const A* x, const A* weight, A rstd, const A* residual_gradient, std::int64_t h,
+                       A* dx, A* dweight) {
+  A dot = 0;  // of dy weight with the normalised x
+#pragma omp simd reduction(+ : dot)
+  for (std::int64_t j = 0; j < h; ++j) {
+    const A normalised = x[j] * rstd;
+    dot += dy[j] * weight[j] * normalised;
+    dweight[j] += dy[j] * normalised;
+  }
+  dot /= static_cast<A>(h);
+  if (residual_gradient != nullptr) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < h; ++j) {
+      dx[j] = residual_gradient[j] + rstd * (dy[j] * weight[j] - x[j] * rstd * dot);
+    }
+  } else {
+#pragma omp simd
+    for (std::int64_t j = 0; j < h; ++j) dx[j] = rstd * (dy[j] * weight[j] - x[j] * rstd * dot);
+  }
+}
+
 /// sum = residual + (x + bias) factor for one row.
 template <class A>
 void add_row(const A* residual, const A* x, const A* bias, const A* factor, std::int64_t h, A* sum) {
@@ -74,60 +109,62 @@ class CpuNorm final : public NormKernels {
  public:
   explicit CpuNorm(ThreadPool& pool) : pool_(pool) {}
 
-  void layer_norm(Stream&, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon,
-                  TensorView y, NormStatistics statistics) override {
-    check_layer_norm(x, weight, bias, y, statistics);
+  void normalise(Stream&, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon, TensorView y,
+                 NormStatistics statistics) override {
+    check_normalise(x, weight, bias, y, statistics);
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t h = weight.numel();
-      const Parameters<T> parameters(weight, bias);
+      const RowNorm<T> norm(weight, bias, epsilon, statistics);
       const T* in = x.as<T>();
       T* out = y.as<T>();
-      A* mean = statistics.mean.as<A>();
-      A* rstd = statistics.reciprocal_deviation.as<A>();
       pool_.parallel_ranges(x.numel() / h, row_grain, [&](std::int64_t begin, std::int64_t end) {
         std::vector<A> buffer(2 * h);
         for (std::int64_t i = begin; i < end; ++i) {
           A* row = row_out(out + i * h, buffer.data() + h);
-          normalise(row_in(in + i * h, h, buffer.data()), parameters.weight, parameters.bias, static_cast<A>(epsilon),
-                    h, row, mean[i], rstd[i]);
+          norm(i, row_in(in + i * h, h, buffer.data()), row);
           finish_row(row, h, out + i * h);
         }
       });
     });
   }
 
-  void layer_norm_backward(Stream&, ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
-                           NormStatistics statistics, ConstTensorView residual_gradient, TensorView dx,
-                           TensorView dweight, TensorView dbias) override {
-    check_layer_norm_backward(dy, x, weight, statistics, residual_gradient, dx, dweight, dbias);
+  void normalise_backward(Stream&, ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
+                          NormStatistics statistics, ConstTensorView residual_gradient, TensorView dx,
+                          TensorView dweight, TensorView dbias) override {
+    check_normalise_backward(dy, x, weight, statistics, residual_gradient, dx, dweight, dbias);
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t h = weight.numel();
       const std::int64_t rows = x.numel() / h;
-      const Parameters<T> parameters(weight, weight);
-      const A* w = parameters.weight;
+      std::vector<A> weight_buffer(h);
+      const A* w = row_in(weight.as<T>(), h, weight_buffer.data());
       const T* out_gradient = dy.as<T>();
       const T* in = x.as<T>();
       const T* residual = residual_gradient ? residual_gradient.as<T>() : nullptr;
       T* in_gradient = dx.as<T>();
-      const A* mean = statistics.mean.as<A>();
+      const A* mean = statistics.mean ? statistics.mean.as<A>() : nullptr;
       const A* rstd = statistics.reciprocal_deviation.as<A>();
-      std::vector<A> sums(2 * h);  // of the gradients of weight and bias
-      sum_columns(pool_, scratch_, rows, 2 * h, sums.data(), [&](std::int64_t begin, std::int64_t end, A* dw) {
-        std::vector<A> buffer(4 * h);
-        for (std::int64_t i = begin; i < end; ++i) {
-          const A* dy_row = row_in(out_gradient + i * h, h, buffer.data());
-          const A* x_row = row_in(in + i * h, h, buffer.data() + h);
-          const A* add = residual == nullptr ? nullptr : row_in(residual + i * h, h, buffer.data() + 2 * h);
-          A* dx_row = row_out(in_gradient + i * h, buffer.data() + 3 * h);
-          normalise_backward(dy_row, x_row, w, mean[i], rstd[i], add, h, dx_row, dw, dw + h);
-          finish_row(dx_row, h, in_gradient + i * h);
-        }
-      });
+      std::vector<A> sums(dbias ? 2 * h : h);  // of the gradients of weight and bias
+      sum_columns(pool_, scratch_, rows, std::ssize(sums), sums.data(),
+                  [&](std::int64_t begin, std::int64_t end, A* dw) {
+                    std::vector<A> buffer(4 * h);
+                    for (std::int64_t i = begin; i < end; ++i) {
+                      const A* dy_row = row_in(out_gradient + i * h, h, buffer.data());
+                      const A* x_row = row_in(in + i * h, h, buffer.data() + h);
+                      const A* add = residual == nullptr ? nullptr : row_in(residual + i * h, h, buffer.data() + 2 * h);
+                      A* dx_row = row_out(in_gradient + i * h, buffer.data() + 3 * h);
+                      if (mean != nullptr)
+                        layer_norm_backward(dy_row, x_row, w, mean[i], rstd[i], add, h, dx_row, dw, dw + h);
+                      else
+                        rms_norm_backward(dy_row, x_row, w, rstd[i], add, h, dx_row, dw);
+                      finish_row(dx_row, h, in_gradient + i * h);
+                    }
+                  });
       A* dw = dweight.as<A>();
-      A* db = dbias.as<A>();
       for (std::int64_t j = 0; j < h; ++j) dw[j] += sums[j];
+      if (!dbias) return;
+      A* db = dbias.as<A>();
       for (std::int64_t j = 0; j < h; ++j) db[j] += sums[h + j];
     });
   }
@@ -140,15 +177,13 @@ class CpuNorm final : public NormKernels {
       using A = Accumulation<T>;
       const std::int64_t h = weight.numel();
       const std::int64_t batch = x.shape()[1];
-      const Parameters<T> parameters(weight, norm_bias);
+      const RowNorm<T> norm(weight, norm_bias, epsilon, statistics);
       std::vector<A> added(h);
-      load_row(bias.as<T>(), h, added.data());
+      if (bias) load_row(bias.as<T>(), h, added.data());
       const T* in = x.as<T>();
       const T* skip = residual.as<T>();
       T* total = sum.as<T>();
       T* out = y.as<T>();
-      A* mean = statistics.mean.as<A>();
-      A* rstd = statistics.reciprocal_deviation.as<A>();
       pool_.parallel_ranges(x.numel() / h, row_grain, [&](std::int64_t begin, std::int64_t end) {
         std::vector<A> buffer(4 * h);
         A* factor = buffer.data() + 3 * h;
@@ -163,8 +198,7 @@ class CpuNorm final : public NormKernels {
           add_row(skip_row, x_row, added.data(), factor, h, row);
           finish_row(row, h, total + i * h);
           A* y_row = row_out(out + i * h, buffer.data() + h);
-          normalise(row_in(total + i * h, h, buffer.data()), parameters.weight, parameters.bias,
-                    static_cast<A>(epsilon), h, y_row, mean[i], rstd[i]);
+          norm(i, row_in(total + i * h, h, buffer.data()), y_row);
           finish_row(y_row, h, out + i * h);
         }
       });
@@ -172,16 +206,31 @@ class CpuNorm final : public NormKernels {
   }
 
  private:
-  /// Weight and bias in the accumulation type.
+  /// The forward of one row, of either kind, with weight and bias in the accumulation type.
   template <class T>
-  struct Parameters {
-    Parameters(ConstTensorView w, ConstTensorView b)
-        : buffer(2 * w.numel()),
-          weight(row_in(w.as<T>(), w.numel(), buffer.data())),
-          bias(row_in(b.as<T>(), b.numel(), buffer.data() + w.numel())) {}
-    std::vector<Accumulation<T>> buffer;
-    const Accumulation<T>* weight;
-    const Accumulation<T>* bias;
+  struct RowNorm {
+    using A = Accumulation<T>;
+    RowNorm(ConstTensorView w, ConstTensorView b, double eps, const NormStatistics& statistics)
+        : h(w.numel()),
+          buffer(2 * h),
+          weight(row_in(w.as<T>(), h, buffer.data())),
+          bias(b ? row_in(b.as<T>(), h, buffer.data() + h) : nullptr),
+          epsilon(static_cast<A>(eps)),
+          mean(statistics.mean ? statistics.mean.as<A>() : nullptr),
+          rstd(statistics.reciprocal_deviation.as<A>()) {}
+    void operator()(std::int64_t row, const A* x, A* y) const {
+      if (mean != nullptr)
+        layer_norm(x, weight, bias, epsilon, h, y, mean[row], rstd[row]);
+      else
+        rms_norm(x, weight, epsilon, h, y, rstd[row]);
+    }
+    std::int64_t h;
+    std::vector<A> buffer;
+    const A* weight;
+    const A* bias;
+    A epsilon;
+    A* mean;
+    A* rstd;
   };
 
   ThreadPool& pool_;

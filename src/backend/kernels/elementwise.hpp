@@ -28,6 +28,13 @@ class ElementwiseKernels {
   /// empty. dx may be the same memory as dsum. (The residual's gradient is dsum itself.)
   virtual void bias_dropout_add_backward(Stream& stream, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
                                          TensorView dbias) = 0;
+
+  /// SwiGLU (Shazeer 2020, arXiv:2002.05202): y = silu(gate) up, silu(x) = x / (1 + exp(-x)). gate_up [n, 2 f] T: the
+  /// gate's f columns and then those of up; y [n, f] T. Overwrites.
+  virtual void swiglu(Stream& stream, ConstTensorView gate_up, TensorView y) = 0;
+  /// dgate = dy up silu'(gate), dup = dy silu(gate). dy [n, f] T; gate_up, dgate_up [n, 2 f] T. Overwrites; dgate_up
+  /// may be the same memory as gate_up.
+  virtual void swiglu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) = 0;
 };
 
 }  // namespace trireme

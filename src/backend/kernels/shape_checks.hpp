@@ -11,6 +11,7 @@
 #include "src/backend/kernels/norm.hpp"
 #include "src/backend/kernels/optimizer.hpp"
 #include "src/backend/kernels/reduce.hpp"
+#include "src/backend/kernels/rotary.hpp"
 
 // What the kernels' declarations say about shapes and types, in one place: every backend calls these first. They throw
 // ShapeError, which names the kernel and the tensor.
@@ -113,6 +114,14 @@ inline void check_bias_dropout_add_backward(ConstTensorView dsum, const Dropout&
   if (dbias) detail::check_size(where, "dbias", dbias, dsum.shape().back(), accumulation_type(dsum.dtype()));
 }
 
+/// y, or its gradient, [n, f]; tensors of gate and up [n, 2 f].
+inline void check_swiglu(std::string_view where, ConstTensorView y, std::initializer_list<ConstTensorView> gate_up) {
+  detail::check_is_matrix(where, "y", y);
+  for (const ConstTensorView& tensor : gate_up) {
+    detail::check_matrix(where, "gate_up", tensor, rows_of(y.shape()), 2 * y.shape().back(), y.dtype());
+  }
+}
+
 inline void check_adamw(const AdamWStep& step, ConstTensorView gradient, ConstTensorView w, ConstTensorView m,
                         ConstTensorView v, ConstTensorView rounded) {
   constexpr std::string_view where = "adamw";
@@ -136,30 +145,32 @@ inline void check_reduction(std::string_view where, ConstTensorView result) {
 namespace detail {
 inline void check_norm(std::string_view where, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
                        ConstTensorView y, const NormStatistics& statistics) {
+  TRIREME_CHECK(static_cast<bool>(bias) == static_cast<bool>(statistics.mean), ShapeError,
+                "{}: layer normalisation has a mean and a bias, RMSNorm neither", where);
   check_is_matrix(where, "x", x);
   const std::int64_t n = rows_of(x.shape()), h = x.shape().back();
   check_size(where, "weight", weight, h, x.dtype());
-  check_size(where, "bias", bias, h, x.dtype());
+  if (bias) check_size(where, "bias", bias, h, x.dtype());
   check_size(where, "y", y, n * h, x.dtype());
-  check_size(where, "mean", statistics.mean, n, accumulation_type(x.dtype()));
+  if (statistics.mean) check_size(where, "mean", statistics.mean, n, accumulation_type(x.dtype()));
   check_size(where, "reciprocal_deviation", statistics.reciprocal_deviation, n, accumulation_type(x.dtype()));
 }
 }  // namespace detail
 
-inline void check_layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias, ConstTensorView y,
-                             const NormStatistics& statistics) {
-  detail::check_norm("layer_norm", x, weight, bias, y, statistics);
+inline void check_normalise(ConstTensorView x, ConstTensorView weight, ConstTensorView bias, ConstTensorView y,
+                            const NormStatistics& statistics) {
+  detail::check_norm("normalise", x, weight, bias, y, statistics);
 }
 
-inline void check_layer_norm_backward(ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
-                                      const NormStatistics& statistics, ConstTensorView residual_gradient,
-                                      ConstTensorView dx, ConstTensorView dweight, ConstTensorView dbias) {
-  constexpr std::string_view where = "layer_norm_backward";
-  detail::check_norm(where, x, weight, weight, dx, statistics);
+inline void check_normalise_backward(ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
+                                     const NormStatistics& statistics, ConstTensorView residual_gradient,
+                                     ConstTensorView dx, ConstTensorView dweight, ConstTensorView dbias) {
+  constexpr std::string_view where = "normalise_backward";
+  detail::check_norm(where, x, weight, dbias ? weight : ConstTensorView(), dx, statistics);
   detail::check_size(where, "dy", dy, x.numel(), x.dtype());
   if (residual_gradient) detail::check_size(where, "residual_gradient", residual_gradient, x.numel(), x.dtype());
   detail::check_size(where, "dweight", dweight, x.shape().back(), accumulation_type(x.dtype()));
-  detail::check_size(where, "dbias", dbias, x.shape().back(), accumulation_type(x.dtype()));
+  if (dbias) detail::check_size(where, "dbias", dbias, x.shape().back(), accumulation_type(x.dtype()));
 }
 
 inline void check_bias_dropout_add_norm(ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
@@ -169,7 +180,7 @@ inline void check_bias_dropout_add_norm(ConstTensorView x, ConstTensorView bias,
   detail::check_norm(where, x, weight, norm_bias, y, statistics);
   TRIREME_CHECK(!dropout.enabled() || x.shape().rank() == 3, ShapeError, "{}: dropout needs [s, b, h], not {}", where,
                 to_string(x.shape()));
-  detail::check_size(where, "bias", bias, x.shape().back(), x.dtype());
+  if (bias) detail::check_size(where, "bias", bias, x.shape().back(), x.dtype());
   detail::check_size(where, "residual", residual, x.numel(), x.dtype());
   detail::check_size(where, "sum", sum, x.numel(), x.dtype());
 }
@@ -234,6 +245,15 @@ inline void check_attention(std::string_view where, const AttentionProblem& prob
     detail::check_size(where, "a statistic of the rows", tensor, problem.batch * problem.heads * problem.queries,
                        accumulation_type(dtype));
   }
+}
+
+inline void check_rotate(const RotaryEmbedding& rotary, const RotaryHeads& x) {
+  TRIREME_CHECK(
+      rotary.channels >= 2 && rotary.channels % 2 == 0 && rotary.channels <= x.data.head_stride && rotary.base > 0,
+      ShapeError, "rotate: {} channels of heads {} apart, base {}: an even number of channels, a positive base",
+      rotary.channels, x.data.head_stride, rotary.base);
+  TRIREME_CHECK(x.positions >= 0 && x.batch >= 0 && x.heads >= 0 && x.first_position >= 0, ShapeError,
+                "rotate: {} positions from {}, {} samples, {} heads", x.positions, x.first_position, x.batch, x.heads);
 }
 
 }  // namespace trireme

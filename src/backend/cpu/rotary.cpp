@@ -1,0 +1,100 @@
+#include "src/backend/kernels/rotary.hpp"
+
+#include <cmath>
+#include <complex>
+#include <vector>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/cpu/rows.hpp"
+#include "src/backend/kernels/shape_checks.hpp"
+
+namespace trireme::cpu {
+namespace {
+
+/// The turns of all channels by the positions first step, (first + 1) step ... (count of them), [count, pairs].
+std::vector<std::complex<double>> turns(const RotaryEmbedding& rotary, std::int64_t first, std::int64_t count,
+                                        std::int64_t step) {
+  const std::int64_t pairs = rotary.channels / 2;
+  std::vector<std::complex<double>> table(static_cast<std::size_t>(count * pairs));
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const double frequency = std::pow(rotary.base, -2 * static_cast<double>(i) / static_cast<double>(rotary.channels));
+    for (std::int64_t k = 0; k < count; ++k) {
+      table[static_cast<std::size_t>(k * pairs + i)] =
+          std::polar(1.0, static_cast<double>((first + k) * step) * frequency);
+    }
+  }
+  return table;
+}
+
+/// One head: x and y are its two halves.
+template <class A>
+void rotate_head(const A* cosine, const A* sine, std::int64_t pairs, const A* x, const A* y, A* to_x, A* to_y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const A first = x[i], second = y[i];
+    to_x[i] = first * cosine[i] - second * sine[i];
+    to_y[i] = second * cosine[i] + first * sine[i];
+  }
+}
+
+class CpuRotary final : public RotaryKernels {
+ public:
+  explicit CpuRotary(ThreadPool& pool) : pool_(pool) {}
+
+  void rotate(Stream&, const RotaryEmbedding& rotary, const RotaryHeads& x, Rotation rotation) override {
+    check_rotate(rotary, x);
+    if (x.positions == 0) return;
+    // The turn by a position is the product of those by its multiple of `block` and by the rest: a few sines serve many
+    // positions, and the same ones every cut of a sequence.
+    constexpr std::int64_t block = 64;
+    const std::int64_t pairs = rotary.channels / 2;
+    const std::int64_t last_position = x.first_position + x.positions - 1;
+    const std::int64_t first_block = x.first_position / block;
+    const std::int64_t blocks = last_position / block - first_block + 1;
+    const std::int64_t first_rest = blocks == 1 ? x.first_position % block : 0;
+    const std::int64_t rests = blocks == 1 ? x.positions : block;
+    const std::vector<std::complex<double>> coarse = turns(rotary, first_block, blocks, block);
+    const std::vector<std::complex<double>> fine = turns(rotary, first_rest, rests, 1);
+    const double sign = rotation == Rotation::forward ? 1 : -1;
+    dispatch_float(x.data.data.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      T* data = x.data.data.template as<T>();
+      pool_.parallel_ranges(x.positions, 16, [&](std::int64_t begin, std::int64_t end) {
+        std::vector<A> buffer(static_cast<std::size_t>(4 * pairs));
+        A* cosine = buffer.data();
+        A* sine = cosine + pairs;
+        for (std::int64_t row = begin; row < end; ++row) {
+          const std::int64_t position = x.first_position + row;
+          const std::complex<double>* a = coarse.data() + (position / block - first_block) * pairs;
+          const std::complex<double>* b = fine.data() + (position % block - first_rest) * pairs;
+          for (std::int64_t i = 0; i < pairs; ++i) {
+            cosine[i] = static_cast<A>(a[i].real() * b[i].real() - a[i].imag() * b[i].imag());
+            sine[i] = static_cast<A>(sign * (a[i].imag() * b[i].real() + a[i].real() * b[i].imag()));
+          }
+          for (std::int64_t sample = 0; sample < x.batch; ++sample) {
+            for (std::int64_t head = 0; head < x.heads; ++head) {
+              T* first =
+                  data + row * x.data.position_stride + sample * x.data.sample_stride + head * x.data.head_stride;
+              T* second = first + pairs;
+              A* to_first = row_out(first, sine + pairs);
+              A* to_second = row_out(second, sine + 2 * pairs);
+              rotate_head(cosine, sine, pairs, row_in(first, pairs, to_first), row_in(second, pairs, to_second),
+                          to_first, to_second);
+              finish_row(to_first, pairs, first);
+              finish_row(to_second, pairs, second);
+            }
+          }
+        }
+      });
+    });
+  }
+
+ private:
+  ThreadPool& pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<RotaryKernels> make_rotary(ThreadPool& pool) { return std::make_unique<CpuRotary>(pool); }
+
+}  // namespace trireme::cpu

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "src/backend/kernels/attention.hpp"
+
+namespace trireme {
+
+/// Rotary position embedding (Su et al. 2021, arXiv:2104.09864): channel i and channel i + channels / 2 of a head at
+/// position p are the two coordinates of a point that turns by the angle p base^(-2 i / channels).
+struct RotaryEmbedding {
+  std::int64_t channels = 0;  ///< even; a head's channels from here on stay as they are
+  double base = 10000;
+};
+
+/// The heads that are rotated, and where they stand.
+struct RotaryHeads {
+  Heads data;
+  std::int64_t positions = 0;
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t first_position = 0;  ///< of row 0; row i stands at first_position + i
+};
+
+enum class Rotation { forward, backward };
+
+class RotaryKernels {
+ public:
+  virtual ~RotaryKernels() = default;
+
+  /// In place, for i < channels / 2 with the angle t of channel i at the row's position:
+  ///   x[i] = x[i] cos t - x[i + channels / 2] sin t,   x[i + channels / 2] = x[i + channels / 2] cos t + x[i] sin t.
+  /// `backward` turns by -t instead: a gradient of the rotated heads becomes that of the heads before. T the training
+  /// type; angles, sines and cosines are computed in fp64, products in A. Stream-ordered, deterministic.
+  virtual void rotate(Stream& stream, const RotaryEmbedding& rotary, const RotaryHeads& x, Rotation rotation) = 0;
+};
+
+}  // namespace trireme

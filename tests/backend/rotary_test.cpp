@@ -1,0 +1,140 @@
+#include "src/backend/kernels/rotary.hpp"
+
+#include <gtest/gtest.h>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/support/random_tensor.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+/// Heads [positions, batch, parts, heads, d], of which the part `part` is rotated.
+struct Case {
+  std::int64_t positions = 1, batch = 1, heads = 1, d = 2;
+  std::int64_t parts = 1, part = 0;
+  std::int64_t first_position = 0;
+  RotaryEmbedding rotary{2, 10000};
+  std::int64_t numel() const { return positions * batch * parts * heads * d; }
+};
+
+/// `values`, rounded to the type, after a rotation.
+std::vector<double> rotated(DType dtype, const Case& c, std::vector<double>& values,
+                            Rotation rotation = Rotation::forward, int threads = 2) {
+  const auto backend = cpu::make_backend(threads);
+  Backend& b = *backend;
+  const Tensor x = make_tensor(b, dtype, {c.positions, c.batch, c.parts, c.heads, c.d}, values);
+  values = values_of(b, x);
+  const std::int64_t row = c.parts * c.heads * c.d;
+  const TensorView part(x.view().data() + static_cast<std::int64_t>(size_of(dtype)) * c.part * c.heads * c.d, dtype,
+                        x.view().shape());
+  b.rotary().rotate(b.compute_stream(), c.rotary,
+                    {{part, c.batch * row, row, c.d}, c.positions, c.batch, c.heads, c.first_position}, rotation);
+  return values_of(b, x);
+}
+
+/// By the definition, in fp64.
+std::vector<double> reference(const Case& c, const std::vector<double>& values, Rotation rotation) {
+  std::vector<double> result = values;
+  const std::int64_t half = c.rotary.channels / 2;
+  for (std::int64_t row = 0; row < c.positions * c.batch; ++row) {
+    for (std::int64_t head = 0; head < c.heads; ++head) {
+      const std::size_t at = ((row * c.parts + c.part) * c.heads + head) * c.d;
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double position = static_cast<double>(c.first_position + row / c.batch);
+        double angle = position * std::pow(c.rotary.base, -2.0 * i / c.rotary.channels);
+        if (rotation == Rotation::backward) angle = -angle;
+        result[at + i] = values[at + i] * std::cos(angle) - values[at + i + half] * std::sin(angle);
+        result[at + i + half] = values[at + i + half] * std::cos(angle) + values[at + i] * std::sin(angle);
+      }
+    }
+  }
+  return result;
+}
+
+TEST(Rotary, HandWorkedHead) {
+  // Base 100 and four channels: the pairs (0, 2) and (1, 3) turn by 1 and 1/10 a position.
+  const Case c{.d = 6, .first_position = 3, .rotary = {4, 100}};
+  std::vector<double> x = {1, 2, 10, 20, 7, 8};
+  const double s = std::sin(3.0), k = std::cos(3.0), s_slow = std::sin(0.3), k_slow = std::cos(0.3);
+  expect_close(rotated(DType::fp64, c, x),
+               std::vector<double>{k - 10 * s, 2 * k_slow - 20 * s_slow, 10 * k + s, 20 * k_slow + 2 * s_slow, 7, 8},
+               tolerance(DType::fp64, Operation::elementwise), "x");
+}
+
+class RotaryTypes : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Rotary, RotaryTypes, testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(RotaryTypes, MatchesTheDefinitionInStridedHeads) {
+  for (const std::int64_t positions : {0, 1, 31, 33, 130, 1025}) {
+    for (const Rotation rotation : {Rotation::forward, Rotation::backward}) {
+      const Case c{positions, 2, 3, 10, 3, 1, 50, {6, 500}};
+      std::vector<double> x = random_values(c.numel(), 1);
+      const std::vector<double> actual = rotated(GetParam(), c, x, rotation);
+      // An angle of a thousand has lost three digits, like a long sum.
+      expect_close(actual, reference(c, x, rotation), tolerance(GetParam(), Operation::sum),
+                   fmt::format("{} positions", positions));
+    }
+  }
+}
+
+TEST_P(RotaryTypes, AnyCutOfASequenceAndAnyNumberOfThreadsGiveTheSameBits) {
+  const Case whole{200, 1, 2, 16, 1, 0, 0, {16, 10000}};
+  std::vector<double> x = random_values(whole.numel(), 2);
+  const std::vector<double> expected = rotated(GetParam(), whole, x, Rotation::forward, 1);
+  EXPECT_EQ(rotated(GetParam(), whole, x, Rotation::forward, 3), expected);
+  std::vector<double> joined;
+  for (const auto& [begin, count] : std::vector<std::pair<int, int>>{{0, 1}, {1, 62}, {63, 2}, {65, 135}}) {
+    Case cut = whole;
+    cut.positions = count;
+    cut.first_position = begin;
+    std::vector<double> part(x.begin() + begin * 32, x.begin() + (begin + count) * 32);
+    const std::vector<double> result = rotated(GetParam(), cut, part);
+    joined.insert(joined.end(), result.begin(), result.end());
+  }
+  EXPECT_EQ(joined, expected);
+}
+
+TEST(Rotary, BackwardUndoesForwardAndIsItsTransposeFarIntoLongContexts) {
+  const Case c{70, 1, 1, 128, 1, 0, 1'000'000, {128, 10000}};
+  std::vector<double> x = random_values(c.numel(), 3), y = random_values(c.numel(), 4);
+  std::vector<double> turned = rotated(DType::fp64, c, x);
+  // The angle of the fastest channel is about 1e6, so its last digit is worth 1e-10.
+  expect_close(turned, reference(c, x, Rotation::forward), {1e-9, 1e-9}, "turned");
+  expect_close(rotated(DType::fp64, c, turned, Rotation::backward), x, tolerance(DType::fp64, Operation::sum), "x");
+  const std::vector<double> back = rotated(DType::fp64, c, y, Rotation::backward);
+  double forward = 0, backward = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    forward += turned[i] * y[i];
+    backward += x[i] * back[i];
+  }
+  EXPECT_NEAR(forward, backward, 1e-11);
+}
+
+TEST(Rotary, ScoresDependOnTheDistanceAlone) {
+  const auto score = [](std::int64_t query, std::int64_t key) {
+    std::vector<double> q = random_values(64, 5), k = random_values(64, 6);
+    const auto at = [&](std::vector<double>& x, std::int64_t position) {
+      return rotated(DType::fp64, {.d = 64, .first_position = position, .rotary = {64, 10000}}, x);
+    };
+    const std::vector<double> a = at(q, query), b = at(k, key);
+    double sum = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+    return sum;
+  };
+  EXPECT_NEAR(score(17, 5), score(4017, 4005), 1e-10);
+  EXPECT_GT(std::abs(score(17, 5) - score(17, 6)), 1e-3);
+}
+
+TEST(Rotary, RefusesWhatCannotBeRotated) {
+  std::vector<double> x(6);
+  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .rotary = {5, 10000}}, x), ShapeError);
+  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .rotary = {8, 10000}}, x), ShapeError);
+  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .rotary = {4, 0}}, x), ShapeError);
+}
+
+}  // namespace
+}  // namespace trireme
