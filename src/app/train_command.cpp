@@ -43,6 +43,9 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
   const std::int64_t micro_batches = *o.global_batch_size / (o.micro_batch_size * job.grid.data_size());
   log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", *o.global_batch_size,
             o.sequence_length, job.grid.data_size(), micro_batches, o.micro_batch_size);
+  if (o.sequence_parallel && job.grid.tensor_size() == 1) {
+    log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
+  }
   // The ranks of one stage hold the same; a line for each stage.
   std::size_t largest = 0;
   for (int stage = 0; stage < job.grid.pipeline_size(); ++stage) {

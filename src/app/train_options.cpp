@@ -25,6 +25,13 @@ void TrainCommandOptions::declare(Options& options) {
       "schedule", &schedule,
       {{"1f1b", parallel::ScheduleKind::one_forward_one_backward}, {"gpipe", parallel::ScheduleKind::gpipe}},
       "Order of forwards and backwards in a pipeline.");
+  options.add_flag(
+      "sequence-parallel", &sequence_parallel,
+      "Cut the residual stream along the sequence over the tensor ranks: norms, dropouts and what they keep "
+      "take 1/t of the memory.");
+  options.add_flag(
+      "no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
+      "Do not hide the tensor-parallel communication of backward behind the products of weight gradients.");
   options.add_choice("init-method", &initialisation.method,
                      {{"normal", model::InitMethod::normal}, {"hashed-uniform", model::InitMethod::hashed_uniform}},
                      "Initial weights: normal deviates of the seed, or a formula of name and index alone.");
@@ -147,7 +154,16 @@ std::vector<TrainCommandOptions::WeightedPath> TrainCommandOptions::corpora() co
 }
 
 train::LayoutOptions TrainCommandOptions::layout() const {
-  return {dtype, sequence_length, micro_batch_size, grid.vocabulary_multiple, grid.padded_vocabulary, schedule};
+  train::LayoutOptions layout;
+  layout.dtype = dtype;
+  layout.sequence_length = sequence_length;
+  layout.micro_batch_size = micro_batch_size;
+  layout.vocabulary_multiple = grid.vocabulary_multiple;
+  layout.padded_vocabulary_size = grid.padded_vocabulary;
+  layout.sequence_parallel = sequence_parallel;
+  layout.async_tensor_all_reduce = !no_async_tensor_all_reduce;
+  layout.schedule = schedule;
+  return layout;
 }
 
 train::TrainOptions TrainCommandOptions::training() const {

@@ -27,6 +27,8 @@ struct TrainCommandOptions {
   bool bf16 = false;
   bool fp16 = false;
   parallel::ScheduleKind schedule = parallel::ScheduleKind::one_forward_one_backward;
+  bool sequence_parallel = false;
+  bool no_async_tensor_all_reduce = false;
   model::Initialisation initialisation;
 
   // Optimizer

@@ -54,18 +54,18 @@ void SelfAttention::forward(const LayerShape& shape, ConstTensorView x, const Dr
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
   saved.input = x;
-  qkv_.forward(x.reshape({n, shape.h}), Activation::none, {}, saved.qkv.reshape({n, 3 * columns}));
+  qkv_.forward(shape.as_rows(x), Activation::none, {}, saved.qkv.reshape({n, 3 * columns}));
   const ConstTensorView qkv = saved.qkv;
   context_.backend.attention().attention(context_.stream(),
                                          problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores)),
                                          part_of(qkv, shape, 0), part_of(qkv, shape, 1), part_of(qkv, shape, 2),
                                          heads_of(saved.heads_out, shape), saved.log_sum_exp);
-  projection_.forward(saved.heads_out.reshape({n, columns}), y.reshape({n, shape.h}));
+  projection_.forward(saved.heads_out.reshape({n, columns}), shape.as_rows(y));
 }
 
 SelfAttention::Gradients SelfAttention::backward_input(const LayerShape& shape, ConstTensorView dy,
                                                        const DropoutPlan& dropout, const Saved& saved, Arena& arena,
-                                                       TensorView dx) const {
+                                                       TensorView dx, parallel::WeightGradient weights) const {
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
   const Gradients gradients{dy, shape.allocate(arena, 3 * columns)};
@@ -73,7 +73,8 @@ SelfAttention::Gradients SelfAttention::backward_input(const LayerShape& shape, 
     const ArenaScope scope(context_.workspace);
     const TensorView dheads = shape.allocate(context_.workspace, columns);
     const TensorView row_dot = context_.workspace.allocate(saved.log_sum_exp.dtype(), saved.log_sum_exp.shape());
-    projection_.backward_input(dy.reshape({n, shape.h}), Activation::none, {}, dheads.reshape({n, columns}));
+    projection_.backward_input(shape.as_rows(dy), saved.heads_out.reshape({n, columns}), Activation::none, {},
+                               dheads.reshape({n, columns}), weights);
     const ConstTensorView qkv = saved.qkv;
     context_.backend.attention().attention_backward(
         context_.stream(), problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores)),
@@ -81,15 +82,15 @@ SelfAttention::Gradients SelfAttention::backward_input(const LayerShape& shape, 
         part_of(qkv, shape, 2), heads_of(ConstTensorView(saved.heads_out), shape), saved.log_sum_exp, row_dot,
         part_of(gradients.qkv, shape, 0), part_of(gradients.qkv, shape, 1), part_of(gradients.qkv, shape, 2));
   }
-  qkv_.backward_input(gradients.qkv.reshape({n, 3 * columns}), dx.reshape({n, shape.h}));
+  qkv_.backward_input(gradients.qkv.reshape({n, 3 * columns}), shape.as_rows(saved.input), shape.as_rows(dx), weights);
   return gradients;
 }
 
 void SelfAttention::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
-  projection_.backward_weight(gradients.output.reshape({n, shape.h}), saved.heads_out.reshape({n, columns}));
-  qkv_.backward_weight(gradients.qkv.reshape({n, 3 * columns}), saved.input.reshape({n, shape.h}));
+  projection_.backward_weight(shape.as_rows(gradients.output), saved.heads_out.reshape({n, columns}));
+  qkv_.backward_weight(gradients.qkv.reshape({n, 3 * columns}), shape.as_rows(saved.input));
 }
 
 void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache,
@@ -101,7 +102,7 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, K
   const TensorView heads_out = context_.workspace.allocate(shape.dtype, {n, columns});
   const TensorView log_sum_exp =
       context_.workspace.allocate(accumulation_type(shape.dtype), {shape.b, shape.a_local, shape.s});
-  qkv_.forward(x.reshape({n, shape.h}), Activation::none, {}, qkv);
+  qkv_.forward(shape.as_rows(x), Activation::none, {}, qkv);
   // Row i of qkv is [q | k | v]; its k and v go behind those of the positions before.
   for (std::int64_t i = 0; i < n; ++i) {
     context_.backend.elementwise().convert(context_.stream(), qkv.flat((3 * i + 1) * columns, 2 * columns),
@@ -113,7 +114,7 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, K
                                          part_of(ConstTensorView(qkv), shape, 0), part_of(keys_and_values, shape, 0, 2),
                                          part_of(keys_and_values, shape, 1, 2), heads_of(heads_out, shape),
                                          log_sum_exp);
-  projection_.forward(heads_out, y.reshape({n, shape.h}));
+  projection_.forward(heads_out, shape.as_rows(y));
 }
 
 }  // namespace trireme::model

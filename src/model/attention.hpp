@@ -35,12 +35,12 @@ class SelfAttention {
   SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                 const std::string& prefix, int layer, std::int64_t first_head);
 
-  /// y [s, b, h] = attention(x), overwritten; x [s, b, h] must live as long as `saved`.
+  /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must live as long as `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
   /// dx from dy, overwritten. The gradients that backward_weight needs come from `arena`; dy must live as long.
   Gradients backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
-                           Arena& arena, TensorView dx) const;
+                           Arena& arena, TensorView dx, parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
   /// y = attention of the shape.s newest positions, x [s, b, h], to those in `cache` and to themselves; appends to

@@ -11,11 +11,15 @@ struct DropoutPlan {
   double attention = 0;
   std::uint64_t seed = 0;
   const std::int64_t* samples = nullptr;  ///< device memory, [b]: numbers of the samples since the start of training
+  std::int64_t first_row = 0;             ///< position of the first row of this rank's residual stream
 
   /// `layer` counts over the whole model from 0.
   Dropout at(int layer, DropoutSite site) const {
     const double probability = site == DropoutSite::attention_scores ? attention : hidden;
-    return probability == 0 ? Dropout() : Dropout(probability, seed, layer, site, samples);
+    if (probability == 0) return {};
+    Dropout dropout(probability, seed, layer, site, samples);
+    dropout.first_row = first_row;
+    return dropout;
   }
 };
 

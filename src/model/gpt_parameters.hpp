@@ -21,6 +21,7 @@ struct GptPlace {
   bool last_stage = true;   ///< holds the final norm and the output head; computes the loss in its last chunk
   int tensor_rank = 0;
   int tensor_size = 1;
+  bool sequence_parallel = false;  ///< the residual stream is cut along the sequence over the tensor ranks
 
   /// The place of pipeline rank `pipeline_rank` of `stages` with `virtual_stages` chunks each: chunk c of rank r holds
   /// the layers from (c stages + r) L / (stages virtual_stages) on. Throws ConfigError where the layers do not divide.

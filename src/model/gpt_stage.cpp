@@ -4,6 +4,8 @@
 
 namespace trireme::model {
 
+using parallel::WeightGradient;
+
 struct GptStage::Saved {
   std::unique_ptr<Arena> arena;
   std::vector<TransformerLayer::Saved> layers;         // each layer's output is the next one's input
@@ -26,7 +28,7 @@ class CountingAllocator final : public Allocator {
 
 GptStage::Head GptStage::Head::allocate(const LayerShape& shape, std::int64_t vocabulary_rows, Arena& arena) {
   Head head;
-  head.normed = shape.allocate(arena, shape.h);
+  head.normed = shape.allocate_residual(arena);
   head.statistics = shape.allocate_statistics(arena);
   head.logits = arena.allocate(shape.dtype, {shape.rows(), vocabulary_rows});
   const DType type = accumulation_type(shape.dtype);
@@ -40,7 +42,8 @@ GptStage::GptStage(const parallel::TensorContext& context, const parallel::Param
     : context_(context),
       config_(config),
       place_(place),
-      shape_(LayerShape::of(config, sequence_length, micro_batch_size, place.tensor_size, dtype)),
+      shape_(LayerShape::of(config, sequence_length, micro_batch_size, place.tensor_size, context.sequence_parallel,
+                            dtype)),
       vocabulary_rows_(vocabulary.rows()),
       cross_entropy_(context, vocabulary),
       loss_sum_(context.backend, DType::fp64, {1}) {
@@ -102,6 +105,7 @@ DropoutPlan GptStage::dropout(int micro_batch) const {
   plan.attention = mode_.attention_dropout;
   plan.seed = mode_.seed;
   if (plan.hidden != 0 || plan.attention != 0) {
+    plan.first_row = first_position();
     plan.samples = micro_batches_[static_cast<std::size_t>(micro_batch)].samples.as<std::int64_t>();
   }
   return plan;
@@ -115,8 +119,8 @@ int GptStage::first_layer_index(int chunk) const {
 
 void GptStage::embed(int micro_batch, TensorView x) {
   const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
-  embedding_->forward(batch.ids.reshape({shape_.rows()}), x.reshape({shape_.rows(), shape_.h}));
-  context_.backend.embedding().add_positions(context_.stream(), positions_, 0,
+  embedding_->forward(batch.ids.reshape({shape_.rows()}), shape_.as_rows(x));
+  context_.backend.embedding().add_positions(context_.stream(), positions_, first_position(),
                                              dropout(micro_batch).at(0, DropoutSite::embedding), x);
 }
 
@@ -133,9 +137,9 @@ void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, Tensor
   // Without a backward the residual stream goes to and fro between two tensors, and each layer's own are given back.
   TensorView streams[2];
   const auto next_stream = [&](int i) {
-    if (mode_.backward) return shape_.allocate(arena, shape_.h);
+    if (mode_.backward) return shape_.allocate_residual(arena);
     TensorView& stream = streams[i % 2];
-    if (!stream) stream = shape_.allocate(arena, shape_.h);
+    if (!stream) stream = shape_.allocate_residual(arena);
     return stream;
   };
   if (is_first(chunk)) {
@@ -168,7 +172,7 @@ std::size_t GptStage::saved_bytes(const LayerShape& shape, const GptPlace& place
   const bool last = place.last_stage && chunk + 1 == static_cast<int>(place.chunks.size());
   const int layers = place.chunks[static_cast<std::size_t>(chunk)].layers;
   const int streams = (place.first_stage && chunk == 0 ? 1 : 0) + layers - (last ? 0 : 1);
-  for (int i = 0; i < streams; ++i) shape.allocate(arena, shape.h);
+  for (int i = 0; i < streams; ++i) shape.allocate_residual(arena);
   for (int i = 0; i < layers; ++i) TransformerLayer::Saved::allocate(shape, arena);
   if (last) Head::allocate(shape, vocabulary.rows(), arena);
   return arena.used_bytes();
@@ -180,8 +184,8 @@ void GptStage::forward_head(int micro_batch, Head& head, ConstTensorView x) {
   const ArenaScope scope(context_.workspace);
   const TensorView losses = context_.workspace.allocate(accumulation_type(shape_.dtype), {n});
   context_.backend.norm().normalise(context_.stream(), x, final_norm_->weight, final_norm_->bias, config_.norm_epsilon,
-                                     head.normed, head.statistics);
-  head_->forward(head.normed.reshape({n, shape_.h}), Activation::none, {}, head.logits);
+                                    head.normed, head.statistics);
+  head_->forward(shape_.as_rows(head.normed), Activation::none, {}, head.logits);
   cross_entropy_.forward(head.logits, batch.targets.reshape({n}), batch.weights, head.loss, losses);
   context_.backend.reduce().sum(context_.stream(), losses, loss_sum_);
 }
@@ -191,35 +195,36 @@ void GptStage::backward_head(int micro_batch, Head& head, ConstTensorView x, Ten
   const std::int64_t n = shape_.rows();
   const ArenaScope scope(context_.workspace);
   const TensorView loss_gradient = context_.workspace.allocate(accumulation_type(shape_.dtype), {n});
-  const TensorView dnormed = shape_.allocate(context_.workspace, shape_.h);
+  const TensorView dnormed = shape_.allocate_residual(context_.workspace);
   ElementwiseKernels& elementwise = context_.backend.elementwise();
   elementwise.convert(context_.stream(), batch.weights, loss_gradient);
   elementwise.scale(context_.stream(), mode_.loss_gradient, loss_gradient);
   cross_entropy_.backward(head.logits, batch.targets.reshape({n}), loss_gradient, head.loss);
-  head_->backward_input(head.logits, dnormed.reshape({n, shape_.h}));
-  head_->backward_weight(head.logits, head.normed.reshape({n, shape_.h}));
+  head_->backward_input(head.logits, shape_.as_rows(head.normed), shape_.as_rows(dnormed),
+                        parallel::WeightGradient::now);
   context_.backend.norm().normalise_backward(context_.stream(), dnormed, x, final_norm_->weight, head.statistics, {},
-                                              dx, final_norm_->weight_gradient, final_norm_->bias_gradient);
+                                             dx, final_norm_->weight_gradient, final_norm_->bias_gradient);
 }
 
 void GptStage::backward_embedding(int micro_batch, ConstTensorView dx) {
   const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
   const ArenaScope scope(context_.workspace);
-  const TensorView masked = shape_.allocate(context_.workspace, shape_.h);
-  context_.backend.embedding().add_positions_backward(
-      context_.stream(), dx, 0, dropout(micro_batch).at(0, DropoutSite::embedding), masked, positions_gradient_);
-  embedding_->backward(batch.ids.reshape({shape_.rows()}), masked.reshape({shape_.rows(), shape_.h}));
+  const TensorView masked = shape_.allocate_residual(context_.workspace);
+  context_.backend.embedding().add_positions_backward(context_.stream(), dx, first_position(),
+                                                      dropout(micro_batch).at(0, DropoutSite::embedding), masked,
+                                                      positions_gradient_);
+  embedding_->backward(batch.ids.reshape({shape_.rows()}), shape_.as_rows(masked));
 }
 
 void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
-                            bool split) {
+                            WeightGradient weights) {
   Saved& state = saved(chunk, micro_batch);
   const DropoutPlan plan = dropout(micro_batch);
   const ArenaScope scope(context_.workspace);
   // The gradient of the residual stream goes to and fro between two tensors; the chunk's own input gradient is the
   // last.
-  const TensorView spare[] = {shape_.allocate(context_.workspace, shape_.h),
-                              shape_.allocate(context_.workspace, shape_.h)};
+  const TensorView spare[] = {shape_.allocate_residual(context_.workspace),
+                              shape_.allocate_residual(context_.workspace)};
   ConstTensorView dy = output_gradient;
   if (is_last(chunk)) {
     backward_head(micro_batch, *state.head, state.head_input, spare[0]);
@@ -234,13 +239,8 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
     const bool into_input_gradient = i == 0 && !is_first(chunk);
     const TensorView dx = into_input_gradient ? input_gradient : spare[dy.data() == spare[0].data() ? 1 : 0];
     const ArenaScope layer_scope(context_.workspace);
-    Arena& arena = split ? *state.arena : context_.workspace;
-    TransformerLayer::Gradients gradients = layer.backward_input(shape_, dy, plan, kept, arena, dx);
-    if (split) {
-      state.gradients[static_cast<std::size_t>(i)] = gradients;
-    } else {
-      layer.backward_weight(shape_, kept, gradients);
-    }
+    state.gradients[static_cast<std::size_t>(i)] = layer.backward_input(
+        shape_, dy, plan, kept, weights == WeightGradient::now ? context_.workspace : *state.arena, dx, weights);
     dy = dx;
   }
   if (is_first(chunk)) backward_embedding(micro_batch, dy);
@@ -249,7 +249,7 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
 void GptStage::backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
   Saved& state = saved(chunk, micro_batch);
   activation_bytes_ -= state.arena->used_bytes();
-  run_backward(chunk, micro_batch, output_gradient, input_gradient, true);
+  run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::later);
   activation_bytes_ += state.arena->used_bytes();
   peak_activation_bytes_ = std::max(peak_activation_bytes_, activation_bytes_);
 }
@@ -265,7 +265,7 @@ void GptStage::backward_weight(int chunk, int micro_batch) {
 }
 
 void GptStage::backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
-  run_backward(chunk, micro_batch, output_gradient, input_gradient, false);
+  run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::now);
   release(saved(chunk, micro_batch));
 }
 
@@ -279,16 +279,17 @@ std::vector<KeyValueCache> GptStage::make_caches(std::int64_t capacity, Arena& a
 
 void GptStage::forward_cached(int chunk, std::int64_t positions, std::int64_t first_position, ConstTensorView ids,
                               ConstTensorView input, std::vector<KeyValueCache>& caches, TensorView output) {
+  TRIREME_CHECK(!context_.sequence_parallel, ConfigError, "generation runs without --sequence-parallel");
   Stream& stream = context_.stream();
   LayerShape shape = shape_;
-  shape.s = positions;
+  shape.s = shape.s_local = positions;
   shape.b = 1;
   const bool last = is_last(chunk);
   const ArenaScope scope(context_.workspace);
-  const TensorView streams[] = {shape.allocate(context_.workspace, shape.h),
-                                shape.allocate(context_.workspace, shape.h)};
+  const TensorView streams[] = {shape.allocate_residual(context_.workspace),
+                                shape.allocate_residual(context_.workspace)};
   if (is_first(chunk)) {
-    embedding_->forward(ids.reshape({positions}), streams[1].reshape({positions, shape.h}));
+    embedding_->forward(ids.reshape({positions}), shape.as_rows(streams[1]));
     context_.backend.embedding().add_positions(stream, positions_, first_position, {}, streams[1]);
     input = streams[1];
   }
@@ -301,12 +302,12 @@ void GptStage::forward_cached(int chunk, std::int64_t positions, std::int64_t fi
     input = y;
   }
   if (last) {
-    shape.s = 1;
+    shape.s = shape.s_local = 1;
     const ConstTensorView newest = input.rows(positions - 1, 1);
-    const TensorView normed = shape.allocate(context_.workspace, shape.h);
+    const TensorView normed = shape.allocate_residual(context_.workspace);
     context_.backend.norm().normalise(stream, newest, final_norm_->weight, final_norm_->bias, config_.norm_epsilon,
-                                       normed, shape.allocate_statistics(context_.workspace));
-    head_->forward(normed.reshape({1, shape.h}), Activation::none, {}, output);
+                                      normed, shape.allocate_statistics(context_.workspace));
+    head_->forward(shape.as_rows(normed), Activation::none, {}, output);
   }
 }
 

@@ -45,7 +45,7 @@ class GptStage final : public parallel::Stage {
   std::size_t peak_activation_bytes() const { return peak_activation_bytes_; }
 
   DType boundary_dtype() const override { return shape_.dtype; }
-  Shape boundary_shape() const override { return {shape_.s, shape_.b, shape_.h}; }
+  Shape boundary_shape() const override { return {shape_.s_local, shape_.b, shape_.h}; }
   bool is_first(int chunk) const override { return place_.first_stage && chunk == 0; }
   bool is_last(int chunk) const override {
     return place_.last_stage && chunk + 1 == static_cast<int>(place_.chunks.size());
@@ -88,8 +88,11 @@ class GptStage final : public parallel::Stage {
   void backward_head(int micro_batch, Head& head, ConstTensorView x, TensorView dx);
   void backward_embedding(int micro_batch, ConstTensorView dx);
   int first_layer_index(int chunk) const;
-  /// Both kinds of backward: layer by layer, from last to first; `split` keeps gradients for backward_weight.
-  void run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient, bool split);
+  /// Position in the sequence of the first row of this rank's residual stream.
+  std::int64_t first_position() const { return context_.sequence_parallel ? place_.tensor_rank * shape_.s_local : 0; }
+  /// Both kinds of backward: layer by layer, from last to first.
+  void run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
+                    parallel::WeightGradient weights);
 
   parallel::TensorContext context_;
   GptConfig config_;

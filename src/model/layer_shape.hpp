@@ -9,6 +9,7 @@ namespace trireme::model {
 /// Extents of one micro-batch in one transformer layer on one rank of a tensor group.
 struct LayerShape {
   std::int64_t s = 0;        ///< sequence
+  std::int64_t s_local = 0;  ///< positions of the residual stream on this rank: s, or s / t with sequence parallelism
   std::int64_t b = 0;        ///< micro-batch
   std::int64_t h = 0;        ///< hidden
   std::int64_t a_local = 0;  ///< heads of this rank
@@ -16,13 +17,20 @@ struct LayerShape {
   std::int64_t f_local = 0;  ///< feed-forward columns of this rank
   DType dtype = DType::fp32;
 
-  /// Throws ConfigError where heads or feed-forward columns do not divide by `tensor_size`.
-  static LayerShape of(const GptConfig& config, std::int64_t s, std::int64_t b, int tensor_size, DType dtype) {
+  /// Throws ConfigError where heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
+  /// `tensor_size`.
+  static LayerShape of(const GptConfig& config, std::int64_t s, std::int64_t b, int tensor_size, bool sequence_parallel,
+                       DType dtype) {
     TRIREME_CHECK(config.heads % tensor_size == 0 && config.ffn_hidden % tensor_size == 0, ConfigError,
                   "{} attention heads and {} feed-forward columns do not split over {} tensor ranks; "
                   "--tensor-model-parallel-size must divide both",
                   config.heads, config.ffn_hidden, tensor_size);
+    TRIREME_CHECK(!sequence_parallel || s % tensor_size == 0, ConfigError,
+                  "--sequence-parallel: a sequence of {} does not split over {} tensor ranks; --seq-length must be a "
+                  "multiple of {}",
+                  s, tensor_size, tensor_size);
     return {s,
+            sequence_parallel ? s / tensor_size : s,
             b,
             config.hidden,
             config.heads / tensor_size,
@@ -32,13 +40,22 @@ struct LayerShape {
   }
 
   std::int64_t rows() const { return s * b; }
+  /// Rows of the residual stream on this rank.
+  std::int64_t local_rows() const { return s_local * b; }
   /// Columns of this rank's part of the attention's output.
   std::int64_t attention_columns() const { return a_local * d; }
   /// A tensor [s, b, columns] of the training type.
   TensorView allocate(Arena& arena, std::int64_t columns) const { return arena.allocate(dtype, {s, b, columns}); }
+  /// The residual stream, or what has its shape: [s_local, b, h].
+  TensorView allocate_residual(Arena& arena) const { return arena.allocate(dtype, {s_local, b, h}); }
+  /// The same as a matrix: [local_rows, h].
+  template <class View>
+  View as_rows(View residual) const {
+    return residual.reshape({local_rows(), h});
+  }
   NormStatistics allocate_statistics(Arena& arena) const {
     const DType type = accumulation_type(dtype);
-    return {arena.allocate(type, {rows()}), arena.allocate(type, {rows()})};
+    return {arena.allocate(type, {local_rows()}), arena.allocate(type, {local_rows()})};
   }
 };
 

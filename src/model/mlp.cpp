@@ -18,26 +18,26 @@ Mlp::Mlp(const parallel::TensorContext& context, const parallel::ParameterBuffer
 void Mlp::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const {
   const std::int64_t n = shape.rows();
   saved.input = x;
-  expansion_.forward(x.reshape({n, shape.h}), activation_, saved.pre_activation.reshape({n, shape.f_local}),
+  expansion_.forward(shape.as_rows(x), activation_, saved.pre_activation.reshape({n, shape.f_local}),
                      saved.activated.reshape({n, shape.f_local}));
-  projection_.forward(saved.activated.reshape({n, shape.f_local}), y.reshape({n, shape.h}));
+  projection_.forward(saved.activated.reshape({n, shape.f_local}), shape.as_rows(y));
 }
 
 Mlp::Gradients Mlp::backward_input(const LayerShape& shape, ConstTensorView dy, const Saved& saved, Arena& arena,
-                                   TensorView dx) const {
+                                   TensorView dx, parallel::WeightGradient weights) const {
   const std::int64_t n = shape.rows();
   const Gradients gradients{dy, shape.allocate(arena, shape.f_local)};
   const TensorView dpre = gradients.pre_activation.reshape({n, shape.f_local});
-  projection_.backward_input(dy.reshape({n, shape.h}), activation_, saved.pre_activation.reshape({n, shape.f_local}),
-                             dpre);
-  expansion_.backward_input(dpre, dx.reshape({n, shape.h}));
+  projection_.backward_input(shape.as_rows(dy), saved.activated.reshape({n, shape.f_local}), activation_,
+                             saved.pre_activation.reshape({n, shape.f_local}), dpre, weights);
+  expansion_.backward_input(dpre, shape.as_rows(saved.input), shape.as_rows(dx), weights);
   return gradients;
 }
 
 void Mlp::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
   const std::int64_t n = shape.rows();
-  projection_.backward_weight(gradients.output.reshape({n, shape.h}), saved.activated.reshape({n, shape.f_local}));
-  expansion_.backward_weight(gradients.pre_activation.reshape({n, shape.f_local}), saved.input.reshape({n, shape.h}));
+  projection_.backward_weight(shape.as_rows(gradients.output), saved.activated.reshape({n, shape.f_local}));
+  expansion_.backward_weight(gradients.pre_activation.reshape({n, shape.f_local}), shape.as_rows(saved.input));
 }
 
 }  // namespace trireme::model

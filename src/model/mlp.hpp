@@ -25,11 +25,11 @@ class Mlp {
   Mlp(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const std::string& prefix,
       Activation activation);
 
-  /// y [s, b, h], overwritten; x must live as long as `saved`.
+  /// y [s_local, b, h], overwritten; x must live as long as `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
   /// dx from dy, overwritten. What backward_weight needs comes from `arena`; dy must live as long.
-  Gradients backward_input(const LayerShape& shape, ConstTensorView dy, const Saved& saved, Arena& arena,
-                           TensorView dx) const;
+  Gradients backward_input(const LayerShape& shape, ConstTensorView dy, const Saved& saved, Arena& arena, TensorView dx,
+                           parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
  private:

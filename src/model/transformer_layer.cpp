@@ -13,11 +13,11 @@ NormParameters::NormParameters(const parallel::ParameterBuffer& parameters, cons
 
 TransformerLayer::Saved TransformerLayer::Saved::allocate(const LayerShape& shape, Arena& arena) {
   Saved saved;
-  saved.normed_1 = shape.allocate(arena, shape.h);
+  saved.normed_1 = shape.allocate_residual(arena);
   saved.statistics_1 = shape.allocate_statistics(arena);
   saved.attention = SelfAttention::Saved::allocate(shape, arena);
-  saved.middle = shape.allocate(arena, shape.h);
-  saved.normed_2 = shape.allocate(arena, shape.h);
+  saved.middle = shape.allocate_residual(arena);
+  saved.normed_2 = shape.allocate_residual(arena);
   saved.statistics_2 = shape.allocate_statistics(arena);
   saved.mlp = Mlp::Saved::allocate(shape, arena);
   return saved;
@@ -42,7 +42,7 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
   Backend& backend = context_.backend;
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
-  const TensorView branch = shape.allocate(context_.workspace, shape.h);
+  const TensorView branch = shape.allocate_residual(context_.workspace);
   saved.input = x;
   backend.norm().normalise(stream, x, norm_1_.weight, norm_1_.bias, epsilon_, saved.normed_1, saved.statistics_1);
   attention_.forward(shape, saved.normed_1, dropout, saved.attention, branch);
@@ -56,28 +56,29 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
 
 TensorView TransformerLayer::branch_gradient(const LayerShape& shape, ConstTensorView dsum, const Dropout& dropout,
                                              TensorView bias_gradient, Arena& arena) const {
-  const TensorView dbranch = shape.allocate(arena, shape.h);
+  const TensorView dbranch = shape.allocate_residual(arena);
   context_.backend.elementwise().bias_dropout_add_backward(context_.stream(), dsum, dropout, dbranch, bias_gradient);
   return dbranch;
 }
 
 TransformerLayer::Gradients TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy,
                                                              const DropoutPlan& dropout, const Saved& saved,
-                                                             Arena& arena, TensorView dx) const {
+                                                             Arena& arena, TensorView dx,
+                                                             parallel::WeightGradient weights) const {
   NormKernels& norm = context_.backend.norm();
   Gradients gradients;
   const TensorView dmlp =
       branch_gradient(shape, dy, dropout.at(layer_, DropoutSite::mlp_output), mlp_bias_gradient_, arena);
-  const TensorView dmiddle = shape.allocate(arena, shape.h);
-  gradients.mlp = mlp_.backward_input(shape, dmlp, saved.mlp, arena, dmiddle);
+  const TensorView dmiddle = shape.allocate_residual(arena);
+  gradients.mlp = mlp_.backward_input(shape, dmlp, saved.mlp, arena, dmiddle, weights);
   norm.normalise_backward(context_.stream(), dmiddle, saved.middle, norm_2_.weight, saved.statistics_2, dy, dmiddle,
-                           norm_2_.weight_gradient, norm_2_.bias_gradient);
+                          norm_2_.weight_gradient, norm_2_.bias_gradient);
 
   const TensorView dattention = branch_gradient(shape, dmiddle, dropout.at(layer_, DropoutSite::attention_output),
                                                 attention_bias_gradient_, arena);
-  gradients.attention = attention_.backward_input(shape, dattention, dropout, saved.attention, arena, dx);
+  gradients.attention = attention_.backward_input(shape, dattention, dropout, saved.attention, arena, dx, weights);
   norm.normalise_backward(context_.stream(), dx, saved.input, norm_1_.weight, saved.statistics_1, dmiddle, dx,
-                           norm_1_.weight_gradient, norm_1_.bias_gradient);
+                          norm_1_.weight_gradient, norm_1_.bias_gradient);
   return gradients;
 }
 
@@ -92,7 +93,7 @@ void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
   Saved saved = Saved::allocate(shape, context_.workspace);
-  const TensorView branch = shape.allocate(context_.workspace, shape.h);
+  const TensorView branch = shape.allocate_residual(context_.workspace);
   backend.norm().normalise(stream, x, norm_1_.weight, norm_1_.bias, epsilon_, saved.normed_1, saved.statistics_1);
   attention_.forward_cached(shape, saved.normed_1, cache, branch);
   backend.norm().bias_dropout_add_norm(stream, branch, attention_bias_, x, {}, norm_2_.weight, norm_2_.bias, epsilon_,

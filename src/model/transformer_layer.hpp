@@ -38,14 +38,14 @@ class TransformerLayer {
   TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const GptConfig& config, int layer, std::int64_t first_head);
 
-  /// y [s, b, h], overwritten; x must live as long as `saved`.
+  /// y [s_local, b, h], overwritten; x must live as long as `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
   /// dx from dy, overwritten, and the gradients of norms and output biases, accumulated. What backward_weight needs
   /// comes from `arena`.
   Gradients backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
-                           Arena& arena, TensorView dx) const;
-  /// Accumulates the gradients of the matrices.
+                           Arena& arena, TensorView dx, parallel::WeightGradient weights) const;
+  /// Accumulates the gradients of the matrices, where backward_input left them for later.
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
   /// Forward of the newest positions in generation, without dropout: see SelfAttention::forward_cached.

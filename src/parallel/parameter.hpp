@@ -23,7 +23,10 @@ struct Parameter {
   Shape shape;    ///< of the whole, unsharded tensor
   Box box;        ///< the part held here
   Shape storage;  ///< of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
-  bool replicated = false;   ///< every rank of the tensor group holds the same box: counted on tensor rank 0 alone
+  bool replicated = false;  ///< every rank of the tensor group holds the same box: counted on tensor rank 0 alone
+  /// Each rank of the tensor group has the gradient of its own positions only: a replicated parameter that works on the
+  /// sequence-parallel residual stream. To be summed over the group once a step.
+  bool gradient_is_partial = false;
   bool shared_copy = false;  ///< a second holder of a tied tensor (the output head's `wte` on the last stage)
   TensorView value;          ///< in the training type
   TensorView gradient;       ///< main gradient: fp32, or fp64 in fp64 runs; accumulates

@@ -39,7 +39,8 @@ MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptio
   const parallel::Schedule schedule =
       parallel::make_schedule(layout.schedule, grid.pipeline_size(), static_cast<int>(micro_batches));
   const model::LayerShape shape =
-      model::LayerShape::of(config, layout.sequence_length, layout.micro_batch_size, grid.tensor_size(), layout.dtype);
+      model::LayerShape::of(config, layout.sequence_length, layout.micro_batch_size, grid.tensor_size(),
+                            layout.sequence_parallel && grid.tensor_size() > 1, layout.dtype);
   estimate.activations =
       static_cast<std::size_t>(most_in_flight(schedule.steps[static_cast<std::size_t>(position.pipeline)])) *
       model::GptStage::saved_bytes(shape, place, 0, vocabulary);

@@ -1,6 +1,17 @@
 #include "src/train/parallel_gpt.hpp"
 
 namespace trireme::train {
+namespace {
+
+model::GptPlace place_of(const model::GptConfig& config, const parallel::GridCommunicators& communicators,
+                         const LayoutOptions& layout) {
+  model::GptPlace place = model::GptPlace::of(config, communicators.tensor->rank(), communicators.tensor->size(),
+                                              communicators.pipeline->rank(), communicators.pipeline->size());
+  place.sequence_parallel = layout.sequence_parallel && place.tensor_size > 1;
+  return place;
+}
+
+}  // namespace
 
 ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
                          parallel::GridCommunicators& communicators, const model::GptConfig& config,
@@ -13,12 +24,11 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
       layout_(layout),
       vocabulary_(config.vocabulary, communicators.tensor->rank(), communicators.tensor->size(),
                   layout.vocabulary_multiple, layout.padded_vocabulary_size),
-      place_(model::GptPlace::of(config, communicators.tensor->rank(), communicators.tensor->size(),
-                                 communicators.pipeline->rank(), communicators.pipeline->size())),
+      place_(place_of(config, communicators, layout)),
       workspace_(backend, std::size_t{1} << 22),
       parameters_(backend, layout.dtype, model::gpt_parameters(config, place_, vocabulary_)),
-      stage_({backend, *communicators.tensor, workspace_}, parameters_, config, place_, vocabulary_,
-             layout.sequence_length, layout.micro_batch_size, layout.dtype),
+      stage_({backend, *communicators.tensor, workspace_, place_.sequence_parallel, layout.async_tensor_all_reduce},
+             parameters_, config, place_, vocabulary_, layout.sequence_length, layout.micro_batch_size, layout.dtype),
       executor_(backend, *communicators.pipeline, stage_) {}
 
 void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {
@@ -34,6 +44,7 @@ void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model:
 }
 
 void ParallelGpt::reduce_gradients() {
+  parameters_.sum_partial_gradients(backend_, *communicators_.tensor, workspace_);
   // The first and the last stage each hold the tied table and saw half of its use.
   if (communicators_.embedding && communicators_.embedding->size() > 1) {
     Stream& stream = backend_.compute_stream();

@@ -32,7 +32,8 @@ class ParallelGpt {
   /// Runs forward and, where `mode` asks for it, backward on this data rank's micro-batches. Gradients accumulate on
   /// each rank; `reduce_gradients` completes them.
   void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode);
-  /// Sums the tied embedding's gradients over first and last stage and all gradients over the data group.
+  /// Sums partial gradients over the tensor group, the tied embedding's over first and last stage and all over the data
+  /// group.
   void reduce_gradients();
   /// Sum of weighted token losses of all data ranks since the last call, on every rank.
   double take_global_loss_sum();

@@ -17,6 +17,8 @@ struct LayoutOptions {
   std::int64_t micro_batch_size = 1;
   std::int64_t vocabulary_multiple = 128;   ///< rows of the vocabulary are padded to a multiple of this times TP
   std::int64_t padded_vocabulary_size = 0;  ///< 0: by the multiple
+  bool sequence_parallel = false;           ///< the residual stream is cut over the tensor ranks; idle with TP 1
+  bool async_tensor_all_reduce = true;      ///< tensor-parallel collectives of backward run behind its products
   parallel::ScheduleKind schedule = parallel::ScheduleKind::one_forward_one_backward;
 };
 

@@ -27,6 +27,8 @@ struct Layout {
 inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   out << "TP " << layout.tensor << " x PP " << layout.pipeline << ", micro-batch " << layout.options.micro_batch_size;
   if (layout.options.schedule == parallel::ScheduleKind::gpipe) out << ", GPipe";
+  if (layout.options.sequence_parallel) out << ", sequence parallel";
+  if (!layout.options.async_tensor_all_reduce) out << ", no overlap in tensor groups";
   return out;
 }
 

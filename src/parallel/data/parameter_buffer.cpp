@@ -49,6 +49,29 @@ void ParameterBuffer::clear_gradients(Backend& backend) {
   backend.elementwise().fill(backend.compute_stream(), 0, gradients());
 }
 
+void ParameterBuffer::sum_partial_gradients(Backend& backend, Communicator& tensor_group, Arena& workspace) {
+  Stream& stream = backend.compute_stream();
+  std::int64_t total = 0;
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.gradient_is_partial) total += parameter.gradient.numel();
+  }
+  if (total == 0) return;
+  const ArenaScope scope(workspace);
+  const TensorView message = workspace.allocate(gradients().dtype(), {total});
+  const auto for_each_part = [&](const auto& copy) {
+    std::int64_t offset = 0;
+    for (const Parameter& parameter : parameters_) {
+      if (!parameter.gradient_is_partial) continue;
+      copy(parameter.gradient, message.flat(offset, parameter.gradient.numel()));
+      offset += parameter.gradient.numel();
+    }
+  };
+  ElementwiseKernels& elementwise = backend.elementwise();
+  for_each_part([&](TensorView gradient, TensorView part) { elementwise.convert(stream, gradient, part); });
+  tensor_group.all_reduce(stream, message, ReduceOp::sum).wait(stream);
+  for_each_part([&](TensorView gradient, TensorView part) { elementwise.convert(stream, part, gradient); });
+}
+
 void ParameterBuffer::reduce_gradients(Backend& backend, Communicator& data_group) {
   data_group.all_reduce(backend.compute_stream(), gradients(), ReduceOp::sum).wait(backend.compute_stream());
 }

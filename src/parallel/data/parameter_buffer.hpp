@@ -30,6 +30,8 @@ class ParameterBuffer {
 
   /// Sets all gradients to 0.
   void clear_gradients(Backend& backend);
+  /// Sums the gradients that are partial over the tensor group, in one message.
+  void sum_partial_gradients(Backend& backend, Communicator& tensor_group, Arena& workspace);
   /// gradients = sum over `data_group`.
   void reduce_gradients(Backend& backend, Communicator& data_group);
 

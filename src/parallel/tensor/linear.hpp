@@ -7,9 +7,16 @@ namespace trireme::parallel {
 
 // Linear layers split over the tensor group (Shoeybi et al. 2019, arXiv:1909.08053, section 3). n = s b rows. A column-
 // parallel layer followed by a row-parallel one needs one all-reduce forward, after the second, and one backward,
-// before the first; what lies between stays on its rank.
+// before the first; what lies between stays on its rank. With sequence parallelism (TensorContext) what lies outside is
+// this rank's n / t rows: the first layer gathers its input, again in backward, for only the rows themselves are kept,
+// and each sum is scattered. Below, N is n, or n / t with sequence parallelism.
 
-/// y = activation(x W^T + b), W split by rows (outputs): x [n, in] is the same on all ranks, y [n, out / t] is this
+/// Whether backward_input also accumulates the weight's gradient, behind its communication, or leaves it to
+/// backward_weight.
+enum class WeightGradient { now, later };
+
+/// y = activation(x W^T + b), W split by rows (outputs): x [N, in] is the same on all ranks (without sequence
+/// parallelism), y [n, out / t] is this
 /// rank's part.
 class ColumnParallelLinear {
  public:
@@ -19,8 +26,9 @@ class ColumnParallelLinear {
   std::int64_t outputs() const { return weight_.shape()[0]; }
   /// Overwrites y and, where there is an activation, pre_activation, both [n, out / t].
   void forward(ConstTensorView x, Activation activation, TensorView pre_activation, TensorView y) const;
-  /// dx = sum over the tensor group of dy W, [n, in], overwritten: complete on every rank.
-  void backward_input(ConstTensorView dy, TensorView dx) const;
+  /// dx = sum over the tensor group of dy W, [N, in], overwritten. x is what forward read; unread where the weight's
+  /// gradient is left for later.
+  void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights) const;
   /// Accumulates the gradients of weight and bias.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 
@@ -32,8 +40,8 @@ class ColumnParallelLinear {
   TensorView bias_gradient_;
 };
 
-/// y = x W^T, W split by columns (inputs): x [n, in / t] is this rank's part, y [n, out] is summed over the tensor
-/// group and complete on every rank. The bias is left to the operation that follows (bias + dropout + residual), which
+/// y = x W^T, W split by columns (inputs): x [n, in / t] is this rank's part, y [N, out] is summed over the tensor
+/// group. The bias is left to the operation that follows (bias + dropout + residual), which
 /// adds it once, after the sum.
 class RowParallelLinear {
  public:
@@ -41,8 +49,10 @@ class RowParallelLinear {
 
   /// Overwrites y.
   void forward(ConstTensorView x, TensorView y) const;
-  /// dx = dy W times activation'(pre_activation), [n, in / t], overwritten; no communication.
-  void backward_input(ConstTensorView dy, Activation activation, ConstTensorView pre_activation, TensorView dx) const;
+  /// dx = dy W times activation'(pre_activation), [n, in / t], overwritten. x is what forward read; unread where the
+  /// weight's gradient is left for later.
+  void backward_input(ConstTensorView dy, ConstTensorView x, Activation activation, ConstTensorView pre_activation,
+                      TensorView dx, WeightGradient weights) const;
   /// Accumulates the weight's gradient.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 

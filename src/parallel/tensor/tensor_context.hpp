@@ -10,11 +10,46 @@ struct TensorContext {
   Backend& backend;
   Communicator& tensor_group;
   Arena& workspace;  ///< for what a layer needs only while it runs
+  /// The residual stream is cut along the sequence over the tensor group, [s / t, b, h] a rank (Korthikanti et al.
+  /// 2022, arXiv:2205.05198): column-parallel products gather it, row-parallel ones scatter their sum. Only with t > 1.
+  bool sequence_parallel = false;
+  /// Backward's collectives run behind its products; the bits are the same.
+  bool overlap = true;
 
   Stream& stream() const { return backend.compute_stream(); }
   /// data = sum over the tensor group; the compute stream waits for it.
   void all_reduce(TensorView data) const {
     if (tensor_group.size() > 1) tensor_group.all_reduce(stream(), data, ReduceOp::sum).wait(stream());
+  }
+
+  /// A tensor on its way into `data`, which may be read after `arrival.wait`.
+  struct Gathering {
+    ConstTensorView data;
+    Work arrival;
+  };
+  /// All rows of a matrix [n, columns] of the residual stream, in the work space; without sequence parallelism `rows`
+  /// itself holds them.
+  Gathering gather(ConstTensorView rows) const {
+    if (!sequence_parallel) return {rows, {}};
+    const TensorView whole = workspace.allocate(rows.dtype(), {rows.shape()[0] * tensor_group.size(), rows.shape()[1]});
+    return {whole, tensor_group.all_gather(stream(), rows, whole)};
+  }
+  ConstTensorView gather_now(ConstTensorView rows) const {
+    Gathering gathering = gather(rows);
+    gathering.arrival.wait(stream());
+    return gathering.data;
+  }
+
+  /// Where a product puts this rank's term of a sum that `sum_into` completes in `y`, [n, columns]: y itself, or with
+  /// sequence parallelism a matrix of all rows in the work space.
+  TensorView term_of(TensorView y) const {
+    if (!sequence_parallel) return y;
+    return workspace.allocate(y.dtype(), {y.shape()[0] * tensor_group.size(), y.shape()[1]});
+  }
+  /// y = sum of `term` over the tensor group: all of it, or with sequence parallelism this rank's rows.
+  Work sum_into(TensorView y, ConstTensorView term) const {
+    if (sequence_parallel) return tensor_group.reduce_scatter(stream(), term, y, ReduceOp::sum);
+    return tensor_group.size() > 1 ? tensor_group.all_reduce(stream(), y, ReduceOp::sum) : Work();
   }
 };
 

@@ -26,12 +26,16 @@ VocabularyParallelEmbedding::VocabularyParallelEmbedding(const TensorContext& co
     : context_(context), first_row_(partition.first()), table_(table.value), table_gradient_(table.gradient) {}
 
 void VocabularyParallelEmbedding::forward(ConstTensorView ids, TensorView y) const {
-  context_.backend.embedding().lookup(context_.stream(), ids, table_, first_row_, y);
-  context_.all_reduce(y);
+  const ArenaScope scope(context_.workspace);
+  const TensorView term = context_.term_of(y);
+  context_.backend.embedding().lookup(context_.stream(), ids, table_, first_row_, term);
+  context_.sum_into(y, term).wait(context_.stream());
 }
 
 void VocabularyParallelEmbedding::backward(ConstTensorView ids, ConstTensorView dy) const {
-  context_.backend.embedding().lookup_backward(context_.stream(), ids, dy, first_row_, table_gradient_);
+  const ArenaScope scope(context_.workspace);
+  context_.backend.embedding().lookup_backward(context_.stream(), ids, context_.gather_now(dy), first_row_,
+                                               table_gradient_);
 }
 
 void VocabularyParallelCrossEntropy::forward(ConstTensorView logits, ConstTensorView targets, ConstTensorView weights,

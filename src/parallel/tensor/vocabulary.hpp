@@ -40,9 +40,9 @@ class VocabularyParallelEmbedding {
  public:
   VocabularyParallelEmbedding(const TensorContext& context, const VocabularyPartition& partition,
                               const Parameter& table);
-  /// ids [n] int32, y [n, h], overwritten, complete on every rank.
+  /// ids [n] int32; y [n, h], overwritten, complete on every rank, or with sequence parallelism this rank's [n / t, h].
   void forward(ConstTensorView ids, TensorView y) const;
-  /// Accumulates the table's gradient from dy [n, h].
+  /// Accumulates the table's gradient from dy, which has y's shape.
   void backward(ConstTensorView ids, ConstTensorView dy) const;
 
  private:

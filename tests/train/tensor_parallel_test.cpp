@@ -1,0 +1,109 @@
+// Sequence parallelism and the overlap of tensor-parallel communication: neither changes the run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+using parallel::ScheduleKind;
+
+Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch) {
+  Layout layout{tensor, pipeline, {}};
+  layout.options.micro_batch_size = micro_batch;
+  layout.options.sequence_parallel = true;
+  return layout;
+}
+
+/// Grids of `ranks` ranks whose tensor groups have two or more.
+std::vector<Layout> layouts(int ranks) {
+  if (ranks == 2) return {layout_of(2, 1, 1), layout_of(2, 1, 8)};
+  Layout gpipe = layout_of(2, 2, 2);
+  gpipe.options.schedule = ScheduleKind::gpipe;
+  return {layout_of(4, 1, 2), layout_of(2, 1, 4), layout_of(2, 2, 1), gpipe};
+}
+
+TEST(SequenceParallel, ComputesTheRunOfOneRank) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  const RunConfig config;
+  const Curve reference = training_curve(alone, config, {});
+  for (const Layout& layout : layouts(ranks.size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    expect_close(training_curve(ranks, config, layout), reference, 1e-10);
+  }
+}
+
+TEST(SequenceParallel, TheSameGridTwiceGivesTheSameBits) {
+  Communicator& ranks = world();
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
+    RunConfig config;
+    config.dtype = dtype;
+    config.steps = 3;
+    const Layout layout = layouts(ranks.size()).back();
+    const Curve first = training_curve(ranks, config, layout);
+    const Curve second = training_curve(ranks, config, layout);
+    EXPECT_EQ(first.loss, second.loss) << layout;
+    EXPECT_EQ(first.grad_norm, second.grad_norm) << layout;
+  }
+}
+
+TEST(SequenceParallel, NarrowTypesStayWithinTheirTolerance) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    RunConfig config;
+    config.dtype = dtype;
+    const Curve reference = training_curve(alone, config, {});
+    const Layout layout = layouts(ranks.size()).front();
+    SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
+    // A few units in the last place of single activations; means over many of them are closer.
+    const Curve curve = training_curve(ranks, config, layout);
+    expect_close(curve.loss, reference.loss, dtype == DType::fp32 ? 1e-6 : 1e-3);
+    expect_close(curve.grad_norm, reference.grad_norm, dtype == DType::fp32 ? 1e-5 : 1e-2);
+  }
+}
+
+TEST(SequenceParallel, IsIdleOnOneTensorRank) {
+  SelfCommunicator alone;
+  RunConfig config;
+  config.steps = 2;
+  EXPECT_EQ(training_curve(alone, config, layout_of(1, 1, 2)).loss, [&] {
+    Layout without = layout_of(1, 1, 2);
+    without.options.sequence_parallel = false;
+    return training_curve(alone, config, without).loss;
+  }());
+}
+
+TEST(SequenceParallel, RefusesASequenceThatDoesNotDivide) {
+  RunConfig config;
+  config.s = 31;
+  try {
+    training_curve(world(), config, layout_of(2, 1, 1));
+    FAIL() << "31 positions were split over 2 ranks";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("31"), testing::HasSubstr("2 tensor ranks")));
+  }
+}
+
+TEST(TensorParallelOverlap, DoesNotChangeTheBits) {
+  Communicator& ranks = world();
+  for (const bool sequence_parallel : {false, true}) {
+    RunConfig config;
+    config.dtype = DType::bf16;
+    config.steps = 3;
+    Layout layout = layouts(ranks.size()).back();
+    layout.options.sequence_parallel = sequence_parallel;
+    const Curve with = training_curve(ranks, config, layout);
+    layout.options.async_tensor_all_reduce = false;
+    const Curve without = training_curve(ranks, config, layout);
+    EXPECT_EQ(with.loss, without.loss) << layout;
+    EXPECT_EQ(with.grad_norm, without.grad_norm) << layout;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
