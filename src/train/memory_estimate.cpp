@@ -5,21 +5,6 @@
 #include "src/model/gpt_stage.hpp"
 
 namespace trireme::train {
-namespace {
-
-/// Micro-batches that have been through forward and not yet through backward, at the most.
-int most_in_flight(const std::vector<parallel::Step>& steps) {
-  int now = 0;
-  int most = 0;
-  for (const parallel::Step& step : steps) {
-    if (step.kind == parallel::StepKind::forward) most = std::max(most, ++now);
-    if (step.kind == parallel::StepKind::backward || step.kind == parallel::StepKind::backward_weight) --now;
-  }
-  return most;
-}
-
-}  // namespace
-
 MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptions& layout,
                                const parallel::ProcessGrid& grid, int rank, std::int64_t micro_batches) {
   const parallel::GridPosition position = grid.position(rank);
@@ -42,7 +27,7 @@ MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptio
       model::LayerShape::of(config, layout.sequence_length, layout.micro_batch_size, grid.tensor_size(),
                             layout.sequence_parallel && grid.tensor_size() > 1, layout.dtype);
   estimate.activations =
-      static_cast<std::size_t>(most_in_flight(schedule.steps[static_cast<std::size_t>(position.pipeline)])) *
+      static_cast<std::size_t>(parallel::most_in_flight(schedule.steps[static_cast<std::size_t>(position.pipeline)])) *
       model::GptStage::saved_bytes(shape, place, 0, vocabulary);
   return estimate;
 }

@@ -7,48 +7,121 @@
 namespace trireme::parallel {
 namespace {
 
-std::vector<Step> gpipe(int micro_batches) {
+/// `forwards` and `backwards` in turn, after the first `warm_up` forwards alone.
+std::vector<Step> in_turn(const std::vector<Step>& forwards, const std::vector<Step>& backwards, int warm_up) {
   std::vector<Step> steps;
-  for (int m = 0; m < micro_batches; ++m) steps.push_back({StepKind::forward, 0, m});
-  for (int m = 0; m < micro_batches; ++m) steps.push_back({StepKind::backward, 0, m});
-  return steps;
-}
-
-std::vector<Step> one_forward_one_backward(int stages, int rank, int micro_batches) {
-  std::vector<Step> steps;
-  const int warm_up = std::min(stages - rank - 1, micro_batches);
-  for (int m = 0; m < warm_up; ++m) steps.push_back({StepKind::forward, 0, m});
-  for (int m = warm_up; m < micro_batches; ++m) {
-    steps.push_back({StepKind::forward, 0, m});
-    steps.push_back({StepKind::backward, 0, m - warm_up});
+  const int count = static_cast<int>(forwards.size());
+  for (int i = 0; i < count + warm_up; ++i) {
+    if (i < count) steps.push_back(forwards[static_cast<std::size_t>(i)]);
+    if (i >= warm_up) steps.push_back(backwards[static_cast<std::size_t>(i - warm_up)]);
   }
-  for (int m = micro_batches - warm_up; m < micro_batches; ++m) steps.push_back({StepKind::backward, 0, m});
   return steps;
 }
 
-Schedule empty_schedule(int stages, int micro_batches) {
-  TRIREME_CHECK(stages >= 1 && micro_batches >= 1, ConfigError, "a pipeline of {} stages with {} micro-batches", stages,
-                micro_batches);
-  return {stages, 1, micro_batches, {}};
+/// Chunks in turn, each with as many micro-batches as there are stages, until every chunk has had at least
+/// `micro_batches`: forwards through the chunks upwards, backwards downwards.
+std::vector<Step> in_groups(StepKind kind, int stages, int micro_batches, int chunks) {
+  std::vector<Step> steps;
+  for (int first = 0; first < micro_batches; first += stages) {
+    for (int turn = 0; turn < chunks; ++turn) {
+      const int chunk = kind == StepKind::forward ? turn : chunks - 1 - turn;
+      for (int i = 0; i < stages; ++i) steps.push_back({kind, chunk, first + i});
+    }
+  }
+  return steps;
+}
+
+/// Adds the backward of the weights of each micro-batch, `delay` backwards of inputs later.
+std::vector<Step> with_late_weights(const std::vector<Step>& steps, int delay) {
+  std::vector<Step> result;
+  std::vector<Step> late;
+  for (const Step& step : steps) {
+    result.push_back(step);
+    if (step.kind != StepKind::backward_input) continue;
+    late.push_back({StepKind::backward_weight, step.chunk, step.micro_batch});
+    if (static_cast<int>(late.size()) <= delay) continue;
+    result.push_back(late.front());
+    late.erase(late.begin());
+  }
+  result.insert(result.end(), late.begin(), late.end());
+  return result;
+}
+
+std::vector<Step> steps_of(ScheduleKind kind, int stages, int rank, int micro_batches, int chunks) {
+  const auto all = [&](StepKind step) { return in_groups(step, stages, micro_batches, chunks); };
+  const auto is_missing = [&](const Step& step) { return step.micro_batch >= micro_batches; };
+  const std::vector<Step> forwards = all(StepKind::forward);
+  const int count = static_cast<int>(forwards.size());
+  std::vector<Step> steps;
+  switch (kind) {
+    case ScheduleKind::gpipe:
+      steps = in_turn(forwards, all(StepKind::backward), count);
+      break;
+    case ScheduleKind::one_forward_one_backward:
+      steps = in_turn(forwards, all(StepKind::backward), stages - rank - 1);
+      break;
+    case ScheduleKind::interleaved:
+      steps =
+          in_turn(forwards, all(StepKind::backward), std::min(2 * (stages - rank - 1) + (chunks - 1) * stages, count));
+      break;
+    case ScheduleKind::zero_bubble:
+      steps = in_turn(forwards, all(StepKind::backward_input), stages - rank - 1);
+      break;
+  }
+  std::erase_if(steps, is_missing);
+  return kind == ScheduleKind::zero_bubble ? with_late_weights(steps, rank) : steps;
+}
+
+Schedule empty_schedule(int stages, int micro_batches, int chunks) {
+  TRIREME_CHECK(stages >= 1 && micro_batches >= 1 && chunks >= 1, ConfigError,
+                "a pipeline of {} stages with {} micro-batches and {} chunks a stage: each is at least 1", stages,
+                micro_batches, chunks);
+  return {stages, chunks, micro_batches, {}};
 }
 
 }  // namespace
 
-Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches) {
-  Schedule schedule = empty_schedule(stages, micro_batches);
+std::string to_string(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::gpipe:
+      return "gpipe";
+    case ScheduleKind::one_forward_one_backward:
+      return "1f1b";
+    case ScheduleKind::interleaved:
+      return "interleaved";
+    case ScheduleKind::zero_bubble:
+      return "zero-bubble";
+  }
+  return "unknown";
+}
+
+Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches, int chunks) {
+  Schedule schedule = empty_schedule(stages, micro_batches, chunks);
+  TRIREME_CHECK(chunks == 1 || kind == ScheduleKind::interleaved, ConfigError,
+                "--schedule {} has one chunk of layers a rank, not {}: choose --schedule interleaved, or --vpp 1",
+                to_string(kind), chunks);
   for (int rank = 0; rank < stages; ++rank) {
-    schedule.steps.push_back(kind == ScheduleKind::gpipe ? gpipe(micro_batches)
-                                                         : one_forward_one_backward(stages, rank, micro_batches));
+    schedule.steps.push_back(steps_of(kind, stages, rank, micro_batches, chunks));
   }
   return schedule;
 }
 
-Schedule make_forward_schedule(int stages, int micro_batches) {
-  Schedule schedule = empty_schedule(stages, micro_batches);
-  std::vector<Step> forwards = gpipe(micro_batches);
-  forwards.resize(static_cast<std::size_t>(micro_batches));
+Schedule make_forward_schedule(int stages, int micro_batches, int chunks) {
+  Schedule schedule = empty_schedule(stages, micro_batches, chunks);
+  std::vector<Step> forwards = in_groups(StepKind::forward, stages, micro_batches, chunks);
+  std::erase_if(forwards, [&](const Step& step) { return step.micro_batch >= micro_batches; });
   schedule.steps.assign(static_cast<std::size_t>(stages), forwards);
   return schedule;
+}
+
+int most_in_flight(const std::vector<Step>& steps) {
+  int now = 0;
+  int most = 0;
+  for (const Step& step : steps) {
+    if (step.kind == StepKind::forward) most = std::max(most, ++now);
+    if (step.kind == StepKind::backward || step.kind == StepKind::backward_weight) --now;
+  }
+  return most;
 }
 
 bool message_made(const Schedule& schedule, int rank, const Step& step, Message& message) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 namespace trireme::parallel {
@@ -22,7 +23,12 @@ struct Step {
 enum class ScheduleKind {
   gpipe,                     ///< all forwards, then all backwards (Huang et al. 2019, arXiv:1811.06965)
   one_forward_one_backward,  ///< 1F1B: as few micro-batches in flight as the depth (Narayanan et al. 2021)
+  interleaved,               ///< 1F1B of several chunks a rank (Narayanan et al. 2021, arXiv:2104.04473)
+  zero_bubble,               ///< ZB-H1: 1F1B with a backward in halves (Qi et al. 2023, arXiv:2401.10241)
 };
+
+/// The name by which `--schedule` knows a kind.
+std::string to_string(ScheduleKind kind);
 
 /// What every rank of a pipeline does, in order. Data flows from chunk c of rank r to chunk c of rank r + 1, and from
 /// the last rank to chunk c + 1 of the first; gradients flow back. Pure data: who sends what to whom follows from it.
@@ -33,13 +39,26 @@ struct Schedule {
   std::vector<std::vector<Step>> steps;  ///< [rank]
 };
 
-/// The schedule of training one batch. In 1F1B rank r begins with min(stages - r - 1, micro-batches) forwards, then
-/// does one forward and one backward in turn, then the backwards that are left: at most min(stages - r, micro-batches)
-/// micro-batches are in flight.
-Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches);
+/// The schedule of training one batch on `stages` ranks of `chunks` chunks each. ConfigError where a kind other than
+/// `interleaved` is asked for several chunks. With p stages, v chunks and m micro-batches:
+///
+/// * GPipe: m forwards, then m backwards; m micro-batches in flight.
+/// * 1F1B: rank r begins with min(p - r - 1, m) forwards, then does one forward and one backward in turn, then the
+///   backwards that are left; min(p - r, m) in flight.
+/// * Interleaved: chunks take turns, each with p micro-batches; forwards go through the chunks upwards, backwards
+///   downwards. Rank r begins with w = min(2 (p - r - 1) + (v - 1) p, m v) forwards, and min(w + 1, m v) chunks are in
+///   flight at the most. Where p does not divide m, the last turns keep the order they would have if they were full;
+///   closing them up would make ranks wait for one another, with p > 3 for ever.
+/// * Zero-bubble: forwards and backwards of inputs as in 1F1B; the backward of the weights of a micro-batch follows r
+///   backwards later. min(p, m) micro-batches in flight on every rank, as many as 1F1B has on its first.
+Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches, int chunks = 1);
 
-/// Forwards only: evaluation.
-Schedule make_forward_schedule(int stages, int micro_batches);
+/// Forwards only, in the same order: evaluation.
+Schedule make_forward_schedule(int stages, int micro_batches, int chunks = 1);
+
+/// Micro-batches of a chunk that a rank has taken through forward and not yet through the last of their backward, at
+/// the most.
+int most_in_flight(const std::vector<Step>& steps);
 
 /// What a step hands to another one: the activation a forward makes, or the gradient a backward makes.
 struct Message {

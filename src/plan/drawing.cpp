@@ -1,0 +1,110 @@
+#include "src/plan/drawing.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace trireme::plan {
+namespace {
+
+using parallel::Schedule;
+using parallel::Step;
+using parallel::StepKind;
+
+char letter(StepKind kind) { return "FBIW"[static_cast<int>(kind)]; }
+
+/// "F3", or "F1.3" for micro-batch 3 of chunk 1.
+std::string label(const Step& step, const Schedule& schedule) {
+  return schedule.chunks > 1 ? fmt::format("{}{}.{}", letter(step.kind), step.chunk, step.micro_batch)
+                             : fmt::format("{}{}", letter(step.kind), step.micro_batch);
+}
+
+const char* name_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::forward:
+      return "forward";
+    case StepKind::backward:
+      return "backward";
+    case StepKind::backward_input:
+      return "backward, input";
+    case StepKind::backward_weight:
+      return "backward, weights";
+  }
+  return "";
+}
+
+/// Hue by kind of step; the lightness tells chunks apart.
+std::string colour(const Step& step, const Schedule& schedule) {
+  const int hues[] = {210, 130, 130, 45};
+  const double share = schedule.chunks > 1 ? static_cast<double>(step.chunk) / (schedule.chunks - 1) : 0;
+  return fmt::format("hsl({}, 60%, {:.0f}%)", hues[static_cast<int>(step.kind)], 78 - 24 * share);
+}
+
+}  // namespace
+
+std::string text_of(const Simulation& simulation, const Schedule& schedule) {
+  std::size_t widest = 0;
+  for (const auto& steps : simulation.ranks) {
+    for (const TimedStep& timed : steps) widest = std::max(widest, label(timed.step, schedule).size());
+  }
+  const std::size_t cell = widest + 1;  // characters of a unit of time
+  const auto column = [&](double time) { return static_cast<std::size_t>(std::llround(time)) * cell; };
+  const std::size_t title = fmt::format("rank {}", schedule.stages - 1).size();
+
+  std::string text;
+  for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
+    std::string row(column(simulation.makespan), ' ');
+    for (std::size_t i = 0; i < row.size(); i += cell) row[i] = '.';
+    for (const TimedStep& timed : simulation.ranks[rank]) {
+      const std::size_t begin = column(timed.start);
+      const std::size_t length = column(timed.end) - begin;
+      const std::string name = label(timed.step, schedule);
+      if (length == 0) continue;
+      row.replace(begin, length, name + std::string(length - 1 - name.size(), '-') + " ");
+    }
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += fmt::format("{:<{}} | {}\n", fmt::format("rank {}", rank), title, row);
+  }
+  return text;
+}
+
+std::string svg_of(const Simulation& simulation, const Schedule& schedule) {
+  constexpr double unit = 36;  // pixels of a unit of time
+  constexpr double row = 34;
+  constexpr double left = 70;
+  constexpr double top = 16;
+  const double width = left + unit * simulation.makespan + 16;
+  const double axis = top + row * static_cast<double>(simulation.ranks.size());
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+      "font-family=\"sans-serif\" font-size=\"11\">\n"
+      "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+      width, axis + 30);
+  for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
+    const double y = top + row * static_cast<double>(rank);
+    svg += fmt::format(
+        "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">rank {}</text>\n"
+        "<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#eeeeee\"/>\n",
+        left - 8, y + row / 2 + 3, rank, left, y + 2, unit * simulation.makespan, row - 4);
+    for (const TimedStep& timed : simulation.ranks[rank]) {
+      const double x = left + unit * timed.start;
+      const double length = unit * (timed.end - timed.start);
+      svg += fmt::format(
+          "<g><title>{} of micro-batch {}, chunk {}: {:g} to {:g}</title>"
+          "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\" stroke=\"white\"/>",
+          name_of(timed.step.kind), timed.step.micro_batch, timed.step.chunk, timed.start, timed.end, x, y + 2, length,
+          row - 4, colour(timed.step, schedule));
+      svg += fmt::format("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text></g>\n", x + length / 2,
+                         y + row / 2 + 3, label(timed.step, schedule));
+    }
+  }
+  const double tick = std::max(1.0, std::round(simulation.makespan / 20));
+  for (double time = 0; time <= simulation.makespan; time += tick) {
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\" fill=\"#666666\">{:g}</text>\n",
+                       left + unit * time, axis + 16, time);
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include "src/parallel/pipeline/schedule.hpp"
+
+namespace trireme::plan {
+
+/// Time of each kind of step on one micro-batch of one chunk, in any unit. A backward in one piece takes both halves.
+struct ChunkTimes {
+  double forward = 1;
+  double backward_input = 1;
+  double backward_weight = 1;
+};
+
+/// How long everything takes that a schedule does.
+struct ScheduleTimes {
+  std::vector<ChunkTimes> chunks;  ///< by position in the order in which data passes them: chunk x stages + rank
+  double transfer = 0;             ///< of a message to another rank; ranks compute meanwhile
+
+  /// All chunks alike.
+  static ScheduleTimes uniform(const parallel::Schedule& schedule, const ChunkTimes& times, double transfer = 0);
+};
+
+struct TimedStep {
+  parallel::Step step;
+  double start = 0;
+  double end = 0;
+};
+
+/// What a schedule comes to.
+struct Simulation {
+  std::vector<std::vector<TimedStep>> ranks;  ///< steps of each rank with their times
+  double makespan = 0;                        ///< from the start of the first step to the end of the last
+  double bubble = 0;                ///< makespan / work of the busiest rank - 1; (p - 1) / m for 1F1B of equal stages
+  std::vector<int> peak_in_flight;  ///< of each rank: micro-batches of a chunk between forward and the end of backward
+};
+
+/// Runs a schedule as the executor does: each rank does its steps in order, each as soon as the message it needs has
+/// arrived; a message leaves when its step ends and holds nobody up. ConfigError where the ranks wait for one another
+/// for ever.
+Simulation simulate(const parallel::Schedule& schedule, const ScheduleTimes& times);
+
+}  // namespace trireme::plan

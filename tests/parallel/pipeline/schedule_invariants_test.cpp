@@ -1,0 +1,265 @@
+// What holds for every schedule, of every depth, number of chunks and of micro-batches.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "src/parallel/pipeline/schedule.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+constexpr int depths[] = {1, 2, 3, 4, 8, 16};
+
+const std::vector<Step>& steps_of(const Schedule& schedule, int rank) {
+  return schedule.steps[static_cast<std::size_t>(rank)];
+}
+
+std::optional<Message> made(const Schedule& schedule, int rank, const Step& step) {
+  Message message;
+  return message_made(schedule, rank, step, message) ? std::optional(message) : std::nullopt;
+}
+
+std::optional<Message> needed(const Schedule& schedule, int rank, const Step& step) {
+  Message message;
+  return message_needed(schedule, rank, step, message) ? std::optional(message) : std::nullopt;
+}
+
+enum class Sends {
+  buffered,   ///< a send is over at once
+  rendezvous  ///< a send is over when its receive is posted, and must be over before the next one to the same rank
+};
+
+/// Whether all ranks come to their ends. As in the executor, a step's receive is posted after the step before it, and
+/// with it the receives of all messages that the peer sends earlier.
+bool comes_to_an_end(const Schedule& schedule, Sends sends) {
+  const auto ranks = static_cast<std::size_t>(schedule.stages);
+  std::map<std::pair<int, int>, std::vector<Message>> sent_in_order;  // by receiver and sender
+  std::map<std::pair<int, int>, std::size_t> posted_count;
+  for (int rank = 0; rank < schedule.stages; ++rank) {
+    for (const Step& step : steps_of(schedule, rank)) {
+      const auto message = made(schedule, rank, step);
+      if (message && message->rank != rank) sent_in_order[{message->rank, rank}].push_back(*message);
+    }
+  }
+  std::set<Message> posted;
+  std::set<Message> sent;
+  const auto post = [&](int rank, const std::vector<Step>& steps, std::size_t i) {
+    const auto message = i < steps.size() ? needed(schedule, rank, steps[i]) : std::nullopt;
+    if (!message || posted.contains(*message)) return;
+    for (int peer = 0; peer < schedule.stages; ++peer) {
+      const std::vector<Message>& list = sent_in_order[{rank, peer}];
+      std::size_t& count = posted_count[{rank, peer}];
+      const auto begin = list.begin() + static_cast<std::ptrdiff_t>(count);
+      const auto wanted = static_cast<std::size_t>(std::find(begin, list.end(), *message) - list.begin());
+      if (wanted == list.size()) continue;
+      while (count <= wanted) posted.insert(list[count++]);
+    }
+  };
+  std::vector<std::size_t> next(ranks, 0);
+  std::vector<bool> computed(ranks, false);
+  std::vector<std::map<int, Message>> last_sent(ranks);  // by receiver
+  for (int rank = 0; rank < schedule.stages; ++rank) post(rank, steps_of(schedule, rank), 0);
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (int rank = 0; rank < schedule.stages; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const std::vector<Step>& steps = steps_of(schedule, rank);
+      while (next[r] < steps.size()) {
+        const Step& step = steps[next[r]];
+        if (!computed[r]) {
+          const auto message = needed(schedule, rank, step);
+          if (message && !sent.contains(*message)) break;
+          computed[r] = true;
+          post(rank, steps, next[r] + 1);
+          progress = true;
+        }
+        if (const auto message = made(schedule, rank, step)) {
+          const auto before = last_sent[r].find(message->rank);
+          if (sends == Sends::rendezvous && message->rank != rank && before != last_sent[r].end() &&
+              !posted.contains(before->second)) {
+            break;
+          }
+          last_sent[r][message->rank] = *message;
+          sent.insert(*message);
+        }
+        computed[r] = false;
+        ++next[r];
+        progress = true;
+      }
+    }
+  }
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (next[r] < schedule.steps[r].size()) return false;
+  }
+  return true;
+}
+
+/// Calls `check(schedule, kind)` for every kind, depth, number of chunks and of micro-batches; stops at the first
+/// fault.
+template <class Check>
+void for_each_schedule(Check&& check) {
+  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward,
+                                  ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
+    for (const int stages : depths) {
+      for (const int chunks : {1, 2, 4, 8}) {
+        if (chunks > 1 && kind != ScheduleKind::interleaved) continue;
+        for (int micro_batches = 1; micro_batches <= 64; ++micro_batches) {
+          check(make_schedule(kind, stages, micro_batches, chunks), kind);
+          if (!testing::Test::HasFailure()) continue;
+          ADD_FAILURE() << to_string(kind) << " of " << stages << " stages, " << chunks << " chunks, " << micro_batches
+                        << " micro-batches";
+          return;
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedules, DoEveryStepOnceAndInOrder) {
+  for_each_schedule([](const Schedule& schedule, ScheduleKind) {
+    const auto all = static_cast<std::size_t>(schedule.micro_batches * schedule.chunks);
+    for (int rank = 0; rank < schedule.stages; ++rank) {
+      std::set<std::pair<int, int>> forward;
+      std::set<std::pair<int, int>> input;
+      std::set<std::pair<int, int>> weight;
+      for (const Step& step : steps_of(schedule, rank)) {
+        ASSERT_TRUE(step.chunk >= 0 && step.chunk < schedule.chunks && step.micro_batch >= 0 &&
+                    step.micro_batch < schedule.micro_batches);
+        const std::pair<int, int> key{step.chunk, step.micro_batch};
+        switch (step.kind) {
+          case StepKind::forward:
+            ASSERT_TRUE(forward.insert(key).second);
+            break;
+          case StepKind::backward:
+            ASSERT_TRUE(weight.insert(key).second);
+            [[fallthrough]];
+          case StepKind::backward_input:
+            ASSERT_TRUE(forward.contains(key)) << "backward before forward";
+            ASSERT_TRUE(input.insert(key).second);
+            break;
+          case StepKind::backward_weight:
+            ASSERT_TRUE(input.contains(key)) << "weights before input";
+            ASSERT_TRUE(weight.insert(key).second);
+            break;
+        }
+      }
+      ASSERT_EQ(forward.size(), all);
+      ASSERT_EQ(input.size(), all);
+      ASSERT_EQ(weight.size(), all);
+    }
+  });
+}
+
+TEST(Schedules, EverySendMeetsOneReceive) {
+  for_each_schedule([](const Schedule& schedule, ScheduleKind) {
+    const int p = schedule.stages;
+    std::set<Message> sent;
+    std::set<Message> received;
+    for (int rank = 0; rank < p; ++rank) {
+      for (const Step& step : steps_of(schedule, rank)) {
+        if (const auto message = made(schedule, rank, step)) {
+          ASSERT_EQ(message->rank, (rank + (step.kind == StepKind::forward ? 1 : p - 1)) % p);
+          ASSERT_TRUE(sent.insert(*message).second) << "sent twice";
+        }
+        if (const auto message = needed(schedule, rank, step)) {
+          ASSERT_EQ(message->rank, rank);
+          ASSERT_TRUE(received.insert(*message).second) << "received twice";
+        }
+      }
+    }
+    ASSERT_EQ(sent, received);
+  });
+}
+
+TEST(Schedules, NeedMessagesInTheOrderInWhichTheyAreSent) {
+  for_each_schedule([](const Schedule& schedule, ScheduleKind) {
+    for (int rank = 0; rank < schedule.stages; ++rank) {
+      for (const bool gradients : {false, true}) {
+        const int peer = (rank + (gradients ? 1 : schedule.stages - 1)) % schedule.stages;
+        std::vector<Message> sent;
+        std::vector<Message> wanted;
+        for (const Step& step : steps_of(schedule, peer)) {
+          const auto out = made(schedule, peer, step);
+          if (out && out->is_gradient == gradients) sent.push_back(*out);
+        }
+        for (const Step& step : steps_of(schedule, rank)) {
+          const auto in = needed(schedule, rank, step);
+          if (in && in->is_gradient == gradients) wanted.push_back(*in);
+        }
+        ASSERT_EQ(sent, wanted);
+      }
+    }
+  });
+}
+
+TEST(Schedules, NeverDeadlock) {
+  for_each_schedule([](const Schedule& schedule, ScheduleKind) {
+    ASSERT_TRUE(comes_to_an_end(schedule, Sends::buffered));
+    ASSERT_TRUE(comes_to_an_end(schedule, Sends::rendezvous));
+  });
+}
+
+TEST(Schedules, EvaluationNeverDeadlocks) {
+  for (const int stages : depths) {
+    for (const int chunks : {1, 2, 4, 8}) {
+      for (int micro_batches = 1; micro_batches <= 64; ++micro_batches) {
+        const Schedule schedule = make_forward_schedule(stages, micro_batches, chunks);
+        ASSERT_TRUE(comes_to_an_end(schedule, Sends::buffered));
+        ASSERT_TRUE(comes_to_an_end(schedule, Sends::rendezvous));
+      }
+    }
+  }
+}
+
+TEST(Schedules, ADeadlockShows) {
+  Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, 2, 2);
+  std::swap(schedule.steps[0][0], schedule.steps[0][2]);  // B0 before the F0 it depends on
+  EXPECT_FALSE(comes_to_an_end(schedule, Sends::buffered));
+  // Both ranks send much before they look at what the other one sends: that needs buffers.
+  const auto forward = [](int chunk, int i) { return Step{StepKind::forward, chunk, i}; };
+  const auto backward = [](int chunk, int i) { return Step{StepKind::backward, chunk, i}; };
+  schedule = {2, 2, 5, {}};
+  schedule.steps.push_back({forward(0, 0), forward(0, 1), forward(1, 0), forward(1, 1), forward(0, 2), forward(0, 3),
+                            forward(0, 4), backward(1, 0), backward(1, 1)});
+  schedule.steps.push_back({forward(0, 0), forward(0, 1), forward(1, 0), forward(1, 1), backward(1, 0), backward(1, 1),
+                            forward(0, 2), forward(0, 3), forward(0, 4)});
+  EXPECT_TRUE(comes_to_an_end(schedule, Sends::buffered));
+  EXPECT_FALSE(comes_to_an_end(schedule, Sends::rendezvous));
+}
+
+TEST(Schedules, KeepTheirBoundsOfActivationsInFlight) {
+  for_each_schedule([](const Schedule& schedule, ScheduleKind kind) {
+    const int p = schedule.stages;
+    const int v = schedule.chunks;
+    const int m = schedule.micro_batches;
+    for (int rank = 0; rank < p; ++rank) {
+      const int most = most_in_flight(steps_of(schedule, rank));
+      switch (kind) {
+        case ScheduleKind::gpipe:
+          ASSERT_EQ(most, m);
+          break;
+        case ScheduleKind::one_forward_one_backward:
+          ASSERT_EQ(most, std::min(p - rank, m));
+          break;
+        case ScheduleKind::interleaved:
+          if (m % p == 0) {
+            ASSERT_EQ(most, std::min(2 * (p - rank - 1) + (v - 1) * p + 1, m * v));
+          } else {
+            ASSERT_LE(most, std::min(2 * (p - rank - 1) + (v - 1) * p + 1, m * v));
+          }
+          break;
+        case ScheduleKind::zero_bubble:
+          ASSERT_EQ(most, std::min(p, m));
+          break;
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trireme::parallel
