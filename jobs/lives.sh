@@ -26,7 +26,8 @@ run_life() {
 
   echo "$(date -Is) the ranks of job $SLURM_JOB_ID returned $status at step $(step_reached "$folder")"
   case $status in
-    6 | 7 | 75) ;;  # a rank died; a rank hung; stopped early, everything saved
+    75) ;;               # stopped early, everything saved
+    6 | 7 | 13[4-9]) ;;  # a rank died; a rank hung; a signal ended a rank (srun: 128 + its number)
     *) exit "$status" ;;
   esac
   end_without_progress "$folder"

@@ -74,6 +74,8 @@ life "$folder/d" --return 3
 expect 3 no "a damaged checkpoint"
 life "$folder/e" --return 6
 expect 0 yes "a rank that died"
+life "$folder/g" --return 139
+expect 0 yes "a rank that crashed"
 
 # A life that was killed without a word (a failed node) counts as well.
 mkdir "$folder/f"
