@@ -51,11 +51,14 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
   for (int stage = 0; stage < job.grid.pipeline_size(); ++stage) {
     const train::MemoryEstimate memory =
         train::estimate_memory(config, o.layout(), job.grid, job.grid.rank({0, 0, stage}), micro_batches);
-    log::info("memory of a rank{}: {} = parameters {} + gradients {} + optimizer {} + activations {}",
+    log::info("memory of a rank{}: {} = parameters {} + gradients {} + optimizer {} + activations {}{}",
               job.grid.pipeline_size() > 1 ? fmt::format(" of stage {}", stage) : "",
               bytes_text(static_cast<double>(memory.total())), bytes_text(static_cast<double>(memory.parameters)),
               bytes_text(static_cast<double>(memory.gradients)), bytes_text(static_cast<double>(memory.optimizer)),
-              bytes_text(static_cast<double>(memory.activations)));
+              bytes_text(static_cast<double>(memory.activations)),
+              memory.gradient_work == 0
+                  ? ""
+                  : " + gradients at work " + bytes_text(static_cast<double>(memory.gradient_work)));
     largest = std::max(largest, memory.total());
   }
   const double machine = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));

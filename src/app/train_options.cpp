@@ -39,6 +39,25 @@ void TrainCommandOptions::declare(Options& options) {
               at_least(0));
   options.add("init-scale", &initialisation.scale, "X", "Multiplies the initial matrices of the layers.", at_least(0));
 
+  options.section("Data parallelism");
+  options.add_flag("use-distributed-optimizer", &distributed_optimizer,
+                   "Each data rank keeps and updates its shard of master weights and moments (ZeRO 1).");
+  options.add_choice<std::optional<parallel::DataSharding>>(
+      "data-parallel-sharding-strategy", &data_sharding,
+      {{"no_shard", parallel::DataSharding::none},
+       {"optim", parallel::DataSharding::optimizer},
+       {"optim_grads", parallel::DataSharding::optimizer_and_gradients}},
+      "What the data ranks keep in shards; optim is --use-distributed-optimizer, optim_grads shards the gradients too "
+      "(ZeRO 2) and reduces them after every micro-batch.");
+  options.add_choice<std::optional<DType>>(
+      "main-grads-dtype", &gradient_type, {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
+      "Type in which gradients are kept and reduced: fp32 (the default) or a 16-bit --dtype itself.");
+  options.add_flag("overlap-grad-reduce", &overlap_reduce, "Reduce gradients, in buckets, while backward goes on.");
+  options.add_flag("overlap-param-gather", &overlap_gather,
+                   "With shards: gather the updated parameters while the next forward goes on.");
+  options.add("ddp-bucket-size", &bucket_elements, "N",
+              "Parameters of a bucket; default max(40 M, 1 M x data ranks) with an overlap, all without.", at_least(1));
+
   options.section("Optimizer (AdamW)");
   options.add("lr", &lr.maximum, "X", "Greatest learning rate.", at_least(0));
   options.add("min-lr", &lr.minimum, "X", "Learning rate at the end of the decay.", at_least(0));
@@ -118,6 +137,29 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
          fmt::format("--global-batch-size {} is not a multiple of --micro-batch-size {} times {} data ranks (= {})",
                      *global_batch_size, micro_batch_size, data_ranks, micro_batch_size * data_ranks));
 
+  using parallel::DataSharding;
+  expect(!distributed_optimizer || data_sharding != DataSharding::none,
+         "--use-distributed-optimizer contradicts --data-parallel-sharding-strategy no_shard");
+  if (!data_sharding) data_sharding = distributed_optimizer ? DataSharding::optimizer : DataSharding::none;
+  expect(!overlap_gather || data_sharding != DataSharding::none,
+         "--overlap-param-gather needs --use-distributed-optimizer: without shards nothing is gathered");
+  const DType accumulated = accumulation_type(dtype);
+  expect(!gradient_type || *gradient_type == accumulated || *gradient_type == dtype,
+         fmt::format(
+             "--main-grads-dtype {} does not go with --dtype {}, whose gradients are {}",
+             name_of(gradient_type.value_or(accumulated)), name_of(dtype),
+             dtype == accumulated ? name_of(dtype) : fmt::format("{} or {}", name_of(accumulated), name_of(dtype))));
+  const bool rounded = gradient_type && *gradient_type != accumulated;
+  expect(!rounded || data_sharding != DataSharding::optimizer_and_gradients,
+         "--data-parallel-sharding-strategy optim_grads keeps its shard of the gradients in fp32: leave out "
+         "--main-grads-dtype");
+  expect(
+      (!rounded && data_sharding != DataSharding::optimizer_and_gradients) ||
+          schedule != parallel::ScheduleKind::zero_bubble,
+      fmt::format("--schedule zero-bubble makes the gradients of a layer at two times: it does not go with {}; choose "
+                  "1f1b, interleaved or gpipe",
+                  rounded ? "a 16-bit --main-grads-dtype" : "--data-parallel-sharding-strategy optim_grads"));
+
   lr.decay_updates = lr_decay_iterations.value_or(train_iterations);
   expect(!lr_warmup_fraction || !options.given("lr-warmup-iters"),
          "--lr-warmup-fraction and --lr-warmup-iters exclude each other");
@@ -160,10 +202,16 @@ train::LayoutOptions TrainCommandOptions::layout() const {
   layout.micro_batch_size = micro_batch_size;
   layout.vocabulary_multiple = grid.vocabulary_multiple;
   layout.padded_vocabulary_size = grid.padded_vocabulary;
+  layout.data_parallel = data_parallel();
   layout.sequence_parallel = sequence_parallel;
   layout.async_tensor_all_reduce = !no_async_tensor_all_reduce;
   layout.schedule = schedule;
   return layout;
+}
+
+parallel::DataParallelOptions TrainCommandOptions::data_parallel() const {
+  return {*data_sharding, gradient_type && *gradient_type != accumulation_type(dtype), overlap_reduce, overlap_gather,
+          bucket_elements.value_or(0)};
 }
 
 train::TrainOptions TrainCommandOptions::training() const {

@@ -31,6 +31,14 @@ struct TrainCommandOptions {
   bool no_async_tensor_all_reduce = false;
   model::Initialisation initialisation;
 
+  // Data parallelism
+  bool distributed_optimizer = false;
+  std::optional<parallel::DataSharding> data_sharding;
+  std::optional<DType> gradient_type;
+  bool overlap_reduce = false;
+  bool overlap_gather = false;
+  std::optional<std::int64_t> bucket_elements;
+
   // Optimizer
   optim::LrSchedule lr;
   std::optional<std::int64_t> lr_decay_iterations;
@@ -68,6 +76,7 @@ struct TrainCommandOptions {
   };
   std::vector<WeightedPath> corpora() const;
   train::LayoutOptions layout() const;
+  parallel::DataParallelOptions data_parallel() const;
   train::TrainOptions training() const;
   data::RunLength run_length() const;
 };

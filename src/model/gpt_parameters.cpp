@@ -64,6 +64,7 @@ Parameter token_embedding(const GptConfig& config, const GptPlace& place,
   wte.box.offset[0] = std::min(vocabulary.first(), vocabulary.size());
   wte.box.extent[0] = vocabulary.true_rows();
   wte.storage = {vocabulary.rows(), config.hidden};
+  wte.tied = !(place.first_stage && place.last_stage);
   return wte;
 }
 
@@ -92,13 +93,20 @@ GptPlace GptPlace::of(const GptConfig& config, int tensor_rank, int tensor_size,
 std::vector<Parameter> gpt_parameters(const GptConfig& config, const GptPlace& place,
                                       const parallel::VocabularyPartition& vocabulary) {
   std::vector<Parameter> list;
+  int group = 0;
+  auto end_group = [&, begin = std::size_t{0}]() mutable {
+    for (; begin < list.size(); ++begin) list[begin].group = group;
+    ++group;
+  };
   if (place.first_stage) {
     list.push_back(token_embedding(config, place, vocabulary));
     list.push_back(replicated("wpe", Role::embedding, {config.max_positions, config.hidden}, place));
+    end_group();
   }
   for (const LayerRange& chunk : place.chunks) {
     for (int layer = chunk.first_layer; layer < chunk.first_layer + chunk.layers; ++layer) {
       append_layer(list, config, layer, place);
+      end_group();
     }
   }
   if (place.last_stage) {
@@ -107,6 +115,7 @@ std::vector<Parameter> gpt_parameters(const GptConfig& config, const GptPlace& p
       list.push_back(token_embedding(config, place, vocabulary));
       list.back().shared_copy = true;
     }
+    end_group();
   }
   return list;
 }

@@ -31,7 +31,8 @@ struct GptPlace {
 
 /// The parameters that a rank at `place` holds, without memory yet, in the order in which they are laid out. Shapes and
 /// names are logical; linear weights are [out, in], `attn.qkv.weight` is [3, heads, head size, hidden]. The output head
-/// is tied to the token embedding: a last stage that is not the first holds a shared copy of `wte`.
+/// is tied to the token embedding: a last stage that is not the first holds a shared copy of `wte`. The groups are the
+/// embeddings on the first stage, each layer, and the final norm and head on the last stage.
 std::vector<parallel::Parameter> gpt_parameters(const GptConfig& config, const GptPlace& place,
                                                 const parallel::VocabularyPartition& vocabulary);
 

@@ -38,8 +38,10 @@ GptStage::Head GptStage::Head::allocate(const LayerShape& shape, std::int64_t vo
 
 GptStage::GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const GptConfig& config, const GptPlace& place, const parallel::VocabularyPartition& vocabulary,
-                   std::int64_t sequence_length, std::int64_t micro_batch_size, DType dtype)
+                   std::int64_t sequence_length, std::int64_t micro_batch_size, DType dtype,
+                   parallel::ParameterHooks& hooks)
     : context_(context),
+      hooks_(hooks),
       config_(config),
       place_(place),
       shape_(LayerShape::of(config, sequence_length, micro_batch_size, place.tensor_size, context.sequence_parallel,
@@ -144,6 +146,7 @@ void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, Tensor
   };
   if (is_first(chunk)) {
     const TensorView x = next_stream(1);
+    hooks_.before_forward(embedding_group);
     embed(micro_batch, x);
     input = x;
   }
@@ -151,6 +154,7 @@ void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, Tensor
     const TensorView y = i + 1 == layers && !last ? output : next_stream(i);
     const Arena::Mark mark = arena.mark();
     slot->layers.push_back(TransformerLayer::Saved::allocate(shape_, arena));
+    hooks_.before_forward(layer_group(first + i));
     layers_[static_cast<std::size_t>(first + i)].forward(shape_, input, plan, slot->layers.back(), y);
     if (!mode_.backward) arena.release(mark);
     input = y;
@@ -158,6 +162,7 @@ void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, Tensor
   if (last) {
     slot->head = Head::allocate(shape_, vocabulary_rows_, arena);
     slot->head_input = input;
+    hooks_.before_forward(head_group());
     forward_head(micro_batch, *slot->head, input);
   }
   activation_bytes_ += arena.used_bytes();
@@ -227,7 +232,10 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
                               shape_.allocate_residual(context_.workspace)};
   ConstTensorView dy = output_gradient;
   if (is_last(chunk)) {
+    hooks_.before_backward(head_group());
+    if (place_.first_stage) hooks_.before_backward(embedding_group);  // the tied table
     backward_head(micro_batch, *state.head, state.head_input, spare[0]);
+    if (weights == WeightGradient::now) hooks_.after_backward(head_group());
     dy = spare[0];
   }
   const int first = first_layer_index(chunk);
@@ -239,11 +247,17 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
     const bool into_input_gradient = i == 0 && !is_first(chunk);
     const TensorView dx = into_input_gradient ? input_gradient : spare[dy.data() == spare[0].data() ? 1 : 0];
     const ArenaScope layer_scope(context_.workspace);
+    hooks_.before_backward(layer_group(first + i));
     state.gradients[static_cast<std::size_t>(i)] = layer.backward_input(
         shape_, dy, plan, kept, weights == WeightGradient::now ? context_.workspace : *state.arena, dx, weights);
+    if (weights == WeightGradient::now) hooks_.after_backward(layer_group(first + i));
     dy = dx;
   }
-  if (is_first(chunk)) backward_embedding(micro_batch, dy);
+  if (is_first(chunk)) {
+    hooks_.before_backward(embedding_group);
+    backward_embedding(micro_batch, dy);
+    if (weights == WeightGradient::now) hooks_.after_backward(embedding_group);
+  }
 }
 
 void GptStage::backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
@@ -257,10 +271,13 @@ void GptStage::backward_input(int chunk, int micro_batch, ConstTensorView output
 void GptStage::backward_weight(int chunk, int micro_batch) {
   Saved& state = saved(chunk, micro_batch);
   const int first = first_layer_index(chunk);
+  if (is_last(chunk)) hooks_.after_backward(head_group());
   for (int i = static_cast<int>(state.layers.size()) - 1; i >= 0; --i) {
     layers_[static_cast<std::size_t>(first + i)].backward_weight(shape_, state.layers[static_cast<std::size_t>(i)],
                                                                  state.gradients[static_cast<std::size_t>(i)]);
+    hooks_.after_backward(layer_group(first + i));
   }
+  if (is_first(chunk)) hooks_.after_backward(embedding_group);
   release(state);
 }
 

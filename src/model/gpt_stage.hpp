@@ -6,6 +6,7 @@
 
 #include "src/model/gpt_parameters.hpp"
 #include "src/model/transformer_layer.hpp"
+#include "src/parallel/parameter_hooks.hpp"
 #include "src/parallel/pipeline/stage.hpp"
 
 namespace trireme::model {
@@ -28,12 +29,13 @@ struct StageMode {
 };
 
 /// One rank's part of a GPT-2 (pre-norm, learned positions, tied output head): embeddings on the first stage, layers,
-/// final norm, head and loss on the last. Implements what the pipeline executor drives.
+/// final norm, head and loss on the last. Implements what the pipeline executor drives; calls the hooks for every group
+/// of parameters it uses.
 class GptStage final : public parallel::Stage {
  public:
   GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const GptConfig& config,
            const GptPlace& place, const parallel::VocabularyPartition& vocabulary, std::int64_t sequence_length,
-           std::int64_t micro_batch_size, DType dtype);
+           std::int64_t micro_batch_size, DType dtype, parallel::ParameterHooks& hooks);
   ~GptStage() override;
 
   /// Sets what the next run of the executor works on. The tensors must live until it is done.
@@ -90,11 +92,16 @@ class GptStage final : public parallel::Stage {
   int first_layer_index(int chunk) const;
   /// Position in the sequence of the first row of this rank's residual stream.
   std::int64_t first_position() const { return context_.sequence_parallel ? place_.tensor_rank * shape_.s_local : 0; }
+  // Groups of parameters, as gpt_parameters numbers them.
+  static constexpr int embedding_group = 0;
+  int layer_group(int index) const { return (place_.first_stage ? 1 : 0) + index; }
+  int head_group() const { return layer_group(static_cast<int>(layers_.size())); }
   /// Both kinds of backward: layer by layer, from last to first.
   void run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
                     parallel::WeightGradient weights);
 
   parallel::TensorContext context_;
+  parallel::ParameterHooks& hooks_;
   GptConfig config_;
   GptPlace place_;
   LayerShape shape_;

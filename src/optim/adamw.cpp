@@ -9,8 +9,8 @@ AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, const Adam
   // With 0 an element that never had a gradient, padding for one, would become 0 / 0.
   TRIREME_CHECK(options.epsilon > 0, ConfigError, "--adam-eps {} must be above 0", options.epsilon);
   TRIREME_CHECK(options.weight_decay >= 0, ConfigError, "--weight-decay {} must not be negative", options.weight_decay);
-  const DType type = parameters.gradients().dtype();
-  const Shape size = parameters.values().shape();
+  const DType type = accumulation_type(parameters.values().dtype());
+  const Shape size = {parameters.layout().shard_elements()};
   first_moments_ = Tensor(backend, type, size);
   second_moments_ = Tensor(backend, type, size);
   Stream& stream = backend.compute_stream();
@@ -23,10 +23,13 @@ AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, const Adam
 }
 
 void AdamW::reset_masters() {
-  if (rounds()) backend_.elementwise().convert(backend_.compute_stream(), parameters_.values(), masters_);
+  if (!rounds()) return;
+  for (std::size_t bucket = 0; bucket < parameters_.layout().buckets().size(); ++bucket) {
+    backend_.elementwise().convert(backend_.compute_stream(), parameters_.shard_values(bucket), masters(bucket));
+  }
 }
 
-void AdamW::step(double learning_rate, double gradient_scale) {
+void AdamW::step(double learning_rate, double gradient_scale, const std::function<void(std::size_t)>& updated) {
   AdamWStep step;
   step.learning_rate = learning_rate;
   step.beta1 = options_.beta1;
@@ -34,26 +37,51 @@ void AdamW::step(double learning_rate, double gradient_scale) {
   step.epsilon = options_.epsilon;
   step.update = ++updates_;
   step.gradient_scale = gradient_scale;
-  const std::vector<parallel::Parameter>& list = parameters_.parameters();
-  // Neighbours with the same decay are updated together, the zeros between them too: they stay zero.
-  for (std::size_t begin = 0; begin < list.size();) {
-    const bool decays = parallel::decays(list[begin].role);
-    std::size_t end = begin + 1;
-    while (end < list.size() && parallel::decays(list[end].role) == decays) ++end;
-    const std::int64_t first = parameters_.offset(begin);
-    const std::int64_t count = parameters_.offset(end - 1) + list[end - 1].stored_numel() - first;
-    step.weight_decay = decays ? options_.weight_decay : 0;
-    backend_.optimizer().adamw(backend_.compute_stream(), step, parameters_.gradients().flat(first, count),
-                               masters().flat(first, count), first_moments_.view().flat(first, count),
-                               second_moments_.view().flat(first, count),
-                               rounds() ? parameters_.values().flat(first, count) : TensorView());
-    begin = end;
+  for (std::size_t bucket = parameters_.layout().buckets().size(); bucket-- > 0;) {
+    step_bucket(bucket, step);
+    if (updated) updated(bucket);
   }
+}
+
+void AdamW::step_bucket(std::size_t bucket, AdamWStep& step) {
+  const std::vector<parallel::Parameter>& list = parameters_.parameters();
+  const parallel::Bucket& place = parameters_.layout().buckets()[bucket];
+  const TensorView gradients = parameters_.shard_gradients(bucket);
+  const TensorView values = parameters_.shard_values(bucket);
+  const TensorView masters = this->masters(bucket);
+  const TensorView first_moments = of_bucket(first_moments_, bucket);
+  const TensorView second_moments = of_bucket(second_moments_, bucket);
+  // In memory the last parameter is the first. Neighbours with the same decay are updated together, the zeros between
+  // them too: they stay zero.
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  const auto update = [&] {
+    if (begin == end) return;
+    const std::int64_t count = end - begin;
+    backend_.optimizer().adamw(backend_.compute_stream(), step, gradients.flat(begin, count),
+                               masters.flat(begin, count), first_moments.flat(begin, count),
+                               second_moments.flat(begin, count), rounds() ? values.flat(begin, count) : TensorView());
+  };
+  for (std::size_t i = place.last; i-- > place.first;) {
+    const parallel::ShardPart own = parameters_.part(i);
+    if (own.count == 0) continue;
+    const double decay = parallel::decays(list[i].role) ? options_.weight_decay : 0;
+    if (begin == end || decay != step.weight_decay) {
+      update();
+      begin = own.at;
+      step.weight_decay = decay;
+    }
+    end = own.at + own.count;
+  }
+  update();
 }
 
 void AdamW::restore(std::int64_t updates) {
   updates_ = updates;
-  if (rounds()) backend_.elementwise().convert(backend_.compute_stream(), masters_, parameters_.values());
+  if (!rounds()) return;
+  for (std::size_t bucket = 0; bucket < parameters_.layout().buckets().size(); ++bucket) {
+    backend_.elementwise().convert(backend_.compute_stream(), masters(bucket), parameters_.shard_values(bucket));
+  }
 }
 
 }  // namespace trireme::optim

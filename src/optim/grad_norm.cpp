@@ -6,13 +6,17 @@
 namespace trireme::optim {
 
 double gradient_norm(Backend& backend, const parallel::ParameterBuffer& parameters, int tensor_rank,
-                     Communicator& model_group) {
+                     Communicator& model_group, Communicator& data_group) {
   Stream& stream = backend.compute_stream();
   const Tensor sum(backend, DType::fp64, {1});
   backend.elementwise().fill(stream, 0, sum);
-  for (const parallel::Parameter& parameter : parameters.parameters()) {
-    if (parameter.counts_here(tensor_rank)) backend.reduce().sum_squares(stream, parameter.gradient, sum);
+  for (std::size_t i = 0; i < parameters.parameters().size(); ++i) {
+    if (!parameters.parameters()[i].counts_here(tensor_rank)) continue;
+    if (const TensorView gradient = parameters.shard_gradient(i); gradient.numel() > 0) {
+      backend.reduce().sum_squares(stream, gradient, sum);
+    }
   }
+  if (parameters.layout().shards() > 1) data_group.all_reduce(stream, sum, ReduceOp::sum).wait(stream);
   model_group.all_reduce(stream, sum, ReduceOp::sum).wait(stream);
   double squares = 0;
   backend.copy_to_host(stream, sum, TensorView(&squares, {1}));

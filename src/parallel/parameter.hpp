@@ -28,8 +28,12 @@ struct Parameter {
   /// sequence-parallel residual stream. To be summed over the group once a step.
   bool gradient_is_partial = false;
   bool shared_copy = false;  ///< a second holder of a tied tensor (the output head's `wte` on the last stage)
-  TensorView value;          ///< in the training type
-  TensorView gradient;       ///< main gradient: fp32, or fp64 in fp64 runs; accumulates
+  bool tied = false;         ///< held by the first and the last stage: its gradient is the sum of both
+  /// Parameters that are used together and get their gradients together (the embeddings, a layer, the head) are a
+  /// group: consecutive in a rank's list, numbered from 0 in its order.
+  int group = 0;
+  TensorView value;     ///< in the training type
+  TensorView gradient;  ///< where backward adds its gradient: fp32, or fp64 in fp64 runs
 
   std::int64_t stored_numel() const { return storage.numel(); }
   /// Whether this rank speaks for the box among the ranks of its model replica: in norms and counts, in checkpoints.

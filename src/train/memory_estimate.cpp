@@ -12,15 +12,18 @@ MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptio
                                                  layout.vocabulary_multiple, layout.padded_vocabulary_size);
   const model::GptPlace place =
       model::GptPlace::of(config, position.tensor, grid.tensor_size(), position.pipeline, grid.pipeline_size());
-  const auto elements = static_cast<std::size_t>(
-      parallel::ParameterBuffer::elements(layout.dtype, gpt_parameters(config, place, vocabulary)));
-  const std::size_t accumulated = size_of(accumulation_type(layout.dtype));
+  const parallel::BufferLayout buffer = parallel::ParameterBuffer::make_layout(
+      layout.dtype, gpt_parameters(config, place, vocabulary), layout.data_parallel, grid.data_size());
+  const parallel::ParameterBuffer::Memory memory =
+      parallel::ParameterBuffer::memory(layout.dtype, layout.data_parallel, buffer);
   const bool own_masters = accumulation_type(layout.dtype) == layout.dtype;
 
   MemoryEstimate estimate;
-  estimate.parameters = elements * size_of(layout.dtype);
-  estimate.gradients = elements * accumulated;
-  estimate.optimizer = elements * accumulated * (own_masters ? 2 : 3);
+  estimate.parameters = memory.values;
+  estimate.gradients = memory.gradients;
+  estimate.gradient_work = memory.work;
+  estimate.optimizer = static_cast<std::size_t>(buffer.shard_elements()) * size_of(accumulation_type(layout.dtype)) *
+                       (own_masters ? 2 : 3);
   const parallel::Schedule schedule =
       parallel::make_schedule(layout.schedule, grid.pipeline_size(), static_cast<int>(micro_batches));
   const model::LayerShape shape =

@@ -10,11 +10,12 @@ namespace trireme::train {
 
 /// Bytes that one rank holds while it trains, known before the run.
 struct MemoryEstimate {
-  std::size_t parameters = 0;   ///< values in the training type
-  std::size_t gradients = 0;    ///< main gradients
-  std::size_t optimizer = 0;    ///< both moments and, for 16-bit types, master weights
-  std::size_t activations = 0;  ///< kept for backward by all micro-batches in flight at the most
-  std::size_t total() const { return parameters + gradients + optimizer + activations; }
+  std::size_t parameters = 0;     ///< values in the training type
+  std::size_t gradients = 0;      ///< main gradients
+  std::size_t gradient_work = 0;  ///< where layers add gradients up before they go to the main ones
+  std::size_t optimizer = 0;      ///< both moments and, for 16-bit types, master weights
+  std::size_t activations = 0;    ///< kept for backward by all micro-batches in flight at the most
+  std::size_t total() const { return parameters + gradients + gradient_work + optimizer + activations; }
 };
 
 /// What rank `rank` of `grid` will hold; `micro_batches` is the number in a global batch for one data rank. Work space

@@ -1,18 +1,24 @@
 #include "src/train/model_state.hpp"
 
+#include <algorithm>
+
 namespace trireme::train {
 
 checkpoint::StateTensor state_tensor(ParallelGpt& gpt, std::size_t i, const std::string& kind, TensorView stored) {
   const parallel::Parameter& parameter = gpt.parameters().parameters()[i];
-  const Communicator& data = *gpt.communicators().data;
+  const Communicator& data = gpt.data_group();
+  const bool sharded = gpt.parameters().layout().shards() > 1;
   const bool written_here = parameter.counts_here(gpt.communicators().tensor->rank()) &&
-                            static_cast<int>(i % static_cast<std::size_t>(data.size())) == data.rank();
-  return {kind + "/" + parameter.name,           parameter.shape, parameter.box, 0,
-          stored.flat(0, parameter.box.numel()), written_here};
+                            (sharded || static_cast<int>(i % static_cast<std::size_t>(data.size())) == data.rank());
+  const parallel::ShardPart own = gpt.parameters().part(i);
+  const std::int64_t count = std::clamp<std::int64_t>(parameter.box.numel() - own.begin, 0, own.count);
+  return {kind + "/" + parameter.name, parameter.shape,       parameter.box,
+          count == 0 ? 0 : own.begin,  stored.flat(0, count), written_here};
 }
 
 ModelState::ModelState(ParallelGpt& gpt)
-    : gpt_(gpt), masters_(gpt.backend(), gpt.parameters().gradients().dtype(), gpt.parameters().values().shape()) {
+    : gpt_(gpt),
+      masters_(gpt.backend(), accumulation_type(gpt.parameters().values().dtype()), gpt.parameters().values().shape()) {
   gpt.backend().elementwise().fill(gpt.backend().compute_stream(), 0, masters_);
 }
 
@@ -20,8 +26,9 @@ std::vector<checkpoint::StateTensor> ModelState::tensors() {
   std::vector<checkpoint::StateTensor> tensors;
   const parallel::ParameterBuffer& parameters = gpt_.parameters();
   for (std::size_t i = 0; i < parameters.parameters().size(); ++i) {
-    tensors.push_back(state_tensor(
-        gpt_, i, "model", masters_.view().flat(parameters.offset(i), parameters.parameters()[i].stored_numel())));
+    tensors.push_back(
+        state_tensor(gpt_, i, "model",
+                     masters_.view().flat(parameters.layout().offset(i), parameters.parameters()[i].stored_numel())));
   }
   return tensors;
 }

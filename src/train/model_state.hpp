@@ -8,8 +8,9 @@
 
 namespace trireme::train {
 
-/// One rank's piece of the tensor `kind`/NAME of a checkpoint, for parameter `i` of `gpt` stored in `stored` (in the
-/// parameter's layout): its box without the padding behind it. The data ranks hold the same and share the writing out.
+/// One rank's piece of the tensor `kind`/NAME of a checkpoint: the part of parameter `i` of `gpt` in this rank's shard,
+/// which `stored` holds, without the padding behind the parameter's box. Data ranks that all hold the same share the
+/// writing out.
 checkpoint::StateTensor state_tensor(ParallelGpt& gpt, std::size_t i, const std::string& kind, TensorView stored);
 
 /// The weights alone, for a model that is not trained: in the accumulation type, as checkpoints hold them.

@@ -26,13 +26,21 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
                   layout.vocabulary_multiple, layout.padded_vocabulary_size),
       place_(place_of(config, communicators, layout)),
       workspace_(backend, std::size_t{1} << 22),
-      parameters_(backend, layout.dtype, model::gpt_parameters(config, place_, vocabulary_)),
+      parameters_(backend, layout.dtype, model::gpt_parameters(config, place_, vocabulary_), layout.data_parallel,
+                  data_group().size(), data_group().rank()),
+      data_parallel_(backend, parameters_, data_group()),
       stage_({backend, *communicators.tensor, workspace_, place_.sequence_parallel, layout.async_tensor_all_reduce},
-             parameters_, config, place_, vocabulary_, layout.sequence_length, layout.micro_batch_size, layout.dtype),
-      executor_(backend, *communicators.pipeline, stage_) {}
+             parameters_, config, place_, vocabulary_, layout.sequence_length, layout.micro_batch_size, layout.dtype,
+             data_parallel_),
+      executor_(backend, *communicators.pipeline, stage_) {
+  TRIREME_CHECK(layout.schedule != parallel::ScheduleKind::zero_bubble || !parameters_.has_work(), ConfigError,
+                "a zero-bubble schedule makes the gradients of a layer at two times: they cannot be of 16 bits or in "
+                "shards");
+}
 
 void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {
   const int count = static_cast<int>(micro_batches.size());
+  if (mode.backward) data_parallel_.begin_step(count);
   stage_.begin(std::move(micro_batches), mode);
   auto& schedule = schedules_[{mode.backward, count}];
   if (schedule.steps.empty()) {
@@ -44,13 +52,14 @@ void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model:
 }
 
 void ParallelGpt::reduce_gradients() {
+  data_parallel_.finish_reduction();
   parameters_.sum_partial_gradients(backend_, *communicators_.tensor, workspace_);
-  // The first and the last stage each hold the tied table and saw half of its use.
-  if (communicators_.embedding && communicators_.embedding->size() > 1) {
-    Stream& stream = backend_.compute_stream();
-    communicators_.embedding->all_reduce(stream, parameters_.at("wte").gradient, ReduceOp::sum).wait(stream);
+  // The first and the last stage each hold the tied table and saw half of its use. Both cut it alike.
+  Stream& stream = backend_.compute_stream();
+  for (std::size_t i = 0; i < parameters_.parameters().size(); ++i) {
+    if (!parameters_.parameters()[i].tied) continue;
+    communicators_.embedding->all_reduce(stream, parameters_.shard_gradient(i), ReduceOp::sum).wait(stream);
   }
-  parameters_.reduce_gradients(backend_, *communicators_.data);
 }
 
 double ParallelGpt::take_global_loss_sum() {

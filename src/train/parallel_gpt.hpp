@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/model/gpt_stage.hpp"
+#include "src/parallel/data/data_parallel.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"
 #include "src/parallel/pipeline/executor.hpp"
 #include "src/train/train_options.hpp"
@@ -26,14 +27,17 @@ class ParallelGpt {
   const parallel::ProcessGrid& grid() const { return grid_; }
   const parallel::GridCommunicators& communicators() const { return communicators_; }
   parallel::ParameterBuffer& parameters() { return parameters_; }
+  parallel::DataParallel& data_parallel() { return data_parallel_; }
+  /// The ranks that hold the same parameters.
+  Communicator& data_group() const { return *communicators_.data; }
   model::GptStage& stage() { return stage_; }
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
-  /// Runs forward and, where `mode` asks for it, backward on this data rank's micro-batches. Gradients accumulate on
-  /// each rank; `reduce_gradients` completes them.
+  /// Runs forward and, where `mode` asks for it, backward on this data rank's micro-batches of one update: clears the
+  /// gradients and adds them up; `reduce_gradients` completes them.
   void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode);
-  /// Sums partial gradients over the tensor group, the tied embedding's over first and last stage and all over the data
-  /// group.
+  /// Completes the sums of all gradients over the data group, then of those that are partial over the tensor group and
+  /// of the tied embedding's over first and last stage.
   void reduce_gradients();
   /// Sum of weighted token losses of all data ranks since the last call, on every rank.
   double take_global_loss_sum();
@@ -49,6 +53,7 @@ class ParallelGpt {
   model::GptPlace place_;
   Arena workspace_;
   parallel::ParameterBuffer parameters_;
+  parallel::DataParallel data_parallel_;
   model::GptStage stage_;
   parallel::PipelineExecutor executor_;
   std::map<std::pair<bool, int>, parallel::Schedule> schedules_;  // by backward, micro-batches

@@ -6,6 +6,7 @@
 #include "src/optim/adamw.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"
+#include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/pipeline/schedule.hpp"
 
 namespace trireme::train {
@@ -20,6 +21,7 @@ struct LayoutOptions {
   bool sequence_parallel = false;           ///< the residual stream is cut over the tensor ranks; idle with TP 1
   bool async_tensor_all_reduce = true;      ///< tensor-parallel collectives of backward run behind its products
   parallel::ScheduleKind schedule = parallel::ScheduleKind::one_forward_one_backward;
+  parallel::DataParallelOptions data_parallel;  ///< of training
 };
 
 /// What the updates of a run depend on, beside its data and its grid.

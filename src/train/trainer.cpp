@@ -42,7 +42,6 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   record.loss_scale = scale;
   record.learning_rate = options_.lr_schedule.at(adamw_.updates() + 1);
 
-  gpt_.parameters().clear_gradients(gpt_.backend());
   model::StageMode mode;
   mode.backward = true;
   mode.hidden_dropout = gpt_.config().hidden_dropout;
@@ -54,13 +53,15 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
 
   record.lm_loss = gpt_.take_global_loss_sum() / tokens;
   record.grad_norm = optim::gradient_norm(gpt_.backend(), gpt_.parameters(), gpt_.communicators().tensor->rank(),
-                                          *gpt_.communicators().model) /
+                                          *gpt_.communicators().model, gpt_.data_group()) /
                      scale;
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss);
   loss_scaler_.update(record.skipped);
   if (!record.skipped) {
     const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
-    adamw_.step(record.learning_rate, clip / scale);
+    adamw_.step(record.learning_rate, clip / scale,
+                [&](std::size_t bucket) { gpt_.data_parallel().start_gather(bucket); });
+    gpt_.data_parallel().finish_gather();
   }
   gpt_.backend().compute_stream().synchronize();
 
@@ -131,6 +132,7 @@ void Trainer::restore(const std::map<std::string, std::string>& attributes) {
   progress_.skipped = integer("skipped");
   progress_.skipped_in_row = static_cast<int>(integer("skipped_in_row"));
   adamw_.restore(integer("updates"));
+  gpt_.data_parallel().gather_parameters();
   if (loss_scaler_.dynamic()) {
     loss_scaler_.restore({std::stod(text("loss_scale")), static_cast<int>(integer("loss_scale_good_updates")),
                           static_cast<int>(integer("loss_scale_hysteresis_left"))});

@@ -44,7 +44,7 @@ TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
   Communicator& world = test::world();
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   SelfCommunicator self;
-  const double expected = gradient_norm(*backend, buffer_of(*backend, 0, 1, 0, 1), 0, self);
+  const double expected = gradient_norm(*backend, buffer_of(*backend, 0, 1, 0, 1), 0, self, self);
   EXPECT_GT(expected, 1);
   for (int tensor = 1; tensor <= world.size(); ++tensor) {
     if (world.size() % tensor != 0) continue;
@@ -53,7 +53,7 @@ TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
     const ParameterBuffer buffer =
         buffer_of(*backend, position.tensor, tensor, position.pipeline, world.size() / tensor);
     // The same squares, added in another order.
-    EXPECT_NEAR(gradient_norm(*backend, buffer, position.tensor, world) / expected, 1, 1e-13) << "TP " << tensor;
+    EXPECT_NEAR(gradient_norm(*backend, buffer, position.tensor, world, self) / expected, 1, 1e-13) << "TP " << tensor;
   }
 }
 
@@ -71,14 +71,15 @@ TEST(GradientNorm, IsTheRootOfTheSumOfSquares) {
     const ParameterBuffer buffer(*backend, dtype, {p, copy});
     backend->elementwise().fill(backend->compute_stream(), 3, buffer.gradients());
     SelfCommunicator self;
-    EXPECT_EQ(gradient_norm(*backend, buffer, 0, self), 6) << name_of(dtype);  // the copy does not count
-    EXPECT_EQ(gradient_norm(*backend, buffer, 1, self), 0) << name_of(dtype);  // tensor rank 0 speaks for it
+    EXPECT_EQ(gradient_norm(*backend, buffer, 0, self, self), 6) << name_of(dtype);  // the copy does not count
+    EXPECT_EQ(gradient_norm(*backend, buffer, 1, self, self), 0) << name_of(dtype);  // tensor rank 0 speaks for it
   }
 }
 
 TEST(GradientNorm, IsNotFiniteOnAnyRankWhereOneElementOfOneRankIsNot) {
   Communicator& world = test::world();
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  SelfCommunicator self;
   for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
     const ParameterBuffer buffer = buffer_of(*backend, world.rank(), world.size(), 0, 1);
     if (world.rank() == world.size() - 1) {
@@ -87,7 +88,7 @@ TEST(GradientNorm, IsNotFiniteOnAnyRankWhereOneElementOfOneRankIsNot) {
         if (p.name == "h.7.mlp.fc.bias") p.gradient.as<double>()[0] = bad;
       }
     }
-    EXPECT_FALSE(std::isfinite(gradient_norm(*backend, buffer, world.rank(), world)));
+    EXPECT_FALSE(std::isfinite(gradient_norm(*backend, buffer, world.rank(), world, self)));
   }
 }
 

@@ -28,6 +28,13 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   out << "TP " << layout.tensor << " x PP " << layout.pipeline << ", micro-batch " << layout.options.micro_batch_size;
   if (layout.options.schedule == parallel::ScheduleKind::gpipe) out << ", GPipe";
   if (layout.options.sequence_parallel) out << ", sequence parallel";
+  const parallel::DataParallelOptions& data = layout.options.data_parallel;
+  if (data.sharding == parallel::DataSharding::optimizer) out << ", ZeRO 1";
+  if (data.sharding == parallel::DataSharding::optimizer_and_gradients) out << ", ZeRO 2";
+  if (data.rounded_gradients) out << ", 16-bit gradients";
+  if (data.bucket_elements > 0) out << ", buckets of " << data.bucket_elements;
+  if (data.overlap_reduce) out << ", reduction overlapped";
+  if (data.overlap_gather) out << ", gather overlapped";
   if (!layout.options.async_tensor_all_reduce) out << ", no overlap in tensor groups";
   return out;
 }
@@ -49,6 +56,8 @@ struct RunConfig {
   double init_scale = 1;
   DType dtype = DType::fp64;
   std::int64_t steps = 5;
+  double clip_grad = 1;
+  optim::LossScalerOptions loss_scale;
 };
 
 /// Losses and gradient norms, step by step.
@@ -80,30 +89,54 @@ inline train::TrainOptions train_options(const RunConfig& config) {
   options.lr_schedule.warmup_updates = 5;
   options.lr_schedule.decay_updates = 20;
   options.adamw.weight_decay = 0.01;
+  options.clip_grad = config.clip_grad;
+  options.loss_scale = config.loss_scale;
   return options;
 }
 
+/// A run on the ranks of `world`, with initial weights, before its first step. Collective.
+struct TrainingRun {
+  TrainingRun(Communicator& world, const RunConfig& config, const Layout& layout)
+      : data(data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options(config))),
+        backend(make_backend(BackendChoice::cpu, 1)),
+        grid(world.size(), layout.tensor, layout.pipeline),
+        communicators(parallel::make_grid_communicators(grid, world)),
+        gpt(*backend, world, grid, communicators, config.model, layout_options(config, layout)),
+        trainer(gpt, train_options(config)) {
+    model::initialise(*backend, gpt.parameters().parameters(),
+                      {config.init_method, 1234, config.model.layers, config.init_scale, 0.02});
+    trainer.start();
+  }
+  train::TrainRecord step() { return trainer.step(*data.train); }
+
+  static data::GptDataOptions data_options(const RunConfig& config) {
+    data::GptDataOptions options;
+    options.sequence_length = config.s;
+    options.sampling = data::Sampling::sequential;
+    options.budgets = {{config.steps * config.batch, 0, 0}};
+    return options;
+  }
+  static train::LayoutOptions layout_options(const RunConfig& config, const Layout& layout) {
+    train::LayoutOptions options = layout.options;
+    options.dtype = config.dtype;
+    options.sequence_length = config.s;
+    return options;
+  }
+
+  data::GptData data;
+  std::unique_ptr<Backend> backend;
+  parallel::ProcessGrid grid;
+  parallel::GridCommunicators communicators;
+  train::ParallelGpt gpt;
+  train::Trainer trainer;
+};
+
 /// Trains on the ranks of `world`. Collective.
 inline Curve training_curve(Communicator& world, const RunConfig& config, const Layout& layout) {
-  data::GptDataOptions data_options;
-  data_options.sequence_length = config.s;
-  data_options.sampling = data::Sampling::sequential;
-  data_options.budgets = {{config.steps * config.batch, 0, 0}};
-  const data::GptData data = data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options);
-
-  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  const parallel::ProcessGrid grid(world.size(), layout.tensor, layout.pipeline);
-  parallel::GridCommunicators communicators = parallel::make_grid_communicators(grid, world);
-  train::LayoutOptions layout_options = layout.options;
-  layout_options.dtype = config.dtype;
-  layout_options.sequence_length = config.s;
-  train::ParallelGpt gpt(*backend, world, grid, communicators, config.model, layout_options);
-  model::initialise(*backend, gpt.parameters().parameters(),
-                    {config.init_method, 1234, config.model.layers, config.init_scale, 0.02});
-  train::Trainer trainer(gpt, train_options(config));
+  TrainingRun run(world, config, layout);
   Curve curve;
   for (std::int64_t i = 0; i < config.steps; ++i) {
-    const train::TrainRecord record = trainer.step(*data.train);
+    const train::TrainRecord record = run.step();
     curve.loss.push_back(record.lm_loss);
     curve.grad_norm.push_back(record.grad_norm);
   }

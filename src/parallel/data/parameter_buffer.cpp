@@ -4,39 +4,93 @@
 #include <utility>
 
 namespace trireme::parallel {
-
 namespace {
 
-/// Elements a parameter takes up in its array, so that the next one begins at a multiple of 64 bytes.
-std::int64_t padded_elements(DType dtype, const Parameter& parameter) {
-  const std::int64_t alignment = 64 / static_cast<std::int64_t>(size_of(dtype));
-  return (parameter.stored_numel() + alignment - 1) / alignment * alignment;
+bool gradient_shards(const DataParallelOptions& options) {
+  return options.sharding == DataSharding::optimizer_and_gradients;
+}
+
+bool uses_work(const DataParallelOptions& options) { return options.rounded_gradients || gradient_shards(options); }
+
+std::int64_t bucket_limit(const DataParallelOptions& options, int ranks) {
+  if (options.bucket_elements > 0) return options.bucket_elements;
+  if (!options.overlap_reduce && !options.overlap_gather) return 0;
+  return std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * ranks);
 }
 
 }  // namespace
 
-std::int64_t ParameterBuffer::elements(DType dtype, const std::vector<Parameter>& parameters) {
-  std::int64_t total = 0;
-  for (const Parameter& parameter : parameters) total += padded_elements(dtype, parameter);
-  return total;
+BufferLayout ParameterBuffer::make_layout(DType dtype, const std::vector<Parameter>& parameters,
+                                          const DataParallelOptions& options, int ranks) {
+  TRIREME_CHECK(!options.rounded_gradients || accumulation_type(dtype) != dtype, ConfigError,
+                "main gradients of 16 bits need a 16-bit training type, not {}", name_of(dtype));
+  TRIREME_CHECK(!options.rounded_gradients || !gradient_shards(options), ConfigError,
+                "shards of gradients are summed over micro-batches in fp32: they cannot be of 16 bits");
+  return {dtype, parameters,
+          BufferCut{options.sharding == DataSharding::none ? 1 : ranks, bucket_limit(options, ranks),
+                    gradient_shards(options)}};
 }
 
-ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters)
-    : parameters_(std::move(parameters)) {
-  std::int64_t total = 0;
-  for (const Parameter& parameter : parameters_) {
-    offsets_.push_back(total);
-    total += padded_elements(dtype, parameter);
+std::vector<std::int64_t> ParameterBuffer::work_offsets(const DataParallelOptions& options, const BufferLayout& layout,
+                                                        std::int64_t& elements) {
+  elements = 0;
+  if (!uses_work(options)) return {};
+  // Two in turn where one group's gradients travel while the next one's are made.
+  const std::size_t turns = gradient_shards(options) && options.overlap_reduce ? 2 : 1;
+  std::int64_t largest = 0;
+  for (const BufferGroup& group : layout.groups()) {
+    if (!group.has_embedding) largest = std::max(largest, group.size);
   }
-  values_ = Tensor(backend, dtype, {total});
-  gradients_ = Tensor(backend, accumulation_type(dtype), {total});
+  std::vector<std::int64_t> offsets;
+  elements = largest * static_cast<std::int64_t>(turns);
+  for (std::size_t g = 0; g < layout.groups().size(); ++g) {
+    const bool own = layout.groups()[g].has_embedding;
+    offsets.push_back(own ? elements : largest * static_cast<std::int64_t>(g % turns));
+    if (own) elements += layout.groups()[g].size;
+  }
+  return offsets;
+}
+
+ParameterBuffer::Memory ParameterBuffer::memory(DType dtype, const DataParallelOptions& options,
+                                                const BufferLayout& layout) {
+  const std::size_t accumulated = size_of(accumulation_type(dtype));
+  const auto all = static_cast<std::size_t>(layout.elements());
+  const auto shard = static_cast<std::size_t>(layout.shard_elements());
+  std::int64_t work = 0;
+  work_offsets(options, layout, work);
+  Memory memory{all * size_of(dtype), all * accumulated, static_cast<std::size_t>(work) * accumulated};
+  if (options.rounded_gradients) memory.gradients = all * size_of(dtype) + shard * accumulated;
+  if (gradient_shards(options)) memory.gradients = shard * accumulated;
+  return memory;
+}
+
+ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters,
+                                 const DataParallelOptions& options, int shards, int shard)
+    : parameters_(std::move(parameters)),
+      options_(options),
+      layout_(make_layout(dtype, parameters_, options, shards)),
+      shard_(options.sharding == DataSharding::none ? 0 : shard) {
+  const DType accumulated = accumulation_type(dtype);
+  std::int64_t work_elements = 0;
+  work_offsets_ = work_offsets(options, layout_, work_elements);
+  const auto make = [&](Tensor& tensor, DType type, std::int64_t elements) {
+    tensor = Tensor(backend, type, {elements});
+    backend.elementwise().fill(backend.compute_stream(), 0, tensor);
+  };
+  make(values_, dtype, layout_.elements());
+  if (!gradient_shards(options)) make(gradients_, options.rounded_gradients ? dtype : accumulated, layout_.elements());
+  if (uses_work(options)) {
+    make(shard_gradients_, accumulated, layout_.shard_elements());
+    make(work_, accumulated, work_elements);
+  }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = parameters_[i];
-    parameter.value = values().flat(offsets_[i], parameter.stored_numel()).reshape(parameter.storage);
-    parameter.gradient = gradients().flat(offsets_[i], parameter.stored_numel()).reshape(parameter.storage);
+    const auto group = static_cast<std::size_t>(parameter.group);
+    const std::int64_t size = parameter.stored_numel();
+    parameter.value = values().flat(layout_.offset(i), size).reshape(parameter.storage);
+    parameter.gradient =
+        group_gradients(group).flat(layout_.offset(i) - layout_.groups()[group].begin, size).reshape(parameter.storage);
   }
-  backend.elementwise().fill(backend.compute_stream(), 0, values());
-  clear_gradients(backend);
 }
 
 const Parameter& ParameterBuffer::at(const std::string& name) const {
@@ -45,35 +99,66 @@ const Parameter& ParameterBuffer::at(const std::string& name) const {
   return *found;
 }
 
+TensorView ParameterBuffer::group_gradients(std::size_t group) const {
+  const BufferGroup& place = layout_.groups()[group];
+  return has_work() ? work_.view().flat(work_offsets_[group], place.size) : gradients().flat(place.begin, place.size);
+}
+
+TensorView ParameterBuffer::bucket_gradients(std::size_t bucket) const {
+  const Bucket& place = layout_.buckets()[bucket];
+  if (!gradient_shards(options_)) return gradients().flat(place.begin, place.size);
+  const auto group = static_cast<std::size_t>(parameters_[place.first].group);
+  return group_gradients(group).flat(place.begin - layout_.groups()[group].begin, place.size);
+}
+
+TensorView ParameterBuffer::bucket_values(std::size_t bucket) const {
+  const Bucket& place = layout_.buckets()[bucket];
+  return values().flat(place.begin, place.size);
+}
+
+TensorView ParameterBuffer::own_part(TensorView bucket) const {
+  const std::int64_t size = bucket.numel() / layout_.shards();
+  return bucket.flat(shard_ * size, size);
+}
+
+TensorView ParameterBuffer::shard_gradients(std::size_t bucket) const {
+  if (!has_work()) return own_part(bucket_gradients(bucket));
+  return shard_gradients_.view().flat(shard_offset(bucket), layout_.buckets()[bucket].size / layout_.shards());
+}
+
+TensorView ParameterBuffer::shard_gradient(std::size_t i) const {
+  const ShardPart own = part(i);
+  return shard_gradients(layout_.bucket_of(i)).flat(own.at, own.count);
+}
+
 void ParameterBuffer::clear_gradients(Backend& backend) {
-  backend.elementwise().fill(backend.compute_stream(), 0, gradients());
+  const TensorView main = gradients_.view() ? gradients_ : shard_gradients_;
+  backend.elementwise().fill(backend.compute_stream(), 0, main);
 }
 
 void ParameterBuffer::sum_partial_gradients(Backend& backend, Communicator& tensor_group, Arena& workspace) {
   Stream& stream = backend.compute_stream();
+  std::vector<TensorView> gradients;
   std::int64_t total = 0;
-  for (const Parameter& parameter : parameters_) {
-    if (parameter.gradient_is_partial) total += parameter.gradient.numel();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].gradient_is_partial) continue;
+    gradients.push_back(shard_gradient(i));
+    total += gradients.back().numel();
   }
   if (total == 0) return;
   const ArenaScope scope(workspace);
-  const TensorView message = workspace.allocate(gradients().dtype(), {total});
+  const TensorView message = workspace.allocate(gradients.front().dtype(), {total});
   const auto for_each_part = [&](const auto& copy) {
     std::int64_t offset = 0;
-    for (const Parameter& parameter : parameters_) {
-      if (!parameter.gradient_is_partial) continue;
-      copy(parameter.gradient, message.flat(offset, parameter.gradient.numel()));
-      offset += parameter.gradient.numel();
+    for (const TensorView gradient : gradients) {
+      copy(gradient, message.flat(offset, gradient.numel()));
+      offset += gradient.numel();
     }
   };
   ElementwiseKernels& elementwise = backend.elementwise();
   for_each_part([&](TensorView gradient, TensorView part) { elementwise.convert(stream, gradient, part); });
   tensor_group.all_reduce(stream, message, ReduceOp::sum).wait(stream);
   for_each_part([&](TensorView gradient, TensorView part) { elementwise.convert(stream, part, gradient); });
-}
-
-void ParameterBuffer::reduce_gradients(Backend& backend, Communicator& data_group) {
-  data_group.all_reduce(backend.compute_stream(), gradients(), ReduceOp::sum).wait(backend.compute_stream());
 }
 
 }  // namespace trireme::parallel

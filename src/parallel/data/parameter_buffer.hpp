@@ -4,42 +4,101 @@
 
 #include "src/backend/backend.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/parallel/parameter.hpp"
+#include "src/parallel/data/buffer_layout.hpp"
 
 namespace trireme::parallel {
 
-/// All parameters of one rank in two arenas, values in the training type and main gradients in its accumulation type,
-/// in one order: whatever works on all of them (clearing, reducing, updating) runs over one array. Each parameter
-/// begins at a multiple of 64 bytes of values; what lies between is zero and stays zero.
+/// What the ranks of a data group, which hold the same parameters, keep in shards (Rajbhandari et al. 2019,
+/// arXiv:1910.02054).
+enum class DataSharding {
+  none,                     ///< every rank keeps all: gradients are all-reduced
+  optimizer,                ///< master weights and moments (ZeRO 1): reduce-scatter, update of the shard, all-gather
+  optimizer_and_gradients,  ///< main gradients too (ZeRO 2): reduced after every micro-batch's backward of a group
+};
+
+struct DataParallelOptions {
+  DataSharding sharding = DataSharding::none;
+  bool rounded_gradients = false;    ///< 16-bit training types: main gradients in the training type
+  bool overlap_reduce = false;       ///< buckets are reduced while backward goes on
+  bool overlap_gather = false;       ///< parameters are gathered while the next forward goes on
+  std::int64_t bucket_elements = 0;  ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
+};
+
+/// All parameters of one rank and their main gradients, laid out as BufferLayout says; whatever works on all of them
+/// (clearing, reducing, updating) runs over arrays. With N elements, d shards, A the accumulation type:
+///
+///   values            N, training type
+///   main gradients    N in A; with rounded_gradients N in the training type, and N / d in A for their sum;
+///                     in ZeRO 2 N / d in A
+///   work              with rounded gradients or ZeRO 2 layers add their gradients up in fp32 memory (A) that groups
+///                     take in turn; a group with an embedding has its own, since a tied table gets gradients at both
+///                     ends of the backward
+///
+/// What lies between parameters is zero and stays zero.
 class ParameterBuffer {
  public:
-  /// Lays out `parameters` (their `storage` is read, their `value` and `gradient` are set) in the order given. Both
-  /// arrays are zero at first.
-  ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters);
+  /// Lays out `parameters`: their `storage` is read, their `value` and `gradient` are set. All is zero at first.
+  /// `shard` is this rank's of `shards`: the rank and size of its data group.
+  ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters,
+                  const DataParallelOptions& options = {}, int shards = 1, int shard = 0);
 
-  /// Elements of each of the two arrays for these parameters.
-  static std::int64_t elements(DType dtype, const std::vector<Parameter>& parameters);
+  /// The layout for a data group of `ranks`.
+  static BufferLayout make_layout(DType dtype, const std::vector<Parameter>& parameters,
+                                  const DataParallelOptions& options, int ranks);
+  /// Bytes of the arrays of such a buffer.
+  struct Memory {
+    std::size_t values = 0;
+    std::size_t gradients = 0;
+    std::size_t work = 0;
+  };
+  static Memory memory(DType dtype, const DataParallelOptions& options, const BufferLayout& layout);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   /// The parameter called `name`, which must be there.
   const Parameter& at(const std::string& name) const;
-  /// First element of parameter i in both arrays.
-  std::int64_t offset(std::size_t i) const { return offsets_[i]; }
-  TensorView values() const { return values_; }
-  TensorView gradients() const { return gradients_; }
+  const DataParallelOptions& options() const { return options_; }
+  const BufferLayout& layout() const { return layout_; }
 
-  /// Sets all gradients to 0.
+  TensorView values() const { return values_; }
+  /// Main gradients of all parameters; empty in ZeRO 2.
+  TensorView gradients() const { return gradients_; }
+  /// Whether layers add gradients to work memory instead of the main gradients.
+  bool has_work() const { return static_cast<bool>(work_.view()); }
+  /// Where the layers add up the gradients of a group, and where those of a bucket are reduced.
+  TensorView group_gradients(std::size_t group) const;
+  TensorView bucket_gradients(std::size_t bucket) const;
+  TensorView bucket_values(std::size_t bucket) const;
+
+  /// This rank's shard of a bucket: a part of the values; and its gradients in A, complete after the reduction.
+  TensorView shard_values(std::size_t bucket) const { return own_part(bucket_values(bucket)); }
+  TensorView shard_gradients(std::size_t bucket) const;
+  /// The own part of what bucket_gradients or bucket_values gives.
+  TensorView own_part(TensorView bucket) const;
+  /// First element of a bucket's shard in arrays of shard_elements().
+  std::int64_t shard_offset(std::size_t bucket) const { return layout_.buckets()[bucket].begin / layout_.shards(); }
+  /// The part of parameter i in this rank's shard, and its gradient.
+  ShardPart part(std::size_t i) const { return layout_.part_of(i, parameters_[i].stored_numel(), shard_); }
+  TensorView shard_gradient(std::size_t i) const;
+
+  /// Sets all main gradients to 0.
   void clear_gradients(Backend& backend);
-  /// Sums the gradients that are partial over the tensor group, in one message.
+  /// Sums the shard's gradients that are partial over the tensor group, in one message.
   void sum_partial_gradients(Backend& backend, Communicator& tensor_group, Arena& workspace);
-  /// gradients = sum over `data_group`.
-  void reduce_gradients(Backend& backend, Communicator& data_group);
 
  private:
+  /// First element of each group's work memory.
+  static std::vector<std::int64_t> work_offsets(const DataParallelOptions& options, const BufferLayout& layout,
+                                                std::int64_t& elements);
+
   std::vector<Parameter> parameters_;
-  std::vector<std::int64_t> offsets_;
+  DataParallelOptions options_;
+  BufferLayout layout_;
+  int shard_;
+  std::vector<std::int64_t> work_offsets_;
   Tensor values_;
   Tensor gradients_;
+  Tensor shard_gradients_;
+  Tensor work_;
 };
 
 }  // namespace trireme::parallel

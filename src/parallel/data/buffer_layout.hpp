@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/parallel/parameter.hpp"
+
+namespace trireme::parallel {
+
+/// How a buffer of parameters is cut.
+struct BufferCut {
+  int shards = 1;                    ///< equal parts of every bucket, one for each rank of a data group
+  std::int64_t bucket_elements = 0;  ///< a bucket that holds as many is closed; 0: none is for its size
+  bool group_buckets = false;        ///< a bucket ends with its group of parameters
+};
+
+/// A stretch of a buffer that is reduced and gathered at once.
+struct Bucket {
+  std::int64_t begin = 0;
+  std::int64_t size = 0;  ///< padding included: divides by the shards
+  std::size_t first = 0;  ///< its parameters are [first, last) of the list, the last one at `begin`
+  std::size_t last = 0;
+};
+
+/// A group of parameters (Parameter::group) in a buffer.
+struct BufferGroup {
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+  std::size_t first_bucket = 0;  ///< the buckets that hold its parameters are [first_bucket, last_bucket)
+  std::size_t last_bucket = 0;
+  bool has_embedding = false;
+};
+
+/// Elements [begin, begin + count) of a parameter, those that lie in one shard of its bucket; `at` is the place of the
+/// first of them in that shard.
+struct ShardPart {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  std::int64_t at = 0;
+};
+
+/// Where the parameters of one rank lie in its buffers: in reverse order, the last parameter at 0, so that gradients
+/// which backward finishes first come first. Every parameter begins at a multiple of 64 bytes of its values. Buckets
+/// hold whole parameters and are padded so that each divides into equal shards that begin on such multiples too: shards
+/// ignore the parameters' bounds (Rajbhandari et al. 2019, arXiv:1910.02054). A parameter tied to another stage's has
+/// a bucket of its own, so that both stages cut it alike. Pure arithmetic.
+class BufferLayout {
+ public:
+  BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferCut& cut);
+
+  /// Elements of the whole buffer, and of one shard of all buckets.
+  std::int64_t elements() const { return elements_; }
+  std::int64_t shard_elements() const { return elements_ / shards_; }
+  int shards() const { return shards_; }
+
+  /// First element of parameter i.
+  std::int64_t offset(std::size_t i) const { return offsets_[i]; }
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  std::size_t bucket_of(std::size_t i) const { return bucket_of_[i]; }
+  const std::vector<BufferGroup>& groups() const { return groups_; }
+  /// The part of parameter i, which has `numel` elements, in shard `shard` of its bucket; count 0 where there is none.
+  ShardPart part_of(std::size_t i, std::int64_t numel, int shard) const;
+
+ private:
+  int shards_;
+  std::int64_t elements_ = 0;
+  std::vector<std::int64_t> offsets_;
+  std::vector<std::size_t> bucket_of_;
+  std::vector<Bucket> buckets_;
+  std::vector<BufferGroup> groups_;
+};
+
+}  // namespace trireme::parallel

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <vector>
+
+#include "src/comm/communicator.hpp"
+#include "src/parallel/data/parameter_buffer.hpp"
+#include "src/parallel/parameter_hooks.hpp"
+
+namespace trireme::parallel {
+
+/// Sums gradients over a data group and, where the optimizer's state is sharded, brings the updated shards together
+/// again. A step is: begin_step, backwards (whose stage calls the hooks), finish_reduction, an update of every shard
+/// with start_gather after each, finish_gather. What is communicated, and in which order it is added up, does not
+/// depend on the overlaps: they change only when somebody waits. All ranks of the group make the same calls; the order
+/// of groups in the backward must be the same for all of them.
+class DataParallel final : public ParameterHooks {
+ public:
+  /// `group` is the data group for whose size and rank the buffer was made. Both must live longer.
+  DataParallel(Backend& backend, ParameterBuffer& buffer, Communicator& group);
+
+  /// Clears the gradients. With `overlap_reduce` the reduction of a bucket starts when all its groups have seen
+  /// `micro_batches` backwards.
+  void begin_step(int micro_batches);
+  /// Completes the reduction: shard_gradients of the buffer are the sums over group and micro-batches from now on.
+  void finish_reduction();
+  /// The shard of a bucket has been updated: brings all shards of it to every rank. Buckets are gathered in the order
+  /// of these calls.
+  void start_gather(std::size_t bucket);
+  /// Waits for the gathers that are under way, unless they overlap with the next forward: then it waits for each bucket
+  /// before its use.
+  void finish_gather();
+  /// Brings all shards of all parameters to every rank, after they were loaded, and waits.
+  void gather_parameters();
+
+  void before_forward(int group) override;
+  void before_backward(int group) override;
+  void after_backward(int group) override;
+
+ private:
+  void wait_for_parameters();
+  bool shards_gradients() const { return buffer_.options().sharding == DataSharding::optimizer_and_gradients; }
+  void start_reduction(std::size_t bucket);
+  /// ZeRO 2: waits for the sums of one group and adds them to the shard.
+  void collect(std::size_t group);
+
+  Backend& backend_;
+  ParameterBuffer& buffer_;
+  Communicator& group_;
+  struct GroupState {
+    int backwards_left = 0;  // before the group's gradients are complete
+    bool open = false;       // its work memory holds its gradients
+    bool travelling = false;
+  };
+  std::vector<GroupState> groups_;
+  struct BucketState {
+    int groups_left = 0;  // before the bucket's gradients are complete
+    bool started = false;
+    Work reduction;
+    Work gather;
+  };
+  std::vector<BucketState> buckets_;
+};
+
+}  // namespace trireme::parallel

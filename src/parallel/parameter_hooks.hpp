@@ -1,0 +1,18 @@
+#pragma once
+
+namespace trireme::parallel {
+
+/// What a stage says about its groups of parameters (Parameter::group) while it runs, so that others can move
+/// parameters and gradients behind its back.
+class ParameterHooks {
+ public:
+  virtual ~ParameterHooks() = default;
+  /// The group's parameters are about to be read by a forward.
+  virtual void before_forward(int group) = 0;
+  /// Gradients are about to be added to the group's. May come more than once before after_backward.
+  virtual void before_backward(int group) = 0;
+  /// One micro-batch's gradients of the whole group have been added.
+  virtual void after_backward(int group) = 0;
+};
+
+}  // namespace trireme::parallel

@@ -1,0 +1,139 @@
+#include "src/parallel/data/buffer_layout.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/model/gpt_parameters.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+Parameter parameter(const std::string& name, std::int64_t numel, int group) {
+  Parameter p;
+  p.name = name;
+  p.shape = p.storage = {numel};
+  p.box = Box::whole(p.shape);
+  p.group = group;
+  return p;
+}
+
+/// Three groups of two; a multiple of 64 bytes is 16 elements of fp32.
+std::vector<Parameter> six() {
+  return {parameter("a", 20, 0),  parameter("b", 5, 0),  parameter("c", 16, 1),
+          parameter("d", 100, 1), parameter("e", 33, 2), parameter("f", 16, 2)};
+}
+
+TEST(BufferLayout, BeginsWithTheLastParameter) {
+  const BufferLayout layout(DType::fp32, six(), {});
+  EXPECT_EQ(layout.offset(5), 0);
+  EXPECT_EQ(layout.offset(4), 16);
+  EXPECT_EQ(layout.offset(3), 64);
+  EXPECT_EQ(layout.offset(2), 176);
+  EXPECT_EQ(layout.offset(1), 192);
+  EXPECT_EQ(layout.offset(0), 208);
+  EXPECT_EQ(layout.elements(), 240);
+  ASSERT_EQ(layout.buckets().size(), 1u);
+  EXPECT_EQ(layout.buckets()[0].first, 0u);
+  EXPECT_EQ(layout.buckets()[0].last, 6u);
+}
+
+TEST(BufferLayout, ClosesABucketThatIsFull) {
+  const BufferLayout layout(DType::fp32, six(), {1, 100, false});
+  ASSERT_EQ(layout.buckets().size(), 2u);
+  // f, e and d are 16 + 48 + 112.
+  EXPECT_EQ(layout.buckets()[0].first, 3u);
+  EXPECT_EQ(layout.buckets()[0].size, 176);
+  EXPECT_EQ(layout.buckets()[1].begin, 176);
+  EXPECT_EQ(layout.bucket_of(2), 1u);
+  EXPECT_EQ(layout.groups()[1].first_bucket, 0u);
+  EXPECT_EQ(layout.groups()[1].last_bucket, 2u);
+  EXPECT_EQ(layout.groups()[2].last_bucket, 1u);
+}
+
+TEST(BufferLayout, BucketsMayEndWithTheirGroups) {
+  const BufferLayout layout(DType::fp32, six(), {3, 0, true});
+  ASSERT_EQ(layout.buckets().size(), 3u);
+  for (std::size_t g = 0; g < 3; ++g) {
+    const Bucket& bucket = layout.buckets()[2 - g];
+    EXPECT_EQ(layout.groups()[g].begin, bucket.begin);
+    EXPECT_EQ(layout.groups()[g].size, bucket.size);
+    EXPECT_EQ(bucket.size % (3 * 16), 0);
+  }
+}
+
+TEST(BufferLayout, ATiedTableHasABucketOfItsOwn) {
+  std::vector<Parameter> list = six();
+  list[2].tied = true;
+  const BufferLayout layout(DType::fp32, list, {});
+  ASSERT_EQ(layout.buckets().size(), 3u);
+  EXPECT_EQ(layout.buckets()[1].first, 2u);
+  EXPECT_EQ(layout.buckets()[1].last, 3u);
+}
+
+TEST(BufferLayout, ShardsCoverEveryElementOnce) {
+  for (const int shards : {1, 2, 3, 7}) {
+    for (const std::int64_t bucket : {0, 1, 60, 100}) {
+      for (const bool groups : {false, true}) {
+        const std::vector<Parameter> list = six();
+        const BufferLayout layout(DType::bf16, list, {shards, bucket, groups});
+        EXPECT_EQ(layout.shard_elements() * shards, layout.elements());
+        for (std::size_t i = 0; i < list.size(); ++i) {
+          std::int64_t next = 0;
+          for (int shard = 0; shard < shards; ++shard) {
+            const ShardPart part = layout.part_of(i, list[i].stored_numel(), shard);
+            if (part.count == 0) continue;
+            EXPECT_EQ(part.begin, next);
+            next += part.count;
+            const Bucket& home = layout.buckets()[layout.bucket_of(i)];
+            EXPECT_EQ(home.begin + home.size / shards * shard + part.at, layout.offset(i) + part.begin);
+          }
+          EXPECT_EQ(next, list[i].stored_numel());
+        }
+      }
+    }
+  }
+}
+
+TEST(BufferLayout, ShardsIgnoreTheBoundsOfParameters) {
+  const BufferLayout layout(DType::fp32, six(), {2, 0, false});
+  EXPECT_EQ(layout.elements(), 256);  // 240, padded to two shards of 128
+  // d lies at [64, 164): 64 of its elements in the first shard, 36 in the second.
+  const ShardPart first = layout.part_of(3, 100, 0);
+  EXPECT_EQ(first.at, 64);
+  EXPECT_EQ(first.begin, 0);
+  EXPECT_EQ(first.count, 64);
+  const ShardPart second = layout.part_of(3, 100, 1);
+  EXPECT_EQ(second.at, 0);
+  EXPECT_EQ(second.begin, 64);
+  EXPECT_EQ(second.count, 36);
+}
+
+TEST(BufferLayout, BothEndsOfAPipelineCutTheTiedTableAlike) {
+  model::GptConfig config;
+  config.layers = 4;
+  config.hidden = 32;
+  config.heads = 4;
+  config.ffn_hidden = 128;
+  config.max_positions = 16;
+  config.vocabulary = 1003;
+  const VocabularyPartition vocabulary(config.vocabulary, 0, 1);
+  const auto list = [&](int stage) {
+    return model::gpt_parameters(config, model::GptPlace::of(config, 0, 1, stage, 2), vocabulary);
+  };
+  const std::vector<Parameter> first = list(0);
+  const std::vector<Parameter> last = list(1);
+  const BufferLayout a(DType::bf16, first, {3, 0, false});
+  const BufferLayout b(DType::bf16, last, {3, 0, false});
+  ASSERT_EQ(first.front().name, "wte");
+  ASSERT_EQ(last.back().name, "wte");
+  for (int shard = 0; shard < 3; ++shard) {
+    const ShardPart in_first = a.part_of(0, first.front().stored_numel(), shard);
+    const ShardPart in_last = b.part_of(last.size() - 1, last.back().stored_numel(), shard);
+    EXPECT_EQ(in_first.begin, in_last.begin);
+    EXPECT_EQ(in_first.count, in_last.count);
+    EXPECT_GT(in_first.count, 0);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::parallel

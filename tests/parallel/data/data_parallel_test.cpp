@@ -1,0 +1,162 @@
+// When buckets are reduced and gathered, seen by a group of one that writes down what is asked of it.
+#include "src/parallel/data/data_parallel.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/comm/self_communicator.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// Writes down the sizes of what is reduced.
+class Scribe final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  const std::string& name() const override { return self_.name(); }
+  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
+    reduced.push_back(data.numel());
+    return self_.all_reduce(stream, data, op);
+  }
+  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+    return self_.reduce_scatter(stream, in, out, op);
+  }
+  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+    return self_.all_gather(stream, in, out);
+  }
+  Work broadcast(Stream& stream, TensorView data, int root) override { return self_.broadcast(stream, data, root); }
+  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
+    return self_.exchange(stream, transfers);
+  }
+  void barrier() override {}
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override {
+    return self_.split(colour, key, name);
+  }
+
+  std::vector<std::int64_t> reduced;
+
+ private:
+  SelfCommunicator self_;
+};
+
+/// Groups 0, 1 and 2 of 64, 32 and 16 elements.
+std::vector<Parameter> three_groups() {
+  std::vector<Parameter> list;
+  for (const int numel : {64, 32, 16}) {
+    Parameter p;
+    p.name = std::to_string(numel);
+    p.shape = p.storage = {numel};
+    p.box = Box::whole(p.shape);
+    p.group = static_cast<int>(list.size());
+    list.push_back(p);
+  }
+  return list;
+}
+
+struct Rig {
+  Rig(DType dtype, const DataParallelOptions& options)
+      : buffer(*backend, dtype, three_groups(), options), data_parallel(*backend, buffer, scribe) {}
+  /// A micro-batch's backward of one group adds 1 to all its gradients.
+  void backward(int group) {
+    data_parallel.before_backward(group);
+    const Parameter& parameter = buffer.parameters()[static_cast<std::size_t>(group)];
+    const Tensor one(*backend, parameter.gradient.dtype(), parameter.gradient.shape());
+    backend->elementwise().fill(backend->compute_stream(), 1, one);
+    backend->elementwise().add(backend->compute_stream(), one, parameter.gradient);
+    data_parallel.after_backward(group);
+  }
+  std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  Scribe scribe;
+  ParameterBuffer buffer;
+  DataParallel data_parallel;
+};
+
+TEST(DataParallel, ReducesABucketWhenAllItsGroupsHaveSeenTheLastMicroBatch) {
+  DataParallelOptions options;
+  options.overlap_reduce = true;
+  options.bucket_elements = 40;  // groups 2 and 1 together, group 0
+  Rig rig(DType::fp32, options);
+  rig.data_parallel.begin_step(2);
+  for (const int group : {2, 1, 0, 2}) rig.backward(group);
+  EXPECT_THAT(rig.scribe.reduced, IsEmpty());
+  rig.backward(1);
+  EXPECT_THAT(rig.scribe.reduced, ElementsAre(48));
+  rig.backward(0);
+  EXPECT_THAT(rig.scribe.reduced, ElementsAre(48, 64));
+  rig.data_parallel.finish_reduction();
+  EXPECT_THAT(rig.scribe.reduced, ElementsAre(48, 64));
+}
+
+TEST(DataParallel, ReducesAtTheEndWithoutOverlap) {
+  DataParallelOptions options;
+  options.bucket_elements = 40;
+  Rig rig(DType::fp32, options);
+  rig.data_parallel.begin_step(1);
+  for (const int group : {2, 1, 0}) rig.backward(group);
+  EXPECT_THAT(rig.scribe.reduced, IsEmpty());
+  rig.data_parallel.finish_reduction();
+  EXPECT_THAT(rig.scribe.reduced, ElementsAre(48, 64));
+}
+
+TEST(DataParallel, ShardsOfGradientsAreReducedAfterEveryMicroBatchOfAGroup) {
+  for (const bool overlap : {false, true}) {
+    DataParallelOptions options{DataSharding::optimizer_and_gradients};
+    options.overlap_reduce = overlap;
+    Rig rig(DType::fp32, options);
+    EXPECT_FALSE(rig.buffer.gradients());
+    rig.data_parallel.begin_step(2);
+    for (const int group : {2, 1, 0, 2, 1, 0}) rig.backward(group);
+    EXPECT_THAT(rig.scribe.reduced, ElementsAre(16, 32, 64, 16, 32, 64));
+    rig.data_parallel.finish_reduction();
+    for (std::size_t i = 0; i < 3; ++i) {
+      const TensorView sum = rig.buffer.shard_gradient(i);
+      for (std::int64_t j = 0; j < sum.numel(); ++j) ASSERT_EQ(sum.as<float>()[j], 2);
+    }
+  }
+}
+
+TEST(DataParallel, WorkMemoryHoldsTheGradientsOfFewGroups) {
+  const DataParallelOptions one{DataSharding::optimizer_and_gradients};
+  DataParallelOptions two = one;
+  two.overlap_reduce = true;
+  DataParallelOptions rounded;
+  rounded.rounded_gradients = true;
+  const auto work_bytes = [](DType dtype, const DataParallelOptions& options) {
+    const BufferLayout layout = ParameterBuffer::make_layout(dtype, three_groups(), options, 1);
+    return ParameterBuffer::memory(dtype, options, layout).work;
+  };
+  EXPECT_EQ(work_bytes(DType::fp32, one), 64u * 4);
+  EXPECT_EQ(work_bytes(DType::fp32, two), 2 * 64u * 4);
+  EXPECT_EQ(work_bytes(DType::bf16, rounded), 64u * 4);
+  EXPECT_EQ(work_bytes(DType::bf16, {}), 0u);
+}
+
+TEST(DataParallel, GradientsOfSixteenBitsAreRoundedAfterEveryMicroBatch) {
+  DataParallelOptions options;
+  options.rounded_gradients = true;
+  Rig rig(DType::bf16, options);
+  rig.data_parallel.begin_step(300);
+  for (int i = 0; i < 300; ++i) {
+    for (const int group : {2, 1, 0}) rig.backward(group);
+  }
+  EXPECT_EQ(rig.buffer.gradients().dtype(), DType::bf16);
+  rig.data_parallel.finish_reduction();
+  // 256 + 1 is 256 in bfloat16.
+  EXPECT_EQ(rig.buffer.shard_gradient(0).as<float>()[0], 256);
+}
+
+TEST(DataParallel, RefusesSixteenBitGradientsThatCannotBe) {
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  DataParallelOptions options;
+  options.rounded_gradients = true;
+  EXPECT_THROW(ParameterBuffer(*backend, DType::fp32, three_groups(), options), ConfigError);
+  options.sharding = DataSharding::optimizer_and_gradients;
+  EXPECT_THROW(ParameterBuffer(*backend, DType::bf16, three_groups(), options), ConfigError);
+}
+
+}  // namespace
+}  // namespace trireme::parallel

@@ -1,0 +1,293 @@
+// The distributed optimizer, gradient shards and overlapped communication of data ranks: none of them changes the run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/checkpoint_store.hpp"
+#include "src/checkpoint/load.hpp"
+#include "src/checkpoint/save.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "src/train/memory_estimate.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/temporary_directory.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+using parallel::DataParallelOptions;
+using parallel::DataSharding;
+using parallel::ScheduleKind;
+
+constexpr DataSharding all_shardings[] = {DataSharding::none, DataSharding::optimizer,
+                                          DataSharding::optimizer_and_gradients};
+
+Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, const DataParallelOptions& data_parallel) {
+  Layout layout{tensor, pipeline, {}};
+  layout.options.micro_batch_size = micro_batch;
+  layout.options.data_parallel = data_parallel;
+  layout.options.sequence_parallel = tensor > 1;
+  return layout;
+}
+
+/// Without and with overlap, the whole in one bucket and in many that cut layers.
+std::vector<DataParallelOptions> forms(DataSharding sharding) {
+  DataParallelOptions plain{sharding};
+  DataParallelOptions small = plain;
+  small.bucket_elements = 3000;
+  DataParallelOptions reduce = plain;
+  reduce.overlap_reduce = true;
+  DataParallelOptions all = small;
+  all.overlap_reduce = true;
+  all.overlap_gather = sharding != DataSharding::none;
+  return {plain, small, reduce, all};
+}
+
+/// Grids of `ranks` ranks with two data ranks or more.
+std::vector<std::pair<int, int>> grids(int ranks) {
+  if (ranks == 2) return {{1, 1}};
+  return {{1, 1}, {2, 1}, {1, 2}};
+}
+
+TEST(Sharding, ComputesTheRunOfOneRank) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  RunConfig config;
+  config.clip_grad = 0.5;
+  config.steps = 3;
+  const Curve reference = training_curve(alone, config, {});
+  EXPECT_THAT(reference.grad_norm, testing::Each(testing::Gt(config.clip_grad)));
+  for (const DataSharding sharding : all_shardings) {
+    for (const DataParallelOptions& form : forms(sharding)) {
+      for (const auto& [tensor, pipeline] : grids(ranks.size())) {
+        const Layout layout = layout_of(tensor, pipeline, 1, form);
+        SCOPED_TRACE(testing::Message() << layout);
+        expect_close(training_curve(ranks, config, layout), reference, 1e-10);
+      }
+    }
+  }
+}
+
+TEST(Sharding, OverlapDoesNotChangeABit) {
+  Communicator& ranks = world();
+  for (const DType dtype : {DType::fp64, DType::bf16}) {
+    for (const DataSharding sharding : all_shardings) {
+      for (const auto& [tensor, pipeline] : grids(ranks.size())) {
+        RunConfig config;
+        config.dtype = dtype;
+        config.steps = 2;
+        DataParallelOptions options{sharding};
+        options.bucket_elements = 3000;
+        const Layout plain = layout_of(tensor, pipeline, 2, options);
+        options.overlap_reduce = true;
+        options.overlap_gather = sharding != DataSharding::none;
+        const Layout overlapped = layout_of(tensor, pipeline, 2, options);
+        SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << overlapped);
+        const Curve first = training_curve(ranks, config, plain);
+        const Curve second = training_curve(ranks, config, overlapped);
+        EXPECT_EQ(first.loss, second.loss);
+        EXPECT_EQ(first.grad_norm, second.grad_norm);
+      }
+    }
+  }
+}
+
+TEST(Sharding, GradientsOfSixteenBitsStayWithinTheirTolerance) {
+  Communicator& ranks = world();
+  for (const DataSharding sharding : {DataSharding::none, DataSharding::optimizer}) {
+    for (const bool overlap : {false, true}) {
+      RunConfig config;
+      config.dtype = DType::bf16;
+      DataParallelOptions options{sharding};
+      const Curve reference = training_curve(ranks, config, layout_of(1, 1, 1, options));
+      options.rounded_gradients = true;
+      options.bucket_elements = 3000;
+      options.overlap_reduce = overlap;
+      const Layout layout = layout_of(1, 1, 1, options);
+      SCOPED_TRACE(testing::Message() << layout);
+      const Curve curve = training_curve(ranks, config, layout);
+      EXPECT_NE(curve.grad_norm, reference.grad_norm);
+      expect_close(curve.loss, reference.loss, 1e-4);
+      expect_close(curve.grad_norm, reference.grad_norm, 1e-3);
+      const Curve again = training_curve(ranks, config, layout);
+      EXPECT_EQ(curve.loss, again.loss);
+      EXPECT_EQ(curve.grad_norm, again.grad_norm);
+    }
+  }
+}
+
+TEST(Sharding, AnOverflowOfFp16SkipsTheUpdateOnEveryRank) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  RunConfig config;
+  config.dtype = DType::fp16;
+  config.loss_scale.dynamic = true;
+  config.loss_scale.initial_scale = 4294967296.0;
+  config.loss_scale.hysteresis = 1;
+  config.steps = 20;
+  std::vector<train::TrainRecord> expected;
+  TrainingRun reference(alone, config, {});
+  for (std::int64_t i = 0; i < config.steps; ++i) expected.push_back(reference.step());
+  EXPECT_TRUE(expected.front().skipped);
+  EXPECT_FALSE(expected.back().skipped);
+
+  for (const DataSharding sharding : all_shardings) {
+    DataParallelOptions options{sharding};
+    options.bucket_elements = 3000;
+    options.overlap_reduce = true;
+    TrainingRun run(ranks, config, layout_of(1, 1, 2, options));
+    const TensorView values = run.gpt.parameters().values();
+    for (const train::TrainRecord& one : expected) {
+      const std::vector<std::byte> before(values.data(), values.data() + values.size_bytes());
+      const train::TrainRecord record = run.step();
+      EXPECT_EQ(record.skipped, one.skipped) << "step " << one.iteration;
+      EXPECT_NEAR(record.lm_loss / one.lm_loss, 1, 1e-3);
+      const bool changed = !std::equal(before.begin(), before.end(), values.data());
+      EXPECT_EQ(changed, !record.skipped);
+    }
+  }
+}
+
+/// Elements of all parameters of a rank, without padding between them.
+std::int64_t parameter_elements(const train::ParallelGpt& gpt) {
+  std::int64_t sum = 0;
+  for (const parallel::Parameter& parameter : const_cast<train::ParallelGpt&>(gpt).parameters().parameters()) {
+    sum += parameter.stored_numel();
+  }
+  return sum;
+}
+
+TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
+  Communicator& ranks = world();
+  const double d = ranks.size();
+  struct Case {
+    DType dtype;
+    DataParallelOptions options;
+    double bytes;
+  };
+  const DataParallelOptions plain;
+  const DataParallelOptions zero_1{DataSharding::optimizer};
+  const DataParallelOptions zero_2{DataSharding::optimizer_and_gradients};
+  DataParallelOptions rounded = plain;
+  rounded.rounded_gradients = true;
+  DataParallelOptions rounded_1 = zero_1;
+  rounded_1.rounded_gradients = true;
+  const Case cases[] = {
+      {DType::bf16, plain, 18},         {DType::bf16, zero_1, 6 + 12 / d},    {DType::bf16, zero_2, 2 + 16 / d},
+      {DType::bf16, rounded, 20},       {DType::fp16, rounded_1, 4 + 16 / d}, {DType::fp32, plain, 16},
+      {DType::fp32, zero_1, 8 + 8 / d}, {DType::fp32, zero_2, 4 + 12 / d},    {DType::fp64, zero_1, 16 + 16 / d}};
+  for (const Case& one : cases) {
+    RunConfig config;
+    config.dtype = one.dtype;
+    const Layout layout = layout_of(1, 1, 1, one.options);
+    SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << layout);
+    TrainingRun run(ranks, config, layout);
+    const train::MemoryEstimate estimate =
+        train::estimate_memory(config.model, run.gpt.layout(), run.grid, ranks.rank(), config.batch / ranks.size());
+    const double elements = static_cast<double>(parameter_elements(run.gpt));
+    const double held = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
+    EXPECT_NEAR(held / elements, one.bytes, 0.01 * one.bytes);
+    // Beside the parameters the run has allocated its batch and one sum of losses.
+    const std::size_t batch =
+        static_cast<std::size_t>(config.batch / ranks.size()) *
+        (static_cast<std::size_t>(config.s) * (4 + 4 + size_of(accumulation_type(one.dtype))) + 8);
+    const std::size_t rest = run.backend->allocated_bytes() -
+                             (estimate.parameters + estimate.gradients + estimate.gradient_work + estimate.optimizer);
+    EXPECT_GE(rest, batch);
+    EXPECT_LE(rest, batch + 6 * 64);
+    if (one.options.sharding != DataSharding::optimizer_and_gradients && !one.options.rounded_gradients) {
+      EXPECT_EQ(estimate.gradient_work, 0u);
+    }
+  }
+}
+
+/// A folder of rank 0 that all ranks know, and what a run saves in it.
+class ShardedCheckpoint : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (world().rank() == 0) directory_ = std::make_unique<TemporaryDirectory>();
+    root_ = broadcast_text(world(), directory_ ? *directory_ / "run" : "", 0);
+  }
+  void TearDown() override { world().barrier(); }
+
+  void save(Communicator& ranks, TrainingRun& run) {
+    io::CheckpointStore store(root_);
+    checkpoint::save(store, ranks, {run.trainer.progress().iteration, run.trainer.state_attributes(), {}},
+                     run.trainer.state_tensors());
+    ranks.barrier();
+  }
+  void load(Communicator& ranks, TrainingRun& run) {
+    io::CheckpointStore store(root_);
+    const auto step = checkpoint::open_checkpoint(store, ranks);
+    checkpoint::load(*step, ranks, run.trainer.state_tensors());
+    run.trainer.restore(checkpoint::read_description(*step).attributes);
+  }
+
+  std::unique_ptr<TemporaryDirectory> directory_;
+  std::string root_;
+};
+
+DataParallelOptions overlapped(DataSharding sharding) {
+  DataParallelOptions options{sharding};
+  options.bucket_elements = 3000;
+  options.overlap_reduce = true;
+  options.overlap_gather = sharding != DataSharding::none;
+  return options;
+}
+
+TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
+  Communicator& ranks = world();
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    for (const DataSharding sharding : {DataSharding::optimizer, DataSharding::optimizer_and_gradients}) {
+      RunConfig config;
+      config.dtype = dtype;
+      const Layout layout = layout_of(ranks.size() > 2 ? 2 : 1, 1, 1, overlapped(sharding));
+      TrainingRun run(ranks, config, layout);
+      for (int i = 0; i < 2; ++i) run.step();
+      save(ranks, run);
+      TrainingRun resumed(ranks, config, layout);
+      load(ranks, resumed);
+      for (int i = 0; i < 3; ++i) {
+        const train::TrainRecord expected = run.step();
+        const train::TrainRecord actual = resumed.step();
+        EXPECT_EQ(actual.iteration, expected.iteration);
+        EXPECT_EQ(actual.lm_loss, expected.lm_loss);
+        EXPECT_EQ(actual.grad_norm, expected.grad_norm);
+      }
+    }
+  }
+}
+
+TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
+  Communicator& ranks = world();
+  RunConfig config;
+  config.batch = 12;
+  SelfCommunicator alone;
+  const Curve reference = training_curve(alone, config, {});
+  {
+    TrainingRun run(ranks, config, layout_of(1, 1, 1, {DataSharding::optimizer}));
+    for (int i = 0; i < 2; ++i) run.step();
+    save(ranks, run);
+  }
+  const auto goes_on = [&](Communicator& some, const Layout& layout) {
+    SCOPED_TRACE(testing::Message() << some.size() << " ranks, " << layout);
+    TrainingRun run(some, config, layout);
+    load(some, run);
+    for (std::size_t i = 2; i < 5; ++i) {
+      const train::TrainRecord record = run.step();
+      EXPECT_NEAR(record.lm_loss / reference.loss[i], 1, 1e-10);
+      EXPECT_NEAR(record.grad_norm / reference.grad_norm[i], 1, 1e-10);
+    }
+  };
+  goes_on(ranks, layout_of(1, 1, 3, overlapped(DataSharding::optimizer_and_gradients)));
+  goes_on(ranks, layout_of(2, 1, 1, overlapped(DataSharding::optimizer)));
+  goes_on(ranks, layout_of(1, 2, 1, overlapped(DataSharding::optimizer)));
+  goes_on(alone, {});
+  if (ranks.size() == 4) {
+    // Three data ranks, whose shards begin at other places.
+    const auto three = ranks.split(ranks.rank() < 3 ? 0 : 1, ranks.rank(), "part");
+    goes_on(*three, layout_of(1, 1, 2, overlapped(DataSharding::optimizer)));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
