@@ -28,12 +28,13 @@ pause() { sleep "$(awk -v most="$1" -v r=$RANDOM 'BEGIN { print most * r / 32768
 for ((kill = 1; kill <= kills; ++kill)); do
   "$mpiexec" -n 2 "$trireme" train "${run[@]}" "${lives[@]}" --save-interval 1 >out 2>err &
   job=$!
-  if ((RANDOM % 8 > 0)); then # else: while it starts
-    for _ in $(seq 600); do
-      if grep -q '| loss' err || ! kill -0 $job 2>/dev/null; then break; fi
-      sleep 0.02
+  if ((RANDOM % 8 > 0)); then # after some saves; else while it starts
+    saves=$((RANDOM % 10))
+    for _ in $(seq 3000); do
+      if [ "$(grep -c 'saved step' err)" -ge $saves ] && grep -q '| loss' err || ! kill -0 $job 2>/dev/null; then break; fi
+      sleep 0.01
     done
-    pause 0.4
+    pause 0.04
   else
     pause 0.5
   fi
