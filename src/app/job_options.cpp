@@ -1,5 +1,8 @@
 #include "src/app/job_options.hpp"
 
+#include <algorithm>
+#include <charconv>
+
 #include "src/model/presets.hpp"
 
 namespace trireme::app {
@@ -52,10 +55,33 @@ model::GptConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t
   return config;
 }
 
+void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* schedule) {
+  std::vector<std::pair<std::string, std::optional<parallel::ScheduleKind>>> choices;
+  for (const auto kind : {parallel::ScheduleKind::one_forward_one_backward, parallel::ScheduleKind::gpipe,
+                          parallel::ScheduleKind::interleaved, parallel::ScheduleKind::zero_bubble}) {
+    choices.emplace_back(parallel::to_string(kind), kind);
+  }
+  options.add_choice("schedule", schedule, choices,
+                     "Order of forwards and backwards in a pipeline; default 1f1b, or interleaved where --vpp > 1.");
+}
+
 void GridOptions::declare(Options& options) {
   options.section("Grid (data ranks are what the ranks leave: ranks / (tensor x pipeline))");
   options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that share every layer.", at_least(1));
   options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that share the layers out.", at_least(1));
+  options.add("num-virtual-stages-per-pipeline-rank,vpp", &cut.chunks, "N",
+              "Chunks of layers on each pipeline rank; default 1.", at_least(1));
+  options.add("num-layers-per-virtual-pipeline-stage", &cut.layers_per_chunk, "N", "The same, said by layers a chunk.",
+              at_least(1));
+  options.add("pipeline-model-parallel-layout", &pipeline_layout, "N,N,...",
+              "Layers of every chunk in the order in which data passes them (chunk 0 of each rank, then chunk 1 ...); "
+              "the first and the last may have none.");
+  options.add("decoder-first-pipeline-num-layers", &cut.first_stage, "N",
+              "Layers of the first pipeline rank; the others share the rest equally.", at_least(1));
+  options.add("decoder-last-pipeline-num-layers", &cut.last_stage, "N", "Layers of the last pipeline rank.",
+              at_least(1));
+  options.add_flag("standalone-embedding-stage", &cut.standalone_embedding,
+                   "The first pipeline rank holds the embedding and no layers.");
   options.add(
       "make-vocab-size-divisible-by", &vocabulary_multiple, "N",
       "The vocabulary is padded to a multiple of this times the tensor ranks; padding takes no part in the loss.",
@@ -66,6 +92,22 @@ void GridOptions::declare(Options& options) {
   options.add_choice("backend", &backend,
                      {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},
                      "auto takes the GPU where there is one, else the CPU.");
+}
+
+parallel::PipelineCut GridOptions::pipeline_cut() const {
+  parallel::PipelineCut result = cut;
+  for (std::size_t begin = 0; !pipeline_layout.empty() && begin <= pipeline_layout.size();) {
+    const std::size_t end = std::min(pipeline_layout.find(',', begin), pipeline_layout.size());
+    int layers = 0;
+    const char* last = pipeline_layout.data() + end;
+    const auto [stop, error] = std::from_chars(pipeline_layout.data() + begin, last, layers);
+    TRIREME_CHECK(error == std::errc() && stop == last && layers >= 0, ConfigError,
+                  "--pipeline-model-parallel-layout {}: '{}' is not a number of layers", pipeline_layout,
+                  pipeline_layout.substr(begin, end - begin));
+    result.layers.push_back(layers);
+    begin = end + 1;
+  }
+  return result;
 }
 
 }  // namespace trireme::app

@@ -6,6 +6,7 @@
 #include "src/app/options.hpp"
 #include "src/backend/backend.hpp"
 #include "src/model/gpt_config.hpp"
+#include "src/parallel/pipeline/pipeline_layout.hpp"
 
 namespace trireme::app {
 
@@ -29,15 +30,22 @@ struct ModelOptions {
   model::GptConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
 };
 
+/// The option `--schedule`.
+void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* schedule);
+
 /// Options of the grid and the device, for every command that runs a model.
 struct GridOptions {
   int tensor = 1;
   int pipeline = 1;
+  parallel::PipelineCut cut;  ///< without its list of layers, which is `pipeline_layout`
+  std::string pipeline_layout;
   BackendChoice backend = BackendChoice::automatic;
   std::int64_t vocabulary_multiple = 128;
   std::int64_t padded_vocabulary = 0;
 
   void declare(Options& options);
+  /// How the layers are to be shared out. ConfigError where the list of layers is none.
+  parallel::PipelineCut pipeline_cut() const;
 };
 
 }  // namespace trireme::app

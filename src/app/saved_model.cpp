@@ -47,6 +47,7 @@ std::unique_ptr<SavedModel> load_model(
   layout.dtype = options.dtype.value_or(dtype_from_name(attribute(saved->description.attributes, "dtype")));
   layout.vocabulary_multiple = options.grid.vocabulary_multiple;
   layout.padded_vocabulary_size = options.grid.padded_vocabulary;
+  layout.pipeline = options.grid.pipeline_cut();
   settle(config, layout);
   saved->gpt =
       std::make_unique<train::ParallelGpt>(*job.backend, *job.world, job.grid, job.communicators, config, layout);

@@ -1,5 +1,6 @@
 #include "src/app/train_command.hpp"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,6 +46,11 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
             o.sequence_length, job.grid.data_size(), micro_batches, o.micro_batch_size);
   if (o.sequence_parallel && job.grid.tensor_size() == 1) {
     log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
+  }
+  if (job.grid.pipeline_size() > 1) {
+    const auto layout = parallel::PipelineLayout::of(config.layers, job.grid.pipeline_size(), o.layout().pipeline);
+    log::info("pipeline: chunks of {} layers, schedule {}", fmt::join(layout.layers, ", "),
+              parallel::to_string(parallel::schedule_for(o.schedule, layout.chunks)));
   }
   // The ranks of one stage hold the same; a line for each stage.
   std::size_t largest = 0;

@@ -21,10 +21,7 @@ void TrainCommandOptions::declare(Options& options) {
                      "Type of weights and activations; 16-bit types have fp32 master weights.");
   options.add_flag("bf16", &bf16, "The same as --dtype bf16.");
   options.add_flag("fp16", &fp16, "The same as --dtype fp16: with dynamic loss scaling.");
-  options.add_choice(
-      "schedule", &schedule,
-      {{"1f1b", parallel::ScheduleKind::one_forward_one_backward}, {"gpipe", parallel::ScheduleKind::gpipe}},
-      "Order of forwards and backwards in a pipeline.");
+  declare_schedule(options, &schedule);
   options.add_flag(
       "sequence-parallel", &sequence_parallel,
       "Cut the residual stream along the sequence over the tensor ranks: norms, dropouts and what they keep "
@@ -205,6 +202,7 @@ train::LayoutOptions TrainCommandOptions::layout() const {
   layout.data_parallel = data_parallel();
   layout.sequence_parallel = sequence_parallel;
   layout.async_tensor_all_reduce = !no_async_tensor_all_reduce;
+  layout.pipeline = grid.pipeline_cut();
   layout.schedule = schedule;
   return layout;
 }

@@ -26,7 +26,7 @@ struct TrainCommandOptions {
   DType dtype = DType::fp32;
   bool bf16 = false;
   bool fp16 = false;
-  parallel::ScheduleKind schedule = parallel::ScheduleKind::one_forward_one_backward;
+  std::optional<parallel::ScheduleKind> schedule;
   bool sequence_parallel = false;
   bool no_async_tensor_all_reduce = false;
   model::Initialisation initialisation;

@@ -70,21 +70,14 @@ Parameter token_embedding(const GptConfig& config, const GptPlace& place,
 
 }  // namespace
 
-GptPlace GptPlace::of(const GptConfig& config, int tensor_rank, int tensor_size, int pipeline_rank, int stages,
-                      int virtual_stages) {
-  const int chunks = stages * virtual_stages;
-  TRIREME_CHECK(
-      config.layers % chunks == 0, ConfigError,
-      "{} layers do not divide into {} pipeline stages{}: choose --num-layers as a multiple of {}, or another "
-      "--pipeline-model-parallel-size",
-      config.layers, stages, virtual_stages > 1 ? fmt::format(" of {} chunks", virtual_stages) : "", chunks);
-  const int layers = static_cast<int>(config.layers) / chunks;
+GptPlace GptPlace::of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank) {
   GptPlace place;
-  for (int chunk = 0; chunk < virtual_stages; ++chunk) {
-    place.chunks.push_back({(chunk * stages + pipeline_rank) * layers, layers});
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    const int position = chunk * layout.stages + pipeline_rank;
+    place.chunks.push_back({layout.first_layer(position), layout.layers[static_cast<std::size_t>(position)]});
   }
   place.first_stage = pipeline_rank == 0;
-  place.last_stage = pipeline_rank == stages - 1;
+  place.last_stage = pipeline_rank == layout.stages - 1;
   place.tensor_rank = tensor_rank;
   place.tensor_size = tensor_size;
   return place;

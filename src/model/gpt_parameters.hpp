@@ -4,6 +4,7 @@
 
 #include "src/model/gpt_config.hpp"
 #include "src/parallel/parameter.hpp"
+#include "src/parallel/pipeline/pipeline_layout.hpp"
 #include "src/parallel/tensor/vocabulary.hpp"
 
 namespace trireme::model {
@@ -23,10 +24,8 @@ struct GptPlace {
   int tensor_size = 1;
   bool sequence_parallel = false;  ///< the residual stream is cut along the sequence over the tensor ranks
 
-  /// The place of pipeline rank `pipeline_rank` of `stages` with `virtual_stages` chunks each: chunk c of rank r holds
-  /// the layers from (c stages + r) L / (stages virtual_stages) on. Throws ConfigError where the layers do not divide.
-  static GptPlace of(const GptConfig& config, int tensor_rank, int tensor_size, int pipeline_rank, int stages,
-                     int virtual_stages = 1);
+  /// The place of pipeline rank `pipeline_rank` and tensor rank `tensor_rank` of `tensor_size`.
+  static GptPlace of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank);
 };
 
 /// The parameters that a rank at `place` holds, without memory yet, in the order in which they are laid out. Shapes and

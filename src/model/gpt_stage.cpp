@@ -145,7 +145,7 @@ void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, Tensor
     return stream;
   };
   if (is_first(chunk)) {
-    const TensorView x = next_stream(1);
+    const TensorView x = layers == 0 && !last ? output : next_stream(1);
     hooks_.before_forward(embedding_group);
     embed(micro_batch, x);
     input = x;
@@ -231,15 +231,16 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
   const TensorView spare[] = {shape_.allocate_residual(context_.workspace),
                               shape_.allocate_residual(context_.workspace)};
   ConstTensorView dy = output_gradient;
-  if (is_last(chunk)) {
-    hooks_.before_backward(head_group());
-    if (place_.first_stage) hooks_.before_backward(embedding_group);  // the tied table
-    backward_head(micro_batch, *state.head, state.head_input, spare[0]);
-    if (weights == WeightGradient::now) hooks_.after_backward(head_group());
-    dy = spare[0];
-  }
   const int first = first_layer_index(chunk);
   const int layers = static_cast<int>(state.layers.size());
+  if (is_last(chunk)) {
+    const TensorView dx = layers == 0 && !is_first(chunk) ? input_gradient : spare[0];
+    hooks_.before_backward(head_group());
+    if (place_.first_stage) hooks_.before_backward(embedding_group);  // the tied table
+    backward_head(micro_batch, *state.head, state.head_input, dx);
+    if (weights == WeightGradient::now) hooks_.after_backward(head_group());
+    dy = dx;
+  }
   state.gradients.resize(static_cast<std::size_t>(layers));
   for (int i = layers - 1; i >= 0; --i) {
     const TransformerLayer& layer = layers_[static_cast<std::size_t>(first + i)];
@@ -305,12 +306,13 @@ void GptStage::forward_cached(int chunk, std::int64_t positions, std::int64_t fi
   const ArenaScope scope(context_.workspace);
   const TensorView streams[] = {shape.allocate_residual(context_.workspace),
                                 shape.allocate_residual(context_.workspace)};
-  if (is_first(chunk)) {
-    embedding_->forward(ids.reshape({positions}), shape.as_rows(streams[1]));
-    context_.backend.embedding().add_positions(stream, positions_, first_position, {}, streams[1]);
-    input = streams[1];
-  }
   const int layers = place_.chunks[static_cast<std::size_t>(chunk)].layers;
+  if (is_first(chunk)) {
+    const TensorView x = layers == 0 && !last ? output : streams[1];
+    embedding_->forward(ids.reshape({positions}), shape.as_rows(x));
+    context_.backend.embedding().add_positions(stream, positions_, first_position, {}, x);
+    input = x;
+  }
   const auto first = static_cast<std::size_t>(first_layer_index(chunk));
   for (int i = 0; i < layers; ++i) {
     const TensorView y = i + 1 == layers && !last ? output : streams[i % 2];

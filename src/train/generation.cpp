@@ -31,22 +31,27 @@ class Decoder {
 
     const TensorView ids = memory_.allocate(DType::int32, {count, 1});
     backend.copy_from_host(stream, ConstTensorView(tokens.data(), ids.shape()), ids);
+    const auto pass = [&](Transfer::Direction direction, int peer, TensorView data) {
+      const Transfer transfer{direction, peer, data};
+      for (Work& work : pipeline.exchange(stream, std::span(&transfer, 1))) work.wait(stream);
+    };
+    const int stages = pipeline.size();
     TensorView input;
-    if (!place.first_stage) {
-      input = memory_.allocate(dtype, {count, 1, gpt_.config().hidden});
-      const Transfer receive{Transfer::Direction::receive, pipeline.rank() - 1, input};
-      for (Work& work : pipeline.exchange(stream, std::span(&receive, 1))) work.wait(stream);
+    TensorView output;
+    for (int chunk = 0; chunk < static_cast<int>(place.chunks.size()); ++chunk) {
+      const bool last = gpt_.stage().is_last(chunk);
+      if (stages > 1 && !gpt_.stage().is_first(chunk)) {
+        input = memory_.allocate(dtype, {count, 1, gpt_.config().hidden});
+        pass(Transfer::Direction::receive, (pipeline.rank() + stages - 1) % stages, input);
+      }
+      output = last ? memory_.allocate(dtype, {1, gpt_.vocabulary().rows()})
+                    : memory_.allocate(dtype, {count, 1, gpt_.config().hidden});
+      gpt_.stage().forward_cached(chunk, count, positions_, ids, input, caches_, output);
+      if (stages > 1 && !last) pass(Transfer::Direction::send, (pipeline.rank() + 1) % stages, output);
+      input = output;  // of the next chunk, where this rank is the whole pipeline
     }
-    const TensorView output = place.last_stage ? memory_.allocate(dtype, {1, gpt_.vocabulary().rows()})
-                                               : memory_.allocate(dtype, {count, 1, gpt_.config().hidden});
-    gpt_.stage().forward_cached(0, count, positions_, ids, input, caches_, output);
     positions_ += count;
-    if (!place.last_stage) {
-      const Transfer send{Transfer::Direction::send, pipeline.rank() + 1, output};
-      for (Work& work : pipeline.exchange(stream, std::span(&send, 1))) work.wait(stream);
-      return {};
-    }
-    return gather_logits(output);
+    return place.last_stage ? gather_logits(output) : std::vector<float>();
   }
 
  private:

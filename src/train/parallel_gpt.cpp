@@ -3,10 +3,10 @@
 namespace trireme::train {
 namespace {
 
-model::GptPlace place_of(const model::GptConfig& config, const parallel::GridCommunicators& communicators,
+model::GptPlace place_of(const parallel::PipelineLayout& pipeline, const parallel::GridCommunicators& communicators,
                          const LayoutOptions& layout) {
-  model::GptPlace place = model::GptPlace::of(config, communicators.tensor->rank(), communicators.tensor->size(),
-                                              communicators.pipeline->rank(), communicators.pipeline->size());
+  model::GptPlace place = model::GptPlace::of(pipeline, communicators.tensor->rank(), communicators.tensor->size(),
+                                              communicators.pipeline->rank());
   place.sequence_parallel = layout.sequence_parallel && place.tensor_size > 1;
   return place;
 }
@@ -22,9 +22,11 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
       communicators_(communicators),
       config_(config),
       layout_(layout),
+      pipeline_layout_(parallel::PipelineLayout::of(config.layers, communicators.pipeline->size(), layout.pipeline)),
+      schedule_kind_(parallel::schedule_for(layout.schedule, pipeline_layout_.chunks)),
       vocabulary_(config.vocabulary, communicators.tensor->rank(), communicators.tensor->size(),
                   layout.vocabulary_multiple, layout.padded_vocabulary_size),
-      place_(place_of(config, communicators, layout)),
+      place_(place_of(pipeline_layout_, communicators, layout)),
       workspace_(backend, std::size_t{1} << 22),
       parameters_(backend, layout.dtype, model::gpt_parameters(config, place_, vocabulary_), layout.data_parallel,
                   data_group().size(), data_group().rank()),
@@ -45,8 +47,9 @@ void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model:
   auto& schedule = schedules_[{mode.backward, count}];
   if (schedule.steps.empty()) {
     const int stages = grid_.pipeline_size();
-    schedule = mode.backward ? parallel::make_schedule(layout_.schedule, stages, count)
-                             : parallel::make_forward_schedule(stages, count);
+    const int chunks = pipeline_layout_.chunks;
+    schedule = mode.backward ? parallel::make_schedule(schedule_kind_, stages, count, chunks)
+                             : parallel::make_forward_schedule(stages, count, chunks);
   }
   executor_.run(schedule);
 }

@@ -33,6 +33,9 @@ class ParallelGpt {
   model::GptStage& stage() { return stage_; }
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
+  /// Which layers lie on which stage.
+  const parallel::PipelineLayout& pipeline_layout() const { return pipeline_layout_; }
+
   /// Runs forward and, where `mode` asks for it, backward on this data rank's micro-batches of one update: clears the
   /// gradients and adds them up; `reduce_gradients` completes them.
   void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode);
@@ -49,6 +52,8 @@ class ParallelGpt {
   parallel::GridCommunicators& communicators_;
   model::GptConfig config_;
   LayoutOptions layout_;
+  parallel::PipelineLayout pipeline_layout_;
+  parallel::ScheduleKind schedule_kind_;
   parallel::VocabularyPartition vocabulary_;
   model::GptPlace place_;
   Arena workspace_;

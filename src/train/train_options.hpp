@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "src/optim/adamw.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
-#include "src/parallel/pipeline/schedule.hpp"
+#include "src/parallel/pipeline/pipeline_layout.hpp"
 
 namespace trireme::train {
 
@@ -16,12 +17,13 @@ struct LayoutOptions {
   DType dtype = DType::fp32;
   std::int64_t sequence_length = 1024;
   std::int64_t micro_batch_size = 1;
-  std::int64_t vocabulary_multiple = 128;   ///< rows of the vocabulary are padded to a multiple of this times TP
-  std::int64_t padded_vocabulary_size = 0;  ///< 0: by the multiple
-  bool sequence_parallel = false;           ///< the residual stream is cut over the tensor ranks; idle with TP 1
-  bool async_tensor_all_reduce = true;      ///< tensor-parallel collectives of backward run behind its products
-  parallel::ScheduleKind schedule = parallel::ScheduleKind::one_forward_one_backward;
-  parallel::DataParallelOptions data_parallel;  ///< of training
+  std::int64_t vocabulary_multiple = 128;          ///< rows of the vocabulary are padded to a multiple of this times TP
+  std::int64_t padded_vocabulary_size = 0;         ///< 0: by the multiple
+  bool sequence_parallel = false;                  ///< the residual stream is cut over the tensor ranks; idle with TP 1
+  bool async_tensor_all_reduce = true;             ///< tensor-parallel collectives of backward run behind its products
+  parallel::PipelineCut pipeline;                  ///< how the layers are shared out over the stages
+  std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks a rank
+  parallel::DataParallelOptions data_parallel;     ///< of training
 };
 
 /// What the updates of a run depend on, beside its data and its grid.

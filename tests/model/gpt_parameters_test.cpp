@@ -23,13 +23,17 @@ GptConfig small() {
   return config;
 }
 
+parallel::PipelineLayout layout_of(int stages, int chunks = 1) {
+  return parallel::PipelineLayout::of(small().layers, stages, {.chunks = chunks});
+}
+
 /// How often each element of each tensor is held, counting only where a rank speaks for its box; row-major.
 std::map<std::string, std::vector<int>> coverage(int tensor_size, int stages, int virtual_stages) {
   std::map<std::string, std::vector<int>> counts;
   for (int pipeline_rank = 0; pipeline_rank < stages; ++pipeline_rank) {
     for (int tensor_rank = 0; tensor_rank < tensor_size; ++tensor_rank) {
       const parallel::VocabularyPartition vocabulary(small().vocabulary, tensor_rank, tensor_size);
-      const GptPlace place = GptPlace::of(small(), tensor_rank, tensor_size, pipeline_rank, stages, virtual_stages);
+      const GptPlace place = GptPlace::of(layout_of(stages, virtual_stages), tensor_rank, tensor_size, pipeline_rank);
       for (const Parameter& p : gpt_parameters(small(), place, vocabulary)) {
         EXPECT_EQ(p.storage.rank(), p.shape.rank()) << p.name;
         for (int i = 0; i < p.shape.rank(); ++i) {
@@ -75,7 +79,7 @@ TEST(GptParameters, EveryElementHasOneSpeakerOnEveryGrid) {
 TEST(GptParameters, FirstAndLastStageHoldTheTiedTableButOnlyTheFirstCounts) {
   const parallel::VocabularyPartition vocabulary(small().vocabulary, 0, 1);
   for (int rank = 0; rank < 4; ++rank) {
-    const auto list = gpt_parameters(small(), GptPlace::of(small(), 0, 1, rank, 4), vocabulary);
+    const auto list = gpt_parameters(small(), GptPlace::of(layout_of(4), 0, 1, rank), vocabulary);
     const auto table = std::ranges::find(list, "wte", &Parameter::name);
     ASSERT_EQ(table != list.end(), rank == 0 || rank == 3) << "stage " << rank;
     EXPECT_TRUE(table == list.end() || table->shared_copy == (rank == 3));
@@ -83,16 +87,26 @@ TEST(GptParameters, FirstAndLastStageHoldTheTiedTableButOnlyTheFirstCounts) {
 }
 
 TEST(GptPlace, ChunksGoRoundTheStages) {
-  const GptPlace place = GptPlace::of(small(), 0, 1, 1, 2, 2);
+  const GptPlace place = GptPlace::of(layout_of(2, 2), 0, 1, 1);
   ASSERT_EQ(place.chunks.size(), 2u);
   EXPECT_EQ(place.chunks[0].first_layer, 2);
   EXPECT_EQ(place.chunks[1].first_layer, 6);
   EXPECT_EQ(place.chunks[1].layers, 2);
 }
 
-TEST(GptPlace, LayersThatDoNotDivideAreAnError) {
-  EXPECT_THROW(GptPlace::of(small(), 0, 1, 0, 3), ConfigError);
-  EXPECT_THROW(GptPlace::of(small(), 0, 1, 0, 4, 4), ConfigError);
+TEST(GptPlace, StagesMayHoldNoLayers) {
+  const auto layout = parallel::PipelineLayout::of(small().layers, 3, {.layers = {0, 8, 0}});
+  EXPECT_EQ(GptPlace::of(layout, 0, 1, 0).chunks[0].layers, 0);
+  EXPECT_EQ(GptPlace::of(layout, 0, 1, 2).chunks[0].layers, 0);
+  const parallel::VocabularyPartition vocabulary(small().vocabulary, 0, 1);
+  const auto names = [&](int rank) {
+    std::string text;
+    for (const Parameter& p : gpt_parameters(small(), GptPlace::of(layout, 0, 1, rank), vocabulary))
+      text += p.name + " ";
+    return text;
+  };
+  EXPECT_EQ(names(0), "wte wpe ");
+  EXPECT_EQ(names(2), "ln_f.weight ln_f.bias wte ");
 }
 
 }  // namespace

@@ -26,7 +26,14 @@ struct Layout {
 
 inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   out << "TP " << layout.tensor << " x PP " << layout.pipeline << ", micro-batch " << layout.options.micro_batch_size;
-  if (layout.options.schedule == parallel::ScheduleKind::gpipe) out << ", GPipe";
+  if (layout.options.schedule) out << ", " << parallel::to_string(*layout.options.schedule);
+  const parallel::PipelineCut& cut = layout.options.pipeline;
+  if (cut.chunks) out << ", " << *cut.chunks << " chunks";
+  if (cut.layers_per_chunk) out << ", chunks of " << *cut.layers_per_chunk;
+  for (std::size_t i = 0; i < cut.layers.size(); ++i) out << (i == 0 ? ", layers " : ",") << cut.layers[i];
+  if (cut.first_stage) out << ", first stage " << *cut.first_stage;
+  if (cut.last_stage) out << ", last stage " << *cut.last_stage;
+  if (cut.standalone_embedding) out << ", embedding alone";
   if (layout.options.sequence_parallel) out << ", sequence parallel";
   const parallel::DataParallelOptions& data = layout.options.data_parallel;
   if (data.sharding == parallel::DataSharding::optimizer) out << ", ZeRO 1";

@@ -98,8 +98,7 @@ std::string to_string(ScheduleKind kind) {
 Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches, int chunks) {
   Schedule schedule = empty_schedule(stages, micro_batches, chunks);
   TRIREME_CHECK(chunks == 1 || kind == ScheduleKind::interleaved, ConfigError,
-                "--schedule {} has one chunk of layers a rank, not {}: choose --schedule interleaved, or --vpp 1",
-                to_string(kind), chunks);
+                "a {} schedule of {} chunks a stage: only interleaved has several", to_string(kind), chunks);
   for (int rank = 0; rank < stages; ++rank) {
     schedule.steps.push_back(steps_of(kind, stages, rank, micro_batches, chunks));
   }

@@ -118,7 +118,8 @@ TEST(BufferLayout, BothEndsOfAPipelineCutTheTiedTableAlike) {
   config.vocabulary = 1003;
   const VocabularyPartition vocabulary(config.vocabulary, 0, 1);
   const auto list = [&](int stage) {
-    return model::gpt_parameters(config, model::GptPlace::of(config, 0, 1, stage, 2), vocabulary);
+    return model::gpt_parameters(
+        config, model::GptPlace::of(parallel::PipelineLayout::of(config.layers, 2), 0, 1, stage), vocabulary);
   };
   const std::vector<Parameter> first = list(0);
   const std::vector<Parameter> last = list(1);

@@ -1,0 +1,143 @@
+#include "src/parallel/pipeline/pipeline_layout.hpp"
+
+#include <fmt/ranges.h>
+
+#include <numeric>
+
+#include "src/base/check.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+/// Chunks a rank that the cut asks for.
+int chunks_of(int layers, int stages, const PipelineCut& cut) {
+  int chunks = cut.chunks.value_or(1);
+  if (cut.layers_per_chunk) {
+    const int n = *cut.layers_per_chunk;
+    TRIREME_CHECK(n >= 1 && layers % (stages * n) == 0, ConfigError,
+                  "--num-layers-per-virtual-pipeline-stage {}: {} layers on {} stages do not divide into chunks of {}; "
+                  "it must divide the layers of a stage ({})",
+                  n, layers, stages, n, layers / stages);
+    chunks = layers / stages / n;
+    TRIREME_CHECK(!cut.chunks || *cut.chunks == chunks, ConfigError,
+                  "--num-layers-per-virtual-pipeline-stage {} makes {} chunks a rank of {} layers on {} stages, --vpp "
+                  "says {}: give one of the two",
+                  n, chunks, layers, stages, cut.chunks.value_or(0));
+  }
+  if (!cut.layers.empty()) {
+    const int size = static_cast<int>(cut.layers.size());
+    if (!cut.chunks && size % stages == 0) chunks = size / stages;
+    TRIREME_CHECK(size == stages * chunks, ConfigError,
+                  "--pipeline-model-parallel-layout names {} chunks; {} stages of {} chunks are {}", size, stages,
+                  chunks, stages * chunks);
+  }
+  TRIREME_CHECK(chunks >= 1, ConfigError, "--vpp {}: a rank has at least one chunk", chunks);
+  return chunks;
+}
+
+/// Checks an explicit layout.
+void check_layers(const std::vector<int>& chunk_layers, int layers) {
+  const int sum = std::accumulate(chunk_layers.begin(), chunk_layers.end(), 0);
+  TRIREME_CHECK(sum == layers, ConfigError, "--pipeline-model-parallel-layout {} holds {} layers, the model has {}",
+                fmt::join(chunk_layers, ","), sum, layers);
+  for (std::size_t i = 0; i < chunk_layers.size(); ++i) {
+    const bool at_an_end = i == 0 || i + 1 == chunk_layers.size();
+    TRIREME_CHECK(
+        chunk_layers[i] > 0 || (chunk_layers[i] == 0 && at_an_end), ConfigError,
+        "--pipeline-model-parallel-layout {}: chunk {} has {} layers; only the first chunk (the embedding) and "
+        "the last one (the output head) may have none",
+        fmt::join(chunk_layers, ","), i, chunk_layers[i]);
+  }
+}
+
+/// Layers of each rank.
+std::vector<int> stage_layers(int layers, int stages, int chunks, const PipelineCut& cut) {
+  const std::optional<int> first = cut.standalone_embedding ? 0 : cut.first_stage;
+  if (!first && !cut.last_stage) {
+    const int all = stages * chunks;
+    TRIREME_CHECK(layers % all == 0, ConfigError,
+                  "{} layers do not divide into {} pipeline stages{}: choose --num-layers as a multiple of {}, another "
+                  "--pipeline-model-parallel-size, or say by --pipeline-model-parallel-layout how many each gets",
+                  layers, stages, chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", all);
+    return std::vector<int>(static_cast<std::size_t>(stages), layers / stages);
+  }
+  const int others = stages - (first ? 1 : 0) - (cut.last_stage ? 1 : 0);
+  const int rest = layers - first.value_or(0) - cut.last_stage.value_or(0);
+  const bool fits = others == 0 ? rest == 0 : others > 0 && rest >= others && rest % others == 0;
+  std::string said;
+  if (cut.standalone_embedding) said = "--standalone-embedding-stage";
+  if (cut.first_stage) said = fmt::format("--decoder-first-pipeline-num-layers {}", *cut.first_stage);
+  if (cut.last_stage) {
+    said += fmt::format("{}--decoder-last-pipeline-num-layers {}", said.empty() ? "" : " and ", *cut.last_stage);
+  }
+  TRIREME_CHECK(fits, ConfigError,
+                "{}: of {} layers {} are left for the other {} of {} stages, and these must get as many each, at least "
+                "one",
+                said, layers, rest, others, stages);
+  std::vector<int> result(static_cast<std::size_t>(stages), others > 0 ? rest / others : 0);
+  if (first) result.front() = *first;
+  if (cut.last_stage) result.back() = *cut.last_stage;
+  for (const int n : result) {
+    TRIREME_CHECK(n % chunks == 0, ConfigError,
+                  "{}: the stages get {} layers, and each number must be a multiple of the {} chunks a stage (--vpp)",
+                  said, fmt::join(result, ", "), chunks);
+  }
+  return result;
+}
+
+}  // namespace
+
+int PipelineLayout::first_layer(int position) const {
+  return std::accumulate(layers.begin(), layers.begin() + position, 0);
+}
+
+PipelineLayout PipelineLayout::of(int layers, int stages, const PipelineCut& cut) {
+  TRIREME_CHECK(layers >= 1 && stages >= 1, ConfigError, "{} layers on {} stages: each is at least 1", layers, stages);
+  const bool uneven = cut.first_stage || cut.last_stage || cut.standalone_embedding;
+  TRIREME_CHECK(!cut.standalone_embedding || !cut.first_stage, ConfigError,
+                "--standalone-embedding-stage leaves the first stage no layers; --decoder-first-pipeline-num-layers {} "
+                "contradicts it",
+                cut.first_stage.value_or(0));
+  TRIREME_CHECK(cut.layers.empty() || !(uneven || cut.layers_per_chunk), ConfigError,
+                "--pipeline-model-parallel-layout says everything about the stages: leave out "
+                "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers, --standalone-embedding-stage "
+                "and --num-layers-per-virtual-pipeline-stage");
+  TRIREME_CHECK(!uneven || !cut.layers_per_chunk, ConfigError,
+                "--num-layers-per-virtual-pipeline-stage is for stages of equal size: give --vpp instead");
+  TRIREME_CHECK(
+      cut.first_stage.value_or(1) >= 1 && cut.last_stage.value_or(1) >= 1, ConfigError,
+      "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers must be at least 1; a first "
+      "stage without layers is --standalone-embedding-stage");
+  PipelineLayout layout;
+  layout.stages = stages;
+  layout.chunks = chunks_of(layers, stages, cut);
+  TRIREME_CHECK(!uneven || stages > 1, ConfigError,
+                "stages of different sizes need --pipeline-model-parallel-size of at least 2, not {}", stages);
+  TRIREME_CHECK(!cut.standalone_embedding || layout.chunks == 1, ConfigError,
+                "--standalone-embedding-stage goes with one chunk a rank, not {}: with --vpp say by "
+                "--pipeline-model-parallel-layout which chunks hold layers (0,...)",
+                layout.chunks);
+  if (!cut.layers.empty()) {
+    check_layers(cut.layers, layers);
+    layout.layers = cut.layers;
+    return layout;
+  }
+  const std::vector<int> of_stage = stage_layers(layers, stages, layout.chunks, cut);
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    for (const int n : of_stage) layout.layers.push_back(n / layout.chunks);
+  }
+  return layout;
+}
+
+ScheduleKind schedule_for(std::optional<ScheduleKind> asked, int chunks) {
+  const ScheduleKind kind =
+      asked.value_or(chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward);
+  TRIREME_CHECK((kind == ScheduleKind::interleaved) == (chunks > 1), ConfigError, "--schedule {} {}: choose {}",
+                to_string(kind),
+                chunks > 1 ? fmt::format("has one chunk of layers a rank, not {}", chunks)
+                           : "needs several chunks of layers a rank",
+                chunks > 1 ? "--schedule interleaved, or --vpp 1" : "--vpp of at least 2, or --schedule 1f1b");
+  return kind;
+}
+
+}  // namespace trireme::parallel

@@ -1,0 +1,143 @@
+// Training, evaluation and generation in every form of pipeline: the schedule and the sizes of the stages do not change
+// the run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/comm/self_communicator.hpp"
+#include "src/train/generation.hpp"
+#include "src/train/memory_estimate.hpp"
+#include "src/train/perplexity.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+using parallel::PipelineCut;
+using parallel::ScheduleKind;
+
+/// Six layers and, so that every number of stages meets numbers of micro-batches that it does not divide, six samples.
+RunConfig six_layers() {
+  RunConfig config;
+  config.model.layers = 6;
+  config.model.hidden = 32;
+  config.model.heads = 4;
+  config.model.ffn_hidden = 64;
+  config.model.vocabulary = 300;
+  config.batch = 6;
+  config.steps = 4;
+  return config;
+}
+
+Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, std::optional<ScheduleKind> schedule,
+                 const PipelineCut& cut = {}) {
+  Layout layout;
+  layout.tensor = tensor;
+  layout.pipeline = pipeline;
+  layout.options.micro_batch_size = micro_batch;
+  layout.options.schedule = schedule;
+  layout.options.pipeline = cut;
+  return layout;
+}
+
+std::vector<Layout> layouts(int ranks) {
+  std::vector<Layout> list;
+  if (ranks == 2) {
+    for (const std::int64_t b : {1, 2}) {  // 6 and 3 micro-batches
+      list.push_back(layout_of(1, 2, b, ScheduleKind::interleaved, {.chunks = 3}));
+      list.push_back(layout_of(1, 2, b, ScheduleKind::zero_bubble));
+      list.push_back(layout_of(1, 2, b, {}, {.layers = {1, 2, 2, 1}}));
+    }
+    list.push_back(layout_of(1, 2, 1, {}, {.layers = {2, 4}}));
+    list.push_back(layout_of(1, 2, 1, ScheduleKind::gpipe, {.first_stage = 5}));
+    list.push_back(layout_of(1, 2, 1, ScheduleKind::zero_bubble, {.standalone_embedding = true}));
+    list.push_back(layout_of(1, 2, 1, ScheduleKind::zero_bubble, {.layers = {6, 0}}));
+    list.push_back(layout_of(1, 2, 1, {}, {.layers = {0, 3, 3, 0}}));
+    list.push_back(layout_of(2, 1, 1, {}, {.chunks = 2}));
+    list.push_back(layout_of(1, 1, 1, ScheduleKind::zero_bubble));
+  } else if (ranks == 3) {
+    for (const std::int64_t b : {1, 3}) {  // 6 and 2 micro-batches
+      list.push_back(layout_of(1, 3, b, {}, {.chunks = 2}));
+      list.push_back(layout_of(1, 3, b, ScheduleKind::zero_bubble));
+    }
+  } else if (ranks == 4) {
+    list.push_back(layout_of(1, 4, 1, {}, {.layers = {0, 1, 1, 1, 1, 1, 1, 0}}));
+    list.push_back(layout_of(1, 4, 2, {}, {.layers = {0, 1, 1, 1, 1, 1, 1, 0}}));
+    list.push_back(layout_of(1, 4, 1, ScheduleKind::zero_bubble, {.first_stage = 1, .last_stage = 1}));
+    list.push_back(layout_of(1, 4, 2, {}, {.standalone_embedding = true}));
+    list.push_back(layout_of(2, 2, 1, {}, {.chunks = 3}));
+    list.back().options.sequence_parallel = true;
+    list.push_back(layout_of(2, 2, 2, ScheduleKind::zero_bubble, {.layers = {4, 2}}));
+    list.push_back(layout_of(1, 2, 1, {}, {.layers_per_chunk = 1}));
+    list.push_back(layout_of(1, 2, 1, ScheduleKind::zero_bubble));
+  }
+  return list;
+}
+
+TEST(PipelineTraining, EveryFormComputesTheLossesOfOneRank) {
+  SelfCommunicator alone;
+  const RunConfig config = six_layers();
+  const Curve reference = training_curve(alone, config, {});
+  for (const Layout& layout : layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    expect_close(training_curve(world(), config, layout), reference, 1e-10);
+  }
+}
+
+TEST(PipelineTraining, TheSameFormTwiceGivesTheSameBits) {
+  RunConfig config = six_layers();
+  config.dtype = DType::bf16;
+  config.steps = 2;
+  for (const Layout& layout : layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    const Curve first = training_curve(world(), config, layout);
+    const Curve second = training_curve(world(), config, layout);
+    EXPECT_EQ(first.loss, second.loss);
+    EXPECT_EQ(first.grad_norm, second.grad_norm);
+  }
+}
+
+/// A model on the ranks of `world`, in fp64, with weights that make it sure of its words.
+struct Rig {
+  Rig(Communicator& ranks, const RunConfig& config, const Layout& layout)
+      : world(ranks),
+        grid(ranks.size(), layout.tensor, layout.pipeline),
+        communicators(parallel::make_grid_communicators(grid, ranks)),
+        gpt(*backend, world, grid, communicators, config.model, options_of(config, layout)) {
+    model::initialise(*backend, gpt.parameters().parameters(),
+                      {model::InitMethod::normal, 1234, config.model.layers, 1, 0.3});
+  }
+  static train::LayoutOptions options_of(const RunConfig& config, const Layout& layout) {
+    train::LayoutOptions options = layout.options;
+    options.dtype = DType::fp64;
+    options.sequence_length = config.s;
+    return options;
+  }
+  Communicator& world;
+  parallel::ProcessGrid grid;
+  std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  parallel::GridCommunicators communicators;
+  train::ParallelGpt gpt;
+};
+
+TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesAlike) {
+  SelfCommunicator alone;
+  RunConfig config = six_layers();
+  config.model.hidden_dropout = 0;
+  config.model.attention_dropout = 0;
+  const std::shared_ptr<data::TokenStore> corpus = synthetic_tokens(config);
+  Rig reference(alone, config, {});
+  const double loss = train::measure_perplexity(reference.gpt, *corpus).loss;
+  train::SamplingOptions sampling;
+  const std::vector<std::int32_t> text = train::generate(reference.gpt, alone, {5, 4, 3}, 40, -1, sampling);
+  for (const Layout& layout : layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    Rig rig(world(), config, layout);
+    EXPECT_NEAR(train::measure_perplexity(rig.gpt, *corpus).loss / loss, 1, 1e-12);
+    if (layout.options.sequence_parallel) continue;  // generation runs without
+    EXPECT_EQ(train::generate(rig.gpt, world(), {5, 4, 3}, 40, -1, sampling), text);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
