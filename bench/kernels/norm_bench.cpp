@@ -39,8 +39,8 @@ void layer_norm_backward(benchmark::State& state, DType dtype) {
   const Hidden t(b, dtype);
   const Tensor residual = filled(b, dtype, {rows, h});
   measure(state, static_cast<double>(4 * t.x.view().size_bytes()), [&] {
-    b.norm().normalise_backward(b.compute_stream(), t.y, t.x, t.weight, {t.mean, t.rstd}, residual, residual,
-                                 t.dweight, t.dweight);
+    b.norm().normalise_backward(b.compute_stream(), t.y, t.x, t.weight, {t.mean, t.rstd}, residual, residual, t.dweight,
+                                t.dweight);
   });
 }
 

@@ -13,18 +13,40 @@ void ModelOptions::declare(Options& options) {
   options.add("num-layers", &layers, "N", "Transformer layers.", at_least(1));
   options.add("hidden-size", &hidden, "N", "Width of the residual stream.", at_least(1));
   options.add("num-attention-heads", &heads, "N", "Attention heads.", at_least(1));
-  options.add("ffn-hidden-size", &ffn_hidden, "N", "Width of the feed-forward block; default 4 x hidden size.",
+  options.add("ffn-hidden-size", &ffn_hidden, "N",
+              "Width of the feed-forward block; default 4 x hidden size, with --swiglu two thirds of that down to a "
+              "multiple of 64.",
               at_least(1));
-  options.add("max-position-embeddings", &max_positions, "N", "Learned positions; default the sequence length.",
+  options.add("max-position-embeddings", &max_positions, "N", "Longest sequence; default the sequence length.",
               at_least(1));
   options.add("vocab-size", &vocabulary, "N", "True size of the vocabulary; default the corpus'.", at_least(1));
-  options.add_choice("gelu", &activation, {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
-                     "Form of the activation.");
+  options.add_choice<std::optional<Activation>>("gelu", &activation,
+                                                {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
+                                                "Form of the activation; default tanh.");
   options.add("hidden-dropout", &hidden_dropout, "P", "Probability of dropping an element of a hidden state.",
               between(0, 0.99));
   options.add("attention-dropout", &attention_dropout, "P", "Probability of dropping an attention weight.",
               between(0, 0.99));
-  options.add("layernorm-epsilon", &norm_epsilon, "X", "Added to the variance in layer normalisation.", at_least(0));
+  options.add("layernorm-epsilon", &norm_epsilon, "X", "Added to the variance in normalisation.", at_least(0));
+  options.add_choice<std::optional<model::Normalization>>(
+      "normalization", &normalization,
+      {{"LayerNorm", model::Normalization::layer_norm}, {"RMSNorm", model::Normalization::rms_norm}},
+      "Kind of normalisation; default LayerNorm.");
+  options.add_choice<std::optional<model::PositionEmbedding>>(
+      "position-embedding-type", &position_embedding,
+      {{"learned_absolute", model::PositionEmbedding::learned_absolute}, {"rope", model::PositionEmbedding::rope}},
+      "Positions: a learned table (default), or rotation of queries and keys.");
+  options.add("rotary-base", &rotary_base, "X", "Base of the rotary frequencies; default 10000.", at_least(0));
+  options.add("rotary-percent", &rotary_percent, "X", "Share of a head's channels that rotate; default 1.",
+              between(0, 1));
+  options.add_flag("swiglu", &swiglu, "Gated feed-forward block, silu(gate) x up, instead of GELU.");
+  options.add_flag("group-query-attention", &group_query_attention,
+                   "Let several heads of queries share a head of keys and values.");
+  options.add("num-query-groups", &query_groups, "N",
+              "Heads of keys and values with --group-query-attention; default 1.", at_least(1));
+  options.add_flag("untie-embeddings-and-output-weights", &untied_output,
+                   "Give the output its own matrix instead of the token embedding's.");
+  options.add_flag("disable-bias-linear", &no_linear_bias, "Linear layers have no biases.");
 }
 
 model::GptConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const {
@@ -36,13 +58,19 @@ model::GptConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t
                   "the model's shape is missing: give --model, or --num-layers, --hidden-size and "
                   "--num-attention-heads");
   }
+  const model::GptConfig known = config;
+  apply_variants(config);
   config.layers = layers.value_or(config.layers);
   config.hidden = hidden.value_or(config.hidden);
   config.heads = heads.value_or(config.heads);
-  config.ffn_hidden = ffn_hidden.value_or(4 * config.hidden);
+  const bool as_known = !preset.empty() && config.hidden == known.hidden && config.swiglu == known.swiglu;
+  config.ffn_hidden =
+      ffn_hidden.value_or(as_known ? known.ffn_hidden : model::default_ffn_hidden(config.hidden, config.swiglu));
+  TRIREME_CHECK(config.ffn_hidden > 0, ConfigError,
+                "--swiglu at --hidden-size {}: two thirds of 4 x {} are less than 64 columns; give --ffn-hidden-size",
+                config.hidden, config.hidden);
   config.max_positions = max_positions.value_or(sequence_length);
   config.vocabulary = vocabulary.value_or(corpus_vocabulary);
-  config.activation = activation;
   config.hidden_dropout = hidden_dropout;
   config.attention_dropout = attention_dropout;
   config.norm_epsilon = norm_epsilon;
@@ -63,6 +91,23 @@ void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* s
   }
   options.add_choice("schedule", schedule, choices,
                      "Order of forwards and backwards in a pipeline; default 1f1b, or interleaved where --vpp > 1.");
+}
+
+void ModelOptions::apply_variants(model::GptConfig& config) const {
+  config.normalization = normalization.value_or(config.normalization);
+  config.position_embedding = position_embedding.value_or(config.position_embedding);
+  TRIREME_CHECK((!rotary_base && !rotary_percent) || config.position_embedding == model::PositionEmbedding::rope,
+                ConfigError, "--rotary-base and --rotary-percent need --position-embedding-type rope");
+  config.rotary_base = rotary_base.value_or(config.rotary_base);
+  config.rotary_percent = rotary_percent.value_or(config.rotary_percent);
+  config.swiglu = config.swiglu || swiglu;
+  TRIREME_CHECK(!activation || !config.swiglu, ConfigError, "--gelu and --swiglu exclude each other");
+  config.activation = activation.value_or(config.activation);
+  TRIREME_CHECK(!query_groups || group_query_attention, ConfigError,
+                "--num-query-groups {} needs --group-query-attention", query_groups.value_or(0));
+  if (group_query_attention) config.query_groups = query_groups.value_or(1);
+  config.tied_output = config.tied_output && !untied_output;
+  config.linear_bias = config.linear_bias && !no_linear_bias;
 }
 
 void GridOptions::declare(Options& options) {

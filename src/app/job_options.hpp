@@ -19,15 +19,28 @@ struct ModelOptions {
   std::optional<std::int64_t> ffn_hidden;
   std::optional<std::int64_t> max_positions;
   std::optional<std::int64_t> vocabulary;
-  Activation activation = Activation::gelu_tanh;
+  std::optional<Activation> activation;
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   double norm_epsilon = 1e-5;
+  std::optional<model::Normalization> normalization;
+  std::optional<model::PositionEmbedding> position_embedding;
+  std::optional<double> rotary_base;
+  std::optional<double> rotary_percent;
+  bool swiglu = false;
+  bool group_query_attention = false;
+  std::optional<std::int64_t> query_groups;
+  bool untied_output = false;
+  bool no_linear_bias = false;
 
   void declare(Options& options);
   /// The configuration asked for; positions default to the sequence length and the vocabulary to the corpus'. Throws
   /// ConfigError where something is missing or does not fit.
   model::GptConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
+
+ private:
+  /// What differs from GPT-2, onto `config`.
+  void apply_variants(model::GptConfig& config) const;
 };
 
 /// The option `--schedule`.

@@ -27,15 +27,24 @@ const std::string& attribute(const Attributes& attributes, const std::string& na
 }
 
 Attributes attributes_of(const model::GptConfig& config) {
-  return {{"model.kind", "gpt2"},
-          {"model.layers", fmt::format("{}", config.layers)},
-          {"model.hidden", fmt::format("{}", config.hidden)},
-          {"model.heads", fmt::format("{}", config.heads)},
-          {"model.ffn_hidden", fmt::format("{}", config.ffn_hidden)},
-          {"model.max_positions", fmt::format("{}", config.max_positions)},
-          {"model.vocabulary", fmt::format("{}", config.vocabulary)},
-          {"model.gelu", config.activation == Activation::gelu_erf ? "erf" : "tanh"},
-          {"model.norm_epsilon", fmt::format("{:.17g}", config.norm_epsilon)}};
+  return {
+      {"model.kind", "gpt2"},
+      {"model.layers", fmt::format("{}", config.layers)},
+      {"model.hidden", fmt::format("{}", config.hidden)},
+      {"model.heads", fmt::format("{}", config.heads)},
+      {"model.ffn_hidden", fmt::format("{}", config.ffn_hidden)},
+      {"model.max_positions", fmt::format("{}", config.max_positions)},
+      {"model.vocabulary", fmt::format("{}", config.vocabulary)},
+      {"model.gelu", config.activation == Activation::gelu_erf ? "erf" : "tanh"},
+      {"model.norm_epsilon", fmt::format("{:.17g}", config.norm_epsilon)},
+      {"model.kv_heads", fmt::format("{}", config.kv_heads())},
+      {"model.normalization", config.normalization == model::Normalization::rms_norm ? "RMSNorm" : "LayerNorm"},
+      {"model.positions", config.position_embedding == model::PositionEmbedding::rope ? "rope" : "learned_absolute"},
+      {"model.rotary_base", fmt::format("{:.17g}", config.rotary_base)},
+      {"model.rotary_percent", fmt::format("{:.17g}", config.rotary_percent)},
+      {"model.swiglu", config.swiglu ? "true" : "false"},
+      {"model.linear_bias", config.linear_bias ? "true" : "false"},
+      {"model.tied_output", config.tied_output ? "true" : "false"}};
 }
 
 model::GptConfig config_from(const Attributes& attributes) {
@@ -50,6 +59,19 @@ model::GptConfig config_from(const Attributes& attributes) {
   config.vocabulary = number<std::int64_t>(attributes, "model.vocabulary");
   config.activation = attribute(attributes, "model.gelu") == "erf" ? Activation::gelu_erf : Activation::gelu_tanh;
   config.norm_epsilon = number<double>(attributes, "model.norm_epsilon");
+  // Checkpoints from before there were others than GPT-2's do not say the rest.
+  if (attributes.contains("model.kv_heads")) {
+    const auto is = [&](const char* name, const char* value) { return attribute(attributes, name) == value; };
+    const auto kv_heads = number<std::int64_t>(attributes, "model.kv_heads");
+    config.query_groups = kv_heads == config.heads ? 0 : kv_heads;
+    if (is("model.normalization", "RMSNorm")) config.normalization = model::Normalization::rms_norm;
+    if (is("model.positions", "rope")) config.position_embedding = model::PositionEmbedding::rope;
+    config.rotary_base = number<double>(attributes, "model.rotary_base");
+    config.rotary_percent = number<double>(attributes, "model.rotary_percent");
+    config.swiglu = is("model.swiglu", "true");
+    config.linear_bias = is("model.linear_bias", "true");
+    config.tied_output = is("model.tied_output", "true");
+  }
   try {
     model::validate(config);
   } catch (const ConfigError& error) {

@@ -20,6 +20,18 @@
 namespace trireme::app {
 namespace {
 
+/// What a model has instead of GPT-2's choices: ", RMSNorm, rotary positions ..."
+std::string variants_text(const model::GptConfig& config) {
+  std::string text;
+  if (config.kv_heads() != config.heads) text += fmt::format(", {} query groups", config.kv_heads());
+  if (config.normalization == model::Normalization::rms_norm) text += ", RMSNorm";
+  if (config.position_embedding == model::PositionEmbedding::rope) text += ", rotary positions";
+  if (config.swiglu) text += ", SwiGLU";
+  if (!config.linear_bias) text += ", no biases";
+  if (!config.tied_output) text += ", untied output";
+  return text;
+}
+
 void log_configuration(const Options& options, const Job& job, const TrainCommandOptions& o,
                        const model::GptConfig& config, const std::vector<data::WeightedStore>& stores) {
   log::info("Trireme {}", version());
@@ -29,14 +41,14 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
   log::info("{}", job.description());
   if (job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
   log::info(
-      "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}): {} "
+      "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}){}: {} "
       "parameters",
       config.layers, config.hidden, config.heads, config.hidden / config.heads, config.ffn_hidden, config.max_positions,
       config.vocabulary,
       parallel::VocabularyPartition(config.vocabulary, 0, job.grid.tensor_size(), o.grid.vocabulary_multiple,
                                     o.grid.padded_vocabulary)
           .padded_size(),
-      model::parameter_count(config));
+      variants_text(config), model::parameter_count(config));
   for (const data::WeightedStore& store : stores) {
     log::info("corpus {}: {} tokens in {} documents, tokenizer {}", store.store->name(), store.store->token_count(),
               store.store->documents(), store.store->info().tokenizer);
@@ -97,7 +109,8 @@ data::GptDataOptions data_options_of(const TrainCommandOptions& o, const model::
 /// Holds a checkpoint against what was asked for; the budgets its runs were given, where the order of samples goes on.
 std::vector<data::SampleBudget> check_checkpoint(const Attributes& stored, const Attributes& model,
                                                  const Attributes& order, bool allow_new_data) {
-  require_equal(stored, model, "the checkpoint holds another model", "Give its options, or another --load.");
+  require_equal(attributes_of(config_from(stored)), model, "the checkpoint holds another model",
+                "Give its options, or another --load.");
   if (allow_new_data) return {};
   require_equal(
       stored, order, "the checkpoint's run read other data, or in another order",
@@ -109,7 +122,8 @@ std::vector<data::SampleBudget> check_checkpoint(const Attributes& stored, const
 
 int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
   TrainCommandOptions o;
-  Options options("trireme train", "Trains a GPT-2 on tokenized corpora, from initial weights or a checkpoint.");
+  Options options("trireme train",
+                  "Trains a GPT-2 or a Llama on tokenized corpora, from initial weights or a checkpoint.");
   o.declare(options);
   if (asks_for_help(arguments) && environment.rank() != 0) return 0;
   if (!options.parse(arguments)) return 0;

@@ -5,35 +5,65 @@
 namespace trireme::model {
 namespace {
 
-/// One of Q, K and V (part 0, 1, 2) within [s, b, parts, a_local, d].
+/// Heads that stand `offset` elements into `tensor`, in rows of `row` elements for each position and sample.
 template <class View>
-HeadsOf<View> part_of(View qkv, const LayerShape& shape, int part, int parts = 3) {
-  const std::int64_t columns = shape.attention_columns();
-  const auto skip = static_cast<std::int64_t>(size_of(shape.dtype)) * part * columns;
-  return {View(qkv.data() + skip, qkv.dtype(), qkv.shape()), shape.b * parts * columns, parts * columns, shape.d};
+HeadsOf<View> heads_at(View tensor, const LayerShape& shape, std::int64_t offset, std::int64_t row) {
+  const auto skip = static_cast<std::int64_t>(size_of(shape.dtype)) * offset;
+  return {View(tensor.data() + skip, tensor.dtype(), tensor.shape()), shape.b * row, row, shape.d};
+}
+/// Q, K or V (part 0, 1, 2) in the result of their product: [s, b, 3, a_local, d], or with fewer heads of keys and
+/// values [s, b, a_local, d] and behind it [s, b, 2, kv_local, d].
+template <class View>
+HeadsOf<View> part_of(View qkv, const LayerShape& shape, int part) {
+  const std::int64_t q = shape.attention_columns(), kv = shape.kv_columns();
+  if (!shape.grouped()) return heads_at(qkv, shape, part * q, 3 * q);
+  if (part == 0) return heads_at(qkv, shape, 0, q);
+  return heads_at(qkv, shape, shape.rows() * q + (part - 1) * kv, 2 * kv);
 }
 template <class View>
 HeadsOf<View> heads_of(View tensor, const LayerShape& shape) {
-  return part_of(tensor, shape, 0, 1);
+  return heads_at(tensor, shape, 0, shape.attention_columns());
+}
+
+/// The products of queries, keys and values: one, or two where there are fewer heads of keys and values.
+parallel::ColumnParallelLinear product_of_queries(const parallel::TensorContext& context,
+                                                  const parallel::ParameterBuffer& parameters,
+                                                  const std::string& prefix, const GptConfig& config) {
+  const bool grouped = config.kv_heads() != config.heads;
+  const std::string first = prefix + (grouped ? ".q" : ".qkv");
+  parallel::ColumnParallelLinear product(context, parameters.at(first + ".weight"), parameters.find(first + ".bias"));
+  if (grouped) product.add(parameters.at(prefix + ".kv.weight"), parameters.find(prefix + ".kv.bias"));
+  return product;
 }
 
 }  // namespace
 
 SelfAttention::Saved SelfAttention::Saved::allocate(const LayerShape& shape, Arena& arena) {
   Saved saved;
-  saved.qkv = shape.allocate(arena, 3 * shape.attention_columns());
+  saved.qkv = shape.allocate(arena, shape.qkv_columns());
   saved.heads_out = shape.allocate(arena, shape.attention_columns());
   saved.log_sum_exp = arena.allocate(accumulation_type(shape.dtype), {shape.b, shape.a_local, shape.s});
   return saved;
 }
 
 SelfAttention::SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-                             const std::string& prefix, int layer, std::int64_t first_head)
+                             const std::string& prefix, const GptConfig& config, int layer, std::int64_t first_head)
     : context_(context),
-      qkv_(context, parameters.at(prefix + ".qkv.weight"), &parameters.at(prefix + ".qkv.bias")),
+      qkv_(product_of_queries(context, parameters, prefix, config)),
       projection_(context, parameters.at(prefix + ".proj.weight")),
+      rotary_{config.rotary_channels(), config.rotary_base},
       layer_(layer),
       first_head_(first_head) {}
+
+void SelfAttention::rotate(const LayerShape& shape, TensorView qkv, std::int64_t first_position,
+                           Rotation rotation) const {
+  if (rotary_.channels == 0) return;
+  RotaryKernels& kernels = context_.backend.rotary();
+  kernels.rotate(context_.stream(), rotary_, {part_of(qkv, shape, 0), shape.s, shape.b, shape.a_local, first_position},
+                 rotation);
+  kernels.rotate(context_.stream(), rotary_, {part_of(qkv, shape, 1), shape.s, shape.b, shape.kv_local, first_position},
+                 rotation);
+}
 
 AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const {
   AttentionProblem problem;
@@ -41,7 +71,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   problem.keys = keys;
   problem.batch = shape.b;
   problem.heads = shape.a_local;
-  problem.kv_heads = shape.a_local;
+  problem.kv_heads = shape.kv_local;
   problem.head_dim = shape.d;
   problem.scale = 1 / std::sqrt(static_cast<double>(shape.d));
   problem.dropout = dropout;
@@ -54,7 +84,8 @@ void SelfAttention::forward(const LayerShape& shape, ConstTensorView x, const Dr
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
   saved.input = x;
-  qkv_.forward(shape.as_rows(x), Activation::none, {}, saved.qkv.reshape({n, 3 * columns}));
+  qkv_.forward(shape.as_rows(x), Activation::none, {}, saved.qkv.reshape({n, shape.qkv_columns()}));
+  rotate(shape, saved.qkv, 0, Rotation::forward);
   const ConstTensorView qkv = saved.qkv;
   context_.backend.attention().attention(context_.stream(),
                                          problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores)),
@@ -68,7 +99,7 @@ SelfAttention::Gradients SelfAttention::backward_input(const LayerShape& shape, 
                                                        TensorView dx, parallel::WeightGradient weights) const {
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
-  const Gradients gradients{dy, shape.allocate(arena, 3 * columns)};
+  const Gradients gradients{dy, shape.allocate(arena, shape.qkv_columns())};
   {
     const ArenaScope scope(context_.workspace);
     const TensorView dheads = shape.allocate(context_.workspace, columns);
@@ -82,7 +113,9 @@ SelfAttention::Gradients SelfAttention::backward_input(const LayerShape& shape, 
         part_of(qkv, shape, 2), heads_of(ConstTensorView(saved.heads_out), shape), saved.log_sum_exp, row_dot,
         part_of(gradients.qkv, shape, 0), part_of(gradients.qkv, shape, 1), part_of(gradients.qkv, shape, 2));
   }
-  qkv_.backward_input(gradients.qkv.reshape({n, 3 * columns}), shape.as_rows(saved.input), shape.as_rows(dx), weights);
+  rotate(shape, gradients.qkv, 0, Rotation::backward);
+  qkv_.backward_input(gradients.qkv.reshape({n, shape.qkv_columns()}), shape.as_rows(saved.input), shape.as_rows(dx),
+                      weights);
   return gradients;
 }
 
@@ -90,7 +123,7 @@ void SelfAttention::backward_weight(const LayerShape& shape, const Saved& saved,
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
   projection_.backward_weight(shape.as_rows(gradients.output), saved.heads_out.reshape({n, columns}));
-  qkv_.backward_weight(gradients.qkv.reshape({n, 3 * columns}), shape.as_rows(saved.input));
+  qkv_.backward_weight(gradients.qkv.reshape({n, shape.qkv_columns()}), shape.as_rows(saved.input));
 }
 
 void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache,
@@ -98,22 +131,25 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, K
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
   const ArenaScope scope(context_.workspace);
-  const TensorView qkv = context_.workspace.allocate(shape.dtype, {n, 3 * columns});
+  const TensorView qkv = context_.workspace.allocate(shape.dtype, {n, shape.qkv_columns()});
   const TensorView heads_out = context_.workspace.allocate(shape.dtype, {n, columns});
   const TensorView log_sum_exp =
       context_.workspace.allocate(accumulation_type(shape.dtype), {shape.b, shape.a_local, shape.s});
   qkv_.forward(shape.as_rows(x), Activation::none, {}, qkv);
-  // Row i of qkv is [q | k | v]; its k and v go behind those of the positions before.
+  rotate(shape, qkv, cache.length, Rotation::forward);
+  // Each row's k and v stand together; they go behind those of the positions before.
+  const std::int64_t pair = 2 * shape.kv_columns();
+  const std::int64_t first = shape.grouped() ? n * columns : columns, row = shape.grouped() ? pair : 3 * columns;
   for (std::int64_t i = 0; i < n; ++i) {
-    context_.backend.elementwise().convert(context_.stream(), qkv.flat((3 * i + 1) * columns, 2 * columns),
-                                           cache.data.flat((cache.length * shape.b + i) * 2 * columns, 2 * columns));
+    context_.backend.elementwise().convert(context_.stream(), qkv.flat(first + i * row, pair),
+                                           cache.data.flat((cache.length * shape.b + i) * pair, pair));
   }
   cache.length += shape.s;
   const ConstTensorView keys_and_values = cache.data;
-  context_.backend.attention().attention(context_.stream(), problem(shape, cache.length, {}),
-                                         part_of(ConstTensorView(qkv), shape, 0), part_of(keys_and_values, shape, 0, 2),
-                                         part_of(keys_and_values, shape, 1, 2), heads_of(heads_out, shape),
-                                         log_sum_exp);
+  context_.backend.attention().attention(
+      context_.stream(), problem(shape, cache.length, {}), part_of(ConstTensorView(qkv), shape, 0),
+      heads_at(keys_and_values, shape, 0, pair), heads_at(keys_and_values, shape, shape.kv_columns(), pair),
+      heads_of(heads_out, shape), log_sum_exp);
   projection_.forward(heads_out, shape.as_rows(y));
 }
 

@@ -7,17 +7,19 @@
 
 namespace trireme::model {
 
-/// Keys and values of the positions seen so far, for generation: one [capacity, b, 2, a_local, d] tensor.
+/// Keys and values of the positions seen so far, for generation: one [capacity, b, 2, kv_local, d] tensor.
 struct KeyValueCache {
   TensorView data;
   std::int64_t length = 0;  ///< positions filled
 };
 
-/// Causal self-attention of one layer: Q, K, V by one column-parallel product, heads split over the tensor group,
-/// output by a row-parallel product without its bias.
+/// Causal self-attention of one layer: Q, K, V by a column-parallel product, heads split over the tensor group, output
+/// by a row-parallel product without its bias. Q and K turn with their positions where these are rotary. With fewer
+/// heads of keys and values each is read by neighbouring heads of queries, on the same rank.
 class SelfAttention {
  public:
-  /// What backward needs. qkv is [s, b, 3, a_local, d].
+  /// What backward needs. qkv is [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] and
+  /// behind it [s, b, 2, kv_local, d]; Q and K are rotated.
   struct Saved {
     ConstTensorView input;
     TensorView qkv;
@@ -31,9 +33,9 @@ class SelfAttention {
     TensorView qkv;
   };
 
-  /// Takes the parameters `prefix`.qkv.* and `prefix`.proj.weight.
+  /// Takes the parameters `prefix`.qkv.*, or `prefix`.q.* and `prefix`.kv.*, and `prefix`.proj.weight.
   SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-                const std::string& prefix, int layer, std::int64_t first_head);
+                const std::string& prefix, const GptConfig& config, int layer, std::int64_t first_head);
 
   /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must live as long as `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
@@ -48,11 +50,14 @@ class SelfAttention {
   void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
 
  private:
+  /// Turns Q and K, or their gradients, in place; row 0 stands at `first_position`.
+  void rotate(const LayerShape& shape, TensorView qkv, std::int64_t first_position, Rotation rotation) const;
   AttentionProblem problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const;
 
   parallel::TensorContext context_;
   parallel::ColumnParallelLinear qkv_;
   parallel::RowParallelLinear projection_;
+  RotaryEmbedding rotary_;
   int layer_;
   std::int64_t first_head_;
 };

@@ -5,6 +5,20 @@
 #include "src/base/check.hpp"
 
 namespace trireme::model {
+namespace {
+
+/// Elements of the matrices of one layer.
+std::int64_t matrix_elements(const GptConfig& config) {
+  const std::int64_t h = config.hidden;
+  const std::int64_t kv = config.kv_heads() * config.head_dim();
+  return 2 * h * h + 2 * kv * h + (config.expansion() + config.ffn_hidden) * h;
+}
+
+}  // namespace
+
+std::int64_t default_ffn_hidden(std::int64_t hidden, bool swiglu) {
+  return swiglu ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
+}
 
 void validate(const GptConfig& config) {
   std::string problems;
@@ -14,6 +28,8 @@ void validate(const GptConfig& config) {
   expect(config.layers >= 1, fmt::format("--num-layers {} must be at least 1", config.layers));
   expect(config.hidden >= 1 && config.heads >= 1 && config.hidden % config.heads == 0,
          fmt::format("--hidden-size {} must be a multiple of --num-attention-heads {}", config.hidden, config.heads));
+  expect(config.query_groups >= 0 && (config.query_groups == 0 || config.heads % config.query_groups == 0),
+         fmt::format("--num-query-groups {} must divide --num-attention-heads {}", config.query_groups, config.heads));
   expect(config.ffn_hidden >= 1, fmt::format("--ffn-hidden-size {} must be at least 1", config.ffn_hidden));
   expect(config.max_positions >= 1,
          fmt::format("--max-position-embeddings {} must be at least 1", config.max_positions));
@@ -23,24 +39,35 @@ void validate(const GptConfig& config) {
   expect(config.attention_dropout >= 0 && config.attention_dropout < 1,
          fmt::format("--attention-dropout {} must be from 0 to less than 1", config.attention_dropout));
   expect(config.norm_epsilon >= 0, fmt::format("--layernorm-epsilon {} must not be negative", config.norm_epsilon));
+  if (config.position_embedding == PositionEmbedding::rope && config.heads >= 1) {
+    expect(config.rotary_base > 0, fmt::format("--rotary-base {} must be above 0", config.rotary_base));
+    expect(config.rotary_percent > 0 && config.rotary_percent <= 1,
+           fmt::format("--rotary-percent {} must be above 0 and at most 1", config.rotary_percent));
+    expect(config.rotary_channels() >= 2 && config.rotary_channels() % 2 == 0,
+           fmt::format("--rotary-percent {} of heads of {} channels rotates {}: it must be an even number above 0",
+                       config.rotary_percent, config.head_dim(), config.rotary_channels()));
+  }
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
 }
 
 std::int64_t parameter_count(const GptConfig& config) {
   const std::int64_t h = config.hidden;
-  const std::int64_t f = config.ffn_hidden;
-  const std::int64_t layer = 4 * h * h + 2 * h * f + 9 * h + f;
-  return (config.vocabulary + config.max_positions + 2) * h + config.layers * layer;
+  const std::int64_t norm = config.normalization == Normalization::rms_norm ? h : 2 * h;
+  // Of Q, of K and V, of both outputs, and of the feed-forward block.
+  const std::int64_t biases = h + 2 * config.kv_heads() * config.head_dim() + 2 * h + config.expansion();
+  const std::int64_t layer = matrix_elements(config) + 2 * norm + (config.linear_bias ? biases : 0);
+  const std::int64_t positions =
+      config.position_embedding == PositionEmbedding::learned_absolute ? config.max_positions : 0;
+  return ((config.tied_output ? 1 : 2) * config.vocabulary + positions) * h + config.layers * layer + norm;
 }
 
 double model_flops(const GptConfig& config, std::int64_t batch, std::int64_t s) {
   const auto h = static_cast<double>(config.hidden);
-  const auto f = static_cast<double>(config.ffn_hidden);
   const auto sequence = static_cast<double>(s);
   // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
   // forward and the two halves of backward.
-  const double per_token =
-      config.layers * (4 * h * h + 2 * h * f + 2 * sequence * h) + static_cast<double>(config.vocabulary) * h;
+  const double per_token = config.layers * (static_cast<double>(matrix_elements(config)) + 2 * sequence * h) +
+                           static_cast<double>(config.vocabulary) * h;
   return 6 * static_cast<double>(batch) * sequence * per_token;
 }
 

@@ -6,11 +6,17 @@
 
 namespace trireme::model {
 
-/// The shape of a GPT-2: pre-norm layers, learned positions, output head tied to the token embedding.
+enum class Normalization { layer_norm, rms_norm };
+enum class PositionEmbedding { learned_absolute, rope };
+
+/// The shape of a GPT of pre-norm layers. The defaults are GPT-2's: layer normalisation, learned positions, GELU,
+/// biases, output head tied to the token embedding. RMSNorm, rotary positions, SwiGLU, an untied head, no biases and
+/// often fewer heads of keys and values (grouped-query attention, Ainslie et al. 2023, arXiv:2305.13245) make a Llama.
 struct GptConfig {
   int layers = 12;
   std::int64_t hidden = 768;
   std::int64_t heads = 12;
+  std::int64_t query_groups = 0;  ///< heads of keys and values, each read by as many query heads; 0: `heads`
   std::int64_t ffn_hidden = 3072;
   std::int64_t max_positions = 1024;
   std::int64_t vocabulary = 50257;  ///< true size, without padding
@@ -18,18 +24,41 @@ struct GptConfig {
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   double norm_epsilon = 1e-5;
+  Normalization normalization = Normalization::layer_norm;
+  PositionEmbedding position_embedding = PositionEmbedding::learned_absolute;
+  double rotary_base = 10000;
+  double rotary_percent = 1;  ///< share of a head's channels that rotate
+  bool swiglu = false;        ///< a gated feed-forward block, in place of `activation`
+  bool linear_bias = true;
+  bool tied_output = true;
+
+  std::int64_t head_dim() const { return hidden / heads; }
+  std::int64_t kv_heads() const { return query_groups == 0 ? heads : query_groups; }
+  /// Channels of a head that rotate; 0 without rotary positions.
+  std::int64_t rotary_channels() const {
+    return position_embedding == PositionEmbedding::rope
+               ? static_cast<std::int64_t>(rotary_percent * static_cast<double>(head_dim()))
+               : 0;
+  }
+  /// Columns of the feed-forward block's first product: gate and up, with SwiGLU.
+  std::int64_t expansion() const { return swiglu ? 2 * ffn_hidden : ffn_hidden; }
 };
+
+/// The feed-forward width that goes with a hidden size: 4 h, or with SwiGLU two thirds of it, down to a multiple of 64,
+/// so that three matrices have about the parameters of two.
+std::int64_t default_ffn_hidden(std::int64_t hidden, bool swiglu);
 
 /// Throws one ConfigError that lists everything that cannot work.
 void validate(const GptConfig& config);
 
-/// Parameters of the whole model at the true vocabulary: V h + S h + L (4 h^2 + 2 h f + 9 h + f) + 2 h. With f = 4 h
-/// that is L (12 h^2 + 13 h) + V h + S h + 2 h.
+/// Parameters of the whole model at the true vocabulary. Of a GPT-2: V h + S h + L (4 h^2 + 2 h f + 9 h + f) + 2 h,
+/// with f = 4 h L (12 h^2 + 13 h) + V h + S h + 2 h. Of a Llama with k = h kv_heads / heads: 2 V h + L (2 h^2 + 2 h k +
+/// 3 h f + 2 h) + h.
 std::int64_t parameter_count(const GptConfig& config);
 
 /// Model FLOPs of one update on `batch` samples of `s` tokens, forward and backward, full (not causal) attention, no
-/// recomputation counted: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) for f = 4 h (Narayanan et al. 2021,
-/// arXiv:2104.04473).
+/// recomputation counted: 6 B s (L (m + 2 s h) + V h), m the elements of a layer's matrices. For a GPT-2 with f = 4 h:
+/// 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473).
 double model_flops(const GptConfig& config, std::int64_t batch, std::int64_t s);
 
 }  // namespace trireme::model

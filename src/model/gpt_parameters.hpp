@@ -29,9 +29,12 @@ struct GptPlace {
 };
 
 /// The parameters that a rank at `place` holds, without memory yet, in the order in which they are laid out. Shapes and
-/// names are logical; linear weights are [out, in], `attn.qkv.weight` is [3, heads, head size, hidden]. The output head
-/// is tied to the token embedding: a last stage that is not the first holds a shared copy of `wte`. The groups are the
-/// embeddings on the first stage, each layer, and the final norm and head on the last stage.
+/// names are logical. Linear weights are [out, in]: `attn.qkv.weight` [3, heads, head size, hidden], or with fewer
+/// heads of keys and values `attn.q.weight` [heads, head size, hidden] and `attn.kv.weight` [2, kv heads, head size,
+/// hidden]; `mlp.fc.weight` [f, hidden], with SwiGLU [2, f, hidden] for gate and up. They are split over the tensor
+/// ranks along heads and f, so that a rank holds matching parts. The output head is `lm_head.weight` on the last stage,
+/// or where it is tied the token embedding: a last stage that is not the first then holds a shared copy of `wte`.
+/// The groups are the embeddings on the first stage, each layer, and the final norm and head on the last stage.
 std::vector<parallel::Parameter> gpt_parameters(const GptConfig& config, const GptPlace& place,
                                                 const parallel::VocabularyPartition& vocabulary);
 

@@ -56,12 +56,14 @@ GptStage::GptStage(const parallel::TensorContext& context, const parallel::Param
   }
   if (place.first_stage) {
     embedding_.emplace(context, vocabulary, parameters.at("wte"));
-    positions_ = parameters.at("wpe").value;
-    positions_gradient_ = parameters.at("wpe").gradient;
+    if (const parallel::Parameter* wpe = parameters.find("wpe")) {
+      positions_ = wpe->value;
+      positions_gradient_ = wpe->gradient;
+    }
   }
   if (place.last_stage) {
     final_norm_.emplace(parameters, "ln_f");
-    head_.emplace(context, parameters.at("wte"), nullptr);
+    head_.emplace(context, parameters.at(config.tied_output ? "wte" : "lm_head.weight"), nullptr);
   }
   context.backend.elementwise().fill(context.stream(), 0, loss_sum_);
 }
@@ -236,7 +238,7 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
   if (is_last(chunk)) {
     const TensorView dx = layers == 0 && !is_first(chunk) ? input_gradient : spare[0];
     hooks_.before_backward(head_group());
-    if (place_.first_stage) hooks_.before_backward(embedding_group);  // the tied table
+    if (place_.first_stage && config_.tied_output) hooks_.before_backward(embedding_group);  // the tied table
     backward_head(micro_batch, *state.head, state.head_input, dx);
     if (weights == WeightGradient::now) hooks_.after_backward(head_group());
     dy = dx;
@@ -290,7 +292,7 @@ void GptStage::backward(int chunk, int micro_batch, ConstTensorView output_gradi
 std::vector<KeyValueCache> GptStage::make_caches(std::int64_t capacity, Arena& arena) const {
   std::vector<KeyValueCache> caches;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    caches.push_back({arena.allocate(shape_.dtype, {capacity, 1, 2, shape_.a_local, shape_.d}), 0});
+    caches.push_back({arena.allocate(shape_.dtype, {capacity, 1, 2, shape_.kv_local, shape_.d}), 0});
   }
   return caches;
 }

@@ -28,9 +28,9 @@ struct StageMode {
   double loss_gradient = 1;  ///< gradient of the sum of weighted token losses: loss scale / tokens that count
 };
 
-/// One rank's part of a GPT-2 (pre-norm, learned positions, tied output head): embeddings on the first stage, layers,
-/// final norm, head and loss on the last. Implements what the pipeline executor drives; calls the hooks for every group
-/// of parameters it uses.
+/// One rank's part of a GPT of pre-norm layers: embeddings on the first stage, layers, final norm, head and loss on the
+/// last. Implements what the pipeline executor drives; calls the hooks for every group of parameters
+/// it uses.
 class GptStage final : public parallel::Stage {
  public:
   GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const GptConfig& config,
@@ -108,7 +108,7 @@ class GptStage final : public parallel::Stage {
   std::int64_t vocabulary_rows_;
   std::vector<TransformerLayer> layers_;  // of all chunks, one after another
   std::optional<parallel::VocabularyParallelEmbedding> embedding_;
-  TensorView positions_;
+  TensorView positions_;  // empty where positions are not learned
   TensorView positions_gradient_;
   std::optional<NormParameters> final_norm_;
   std::optional<parallel::ColumnParallelLinear> head_;

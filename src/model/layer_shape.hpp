@@ -16,6 +16,9 @@ struct LayerShape {
   std::int64_t d = 0;        ///< head size
   std::int64_t f_local = 0;  ///< feed-forward columns of this rank
   DType dtype = DType::fp32;
+  std::int64_t kv_local = 0;  ///< heads of keys and values of this rank
+  bool swiglu = false;
+  Normalization normalization = Normalization::layer_norm;
 
   /// Throws ConfigError where heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
   /// `tensor_size`.
@@ -25,6 +28,10 @@ struct LayerShape {
                   "{} attention heads and {} feed-forward columns do not split over {} tensor ranks; "
                   "--tensor-model-parallel-size must divide both",
                   config.heads, config.ffn_hidden, tensor_size);
+    TRIREME_CHECK(config.kv_heads() % tensor_size == 0, ConfigError,
+                  "--num-query-groups {}: heads of keys and values do not split over {} tensor ranks; "
+                  "--tensor-model-parallel-size must divide them",
+                  config.kv_heads(), tensor_size);
     TRIREME_CHECK(!sequence_parallel || s % tensor_size == 0, ConfigError,
                   "--sequence-parallel: a sequence of {} does not split over {} tensor ranks; --seq-length must be a "
                   "multiple of {}",
@@ -34,9 +41,12 @@ struct LayerShape {
             b,
             config.hidden,
             config.heads / tensor_size,
-            config.hidden / config.heads,
+            config.head_dim(),
             config.ffn_hidden / tensor_size,
-            dtype};
+            dtype,
+            config.kv_heads() / tensor_size,
+            config.swiglu,
+            config.normalization};
   }
 
   std::int64_t rows() const { return s * b; }
@@ -44,6 +54,13 @@ struct LayerShape {
   std::int64_t local_rows() const { return s_local * b; }
   /// Columns of this rank's part of the attention's output.
   std::int64_t attention_columns() const { return a_local * d; }
+  /// Whether several heads of queries share one of keys and values.
+  bool grouped() const { return kv_local != a_local; }
+  /// Columns of this rank's keys, and of its values.
+  std::int64_t kv_columns() const { return kv_local * d; }
+  /// Columns of the first product of attention, and of the feed-forward block.
+  std::int64_t qkv_columns() const { return attention_columns() + 2 * kv_columns(); }
+  std::int64_t expansion_columns() const { return swiglu ? 2 * f_local : f_local; }
   /// A tensor [s, b, columns] of the training type.
   TensorView allocate(Arena& arena, std::int64_t columns) const { return arena.allocate(dtype, {s, b, columns}); }
   /// The residual stream, or what has its shape: [s_local, b, h].
@@ -55,7 +72,9 @@ struct LayerShape {
   }
   NormStatistics allocate_statistics(Arena& arena) const {
     const DType type = accumulation_type(dtype);
-    return {arena.allocate(type, {local_rows()}), arena.allocate(type, {local_rows()})};
+    const TensorView mean =
+        normalization == Normalization::layer_norm ? arena.allocate(type, {local_rows()}) : TensorView();
+    return {mean, arena.allocate(type, {local_rows()})};
   }
 };
 

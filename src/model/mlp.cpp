@@ -4,40 +4,62 @@ namespace trireme::model {
 
 Mlp::Saved Mlp::Saved::allocate(const LayerShape& shape, Arena& arena) {
   Saved saved;
-  saved.pre_activation = shape.allocate(arena, shape.f_local);
-  saved.activated = shape.allocate(arena, shape.f_local);
+  saved.pre_activation = shape.allocate(arena, shape.expansion_columns());
+  if (!shape.swiglu) saved.activated = shape.allocate(arena, shape.f_local);
   return saved;
 }
 
 Mlp::Mlp(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const std::string& prefix,
-         Activation activation)
-    : expansion_(context, parameters.at(prefix + ".fc.weight"), &parameters.at(prefix + ".fc.bias")),
+         const GptConfig& config)
+    : context_(context),
+      expansion_(context, parameters.at(prefix + ".fc.weight"), parameters.find(prefix + ".fc.bias")),
       projection_(context, parameters.at(prefix + ".proj.weight")),
-      activation_(activation) {}
+      activation_(config.swiglu ? Activation::none : config.activation) {}
+
+TensorView Mlp::activated(const LayerShape& shape, const Saved& saved) const {
+  const Shape matrix{shape.rows(), shape.f_local};
+  if (!shape.swiglu) return saved.activated.reshape(matrix);
+  const TensorView result = context_.workspace.allocate(shape.dtype, matrix);
+  context_.backend.elementwise().swiglu(context_.stream(), pre_activation(shape, saved.pre_activation), result);
+  return result;
+}
 
 void Mlp::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const {
-  const std::int64_t n = shape.rows();
+  const ArenaScope scope(context_.workspace);
   saved.input = x;
-  expansion_.forward(shape.as_rows(x), activation_, saved.pre_activation.reshape({n, shape.f_local}),
-                     saved.activated.reshape({n, shape.f_local}));
-  projection_.forward(saved.activated.reshape({n, shape.f_local}), shape.as_rows(y));
+  const TensorView pre = pre_activation(shape, saved.pre_activation);
+  if (shape.swiglu) {
+    expansion_.forward(shape.as_rows(x), activation_, {}, pre);
+  } else {
+    expansion_.forward(shape.as_rows(x), activation_, pre, activated(shape, saved));
+  }
+  projection_.forward(activated(shape, saved), shape.as_rows(y));
 }
 
 Mlp::Gradients Mlp::backward_input(const LayerShape& shape, ConstTensorView dy, const Saved& saved, Arena& arena,
                                    TensorView dx, parallel::WeightGradient weights) const {
-  const std::int64_t n = shape.rows();
-  const Gradients gradients{dy, shape.allocate(arena, shape.f_local)};
-  const TensorView dpre = gradients.pre_activation.reshape({n, shape.f_local});
-  projection_.backward_input(shape.as_rows(dy), saved.activated.reshape({n, shape.f_local}), activation_,
-                             saved.pre_activation.reshape({n, shape.f_local}), dpre, weights);
+  const Gradients gradients{dy, shape.allocate(arena, shape.expansion_columns())};
+  const TensorView pre = pre_activation(shape, saved.pre_activation);
+  const TensorView dpre = pre_activation(shape, gradients.pre_activation);
+  {
+    const ArenaScope scope(context_.workspace);
+    const ConstTensorView x = weights == parallel::WeightGradient::now ? activated(shape, saved) : ConstTensorView();
+    if (shape.swiglu) {
+      const TensorView dactivated = context_.workspace.allocate(shape.dtype, {shape.rows(), shape.f_local});
+      projection_.backward_input(shape.as_rows(dy), x, activation_, {}, dactivated, weights);
+      context_.backend.elementwise().swiglu_backward(context_.stream(), dactivated, pre, dpre);
+    } else {
+      projection_.backward_input(shape.as_rows(dy), x, activation_, pre, dpre, weights);
+    }
+  }
   expansion_.backward_input(dpre, shape.as_rows(saved.input), shape.as_rows(dx), weights);
   return gradients;
 }
 
 void Mlp::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
-  const std::int64_t n = shape.rows();
-  projection_.backward_weight(shape.as_rows(gradients.output), saved.activated.reshape({n, shape.f_local}));
-  expansion_.backward_weight(gradients.pre_activation.reshape({n, shape.f_local}), shape.as_rows(saved.input));
+  const ArenaScope scope(context_.workspace);
+  projection_.backward_weight(shape.as_rows(gradients.output), activated(shape, saved));
+  expansion_.backward_weight(pre_activation(shape, gradients.pre_activation), shape.as_rows(saved.input));
 }
 
 }  // namespace trireme::model

@@ -7,13 +7,14 @@
 namespace trireme::model {
 
 /// The feed-forward block: y = activation(x W_fc^T + b_fc) W_proj^T, without the second bias; W_fc column-parallel,
-/// W_proj row-parallel.
+/// W_proj row-parallel. With SwiGLU the first product has two halves, gate and up, each split over the tensor ranks,
+/// and the activation is silu(gate) up; it is cheap, so backward makes it again and only the halves are kept.
 class Mlp {
  public:
   struct Saved {
     ConstTensorView input;
-    TensorView pre_activation;  ///< [s, b, f_local]
-    TensorView activated;       ///< [s, b, f_local]
+    TensorView pre_activation;  ///< [s, b, f_local], with SwiGLU [s, b, 2, f_local]
+    TensorView activated;       ///< [s, b, f_local]; empty with SwiGLU
     static Saved allocate(const LayerShape& shape, Arena& arena);
   };
   struct Gradients {
@@ -23,7 +24,7 @@ class Mlp {
 
   /// Takes the parameters `prefix`.fc.* and `prefix`.proj.weight.
   Mlp(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const std::string& prefix,
-      Activation activation);
+      const GptConfig& config);
 
   /// y [s_local, b, h], overwritten; x must live as long as `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
@@ -33,6 +34,14 @@ class Mlp {
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
  private:
+  /// The first product, or its gradient, as a matrix.
+  static TensorView pre_activation(const LayerShape& shape, TensorView tensor) {
+    return tensor.reshape({shape.rows(), shape.expansion_columns()});
+  }
+  /// The second product's input, a matrix: kept, or made in the work space.
+  TensorView activated(const LayerShape& shape, const Saved& saved) const;
+
+  parallel::TensorContext context_;
   parallel::ColumnParallelLinear expansion_;
   parallel::RowParallelLinear projection_;
   Activation activation_;

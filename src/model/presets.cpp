@@ -1,41 +1,76 @@
 #include "src/model/presets.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <vector>
 
 #include "src/base/check.hpp"
 
 namespace trireme::model {
 namespace {
+
 struct Preset {
   const char* name;
-  int layers;
-  std::int64_t hidden;
-  std::int64_t heads;
+  GptConfig config;
 };
-constexpr Preset presets[] = {
-    {"gpt2-124m", 12, 768, 12},  {"gpt2-355m", 24, 1024, 16}, {"gpt2-774m", 36, 1280, 20}, {"gpt2-1.5b", 48, 1600, 25},
-    {"gpt2-1.2b", 40, 1536, 16}, {"gpt2-2.5b", 54, 1920, 20}, {"gpt2-4.2b", 64, 2304, 24}, {"gpt2-8.3b", 72, 3072, 32},
-};
-constexpr const char* family = "gpt2-";
+
+GptConfig gpt2(int layers, std::int64_t hidden, std::int64_t heads) {
+  GptConfig config;
+  config.layers = layers;
+  config.hidden = hidden;
+  config.heads = heads;
+  config.ffn_hidden = 4 * hidden;
+  return config;
+}
+
+GptConfig llama(int layers, std::int64_t hidden, std::int64_t heads, std::int64_t ffn_hidden) {
+  GptConfig config = gpt2(layers, hidden, heads);
+  config.ffn_hidden = ffn_hidden;
+  config.normalization = Normalization::rms_norm;
+  config.position_embedding = PositionEmbedding::rope;
+  config.swiglu = true;
+  config.linear_bias = false;
+  config.tied_output = false;
+  return config;
+}
+
+GptConfig llama2_7b() {
+  GptConfig config = llama(32, 4096, 32, 11008);
+  config.max_positions = 4096;
+  config.vocabulary = 32000;
+  return config;
+}
+
+GptConfig llama3_8b() {
+  GptConfig config = llama(32, 4096, 32, 14336);
+  config.query_groups = 8;
+  config.rotary_base = 500000;
+  config.max_positions = 8192;
+  config.vocabulary = 128256;
+  return config;
+}
+
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> list = {
+      {"gpt2-124m", gpt2(12, 768, 12)},  {"gpt2-355m", gpt2(24, 1024, 16)}, {"gpt2-774m", gpt2(36, 1280, 20)},
+      {"gpt2-1.5b", gpt2(48, 1600, 25)}, {"gpt2-1.2b", gpt2(40, 1536, 16)}, {"gpt2-2.5b", gpt2(54, 1920, 20)},
+      {"gpt2-4.2b", gpt2(64, 2304, 24)}, {"gpt2-8.3b", gpt2(72, 3072, 32)}, {"llama2-7b", llama2_7b()},
+      {"llama3-8b", llama3_8b()},
+  };
+  return list;
+}
+
 }  // namespace
 
 GptConfig preset(const std::string& name) {
-  const std::string full = name.starts_with(family) ? name : family + name;
-  const auto* found = std::ranges::find_if(presets, [&](const Preset& p) { return full == p.name; });
-  TRIREME_CHECK(found != std::end(presets), ConfigError, "--model '{}' is not known; there are {}", name,
-                preset_names());
-  GptConfig config;
-  config.layers = found->layers;
-  config.hidden = found->hidden;
-  config.heads = found->heads;
-  config.ffn_hidden = 4 * found->hidden;
-  return config;
+  const auto found =
+      std::ranges::find_if(presets(), [&](const Preset& p) { return name == p.name || "gpt2-" + name == p.name; });
+  TRIREME_CHECK(found != presets().end(), ConfigError, "--model '{}' is not known; there are {}", name, preset_names());
+  return found->config;
 }
 
 std::string preset_names() {
   std::string names;
-  for (const Preset& p : presets) names += (names.empty() ? "" : ", ") + std::string(p.name);
+  for (const Preset& p : presets()) names += (names.empty() ? "" : ", ") + std::string(p.name);
   return names;
 }
 

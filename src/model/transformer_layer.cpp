@@ -3,13 +3,16 @@
 namespace trireme::model {
 namespace {
 std::string prefix_of(int layer) { return "h." + std::to_string(layer); }
+// Of a parameter that the model may lack: then empty.
+TensorView value_of(const parallel::Parameter* parameter) { return parameter ? parameter->value : TensorView(); }
+TensorView gradient_of(const parallel::Parameter* parameter) { return parameter ? parameter->gradient : TensorView(); }
 }  // namespace
 
 NormParameters::NormParameters(const parallel::ParameterBuffer& parameters, const std::string& prefix)
     : weight(parameters.at(prefix + ".weight").value),
-      bias(parameters.at(prefix + ".bias").value),
+      bias(value_of(parameters.find(prefix + ".bias"))),
       weight_gradient(parameters.at(prefix + ".weight").gradient),
-      bias_gradient(parameters.at(prefix + ".bias").gradient) {}
+      bias_gradient(gradient_of(parameters.find(prefix + ".bias"))) {}
 
 TransformerLayer::Saved TransformerLayer::Saved::allocate(const LayerShape& shape, Arena& arena) {
   Saved saved;
@@ -29,13 +32,13 @@ TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const
       layer_(layer),
       epsilon_(config.norm_epsilon),
       norm_1_(parameters, prefix_of(layer) + ".ln_1"),
-      attention_(context, parameters, prefix_of(layer) + ".attn", layer, first_head),
-      attention_bias_(parameters.at(prefix_of(layer) + ".attn.proj.bias").value),
-      attention_bias_gradient_(parameters.at(prefix_of(layer) + ".attn.proj.bias").gradient),
+      attention_(context, parameters, prefix_of(layer) + ".attn", config, layer, first_head),
+      attention_bias_(value_of(parameters.find(prefix_of(layer) + ".attn.proj.bias"))),
+      attention_bias_gradient_(gradient_of(parameters.find(prefix_of(layer) + ".attn.proj.bias"))),
       norm_2_(parameters, prefix_of(layer) + ".ln_2"),
-      mlp_(context, parameters, prefix_of(layer) + ".mlp", config.activation),
-      mlp_bias_(parameters.at(prefix_of(layer) + ".mlp.proj.bias").value),
-      mlp_bias_gradient_(parameters.at(prefix_of(layer) + ".mlp.proj.bias").gradient) {}
+      mlp_(context, parameters, prefix_of(layer) + ".mlp", config),
+      mlp_bias_(value_of(parameters.find(prefix_of(layer) + ".mlp.proj.bias"))),
+      mlp_bias_gradient_(gradient_of(parameters.find(prefix_of(layer) + ".mlp.proj.bias"))) {}
 
 void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                                TensorView y) const {

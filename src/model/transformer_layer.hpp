@@ -5,7 +5,7 @@
 
 namespace trireme::model {
 
-/// Weight and bias of one layer normalisation, with their gradients.
+/// Weight and bias of one normalisation, with their gradients; RMSNorm has no bias.
 struct NormParameters {
   NormParameters(const parallel::ParameterBuffer& parameters, const std::string& prefix);
   TensorView weight;

@@ -95,35 +95,42 @@ TEST_P(Embedding, PositionsAndTheirGradientsMatchTheDefinition) {
     const Dropout dropout(probability, 1234, 0, DropoutSite::embedding, samples.view().as<std::int64_t>());
     for (const std::int64_t s : {0, 1, 31, 33}) {
       for (const std::int64_t h : {1, 65, 200}) {
-        const Shape shape{s, batch, h};
-        const Tensor table = random_tensor(b(), dtype(), {positions, h}, 1), x = random_tensor(b(), dtype(), shape, 2);
-        const Tensor dy = random_tensor(b(), dtype(), shape, 3), dx = poisoned_tensor(b(), dtype(), shape);
-        const Tensor dtable = random_tensor(b(), accumulation(), {positions, h}, 4);
-        const std::vector<double> table_values = values_of(b(), table), dy_values = values_of(b(), dy);
-        std::vector<double> expected_x = values_of(b(), x), expected_dx(dy_values.size());
-        std::vector<double> expected_dtable = values_of(b(), dtable);
-        std::int64_t kept = 0;
-        for (std::int64_t i = 0; i < s * batch * h; ++i) {
-          const std::int64_t channel = i % h, sample = i / h % batch, position = first_position + i / h / batch;
-          const bool keep = !dropout.enabled() || dropout.keeps(dropout.key, sample_numbers[sample], position, channel);
-          const double factor = keep ? static_cast<double>(dropout.scale) : 0;
-          kept += keep;
-          expected_x[i] = (expected_x[i] + table_values[position * h + channel]) * factor;
-          expected_dx[i] = dy_values[i] * factor;
-          expected_dtable[position * h + channel] += expected_dx[i];
-        }
-        b().embedding().add_positions(stream(), table, first_position, dropout, x);
-        b().embedding().add_positions_backward(stream(), dy, first_position, dropout, dx, dtable);
-        const Tolerance close = tolerance(dtype(), Operation::elementwise);
-        expect_close(values_of(b(), x), expected_x, close, "x");
-        expect_close(values_of(b(), dx), expected_dx, close, "dx");
-        expect_close(values_of(b(), dtable), expected_dtable, tolerance(accumulation(), Operation::sum), "dpositions");
-        b().embedding().add_positions_backward(stream(), dy, first_position, dropout, dy, dtable);
-        EXPECT_EQ(values_of(b(), dy), values_of(b(), dx)) << "in place";
+        for (const bool learned : {true, false}) {  // without a table only dropout is left
+          const Shape shape{s, batch, h};
+          const Tensor table = random_tensor(b(), dtype(), {positions, h}, 1),
+                       x = random_tensor(b(), dtype(), shape, 2);
+          const Tensor dy = random_tensor(b(), dtype(), shape, 3), dx = poisoned_tensor(b(), dtype(), shape);
+          const Tensor dtable = random_tensor(b(), accumulation(), {positions, h}, 4);
+          const std::vector<double> table_values = values_of(b(), table), dy_values = values_of(b(), dy);
+          std::vector<double> expected_x = values_of(b(), x), expected_dx(dy_values.size());
+          std::vector<double> expected_dtable = values_of(b(), dtable);
+          std::int64_t kept = 0;
+          for (std::int64_t i = 0; i < s * batch * h; ++i) {
+            const std::int64_t channel = i % h, sample = i / h % batch, position = first_position + i / h / batch;
+            const bool keep =
+                !dropout.enabled() || dropout.keeps(dropout.key, sample_numbers[sample], position, channel);
+            const double factor = keep ? static_cast<double>(dropout.scale) : 0;
+            kept += keep;
+            expected_x[i] = (expected_x[i] + (learned ? table_values[position * h + channel] : 0)) * factor;
+            expected_dx[i] = dy_values[i] * factor;
+            if (learned) expected_dtable[position * h + channel] += expected_dx[i];
+          }
+          const TensorView positions_table = learned ? table.view() : TensorView();
+          const TensorView gradient = learned ? dtable.view() : TensorView();
+          b().embedding().add_positions(stream(), positions_table, first_position, dropout, x);
+          b().embedding().add_positions_backward(stream(), dy, first_position, dropout, dx, gradient);
+          const Tolerance close = tolerance(dtype(), Operation::elementwise);
+          expect_close(values_of(b(), x), expected_x, close, "x");
+          expect_close(values_of(b(), dx), expected_dx, close, "dx");
+          expect_close(values_of(b(), dtable), expected_dtable, tolerance(accumulation(), Operation::sum),
+                       "dpositions");
+          b().embedding().add_positions_backward(stream(), dy, first_position, dropout, dy, gradient);
+          EXPECT_EQ(values_of(b(), dy), values_of(b(), dx)) << "in place";
 
-        const double n = static_cast<double>(s * batch * h);
-        EXPECT_NEAR(static_cast<double>(kept), n * (1 - probability),
-                    5 * std::sqrt(n * probability * (1 - probability)));
+          const double n = static_cast<double>(s * batch * h);
+          EXPECT_NEAR(static_cast<double>(kept), n * (1 - probability),
+                      5 * std::sqrt(n * probability * (1 - probability)));
+        }
       }
     }
   }

@@ -30,6 +30,14 @@ TEST(Presets, HaveTheParameterCountsOfTheirPapers) {
   }
 }
 
+TEST(Presets, HaveTheParameterCountsOfLlama) {
+  const GptConfig llama2 = preset("llama2-7b"), llama3 = preset("llama3-8b");
+  EXPECT_EQ(parameter_count(llama2), 6'738'415'616);
+  EXPECT_EQ(parameter_count(llama3), 8'030'261'248);
+  EXPECT_NO_THROW(validate(llama2));
+  EXPECT_NO_THROW(validate(llama3));
+}
+
 TEST(Presets, TheLargestHas72LayersOf32HeadsOf96) {
   const GptConfig config = preset("gpt2-8.3b");
   EXPECT_EQ(config.layers, 72);
@@ -50,6 +58,7 @@ TEST(Presets, AnUnknownNameListsTheKnownOnes) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("'gpt3'"));
     for (const Size& size : sizes) EXPECT_THAT(error.what(), HasSubstr(size.name));
+    EXPECT_THAT(error.what(), HasSubstr("llama2-7b"));
   }
 }
 
@@ -72,6 +81,20 @@ TEST(ModelFlops, OfTheLargestModelAre27PetaflopAnUpdate) {
   EXPECT_NEAR(model_flops(config, 512, 1024), 27.569e15, 0.0005e15);
 }
 
+TEST(ModelFlops, OfALlamaCountEveryMatrixOnce) {
+  const GptConfig config = preset("llama3-8b");
+  // 6 FLOPs for each element of a matrix and token, the embedding's aside, and 12 L h s for the scores.
+  const double matrices = static_cast<double>(parameter_count(config)) - 128256.0 * 4096 - (2 * 32 + 1) * 4096.0;
+  const double tokens = 4 * 8192.0;
+  EXPECT_NEAR(model_flops(config, 4, 8192) / (tokens * (6 * matrices + 12 * 32 * 4096.0 * 8192)), 1, 1e-14);
+}
+
+TEST(FeedForward, OfSwigluHasTwoThirdsDownToAMultipleOf64) {
+  EXPECT_EQ(default_ffn_hidden(4096, false), 16384);
+  EXPECT_EQ(default_ffn_hidden(4096, true), 10880);  // 170 x 64, of 10922.7
+  EXPECT_EQ(default_ffn_hidden(96, true), 256);
+}
+
 TEST(GptConfigValidation, NamesEveryProblemAtOnce) {
   GptConfig config;
   config.layers = 0;
@@ -87,6 +110,21 @@ TEST(GptConfigValidation, NamesEveryProblemAtOnce) {
     }
   }
   EXPECT_NO_THROW(validate(GptConfig()));
+}
+
+TEST(GptConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {
+  const auto expect_problem = [](auto change, const char* problem) {
+    GptConfig config;
+    config.position_embedding = PositionEmbedding::rope;
+    EXPECT_NO_THROW(validate(config));
+    change(config);
+    EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr(problem)));
+  };
+  expect_problem([](GptConfig& c) { c.query_groups = 5; }, "--num-query-groups 5 must divide --num-attention-heads 12");
+  expect_problem([](GptConfig& c) { c.rotary_base = 0; }, "--rotary-base 0");
+  expect_problem([](GptConfig& c) { c.rotary_percent = 1.5; }, "--rotary-percent 1.5");
+  expect_problem([](GptConfig& c) { c.rotary_percent = 0.4; }, "rotates 25");
+  expect_problem([](GptConfig& c) { c.rotary_percent = 0.01; }, "rotates 0");
 }
 
 }  // namespace

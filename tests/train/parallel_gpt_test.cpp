@@ -11,6 +11,7 @@
 #include "src/train/memory_estimate.hpp"
 #include "src/train/perplexity.hpp"
 #include "src/train/trainer.hpp"
+#include "tests/support/model_variants.hpp"
 
 namespace trireme::train {
 namespace {
@@ -25,6 +26,14 @@ model::GptConfig small_config() {
   config.vocabulary = 50;
   config.hidden_dropout = 0;
   config.attention_dropout = 0;
+  return config;
+}
+
+model::GptConfig small_config(const test::ModelVariant& variant, double dropout) {
+  model::GptConfig config = small_config();
+  config.hidden_dropout = dropout;
+  config.attention_dropout = dropout;
+  variant.apply(config);
   return config;
 }
 
@@ -92,86 +101,87 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
 }
 
 TEST(MemoryEstimate, CountsTheActivationsOfAStep) {
-  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
-    Rig rig(layout_of(dtype, 16, 4));
-    TrainOptions options;
-    options.global_batch_size = 8;
-    options.lr_schedule.maximum = 1e-3;
-    options.lr_schedule.decay_updates = 10;
-    Trainer trainer(rig.gpt, options);
-    trainer.step(FormulaSamples());
-    EXPECT_EQ(rig.gpt.stage().peak_activation_bytes(),
-              estimate_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, 0, 2).activations)
-        << name_of(dtype);
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
+      Rig rig(layout_of(dtype, 16, 4), small_config(variant, 0));
+      TrainOptions options;
+      options.global_batch_size = 8;
+      options.lr_schedule.maximum = 1e-3;
+      options.lr_schedule.decay_updates = 10;
+      Trainer trainer(rig.gpt, options);
+      trainer.step(FormulaSamples());
+      EXPECT_EQ(rig.gpt.stage().peak_activation_bytes(),
+                estimate_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, 0, 2).activations)
+          << variant.name << ", " << name_of(dtype);
+    }
   }
 }
 
 TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {
-  // Two models with the same weights; one runs backward at once, the other in halves.
-  model::GptConfig config = small_config();
-  config.hidden_dropout = 0.1;
-  config.attention_dropout = 0.1;
-  Rig whole(layout_of(DType::fp64, 16, 4), config);
-  Rig halves(layout_of(DType::fp64, 16, 4), config);
-  for (Rig* rig : {&whole, &halves}) {
-    BatchLoader loader(*rig->backend, 16, 4, 1, DType::fp64);
-    model::StageMode mode;
-    mode.backward = true;
-    mode.hidden_dropout = 0.1;
-    mode.attention_dropout = 0.1;
-    mode.seed = 5;
-    rig->gpt.stage().begin(loader.load(FormulaSamples(), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}), mode);
-    rig->gpt.stage().forward(0, 0, {}, {});
-    if (rig == &whole) {
-      rig->gpt.stage().backward(0, 0, {}, {});
-    } else {
-      rig->gpt.stage().backward_input(0, 0, {}, {});
-      rig->gpt.stage().backward_weight(0, 0);
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    // Two models with the same weights; one runs backward at once, the other in halves.
+    const model::GptConfig config = small_config(variant, 0.1);
+    Rig whole(layout_of(DType::fp64, 16, 4), config);
+    Rig halves(layout_of(DType::fp64, 16, 4), config);
+    for (Rig* rig : {&whole, &halves}) {
+      BatchLoader loader(*rig->backend, 16, 4, 1, DType::fp64);
+      model::StageMode mode;
+      mode.backward = true;
+      mode.hidden_dropout = 0.1;
+      mode.attention_dropout = 0.1;
+      mode.seed = 5;
+      rig->gpt.stage().begin(loader.load(FormulaSamples(), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}), mode);
+      rig->gpt.stage().forward(0, 0, {}, {});
+      if (rig == &whole) {
+        rig->gpt.stage().backward(0, 0, {}, {});
+      } else {
+        rig->gpt.stage().backward_input(0, 0, {}, {});
+        rig->gpt.stage().backward_weight(0, 0);
+      }
     }
+    const TensorView a = whole.gpt.parameters().gradients();
+    const TensorView b = halves.gpt.parameters().gradients();
+    double largest = 0;
+    for (std::int64_t i = 0; i < a.numel(); ++i) {
+      EXPECT_EQ(a.as<double>()[i], b.as<double>()[i]) << variant.name << " " << i;
+      largest = std::max(largest, std::abs(a.as<double>()[i]));
+    }
+    EXPECT_GT(largest, 0);
   }
-  const TensorView a = whole.gpt.parameters().gradients();
-  const TensorView b = halves.gpt.parameters().gradients();
-  double largest = 0;
-  for (std::int64_t i = 0; i < a.numel(); ++i) {
-    EXPECT_EQ(a.as<double>()[i], b.as<double>()[i]) << i;
-    largest = std::max(largest, std::abs(a.as<double>()[i]));
-  }
-  EXPECT_GT(largest, 0);
 }
 
 TEST(GptStage, GradientsMatchFiniteDifferences) {
-  model::GptConfig config = small_config();
-  config.hidden_dropout = 0.2;
-  config.attention_dropout = 0.2;
-  Rig rig(layout_of(DType::fp64, 16, 2), config, 0.2);
-  BatchLoader loader(*rig.backend, 16, 2, 1, DType::fp64);
-  model::StageMode mode;
-  mode.backward = true;
-  mode.hidden_dropout = 0.2;
-  mode.attention_dropout = 0.2;
-  mode.seed = 3;
-  const std::vector<model::MicroBatch> batch = loader.load(FormulaSamples(), {{4, 0}, {9, 1}});
-  const auto loss = [&] {
-    rig.gpt.stage().begin(batch, mode);
-    rig.gpt.stage().forward(0, 0, {}, {});
-    return rig.gpt.stage().take_loss_sum();
-  };
-  loss();
-  rig.gpt.stage().backward(0, 0, {}, {});
-  // Forward without its backward does not keep anything: `begin` forgets it.
-  for (const parallel::Parameter& parameter : rig.gpt.parameters().parameters()) {
-    for (const std::int64_t i : {std::int64_t{0}, parameter.box.numel() / 2, parameter.box.numel() - 1}) {
-      double& value = parameter.value.as<double>()[i];
-      const double at = value;
-      const double step = 1e-5;
-      value = at + step;
-      const double above = loss();
-      value = at - step;
-      const double below = loss();
-      value = at;
-      EXPECT_NEAR(parameter.gradient.as<double>()[i], (above - below) / (2 * step),
-                  1e-6 + 1e-6 * std::abs(above - below) / step)
-          << parameter.name << " element " << i;
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    Rig rig(layout_of(DType::fp64, 16, 2), small_config(variant, 0.2), 0.2);
+    BatchLoader loader(*rig.backend, 16, 2, 1, DType::fp64);
+    model::StageMode mode;
+    mode.backward = true;
+    mode.hidden_dropout = 0.2;
+    mode.attention_dropout = 0.2;
+    mode.seed = 3;
+    const std::vector<model::MicroBatch> batch = loader.load(FormulaSamples(), {{4, 0}, {9, 1}});
+    const auto loss = [&] {
+      rig.gpt.stage().begin(batch, mode);
+      rig.gpt.stage().forward(0, 0, {}, {});
+      return rig.gpt.stage().take_loss_sum();
+    };
+    loss();
+    rig.gpt.stage().backward(0, 0, {}, {});
+    // Forward without its backward does not keep anything: `begin` forgets it.
+    for (const parallel::Parameter& parameter : rig.gpt.parameters().parameters()) {
+      for (const std::int64_t i : {std::int64_t{0}, parameter.box.numel() / 2, parameter.box.numel() - 1}) {
+        double& value = parameter.value.as<double>()[i];
+        const double at = value;
+        const double step = 1e-5;
+        value = at + step;
+        const double above = loss();
+        value = at - step;
+        const double below = loss();
+        value = at;
+        EXPECT_NEAR(parameter.gradient.as<double>()[i], (above - below) / (2 * step),
+                    1e-6 + 1e-6 * std::abs(above - below) / step)
+            << variant.name << ": " << parameter.name << " element " << i;
+      }
     }
   }
 }
@@ -192,17 +202,44 @@ TEST(Perplexity, DoesNotDependOnTheMicroBatch) {
 }
 
 TEST(Generation, WithItsCacheEqualsWholeForwards) {
-  Rig rig(layout_of(DType::fp64, 16, 1), small_config(), 0.5);
-  SamplingOptions greedy;
-  greedy.temperature = 0;
-  const std::vector<std::int32_t> prompt = {3, 14, 15};
-  const std::vector<std::int32_t> text = generate(rig.gpt, rig.world, prompt, 10, -1, greedy);
-  ASSERT_EQ(text.size(), 10u);
-  // Token by token anew: each continuation of a longer prompt begins with the next token.
-  std::vector<std::int32_t> so_far = prompt;
-  for (const std::int32_t token : text) {
-    EXPECT_EQ(generate(rig.gpt, rig.world, so_far, 1, -1, greedy).front(), token);
-    so_far.push_back(token);
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    Rig rig(layout_of(DType::fp64, 16, 1), small_config(variant, 0), 0.5);
+    SamplingOptions greedy;
+    greedy.temperature = 0;
+    const std::vector<std::int32_t> prompt = {3, 14, 15};
+    const std::vector<std::int32_t> text = generate(rig.gpt, rig.world, prompt, 10, -1, greedy);
+    ASSERT_EQ(text.size(), 10u);
+    // Token by token anew: each continuation of a longer prompt begins with the next token.
+    std::vector<std::int32_t> so_far = prompt;
+    for (const std::int32_t token : text) {
+      EXPECT_EQ(generate(rig.gpt, rig.world, so_far, 1, -1, greedy).front(), token) << variant.name;
+      so_far.push_back(token);
+    }
+  }
+}
+
+TEST(Generation, GivesTheProbabilitiesOfTraining) {
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    Rig rig(layout_of(DType::fp64, 16, 1), small_config(variant, 0), 0.5);
+    model::GptStage& stage = rig.gpt.stage();
+    BatchLoader loader(*rig.backend, 16, 1, 1, DType::fp64);
+    stage.begin(loader.load(FormulaSamples(), {{3, 0}}), {});
+    stage.forward(0, 0, {}, {});
+    const double expected = stage.take_loss_sum();
+
+    std::vector<std::int32_t> tokens(17);
+    FormulaSamples().read(3, tokens);
+    Arena memory(*rig.backend);
+    std::vector<model::KeyValueCache> caches = stage.make_caches(16, memory);
+    const TensorView logits = memory.allocate(DType::fp64, {1, rig.gpt.vocabulary().rows()});
+    double sum = 0;
+    for (std::int64_t i = 0; i < 16; ++i) {
+      stage.forward_cached(0, 1, i, ConstTensorView(tokens.data() + i, {1, 1}), {}, caches, logits);
+      double total = 0;
+      for (std::int64_t token = 0; token < 50; ++token) total += std::exp(logits.as<double>()[token]);
+      sum += std::log(total) - logits.as<double>()[tokens[static_cast<std::size_t>(i) + 1]];
+    }
+    EXPECT_NEAR(sum, expected, 1e-11 * expected) << variant.name;
   }
 }
 

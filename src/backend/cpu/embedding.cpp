@@ -63,18 +63,20 @@ class CpuEmbedding final : public EmbeddingKernels {
   void add_positions(Stream&, ConstTensorView positions, std::int64_t first_position, const Dropout& dropout,
                      TensorView x) override {
     check_add_positions("add_positions", positions, first_position, x.dtype(), x);
+    if (!positions && !dropout.enabled()) return;
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t batch = x.shape()[1];
       const std::int64_t h = x.shape()[2];
-      const T* table = positions.as<T>();
+      const T* table = positions ? positions.as<T>() : nullptr;
       T* hidden = x.as<T>();
       pool_.parallel_ranges(x.shape()[0], 4, [&](std::int64_t begin, std::int64_t end) {
         std::vector<A> buffer(3 * h);
         A* factor = buffer.data() + 2 * h;
         std::fill_n(factor, h, A{1});
         for (std::int64_t p = begin; p < end; ++p) {
-          const A* position = row_in(table + (first_position + p) * h, h, buffer.data());
+          const A* position =
+              table == nullptr ? buffer.data() : row_in(table + (first_position + p) * h, h, buffer.data());
           for (std::int64_t sample = 0; sample < batch; ++sample) {
             T* out = hidden + (p * batch + sample) * h;
             A* row = row_out(out, buffer.data() + h);
@@ -100,13 +102,13 @@ class CpuEmbedding final : public EmbeddingKernels {
       const std::int64_t h = dy.shape()[2];
       const T* gradient = dy.as<T>();
       T* in_gradient = dx.as<T>();
-      A* table = dpositions.as<A>();
+      A* table = dpositions ? dpositions.as<A>() : nullptr;
       pool_.parallel_ranges(dy.shape()[0], 4, [&](std::int64_t begin, std::int64_t end) {
-        std::vector<A> buffer(2 * h);
+        std::vector<A> buffer(3 * h);
         A* factor = buffer.data() + h;
         std::fill_n(factor, h, A{1});
         for (std::int64_t p = begin; p < end; ++p) {
-          A* sum = table + (first_position + p) * h;
+          A* sum = table == nullptr ? buffer.data() + 2 * h : table + (first_position + p) * h;
           for (std::int64_t sample = 0; sample < batch; ++sample) {
             const std::int64_t offset = (p * batch + sample) * h;
             A* row = row_out(in_gradient + offset, buffer.data());

@@ -203,6 +203,7 @@ inline void check_lookup_backward(ConstTensorView ids, ConstTensorView dy, Const
 inline void check_add_positions(std::string_view where, ConstTensorView positions, std::int64_t first_position,
                                 DType dtype, ConstTensorView x) {
   TRIREME_CHECK(x.shape().rank() == 3, ShapeError, "{}: {} is not [s, b, h]", where, to_string(x.shape()));
+  if (!positions) return;
   TRIREME_CHECK(positions.shape().rank() == 2 && positions.shape()[1] == x.shape()[2] && first_position >= 0 &&
                     first_position + x.shape()[0] <= positions.shape()[0],
                 ShapeError, "{}: positions {} to {} of {} for hidden states {}", where, first_position,

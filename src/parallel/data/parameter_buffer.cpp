@@ -94,9 +94,14 @@ ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Para
 }
 
 const Parameter& ParameterBuffer::at(const std::string& name) const {
-  const auto found = std::ranges::find(parameters_, name, &Parameter::name);
-  TRIREME_CHECK(found != parameters_.end(), ShapeError, "this rank has no parameter '{}'", name);
+  const Parameter* found = find(name);
+  TRIREME_CHECK(found != nullptr, ShapeError, "this rank has no parameter '{}'", name);
   return *found;
+}
+
+const Parameter* ParameterBuffer::find(const std::string& name) const {
+  const auto found = std::ranges::find(parameters_, name, &Parameter::name);
+  return found == parameters_.end() ? nullptr : &*found;
 }
 
 TensorView ParameterBuffer::group_gradients(std::size_t group) const {

@@ -10,18 +10,39 @@ TensorView as_matrix(TensorView tensor) {
 }  // namespace
 
 ColumnParallelLinear::ColumnParallelLinear(const TensorContext& context, const Parameter& weight, const Parameter* bias)
-    : context_(context), weight_(as_matrix(weight.value)), weight_gradient_(as_matrix(weight.gradient)) {
+    : context_(context) {
+  add(weight, bias);
+}
+
+void ColumnParallelLinear::add(const Parameter& weight, const Parameter* bias) {
+  Part part;
+  part.weight = as_matrix(weight.value);
+  part.weight_gradient = as_matrix(weight.gradient);
+  part.first_output = outputs_;
+  const std::int64_t outputs = part.weight.shape()[0];
   if (bias != nullptr) {
-    bias_ = bias->value.reshape({outputs()});
-    bias_gradient_ = bias->gradient.reshape({outputs()});
+    part.bias = bias->value.reshape({outputs});
+    part.bias_gradient = bias->gradient.reshape({outputs});
   }
+  outputs_ += outputs;
+  parts_.push_back(part);
+}
+
+template <class View>
+View ColumnParallelLinear::outputs_of(const Part& part, View y) const {
+  if (!y) return y;
+  const std::int64_t n = y.numel() / outputs_, outputs = part.weight.shape()[0];
+  return y.flat(n * part.first_output, n * outputs).reshape({n, outputs});
 }
 
 void ColumnParallelLinear::forward(ConstTensorView x, Activation activation, TensorView pre_activation,
                                    TensorView y) const {
   const ArenaScope scope(context_.workspace);
-  context_.backend.gemm().linear(context_.stream(), context_.gather_now(x), weight_, bias_, activation, pre_activation,
-                                 y);
+  const ConstTensorView input = context_.gather_now(x);
+  for (const Part& part : parts_) {
+    context_.backend.gemm().linear(context_.stream(), input, part.weight, part.bias, activation,
+                                   outputs_of(part, pre_activation), outputs_of(part, y));
+  }
 }
 
 void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx,
@@ -32,20 +53,33 @@ void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x,
   if (weights == WeightGradient::now) input = context_.gather(x);
   if (!context_.overlap) input.arrival.wait(stream);
   const TensorView term = context_.term_of(dx);
-  context_.backend.gemm().linear_backward_input(stream, dy, weight_, Activation::none, {}, term);
+  for (const Part& part : parts_) {
+    const ArenaScope part_scope(context_.workspace);
+    const bool first = part.first_output == 0;
+    const TensorView product = first ? term : context_.workspace.allocate(term.dtype(), term.shape());
+    context_.backend.gemm().linear_backward_input(stream, outputs_of(part, dy), part.weight, Activation::none, {},
+                                                  product);
+    if (!first) context_.backend.elementwise().add(stream, product, term);
+  }
   Work sum = context_.sum_into(dx, term);
   if (!context_.overlap) sum.wait(stream);
   if (weights == WeightGradient::now) {
     input.arrival.wait(stream);
-    context_.backend.gemm().linear_backward_weight(stream, dy, input.data, weight_gradient_, bias_gradient_);
+    accumulate(dy, input.data);
   }
   sum.wait(stream);
 }
 
 void ColumnParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
   const ArenaScope scope(context_.workspace);
-  context_.backend.gemm().linear_backward_weight(context_.stream(), dy, context_.gather_now(x), weight_gradient_,
-                                                 bias_gradient_);
+  accumulate(dy, context_.gather_now(x));
+}
+
+void ColumnParallelLinear::accumulate(ConstTensorView dy, ConstTensorView x) const {
+  for (const Part& part : parts_) {
+    context_.backend.gemm().linear_backward_weight(context_.stream(), outputs_of(part, dy), x, part.weight_gradient,
+                                                   part.bias_gradient);
+  }
 }
 
 RowParallelLinear::RowParallelLinear(const TensorContext& context, const Parameter& weight)

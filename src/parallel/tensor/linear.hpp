@@ -16,28 +16,40 @@ namespace trireme::parallel {
 enum class WeightGradient { now, later };
 
 /// y = activation(x W^T + b), W split by rows (outputs): x [N, in] is the same on all ranks (without sequence
-/// parallelism), y [n, out / t] is this
-/// rank's part.
+/// parallelism), y [n, out / t] is this rank's part. Several weights of one input, of queries and of keys and values
+/// for one, share what is sent: y then holds their results one after another in memory, each [n, out_i / t].
 class ColumnParallelLinear {
  public:
   /// `bias` may be null. The weight's leading dimensions are taken together as outputs.
   ColumnParallelLinear(const TensorContext& context, const Parameter& weight, const Parameter* bias);
+  /// One more weight of the same input.
+  void add(const Parameter& weight, const Parameter* bias);
 
-  std::int64_t outputs() const { return weight_.shape()[0]; }
   /// Overwrites y and, where there is an activation, pre_activation, both [n, out / t].
   void forward(ConstTensorView x, Activation activation, TensorView pre_activation, TensorView y) const;
   /// dx = sum over the tensor group of dy W, [N, in], overwritten. x is what forward read; unread where the weight's
   /// gradient is left for later.
   void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights) const;
-  /// Accumulates the gradients of weight and bias.
+  /// Accumulates the gradients of weights and biases.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 
  private:
+  struct Part {
+    TensorView weight;  // [out / t, in]
+    TensorView bias;
+    TensorView weight_gradient;
+    TensorView bias_gradient;
+    std::int64_t first_output = 0;  // among those of all parts
+  };
+  /// The part's matrix within y, or the like.
+  template <class View>
+  View outputs_of(const Part& part, View y) const;
+  /// backward_weight of gathered x.
+  void accumulate(ConstTensorView dy, ConstTensorView x) const;
+
   TensorContext context_;
-  TensorView weight_;  // [out / t, in]
-  TensorView bias_;
-  TensorView weight_gradient_;
-  TensorView bias_gradient_;
+  std::vector<Part> parts_;
+  std::int64_t outputs_ = 0;
 };
 
 /// y = x W^T, W split by columns (inputs): x [n, in / t] is this rank's part, y [N, out] is summed over the tensor

@@ -1,0 +1,57 @@
+#!/bin/bash
+# The options of the model: stored with its checkpoints, held against them on resuming, used by eval and generate.
+source "$(dirname "$0")/functions.sh"
+
+make_corpus corpus 1
+llama=(--normalization RMSNorm --position-embedding-type rope --rotary-base 500 --rotary-percent 0.5 --swiglu
+  --ffn-hidden-size 32 --group-query-attention --num-query-groups 2 --untie-embeddings-and-output-weights
+  --disable-bias-linear)
+run+=(--dtype fp64 --hidden-dropout 0.1 --attention-dropout 0.1)
+
+done_by 1 train "${run[@]}" "${llama[@]}" --save one --metrics-file one.jsonl
+on 2 train "${run[@]}" "${llama[@]}" --save moved --metrics-file moved.jsonl --pp 2 --exit-interval 4
+done_by 2 train "${run[@]}" "${llama[@]}" --save moved --load moved --metrics-file moved.jsonl --tp 2
+for name in lm_loss grad_norm; do
+  field $name one.jsonl >one.numbers
+  field $name moved.jsonl >moved.numbers
+  check "$name of two lives on two grids agrees with one rank's" close_to one.numbers moved.numbers 1e-10
+done
+first=$(head -1 one.jsonl | field lm_loss /dev/stdin)
+check "the loss falls" awk "BEGIN { exit !($(tail -1 one.jsonl | field lm_loss /dev/stdin) < 0.9 * $first) }"
+
+# The checkpoint knows its model.
+for ranks in 1 2; do
+  done_by $ranks eval --load one --data-path corpus.h5 --tp $ranks
+  field loss out >loss.$ranks
+  done_by $ranks generate --load one --prompt "the ship" --max-new-tokens 30 --temperature 0 --pp $ranks
+  cp out text.$ranks
+done
+check "eval measures the same on two ranks" close_to loss.1 loss.2 1e-10
+check "generate writes the same on two ranks" cmp text.1 text.2
+
+# Another model is refused, whatever differs.
+without() { # without OPTION [VALUE]: prints the options of the run but this one
+  local list=" ${llama[*]} "
+  echo "${list/ $* / }"
+}
+for option in "--normalization RMSNorm" "--rotary-base 500" "--rotary-percent 0.5" --untie-embeddings-and-output-weights \
+  --disable-bias-linear "--num-query-groups 2"; do
+  # shellcheck disable=SC2046,SC2086  # options are words
+  refused 3 "the checkpoint holds another model" 1 train "${run[@]}" $(without $option) --load one
+done
+# shellcheck disable=SC2046
+refused 3 "model.swiglu" 1 train "${run[@]}" $(without --swiglu) --load one
+refused 3 "model.positions" 1 train "${run[@]}" --load one
+
+# What cannot work.
+refused 2 "--num-query-groups 2 needs --group-query-attention" 1 train "${run[@]}" --num-query-groups 2
+refused 2 "--num-query-groups 3 must divide --num-attention-heads 4" \
+  1 train "${run[@]}" --group-query-attention --num-query-groups 3
+refused 2 "--num-query-groups 1: heads of keys and values do not split over 2 tensor ranks" \
+  2 train "${run[@]}" --group-query-attention --tp 2
+refused 2 "--rotary-base and --rotary-percent need --position-embedding-type rope" 1 train "${run[@]}" --rotary-base 500
+refused 2 "rotates 1: it must be an even number" \
+  1 train "${run[@]}" --position-embedding-type rope --rotary-percent 0.25
+refused 2 "--gelu and --swiglu exclude each other" 1 train "${run[@]}" --gelu erf --swiglu --ffn-hidden-size 32
+refused 2 "--swiglu at --hidden-size 16" 1 train "${run[@]}" --swiglu
+refused 2 "--normalization" 1 train "${run[@]}" --normalization rms

@@ -1,0 +1,132 @@
+// The options that make a Llama, alone and together: against PyTorch, and the same on every grid.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/model_variants.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+
+Layout layout_of(int tensor, int pipeline, bool sequence_parallel = false) {
+  Layout layout{tensor, pipeline, {}};
+  layout.options.sequence_parallel = sequence_parallel;
+  return layout;
+}
+
+std::vector<Layout> layouts(int ranks) {
+  if (ranks == 1) return {layout_of(1, 1)};
+  if (ranks == 2) return {layout_of(2, 1), layout_of(1, 2), layout_of(2, 1, true)};
+  return {layout_of(2, 2), layout_of(2, 1, true), layout_of(1, 2)};
+}
+
+RunConfig config_of(const json& run) {
+  const json& shape = run["config"];
+  RunConfig config;
+  config.model.layers = shape["L"];
+  config.model.hidden = shape["H"];
+  config.model.heads = shape["heads"];
+  config.model.query_groups = shape["kv_heads"];
+  config.model.ffn_hidden = shape["F"];
+  config.model.vocabulary = shape["V"];
+  config.model.max_positions = shape["T"];
+  config.model.hidden_dropout = 0;
+  config.model.attention_dropout = 0;
+  if (shape["norm"] == "RMSNorm") config.model.normalization = model::Normalization::rms_norm;
+  if (shape["positions"] == "rope") config.model.position_embedding = model::PositionEmbedding::rope;
+  config.model.rotary_base = shape["rotary_base"];
+  config.model.rotary_percent = shape["rotary_percent"];
+  config.model.swiglu = shape["swiglu"];
+  config.model.linear_bias = shape["linear_bias"];
+  config.model.tied_output = shape["tied_output"];
+  config.s = shape["T"];
+  config.batch = shape["B"];
+  config.init_method = model::InitMethod::hashed_uniform;
+  config.init_scale = shape.value("scale", 1.0);
+  config.steps = 20;
+  return config;
+}
+
+TEST(Llama, EveryGridReproducesPyTorchInFp64) {
+  Communicator& ranks = world();
+  std::ifstream file(std::string(TRIREME_FIXTURES) + "/llama_runs.json");
+  const json fixture = json::parse(file);
+  for (const auto& [name, run] : fixture["runs"].items()) {
+    RunConfig config = config_of(run);
+    if (ranks.size() > 1) config.steps = 8;
+    std::vector<double> loss = run["loss"], grad_norm = run["grad_norm"];
+    loss.resize(static_cast<std::size_t>(config.steps));
+    grad_norm.resize(static_cast<std::size_t>(config.steps));
+    EXPECT_EQ(model::parameter_count(config.model), run["parameters"]) << name;
+    for (const Layout& layout : layouts(ranks.size())) {
+      SCOPED_TRACE(testing::Message() << name << ": " << layout);
+      const Curve curve = training_curve(ranks, config, layout);
+      expect_close(curve.loss, loss, 1e-9);
+      expect_close(curve.grad_norm, grad_norm, 1e-9);
+    }
+  }
+}
+
+RunConfig small_config(const ModelVariant& variant) {
+  RunConfig config;
+  config.model.layers = 2;
+  config.model.hidden = 32;
+  config.model.heads = 4;
+  config.model.ffn_hidden = 48;
+  config.model.vocabulary = 131;
+  config.model.max_positions = 16;
+  config.s = 16;
+  config.init_scale = 8;
+  config.steps = 3;
+  variant.apply(config.model);
+  return config;
+}
+
+TEST(Llama, EachOptionWithDropoutComputesTheRunOfOneRank) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  std::vector<double> first_norms;
+  for (const ModelVariant& variant : model_variants()) {
+    const RunConfig config = small_config(variant);
+    const Curve reference = training_curve(alone, config, {});
+    EXPECT_THAT(first_norms, testing::Not(testing::Contains(reference.grad_norm[0]))) << variant.name;
+    first_norms.push_back(reference.grad_norm[0]);
+    for (const Layout& layout : layouts(ranks.size())) {
+      if (config.model.kv_heads() % layout.tensor != 0) continue;
+      SCOPED_TRACE(testing::Message() << variant.name << ": " << layout);
+      expect_close(training_curve(ranks, config, layout), reference, 1e-10);
+    }
+  }
+}
+
+TEST(Llama, TheSameGridTwiceGivesTheSameBitsInEveryType) {
+  Communicator& ranks = world();
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
+    RunConfig config = small_config(model_variants().back());
+    config.dtype = dtype;
+    const Layout layout = layouts(ranks.size()).front();
+    const Curve first = training_curve(ranks, config, layout);
+    const Curve second = training_curve(ranks, config, layout);
+    EXPECT_EQ(first.loss, second.loss) << layout;
+    EXPECT_EQ(first.grad_norm, second.grad_norm) << layout;
+  }
+}
+
+TEST(Llama, QueryGroupsThatDoNotSplitAreAnError) {
+  Communicator& ranks = world();
+  if (ranks.size() == 1) GTEST_SKIP() << "one tensor rank splits nothing";
+  RunConfig config = small_config(model_variants().front());
+  config.model.query_groups = 1;
+  EXPECT_THAT([&] { training_curve(ranks, config, layout_of(2, 1)); },
+              testing::ThrowsMessage<ConfigError>(testing::HasSubstr("--num-query-groups 1")));
+}
+
+}  // namespace
+}  // namespace trireme::test
