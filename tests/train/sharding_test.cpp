@@ -29,6 +29,14 @@ Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, const DataP
   return layout;
 }
 
+DataParallelOptions overlapped(DataSharding sharding) {
+  DataParallelOptions options{sharding};
+  options.bucket_elements = 3000;
+  options.overlap_reduce = true;
+  options.overlap_gather = sharding != DataSharding::none;
+  return options;
+}
+
 /// Without and with overlap, the whole in one bucket and in many that cut layers.
 std::vector<DataParallelOptions> forms(DataSharding sharding) {
   DataParallelOptions plain{sharding};
@@ -36,10 +44,7 @@ std::vector<DataParallelOptions> forms(DataSharding sharding) {
   small.bucket_elements = 3000;
   DataParallelOptions reduce = plain;
   reduce.overlap_reduce = true;
-  DataParallelOptions all = small;
-  all.overlap_reduce = true;
-  all.overlap_gather = sharding != DataSharding::none;
-  return {plain, small, reduce, all};
+  return {plain, small, reduce, overlapped(sharding)};
 }
 
 /// Grids of `ranks` ranks with two data ranks or more.
@@ -67,6 +72,28 @@ TEST(Sharding, ComputesTheRunOfOneRank) {
   }
 }
 
+TEST(Sharding, GoesWithEverySchedule) {
+  Communicator& ranks = world();
+  if (ranks.size() < 4) GTEST_SKIP() << "needs two stages of two data ranks";
+  SelfCommunicator alone;
+  RunConfig config;
+  config.steps = 3;
+  const Curve reference = training_curve(alone, config, {});
+  for (const DataSharding sharding : all_shardings) {
+    for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
+      Layout layout = layout_of(1, 2, 1, overlapped(sharding));
+      layout.options.schedule = schedule;
+      if (schedule == ScheduleKind::interleaved) layout.options.pipeline.chunks = 2;
+      SCOPED_TRACE(testing::Message() << layout);
+      if (schedule == ScheduleKind::zero_bubble && sharding == DataSharding::optimizer_and_gradients) {
+        EXPECT_THROW(training_curve(ranks, config, layout), ConfigError);
+      } else {
+        expect_close(training_curve(ranks, config, layout), reference, 1e-10);
+      }
+    }
+  }
+}
+
 TEST(Sharding, OverlapDoesNotChangeABit) {
   Communicator& ranks = world();
   for (const DType dtype : {DType::fp64, DType::bf16}) {
@@ -78,12 +105,10 @@ TEST(Sharding, OverlapDoesNotChangeABit) {
         DataParallelOptions options{sharding};
         options.bucket_elements = 3000;
         const Layout plain = layout_of(tensor, pipeline, 2, options);
-        options.overlap_reduce = true;
-        options.overlap_gather = sharding != DataSharding::none;
-        const Layout overlapped = layout_of(tensor, pipeline, 2, options);
-        SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << overlapped);
+        const Layout with_overlap = layout_of(tensor, pipeline, 2, overlapped(sharding));
+        SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << with_overlap);
         const Curve first = training_curve(ranks, config, plain);
-        const Curve second = training_curve(ranks, config, overlapped);
+        const Curve second = training_curve(ranks, config, with_overlap);
         EXPECT_EQ(first.loss, second.loss);
         EXPECT_EQ(first.grad_norm, second.grad_norm);
       }
@@ -225,14 +250,6 @@ class ShardedCheckpoint : public testing::Test {
   std::unique_ptr<TemporaryDirectory> directory_;
   std::string root_;
 };
-
-DataParallelOptions overlapped(DataSharding sharding) {
-  DataParallelOptions options{sharding};
-  options.bucket_elements = 3000;
-  options.overlap_reduce = true;
-  options.overlap_gather = sharding != DataSharding::none;
-  return options;
-}
 
 TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
   Communicator& ranks = world();

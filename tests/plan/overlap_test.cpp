@@ -1,0 +1,64 @@
+#include "src/plan/overlap.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "src/base/error.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using Kind = OverlapStep::Kind;
+
+/// A backward of `buckets` equal parts, each followed by the start of its bucket's reduction, and the wait for all.
+std::vector<OverlapStep> backward(int buckets, double compute, double communication) {
+  std::vector<OverlapStep> steps;
+  for (int b = 0; b < buckets; ++b) {
+    steps.push_back({compute / buckets, Kind::start, b, communication / buckets});
+  }
+  for (int b = 0; b < buckets; ++b) steps.push_back({0, Kind::wait, b, 0});
+  return steps;
+}
+
+TEST(CriticalPath, OfComputingAloneIsItsSum) {
+  EXPECT_EQ(critical_path({}), 0);
+  EXPECT_DOUBLE_EQ(critical_path(backward(4, 12, 0)), 12);
+}
+
+TEST(CriticalPath, LeavesTheLastBucketBehindComputingThatIsLonger) {
+  EXPECT_DOUBLE_EQ(critical_path(backward(8, 16, 8)), 16 + 1);
+  EXPECT_DOUBLE_EQ(critical_path(backward(1, 16, 8)), 24);
+}
+
+TEST(CriticalPath, LeavesTheFirstPartBeforeCommunicationThatIsLonger) {
+  EXPECT_DOUBLE_EQ(critical_path(backward(8, 8, 32)), 1 + 32);
+}
+
+TEST(CriticalPath, IsAtMostATenthLongerThanComputingFromEightBucketsOn) {
+  for (const int buckets : {8, 12, 64}) {
+    for (const double communication : {0.1, 1.0, 5.0}) {
+      EXPECT_LE(critical_path(backward(buckets, 10, communication)), 1.1 * 10);
+    }
+  }
+}
+
+TEST(CriticalPath, WaitsForWhatIsNeededOnly) {
+  // Three gathers one behind another, 2 each; the forward needs them in turn and computes 1 after each.
+  std::vector<OverlapStep> forward = {{0, Kind::start, 0, 2}, {0, Kind::start, 1, 2}, {0, Kind::start, 2, 2}};
+  for (int b = 0; b < 3; ++b) forward.push_back({b == 0 ? 0.0 : 1.0, Kind::wait, b, 0});
+  forward.push_back({1, Kind::start, 3, 0});
+  EXPECT_DOUBLE_EQ(critical_path(forward), 7);
+  // Without overlap it waits for all at once.
+  for (int b = 0; b < 3; ++b) forward[3 + static_cast<std::size_t>(b)].compute = 0;
+  forward.back().compute = 3;
+  EXPECT_DOUBLE_EQ(critical_path(forward), 9);
+}
+
+TEST(CriticalPath, RefusesAWaitForNothing) {
+  const std::vector<OverlapStep> steps = {{1, Kind::wait, 0, 0}};
+  EXPECT_THROW(critical_path(steps), ConfigError);
+}
+
+}  // namespace
+}  // namespace trireme::plan
