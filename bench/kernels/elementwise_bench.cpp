@@ -24,6 +24,31 @@ void bias_dropout_add(benchmark::State& state, DType dtype, double probability, 
   });
 }
 
+void swiglu(benchmark::State& state, DType dtype, bool backward) {
+  const auto backend = cpu::make_backend(threads());
+  Backend& b = *backend;
+  const Tensor gate_up = filled(b, dtype, {s, batch, 2 * h}), y = filled(b, dtype, {s, batch, h});
+  const Tensor dgate_up = filled(b, dtype, {s, batch, 2 * h});
+  const double bytes = static_cast<double>(y.view().size_bytes());
+  measure(state, (backward ? 5 : 3) * bytes, [&] {
+    if (backward)
+      b.elementwise().swiglu_backward(b.compute_stream(), y, gate_up, dgate_up);
+    else
+      b.elementwise().swiglu(b.compute_stream(), gate_up, y);
+  });
+}
+
+/// All heads of 64 or 128 channels of one projection.
+void rotate(benchmark::State& state, DType dtype, std::int64_t d) {
+  const auto backend = cpu::make_backend(threads());
+  Backend& b = *backend;
+  const Tensor x = filled(b, dtype, {s, batch, h});
+  const RotaryHeads heads{{x, batch * h, h, d}, s, batch, h / d, 0};
+  measure(state, static_cast<double>(2 * x.view().size_bytes()), [&] {
+    b.rotary().rotate(b.compute_stream(), {d, 10000}, heads, Rotation::forward);
+  });
+}
+
 void adamw(benchmark::State& state, DType dtype) {
   const auto backend = cpu::make_backend(threads());
   Backend& b = *backend;
@@ -64,6 +89,13 @@ const bool registered = [] {
         add_benchmark(fmt::format("{}/bias_dropout_add{}/p{}", type, backward ? "_backward" : "", probability),
                       [=](benchmark::State& state) { bias_dropout_add(state, dtype, probability, backward); });
       }
+    }
+    for (const bool backward : {false, true}) {
+      add_benchmark(type + (backward ? "/swiglu_backward" : "/swiglu"),
+                    [=](benchmark::State& state) { swiglu(state, dtype, backward); });
+    }
+    for (const std::int64_t d : {64, 128}) {
+      add_benchmark(fmt::format("{}/rotate/d{}", type, d), [=](benchmark::State& state) { rotate(state, dtype, d); });
     }
     add_benchmark(type + "/adamw", [=](benchmark::State& state) { adamw(state, dtype); });
     add_benchmark(type + "/sum_squares", [=](benchmark::State& state) { sum_squares(state, dtype); });

@@ -24,23 +24,26 @@ struct Hidden {
   Tensor x, y, weight, dweight, mean, rstd;
 };
 
-void layer_norm(benchmark::State& state, DType dtype) {
+void normalise(benchmark::State& state, DType dtype, bool rms) {
   const auto backend = cpu::make_backend(threads());
   Backend& b = *backend;
   const Hidden t(b, dtype);
-  measure(state, static_cast<double>(2 * t.x.view().size_bytes()), [&] {
-    b.norm().normalise(b.compute_stream(), t.x, t.weight, t.weight, 1e-5, t.y, {t.mean, t.rstd});
-  });
+  const TensorView bias = rms ? TensorView() : t.weight.view();
+  const NormStatistics statistics{rms ? TensorView() : t.mean.view(), t.rstd};
+  measure(state, static_cast<double>(2 * t.x.view().size_bytes()),
+          [&] { b.norm().normalise(b.compute_stream(), t.x, t.weight, bias, 1e-5, t.y, statistics); });
 }
 
-void layer_norm_backward(benchmark::State& state, DType dtype) {
+void normalise_backward(benchmark::State& state, DType dtype, bool rms) {
   const auto backend = cpu::make_backend(threads());
   Backend& b = *backend;
   const Hidden t(b, dtype);
+  const TensorView dbias = rms ? TensorView() : t.dweight.view();
+  const NormStatistics statistics{rms ? TensorView() : t.mean.view(), t.rstd};
   const Tensor residual = filled(b, dtype, {rows, h});
   measure(state, static_cast<double>(4 * t.x.view().size_bytes()), [&] {
-    b.norm().normalise_backward(b.compute_stream(), t.y, t.x, t.weight, {t.mean, t.rstd}, residual, residual, t.dweight,
-                                t.dweight);
+    b.norm().normalise_backward(b.compute_stream(), t.y, t.x, t.weight, statistics, residual, residual, t.dweight,
+                                dbias);
   });
 }
 
@@ -117,8 +120,11 @@ const bool registered = [] {
   };
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     const std::string type(name_of(dtype));
-    add(type + "/layer_norm", [=](benchmark::State& state) { layer_norm(state, dtype); });
-    add(type + "/layer_norm_backward", [=](benchmark::State& state) { layer_norm_backward(state, dtype); });
+    for (const bool rms : {false, true}) {
+      const std::string kind = rms ? "/rms_norm" : "/layer_norm";
+      add(type + kind, [=](benchmark::State& state) { normalise(state, dtype, rms); });
+      add(type + kind + "_backward", [=](benchmark::State& state) { normalise_backward(state, dtype, rms); });
+    }
     add(type + "/lookup", [=](benchmark::State& state) { embedding(state, dtype, false); });
     add(type + "/lookup_backward", [=](benchmark::State& state) { embedding(state, dtype, true); });
     for (const double p : {0.0, 0.1}) {

@@ -12,6 +12,7 @@
 #include "src/app/generate_command.hpp"
 #include "src/app/info_command.hpp"
 #include "src/app/job.hpp"
+#include "src/app/plan_command.hpp"
 #include "src/app/train_command.hpp"
 #include "src/base/log.hpp"
 
@@ -34,6 +35,7 @@ const std::vector<Command>& commands() {
       {"eval", "measure a trained model, on one rank or many", {}, app::eval_command},
       {"generate", "continue a text with a trained model, on one rank or many", {}, app::generate_command},
       {"checkpoint", "inspect and verify checkpoints", app::checkpoint_command, {}},
+      {"plan", "show what a job would do, without running it", app::plan_command, {}},
       {"info", "version, backends, devices, libraries, ranks", {}, app::info_command},
   };
   return list;

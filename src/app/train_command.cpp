@@ -7,6 +7,7 @@
 
 #include "io/checkpoint_store.hpp"
 #include "io/metrics_file.hpp"
+#include "io/trace_file.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options.hpp"
 #include "src/app/run_attributes.hpp"
@@ -198,10 +199,18 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
       metrics = std::make_unique<io::MetricsFile>(o.metrics_file, trainer.progress().iteration);
     }
   });
+  std::unique_ptr<io::TraceFile> trace_file;
+  std::optional<TraceRecorder> trace;
+  if (!o.trace_file.empty()) {
+    trace_file = std::make_unique<io::TraceFile>(o.trace_file, *job.world);
+    job.world->barrier();  // the ranks' times begin together
+    gpt.set_trace(&trace.emplace());
+  }
   hooks.stop_requested = stop_signal_received;
   hooks.metrics = metrics.get();
   const train::RunEnd end =
       train::run(trainer, *job.world, o.train_iterations, *data.train, data.valid.get(), o.run, hooks);
+  if (trace_file) trace_file->write(*trace, job.grid.describe(job.world->rank()));
   return static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early);
 }
 

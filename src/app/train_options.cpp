@@ -23,6 +23,12 @@ void TrainCommandOptions::declare(Options& options) {
   options.add_flag("fp16", &fp16, "The same as --dtype fp16: with dynamic loss scaling.");
   declare_schedule(options, &schedule);
   options.add_flag(
+      "overlap-p2p-communication", &overlap_p2p,
+      "Post receives between pipeline stages two steps ahead, so that messages travel behind the computing.");
+  options.add_flag(
+      "no-scatter-gather-tensors-in-pipeline", &no_scatter_gather,
+      "Each tensor rank sends whole activations to the next stage, not its part of them to be gathered there.");
+  options.add_flag(
       "sequence-parallel", &sequence_parallel,
       "Cut the residual stream along the sequence over the tensor ranks: norms, dropouts and what they keep "
       "take 1/t of the memory.");
@@ -114,6 +120,10 @@ void TrainCommandOptions::declare(Options& options) {
               at_least(1));
   options.add("exit-duration-in-mins", &run.exit_duration_minutes, "X", "Save and stop after this time.", at_least(0));
   options.add("metrics-file", &metrics_file, "FILE", "Append one JSON object an iteration.");
+  options.add(
+      "trace-file", &trace_file, "FILE",
+      "At the end write what every rank did when, for Perfetto or chrome://tracing. For runs of few iterations: "
+      "everything is kept in memory until then.");
   options.add_flag("dry-run", &dry_run, "Check everything, print what would run and its memory, and leave.");
   for (const char* name : {"seq-length", "train-iters", "lr", "data-path"}) options.require(name);
 }
@@ -201,6 +211,8 @@ train::LayoutOptions TrainCommandOptions::layout() const {
   layout.padded_vocabulary_size = grid.padded_vocabulary;
   layout.data_parallel = data_parallel();
   layout.sequence_parallel = sequence_parallel;
+  layout.overlap_p2p = overlap_p2p;
+  layout.scatter_gather = !no_scatter_gather;
   layout.async_tensor_all_reduce = !no_async_tensor_all_reduce;
   layout.pipeline = grid.pipeline_cut();
   layout.schedule = schedule;

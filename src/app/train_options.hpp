@@ -28,6 +28,8 @@ struct TrainCommandOptions {
   bool fp16 = false;
   std::optional<parallel::ScheduleKind> schedule;
   bool sequence_parallel = false;
+  bool overlap_p2p = false;
+  bool no_scatter_gather = false;
   bool no_async_tensor_all_reduce = false;
   model::Initialisation initialisation;
 
@@ -63,6 +65,7 @@ struct TrainCommandOptions {
   bool allow_new_data = false;
   int keep_last = 0;
   std::string metrics_file;
+  std::string trace_file;
   bool dry_run = false;
 
   void declare(Options& options);

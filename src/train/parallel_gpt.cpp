@@ -11,6 +11,13 @@ model::GptPlace place_of(const parallel::PipelineLayout& pipeline, const paralle
   return place;
 }
 
+parallel::ExchangeOptions exchange_of(const model::GptPlace& place, const parallel::GridCommunicators& communicators,
+                                      const LayoutOptions& layout) {
+  // With sequence parallelism the tensor ranks hold different parts already.
+  const bool scatter = layout.scatter_gather && !place.sequence_parallel;
+  return {layout.overlap_p2p, scatter ? communicators.tensor.get() : nullptr};
+}
+
 }  // namespace
 
 ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
@@ -34,7 +41,7 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
       stage_({backend, *communicators.tensor, workspace_, place_.sequence_parallel, layout.async_tensor_all_reduce},
              parameters_, config, place_, vocabulary_, layout.sequence_length, layout.micro_batch_size, layout.dtype,
              data_parallel_),
-      executor_(backend, *communicators.pipeline, stage_) {
+      executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout)) {
   TRIREME_CHECK(layout.schedule != parallel::ScheduleKind::zero_bubble || !parameters_.has_work(), ConfigError,
                 "a zero-bubble schedule makes the gradients of a layer at two times: they cannot be of 16 bits or in "
                 "shards");
@@ -54,7 +61,13 @@ void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model:
   executor_.run(schedule);
 }
 
+void ParallelGpt::set_trace(TraceRecorder* trace) {
+  trace_ = trace;
+  executor_.set_trace(trace);
+}
+
 void ParallelGpt::reduce_gradients() {
+  const TraceScope scope(trace_, "reduce gradients", "communication");
   data_parallel_.finish_reduction();
   parameters_.sum_partial_gradients(backend_, *communicators_.tensor, workspace_);
   // The first and the last stage each hold the tied table and saw half of its use. Both cut it alike.

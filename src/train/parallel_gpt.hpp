@@ -45,6 +45,10 @@ class ParallelGpt {
   /// Sum of weighted token losses of all data ranks since the last call, on every rank.
   double take_global_loss_sum();
 
+  /// Where everything that takes time is recorded from now on; null: nowhere.
+  void set_trace(TraceRecorder* trace);
+  TraceRecorder* trace() const { return trace_; }
+
  private:
   Backend& backend_;
   Communicator& world_;
@@ -61,6 +65,7 @@ class ParallelGpt {
   parallel::DataParallel data_parallel_;
   model::GptStage stage_;
   parallel::PipelineExecutor executor_;
+  TraceRecorder* trace_ = nullptr;
   std::map<std::pair<bool, int>, parallel::Schedule> schedules_;  // by backward, micro-batches
 };
 

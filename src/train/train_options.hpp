@@ -23,6 +23,8 @@ struct LayoutOptions {
   bool async_tensor_all_reduce = true;             ///< tensor-parallel collectives of backward run behind its products
   parallel::PipelineCut pipeline;                  ///< how the layers are shared out over the stages
   std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks a rank
+  bool overlap_p2p = false;                        ///< messages between stages travel while ranks compute
+  bool scatter_gather = true;                      ///< each tensor rank sends its part of a message between stages
   parallel::DataParallelOptions data_parallel;     ///< of training
 };
 

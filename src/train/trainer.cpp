@@ -33,6 +33,8 @@ std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index
 
 TrainRecord Trainer::step(const data::SampleSource& samples) {
   const Timer timer;
+  TraceRecorder* const trace = gpt_.trace();
+  const TraceScope scope(trace, "iteration", "iteration");
   const LayoutOptions& layout = gpt_.layout();
   const double tokens = static_cast<double>(options_.global_batch_size * layout.sequence_length);
   const double scale = loss_scaler_.scale();
@@ -48,16 +50,25 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   mode.attention_dropout = gpt_.config().attention_dropout;
   mode.seed = options_.seed;
   mode.loss_gradient = scale / tokens;
-  gpt_.run(loader_.load(samples, batch_samples(progress_.consumed_samples, progress_.consumed_samples)), mode);
+  std::vector<model::MicroBatch> micro_batches;
+  {
+    const TraceScope reading(trace, "read samples", "data");
+    micro_batches = loader_.load(samples, batch_samples(progress_.consumed_samples, progress_.consumed_samples));
+  }
+  gpt_.run(std::move(micro_batches), mode);
   gpt_.reduce_gradients();
 
-  record.lm_loss = gpt_.take_global_loss_sum() / tokens;
-  record.grad_norm = optim::gradient_norm(gpt_.backend(), gpt_.parameters(), gpt_.communicators().tensor->rank(),
-                                          *gpt_.communicators().model, gpt_.data_group()) /
-                     scale;
+  {
+    const TraceScope norm(trace, "loss and gradient norm", "communication");
+    record.lm_loss = gpt_.take_global_loss_sum() / tokens;
+    record.grad_norm = optim::gradient_norm(gpt_.backend(), gpt_.parameters(), gpt_.communicators().tensor->rank(),
+                                            *gpt_.communicators().model, gpt_.data_group()) /
+                       scale;
+  }
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss);
   loss_scaler_.update(record.skipped);
   if (!record.skipped) {
+    const TraceScope update(trace, "optimizer", "update");
     const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
     adamw_.step(record.learning_rate, clip / scale,
                 [&](std::size_t bucket) { gpt_.data_parallel().start_gather(bucket); });

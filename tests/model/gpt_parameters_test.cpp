@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/base/error.hpp"
+#include "tests/support/model_variants.hpp"
 
 namespace trireme::model {
 namespace {
@@ -28,13 +29,14 @@ parallel::PipelineLayout layout_of(int stages, int chunks = 1) {
 }
 
 /// How often each element of each tensor is held, counting only where a rank speaks for its box; row-major.
-std::map<std::string, std::vector<int>> coverage(int tensor_size, int stages, int virtual_stages) {
+std::map<std::string, std::vector<int>> coverage(const GptConfig& config, int tensor_size, int stages,
+                                                 int virtual_stages) {
   std::map<std::string, std::vector<int>> counts;
   for (int pipeline_rank = 0; pipeline_rank < stages; ++pipeline_rank) {
     for (int tensor_rank = 0; tensor_rank < tensor_size; ++tensor_rank) {
-      const parallel::VocabularyPartition vocabulary(small().vocabulary, tensor_rank, tensor_size);
+      const parallel::VocabularyPartition vocabulary(config.vocabulary, tensor_rank, tensor_size);
       const GptPlace place = GptPlace::of(layout_of(stages, virtual_stages), tensor_rank, tensor_size, pipeline_rank);
-      for (const Parameter& p : gpt_parameters(small(), place, vocabulary)) {
+      for (const Parameter& p : gpt_parameters(config, place, vocabulary)) {
         EXPECT_EQ(p.storage.rank(), p.shape.rank()) << p.name;
         for (int i = 0; i < p.shape.rank(); ++i) {
           EXPECT_LE(p.box.offset[i] + p.box.extent[i], p.shape[i]) << p.name;
@@ -61,19 +63,48 @@ std::map<std::string, std::vector<int>> coverage(int tensor_size, int stages, in
 }
 
 TEST(GptParameters, EveryElementHasOneSpeakerOnEveryGrid) {
-  for (const int tensor_size : {1, 2, 4}) {
-    for (const int stages : {1, 2, 4}) {
-      for (const int virtual_stages : {1, 2}) {
-        SCOPED_TRACE(testing::Message() << "TP " << tensor_size << " x PP " << stages << " x " << virtual_stages);
-        std::int64_t total = 0;
-        for (const auto& [name, counts] : coverage(tensor_size, stages, virtual_stages)) {
-          total += static_cast<std::int64_t>(counts.size());
-          for (std::size_t i = 0; i < counts.size(); ++i) ASSERT_EQ(counts[i], 1) << name << ", element " << i;
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    GptConfig config = small();
+    variant.apply(config);
+    for (const int tensor_size : {1, 2, 4}) {
+      if (config.kv_heads() % tensor_size != 0) continue;
+      for (const int stages : {1, 2, 4}) {
+        for (const int virtual_stages : {1, 2}) {
+          SCOPED_TRACE(testing::Message()
+                       << variant.name << ", TP " << tensor_size << " x PP " << stages << " x " << virtual_stages);
+          std::int64_t total = 0;
+          for (const auto& [name, counts] : coverage(config, tensor_size, stages, virtual_stages)) {
+            total += static_cast<std::int64_t>(counts.size());
+            for (std::size_t i = 0; i < counts.size(); ++i) ASSERT_EQ(counts[i], 1) << name << ", element " << i;
+          }
+          EXPECT_EQ(total, parameter_count(config));
         }
-        EXPECT_EQ(total, parameter_count(small()));
       }
     }
   }
+}
+
+TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
+  GptConfig config = small();
+  test::model_variants().back().apply(config);
+  config.layers = 1;
+  const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, 2);
+  const GptPlace place = GptPlace::of(parallel::PipelineLayout::of(1, 1, {}), 0, 2, 0);
+  std::string list;
+  for (const Parameter& p : gpt_parameters(config, place, vocabulary)) {
+    list += p.name + " " + to_string(p.shape) + " " + to_string(p.box.extent) + (decays(p.role) ? "\n" : " no decay\n");
+  }
+  EXPECT_EQ(list,
+            "wte [130, 16] [128, 16]\n"
+            "h.0.ln_1.weight [16] [16] no decay\n"
+            "h.0.attn.q.weight [4, 4, 16] [2, 4, 16]\n"
+            "h.0.attn.kv.weight [2, 2, 4, 16] [2, 1, 4, 16]\n"
+            "h.0.attn.proj.weight [16, 16] [16, 8]\n"
+            "h.0.ln_2.weight [16] [16] no decay\n"
+            "h.0.mlp.fc.weight [2, 64, 16] [2, 32, 16]\n"
+            "h.0.mlp.proj.weight [16, 64] [16, 32]\n"
+            "ln_f.weight [16] [16] no decay\n"
+            "lm_head.weight [130, 16] [128, 16]\n");
 }
 
 TEST(GptParameters, FirstAndLastStageHoldTheTiedTableButOnlyTheFirstCounts) {

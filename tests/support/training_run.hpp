@@ -34,6 +34,8 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   if (cut.first_stage) out << ", first stage " << *cut.first_stage;
   if (cut.last_stage) out << ", last stage " << *cut.last_stage;
   if (cut.standalone_embedding) out << ", embedding alone";
+  if (layout.options.overlap_p2p) out << ", p2p overlapped";
+  if (!layout.options.scatter_gather) out << ", whole messages";
   if (layout.options.sequence_parallel) out << ", sequence parallel";
   const parallel::DataParallelOptions& data = layout.options.data_parallel;
   if (data.sharding == parallel::DataSharding::optimizer) out << ", ZeRO 1";

@@ -3,41 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
-#include "tests/support/training_run.hpp"
+#include "tests/support/synthetic_runs.hpp"
 
 namespace trireme::test {
 namespace {
-
-using nlohmann::json;
-
-json read_fixture() {
-  std::ifstream file(std::string(TRIREME_FIXTURES) + "/synthetic_runs.json");
-  return json::parse(file);
-}
-
-RunConfig config_of(const json& run) {
-  const json& shape = run["config"];
-  RunConfig config;
-  config.model.layers = shape["L"];
-  config.model.hidden = shape["H"];
-  config.model.heads = shape["heads"];
-  config.model.ffn_hidden = 4 * config.model.hidden;
-  config.model.vocabulary = shape["V"];
-  config.model.max_positions = shape["T"];
-  config.model.hidden_dropout = 0;
-  config.model.attention_dropout = 0;
-  config.s = shape["T"];
-  config.batch = shape["B"];
-  config.init_method = model::InitMethod::hashed_uniform;
-  config.init_scale = shape.value("scale", 1.0);
-  config.steps = 20;
-  return config;
-}
 
 /// Every grid of `ranks` ranks that the model's heads and layers and the global batch allow: with the largest
 /// micro-batch in 1F1B and, in pipelines, the smallest one in GPipe; on up to two ranks every micro-batch size with
@@ -67,33 +38,27 @@ std::vector<Layout> layouts(int ranks, const RunConfig& config) {
 
 TEST(SyntheticRuns, EveryGridReproducesPyTorchInFp64) {
   Communicator& ranks = world();
-  const json fixture = read_fixture();
   for (const char* name : {"synthetic", "synthetic_hot"}) {
-    const json& run = fixture["runs"][std::string(name) + "_fp64"];
-    const RunConfig config = config_of(run);
-    EXPECT_EQ(model::parameter_count(config.model), run["parameters"]);
+    const auto [config, parameters, expected] = synthetic_run(name);
+    EXPECT_EQ(model::parameter_count(config.model), parameters);
     for (const Layout& layout : layouts(ranks.size(), config)) {
       SCOPED_TRACE(testing::Message() << name << ": " << layout);
-      const Curve curve = training_curve(ranks, config, layout);
-      expect_close(curve.loss, run["loss"], 1e-9);
-      expect_close(curve.grad_norm, run["grad_norm"], 1e-9);
+      expect_close(training_curve(ranks, config, layout), expected, 1e-9);
     }
   }
 }
 
 TEST(SyntheticRuns, Fp32StaysWithinItsTolerance) {
   Communicator& ranks = world();
-  const json fixture = read_fixture();
   for (const char* name : {"synthetic", "synthetic_hot"}) {
     const bool hot = std::string(name) == "synthetic_hot";
-    const json& run = fixture["runs"][std::string(name) + "_fp64"];
-    RunConfig config = config_of(run);
+    auto [config, parameters, expected] = synthetic_run(name);
     config.dtype = DType::fp32;
     const Layout layout = layouts(ranks.size(), config).back();
     SCOPED_TRACE(testing::Message() << name << ": " << layout);
     const Curve curve = training_curve(ranks, config, layout);
-    expect_close(curve.loss, run["loss"], hot ? 2e-5 : 1e-5);
-    expect_close(curve.grad_norm, run["grad_norm"], hot ? 2e-4 : 1e-5);
+    expect_close(curve.loss, expected.loss, hot ? 2e-5 : 1e-5);
+    expect_close(curve.grad_norm, expected.grad_norm, hot ? 2e-4 : 1e-5);
   }
 }
 

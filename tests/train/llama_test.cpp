@@ -106,6 +106,40 @@ TEST(Llama, EachOptionWithDropoutComputesTheRunOfOneRank) {
   }
 }
 
+/// Layouts that put every parallel form to work, together, for a model of four layers.
+std::vector<Layout> parallel_forms(int ranks) {
+  using parallel::DataSharding;
+  using parallel::ScheduleKind;
+  Layout sharded = layout_of(1, 1);
+  sharded.options.data_parallel.sharding = DataSharding::optimizer_and_gradients;
+  sharded.options.data_parallel.bucket_elements = 1000;
+  Layout chunks = layout_of(1, 2);
+  chunks.options.schedule = ScheduleKind::interleaved;
+  chunks.options.pipeline.chunks = 2;
+  Layout halves = layout_of(1, 2);
+  halves.options.schedule = ScheduleKind::zero_bubble;
+  if (ranks == 1) return {};
+  if (ranks == 2) return {sharded, chunks, halves};
+  sharded.tensor = chunks.tensor = halves.tensor = 2;
+  sharded.options.sequence_parallel = halves.options.sequence_parallel = true;
+  Layout sharded_halves = layout_of(1, 2);
+  sharded_halves.options.schedule = ScheduleKind::zero_bubble;
+  sharded_halves.options.data_parallel.sharding = DataSharding::optimizer;
+  return {sharded, chunks, halves, sharded_halves};
+}
+
+TEST(Llama, EveryParallelFormComputesTheRunOfOneRank) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  RunConfig config = small_config(model_variants().back());
+  config.model.layers = 4;
+  const Curve reference = training_curve(alone, config, {});
+  for (const Layout& layout : parallel_forms(ranks.size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    expect_close(training_curve(ranks, config, layout), reference, 1e-10);
+  }
+}
+
 TEST(Llama, TheSameGridTwiceGivesTheSameBitsInEveryType) {
   Communicator& ranks = world();
   for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {

@@ -69,6 +69,11 @@ std::vector<Layout> layouts(int ranks) {
     list.back().options.sequence_parallel = true;
     list.push_back(layout_of(2, 2, 2, ScheduleKind::zero_bubble, {.layers = {4, 2}}));
     list.push_back(layout_of(1, 2, 1, {}, {.layers_per_chunk = 1}));
+    list.push_back(layout_of(2, 2, 1, {}, {.chunks = 3}));
+    list.back().options.overlap_p2p = true;
+    list.push_back(layout_of(2, 2, 1, ScheduleKind::zero_bubble));
+    list.back().options.overlap_p2p = true;
+    list.back().options.scatter_gather = false;
     list.push_back(layout_of(1, 2, 1, ScheduleKind::zero_bubble));
   }
   return list;

@@ -3,6 +3,26 @@
 #include <algorithm>
 
 namespace trireme::parallel {
+namespace {
+
+// Steps for which receives are posted ahead: a forward and a backward in steady state.
+constexpr std::size_t steps_ahead = 2;
+
+const char* name_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::forward:
+      return "forward";
+    case StepKind::backward:
+      return "backward";
+    case StepKind::backward_input:
+      return "backward input";
+    case StepKind::backward_weight:
+      return "backward weight";
+  }
+  return "";
+}
+
+}  // namespace
 
 Tensor* PipelineExecutor::take_buffer() {
   // Sends that are done give their buffers back first.
@@ -32,11 +52,31 @@ std::size_t PipelineExecutor::buffer_bytes() const {
   return sum;
 }
 
+bool PipelineExecutor::sends_parts() const {
+  return options_.tensor_group != nullptr && options_.tensor_group->size() > 1 &&
+         stage_.boundary_shape().numel() % options_.tensor_group->size() == 0;
+}
+
+TensorView PipelineExecutor::own_part(TensorView whole) const {
+  if (!sends_parts()) return whole;
+  const std::int64_t numel = whole.numel() / options_.tensor_group->size();
+  return whole.flat(options_.tensor_group->rank() * numel, numel);
+}
+
 ConstTensorView PipelineExecutor::receive(const Schedule& schedule, const Step& step) {
   Message message;
   if (!message_needed(schedule, group_.rank(), step, message)) return {};
   Arrival& arrival = arrivals_.at(message);
-  arrival.work.wait(backend_.compute_stream());
+  {
+    const TraceScope scope(trace_, message.is_gradient ? "wait for gradient" : "wait for activation", "communication",
+                           message.chunk, message.micro_batch);
+    arrival.work.wait(backend_.compute_stream());
+    if (arrival.in_parts) {
+      Stream& stream = backend_.compute_stream();
+      const TensorView whole = arrival.buffer->view().flat(0, arrival.buffer->view().numel());
+      options_.tensor_group->all_gather(stream, own_part(whole), whole).wait(stream);
+    }
+  }
   if (message.is_gradient) {
     // Who made the gradient has received the activation.
     Message activation;
@@ -57,6 +97,7 @@ Tensor* PipelineExecutor::output_of(const Schedule& schedule, const Step& step) 
 }
 
 void PipelineExecutor::run_step(const Step& step, ConstTensorView input, TensorView output) {
+  const TraceScope scope(trace_, name_of(step.kind), "pipeline", step.chunk, step.micro_batch);
   switch (step.kind) {
     case StepKind::forward:
       stage_.forward(step.chunk, step.micro_batch, input, output);
@@ -80,37 +121,42 @@ void PipelineExecutor::forget(const Message& message) {
   arrivals_.erase(found);
 }
 
-void PipelineExecutor::communicate(const Schedule& schedule, const Step& step, Tensor* output, const Step* next) {
-  std::vector<Transfer> transfers;
-  std::vector<Work*> receives;
+void PipelineExecutor::add_receives(const Schedule& schedule, const Step& step, Exchange& exchange) {
   Message message;
-  // Receives are posted in the order in which the peer sends, which may be earlier than they are needed.
-  if (next != nullptr && message_needed(schedule, group_.rank(), *next, message) && !arrivals_.contains(message)) {
-    for (std::size_t peer = 0; peer < incoming_.size(); ++peer) {
-      const auto& sent = incoming_[peer];
-      const auto wanted = std::find(sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]), sent.end(), message);
-      if (wanted == sent.end()) continue;
-      while (posted_[peer] <= static_cast<std::size_t>(wanted - sent.begin())) {
-        Arrival& arrival = arrivals_[sent[posted_[peer]++]];
-        arrival.buffer = take_buffer();
-        transfers.push_back({Transfer::Direction::receive, static_cast<int>(peer), arrival.buffer->view()});
-        receives.push_back(&arrival.work);
-      }
+  if (!message_needed(schedule, group_.rank(), step, message) || arrivals_.contains(message)) return;
+  for (std::size_t peer = 0; peer < incoming_.size(); ++peer) {
+    const auto& sent = incoming_[peer];
+    const auto wanted = std::find(sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]), sent.end(), message);
+    if (wanted == sent.end()) continue;
+    while (posted_[peer] <= static_cast<std::size_t>(wanted - sent.begin())) {
+      Arrival& arrival = arrivals_[sent[posted_[peer]++]];
+      arrival.buffer = take_buffer();
+      arrival.in_parts = sends_parts();
+      exchange.transfers.push_back(
+          {Transfer::Direction::receive, static_cast<int>(peer), own_part(arrival.buffer->view())});
+      exchange.works.push_back(&arrival.work);
     }
   }
-  if (output != nullptr) {
-    message_made(schedule, group_.rank(), step, message);
-    if (message.rank == group_.rank()) {
-      arrivals_[message].buffer = output;  // the next chunk is on this rank, too
-      output = nullptr;
-    } else {
-      transfers.push_back({Transfer::Direction::send, message.rank, output->view()});
-    }
+}
+
+void PipelineExecutor::add_send(const Schedule& schedule, const Step& step, Tensor* output, Exchange& exchange) {
+  Message message;
+  message_made(schedule, group_.rank(), step, message);
+  if (message.rank == group_.rank()) {
+    arrivals_[message].buffer = output;  // the next chunk is on this rank, too
+    return;
   }
-  if (transfers.empty()) return;
-  std::vector<Work> works = group_.exchange(backend_.compute_stream(), transfers);
-  for (std::size_t i = 0; i < receives.size(); ++i) *receives[i] = std::move(works[i]);
-  if (output != nullptr) departures_[message] = {output, std::move(works.back())};
+  Departure& departure = departures_[message];
+  departure.buffer = output;
+  exchange.transfers.push_back({Transfer::Direction::send, message.rank, own_part(output->view())});
+  exchange.works.push_back(&departure.work);
+}
+
+void PipelineExecutor::start(Exchange& exchange) {
+  if (exchange.transfers.empty()) return;
+  std::vector<Work> works = group_.exchange(backend_.compute_stream(), exchange.transfers);
+  for (std::size_t i = 0; i < works.size(); ++i) *exchange.works[i] = std::move(works[i]);
+  exchange = {};
 }
 
 void PipelineExecutor::run(const Schedule& schedule) {
@@ -131,9 +177,17 @@ void PipelineExecutor::run(const Schedule& schedule) {
     }
   }
 
-  if (!steps.empty()) communicate(schedule, {}, nullptr, &steps.front());
+  Exchange exchange;
+  if (!steps.empty()) add_receives(schedule, steps.front(), exchange);
+  start(exchange);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
+    if (options_.overlap) {
+      for (std::size_t next = i + 1; next < std::min(i + 1 + steps_ahead, steps.size()); ++next) {
+        add_receives(schedule, steps[next], exchange);
+      }
+      start(exchange);
+    }
     const ConstTensorView input = receive(schedule, step);
     Tensor* output = output_of(schedule, step);
     run_step(step, input, output != nullptr ? output->view() : TensorView());
@@ -142,7 +196,9 @@ void PipelineExecutor::run(const Schedule& schedule) {
       forget({false, rank, step.chunk, step.micro_batch});
       forget({true, rank, step.chunk, step.micro_batch});
     }
-    communicate(schedule, step, output, i + 1 < steps.size() ? &steps[i + 1] : nullptr);
+    if (i + 1 < steps.size() && !options_.overlap) add_receives(schedule, steps[i + 1], exchange);
+    if (output != nullptr) add_send(schedule, step, output, exchange);
+    start(exchange);
   }
   while (!departures_.empty()) finish(departures_.begin());
 }

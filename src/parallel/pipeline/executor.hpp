@@ -6,21 +6,32 @@
 #include <vector>
 
 #include "src/backend/backend.hpp"
+#include "src/base/trace.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/parallel/pipeline/schedule.hpp"
 #include "src/parallel/pipeline/stage.hpp"
 
 namespace trireme::parallel {
 
-/// Runs any schedule over one rank's stage and moves what passes between ranks. After each step it sends the result and
-/// posts the receives of the next step as one group; it waits for a receive when its data is needed and for a send only
-/// when the receiver is known to have it, so a schedule whose dependencies are sound cannot deadlock. Buffers are
-/// allocated once and used again: at most two for each micro-batch in flight (what was received and what was sent), and
-/// a few at work.
+/// How messages travel between the stages of a pipeline.
+struct ExchangeOptions {
+  /// Receives are posted before the two steps ahead of the one that needs them, so that messages travel while this rank
+  /// computes; without it, together with the send of the step before.
+  bool overlap = false;
+  /// Where given, each of its t ranks, which all hold the whole message, sends 1/t of it, and the receivers gather it
+  /// on arrival. Messages whose size t does not divide are sent whole.
+  Communicator* tensor_group = nullptr;
+};
+
+/// Runs any schedule over one rank's stage and moves what passes between ranks. After each step one grouped operation
+/// sends the result, if there is one, to the next or the previous rank, and posts the receive of the next step, if it
+/// needs one, from either. The executor waits for a receive when its data is needed and for a send only when the
+/// receiver is known to have it, so a schedule whose dependencies are sound cannot deadlock. Buffers are allocated once
+/// and used again: at most two for each micro-batch in flight (what was received and what was sent), and a few at work.
 class PipelineExecutor {
  public:
-  PipelineExecutor(Backend& backend, Communicator& pipeline_group, Stage& stage)
-      : backend_(backend), group_(pipeline_group), stage_(stage) {}
+  PipelineExecutor(Backend& backend, Communicator& pipeline_group, Stage& stage, const ExchangeOptions& options = {})
+      : backend_(backend), group_(pipeline_group), stage_(stage), options_(options) {}
 
   /// All steps of this rank. Collective over the pipeline group: all ranks run the same schedule.
   void run(const Schedule& schedule);
@@ -28,30 +39,48 @@ class PipelineExecutor {
   /// Bytes of boundary buffers allocated so far.
   std::size_t buffer_bytes() const;
 
+  /// Where steps and waits are recorded; null: nowhere.
+  void set_trace(TraceRecorder* trace) { trace_ = trace; }
+
  private:
   struct Arrival {
     Tensor* buffer = nullptr;
     Work work;
+    bool in_parts = false;  // of which this rank gets its own
   };
   struct Departure {
     Tensor* buffer = nullptr;
     Work work;
   };
+  /// Transfers to be started together, and where the work of each goes.
+  struct Exchange {
+    std::vector<Transfer> transfers;
+    std::vector<Work*> works;
+  };
   Tensor* take_buffer();
   void give_buffer(Tensor* buffer) { free_.push_back(buffer); }
+  /// Whether messages travel in parts, one for each tensor rank.
+  bool sends_parts() const;
+  /// What this rank sends and receives of a message.
+  TensorView own_part(TensorView whole) const;
   /// The message a step needs, once it has arrived; empty where it needs none.
   ConstTensorView receive(const Schedule& schedule, const Step& step);
   /// A buffer for what `step` makes; null where it makes nothing.
   Tensor* output_of(const Schedule& schedule, const Step& step);
   void finish(std::map<Message, Departure>::iterator departure);
   void run_step(const Step& step, ConstTensorView input, TensorView output);
-  void communicate(const Schedule& schedule, const Step& step, Tensor* output, const Step* next);
+  /// Adds the receive of what `step` needs, unless it is posted, and of all that the same peer sends before it.
+  void add_receives(const Schedule& schedule, const Step& step, Exchange& exchange);
+  void add_send(const Schedule& schedule, const Step& step, Tensor* output, Exchange& exchange);
+  void start(Exchange& exchange);
   /// Gives back the buffer of a message that is no longer needed; nothing where none was received.
   void forget(const Message& message);
 
   Backend& backend_;
   Communicator& group_;
   Stage& stage_;
+  ExchangeOptions options_;
+  TraceRecorder* trace_ = nullptr;
   std::list<Tensor> buffers_;
   std::vector<Tensor*> free_;
   bool has_backward_ = false;  // whether the schedule has backwards

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "src/base/hash.hpp"
@@ -136,14 +137,52 @@ Schedule by_chunks(int stages, int chunks, int micro_batches) {
   return schedule;
 }
 
+/// Passes everything on and keeps account of the exchanges.
+class RecordingCommunicator final : public Communicator {
+ public:
+  explicit RecordingCommunicator(Communicator& inner) : inner_(inner) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  const std::string& name() const override { return inner_.name(); }
+  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override { return inner_.all_reduce(stream, data, op); }
+  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+    return inner_.reduce_scatter(stream, in, out, op);
+  }
+  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+    return inner_.all_gather(stream, in, out);
+  }
+  Work broadcast(Stream& stream, TensorView data, int root) override { return inner_.broadcast(stream, data, root); }
+  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
+    std::string text;
+    for (const Transfer& transfer : transfers) {
+      const bool sends = transfer.direction == Transfer::Direction::send;
+      const bool next = transfer.peer == (rank() + 1) % size();
+      text += std::string(sends ? " send " : " receive ") + (next ? "next" : "previous");
+      if (sends) bytes_sent += transfer.data.size_bytes();
+    }
+    exchanges.push_back(text);
+    return inner_.exchange(stream, transfers);
+  }
+  void barrier() override { inner_.barrier(); }
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override {
+    return inner_.split(colour, key, name);
+  }
+
+  std::vector<std::string> exchanges;  // "receive previous send next"
+  std::size_t bytes_sent = 0;
+
+ private:
+  Communicator& inner_;
+};
+
 /// Runs `schedule` three times with one executor; every stage checks each number it sees.
 void expect_correct(Communicator& group, const Schedule& schedule, std::int64_t elements, bool dawdles,
-                    int buffers_allowed) {
+                    int buffers_allowed, const ExchangeOptions& options = {}) {
   SCOPED_TRACE(testing::Message() << schedule.stages << " stages, " << schedule.chunks << " chunks, "
                                   << schedule.micro_batches << " micro-batches, " << elements << " elements");
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   ToyStage stage(group.rank(), schedule.stages, schedule.chunks, elements, dawdles);
-  PipelineExecutor executor(*backend, group, stage);
+  PipelineExecutor executor(*backend, group, stage, options);
   const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(group.rank())];
   const bool backward = std::ranges::any_of(steps, [](const Step& s) { return s.kind != StepKind::forward; });
   const int m = schedule.micro_batches;
@@ -203,11 +242,143 @@ TEST(PipelineExecutor, RunsSeveralChunksARank) {
   }
 }
 
+TEST(PipelineExecutor, RunsInterleavedAndZeroBubbleSchedules) {
+  Communicator& world = test::world();
+  const int p = world.size();
+  for (const int m : {1, 2, 3, 4, 7, 12}) {
+    for (const std::int64_t elements : {1, 40000}) {
+      for (const int v : {2, 3}) {
+        const int in_flight = std::min(2 * (p - world.rank() - 1) + (v - 1) * p + 1, m * v);
+        expect_correct(world, make_schedule(ScheduleKind::interleaved, p, m, v), elements, m % 2 == 0,
+                       2 * in_flight + 6);
+      }
+      expect_correct(world, make_schedule(ScheduleKind::zero_bubble, p, m), elements, m % 2 == 1,
+                     p == 1 ? 0 : 4 * std::min(p, m) + 4);
+    }
+  }
+}
+
+TEST(PipelineExecutor, PostsReceivesAheadWhereAsked) {
+  Communicator& world = test::world();
+  const int p = world.size();
+  for (const int m : {1, 2, 3, 7, 12}) {
+    for (const std::int64_t elements : {1, 40000}) {
+      // Two buffers more than without.
+      const ExchangeOptions overlap{.overlap = true};
+      expect_correct(world, make_schedule(ScheduleKind::one_forward_one_backward, p, m), elements, true,
+                     p == 1 ? 0 : 2 * std::min(p - world.rank(), m) + 6, overlap);
+      expect_correct(world, make_schedule(ScheduleKind::zero_bubble, p, m), elements, true, 4 * std::min(p, m) + 6,
+                     overlap);
+      expect_correct(world, make_schedule(ScheduleKind::interleaved, p, m, 2), elements, true, 6 * p + 8, overlap);
+      expect_correct(world, make_forward_schedule(p, m), elements, true, 7, overlap);
+    }
+  }
+}
+
+TEST(PipelineExecutor, StartsTheReceivesBeforeTheStepWhereAsked) {
+  Communicator& world = test::world();
+  if (world.size() != 2) GTEST_SKIP() << "two ranks show it";
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  const Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, 2, 3);
+  const auto exchanges = [&](const ExchangeOptions& options) {
+    RecordingCommunicator recording(world);
+    ToyStage stage(world.rank(), 2, 1, 5, false);
+    PipelineExecutor(*backend, recording, stage, options).run(schedule);
+    return recording.exchanges;
+  };
+  using testing::ElementsAre;
+  const std::vector<std::string> together = exchanges({});
+  const std::vector<std::string> apart = exchanges({.overlap = true});
+  if (world.rank() == 0) {  // F0 F1 B0 F2 B1 B2; previous and next are the same rank here
+    EXPECT_THAT(together,
+                ElementsAre(" send next", " receive next send next", " receive next send next", " receive next"));
+    EXPECT_THAT(apart, ElementsAre(" receive next", " send next", " send next", " receive next", " receive next",
+                                   " send next"));
+  } else {  // F0 B0 F1 B1 F2 B2
+    EXPECT_THAT(together,
+                ElementsAre(" receive next", " receive next send next", " receive next send next", " send next"));
+    EXPECT_THAT(apart, ElementsAre(" receive next", " receive next", " send next", " receive next", " send next",
+                                   " send next"));
+  }
+}
+
+TEST(PipelineExecutor, SendsAndReceivesWithBothNeighboursInOneExchange) {
+  Communicator& world = test::world();
+  const int p = world.size();
+  if (p < 3) GTEST_SKIP() << "with fewer than three ranks both neighbours are one";
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  std::set<std::string> kinds;
+  for (const ScheduleKind kind : {ScheduleKind::one_forward_one_backward, ScheduleKind::interleaved}) {
+    const int v = kind == ScheduleKind::interleaved ? 2 : 1;
+    const Schedule schedule = make_schedule(kind, p, 2 * p, v);
+    RecordingCommunicator recording(world);
+    ToyStage stage(world.rank(), p, v, 5, false);
+    PipelineExecutor(*backend, recording, stage).run(schedule);
+    EXPECT_LE(recording.exchanges.size(), schedule.steps[static_cast<std::size_t>(world.rank())].size() + 1);
+    kinds.insert(recording.exchanges.begin(), recording.exchanges.end());
+  }
+  // With nothing at all, which is no exchange, these are the nine.
+  for (const char* kind :
+       {" send next", " send previous", " receive next", " receive previous", " receive previous send next",
+        " receive previous send previous", " receive next send next", " receive next send previous"}) {
+    std::int32_t seen = kinds.contains(kind) ? 1 : 0;
+    ImmediateStream host;
+    world.all_reduce(host, TensorView(&seen, {1}), ReduceOp::max).wait(host);
+    EXPECT_EQ(seen, 1) << kind;
+  }
+}
+
+TEST(PipelineExecutor, SendsOnePartFromEachTensorRank) {
+  Communicator& world = test::world();
+  if (world.size() != 4) GTEST_SKIP() << "two stages of two tensor ranks are four ranks";
+  const std::unique_ptr<Communicator> tensor = world.split(world.rank() / 2, world.rank(), "tensor");
+  const std::unique_ptr<Communicator> pipeline = world.split(world.rank() % 2, world.rank(), "pipeline");
+  for (const std::int64_t elements : {3, 4, 40000}) {
+    for (const bool overlap : {false, true}) {
+      for (const int m : {1, 5}) {
+        const ExchangeOptions options{overlap, tensor.get()};
+        RecordingCommunicator recording(*pipeline);
+        expect_correct(recording, make_schedule(ScheduleKind::one_forward_one_backward, 2, m), elements, true, 10,
+                       options);
+        const std::size_t whole = static_cast<std::size_t>(3 * m * elements) * sizeof(double);
+        EXPECT_EQ(recording.bytes_sent, elements % 2 == 0 ? whole / 2 : whole);
+        expect_correct(*pipeline, make_schedule(ScheduleKind::interleaved, 2, m, 2), elements, true, 18, options);
+        expect_correct(*pipeline, make_forward_schedule(2, m, 2), elements, true, 12, options);
+      }
+    }
+  }
+}
+
 TEST(PipelineExecutor, EvaluatesForwardsOnly) {
   Communicator& world = test::world();
   for (const int m : {1, 5}) {
     expect_correct(world, make_forward_schedule(world.size(), m), 3000, true, 4);
+    expect_correct(world, make_forward_schedule(world.size(), m, 2), 3000, true, 2 * m + 4);
   }
+}
+
+TEST(PipelineExecutor, RecordsStepsAndWaits) {
+  Communicator& world = test::world();
+  const int p = world.size();
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  const Schedule schedule = make_schedule(ScheduleKind::zero_bubble, p, 3);
+  ToyStage stage(world.rank(), p, 1, 5, true);
+  PipelineExecutor executor(*backend, world, stage);
+  TraceRecorder trace;
+  executor.set_trace(&trace);
+  executor.run(schedule);
+  const auto count = [&](const char* name) {
+    return std::ranges::count_if(trace.spans(), [&](const TraceSpan& span) { return std::string(span.name) == name; });
+  };
+  EXPECT_EQ(count("forward"), 3);
+  EXPECT_EQ(count("backward input"), 3);
+  EXPECT_EQ(count("backward weight"), 3);
+  EXPECT_EQ(count("wait for activation"), world.rank() > 0 ? 3 : 0);
+  EXPECT_EQ(count("wait for gradient"), world.rank() + 1 < p ? 3 : 0);
+  for (std::size_t i = 1; i < trace.spans().size(); ++i) {
+    EXPECT_LE(trace.spans()[i - 1].end_us, trace.spans()[i].start_us);
+  }
+  world.barrier();
 }
 
 TEST(PipelineExecutor, ChangesFromTrainingToEvaluationAndBack) {

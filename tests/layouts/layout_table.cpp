@@ -1,0 +1,190 @@
+// Trains one small model in every layout of a table, each twice, and holds it against one rank (or PyTorch's figures):
+// the layout does not change the run. tests/layouts.sh runs it for every number of ranks that the table names.
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "mpi/run_main.hpp"
+#include "src/app/run_attributes.hpp"
+#include "src/app/train_options.hpp"
+#include "src/base/timer.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/synthetic_runs.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+/// A line of the table: RANKS [TAG...] [--OPTION...], the options those of `trireme train`.
+struct Row {
+  int ranks = 1;
+  std::set<std::string> tags;
+  std::vector<std::string> options;
+};
+
+std::vector<Row> read_table(const std::string& path) {
+  std::ifstream file(path);
+  TRIREME_CHECK(file.is_open(), ConfigError, "cannot read {}", path);
+  std::vector<Row> rows;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    Row row;
+    if (!(words >> row.ranks)) continue;
+    for (std::string word; words >> word;) {
+      if (row.options.empty() && !word.starts_with("--")) {
+        row.tags.insert(word);
+      } else {
+        row.options.push_back(word);
+      }
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// How far a type's figures may be from those of one rank: rounding, over ten updates.
+struct Tolerance {
+  double loss;
+  double grad_norm;
+};
+Tolerance tolerance_of(DType dtype) {
+  switch (dtype) {
+    case DType::fp64:
+      return {1e-10, 1e-10};
+    case DType::fp32:
+      return {1e-6, 1e-5};
+    default:
+      return {1e-3, 1e-2};
+  }
+}
+
+double largest_difference(const std::vector<double>& actual, const std::vector<double>& expected) {
+  double largest = actual.size() == expected.size() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < std::min(actual.size(), expected.size()); ++i) {
+    const double difference = std::abs(actual[i] / expected[i] - 1);
+    largest = difference <= largest ? largest : difference;  // what is not a number stays
+  }
+  return largest;
+}
+
+class Table {
+ public:
+  Table(Communicator& world, const std::string& folder) : world_(world), base_(folder + "/base.ini") {}
+
+  /// Trains a row; a line of Markdown, and whether the row holds.
+  std::pair<std::string, bool> run(const Row& row) {
+    const std::string options = row.options.empty() ? "one rank" : fmt::format("{}", fmt::join(row.options, " "));
+    const std::string head = fmt::format("| {} | {} |", row.ranks, options);
+    try {
+      const Timer timer;
+      app::TrainCommandOptions o;
+      app::Options parser("layouts", "A row of the table.");
+      o.declare(parser);
+      std::vector<std::string> arguments = {"--config", base_};
+      arguments.insert(arguments.end(), row.options.begin(), row.options.end());
+      parser.parse(arguments);
+      const Layout layout = layout_of(o, parser);
+      const bool oracle = row.tags.contains("oracle");
+      const RunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(o);
+      const Tolerance tolerance = oracle ? Tolerance{1e-9, 1e-9} : tolerance_of(config.dtype);
+      const Curve expected = oracle ? synthetic_run("synthetic_hot").curve : reference(config);
+      const Curve curve = training_curve(world_, config, layout);
+      const Curve again = training_curve(world_, config, layout);
+      const bool same = curve.loss == again.loss && curve.grad_norm == again.grad_norm;
+      const double loss = largest_difference(curve.loss, expected.loss);
+      const double norm = largest_difference(curve.grad_norm, expected.grad_norm);
+      const bool pass = same && loss <= tolerance.loss && norm <= tolerance.grad_norm;
+      return {fmt::format("{} {}{} | {:.1e} | {:.1e} | {} | {:.1f} | {} |", head, name_of(config.dtype),
+                          oracle ? ", PyTorch" : "", loss, norm, same ? "yes" : "no", timer.elapsed_s(),
+                          pass ? "PASS" : "FAIL"),
+              pass};
+    } catch (const Error& error) {
+      return {fmt::format("{} {} | | | | | FAIL |", head, error.what()), false};
+    }
+  }
+
+ private:
+  Layout layout_of(app::TrainCommandOptions& o, const app::Options& parser) const {
+    const parallel::ProcessGrid grid(world_.size(), o.grid.tensor, o.grid.pipeline);
+    o.settle(parser, grid.data_size());
+    Layout layout;
+    layout.tensor = o.grid.tensor;
+    layout.pipeline = o.grid.pipeline;
+    layout.options = o.layout();
+    return layout;
+  }
+
+  static RunConfig config_of(const app::TrainCommandOptions& o) {
+    RunConfig config;
+    config.model = o.model.config(o.sequence_length, 1);
+    config.s = o.sequence_length;
+    config.batch = *o.global_batch_size;
+    config.dtype = o.dtype;
+    config.steps = o.train_iterations;
+    config.init_scale = 8;  // attention far from uniform, so that a wrong position or mask is seen
+    config.loss_scale = o.loss_scale;
+    return config;
+  }
+
+  /// What one rank computes: rank 0 alone, once for each model, batch and type.
+  const Curve& reference(const RunConfig& config) {
+    std::string key = fmt::format("{} {} {}", config.batch, config.s, name_of(config.dtype));
+    for (const auto& [name, value] : app::attributes_of(config.model)) key += " " + value;
+    const auto [place, is_new] = references_.try_emplace(key);
+    if (!is_new) return place->second;
+    std::string text;
+    collectively(world_, [&] {
+      if (world_.rank() != 0) return;
+      SelfCommunicator alone;
+      Layout layout;
+      layout.options.micro_batch_size = 4;
+      const Curve curve = training_curve(alone, config, layout);
+      for (std::size_t i = 0; i < curve.loss.size(); ++i) {
+        text += fmt::format("{:.17g} {:.17g}\n", curve.loss[i], curve.grad_norm[i]);
+      }
+    });
+    std::istringstream numbers(broadcast_text(world_, text, 0));
+    for (double loss = 0, norm = 0; numbers >> loss >> norm;) {
+      place->second.loss.push_back(loss);
+      place->second.grad_norm.push_back(norm);
+    }
+    return place->second;
+  }
+
+  Communicator& world_;
+  std::string base_;
+  std::map<std::string, Curve> references_;
+};
+
+/// usage: layout_table FOLDER OUTPUT [TAG]: runs the rows of FOLDER/layouts.txt for as many ranks as there are, those
+/// with the TAG alone, appends them to the file OUTPUT and prints them; 1 where one of them fails.
+int run_table(mpi::MpiEnvironment& environment, const std::vector<std::string>& arguments) {
+  TRIREME_CHECK(arguments.size() >= 2, ConfigError, "usage: layout_table FOLDER OUTPUT [TAG]");
+  const std::unique_ptr<mpi::MpiCommunicator> world = environment.make_world();
+  Table table(*world, arguments[0]);
+  int failed = 0;
+  for (const Row& row : read_table(arguments[0] + "/layouts.txt")) {
+    if (row.ranks != world->size() || (arguments.size() > 2 && !row.tags.contains(arguments[2]))) continue;
+    const auto& [line, pass] = table.run(row);
+    failed += pass ? 0 : 1;
+    if (world->rank() != 0) continue;
+    std::ofstream(arguments[1], std::ios::app) << line << "\n";
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+  return failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace trireme::test
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return trireme::mpi::run_main(argc, argv, [&](trireme::mpi::MpiEnvironment& environment) {
+    return trireme::test::run_table(environment, arguments);
+  });
+}
