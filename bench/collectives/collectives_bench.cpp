@@ -6,7 +6,8 @@
 // Definitions of nccl-tests: the size is that of the reduced, gathered or sent data of one rank (all of it for
 // all-gather and reduce-scatter); algorithm bandwidth = size / time; bus bandwidth = algorithm bandwidth times
 // 2 (n-1)/n for all-reduce, (n-1)/n for all-gather and reduce-scatter, 1 for the others. The time of a run is that of
-// its slowest rank; of all runs the median stands, with the fastest and slowest quarter beside it. fp32, sums.
+// its slowest rank; background_us is that of operations nobody waits for, while the callers compute. Of all runs the
+// median stands, with the fastest and slowest quarter beside it. fp32, sums.
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -53,10 +54,18 @@ Quartiles measure(mpi::MpiCommunicator& world, const std::function<void()>& run)
   return {times_us[n / 4], times_us[n / 2], times_us[3 * n / 4]};
 }
 
+/// Some microseconds of arithmetic, as of a caller who does not look after the communication.
+void compute() {
+  static volatile double sink = 1;
+  double x = sink;
+  for (int i = 0; i < 2000; ++i) x = x * 1.0000001 + 1e-9;
+  sink = x;
+}
+
 struct Case {
   std::string name;
   double bus_factor;
-  std::function<void()> ours;
+  std::function<std::vector<Work>()> start;
   std::function<void()> mpi;
 };
 
@@ -74,28 +83,33 @@ std::vector<Case> cases(mpi::MpiCommunicator& world, std::vector<float>& a, std:
   const TensorView y(b.data(), {numel});
   const TensorView y_part(b.data(), {part});
   static ImmediateStream host;
+  const auto one = [](Work work) {
+    std::vector<Work> works;
+    works.push_back(std::move(work));
+    return works;
+  };
   return {
-      {"all_reduce", 2 * share, [=, &world] { world.all_reduce(host, x, ReduceOp::sum).wait(host); },
+      {"all_reduce", 2 * share, [=, &world] { return one(world.all_reduce(host, x, ReduceOp::sum)); },
        [=, &a] {
          mpi::check(MPI_Allreduce(MPI_IN_PLACE, a.data(), count, MPI_FLOAT, MPI_SUM, comm), "MPI_Allreduce");
        }},
-      {"reduce_scatter", share, [=, &world] { world.reduce_scatter(host, x_parts, y_part, ReduceOp::sum).wait(host); },
+      {"reduce_scatter", share, [=, &world] { return one(world.reduce_scatter(host, x_parts, y_part, ReduceOp::sum)); },
        [=, &a, &b] {
          mpi::check(MPI_Reduce_scatter_block(a.data(), b.data(), part_count, MPI_FLOAT, MPI_SUM, comm),
                     "MPI_Reduce_scatter_block");
        }},
-      {"all_gather", share, [=, &world] { world.all_gather(host, y_part, x_parts).wait(host); },
+      {"all_gather", share, [=, &world] { return one(world.all_gather(host, y_part, x_parts)); },
        [=, &a, &b] {
          mpi::check(MPI_Allgather(b.data(), part_count, MPI_FLOAT, a.data(), part_count, MPI_FLOAT, comm),
                     "MPI_Allgather");
        }},
-      {"broadcast", 1, [=, &world] { world.broadcast(host, x, 0).wait(host); },
+      {"broadcast", 1, [=, &world] { return one(world.broadcast(host, x, 0)); },
        [=, &a] { mpi::check(MPI_Bcast(a.data(), count, MPI_FLOAT, 0, comm), "MPI_Bcast"); }},
       {"send_receive", 1,
        [=, &world] {
          const Transfer transfers[] = {{Transfer::Direction::send, next, x},
                                        {Transfer::Direction::receive, previous, y}};
-         for (Work& work : world.exchange(host, transfers)) work.wait(host);
+         return world.exchange(host, transfers);
        },
        [=, &a, &b] {
          mpi::check(MPI_Sendrecv(a.data(), count, MPI_FLOAT, next, 0, b.data(), count, MPI_FLOAT, previous, 0, comm,
@@ -111,9 +125,16 @@ int run(mpi::MpiEnvironment& environment, std::int64_t largest_bytes) {
   const auto largest = static_cast<std::size_t>(largest_bytes / 4 + world->size());
   std::vector<float> a(largest);
   std::vector<float> b(largest);
+  ImmediateStream host;
   for (std::int64_t bytes = 1 << 10; bytes <= largest_bytes; bytes *= 4) {
     for (const Case& test : cases(*world, a, b, bytes / 4)) {
-      const Quartiles ours = measure(*world, test.ours);
+      const Quartiles ours = measure(*world, [&] {
+        for (Work& work : test.start()) work.wait(host);
+      });
+      const Quartiles background = measure(*world, [&] {
+        std::vector<Work> works = test.start();
+        while (!std::ranges::all_of(works, &Work::done)) compute();
+      });
       const Quartiles peer = measure(*world, test.mpi);
       if (world->rank() != 0) continue;
       const double algorithm_gbs = static_cast<double>(bytes) / ours.median / 1e3;
@@ -121,9 +142,9 @@ int run(mpi::MpiEnvironment& environment, std::int64_t largest_bytes) {
           "{{\"operation\": \"{}\", \"ranks\": {}, \"ranks_sharing_cores\": {}, \"bytes\": {}, \"time_us\": {:.1f}, "
           "\"quartiles_us\": [{:.1f}, {:.1f}], \"algorithm_gbs\": {:.3f}, \"bus_gbs\": {:.3f}, \"mpi_time_us\": "
           "{:.1f}, "
-          "\"speed_to_mpi\": {:.2f}}}\n",
+          "\"speed_to_mpi\": {:.2f}, \"background_us\": {:.1f}}}\n",
           test.name, world->size(), place.ranks_sharing_cores, bytes, ours.median, ours.first, ours.third,
-          algorithm_gbs, algorithm_gbs * test.bus_factor, peer.median, peer.median / ours.median);
+          algorithm_gbs, algorithm_gbs * test.bus_factor, peer.median, peer.median / ours.median, background.median);
       std::fflush(stdout);
     }
   }

@@ -47,6 +47,18 @@ refused 2 "--adam-beta2 1.5 must be between" 1 train "${run[@]}" --adam-beta2 1.
 refused 2 "--dtype fp8" 1 train "${run[@]}" --dtype fp8
 refused 2 "--bf16 and --fp16 exclude each other" 2 train "${run[@]}" --bf16 --fp16
 refused 2 "--bf16 contradicts --dtype fp32" 1 train "${run[@]}" --bf16 --dtype fp32
+refused 2 "--use-distributed-optimizer contradicts --data-parallel-sharding-strategy no_shard" \
+  2 train "${run[@]}" --use-distributed-optimizer --data-parallel-sharding-strategy no_shard
+refused 2 "--overlap-param-gather needs --use-distributed-optimizer" 2 train "${run[@]}" --overlap-param-gather
+refused 2 "--main-grads-dtype bf16 does not go with --dtype fp16, whose gradients are fp32 or fp16" \
+  1 train "${run[@]}" --fp16 --main-grads-dtype bf16
+refused 2 "--main-grads-dtype fp32 does not go with --dtype fp64" 1 train "${run[@]}" --dtype fp64 --main-grads-dtype fp32
+refused 2 "optim_grads keeps its shard of the gradients in fp32" \
+  2 train "${run[@]}" --bf16 --main-grads-dtype bf16 --data-parallel-sharding-strategy optim_grads
+refused 2 "does not go with --data-parallel-sharding-strategy optim_grads; choose 1f1b, interleaved or gpipe" \
+  2 train "${run[@]}" --pp 2 --schedule zero-bubble --data-parallel-sharding-strategy optim_grads
+refused 2 "does not go with a 16-bit --main-grads-dtype; choose" \
+  2 train "${run[@]}" --pp 2 --schedule zero-bubble --bf16 --main-grads-dtype bf16
 refused 2 "--split" 1 train "${run[@]}" --split 90,ten,1
 refused 2 "--model" 1 train --model gpt5 --seq-length 16 --lr 1 --train-iters 1 --data-path corpus.h5
 refused 2 "the model's shape is missing" 1 train --seq-length 16 --lr 1 --train-iters 1 --data-path corpus.h5

@@ -181,6 +181,33 @@ std::int64_t parameter_elements(const train::ParallelGpt& gpt) {
   return sum;
 }
 
+/// What a run allocates before its first step is what was predicted, its batch, and a sum of losses.
+void expect_allocated(const TrainingRun& run, const RunConfig& config, const train::MemoryEstimate& estimate) {
+  const std::size_t samples = static_cast<std::size_t>(config.batch / run.grid.data_size());
+  const std::size_t weight = size_of(accumulation_type(config.dtype));
+  const std::size_t batch = samples * (static_cast<std::size_t>(config.s) * (4 + 4 + weight) + 8);
+  const std::size_t expected =
+      estimate.parameters + estimate.gradients + estimate.gradient_work + estimate.optimizer + batch;
+  EXPECT_GE(run.backend->allocated_bytes(), expected);
+  EXPECT_LE(run.backend->allocated_bytes(), expected + 6 * 64);
+}
+
+TEST(Sharding, MemoryIsAsPredictedOnEveryGrid) {
+  Communicator& ranks = world();
+  for (const DataSharding sharding : all_shardings) {
+    for (const auto& [tensor, pipeline] : grids(ranks.size())) {
+      RunConfig config;
+      config.dtype = DType::bf16;
+      const Layout layout = layout_of(tensor, pipeline, 1, overlapped(sharding));
+      SCOPED_TRACE(testing::Message() << layout);
+      TrainingRun run(ranks, config, layout);
+      expect_allocated(run, config,
+                       train::estimate_memory(config.model, run.gpt.layout(), run.grid, ranks.rank(),
+                                              config.batch / run.grid.data_size()));
+    }
+  }
+}
+
 TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
   Communicator& ranks = world();
   const double d = ranks.size();
@@ -211,14 +238,7 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
     const double elements = static_cast<double>(parameter_elements(run.gpt));
     const double held = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
     EXPECT_NEAR(held / elements, one.bytes, 0.01 * one.bytes);
-    // Beside the parameters the run has allocated its batch and one sum of losses.
-    const std::size_t batch =
-        static_cast<std::size_t>(config.batch / ranks.size()) *
-        (static_cast<std::size_t>(config.s) * (4 + 4 + size_of(accumulation_type(one.dtype))) + 8);
-    const std::size_t rest = run.backend->allocated_bytes() -
-                             (estimate.parameters + estimate.gradients + estimate.gradient_work + estimate.optimizer);
-    EXPECT_GE(rest, batch);
-    EXPECT_LE(rest, batch + 6 * 64);
+    expect_allocated(run, config, estimate);
     if (one.options.sharding != DataSharding::optimizer_and_gradients && !one.options.rounded_gradients) {
       EXPECT_EQ(estimate.gradient_work, 0u);
     }
