@@ -119,15 +119,14 @@ TEST(Sharding, OverlapDoesNotChangeABit) {
 TEST(Sharding, GradientsOfSixteenBitsStayWithinTheirTolerance) {
   Communicator& ranks = world();
   for (const DataSharding sharding : {DataSharding::none, DataSharding::optimizer}) {
-    for (const bool overlap : {false, true}) {
+    for (const auto& [tensor, pipeline] : grids(ranks.size())) {
       RunConfig config;
       config.dtype = DType::bf16;
-      DataParallelOptions options{sharding};
-      const Curve reference = training_curve(ranks, config, layout_of(1, 1, 1, options));
+      config.steps = 3;
+      DataParallelOptions options = overlapped(sharding);
+      const Curve reference = training_curve(ranks, config, layout_of(tensor, pipeline, 1, options));
       options.rounded_gradients = true;
-      options.bucket_elements = 3000;
-      options.overlap_reduce = overlap;
-      const Layout layout = layout_of(1, 1, 1, options);
+      const Layout layout = layout_of(tensor, pipeline, 1, options);
       SCOPED_TRACE(testing::Message() << layout);
       const Curve curve = training_curve(ranks, config, layout);
       EXPECT_NE(curve.grad_norm, reference.grad_norm);
@@ -300,11 +299,13 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
   config.batch = 12;
   SelfCommunicator alone;
   const Curve reference = training_curve(alone, config, {});
-  {
-    TrainingRun run(ranks, config, layout_of(1, 1, 1, {DataSharding::optimizer}));
+  // Two data ranks begin.
+  if (const auto two = ranks.split(ranks.rank() < 2 ? 0 : -1, ranks.rank(), "two")) {
+    TrainingRun run(*two, config, layout_of(1, 1, 1, {DataSharding::optimizer}));
     for (int i = 0; i < 2; ++i) run.step();
-    save(ranks, run);
+    save(*two, run);
   }
+  ranks.barrier();
   const auto goes_on = [&](Communicator& some, const Layout& layout) {
     SCOPED_TRACE(testing::Message() << some.size() << " ranks, " << layout);
     TrainingRun run(some, config, layout);
@@ -319,9 +320,9 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
   goes_on(ranks, layout_of(2, 1, 1, overlapped(DataSharding::optimizer)));
   goes_on(ranks, layout_of(1, 2, 1, overlapped(DataSharding::optimizer)));
   goes_on(alone, {});
-  if (ranks.size() == 4) {
-    // Three data ranks, whose shards begin at other places.
-    const auto three = ranks.split(ranks.rank() < 3 ? 0 : 1, ranks.rank(), "part");
+  if (ranks.size() < 4) return;
+  // Three data ranks, whose shards begin at other places.
+  if (const auto three = ranks.split(ranks.rank() < 3 ? 0 : -1, ranks.rank(), "three")) {
     goes_on(*three, layout_of(1, 1, 2, overlapped(DataSharding::optimizer)));
   }
 }
