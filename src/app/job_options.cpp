@@ -27,7 +27,8 @@ void ModelOptions::declare(Options& options) {
               between(0, 0.99));
   options.add("attention-dropout", &attention_dropout, "P", "Probability of dropping an attention weight.",
               between(0, 0.99));
-  options.add("layernorm-epsilon", &norm_epsilon, "X", "Added to the variance in normalisation.", at_least(0));
+  options.add("layernorm-epsilon,norm-epsilon", &norm_epsilon, "X", "Added to the variance in normalisation.",
+              at_least(0));
   options.add_choice<std::optional<model::Normalization>>(
       "normalization", &normalization,
       {{"LayerNorm", model::Normalization::layer_norm}, {"RMSNorm", model::Normalization::rms_norm}},
@@ -36,6 +37,7 @@ void ModelOptions::declare(Options& options) {
       "position-embedding-type", &position_embedding,
       {{"learned_absolute", model::PositionEmbedding::learned_absolute}, {"rope", model::PositionEmbedding::rope}},
       "Positions: a learned table (default), or rotation of queries and keys.");
+  options.add_flag("use-rotary-position-embeddings", &rotary_positions, "The same as --position-embedding-type rope.");
   options.add("rotary-base", &rotary_base, "X", "Base of the rotary frequencies; default 10000.", at_least(0));
   options.add("rotary-percent", &rotary_percent, "X", "Share of a head's channels that rotate; default 1.",
               between(0, 1));
@@ -95,7 +97,10 @@ void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* s
 
 void ModelOptions::apply_variants(model::GptConfig& config) const {
   config.normalization = normalization.value_or(config.normalization);
-  config.position_embedding = position_embedding.value_or(config.position_embedding);
+  TRIREME_CHECK(!rotary_positions || position_embedding != model::PositionEmbedding::learned_absolute, ConfigError,
+                "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other");
+  config.position_embedding =
+      position_embedding.value_or(rotary_positions ? model::PositionEmbedding::rope : config.position_embedding);
   TRIREME_CHECK((!rotary_base && !rotary_percent) || config.position_embedding == model::PositionEmbedding::rope,
                 ConfigError, "--rotary-base and --rotary-percent need --position-embedding-type rope");
   config.rotary_base = rotary_base.value_or(config.rotary_base);

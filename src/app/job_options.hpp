@@ -25,6 +25,7 @@ struct ModelOptions {
   double norm_epsilon = 1e-5;
   std::optional<model::Normalization> normalization;
   std::optional<model::PositionEmbedding> position_embedding;
+  bool rotary_positions = false;
   std::optional<double> rotary_base;
   std::optional<double> rotary_percent;
   bool swiglu = false;

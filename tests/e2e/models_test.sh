@@ -42,6 +42,9 @@ done
 # shellcheck disable=SC2046
 refused 3 "model.swiglu" 1 train "${run[@]}" $(without --swiglu) --load one
 refused 3 "model.positions" 1 train "${run[@]}" --load one
+# shellcheck disable=SC2046
+done_by 1 train "${run[@]}" $(without "--position-embedding-type rope") --use-rotary-position-embeddings --load one
+check "two names of rotary positions mean the same" grep -q "nothing to do: 8 of 8 iterations" err
 
 # What cannot work.
 refused 2 "--num-query-groups 2 needs --group-query-attention" 1 train "${run[@]}" --num-query-groups 2
@@ -50,6 +53,8 @@ refused 2 "--num-query-groups 3 must divide --num-attention-heads 4" \
 refused 2 "--num-query-groups 1: heads of keys and values do not split over 2 tensor ranks" \
   2 train "${run[@]}" --group-query-attention --tp 2
 refused 2 "--rotary-base and --rotary-percent need --position-embedding-type rope" 1 train "${run[@]}" --rotary-base 500
+refused 2 "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other" \
+  1 train "${run[@]}" --use-rotary-position-embeddings --position-embedding-type learned_absolute
 refused 2 "rotates 1: it must be an even number" \
   1 train "${run[@]}" --position-embedding-type rope --rotary-percent 0.25
 refused 2 "--gelu and --swiglu exclude each other" 1 train "${run[@]}" --gelu erf --swiglu --ffn-hidden-size 32
