@@ -45,13 +45,13 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// A training run whose data group is slow.
+/// A training run whose gradients are summed over a slow group.
 struct SlowRun {
   SlowRun(Communicator& world, const test::RunConfig& config, const train::LayoutOptions& layout)
       : backend(make_backend(BackendChoice::cpu, 1)),
         grid(world.size(), 1, 1),
         communicators(parallel::make_grid_communicators(grid, world)),
-        slow(slow_down(communicators.data)),
+        slow(slow_down(communicators)),
         data(data::make_gpt_data({{test::synthetic_tokens(config), 1.0}}, test::TrainingRun::data_options(config))),
         gpt(*backend, world, grid, communicators, config.model, layout),
         trainer(gpt, test::train_options(config)) {
@@ -59,11 +59,14 @@ struct SlowRun {
                       {config.init_method, 1234, config.model.layers, config.init_scale, 0.02});
     trainer.start();
   }
-  static SlowCommunicator& slow_down(std::unique_ptr<Communicator>& data) {
-    if (data->size() == 1) data = std::make_unique<test::LonelyCommunicator>(modelled_ranks);
-    auto slow = std::make_unique<SlowCommunicator>(std::move(data), test::Link{});
+  static SlowCommunicator& slow_down(parallel::GridCommunicators& communicators) {
+    if (communicators.data->size() == 1) {
+      communicators.data = std::make_unique<test::LonelyCommunicator>(modelled_ranks);
+      communicators.gradient = std::make_unique<test::LonelyCommunicator>(modelled_ranks);
+    }
+    auto slow = std::make_unique<SlowCommunicator>(std::move(communicators.gradient), test::Link{});
     SlowCommunicator& result = *slow;
-    data = std::move(slow);
+    communicators.gradient = std::move(slow);
     return result;
   }
 

@@ -69,7 +69,7 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
   std::size_t largest = 0;
   for (int stage = 0; stage < job.grid.pipeline_size(); ++stage) {
     const train::MemoryEstimate memory =
-        train::estimate_memory(config, o.layout(), job.grid, job.grid.rank({0, 0, stage}), micro_batches);
+        train::estimate_memory(config, o.layout(), job.grid, job.grid.rank({.pipeline = stage}), micro_batches);
     log::info("memory of a rank{}: {} = parameters {} + gradients {} + optimizer {} + activations {}{}",
               job.grid.pipeline_size() > 1 ? fmt::format(" of stage {}", stage) : "",
               bytes_text(static_cast<double>(memory.total())), bytes_text(static_cast<double>(memory.parameters)),

@@ -69,6 +69,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   AttentionProblem problem;
   problem.queries = shape.s;
   problem.keys = keys;
+  problem.first_query = keys - shape.s;
   problem.batch = shape.b;
   problem.heads = shape.a_local;
   problem.kv_heads = shape.kv_local;

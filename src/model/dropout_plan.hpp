@@ -11,14 +11,14 @@ struct DropoutPlan {
   double attention = 0;
   std::uint64_t seed = 0;
   const std::int64_t* samples = nullptr;  ///< device memory, [b]: numbers of the samples since the start of training
-  std::int64_t first_row = 0;             ///< position of the first row of this rank's residual stream
+  Positions positions;                    ///< of this rank's rows of the residual stream
 
   /// `layer` counts over the whole model from 0.
   Dropout at(int layer, DropoutSite site) const {
     const double probability = site == DropoutSite::attention_scores ? attention : hidden;
     if (probability == 0) return {};
     Dropout dropout(probability, seed, layer, site, samples);
-    dropout.first_row = first_row;
+    dropout.positions = positions;
     return dropout;
   }
 };

@@ -109,7 +109,7 @@ DropoutPlan GptStage::dropout(int micro_batch) const {
   plan.attention = mode_.attention_dropout;
   plan.seed = mode_.seed;
   if (plan.hidden != 0 || plan.attention != 0) {
-    plan.first_row = first_position();
+    plan.positions = residual_positions();
     plan.samples = micro_batches_[static_cast<std::size_t>(micro_batch)].samples.as<std::int64_t>();
   }
   return plan;
@@ -124,7 +124,7 @@ int GptStage::first_layer_index(int chunk) const {
 void GptStage::embed(int micro_batch, TensorView x) {
   const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
   embedding_->forward(batch.ids.reshape({shape_.rows()}), shape_.as_rows(x));
-  context_.backend.embedding().add_positions(context_.stream(), positions_, first_position(),
+  context_.backend.embedding().add_positions(context_.stream(), positions_, residual_positions(),
                                              dropout(micro_batch).at(0, DropoutSite::embedding), x);
 }
 
@@ -217,7 +217,7 @@ void GptStage::backward_embedding(int micro_batch, ConstTensorView dx) {
   const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
   const ArenaScope scope(context_.workspace);
   const TensorView masked = shape_.allocate_residual(context_.workspace);
-  context_.backend.embedding().add_positions_backward(context_.stream(), dx, first_position(),
+  context_.backend.embedding().add_positions_backward(context_.stream(), dx, residual_positions(),
                                                       dropout(micro_batch).at(0, DropoutSite::embedding), masked,
                                                       positions_gradient_);
   embedding_->backward(batch.ids.reshape({shape_.rows()}), shape_.as_rows(masked));
@@ -312,7 +312,7 @@ void GptStage::forward_cached(int chunk, std::int64_t positions, std::int64_t fi
   if (is_first(chunk)) {
     const TensorView x = layers == 0 && !last ? output : streams[1];
     embedding_->forward(ids.reshape({positions}), shape.as_rows(x));
-    context_.backend.embedding().add_positions(stream, positions_, first_position, {}, x);
+    context_.backend.embedding().add_positions(stream, positions_, {first_position}, {}, x);
     input = x;
   }
   const auto first = static_cast<std::size_t>(first_layer_index(chunk));

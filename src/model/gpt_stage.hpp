@@ -90,8 +90,10 @@ class GptStage final : public parallel::Stage {
   void backward_head(int micro_batch, Head& head, ConstTensorView x, TensorView dx);
   void backward_embedding(int micro_batch, ConstTensorView dx);
   int first_layer_index(int chunk) const;
-  /// Position in the sequence of the first row of this rank's residual stream.
-  std::int64_t first_position() const { return context_.sequence_parallel ? place_.tensor_rank * shape_.s_local : 0; }
+  /// Of the rows of this rank's residual stream.
+  Positions residual_positions() const {
+    return context_.sequence_parallel ? Positions{place_.tensor_rank * shape_.s_local} : Positions();
+  }
   // Groups of parameters, as gpt_parameters numbers them.
   static constexpr int embedding_group = 0;
   int layer_group(int index) const { return (place_.first_stage ? 1 : 0) + index; }

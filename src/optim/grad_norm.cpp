@@ -6,7 +6,7 @@
 namespace trireme::optim {
 
 double gradient_norm(Backend& backend, const parallel::ParameterBuffer& parameters, int tensor_rank,
-                     Communicator& model_group, Communicator& data_group) {
+                     Communicator& model_group, Communicator& gradient_group) {
   Stream& stream = backend.compute_stream();
   const Tensor sum(backend, DType::fp64, {1});
   backend.elementwise().fill(stream, 0, sum);
@@ -16,7 +16,7 @@ double gradient_norm(Backend& backend, const parallel::ParameterBuffer& paramete
       backend.reduce().sum_squares(stream, gradient, sum);
     }
   }
-  if (parameters.layout().shards() > 1) data_group.all_reduce(stream, sum, ReduceOp::sum).wait(stream);
+  if (parameters.layout().shards() > 1) gradient_group.all_reduce(stream, sum, ReduceOp::sum).wait(stream);
   model_group.all_reduce(stream, sum, ReduceOp::sum).wait(stream);
   double squares = 0;
   backend.copy_to_host(stream, sum, TensorView(&squares, {1}));

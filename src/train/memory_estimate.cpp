@@ -30,7 +30,7 @@ MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptio
       parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), layout.pipeline);
   const model::GptPlace place = model::GptPlace::of(pipeline, position.tensor, grid.tensor_size(), position.pipeline);
   const parallel::BufferLayout buffer = parallel::ParameterBuffer::make_layout(
-      layout.dtype, gpt_parameters(config, place, vocabulary), layout.data_parallel, grid.data_size());
+      layout.dtype, gpt_parameters(config, place, vocabulary), layout.data_parallel, grid.gradient_size());
   const parallel::ParameterBuffer::Memory memory =
       parallel::ParameterBuffer::memory(layout.dtype, layout.data_parallel, buffer);
   const bool own_masters = accumulation_type(layout.dtype) == layout.dtype;

@@ -6,10 +6,11 @@ namespace trireme::train {
 
 checkpoint::StateTensor state_tensor(ParallelGpt& gpt, std::size_t i, const std::string& kind, TensorView stored) {
   const parallel::Parameter& parameter = gpt.parameters().parameters()[i];
-  const Communicator& data = gpt.data_group();
+  const Communicator& holders = gpt.gradient_group();
   const bool sharded = gpt.parameters().layout().shards() > 1;
-  const bool written_here = parameter.counts_here(gpt.communicators().tensor->rank()) &&
-                            (sharded || static_cast<int>(i % static_cast<std::size_t>(data.size())) == data.rank());
+  const bool written_here =
+      parameter.counts_here(gpt.communicators().tensor->rank()) &&
+      (sharded || static_cast<int>(i % static_cast<std::size_t>(holders.size())) == holders.rank());
   const parallel::ShardPart own = gpt.parameters().part(i);
   const std::int64_t count = std::clamp<std::int64_t>(parameter.box.numel() - own.begin, 0, own.count);
   return {kind + "/" + parameter.name, parameter.shape,       parameter.box,

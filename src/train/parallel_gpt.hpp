@@ -29,7 +29,7 @@ class ParallelGpt {
   parallel::ParameterBuffer& parameters() { return parameters_; }
   parallel::DataParallel& data_parallel() { return data_parallel_; }
   /// The ranks that hold the same parameters.
-  Communicator& data_group() const { return *communicators_.data; }
+  Communicator& gradient_group() const { return *communicators_.gradient; }
   model::GptStage& stage() { return stage_; }
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
@@ -39,10 +39,10 @@ class ParallelGpt {
   /// Runs forward and, where `mode` asks for it, backward on this data rank's micro-batches of one update: clears the
   /// gradients and adds them up; `reduce_gradients` completes them.
   void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode);
-  /// Completes the sums of all gradients over the data group, then of those that are partial over the tensor group and
-  /// of the tied embedding's over first and last stage.
+  /// Completes the sums of all gradients over the ranks that hold the same parameters, then of those that are partial
+  /// over the tensor group and of the tied embedding's over first and last stage.
   void reduce_gradients();
-  /// Sum of weighted token losses of all data ranks since the last call, on every rank.
+  /// Sum of weighted token losses of all samples since the last call, on every rank.
   double take_global_loss_sum();
 
   /// Where everything that takes time is recorded from now on; null: nowhere.

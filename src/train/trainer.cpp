@@ -62,7 +62,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
     const TraceScope norm(trace, "loss and gradient norm", "communication");
     record.lm_loss = gpt_.take_global_loss_sum() / tokens;
     record.grad_norm = optim::gradient_norm(gpt_.backend(), gpt_.parameters(), gpt_.communicators().tensor->rank(),
-                                            *gpt_.communicators().model, gpt_.data_group()) /
+                                            *gpt_.communicators().model, gpt_.gradient_group()) /
                        scale;
   }
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss);

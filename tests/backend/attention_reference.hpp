@@ -23,19 +23,19 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
   t.log_sum_exp.assign(p.batch * p.heads * p.queries, 0);
   for (std::int64_t index = 0; index < p.batch * p.heads * p.queries; ++index) {
     const std::int64_t i = index % p.queries, head = index / p.queries % p.heads, sample = index / p.queries / p.heads;
-    const std::int64_t position = p.keys - p.queries + i;
+    const std::int64_t position = p.first_query + i;
     const std::int64_t row = ((i * p.batch + sample) * p.heads + head) * d;
     std::vector<std::int64_t> kv_rows;
     std::vector<double> probability, kept;
     double largest = -std::numeric_limits<double>::infinity(), total = 0;
-    for (std::int64_t j = 0; j < p.keys && (!p.causal || j <= position); ++j) {
+    for (std::int64_t j = 0; j < p.keys && (!p.causal || p.first_key + j <= position); ++j) {
       kv_rows.push_back(((j * p.batch + sample) * p.kv_heads + head / group) * d);
       double score = 0;
       for (std::int64_t c = 0; c < d; ++c) score += t.q[row + c] * t.k[kv_rows[j] + c];
       probability.push_back(score * p.scale);
       largest = std::max(largest, probability[j]);
       const bool keep = !p.dropout.enabled() || p.dropout.keeps(p.dropout.head_key(p.first_head + head),
-                                                                p.dropout.samples[sample], position, j);
+                                                                p.dropout.samples[sample], position, p.first_key + j);
       kept.push_back(keep ? static_cast<double>(p.dropout.scale) : 0);
     }
     for (double& x : probability) total += x = std::exp(x - largest);

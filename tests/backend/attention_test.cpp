@@ -26,6 +26,7 @@ struct Case {
 AttentionProblem problem_of(const Case& c) {
   return {.queries = c.queries,
           .keys = c.keys,
+          .first_query = c.keys - c.queries,
           .batch = c.batch,
           .heads = c.heads,
           .kv_heads = c.kv_heads,
@@ -274,6 +275,7 @@ TEST(Attention, AFewQueriesAtTheEndGiveTheRowsOfTheWhole) {
   AttentionTensors all = random_tensors(whole);
   AttentionProblem last = whole;
   last.queries = 7;
+  last.first_query = 83;
   AttentionTensors part = all;
   const std::int64_t row = 2 * 2 * 16;
   part.q.erase(part.q.begin(), part.q.end() - 7 * row);

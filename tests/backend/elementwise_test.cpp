@@ -28,7 +28,7 @@ class Elementwise : public testing::TestWithParam<DType> {
   const std::int64_t samples_[3] = {7, 1, (std::int64_t{5} << 32) + 3};
   Dropout dropout(double probability) const {
     Dropout result(probability, 1234, 3, DropoutSite::mlp_output, samples_);
-    result.first_row = 100;
+    result.positions = {100, 3, 40};  // in two pieces
     return result;
   }
   /// What dropout multiplies element (position, sample, channel) by.
@@ -37,8 +37,8 @@ class Elementwise : public testing::TestWithParam<DType> {
     for (std::int64_t p = 0; p < s; ++p) {
       for (std::int64_t i = 0; i < batch; ++i) {
         for (std::int64_t c = 0; c < h; ++c) {
-          factor.push_back(dropout.keeps(dropout.key, samples_[i], dropout.first_row + p, c) ? double{dropout.scale}
-                                                                                             : 0);
+          factor.push_back(dropout.keeps(dropout.key, samples_[i], dropout.positions[p], c) ? double{dropout.scale}
+                                                                                            : 0);
         }
       }
     }

@@ -88,7 +88,8 @@ TEST_P(Embedding, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST_P(Embedding, PositionsAndTheirGradientsMatchTheDefinition) {
-  const std::int64_t batch = 3, first_position = 4, positions = 50;
+  const std::int64_t batch = 3, max_positions = 50;
+  const Positions positions{4, 20, 30};  // in two pieces
   const Tensor samples(b(), DType::int64, {batch});
   b().copy_from_host(stream(), ConstTensorView(sample_numbers.data(), {batch}), samples);
   for (const double probability : {0.0, 0.3}) {
@@ -97,16 +98,16 @@ TEST_P(Embedding, PositionsAndTheirGradientsMatchTheDefinition) {
       for (const std::int64_t h : {1, 65, 200}) {
         for (const bool learned : {true, false}) {  // without a table only dropout is left
           const Shape shape{s, batch, h};
-          const Tensor table = random_tensor(b(), dtype(), {positions, h}, 1),
+          const Tensor table = random_tensor(b(), dtype(), {max_positions, h}, 1),
                        x = random_tensor(b(), dtype(), shape, 2);
           const Tensor dy = random_tensor(b(), dtype(), shape, 3), dx = poisoned_tensor(b(), dtype(), shape);
-          const Tensor dtable = random_tensor(b(), accumulation(), {positions, h}, 4);
+          const Tensor dtable = random_tensor(b(), accumulation(), {max_positions, h}, 4);
           const std::vector<double> table_values = values_of(b(), table), dy_values = values_of(b(), dy);
           std::vector<double> expected_x = values_of(b(), x), expected_dx(dy_values.size());
           std::vector<double> expected_dtable = values_of(b(), dtable);
           std::int64_t kept = 0;
           for (std::int64_t i = 0; i < s * batch * h; ++i) {
-            const std::int64_t channel = i % h, sample = i / h % batch, position = first_position + i / h / batch;
+            const std::int64_t channel = i % h, sample = i / h % batch, position = positions[i / h / batch];
             const bool keep =
                 !dropout.enabled() || dropout.keeps(dropout.key, sample_numbers[sample], position, channel);
             const double factor = keep ? static_cast<double>(dropout.scale) : 0;
@@ -115,16 +116,16 @@ TEST_P(Embedding, PositionsAndTheirGradientsMatchTheDefinition) {
             expected_dx[i] = dy_values[i] * factor;
             if (learned) expected_dtable[position * h + channel] += expected_dx[i];
           }
-          const TensorView positions_table = learned ? table.view() : TensorView();
+          const TensorView values = learned ? table.view() : TensorView();
           const TensorView gradient = learned ? dtable.view() : TensorView();
-          b().embedding().add_positions(stream(), positions_table, first_position, dropout, x);
-          b().embedding().add_positions_backward(stream(), dy, first_position, dropout, dx, gradient);
+          b().embedding().add_positions(stream(), values, positions, dropout, x);
+          b().embedding().add_positions_backward(stream(), dy, positions, dropout, dx, gradient);
           const Tolerance close = tolerance(dtype(), Operation::elementwise);
           expect_close(values_of(b(), x), expected_x, close, "x");
           expect_close(values_of(b(), dx), expected_dx, close, "dx");
           expect_close(values_of(b(), dtable), expected_dtable, tolerance(accumulation(), Operation::sum),
                        "dpositions");
-          b().embedding().add_positions_backward(stream(), dy, first_position, dropout, dy, gradient);
+          b().embedding().add_positions_backward(stream(), dy, positions, dropout, dy, gradient);
           EXPECT_EQ(values_of(b(), dy), values_of(b(), dx)) << "in place";
 
           const double n = static_cast<double>(s * batch * h);
@@ -142,7 +143,8 @@ TEST_P(Embedding, RefusesTensorsThatDoNotFit) {
   EXPECT_THROW(b().embedding().lookup(stream(), ids, table, 0, y), ShapeError);
   EXPECT_THROW(b().embedding().lookup(stream(), table, table, 0, y), ShapeError);
   const Tensor x = random_tensor(b(), dtype(), {2, 1, 4}, 1);
-  EXPECT_THROW(b().embedding().add_positions(stream(), table, 2, {}, x), ShapeError) << "beyond the last position";
+  EXPECT_THROW(b().embedding().add_positions(stream(), table, {2}, {}, x), ShapeError) << "beyond the last position";
+  EXPECT_THROW(b().embedding().add_positions(stream(), table, {0, 1, 3}, {}, x), ShapeError) << "the second piece";
 }
 
 }  // namespace

@@ -237,7 +237,7 @@ TEST_P(LayerNormTypes, BiasDropoutAddNormIsItsParts) {
       const TensorView branch_bias = rms ? TensorView() : bias.view();
       const TensorView shift = rms ? TensorView() : norm_bias.view();
       Dropout dropout(probability, 1234, 5, DropoutSite::mlp_output, samples.view().as<std::int64_t>());
-      dropout.first_row = 14;  // the third shard of a sequence
+      dropout.positions = {14};  // the third shard of a sequence
       std::vector<double> expected = values_of(b, residual);
       for (std::int64_t i = 0; i < s * batch * h; ++i) {
         const std::int64_t channel = i % h, sample = i / h % batch, position = 14 + i / h / batch;

@@ -179,8 +179,8 @@ class CpuAttention final : public AttentionKernels {
             t.keys, [&](std::int64_t row) { return t.scores(row); }, k_tile, width, queries.transposed, tile, score,
             tile);
         if (drop) {
-          t.dropout(problem.dropout, key, problem.dropout.samples[sample],
-                    problem.keys - problem.queries + queries.begin, k_begin, factor);
+          t.dropout(problem.dropout, key, problem.dropout.samples[sample], problem.first_query + queries.begin,
+                    problem.first_key + k_begin, factor);
         }
         for (std::int64_t column = 0; column < t.columns(); column += column_grain) {
           online_softmax(t, column, score, drop ? factor : nullptr, queries.maximum, queries.total, rescale);
@@ -351,7 +351,8 @@ class CpuAttention final : public AttentionKernels {
         const bool drop = problem.dropout.enabled();
         if (drop) {
           t.dropout(problem.dropout, problem.dropout.head_key(problem.first_head + head),
-                    problem.dropout.samples[task.sample], problem.keys - problem.queries + q_begin, k_begin, factor);
+                    problem.dropout.samples[task.sample], problem.first_query + q_begin, problem.first_key + k_begin,
+                    factor);
         }
         for (std::int64_t column = 0; column < t.columns(); column += column_grain) {
           differentiate_softmax(t, column, drop);

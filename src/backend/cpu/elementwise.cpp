@@ -140,7 +140,7 @@ class CpuElementwise final : public ElementwiseKernels {
           A* row = row_out(out + i * h, buffer.out);
           if (dropout.enabled()) {
             const std::int64_t batch = x.shape()[1];
-            dropout_row(dropout, dropout.key, dropout.samples[i % batch], dropout.first_row + i / batch, h,
+            dropout_row(dropout, dropout.key, dropout.samples[i % batch], dropout.positions[i / batch], h,
                         buffer.factor);
             if (added != nullptr) {
 #pragma omp simd
@@ -180,7 +180,7 @@ class CpuElementwise final : public ElementwiseKernels {
           if (dropout.enabled()) {
             const std::int64_t batch = dsum.shape()[1];
             A* dx_row = row_out(out + i * h, buffer.out);
-            dropout_row(dropout, dropout.key, dropout.samples[i % batch], dropout.first_row + i / batch, h,
+            dropout_row(dropout, dropout.key, dropout.samples[i % batch], dropout.positions[i / batch], h,
                         buffer.factor);
 #pragma omp simd
             for (std::int64_t j = 0; j < h; ++j) dx_row[j] = row[j] * buffer.factor[j];

@@ -60,29 +60,28 @@ class CpuEmbedding final : public EmbeddingKernels {
     });
   }
 
-  void add_positions(Stream&, ConstTensorView positions, std::int64_t first_position, const Dropout& dropout,
+  void add_positions(Stream&, ConstTensorView table, const Positions& positions, const Dropout& dropout,
                      TensorView x) override {
-    check_add_positions("add_positions", positions, first_position, x.dtype(), x);
-    if (!positions && !dropout.enabled()) return;
+    check_add_positions("add_positions", table, positions, x.dtype(), x);
+    if (!table && !dropout.enabled()) return;
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t batch = x.shape()[1];
       const std::int64_t h = x.shape()[2];
-      const T* table = positions ? positions.as<T>() : nullptr;
+      const T* rows = table ? table.as<T>() : nullptr;
       T* hidden = x.as<T>();
       pool_.parallel_ranges(x.shape()[0], 4, [&](std::int64_t begin, std::int64_t end) {
         std::vector<A> buffer(3 * h);
         A* factor = buffer.data() + 2 * h;
         std::fill_n(factor, h, A{1});
         for (std::int64_t p = begin; p < end; ++p) {
-          const A* position =
-              table == nullptr ? buffer.data() : row_in(table + (first_position + p) * h, h, buffer.data());
+          const A* position = rows == nullptr ? buffer.data() : row_in(rows + positions[p] * h, h, buffer.data());
           for (std::int64_t sample = 0; sample < batch; ++sample) {
             T* out = hidden + (p * batch + sample) * h;
             A* row = row_out(out, buffer.data() + h);
             const A* x_row = row_in(out, h, row);
             if (dropout.enabled()) {
-              dropout_row(dropout, dropout.key, dropout.samples[sample], first_position + p, h, factor);
+              dropout_row(dropout, dropout.key, dropout.samples[sample], positions[p], h, factor);
             }
 #pragma omp simd
             for (std::int64_t j = 0; j < h; ++j) row[j] = (x_row[j] + position[j]) * factor[j];
@@ -93,28 +92,28 @@ class CpuEmbedding final : public EmbeddingKernels {
     });
   }
 
-  void add_positions_backward(Stream&, ConstTensorView dy, std::int64_t first_position, const Dropout& dropout,
-                              TensorView dx, TensorView dpositions) override {
-    check_add_positions_backward(dy, first_position, dx, dpositions);
+  void add_positions_backward(Stream&, ConstTensorView dy, const Positions& positions, const Dropout& dropout,
+                              TensorView dx, TensorView dtable) override {
+    check_add_positions_backward(dy, positions, dx, dtable);
     dispatch_float(dy.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t batch = dy.shape()[1];
       const std::int64_t h = dy.shape()[2];
       const T* gradient = dy.as<T>();
       T* in_gradient = dx.as<T>();
-      A* table = dpositions ? dpositions.as<A>() : nullptr;
+      A* rows = dtable ? dtable.as<A>() : nullptr;
       pool_.parallel_ranges(dy.shape()[0], 4, [&](std::int64_t begin, std::int64_t end) {
         std::vector<A> buffer(3 * h);
         A* factor = buffer.data() + h;
         std::fill_n(factor, h, A{1});
         for (std::int64_t p = begin; p < end; ++p) {
-          A* sum = table == nullptr ? buffer.data() + 2 * h : table + (first_position + p) * h;
+          A* sum = rows == nullptr ? buffer.data() + 2 * h : rows + positions[p] * h;
           for (std::int64_t sample = 0; sample < batch; ++sample) {
             const std::int64_t offset = (p * batch + sample) * h;
             A* row = row_out(in_gradient + offset, buffer.data());
             const A* dy_row = row_in(gradient + offset, h, buffer.data());
             if (dropout.enabled()) {
-              dropout_row(dropout, dropout.key, dropout.samples[sample], first_position + p, h, factor);
+              dropout_row(dropout, dropout.key, dropout.samples[sample], positions[p], h, factor);
             }
 #pragma omp simd
             for (std::int64_t j = 0; j < h; ++j) {

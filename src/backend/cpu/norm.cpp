@@ -192,7 +192,7 @@ class CpuNorm final : public NormKernels {
           const A* x_row = row_in(in + i * h, h, buffer.data());
           const A* skip_row = row_in(skip + i * h, h, buffer.data() + h);
           if (dropout.enabled()) {
-            dropout_row(dropout, dropout.key, dropout.samples[i % batch], dropout.first_row + i / batch, h, factor);
+            dropout_row(dropout, dropout.key, dropout.samples[i % batch], dropout.positions[i / batch], h, factor);
           }
           A* row = row_out(total + i * h, buffer.data() + 2 * h);
           add_row(skip_row, x_row, added.data(), factor, h, row);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "src/backend/cpu/dropout_mask.hpp"
@@ -84,13 +85,34 @@ struct ScoreTile {
     }
   }
 
-  /// Dropout's factors of the scores that are visible. `row` is the position of column 0, `column` that of row 0.
+  /// Dropout's factors of the scores that are visible. `row` is the position of query 0 of the tile, `column` that of
+  /// key 0.
   template <class A>
   void dropout(const Dropout& dropout, std::uint64_t key, std::int64_t sample, std::int64_t row, std::int64_t column,
                A* factor) const {
+    if (column % 8 != 0) {  // keys of one call of Philox lie in two groups of rows
+      dropout_elements(dropout, key, sample, row, column, factor);
+      return;
+    }
     for (std::int64_t k = 0; k < keys; k += 8) {
       for (std::int64_t q = first_column(k); q < columns(); q += column_grain) {
         dropout_scores(dropout, key, sample, row + q, (column + k) / 8, factor + k * tile + q, tile);
+      }
+    }
+  }
+
+ private:
+  /// The same for any column, query by query.
+  template <class A>
+  void dropout_elements(const Dropout& dropout, std::uint64_t key, std::int64_t sample, std::int64_t row,
+                        std::int64_t column, A* factor) const {
+    for (std::int64_t q = 0; q < columns(); ++q) {
+      std::array<std::uint32_t, 4> words{};
+      for (std::int64_t k = 0; k < keys; ++k) {
+        const std::int64_t at = column + k;
+        if (k == 0 || at % 8 == 0) words = Dropout::words(key, sample, row + q, at / 8);
+        const bool keep = Dropout::bits_of_column(words, at) < dropout.keep_threshold;
+        factor[k * tile + q] = keep ? static_cast<A>(dropout.scale) : A{0};
       }
     }
   }
@@ -106,15 +128,15 @@ void store_scaled(A* row, std::int64_t d, A factor, T* to) {
 /// The tile of queries [q_begin, ...) and keys [k_begin, ...), of which `queries` and `keys` exist.
 inline ScoreTile score_tile(const AttentionProblem& problem, std::int64_t q_begin, std::int64_t queries,
                             std::int64_t k_begin, std::int64_t keys) {
-  const std::int64_t offset = problem.keys - problem.queries;
-  return {std::min(keys, tile), std::min(queries, tile), problem.causal ? k_begin - q_begin - offset : -tile,
-          problem.head_dim, round_up(problem.head_dim, column_grain)};
+  const std::int64_t ahead = problem.first_key + k_begin - problem.first_query - q_begin;  // key 0 of query 0
+  return {std::min(keys, tile), std::min(queries, tile), problem.causal ? ahead : -tile, problem.head_dim,
+          round_up(problem.head_dim, column_grain)};
 }
 
 /// Keys that query q sees.
 inline std::int64_t visible_keys(const AttentionProblem& problem, std::int64_t q) {
   if (!problem.causal) return problem.keys;
-  return std::clamp<std::int64_t>(problem.keys - problem.queries + q + 1, 0, problem.keys);
+  return std::clamp<std::int64_t>(problem.first_query + q - problem.first_key + 1, 0, problem.keys);
 }
 
 }  // namespace trireme::cpu

@@ -8,15 +8,17 @@ namespace trireme {
 
 /// Softmax attention of one micro-batch: out = dropout(softmax(scale q k^T + mask)) v, head by head.
 struct AttentionProblem {
-  std::int64_t queries = 0;  ///< positions of q and out
-  std::int64_t keys = 0;     ///< positions of k and v; query i stands at position keys - queries + i
+  std::int64_t queries = 0;      ///< positions of q and out
+  std::int64_t keys = 0;         ///< positions of k and v
+  std::int64_t first_query = 0;  ///< where query 0 stands in the sequence
+  std::int64_t first_key = 0;    ///< where key 0 stands
   std::int64_t batch = 0;
   std::int64_t heads = 0;     ///< query heads on this rank
   std::int64_t kv_heads = 0;  ///< heads of k and v on this rank; head a reads kv head a / (heads / kv_heads)
   std::int64_t head_dim = 0;
   double scale = 1;
-  bool causal = true;  ///< a query sees the keys at its own position and before
-  Dropout dropout;     ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
+  bool causal = true;  ///< a query sees the keys at its own place in the sequence and before
+  Dropout dropout;     ///< mask at row = the query's place, column = the key's, key = head_key(first_head + head)
   std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
 };
 

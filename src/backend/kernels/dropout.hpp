@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "src/backend/kernels/positions.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/philox.hpp"
 
@@ -25,7 +26,7 @@ struct Dropout {
   float scale = 1;
   std::uint64_t key = 0;
   const std::int64_t* samples = nullptr;  ///< device memory, [b]: the global number of each sample in the micro-batch
-  std::int64_t first_row = 0;  ///< hidden states: position of the tensor's first row (a sequence shard begins later)
+  Positions positions;                    ///< hidden states: of the tensor's rows
 
   Dropout() = default;
   Dropout(double probability, std::uint64_t seed, int layer, DropoutSite site, const std::int64_t* sample_numbers)

@@ -20,15 +20,15 @@ class EmbeddingKernels {
   virtual void lookup_backward(Stream& stream, ConstTensorView ids, ConstTensorView dy, std::int64_t first_row,
                                TensorView dtable) = 0;
 
-  /// x = dropout(x + positions[first_position + p]) in place; p is the index of the first dimension.
-  /// x [s, b, h] T; positions [max_positions, h] T, or empty: x = dropout(x).
-  virtual void add_positions(Stream& stream, ConstTensorView positions, std::int64_t first_position,
-                             const Dropout& dropout, TensorView x) = 0;
+  /// x = dropout(x + table[positions[p]]) in place; p is the index of the first dimension.
+  /// x [s, b, h] T; table [max_positions, h] T, or empty: x = dropout(x). Dropout goes by `positions` too.
+  virtual void add_positions(Stream& stream, ConstTensorView table, const Positions& positions, const Dropout& dropout,
+                             TensorView x) = 0;
 
   /// dx = dropout mask applied to dy (overwrites; may be the same memory);
-  /// dpositions[first_position + p] += sum of dx over samples, [max_positions, h] A, or empty. dy, dx [s, b, h] T.
-  virtual void add_positions_backward(Stream& stream, ConstTensorView dy, std::int64_t first_position,
-                                      const Dropout& dropout, TensorView dx, TensorView dpositions) = 0;
+  /// dtable[positions[p]] += sum of dx over samples, [max_positions, h] A, or empty. dy, dx [s, b, h] T.
+  virtual void add_positions_backward(Stream& stream, ConstTensorView dy, const Positions& positions,
+                                      const Dropout& dropout, TensorView dx, TensorView dtable) = 0;
 };
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <string_view>
 
@@ -200,21 +201,24 @@ inline void check_lookup_backward(ConstTensorView ids, ConstTensorView dy, Const
   detail::check_type(where, "dtable", dtable, accumulation_type(dy.dtype()));
 }
 
-inline void check_add_positions(std::string_view where, ConstTensorView positions, std::int64_t first_position,
-                                DType dtype, ConstTensorView x) {
+inline void check_add_positions(std::string_view where, ConstTensorView table, const Positions& positions, DType dtype,
+                                ConstTensorView x) {
   TRIREME_CHECK(x.shape().rank() == 3, ShapeError, "{}: {} is not [s, b, h]", where, to_string(x.shape()));
-  if (!positions) return;
-  TRIREME_CHECK(positions.shape().rank() == 2 && positions.shape()[1] == x.shape()[2] && first_position >= 0 &&
-                    first_position + x.shape()[0] <= positions.shape()[0],
-                ShapeError, "{}: positions {} to {} of {} for hidden states {}", where, first_position,
-                first_position + x.shape()[0], to_string(positions.shape()), to_string(x.shape()));
-  detail::check_type(where, "positions", positions, dtype);
+  if (!table) return;
+  // The last rows of both pieces.
+  const std::int64_t rows = x.shape()[0], split = std::min(rows, positions.split);
+  const std::int64_t least = std::min(positions[0], split < rows ? positions.second : 0);
+  const std::int64_t most = std::max(positions[split - 1], positions[rows - 1]);
+  TRIREME_CHECK(table.shape().rank() == 2 && table.shape()[1] == x.shape()[2] && least >= 0 && most < table.shape()[0],
+                ShapeError, "{}: positions {} to {} of {} for hidden states {}", where, least, most,
+                to_string(table.shape()), to_string(x.shape()));
+  detail::check_type(where, "positions", table, dtype);
 }
 
-inline void check_add_positions_backward(ConstTensorView dy, std::int64_t first_position, ConstTensorView dx,
-                                         ConstTensorView dpositions) {
+inline void check_add_positions_backward(ConstTensorView dy, const Positions& positions, ConstTensorView dx,
+                                         ConstTensorView dtable) {
   constexpr std::string_view where = "add_positions_backward";
-  check_add_positions(where, dpositions, first_position, accumulation_type(dy.dtype()), dy);
+  check_add_positions(where, dtable, positions, accumulation_type(dy.dtype()), dy);
   detail::check_size(where, "dx", dx, dy.numel(), dy.dtype());
 }
 

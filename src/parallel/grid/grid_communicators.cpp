@@ -15,7 +15,9 @@ GridCommunicators make_grid_communicators(const ProcessGrid& grid, Communicator&
   GridCommunicators groups;
   groups.tensor = make(GroupKind::tensor);
   groups.pipeline = make(GroupKind::pipeline);
+  groups.context = make(GroupKind::context);
   groups.data = make(GroupKind::data);
+  groups.gradient = make(GroupKind::gradient);
   groups.model = make(GroupKind::model);
   groups.embedding = make(GroupKind::embedding);
   return groups;

@@ -12,7 +12,9 @@ namespace trireme::parallel {
 struct GridCommunicators {
   std::unique_ptr<Communicator> tensor;
   std::unique_ptr<Communicator> pipeline;
+  std::unique_ptr<Communicator> context;
   std::unique_ptr<Communicator> data;
+  std::unique_ptr<Communicator> gradient;
   std::unique_ptr<Communicator> model;
   std::unique_ptr<Communicator> embedding;  ///< null on stages between the first and the last
 };

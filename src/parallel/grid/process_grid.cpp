@@ -13,29 +13,37 @@
 namespace trireme::parallel {
 namespace {
 
-/// "--tp 2 --pp 2 (data 3), --tp 2 --pp 1 (data 6)": grids that use exactly this world, nearest to the wanted first.
-std::string nearest_grids(int world_size, int tensor_size, int pipeline_size) {
+/// "--tp 2 --pp 2 (data 3), --tp 2 --pp 1 (data 6)", with "--cp 2" in between where it is not 1: grids that use exactly
+/// this world, nearest to the wanted first.
+std::string nearest_grids(int world_size, int tensor_size, int pipeline_size, int context_size) {
   struct Candidate {
     double distance;
     int tensor;
     int pipeline;
+    int context;
   };
+  const auto octaves = [](int size, int wanted) { return std::abs(std::log2(static_cast<double>(size) / wanted)); };
   std::vector<Candidate> candidates;
   for (int tensor = 1; tensor <= world_size; ++tensor) {
     if (world_size % tensor != 0) continue;
     for (int pipeline = 1; pipeline <= world_size / tensor; ++pipeline) {
       if (world_size / tensor % pipeline != 0) continue;
-      const double distance = std::abs(std::log2(static_cast<double>(tensor) / tensor_size)) +
-                              std::abs(std::log2(static_cast<double>(pipeline) / pipeline_size));
-      candidates.push_back({distance, tensor, pipeline});
+      const int rest = world_size / tensor / pipeline;
+      for (int context = 1; context <= (context_size == 1 ? 1 : rest); ++context) {
+        if (rest % context != 0) continue;
+        const double distance =
+            octaves(tensor, tensor_size) + octaves(pipeline, pipeline_size) + octaves(context, context_size);
+        candidates.push_back({distance, tensor, pipeline, context});
+      }
     }
   }
   std::ranges::stable_sort(candidates, {}, &Candidate::distance);
   candidates.resize(std::min<std::size_t>(candidates.size(), 4));
   std::vector<std::string> texts;
   for (const Candidate& grid : candidates) {
-    texts.push_back(
-        fmt::format("--tp {} --pp {} (data {})", grid.tensor, grid.pipeline, world_size / grid.tensor / grid.pipeline));
+    texts.push_back(fmt::format("--tp {} --pp {}{} (data {})", grid.tensor, grid.pipeline,
+                                context_size == 1 ? "" : fmt::format(" --cp {}", grid.context),
+                                world_size / grid.tensor / grid.pipeline / grid.context));
   }
   return fmt::format("{}", fmt::join(texts, ", "));
 }
@@ -48,8 +56,12 @@ std::string to_string(GroupKind kind) {
       return "tensor";
     case GroupKind::pipeline:
       return "pipeline";
+    case GroupKind::context:
+      return "context";
     case GroupKind::data:
       return "data";
+    case GroupKind::gradient:
+      return "gradient";
     case GroupKind::model:
       return "model";
     case GroupKind::embedding:
@@ -58,34 +70,41 @@ std::string to_string(GroupKind kind) {
   return "unknown";
 }
 
-ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int data_size)
-    : tensor_size_(tensor_size), data_size_(data_size), pipeline_size_(pipeline_size) {
-  TRIREME_CHECK(world_size >= 1 && tensor_size >= 1 && pipeline_size >= 1 && data_size >= 0, ConfigError,
-                "a grid of {} ranks cannot have tensor size {}, pipeline size {} and data size {}: each is at least 1",
-                world_size, tensor_size, pipeline_size, data_size);
-  const std::int64_t model_size = std::int64_t{tensor_size} * pipeline_size;
+ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int context_size, int data_size)
+    : tensor_size_(tensor_size), context_size_(context_size), data_size_(data_size), pipeline_size_(pipeline_size) {
+  TRIREME_CHECK(
+      world_size >= 1 && tensor_size >= 1 && pipeline_size >= 1 && context_size >= 1 && data_size >= 0, ConfigError,
+      "a grid of {} ranks cannot have tensor size {}, pipeline size {}, context size {} and data size {}: each is at "
+      "least 1",
+      world_size, tensor_size, pipeline_size, context_size, data_size);
+  constexpr std::int64_t limit = std::int64_t{1} << 60;
+  const std::int64_t stage_ranks = std::int64_t{tensor_size} * pipeline_size;
+  const std::int64_t replica_size = stage_ranks <= limit / context_size ? stage_ranks * context_size : limit;
   if (data_size_ == 0) {
-    data_size_ = static_cast<int>(std::max<std::int64_t>(1, world_size / model_size));
+    data_size_ = static_cast<int>(std::max<std::int64_t>(1, world_size / replica_size));
   }
-  const std::int64_t wanted = model_size * data_size_;
+  const std::int64_t wanted = replica_size <= limit / data_size_ ? replica_size * data_size_ : limit;
   if (wanted == world_size) return;
-  const std::int64_t replicas = data_size != 0 ? data_size : std::max<std::int64_t>(1, world_size / model_size);
-  std::string counts = std::to_string(replicas * model_size);
-  if (data_size == 0 && model_size < world_size) counts += " or " + std::to_string((replicas + 1) * model_size);
+  std::string counts = std::to_string(wanted);
+  if (data_size == 0 && replica_size < world_size) counts += " or " + std::to_string(wanted + replica_size);
   throw ConfigError(
-      "{} ranks do not make a grid of tensor size {} (--tp) x pipeline size {} (--pp){} = {} ranks{}. Start {} ranks, "
-      "or choose a grid for {}: {}",
-      world_size, tensor_size, pipeline_size, data_size != 0 ? fmt::format(" x data size {}", data_size) : "",
-      data_size != 0 ? wanted : model_size, data_size != 0 ? "" : " a replica", counts, world_size,
-      nearest_grids(world_size, tensor_size, pipeline_size));
+      "{} ranks do not make a grid of tensor size {} (--tp) x pipeline size {} (--pp){}{} = {} ranks{}. Start {} "
+      "ranks, or choose a grid for {}: {}",
+      world_size, tensor_size, pipeline_size,
+      context_size != 1 ? fmt::format(" x context size {} (--cp)", context_size) : "",
+      data_size != 0 ? fmt::format(" x data size {}", data_size) : "", data_size != 0 ? wanted : replica_size,
+      data_size != 0 ? "" : " a replica", counts, world_size,
+      nearest_grids(world_size, tensor_size, pipeline_size, context_size));
 }
 
 GridPosition ProcessGrid::position(int rank) const {
-  return {rank % tensor_size_, rank / tensor_size_ % data_size_, rank / tensor_size_ / data_size_};
+  const int replica = rank / tensor_size_ / context_size_;
+  return {rank % tensor_size_, rank / tensor_size_ % context_size_, replica % data_size_, replica / data_size_};
 }
 
 int ProcessGrid::rank(const GridPosition& position) const {
-  return position.tensor + tensor_size_ * (position.data + data_size_ * position.pipeline);
+  return position.tensor +
+         tensor_size_ * (position.context + context_size_ * (position.data + data_size_ * position.pipeline));
 }
 
 std::vector<int> ProcessGrid::group(GroupKind kind, int rank) const {
@@ -97,25 +116,32 @@ std::vector<int> ProcessGrid::group(GroupKind kind, int rank) const {
   for (int other = 0; other < world_size(); ++other) {
     const GridPosition at = position(other);
     const bool same_tensor = at.tensor == own.tensor;
+    const bool same_context = at.context == own.context;
     const bool same_data = at.data == own.data;
     const bool same_stage = at.pipeline == own.pipeline;
     const bool at_an_end = at.pipeline == 0 || at.pipeline == last_stage;
     bool member = false;
     switch (kind) {
       case GroupKind::tensor:
-        member = same_data && same_stage;
+        member = same_context && same_data && same_stage;
         break;
       case GroupKind::pipeline:
-        member = same_tensor && same_data;
+        member = same_tensor && same_context && same_data;
+        break;
+      case GroupKind::context:
+        member = same_tensor && same_data && same_stage;
         break;
       case GroupKind::data:
+        member = same_tensor && same_context && same_stage;
+        break;
+      case GroupKind::gradient:
         member = same_tensor && same_stage;
         break;
       case GroupKind::model:
-        member = same_data;
+        member = same_context && same_data;
         break;
       case GroupKind::embedding:
-        member = same_tensor && same_data && at_an_end;
+        member = same_tensor && same_context && same_data && at_an_end;
         break;
     }
     if (member) ranks.push_back(other);
@@ -134,8 +160,9 @@ std::vector<std::vector<int>> ProcessGrid::groups(GroupKind kind) const {
 
 std::string ProcessGrid::describe(int rank) const {
   const GridPosition at = position(rank);
-  return fmt::format("rank {}: tensor {} of {}, data {} of {}, pipeline {} of {}", rank, at.tensor, tensor_size_,
-                     at.data, data_size_, at.pipeline, pipeline_size_);
+  const std::string context = context_size_ == 1 ? "" : fmt::format("context {} of {}, ", at.context, context_size_);
+  return fmt::format("rank {}: tensor {} of {}, {}data {} of {}, pipeline {} of {}", rank, at.tensor, tensor_size_,
+                     context, at.data, data_size_, at.pipeline, pipeline_size_);
 }
 
 std::string ProcessGrid::diagram() const {
@@ -155,8 +182,8 @@ std::string ProcessGrid::diagram() const {
   const std::vector<int> rows = drawn(pipeline_size_, most_rows);
   const auto cell = [&](int stage, int replica) -> std::string {
     if (stage < 0 || replica < 0) return "...";
-    const int first = rank({0, replica, stage});
-    return tensor_size_ == 1 ? std::to_string(first) : fmt::format("{}-{}", first, first + tensor_size_ - 1);
+    const int first = rank({.data = replica, .pipeline = stage}), ranks = tensor_size_ * context_size_;
+    return ranks == 1 ? std::to_string(first) : fmt::format("{}-{}", first, first + ranks - 1);
   };
   const auto heading = [](const char* what, int index) {
     return index < 0 ? std::string("...") : fmt::format("{} {}", what, index);
@@ -164,8 +191,9 @@ std::string ProcessGrid::diagram() const {
   std::size_t width = cell(pipeline_size_ - 1, data_size_ - 1).size();
   width = std::max(width, heading("replica", data_size_ - 1).size());
 
-  std::string text = fmt::format("{} ranks = tensor {} x data {} x pipeline {}\n", world_size(), tensor_size_,
-                                 data_size_, pipeline_size_);
+  const std::string context = context_size_ == 1 ? "" : fmt::format("context {} x ", context_size_);
+  std::string text = fmt::format("{} ranks = tensor {} x {}data {} x pipeline {}\n", world_size(), tensor_size_,
+                                 context, data_size_, pipeline_size_);
   text += fmt::format("{:10}", "");
   for (const int replica : columns) text += fmt::format("  {:>{}}", heading("replica", replica), width);
   for (const int stage : rows) {

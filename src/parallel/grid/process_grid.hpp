@@ -9,31 +9,37 @@ namespace trireme::parallel {
 enum class GroupKind {
   tensor,     ///< shares every layer of one stage of one replica
   pipeline,   ///< the stages of one replica, first to last
-  data,       ///< holds the same parameters, sees different samples
-  model,      ///< one replica: all that work on the same samples
+  context,    ///< shares the sequences of one replica, each rank a part of the positions
+  data,       ///< holds the same parameters and the same part of sequences, of different samples
+  gradient,   ///< holds the same parameters: context x data, over which gradients are summed
+  model,      ///< holds all parameters together: the tensor groups of all stages
   embedding,  ///< first and last stage, which share the tied embedding; no group for the ranks between
 };
 std::string to_string(GroupKind kind);
 
 struct GridPosition {
   int tensor = 0;
+  int context = 0;
   int data = 0;
   int pipeline = 0;
   friend bool operator==(const GridPosition&, const GridPosition&) = default;
 };
 
-/// The arrangement of ranks, as in Megatron-LM: rank = tensor + T (data + D pipeline), so that a tensor group, which
-/// talks most, sits on neighbouring ranks and so within one node. Pure arithmetic, no communication.
+/// The arrangement of ranks, as in Megatron-LM: rank = tensor + T (context + C (data + D pipeline)), so that a tensor
+/// group, which talks most, sits on neighbouring ranks and so within one node. Pure arithmetic, no communication.
 class ProcessGrid {
  public:
-  /// data_size 0 means what the world leaves: world_size / (tensor_size pipeline_size). ConfigError with the factors
-  /// and the nearest grids that fit where it does not divide.
-  ProcessGrid(int world_size, int tensor_size, int pipeline_size, int data_size = 0);
+  /// data_size 0 means what the world leaves: world_size / (tensor_size pipeline_size context_size). ConfigError with
+  /// the factors and the nearest grids that fit where it does not divide.
+  ProcessGrid(int world_size, int tensor_size, int pipeline_size, int context_size = 1, int data_size = 0);
 
-  int world_size() const { return tensor_size_ * data_size_ * pipeline_size_; }
+  int world_size() const { return tensor_size_ * context_size_ * data_size_ * pipeline_size_; }
   int tensor_size() const { return tensor_size_; }
+  int context_size() const { return context_size_; }
   int data_size() const { return data_size_; }
   int pipeline_size() const { return pipeline_size_; }
+  /// Ranks that hold the same parameters.
+  int gradient_size() const { return context_size_ * data_size_; }
 
   GridPosition position(int rank) const;
   int rank(const GridPosition& position) const;
@@ -43,14 +49,16 @@ class ProcessGrid {
   /// All groups of a kind, ordered by their first member.
   std::vector<std::vector<int>> groups(GroupKind kind) const;
 
-  /// "rank 5: tensor 1 of 2, data 0 of 2, pipeline 1 of 2"
+  /// "rank 5: tensor 1 of 2, data 0 of 2, pipeline 1 of 2", with "context 0 of 2, " before the data where there are
+  /// several context ranks
   std::string describe(int rank) const;
   /// A picture of the grid for the log: a row for each pipeline stage, a column for each replica, in each place the
-  /// ranks of a tensor group. At most eight replicas and sixteen stages are drawn.
+  /// ranks of its tensor and context groups. At most eight replicas and sixteen stages are drawn.
   std::string diagram() const;
 
  private:
   int tensor_size_;
+  int context_size_;
   int data_size_;
   int pipeline_size_;
 };

@@ -20,19 +20,24 @@ std::vector<int> members(Communicator* comm) {
 TEST(GridCommunicators, AreTheGroupsOfTheArithmeticOnEveryGrid) {
   mpi::MpiCommunicator& world = test::world();
   const int rank = world.rank();
-  for (int tensor = 1; tensor <= world.size(); ++tensor) {
-    for (int pipeline = 1; pipeline <= world.size(); ++pipeline) {
-      if (world.size() % (tensor * pipeline) != 0) continue;
-      const ProcessGrid grid(world.size(), tensor, pipeline);
-      const GridCommunicators groups = make_grid_communicators(grid, world);
-      EXPECT_EQ(members(groups.tensor.get()), grid.group(GroupKind::tensor, rank));
-      EXPECT_EQ(members(groups.pipeline.get()), grid.group(GroupKind::pipeline, rank));
-      EXPECT_EQ(members(groups.data.get()), grid.group(GroupKind::data, rank));
-      EXPECT_EQ(members(groups.model.get()), grid.group(GroupKind::model, rank));
-      EXPECT_EQ(members(groups.embedding.get()), grid.group(GroupKind::embedding, rank));
-      EXPECT_EQ(groups.tensor->rank(), grid.position(rank).tensor);
-      EXPECT_EQ(groups.pipeline->rank(), grid.position(rank).pipeline);
-      EXPECT_EQ(groups.data->rank(), grid.position(rank).data);
+  for (const int context : {1, 2}) {
+    for (int tensor = 1; tensor <= world.size(); ++tensor) {
+      for (int pipeline = 1; pipeline <= world.size(); ++pipeline) {
+        if (world.size() % (tensor * pipeline * context) != 0) continue;
+        const ProcessGrid grid(world.size(), tensor, pipeline, context);
+        const GridCommunicators groups = make_grid_communicators(grid, world);
+        EXPECT_EQ(members(groups.tensor.get()), grid.group(GroupKind::tensor, rank));
+        EXPECT_EQ(members(groups.pipeline.get()), grid.group(GroupKind::pipeline, rank));
+        EXPECT_EQ(members(groups.context.get()), grid.group(GroupKind::context, rank));
+        EXPECT_EQ(members(groups.data.get()), grid.group(GroupKind::data, rank));
+        EXPECT_EQ(members(groups.gradient.get()), grid.group(GroupKind::gradient, rank));
+        EXPECT_EQ(members(groups.model.get()), grid.group(GroupKind::model, rank));
+        EXPECT_EQ(members(groups.embedding.get()), grid.group(GroupKind::embedding, rank));
+        EXPECT_EQ(groups.tensor->rank(), grid.position(rank).tensor);
+        EXPECT_EQ(groups.pipeline->rank(), grid.position(rank).pipeline);
+        EXPECT_EQ(groups.context->rank(), grid.position(rank).context);
+        EXPECT_EQ(groups.data->rank(), grid.position(rank).data);
+      }
     }
   }
 }

@@ -16,9 +16,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string message_of(int world, int tensor, int pipeline, int data = 0) {
+std::string message_of(int world, int tensor, int pipeline, int data = 0, int context = 1) {
   try {
-    const ProcessGrid grid(world, tensor, pipeline, data);
+    const ProcessGrid grid(world, tensor, pipeline, context, data);
   } catch (const ConfigError& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::usage);
     return error.what();
@@ -43,6 +43,24 @@ TEST(ProcessGrid, SixteenRanksMakeMegatronsGroups) {
               ElementsAre(ElementsAre(0, 12), ElementsAre(1, 13), ElementsAre(2, 14), ElementsAre(3, 15)));
 }
 
+TEST(ProcessGrid, ContextRanksStandBetweenTensorAndData) {
+  const ProcessGrid grid(16, 2, 2, 2);
+  EXPECT_EQ(grid.data_size(), 2);
+  EXPECT_EQ(grid.gradient_size(), 4);
+  EXPECT_THAT(grid.groups(GroupKind::context),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3), ElementsAre(4, 6), ElementsAre(5, 7),
+                          ElementsAre(8, 10), ElementsAre(9, 11), ElementsAre(12, 14), ElementsAre(13, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::data),
+              ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7),
+                          ElementsAre(8, 12), ElementsAre(9, 13), ElementsAre(10, 14), ElementsAre(11, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::gradient), ElementsAre(ElementsAre(0, 2, 4, 6), ElementsAre(1, 3, 5, 7),
+                                                            ElementsAre(8, 10, 12, 14), ElementsAre(9, 11, 13, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::pipeline).front(), ElementsAre(0, 8));
+  EXPECT_THAT(grid.groups(GroupKind::model).front(), ElementsAre(0, 1, 8, 9));
+  EXPECT_THAT(grid.groups(GroupKind::embedding).back(), ElementsAre(7, 15));
+  EXPECT_EQ(grid.position(11), (GridPosition{.tensor = 1, .context = 1, .data = 0, .pipeline = 1}));
+}
+
 TEST(ProcessGrid, OneStageIsItsOwnEmbeddingGroup) {
   const ProcessGrid grid(4, 2, 1);
   EXPECT_THAT(grid.groups(GroupKind::embedding),
@@ -62,10 +80,12 @@ TEST(ProcessGrid, RankAndPositionAreInverse) {
 }
 
 TEST(ProcessGrid, EveryKindOfGroupDividesTheWorld) {
-  for (const auto& [tensor, pipeline, data] :
-       {std::tuple{1, 1, 1}, std::tuple{2, 1, 3}, std::tuple{3, 4, 2}, std::tuple{4, 2, 1}}) {
-    const ProcessGrid grid(tensor * pipeline * data, tensor, pipeline, data);
-    for (const GroupKind kind : {GroupKind::tensor, GroupKind::pipeline, GroupKind::data, GroupKind::model}) {
+  for (const auto& [tensor, pipeline, context, data] :
+       {std::tuple{1, 1, 1, 1}, std::tuple{2, 1, 1, 3}, std::tuple{3, 4, 1, 2}, std::tuple{4, 2, 3, 1},
+        std::tuple{2, 2, 2, 3}}) {
+    const ProcessGrid grid(tensor * pipeline * context * data, tensor, pipeline, context, data);
+    for (const GroupKind kind : {GroupKind::tensor, GroupKind::pipeline, GroupKind::context, GroupKind::data,
+                                 GroupKind::gradient, GroupKind::model}) {
       std::vector<int> seen;
       for (const std::vector<int>& group : grid.groups(kind)) {
         EXPECT_TRUE(std::ranges::is_sorted(group));
@@ -98,22 +118,36 @@ TEST(ProcessGrid, AnExplicitDataSizeMustFit) {
   EXPECT_EQ(message_of(8, 2, 2, 2), "");
 }
 
+TEST(ProcessGrid, ContextRanksThatDoNotDivideAreRefused) {
+  const std::string message = message_of(12, 2, 1, 0, 4);
+  EXPECT_THAT(message, HasSubstr("x context size 4 (--cp) = 8 ranks a replica. Start 8 or 16 ranks"));
+  EXPECT_THAT(message, HasSubstr("--tp 2 --pp 1 --cp 3 (data 2)"));
+}
+
 TEST(ProcessGrid, SizesBelowOneAreRefused) {
   EXPECT_THAT(message_of(8, 0, 1), HasSubstr("each is at least 1"));
   EXPECT_THAT(message_of(8, 1, -2), HasSubstr("each is at least 1"));
+  EXPECT_THAT(message_of(8, 1, 1, 0, 0), HasSubstr("context size 0"));
 }
 
 TEST(ProcessGrid, HugeFactorsDoNotOverflow) {
   EXPECT_THAT(message_of(8, 1 << 20, 1 << 20), HasSubstr("= 1099511627776 ranks"));
+  EXPECT_THAT(message_of(8, 1 << 30, 1 << 30, 0, 1 << 30), HasSubstr("8 ranks do not make a grid"));
 }
 
 TEST(ProcessGrid, DescribesARank) {
   EXPECT_EQ(ProcessGrid(8, 2, 2).describe(5), "rank 5: tensor 1 of 2, data 0 of 2, pipeline 1 of 2");
+  EXPECT_EQ(ProcessGrid(8, 2, 2, 2).describe(7), "rank 7: tensor 1 of 2, context 1 of 2, data 0 of 1, pipeline 1 of 2");
 }
 
 TEST(ProcessGrid, DrawsStagesAndReplicas) {
   EXPECT_EQ(ProcessGrid(8, 2, 2).diagram(),
             "8 ranks = tensor 2 x data 2 x pipeline 2\n"
+            "            replica 0  replica 1\n"
+            "stage 0           0-1        2-3\n"
+            "stage 1           4-5        6-7\n");
+  EXPECT_EQ(ProcessGrid(8, 1, 2, 2).diagram(),
+            "8 ranks = tensor 1 x context 2 x data 2 x pipeline 2\n"
             "            replica 0  replica 1\n"
             "stage 0           0-1        2-3\n"
             "stage 1           4-5        6-7\n");
@@ -129,7 +163,8 @@ TEST(ProcessGrid, DrawsLargeGridsShortened) {
 TEST(GridCommunicators, OneRankIsAGroupOfOneEverywhere) {
   SelfCommunicator world;
   const GridCommunicators groups = make_grid_communicators(ProcessGrid(1, 1, 1), world);
-  for (const auto* comm : {&groups.tensor, &groups.pipeline, &groups.data, &groups.model, &groups.embedding}) {
+  for (const auto* comm : {&groups.tensor, &groups.pipeline, &groups.context, &groups.data, &groups.gradient,
+                           &groups.model, &groups.embedding}) {
     ASSERT_NE(*comm, nullptr);
     EXPECT_EQ((*comm)->size(), 1);
   }

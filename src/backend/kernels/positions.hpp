@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace trireme {
+
+/// Where the rows of a tensor stand in the sequence: row i at first + i for i < split, else at second + i - split. Two
+/// pieces are what a context rank holds of a sequence, so that a causal mask gives all ranks the same work.
+struct Positions {
+  std::int64_t first = 0;
+  std::int64_t split = std::numeric_limits<std::int64_t>::max();
+  std::int64_t second = 0;
+
+  constexpr std::int64_t operator[](std::int64_t row) const { return row < split ? first + row : second + row - split; }
+  /// Positions of the rows from `row` on.
+  constexpr Positions from(std::int64_t row) const {
+    if (row >= split) return {second + row - split};
+    return {first + row, split == std::numeric_limits<std::int64_t>::max() ? split : split - row, second};
+  }
+};
+
+}  // namespace trireme
