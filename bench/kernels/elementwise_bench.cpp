@@ -43,7 +43,7 @@ void rotate(benchmark::State& state, DType dtype, std::int64_t d) {
   const auto backend = cpu::make_backend(threads());
   Backend& b = *backend;
   const Tensor x = filled(b, dtype, {s, batch, h});
-  const RotaryHeads heads{{x, batch * h, h, d}, s, batch, h / d, 0};
+  const RotaryHeads heads{{x, batch * h, h, d}, s, batch, h / d, {}};
   measure(state, static_cast<double>(2 * x.view().size_bytes()), [&] {
     b.rotary().rotate(b.compute_stream(), {d, 10000}, heads, Rotation::forward);
   });

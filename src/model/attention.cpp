@@ -55,13 +55,13 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
       layer_(layer),
       first_head_(first_head) {}
 
-void SelfAttention::rotate(const LayerShape& shape, TensorView qkv, std::int64_t first_position,
+void SelfAttention::rotate(const LayerShape& shape, TensorView qkv, const Positions& positions,
                            Rotation rotation) const {
   if (rotary_.channels == 0) return;
   RotaryKernels& kernels = context_.backend.rotary();
-  kernels.rotate(context_.stream(), rotary_, {part_of(qkv, shape, 0), shape.s, shape.b, shape.a_local, first_position},
+  kernels.rotate(context_.stream(), rotary_, {part_of(qkv, shape, 0), shape.s, shape.b, shape.a_local, positions},
                  rotation);
-  kernels.rotate(context_.stream(), rotary_, {part_of(qkv, shape, 1), shape.s, shape.b, shape.kv_local, first_position},
+  kernels.rotate(context_.stream(), rotary_, {part_of(qkv, shape, 1), shape.s, shape.b, shape.kv_local, positions},
                  rotation);
 }
 
@@ -86,7 +86,7 @@ void SelfAttention::forward(const LayerShape& shape, ConstTensorView x, const Dr
   const std::int64_t columns = shape.attention_columns();
   saved.input = x;
   qkv_.forward(shape.as_rows(x), Activation::none, {}, saved.qkv.reshape({n, shape.qkv_columns()}));
-  rotate(shape, saved.qkv, 0, Rotation::forward);
+  rotate(shape, saved.qkv, {}, Rotation::forward);
   const ConstTensorView qkv = saved.qkv;
   context_.backend.attention().attention(context_.stream(),
                                          problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores)),
@@ -114,7 +114,7 @@ SelfAttention::Gradients SelfAttention::backward_input(const LayerShape& shape, 
         part_of(qkv, shape, 2), heads_of(ConstTensorView(saved.heads_out), shape), saved.log_sum_exp, row_dot,
         part_of(gradients.qkv, shape, 0), part_of(gradients.qkv, shape, 1), part_of(gradients.qkv, shape, 2));
   }
-  rotate(shape, gradients.qkv, 0, Rotation::backward);
+  rotate(shape, gradients.qkv, {}, Rotation::backward);
   qkv_.backward_input(gradients.qkv.reshape({n, shape.qkv_columns()}), shape.as_rows(saved.input), shape.as_rows(dx),
                       weights);
   return gradients;
@@ -137,7 +137,7 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, K
   const TensorView log_sum_exp =
       context_.workspace.allocate(accumulation_type(shape.dtype), {shape.b, shape.a_local, shape.s});
   qkv_.forward(shape.as_rows(x), Activation::none, {}, qkv);
-  rotate(shape, qkv, cache.length, Rotation::forward);
+  rotate(shape, qkv, {cache.length}, Rotation::forward);
   // Each row's k and v stand together; they go behind those of the positions before.
   const std::int64_t pair = 2 * shape.kv_columns();
   const std::int64_t first = shape.grouped() ? n * columns : columns, row = shape.grouped() ? pair : 3 * columns;

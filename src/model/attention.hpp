@@ -50,8 +50,8 @@ class SelfAttention {
   void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
 
  private:
-  /// Turns Q and K, or their gradients, in place; row 0 stands at `first_position`.
-  void rotate(const LayerShape& shape, TensorView qkv, std::int64_t first_position, Rotation rotation) const;
+  /// Turns Q and K, or their gradients, in place; `positions` are those of the rows.
+  void rotate(const LayerShape& shape, TensorView qkv, const Positions& positions, Rotation rotation) const;
   AttentionProblem problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const;
 
   parallel::TensorContext context_;

@@ -15,7 +15,7 @@ using namespace test;
 struct Case {
   std::int64_t positions = 1, batch = 1, heads = 1, d = 2;
   std::int64_t parts = 1, part = 0;
-  std::int64_t first_position = 0;
+  Positions at;
   RotaryEmbedding rotary{2, 10000};
   std::int64_t numel() const { return positions * batch * parts * heads * d; }
 };
@@ -31,7 +31,7 @@ std::vector<double> rotated(DType dtype, const Case& c, std::vector<double>& val
   const TensorView part(x.view().data() + static_cast<std::int64_t>(size_of(dtype)) * c.part * c.heads * c.d, dtype,
                         x.view().shape());
   b.rotary().rotate(b.compute_stream(), c.rotary,
-                    {{part, c.batch * row, row, c.d}, c.positions, c.batch, c.heads, c.first_position}, rotation);
+                    {{part, c.batch * row, row, c.d}, c.positions, c.batch, c.heads, c.at}, rotation);
   return values_of(b, x);
 }
 
@@ -43,7 +43,7 @@ std::vector<double> reference(const Case& c, const std::vector<double>& values, 
     for (std::int64_t head = 0; head < c.heads; ++head) {
       const std::size_t at = ((row * c.parts + c.part) * c.heads + head) * c.d;
       for (std::int64_t i = 0; i < half; ++i) {
-        const double position = static_cast<double>(c.first_position + row / c.batch);
+        const double position = static_cast<double>(c.at[row / c.batch]);
         double angle = position * std::pow(c.rotary.base, -2.0 * i / c.rotary.channels);
         if (rotation == Rotation::backward) angle = -angle;
         result[at + i] = values[at + i] * std::cos(angle) - values[at + i + half] * std::sin(angle);
@@ -56,7 +56,7 @@ std::vector<double> reference(const Case& c, const std::vector<double>& values, 
 
 TEST(Rotary, HandWorkedHead) {
   // Base 100 and four channels: the pairs (0, 2) and (1, 3) turn by 1 and 1/10 a position.
-  const Case c{.d = 6, .first_position = 3, .rotary = {4, 100}};
+  const Case c{.d = 6, .at = {3}, .rotary = {4, 100}};
   std::vector<double> x = {1, 2, 10, 20, 7, 8};
   const double s = std::sin(3.0), k = std::cos(3.0), s_slow = std::sin(0.3), k_slow = std::cos(0.3);
   expect_close(rotated(DType::fp64, c, x),
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Rotary, RotaryTypes, testing::Values(DType::fp64, DType
 TEST_P(RotaryTypes, MatchesTheDefinitionInStridedHeads) {
   for (const std::int64_t positions : {0, 1, 31, 33, 130, 1025}) {
     for (const Rotation rotation : {Rotation::forward, Rotation::backward}) {
-      const Case c{positions, 2, 3, 10, 3, 1, 50, {6, 500}};
+      const Case c{positions, 2, 3, 10, 3, 1, {50}, {6, 500}};
       std::vector<double> x = random_values(c.numel(), 1);
       const std::vector<double> actual = rotated(GetParam(), c, x, rotation);
       // An angle of a thousand has lost three digits, like a long sum.
@@ -82,7 +82,7 @@ TEST_P(RotaryTypes, MatchesTheDefinitionInStridedHeads) {
 }
 
 TEST_P(RotaryTypes, AnyCutOfASequenceAndAnyNumberOfThreadsGiveTheSameBits) {
-  const Case whole{200, 1, 2, 16, 1, 0, 0, {16, 10000}};
+  const Case whole{200, 1, 2, 16, 1, 0, {}, {16, 10000}};
   std::vector<double> x = random_values(whole.numel(), 2);
   const std::vector<double> expected = rotated(GetParam(), whole, x, Rotation::forward, 1);
   EXPECT_EQ(rotated(GetParam(), whole, x, Rotation::forward, 3), expected);
@@ -90,7 +90,7 @@ TEST_P(RotaryTypes, AnyCutOfASequenceAndAnyNumberOfThreadsGiveTheSameBits) {
   for (const auto& [begin, count] : std::vector<std::pair<int, int>>{{0, 1}, {1, 62}, {63, 2}, {65, 135}}) {
     Case cut = whole;
     cut.positions = count;
-    cut.first_position = begin;
+    cut.at = {begin};
     std::vector<double> part(x.begin() + begin * 32, x.begin() + (begin + count) * 32);
     const std::vector<double> result = rotated(GetParam(), cut, part);
     joined.insert(joined.end(), result.begin(), result.end());
@@ -98,8 +98,18 @@ TEST_P(RotaryTypes, AnyCutOfASequenceAndAnyNumberOfThreadsGiveTheSameBits) {
   EXPECT_EQ(joined, expected);
 }
 
+TEST_P(RotaryTypes, RowsMayStandInTwoPieces) {
+  // Whatever the order of the pieces, and where one of them is empty.
+  for (const Positions at : {Positions{3, 20, 170}, Positions{170, 20, 3}, Positions{5, 33, 0}, Positions{0, 1, 200}}) {
+    const Case c{33, 2, 2, 6, 1, 0, at, {6, 10000}};
+    std::vector<double> x = random_values(c.numel(), 7);
+    const std::vector<double> actual = rotated(GetParam(), c, x);
+    expect_close(actual, reference(c, x, Rotation::forward), tolerance(GetParam(), Operation::sum), "x");
+  }
+}
+
 TEST(Rotary, BackwardUndoesForwardAndIsItsTransposeFarIntoLongContexts) {
-  const Case c{70, 1, 1, 128, 1, 0, 1'000'000, {128, 10000}};
+  const Case c{70, 1, 1, 128, 1, 0, {1'000'000}, {128, 10000}};
   std::vector<double> x = random_values(c.numel(), 3), y = random_values(c.numel(), 4);
   std::vector<double> turned = rotated(DType::fp64, c, x);
   // The angle of the fastest channel is about 1e6, so its last digit is worth 1e-10.
@@ -118,7 +128,7 @@ TEST(Rotary, ScoresDependOnTheDistanceAlone) {
   const auto score = [](std::int64_t query, std::int64_t key) {
     std::vector<double> q = random_values(64, 5), k = random_values(64, 6);
     const auto at = [&](std::vector<double>& x, std::int64_t position) {
-      return rotated(DType::fp64, {.d = 64, .first_position = position, .rotary = {64, 10000}}, x);
+      return rotated(DType::fp64, {.d = 64, .at = {position}, .rotary = {64, 10000}}, x);
     };
     const std::vector<double> a = at(q, query), b = at(k, key);
     double sum = 0;
@@ -131,9 +141,9 @@ TEST(Rotary, ScoresDependOnTheDistanceAlone) {
 
 TEST(Rotary, RefusesWhatCannotBeRotated) {
   std::vector<double> x(6);
-  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .rotary = {5, 10000}}, x), ShapeError);
-  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .rotary = {8, 10000}}, x), ShapeError);
-  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .rotary = {4, 0}}, x), ShapeError);
+  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .at = {}, .rotary = {5, 10000}}, x), ShapeError);
+  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .at = {}, .rotary = {8, 10000}}, x), ShapeError);
+  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .at = {}, .rotary = {4, 0}}, x), ShapeError);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "src/backend/kernels/rotary.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <vector>
@@ -43,28 +44,31 @@ class CpuRotary final : public RotaryKernels {
 
   void rotate(Stream&, const RotaryEmbedding& rotary, const RotaryHeads& x, Rotation rotation) override {
     check_rotate(rotary, x);
-    if (x.positions == 0) return;
+    if (x.rows == 0) return;
     // The turn by a position is the product of those by its multiple of `block` and by the rest: a few sines serve many
     // positions, and the same ones every cut of a sequence.
     constexpr std::int64_t block = 64;
     const std::int64_t pairs = rotary.channels / 2;
-    const std::int64_t last_position = x.first_position + x.positions - 1;
-    const std::int64_t first_block = x.first_position / block;
-    const std::int64_t blocks = last_position / block - first_block + 1;
-    const std::int64_t first_rest = blocks == 1 ? x.first_position % block : 0;
-    const std::int64_t rests = blocks == 1 ? x.positions : block;
+    // Each of the two pieces ascends: the ends of both are the least and the greatest position.
+    const std::int64_t split = std::min(x.rows, x.positions.split);
+    const auto ends = std::minmax(
+        {x.positions[0], x.positions[split - 1], x.positions[x.rows - 1], x.positions[std::min(split, x.rows - 1)]});
+    const std::int64_t first_block = ends.first / block;
+    const std::int64_t blocks = ends.second / block - first_block + 1;
+    const std::int64_t first_rest = blocks == 1 ? ends.first % block : 0;
+    const std::int64_t rests = blocks == 1 ? ends.second - ends.first + 1 : block;
     const std::vector<std::complex<double>> coarse = turns(rotary, first_block, blocks, block);
     const std::vector<std::complex<double>> fine = turns(rotary, first_rest, rests, 1);
     const double sign = rotation == Rotation::forward ? 1 : -1;
     dispatch_float(x.data.data.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       T* data = x.data.data.template as<T>();
-      pool_.parallel_ranges(x.positions, 16, [&](std::int64_t begin, std::int64_t end) {
+      pool_.parallel_ranges(x.rows, 16, [&](std::int64_t begin, std::int64_t end) {
         std::vector<A> buffer(static_cast<std::size_t>(4 * pairs));
         A* cosine = buffer.data();
         A* sine = cosine + pairs;
         for (std::int64_t row = begin; row < end; ++row) {
-          const std::int64_t position = x.first_position + row;
+          const std::int64_t position = x.positions[row];
           const std::complex<double>* a = coarse.data() + (position / block - first_block) * pairs;
           const std::complex<double>* b = fine.data() + (position % block - first_rest) * pairs;
           for (std::int64_t i = 0; i < pairs; ++i) {

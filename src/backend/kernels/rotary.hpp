@@ -1,6 +1,7 @@
 #pragma once
 
 #include "src/backend/kernels/attention.hpp"
+#include "src/backend/kernels/positions.hpp"
 
 namespace trireme {
 
@@ -11,13 +12,13 @@ struct RotaryEmbedding {
   double base = 10000;
 };
 
-/// The heads that are rotated, and where they stand.
+/// The heads that are rotated, and where in the sequence their rows stand.
 struct RotaryHeads {
   Heads data;
-  std::int64_t positions = 0;
+  std::int64_t rows = 0;  ///< the first index of data, its positions
   std::int64_t batch = 0;
   std::int64_t heads = 0;
-  std::int64_t first_position = 0;  ///< of row 0; row i stands at first_position + i
+  Positions positions;
 };
 
 enum class Rotation { forward, backward };

@@ -257,8 +257,10 @@ inline void check_rotate(const RotaryEmbedding& rotary, const RotaryHeads& x) {
       rotary.channels >= 2 && rotary.channels % 2 == 0 && rotary.channels <= x.data.head_stride && rotary.base > 0,
       ShapeError, "rotate: {} channels of heads {} apart, base {}: an even number of channels, a positive base",
       rotary.channels, x.data.head_stride, rotary.base);
-  TRIREME_CHECK(x.positions >= 0 && x.batch >= 0 && x.heads >= 0 && x.first_position >= 0, ShapeError,
-                "rotate: {} positions from {}, {} samples, {} heads", x.positions, x.first_position, x.batch, x.heads);
+  TRIREME_CHECK(x.rows >= 0 && x.batch >= 0 && x.heads >= 0 && x.positions.first >= 0 && x.positions.split >= 1 &&
+                    x.positions.second >= 0,
+                ShapeError, "rotate: {} rows from positions {} and {}, {} samples, {} heads", x.rows, x.positions.first,
+                x.positions.second, x.batch, x.heads);
 }
 
 }  // namespace trireme
