@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <vector>
 
 #include "mpi/reduction.hpp"
@@ -12,6 +13,9 @@ namespace {
 // Large tensors are reduced in segments of this many bytes, so that what was received is still in the cache when it is
 // added. Measured with bench/collectives.
 constexpr std::int64_t segment_bytes = std::int64_t{2} << 20;
+// Segments under way at a time. Where nobody waits, ranks look at their messages now and then: each look should find
+// several to go on with.
+constexpr std::int64_t window = 4;
 // Up to this size every rank sends all it has to every other: one step instead of two. Messages of 4 KiB and more are
 // no longer sent before the receiver is known to be there.
 constexpr std::int64_t one_step_bytes = 2 << 10;
@@ -60,6 +64,23 @@ class Contributions {
   std::vector<const std::byte*> sources_;
 };
 
+/// Room for one segment under way: what comes in to be added up, and the messages of both steps.
+struct Lane {
+  Lane(const Channel& channel, DType dtype, std::int64_t capacity)
+      : contributions(channel, dtype, capacity), parts(channel.comm, channel.tag), sums(channel.comm, channel.tag) {}
+  Contributions contributions;
+  Messages parts;
+  Messages sums;
+};
+
+/// The lanes for `segments` segments, whose parts have `capacity` elements at the most. Segment i takes lane i modulo
+/// their number.
+std::deque<Lane> make_lanes(const Channel& channel, DType dtype, std::int64_t segments, std::int64_t capacity) {
+  std::deque<Lane> lanes;
+  for (std::int64_t i = 0; i < std::min(segments, window); ++i) lanes.emplace_back(channel, dtype, capacity);
+  return lanes;
+}
+
 /// The other ranks, beginning behind this one, so that not all send to the same at once.
 template <class Function>
 void for_each_peer(const Channel& channel, Function function) {
@@ -69,12 +90,12 @@ void for_each_peer(const Channel& channel, Function function) {
 }  // namespace
 
 Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
-  Messages messages(channel.comm, channel.tag);
   const DType dtype = data.dtype();
   const auto item = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t numel = data.numel();
 
   if (numel * item <= one_step_bytes && channel.size <= one_step_ranks) {
+    Messages messages(channel.comm, channel.tag);
     Contributions contributions(channel, dtype, numel);
     contributions.receive(messages, numel, data.data());
     for_each_peer(channel, [&](int peer) { messages.send(data.data(), data.size_bytes(), peer); });
@@ -84,44 +105,61 @@ Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
   }
 
   const std::int64_t segment = segment_bytes / item;
-  Contributions contributions(channel, dtype, part_of(std::min(segment, numel), channel.size, 0).count);
-  for (std::int64_t begin = 0; begin < numel; begin += segment) {
-    std::byte* base = data.data() + begin * item;
-    const std::int64_t count = std::min(segment, numel - begin);
-    const Part own = part_of(count, channel.size, channel.rank);
-    std::byte* own_data = base + own.begin * item;
-    contributions.receive(messages, own.count, own_data);
-    for_each_peer(channel, [&](int peer) {
-      const Part part = part_of(count, channel.size, peer);
-      messages.send(base + part.begin * item, static_cast<std::size_t>(part.count * item), peer);
-    });
-    co_await messages;
-    contributions.reduce(op, own_data, own.count);
-    for_each_peer(channel, [&](int peer) {
-      const Part part = part_of(count, channel.size, peer);
-      messages.receive(base + part.begin * item, static_cast<std::size_t>(part.count * item), peer);
-    });
-    for_each_peer(channel,
-                  [&](int peer) { messages.send(own_data, static_cast<std::size_t>(own.count * item), peer); });
-    co_await messages;
+  const std::int64_t segments = (numel + segment - 1) / segment;
+  std::deque<Lane> lanes =
+      make_lanes(channel, dtype, segments, part_of(std::min(segment, numel), channel.size, 0).count);
+  const auto lane_of = [&](std::int64_t s) -> Lane& { return lanes[static_cast<std::size_t>(s) % lanes.size()]; };
+  // The part of segment `s` that `rank` adds up.
+  const auto part = [&](std::int64_t s, int rank) {
+    const Part within = part_of(std::min(segment, numel - s * segment), channel.size, rank);
+    return data.flat(s * segment + within.begin, within.count);
+  };
+  // Messages between two ranks match by their order: all ranks start the steps of the segments in the same one.
+  const auto exchange_parts = [&](std::int64_t s) {
+    Lane& lane = lane_of(s);
+    const TensorView own = part(s, channel.rank);
+    lane.contributions.receive(lane.parts, own.numel(), own.data());
+    for_each_peer(channel, [&](int peer) { lane.parts.send(part(s, peer).data(), part(s, peer).size_bytes(), peer); });
+  };
+  const auto exchange_sums = [&](std::int64_t s) {
+    Messages& sums = lane_of(s).sums;
+    const TensorView own = part(s, channel.rank);
+    for_each_peer(channel, [&](int peer) { sums.receive(part(s, peer).data(), part(s, peer).size_bytes(), peer); });
+    for_each_peer(channel, [&](int peer) { sums.send(own.data(), own.size_bytes(), peer); });
+  };
+
+  for (std::int64_t s = 0; s < std::ssize(lanes); ++s) exchange_parts(s);
+  for (std::int64_t s = 0; s < segments; ++s) {
+    co_await lane_of(s).parts;
+    lane_of(s).contributions.reduce(op, part(s, channel.rank).data(), part(s, channel.rank).numel());
+    co_await lane_of(s).sums;  // of the segment that had the lane before
+    exchange_sums(s);
+    if (s + std::ssize(lanes) < segments) exchange_parts(s + std::ssize(lanes));
   }
+  for (Lane& lane : lanes) co_await lane.sums;
 }
 
 Operation reduce_scatter(Channel channel, ConstTensorView in, TensorView out, ReduceOp op) {
-  Messages messages(channel.comm, channel.tag);
   const DType dtype = in.dtype();
   const auto item = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t part = out.numel();
   const std::int64_t segment = std::max<std::int64_t>(64, segment_bytes / item / channel.size);
-  Contributions contributions(channel, dtype, std::min(segment, part));
-  for (std::int64_t begin = 0; begin < part; begin += segment) {
-    const std::int64_t count = std::min(segment, part - begin);
-    const auto of_rank = [&](int rank) { return in.data() + (rank * part + begin) * item; };
-    contributions.receive(messages, count, of_rank(channel.rank));
+  const std::int64_t segments = (part + segment - 1) / segment;
+  std::deque<Lane> lanes = make_lanes(channel, dtype, segments, std::min(segment, part));
+  const auto lane_of = [&](std::int64_t s) -> Lane& { return lanes[static_cast<std::size_t>(s) % lanes.size()]; };
+  const auto count = [&](std::int64_t s) { return std::min(segment, part - s * segment); };
+  const auto exchange_parts = [&](std::int64_t s) {
+    Lane& lane = lane_of(s);
+    const auto of_rank = [&](int rank) { return in.data() + (rank * part + s * segment) * item; };
+    lane.contributions.receive(lane.parts, count(s), of_rank(channel.rank));
     for_each_peer(channel,
-                  [&](int peer) { messages.send(of_rank(peer), static_cast<std::size_t>(count * item), peer); });
-    co_await messages;
-    contributions.reduce(op, out.data() + begin * item, count);
+                  [&](int peer) { lane.parts.send(of_rank(peer), static_cast<std::size_t>(count(s) * item), peer); });
+  };
+  for (std::int64_t s = 0; s < std::ssize(lanes); ++s) exchange_parts(s);
+  for (std::int64_t s = 0; s < segments; ++s) {
+    co_await lane_of(s).parts;
+    lane_of(s).contributions.reduce(op, out.data() + s * segment * item, count(s));
+    if (s + std::ssize(lanes) < segments) exchange_parts(s + std::ssize(lanes));
   }
 }
 
