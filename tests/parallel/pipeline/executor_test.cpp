@@ -10,6 +10,7 @@
 
 #include "src/base/hash.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 
 namespace trireme::parallel {
@@ -137,21 +138,10 @@ Schedule by_chunks(int stages, int chunks, int micro_batches) {
   return schedule;
 }
 
-/// Passes everything on and keeps account of the exchanges.
-class RecordingCommunicator final : public Communicator {
+/// Keeps account of the exchanges.
+class RecordingCommunicator final : public test::ForwardingCommunicator {
  public:
-  explicit RecordingCommunicator(Communicator& inner) : inner_(inner) {}
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-  const std::string& name() const override { return inner_.name(); }
-  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override { return inner_.all_reduce(stream, data, op); }
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
-    return inner_.reduce_scatter(stream, in, out, op);
-  }
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
-    return inner_.all_gather(stream, in, out);
-  }
-  Work broadcast(Stream& stream, TensorView data, int root) override { return inner_.broadcast(stream, data, root); }
+  using ForwardingCommunicator::ForwardingCommunicator;
   std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
     std::string text;
     for (const Transfer& transfer : transfers) {
@@ -161,18 +151,10 @@ class RecordingCommunicator final : public Communicator {
       if (sends) bytes_sent += transfer.data.size_bytes();
     }
     exchanges.push_back(text);
-    return inner_.exchange(stream, transfers);
+    return ForwardingCommunicator::exchange(stream, transfers);
   }
-  void barrier() override { inner_.barrier(); }
-  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override {
-    return inner_.split(colour, key, name);
-  }
-
   std::vector<std::string> exchanges;  // "receive previous send next"
   std::size_t bytes_sent = 0;
-
- private:
-  Communicator& inner_;
 };
 
 /// Runs `schedule` three times with one executor; every stage checks each number it sees.

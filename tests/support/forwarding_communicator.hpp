@@ -1,0 +1,34 @@
+#pragma once
+
+#include "src/comm/communicator.hpp"
+
+namespace trireme::test {
+
+/// Passes everything on to another communicator: for those that look at, or change, one operation.
+class ForwardingCommunicator : public Communicator {
+ public:
+  explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  const std::string& name() const override { return inner_.name(); }
+  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override { return inner_.all_reduce(stream, data, op); }
+  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+    return inner_.reduce_scatter(stream, in, out, op);
+  }
+  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+    return inner_.all_gather(stream, in, out);
+  }
+  Work broadcast(Stream& stream, TensorView data, int root) override { return inner_.broadcast(stream, data, root); }
+  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
+    return inner_.exchange(stream, transfers);
+  }
+  void barrier() override { inner_.barrier(); }
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override {
+    return inner_.split(colour, key, name);
+  }
+
+ private:
+  Communicator& inner_;
+};
+
+}  // namespace trireme::test
