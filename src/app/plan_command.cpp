@@ -68,8 +68,8 @@ int plan_command(const std::vector<std::string>& arguments) {
   const parallel::ScheduleKind kind = parallel::schedule_for(asked, chunks);
   const parallel::Schedule schedule = parallel::make_schedule(kind, stages, micro_batches, chunks);
   const plan::Simulation simulation = plan::simulate(schedule, plan::ScheduleTimes::uniform(schedule, {}));
-  fmt::print("{}: {} stages, {} chunks a stage, {} micro-batches\n", parallel::to_string(kind), stages, chunks,
-             micro_batches);
+  fmt::print("{}: {} stages{}, {} micro-batches\n", parallel::to_string(kind), stages,
+             chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", micro_batches);
   fmt::print("{}", plan::text_of(simulation, schedule));
   fmt::print(
       "F forward (time 1), B backward (2), I its input half (1), W its weights half (1); {}\n"
