@@ -89,6 +89,19 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
       job.node.local_size, bytes_text(wanted), bytes_text(machine));
 }
 
+/// What a layer keeps for backward, beside the figures of the literature.
+void log_layer_activations(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config) {
+  const train::LayerActivations activations = train::layer_activations(config, o.layout(), job.grid.tensor_size());
+  log::info(
+      "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, in 16 "
+      "bits and with attention scores in memory:",
+      bytes_text(static_cast<double>(activations.kept)));
+  for (const auto& published : activations.published) {
+    log::info("  {:<36}{:<36}{}{}", published.setting, published.formula, bytes_text(published.bytes),
+              published.applies ? " <- this layout" : "");
+  }
+}
+
 /// The corpora that `--data-path` names, on every rank or on none.
 std::vector<data::WeightedStore> open_corpora(const Job& job, const TrainCommandOptions& o) {
   std::vector<data::WeightedStore> stores;
@@ -159,6 +172,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   data::GptData data;
   collectively(*job.world, [&] { data = data::make_gpt_data(stores, data_options); });
   if (o.dry_run) {
+    log_layer_activations(job, o, config);
     log::info("dry run: everything is in order; {} iterations would run", o.train_iterations);
     return 0;
   }

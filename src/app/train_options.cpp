@@ -35,6 +35,22 @@ void TrainCommandOptions::declare(Options& options) {
   options.add_flag(
       "no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
       "Do not hide the tensor-parallel communication of backward behind the products of weight gradients.");
+  options.add_choice(
+      "recompute-granularity", &recomputation.granularity,
+      {{"none", model::RecomputeGranularity::none},
+       {"selective", model::RecomputeGranularity::selective},
+       {"full", model::RecomputeGranularity::full}},
+      "What backward computes again to save memory: selective, the attention itself (not Q, K, V) and the "
+      "activation in the feed-forward block; full, whole layers.");
+  options.add_choice("recompute-method", &recomputation.method,
+                     {{"uniform", model::RecomputeMethod::uniform}, {"block", model::RecomputeMethod::block}},
+                     "Of full recomputation: groups of --recompute-num-layers layers that keep only their input, or "
+                     "that many layers at "
+                     "the start of each chunk, one by one.");
+  options.add("recompute-num-layers", &recomputation.layers, "N", "Layers of a group, or of a chunk.", at_least(1));
+  options.add_flag("recompute-activations", &recompute_activations, "The same as --recompute-granularity selective.");
+  options.add_flag("distribute-saved-activations", &recomputation.distribute,
+                   "Of full recomputation: each tensor rank keeps only its part of a group's input.");
   options.add_choice("init-method", &initialisation.method,
                      {{"normal", model::InitMethod::normal}, {"hashed-uniform", model::InitMethod::hashed_uniform}},
                      "Initial weights: normal deviates of the seed, or a formula of name and index alone.");
@@ -139,6 +155,22 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
   if (bf16) dtype = DType::bf16;
   if (fp16) dtype = DType::fp16;
 
+  using model::RecomputeGranularity;
+  if (recompute_activations) {
+    expect(!options.given("recompute-granularity") || recomputation.selective(),
+           "--recompute-activations means --recompute-granularity selective and contradicts another one");
+    recomputation.granularity = RecomputeGranularity::selective;
+  }
+  const bool full = recomputation.granularity == RecomputeGranularity::full;
+  for (const char* name : {"recompute-method", "recompute-num-layers", "distribute-saved-activations"}) {
+    expect(full || !options.given(name), fmt::format("--{} needs --recompute-granularity full", name));
+  }
+  expect(!recomputation.distribute || grid.tensor > 1,
+         "--distribute-saved-activations needs --tensor-model-parallel-size 2 or more");
+  expect(!recomputation.distribute || !sequence_parallel,
+         "--distribute-saved-activations and --sequence-parallel exclude each other: with the second, activations are "
+         "distributed already");
+
   if (!global_batch_size) global_batch_size = micro_batch_size * data_ranks;
   expect(*global_batch_size % (micro_batch_size * data_ranks) == 0,
          fmt::format("--global-batch-size {} is not a multiple of --micro-batch-size {} times {} data ranks (= {})",
@@ -215,6 +247,7 @@ train::LayoutOptions TrainCommandOptions::layout() const {
   layout.scatter_gather = !no_scatter_gather;
   layout.async_tensor_all_reduce = !no_async_tensor_all_reduce;
   layout.pipeline = grid.pipeline_cut();
+  layout.recomputation = recomputation;
   layout.schedule = schedule;
   return layout;
 }

@@ -31,6 +31,8 @@ struct TrainCommandOptions {
   bool overlap_p2p = false;
   bool no_scatter_gather = false;
   bool no_async_tensor_all_reduce = false;
+  model::Recomputation recomputation;
+  bool recompute_activations = false;
   model::Initialisation initialisation;
 
   // Data parallelism

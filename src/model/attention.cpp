@@ -38,12 +38,21 @@ parallel::ColumnParallelLinear product_of_queries(const parallel::TensorContext&
 
 }  // namespace
 
-SelfAttention::Saved SelfAttention::Saved::allocate(const LayerShape& shape, Arena& arena) {
+SelfAttention::Saved SelfAttention::Saved::allocate(const LayerShape& shape, bool selective, Arena& arena) {
   Saved saved;
   saved.qkv = shape.allocate(arena, shape.qkv_columns());
+  if (selective) return saved;
   saved.heads_out = shape.allocate(arena, shape.attention_columns());
-  saved.log_sum_exp = arena.allocate(accumulation_type(shape.dtype), {shape.b, shape.a_local, shape.s});
+  saved.log_sum_exp = shape.allocate_log_sum_exp(arena);
   return saved;
+}
+
+SelfAttention::Gradients SelfAttention::Gradients::allocate(const LayerShape& shape, bool selective, Arena& arena) {
+  Gradients gradients;
+  gradients.output = shape.allocate_residual(arena);
+  gradients.qkv = shape.allocate(arena, shape.qkv_columns());
+  if (selective) gradients.heads_out = shape.allocate(arena, shape.attention_columns());
+  return gradients;
 }
 
 SelfAttention::SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
@@ -80,50 +89,60 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   return problem;
 }
 
+void SelfAttention::attend(const LayerShape& shape, const DropoutPlan& dropout, ConstTensorView qkv,
+                           TensorView heads_out, TensorView log_sum_exp) const {
+  context_.backend.attention().attention(
+      context_.stream(), problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores)),
+      part_of(qkv, shape, 0), part_of(qkv, shape, 1), part_of(qkv, shape, 2), heads_of(heads_out, shape), log_sum_exp);
+}
+
 void SelfAttention::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                             TensorView y) const {
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
+  const ArenaScope scope(context_.workspace);
+  const TensorView heads_out = saved.heads_out ? saved.heads_out : shape.allocate(context_.workspace, columns);
   saved.input = x;
   qkv_.forward(shape.as_rows(x), Activation::none, {}, saved.qkv.reshape({n, shape.qkv_columns()}));
   rotate(shape, saved.qkv, {}, Rotation::forward);
-  const ConstTensorView qkv = saved.qkv;
-  context_.backend.attention().attention(context_.stream(),
-                                         problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores)),
-                                         part_of(qkv, shape, 0), part_of(qkv, shape, 1), part_of(qkv, shape, 2),
-                                         heads_of(saved.heads_out, shape), saved.log_sum_exp);
-  projection_.forward(saved.heads_out.reshape({n, columns}), shape.as_rows(y));
+  attend(shape, dropout, saved.qkv, heads_out,
+         saved.log_sum_exp ? saved.log_sum_exp : shape.allocate_log_sum_exp(context_.workspace));
+  projection_.forward(heads_out.reshape({n, columns}), shape.as_rows(y));
 }
 
-SelfAttention::Gradients SelfAttention::backward_input(const LayerShape& shape, ConstTensorView dy,
-                                                       const DropoutPlan& dropout, const Saved& saved, Arena& arena,
-                                                       TensorView dx, parallel::WeightGradient weights) const {
+void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& dropout, const Saved& saved,
+                                   Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const {
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
-  const Gradients gradients{dy, shape.allocate(arena, shape.qkv_columns())};
   {
     const ArenaScope scope(context_.workspace);
+    TensorView log_sum_exp = saved.log_sum_exp;
+    if (saved.heads_out) {
+      gradients.heads_out = saved.heads_out;
+    } else {
+      log_sum_exp = shape.allocate_log_sum_exp(context_.workspace);
+      attend(shape, dropout, saved.qkv, gradients.heads_out, log_sum_exp);
+    }
     const TensorView dheads = shape.allocate(context_.workspace, columns);
-    const TensorView row_dot = context_.workspace.allocate(saved.log_sum_exp.dtype(), saved.log_sum_exp.shape());
-    projection_.backward_input(shape.as_rows(dy), saved.heads_out.reshape({n, columns}), Activation::none, {},
-                               dheads.reshape({n, columns}), weights);
+    const TensorView row_dot = shape.allocate_log_sum_exp(context_.workspace);
+    projection_.backward_input(shape.as_rows(gradients.output), gradients.heads_out.reshape({n, columns}),
+                               Activation::none, {}, dheads.reshape({n, columns}), weights);
     const ConstTensorView qkv = saved.qkv;
     context_.backend.attention().attention_backward(
         context_.stream(), problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores)),
         heads_of(ConstTensorView(dheads), shape), part_of(qkv, shape, 0), part_of(qkv, shape, 1),
-        part_of(qkv, shape, 2), heads_of(ConstTensorView(saved.heads_out), shape), saved.log_sum_exp, row_dot,
+        part_of(qkv, shape, 2), heads_of(ConstTensorView(gradients.heads_out), shape), log_sum_exp, row_dot,
         part_of(gradients.qkv, shape, 0), part_of(gradients.qkv, shape, 1), part_of(gradients.qkv, shape, 2));
   }
   rotate(shape, gradients.qkv, {}, Rotation::backward);
   qkv_.backward_input(gradients.qkv.reshape({n, shape.qkv_columns()}), shape.as_rows(saved.input), shape.as_rows(dx),
                       weights);
-  return gradients;
 }
 
 void SelfAttention::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
-  projection_.backward_weight(shape.as_rows(gradients.output), saved.heads_out.reshape({n, columns}));
+  projection_.backward_weight(shape.as_rows(gradients.output), gradients.heads_out.reshape({n, columns}));
   qkv_.backward_weight(gradients.qkv.reshape({n, shape.qkv_columns()}), shape.as_rows(saved.input));
 }
 
@@ -134,8 +153,7 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, K
   const ArenaScope scope(context_.workspace);
   const TensorView qkv = context_.workspace.allocate(shape.dtype, {n, shape.qkv_columns()});
   const TensorView heads_out = context_.workspace.allocate(shape.dtype, {n, columns});
-  const TensorView log_sum_exp =
-      context_.workspace.allocate(accumulation_type(shape.dtype), {shape.b, shape.a_local, shape.s});
+  const TensorView log_sum_exp = shape.allocate_log_sum_exp(context_.workspace);
   qkv_.forward(shape.as_rows(x), Activation::none, {}, qkv);
   rotate(shape, qkv, {cache.length}, Rotation::forward);
   // Each row's k and v stand together; they go behind those of the positions before.

@@ -18,19 +18,23 @@ struct KeyValueCache {
 /// heads of keys and values each is read by neighbouring heads of queries, on the same rank.
 class SelfAttention {
  public:
-  /// What backward needs. qkv is [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] and
-  /// behind it [s, b, 2, kv_local, d]; Q and K are rotated.
+  /// What backward needs. Selective recomputation keeps Q, K and V and makes the attention itself again: its output and
+  /// log-sum-exp are left empty.
   struct Saved {
     ConstTensorView input;
+    /// [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] and behind it
+    /// [s, b, 2, kv_local, d]; Q and K are rotated.
+    TensorView qkv;
+    TensorView heads_out;    ///< [s, b, a_local, d]
+    TensorView log_sum_exp;  ///< [b, a_local, s]
+    static Saved allocate(const LayerShape& shape, bool selective, Arena& arena);
+  };
+  /// Gradients that backward_weight needs, and what backward_input made again for it.
+  struct Gradients {
+    TensorView output;  ///< [s_local, b, h]
     TensorView qkv;
     TensorView heads_out;
-    TensorView log_sum_exp;
-    static Saved allocate(const LayerShape& shape, Arena& arena);
-  };
-  /// What passes from backward_input to backward_weight.
-  struct Gradients {
-    ConstTensorView output;
-    TensorView qkv;
+    static Gradients allocate(const LayerShape& shape, bool selective, Arena& arena);
   };
 
   /// Takes the parameters `prefix`.qkv.*, or `prefix`.q.* and `prefix`.kv.*, and `prefix`.proj.weight.
@@ -40,9 +44,9 @@ class SelfAttention {
   /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must live as long as `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
-  /// dx from dy, overwritten. The gradients that backward_weight needs come from `arena`; dy must live as long.
-  Gradients backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
-                           Arena& arena, TensorView dx, parallel::WeightGradient weights) const;
+  /// dx from gradients.output, overwritten; fills what else is in `gradients`.
+  void backward_input(const LayerShape& shape, const DropoutPlan& dropout, const Saved& saved, Gradients& gradients,
+                      TensorView dx, parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
   /// y = attention of the shape.s newest positions, x [s, b, h], to those in `cache` and to themselves; appends to
@@ -52,6 +56,8 @@ class SelfAttention {
  private:
   /// Turns Q and K, or their gradients, in place; `positions` are those of the rows.
   void rotate(const LayerShape& shape, TensorView qkv, const Positions& positions, Rotation rotation) const;
+  void attend(const LayerShape& shape, const DropoutPlan& dropout, ConstTensorView qkv, TensorView heads_out,
+              TensorView log_sum_exp) const;
   AttentionProblem problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const;
 
   parallel::TensorContext context_;

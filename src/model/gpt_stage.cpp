@@ -6,11 +6,19 @@ namespace trireme::model {
 
 using parallel::WeightGradient;
 
-struct GptStage::Saved {
-  std::unique_ptr<Arena> arena;
+/// What one micro-batch of one group of layers keeps between forward and backward.
+struct GptStage::SavedGroup {
+  Arena::Mark mark;                                    // all that was allocated before
+  ConstTensorView input;                               // of a recomputed group perhaps only this rank's part, flat
   std::vector<TransformerLayer::Saved> layers;         // each layer's output is the next one's input
   std::vector<TransformerLayer::Gradients> gradients;  // between backward_input and backward_weight
+};
+
+struct GptStage::Saved {
+  std::unique_ptr<Arena> arena;
+  std::vector<SavedGroup> groups;
   ConstTensorView head_input;
+  Arena::Mark head_mark;
   std::optional<Head> head;
 };
 
@@ -39,7 +47,7 @@ GptStage::Head GptStage::Head::allocate(const LayerShape& shape, std::int64_t vo
 GptStage::GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const GptConfig& config, const GptPlace& place, const parallel::VocabularyPartition& vocabulary,
                    std::int64_t sequence_length, std::int64_t micro_batch_size, DType dtype,
-                   parallel::ParameterHooks& hooks)
+                   const Recomputation& recomputation, parallel::ParameterHooks& hooks)
     : context_(context),
       hooks_(hooks),
       config_(config),
@@ -47,6 +55,7 @@ GptStage::GptStage(const parallel::TensorContext& context, const parallel::Param
       shape_(LayerShape::of(config, sequence_length, micro_batch_size, place.tensor_size, context.sequence_parallel,
                             dtype)),
       vocabulary_rows_(vocabulary.rows()),
+      recomputation_(recomputation),
       cross_entropy_(context, vocabulary),
       loss_sum_(context.backend, DType::fp64, {1}) {
   for (const LayerRange& chunk : place.chunks) {
@@ -74,7 +83,6 @@ void GptStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mod
   micro_batches_ = std::move(micro_batches);
   mode_ = mode;
   saved_.clear();  // a forward whose backward never came is forgotten
-  activation_bytes_ = 0;
   saved_.resize(micro_batches_.size() * place_.chunks.size());
 }
 
@@ -98,9 +106,15 @@ std::unique_ptr<Arena> GptStage::take_arena() {
 }
 
 void GptStage::release(Saved& saved) {
-  activation_bytes_ -= saved.arena->used_bytes();
   saved.arena->clear();
   free_arenas_.push_back(std::move(saved.arena));
+}
+
+void GptStage::note_activation_bytes() {
+  if (!mode_.backward) return;
+  std::size_t sum = 0;
+  for (const auto& saved : saved_) sum += saved && saved->arena ? saved->arena->used_bytes() : 0;
+  peak_activation_bytes_ = std::max(peak_activation_bytes_, sum);
 }
 
 DropoutPlan GptStage::dropout(int micro_batch) const {
@@ -128,61 +142,161 @@ void GptStage::embed(int micro_batch, TensorView x) {
                                              dropout(micro_batch).at(0, DropoutSite::embedding), x);
 }
 
+std::vector<LayerGroup> GptStage::groups(int chunk) const {
+  const int layers = place_.chunks[static_cast<std::size_t>(chunk)].layers;
+  if (!mode_.backward && layers > 0) return {{0, layers, true}};  // nothing is kept
+  return layer_groups(recomputation_, layers);
+}
+
+void GptStage::run_and_keep(int first_layer, int layers, const DropoutPlan& dropout, ConstTensorView x, TensorView y,
+                            Arena& arena, SavedGroup& group) {
+  for (int i = 0; i < layers; ++i) {
+    const bool last = i + 1 == layers;
+    group.layers.push_back(TransformerLayer::Saved::allocate(shape_, recomputation_.selective(), arena));
+    const TensorView next = last ? y : shape_.allocate_residual(arena);
+    hooks_.before_forward(layer_group(first_layer + i));
+    layers_[static_cast<std::size_t>(first_layer + i)].forward(shape_, x, dropout, group.layers.back(), next);
+    x = next;
+  }
+  note_activation_bytes();
+}
+
+void GptStage::run_and_forget(int first_layer, int layers, const DropoutPlan& dropout, ConstTensorView x, TensorView y,
+                              Arena& arena) {
+  const ArenaScope scope(context_.workspace);
+  TensorView streams[2];
+  for (int i = 0; i < layers; ++i) {
+    const ArenaScope layer_scope(arena);
+    TransformerLayer::Saved saved = TransformerLayer::Saved::allocate(shape_, recomputation_.selective(), arena);
+    note_activation_bytes();
+    TensorView& stream = streams[i % 2];
+    if (i + 1 < layers && !stream) stream = shape_.allocate_residual(context_.workspace);
+    const TensorView next = i + 1 == layers ? y : stream;
+    hooks_.before_forward(layer_group(first_layer + i));
+    layers_[static_cast<std::size_t>(first_layer + i)].forward(shape_, x, dropout, saved, next);
+    x = next;
+  }
+}
+
+ConstTensorView GptStage::own_part(ConstTensorView stream, Arena& arena) {
+  const std::int64_t part = stream.numel() / place_.tensor_size;
+  const TensorView kept = arena.allocate(stream.dtype(), {part});
+  context_.backend.elementwise().convert(context_.stream(), stream.flat(part * place_.tensor_rank, part), kept);
+  return kept;
+}
+
 void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) {
   auto& slot = saved_[static_cast<std::size_t>(chunk) * micro_batches_.size() + static_cast<std::size_t>(micro_batch)];
   slot = std::make_unique<Saved>();
   slot->arena = take_arena();
   Arena& arena = *slot->arena;
   const bool last = is_last(chunk);
-  const int layers = place_.chunks[static_cast<std::size_t>(chunk)].layers;
   const int first = first_layer_index(chunk);
   const DropoutPlan plan = dropout(micro_batch);
+  const std::vector<LayerGroup> groups = this->groups(chunk);
 
-  // Without a backward the residual stream goes to and fro between two tensors, and each layer's own are given back.
+  // A group's output is kept where the next group, or the head, reads it whole in backward; else it is in one of two
+  // tensors of the work space.
+  const ArenaScope scope(context_.workspace);
   TensorView streams[2];
-  const auto next_stream = [&](int i) {
-    if (mode_.backward) return shape_.allocate_residual(arena);
-    TensorView& stream = streams[i % 2];
-    if (!stream) stream = shape_.allocate_residual(arena);
+  const auto stream_into = [&](std::size_t group) {
+    const bool kept_whole = group == groups.size() || !keeps_part_of_input(groups[group]);
+    if (mode_.backward && kept_whole) return shape_.allocate_residual(arena);
+    TensorView& stream = streams[group % 2];
+    if (!stream) stream = shape_.allocate_residual(context_.workspace);
     return stream;
   };
   if (is_first(chunk)) {
-    const TensorView x = layers == 0 && !last ? output : next_stream(1);
+    const TensorView x = groups.empty() && !last ? output : stream_into(0);
     hooks_.before_forward(embedding_group);
     embed(micro_batch, x);
     input = x;
   }
-  for (int i = 0; i < layers; ++i) {
-    const TensorView y = i + 1 == layers && !last ? output : next_stream(i);
-    const Arena::Mark mark = arena.mark();
-    slot->layers.push_back(TransformerLayer::Saved::allocate(shape_, arena));
-    hooks_.before_forward(layer_group(first + i));
-    layers_[static_cast<std::size_t>(first + i)].forward(shape_, input, plan, slot->layers.back(), y);
-    if (!mode_.backward) arena.release(mark);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const LayerGroup& group = groups[i];
+    SavedGroup& kept = slot->groups.emplace_back();
+    kept.mark = arena.mark();
+    kept.input = keeps_part_of_input(group) ? own_part(input, arena) : input;
+    const TensorView y = i + 1 == groups.size() && !last ? output : stream_into(i + 1);
+    if (group.recomputed) {
+      run_and_forget(first + group.first, group.layers, plan, input, y, arena);
+    } else {
+      run_and_keep(first + group.first, group.layers, plan, input, y, arena, kept);
+    }
     input = y;
   }
   if (last) {
+    slot->head_mark = arena.mark();
     slot->head = Head::allocate(shape_, vocabulary_rows_, arena);
     slot->head_input = input;
     hooks_.before_forward(head_group());
     forward_head(micro_batch, *slot->head, input);
   }
-  activation_bytes_ += arena.used_bytes();
-  peak_activation_bytes_ = std::max(peak_activation_bytes_, activation_bytes_);
+  note_activation_bytes();
   if (!mode_.backward) release(*slot);
 }
 
-std::size_t GptStage::saved_bytes(const LayerShape& shape, const GptPlace& place, int chunk,
-                                  const parallel::VocabularyPartition& vocabulary) {
+GptStage::ActivationBytes GptStage::activation_bytes(const LayerShape& shape, const GptPlace& place, int chunk,
+                                                     const parallel::VocabularyPartition& vocabulary,
+                                                     const Recomputation& recomputation) {
+  // What forward and backward do, without doing it.
   CountingAllocator allocator;
   Arena arena(allocator);
+  const bool first = place.first_stage && chunk == 0;
   const bool last = place.last_stage && chunk + 1 == static_cast<int>(place.chunks.size());
-  const int layers = place.chunks[static_cast<std::size_t>(chunk)].layers;
-  const int streams = (place.first_stage && chunk == 0 ? 1 : 0) + layers - (last ? 0 : 1);
-  for (int i = 0; i < streams; ++i) shape.allocate_residual(arena);
-  for (int i = 0; i < layers; ++i) TransformerLayer::Saved::allocate(shape, arena);
+  const bool selective = recomputation.selective();
+  const std::vector<LayerGroup> groups =
+      layer_groups(recomputation, place.chunks[static_cast<std::size_t>(chunk)].layers);
+  const auto in_parts = [&](const LayerGroup& group) { return group.recomputed && recomputation.distribute; };
+  const auto keep_input = [&](std::size_t i) {
+    if (i == groups.size() ? last : !in_parts(groups[i])) shape.allocate_residual(arena);
+  };
+  const auto keep_layers = [&](int layers) {
+    for (int i = 0; i < layers; ++i) TransformerLayer::Saved::allocate(shape, selective, arena);
+    for (int i = 0; i + 1 < layers; ++i) shape.allocate_residual(arena);
+  };
+  const auto keep_again = [&](const LayerGroup& group) {
+    if (in_parts(group)) shape.allocate_residual(arena);
+    if (group.recomputed) keep_layers(group.layers);
+  };
+
+  ActivationBytes bytes;
+  const auto at_least_now = [&](std::size_t& peak) { peak = std::max(peak, arena.used_bytes()); };
+  std::vector<Arena::Mark> marks;
+  if (first) keep_input(0);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    marks.push_back(arena.mark());
+    if (in_parts(groups[i])) {
+      arena.allocate(shape.dtype, {shape.local_rows() * shape.h / place.tensor_size});
+    }
+    keep_input(i + 1);
+    if (groups[i].recomputed) {
+      const ArenaScope scope(arena);
+      keep_layers(1);
+      at_least_now(bytes.forward_peak);
+    } else {
+      keep_layers(groups[i].layers);
+    }
+  }
+  const Arena::Mark head_mark = arena.mark();
   if (last) Head::allocate(shape, vocabulary.rows(), arena);
-  return arena.used_bytes();
+  bytes.kept = arena.used_bytes();
+  at_least_now(bytes.forward_peak);
+  at_least_now(bytes.backward_peak);
+  const Arena::Mark end = arena.mark();
+  for (const LayerGroup& group : groups) {
+    keep_again(group);
+    for (int i = 0; i < group.layers; ++i) TransformerLayer::Gradients::allocate(shape, selective, arena);
+  }
+  bytes.between_halves = arena.used_bytes();
+  arena.release(end);
+  if (last) arena.release(head_mark);
+  for (std::size_t i = groups.size(); i-- > 0;) {
+    keep_again(groups[i]);
+    at_least_now(bytes.backward_peak);
+    arena.release(marks[i]);
+  }
+  return bytes;
 }
 
 void GptStage::forward_head(int micro_batch, Head& head, ConstTensorView x) {
@@ -223,62 +337,86 @@ void GptStage::backward_embedding(int micro_batch, ConstTensorView dx) {
   embedding_->backward(batch.ids.reshape({shape_.rows()}), shape_.as_rows(masked));
 }
 
+ConstTensorView GptStage::whole_input(const LayerGroup& group, ConstTensorView kept, Arena& arena) {
+  if (!keeps_part_of_input(group)) return kept;
+  const TensorView whole = shape_.allocate_residual(arena);
+  context_.tensor_group.all_gather(context_.stream(), kept, whole).wait(context_.stream());
+  return whole;
+}
+
 void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
                             WeightGradient weights) {
   Saved& state = saved(chunk, micro_batch);
+  Arena& arena = *state.arena;
   const DropoutPlan plan = dropout(micro_batch);
+  const int first = first_layer_index(chunk);
+  const std::vector<LayerGroup> groups = this->groups(chunk);
   const ArenaScope scope(context_.workspace);
   // The gradient of the residual stream goes to and fro between two tensors; the chunk's own input gradient is the
   // last.
   const TensorView spare[] = {shape_.allocate_residual(context_.workspace),
                               shape_.allocate_residual(context_.workspace)};
   ConstTensorView dy = output_gradient;
-  const int first = first_layer_index(chunk);
-  const int layers = static_cast<int>(state.layers.size());
   if (is_last(chunk)) {
-    const TensorView dx = layers == 0 && !is_first(chunk) ? input_gradient : spare[0];
     hooks_.before_backward(head_group());
     if (place_.first_stage && config_.tied_output) hooks_.before_backward(embedding_group);  // the tied table
+    const TensorView dx = groups.empty() && !is_first(chunk) ? input_gradient : spare[0];
     backward_head(micro_batch, *state.head, state.head_input, dx);
-    if (weights == WeightGradient::now) hooks_.after_backward(head_group());
     dy = dx;
+    if (weights == WeightGradient::now) {
+      hooks_.after_backward(head_group());
+      arena.release(state.head_mark);
+    }
   }
-  state.gradients.resize(static_cast<std::size_t>(layers));
-  for (int i = layers - 1; i >= 0; --i) {
-    const TransformerLayer& layer = layers_[static_cast<std::size_t>(first + i)];
-    const TransformerLayer::Saved& kept = state.layers[static_cast<std::size_t>(i)];
-    const bool into_input_gradient = i == 0 && !is_first(chunk);
-    const TensorView dx = into_input_gradient ? input_gradient : spare[dy.data() == spare[0].data() ? 1 : 0];
-    const ArenaScope layer_scope(context_.workspace);
-    hooks_.before_backward(layer_group(first + i));
-    state.gradients[static_cast<std::size_t>(i)] = layer.backward_input(
-        shape_, dy, plan, kept, weights == WeightGradient::now ? context_.workspace : *state.arena, dx, weights);
-    if (weights == WeightGradient::now) hooks_.after_backward(layer_group(first + i));
-    dy = dx;
+  for (std::size_t g = groups.size(); g-- > 0;) {
+    const LayerGroup& group = groups[g];
+    SavedGroup& kept = state.groups[g];
+    if (group.recomputed) {
+      const ConstTensorView input = whole_input(group, kept.input, arena);
+      run_and_keep(first + group.first, group.layers, plan, input, {}, arena, kept);
+    }
+    kept.gradients.resize(kept.layers.size());
+    for (int i = group.layers - 1; i >= 0; --i) {
+      const bool into_input_gradient = g == 0 && i == 0 && !is_first(chunk);
+      const TensorView dx = into_input_gradient ? input_gradient : spare[dy.data() == spare[0].data() ? 1 : 0];
+      const ArenaScope layer_scope(context_.workspace);
+      TransformerLayer::Gradients& gradients = kept.gradients[static_cast<std::size_t>(i)];
+      gradients = TransformerLayer::Gradients::allocate(shape_, recomputation_.selective(),
+                                                        weights == WeightGradient::now ? context_.workspace : arena);
+      const int layer = first + group.first + i;
+      hooks_.before_backward(layer_group(layer));
+      layers_[static_cast<std::size_t>(layer)].backward_input(
+          shape_, dy, plan, kept.layers[static_cast<std::size_t>(i)], gradients, dx, weights);
+      if (weights == WeightGradient::now) hooks_.after_backward(layer_group(layer));
+      dy = dx;
+    }
+    // What is done with makes room for what is made again.
+    if (weights == WeightGradient::now) arena.release(kept.mark);
   }
   if (is_first(chunk)) {
     hooks_.before_backward(embedding_group);
     backward_embedding(micro_batch, dy);
     if (weights == WeightGradient::now) hooks_.after_backward(embedding_group);
   }
+  note_activation_bytes();
 }
 
 void GptStage::backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
-  Saved& state = saved(chunk, micro_batch);
-  activation_bytes_ -= state.arena->used_bytes();
   run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::later);
-  activation_bytes_ += state.arena->used_bytes();
-  peak_activation_bytes_ = std::max(peak_activation_bytes_, activation_bytes_);
 }
 
 void GptStage::backward_weight(int chunk, int micro_batch) {
   Saved& state = saved(chunk, micro_batch);
   const int first = first_layer_index(chunk);
   if (is_last(chunk)) hooks_.after_backward(head_group());
-  for (int i = static_cast<int>(state.layers.size()) - 1; i >= 0; --i) {
-    layers_[static_cast<std::size_t>(first + i)].backward_weight(shape_, state.layers[static_cast<std::size_t>(i)],
-                                                                 state.gradients[static_cast<std::size_t>(i)]);
-    hooks_.after_backward(layer_group(first + i));
+  const std::vector<LayerGroup> groups = this->groups(chunk);
+  for (std::size_t g = groups.size(); g-- > 0;) {
+    const SavedGroup& kept = state.groups[g];
+    for (std::size_t i = kept.layers.size(); i-- > 0;) {
+      const int layer = first + groups[g].first + static_cast<int>(i);
+      layers_[static_cast<std::size_t>(layer)].backward_weight(shape_, kept.layers[i], kept.gradients[i]);
+      hooks_.after_backward(layer_group(layer));
+    }
   }
   if (is_first(chunk)) hooks_.after_backward(embedding_group);
   release(state);

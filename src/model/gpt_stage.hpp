@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/model/gpt_parameters.hpp"
+#include "src/model/recomputation.hpp"
 #include "src/model/transformer_layer.hpp"
 #include "src/parallel/parameter_hooks.hpp"
 #include "src/parallel/pipeline/stage.hpp"
@@ -35,7 +36,8 @@ class GptStage final : public parallel::Stage {
  public:
   GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const GptConfig& config,
            const GptPlace& place, const parallel::VocabularyPartition& vocabulary, std::int64_t sequence_length,
-           std::int64_t micro_batch_size, DType dtype, parallel::ParameterHooks& hooks);
+           std::int64_t micro_batch_size, DType dtype, const Recomputation& recomputation,
+           parallel::ParameterHooks& hooks);
   ~GptStage() override;
 
   /// Sets what the next run of the executor works on. The tensors must live until it is done.
@@ -43,7 +45,8 @@ class GptStage final : public parallel::Stage {
   /// The sum of weighted token losses since the last call, on the last stage's ranks; 0 on others. Waits for the
   /// device.
   double take_loss_sum();
-  /// Bytes of activations kept for backward at the most so far, over all micro-batches in flight.
+  /// Bytes of activations at the most so far, over all micro-batches in flight: what is kept for backward and what is
+  /// made again there.
   std::size_t peak_activation_bytes() const { return peak_activation_bytes_; }
 
   DType boundary_dtype() const override { return shape_.dtype; }
@@ -51,6 +54,10 @@ class GptStage final : public parallel::Stage {
   bool is_first(int chunk) const override { return place_.first_stage && chunk == 0; }
   bool is_last(int chunk) const override {
     return place_.last_stage && chunk + 1 == static_cast<int>(place_.chunks.size());
+  }
+  bool reads_input_in_backward(int chunk) const override {
+    const std::vector<LayerGroup> list = groups(chunk);
+    return list.empty() || !keeps_part_of_input(list.front());
   }
   void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) override;
   void backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) override;
@@ -66,9 +73,16 @@ class GptStage final : public parallel::Stage {
   /// Empty caches for `capacity` positions of one sequence, allocated from `arena`.
   std::vector<KeyValueCache> make_caches(std::int64_t capacity, Arena& arena) const;
 
-  /// Bytes that `GptStage` keeps for backward for one micro-batch of one chunk: what its arena will count.
-  static std::size_t saved_bytes(const LayerShape& shape, const GptPlace& place, int chunk,
-                                 const parallel::VocabularyPartition& vocabulary);
+  /// Bytes of activations of one micro-batch in one chunk, as its arena will count them.
+  struct ActivationBytes {
+    std::size_t forward_peak = 0;
+    std::size_t kept = 0;            ///< between forward and backward
+    std::size_t backward_peak = 0;   ///< of both halves at once
+    std::size_t between_halves = 0;  ///< after backward_input: also its peak
+  };
+  static ActivationBytes activation_bytes(const LayerShape& shape, const GptPlace& place, int chunk,
+                                          const parallel::VocabularyPartition& vocabulary,
+                                          const Recomputation& recomputation);
 
  private:
   struct Head {
@@ -78,12 +92,30 @@ class GptStage final : public parallel::Stage {
     parallel::VocabularyParallelCrossEntropy::Saved loss;
     static Head allocate(const LayerShape& shape, std::int64_t vocabulary_rows, Arena& arena);
   };
+  struct SavedGroup;
   /// What one micro-batch of one chunk keeps between forward and backward.
   struct Saved;
 
   Saved& saved(int chunk, int micro_batch);
   std::unique_ptr<Arena> take_arena();
   void release(Saved& saved);
+  void note_activation_bytes();
+  std::vector<LayerGroup> groups(int chunk) const;
+  /// Runs consecutive layers from x to y; what backward needs comes from `arena`. With an empty y the last layer makes
+  /// only that.
+  void run_and_keep(int first_layer, int layers, const DropoutPlan& dropout, ConstTensorView x, TensorView y,
+                    Arena& arena, SavedGroup& group);
+  /// The same, keeping nothing; `arena` is as before afterwards.
+  void run_and_forget(int first_layer, int layers, const DropoutPlan& dropout, ConstTensorView x, TensorView y,
+                      Arena& arena);
+  /// Whether this rank keeps only its part of what the group reads.
+  bool keeps_part_of_input(const LayerGroup& group) const {
+    return mode_.backward && group.recomputed && recomputation_.distribute;
+  }
+  /// A copy of this tensor rank's equal part of a tensor that is the same on all of them.
+  ConstTensorView own_part(ConstTensorView stream, Arena& arena);
+  /// A group's input, gathered where only parts of it were kept.
+  ConstTensorView whole_input(const LayerGroup& group, ConstTensorView kept, Arena& arena);
   DropoutPlan dropout(int micro_batch) const;
   void embed(int micro_batch, TensorView x);
   void forward_head(int micro_batch, Head& head, ConstTensorView x);
@@ -108,6 +140,7 @@ class GptStage final : public parallel::Stage {
   GptPlace place_;
   LayerShape shape_;
   std::int64_t vocabulary_rows_;
+  Recomputation recomputation_;
   std::vector<TransformerLayer> layers_;  // of all chunks, one after another
   std::optional<parallel::VocabularyParallelEmbedding> embedding_;
   TensorView positions_;  // empty where positions are not learned
@@ -121,7 +154,6 @@ class GptStage final : public parallel::Stage {
   std::vector<std::unique_ptr<Saved>> saved_;  // [chunk][micro-batch]
   std::vector<std::unique_ptr<Arena>> free_arenas_;
   Tensor loss_sum_;  // [1] fp64
-  std::size_t activation_bytes_ = 0;
   std::size_t peak_activation_bytes_ = 0;
 };
 

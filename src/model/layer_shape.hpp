@@ -70,6 +70,10 @@ struct LayerShape {
   View as_rows(View residual) const {
     return residual.reshape({local_rows(), h});
   }
+  /// One number a head and query: [b, a_local, s].
+  TensorView allocate_log_sum_exp(Arena& arena) const {
+    return arena.allocate(accumulation_type(dtype), {b, a_local, s});
+  }
   NormStatistics allocate_statistics(Arena& arena) const {
     const DType type = accumulation_type(dtype);
     const TensorView mean =

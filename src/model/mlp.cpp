@@ -2,11 +2,18 @@
 
 namespace trireme::model {
 
-Mlp::Saved Mlp::Saved::allocate(const LayerShape& shape, Arena& arena) {
+Mlp::Saved Mlp::Saved::allocate(const LayerShape& shape, bool selective, Arena& arena) {
   Saved saved;
   saved.pre_activation = shape.allocate(arena, shape.expansion_columns());
-  if (!shape.swiglu) saved.activated = shape.allocate(arena, shape.f_local);
+  if (!shape.swiglu && !selective) saved.activated = shape.allocate(arena, shape.f_local);
   return saved;
+}
+
+Mlp::Gradients Mlp::Gradients::allocate(const LayerShape& shape, Arena& arena) {
+  Gradients gradients;
+  gradients.output = shape.allocate_residual(arena);
+  gradients.pre_activation = shape.allocate(arena, shape.expansion_columns());
+  return gradients;
 }
 
 Mlp::Mlp(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const std::string& prefix,
@@ -18,9 +25,14 @@ Mlp::Mlp(const parallel::TensorContext& context, const parallel::ParameterBuffer
 
 TensorView Mlp::activated(const LayerShape& shape, const Saved& saved) const {
   const Shape matrix{shape.rows(), shape.f_local};
-  if (!shape.swiglu) return saved.activated.reshape(matrix);
+  if (saved.activated) return saved.activated.reshape(matrix);
   const TensorView result = context_.workspace.allocate(shape.dtype, matrix);
-  context_.backend.elementwise().swiglu(context_.stream(), pre_activation(shape, saved.pre_activation), result);
+  const TensorView pre = pre_activation(shape, saved.pre_activation);
+  if (shape.swiglu) {
+    context_.backend.elementwise().swiglu(context_.stream(), pre, result);
+  } else {
+    context_.backend.elementwise().activate(context_.stream(), activation_, pre, result);
+  }
   return result;
 }
 
@@ -28,32 +40,35 @@ void Mlp::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, Tens
   const ArenaScope scope(context_.workspace);
   saved.input = x;
   const TensorView pre = pre_activation(shape, saved.pre_activation);
+  TensorView result;
   if (shape.swiglu) {
     expansion_.forward(shape.as_rows(x), activation_, {}, pre);
+    if (y) result = activated(shape, saved);
   } else {
-    expansion_.forward(shape.as_rows(x), activation_, pre, activated(shape, saved));
+    const Shape matrix{shape.rows(), shape.f_local};
+    result = saved.activated ? saved.activated.reshape(matrix) : context_.workspace.allocate(shape.dtype, matrix);
+    expansion_.forward(shape.as_rows(x), activation_, pre, result);
   }
-  projection_.forward(activated(shape, saved), shape.as_rows(y));
+  if (y) projection_.forward(result, shape.as_rows(y));
 }
 
-Mlp::Gradients Mlp::backward_input(const LayerShape& shape, ConstTensorView dy, const Saved& saved, Arena& arena,
-                                   TensorView dx, parallel::WeightGradient weights) const {
-  const Gradients gradients{dy, shape.allocate(arena, shape.expansion_columns())};
+void Mlp::backward_input(const LayerShape& shape, const Saved& saved, Gradients& gradients, TensorView dx,
+                         parallel::WeightGradient weights) const {
   const TensorView pre = pre_activation(shape, saved.pre_activation);
   const TensorView dpre = pre_activation(shape, gradients.pre_activation);
+  const ConstTensorView dy = shape.as_rows(gradients.output);
   {
     const ArenaScope scope(context_.workspace);
     const ConstTensorView x = weights == parallel::WeightGradient::now ? activated(shape, saved) : ConstTensorView();
     if (shape.swiglu) {
       const TensorView dactivated = context_.workspace.allocate(shape.dtype, {shape.rows(), shape.f_local});
-      projection_.backward_input(shape.as_rows(dy), x, activation_, {}, dactivated, weights);
+      projection_.backward_input(dy, x, activation_, {}, dactivated, weights);
       context_.backend.elementwise().swiglu_backward(context_.stream(), dactivated, pre, dpre);
     } else {
-      projection_.backward_input(shape.as_rows(dy), x, activation_, pre, dpre, weights);
+      projection_.backward_input(dy, x, activation_, pre, dpre, weights);
     }
   }
   expansion_.backward_input(dpre, shape.as_rows(saved.input), shape.as_rows(dx), weights);
-  return gradients;
 }
 
 void Mlp::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {

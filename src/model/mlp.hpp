@@ -11,26 +11,29 @@ namespace trireme::model {
 /// and the activation is silu(gate) up; it is cheap, so backward makes it again and only the halves are kept.
 class Mlp {
  public:
+  /// What backward needs. With SwiGLU or selective recomputation it makes `activated` again.
   struct Saved {
     ConstTensorView input;
     TensorView pre_activation;  ///< [s, b, f_local], with SwiGLU [s, b, 2, f_local]
-    TensorView activated;       ///< [s, b, f_local]; empty with SwiGLU
-    static Saved allocate(const LayerShape& shape, Arena& arena);
+    TensorView activated;       ///< [s, b, f_local], or empty
+    static Saved allocate(const LayerShape& shape, bool selective, Arena& arena);
   };
+  /// Gradients that backward_weight needs.
   struct Gradients {
-    ConstTensorView output;
+    TensorView output;  ///< [s_local, b, h]
     TensorView pre_activation;
+    static Gradients allocate(const LayerShape& shape, Arena& arena);
   };
 
   /// Takes the parameters `prefix`.fc.* and `prefix`.proj.weight.
   Mlp(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const std::string& prefix,
       const GptConfig& config);
 
-  /// y [s_local, b, h], overwritten; x must live as long as `saved`.
+  /// y [s_local, b, h], overwritten; x must live as long as `saved`. Where y is empty only `saved` is made.
   void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
-  /// dx from dy, overwritten. What backward_weight needs comes from `arena`; dy must live as long.
-  Gradients backward_input(const LayerShape& shape, ConstTensorView dy, const Saved& saved, Arena& arena, TensorView dx,
-                           parallel::WeightGradient weights) const;
+  /// dx from gradients.output, overwritten; fills what else is in `gradients`.
+  void backward_input(const LayerShape& shape, const Saved& saved, Gradients& gradients, TensorView dx,
+                      parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
  private:

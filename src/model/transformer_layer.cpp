@@ -14,16 +14,21 @@ NormParameters::NormParameters(const parallel::ParameterBuffer& parameters, cons
       weight_gradient(parameters.at(prefix + ".weight").gradient),
       bias_gradient(gradient_of(parameters.find(prefix + ".bias"))) {}
 
-TransformerLayer::Saved TransformerLayer::Saved::allocate(const LayerShape& shape, Arena& arena) {
+TransformerLayer::Saved TransformerLayer::Saved::allocate(const LayerShape& shape, bool selective, Arena& arena) {
   Saved saved;
   saved.normed_1 = shape.allocate_residual(arena);
   saved.statistics_1 = shape.allocate_statistics(arena);
-  saved.attention = SelfAttention::Saved::allocate(shape, arena);
+  saved.attention = SelfAttention::Saved::allocate(shape, selective, arena);
   saved.middle = shape.allocate_residual(arena);
   saved.normed_2 = shape.allocate_residual(arena);
   saved.statistics_2 = shape.allocate_statistics(arena);
-  saved.mlp = Mlp::Saved::allocate(shape, arena);
+  saved.mlp = Mlp::Saved::allocate(shape, selective, arena);
   return saved;
+}
+
+TransformerLayer::Gradients TransformerLayer::Gradients::allocate(const LayerShape& shape, bool selective,
+                                                                  Arena& arena) {
+  return {SelfAttention::Gradients::allocate(shape, selective, arena), Mlp::Gradients::allocate(shape, arena)};
 }
 
 TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
@@ -52,37 +57,31 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
   backend.norm().bias_dropout_add_norm(stream, branch, attention_bias_, x,
                                        dropout.at(layer_, DropoutSite::attention_output), norm_2_.weight, norm_2_.bias,
                                        epsilon_, saved.middle, saved.normed_2, saved.statistics_2);
-  mlp_.forward(shape, saved.normed_2, saved.mlp, branch);
+  mlp_.forward(shape, saved.normed_2, saved.mlp, y ? branch : TensorView());
+  if (!y) return;
   backend.elementwise().bias_dropout_add(stream, branch, mlp_bias_, saved.middle,
                                          dropout.at(layer_, DropoutSite::mlp_output), y);
 }
 
-TensorView TransformerLayer::branch_gradient(const LayerShape& shape, ConstTensorView dsum, const Dropout& dropout,
-                                             TensorView bias_gradient, Arena& arena) const {
-  const TensorView dbranch = shape.allocate_residual(arena);
-  context_.backend.elementwise().bias_dropout_add_backward(context_.stream(), dsum, dropout, dbranch, bias_gradient);
-  return dbranch;
-}
-
-TransformerLayer::Gradients TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy,
-                                                             const DropoutPlan& dropout, const Saved& saved,
-                                                             Arena& arena, TensorView dx,
-                                                             parallel::WeightGradient weights) const {
+void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
+                                      const Saved& saved, Gradients& gradients, TensorView dx,
+                                      parallel::WeightGradient weights) const {
+  Stream& stream = context_.stream();
   NormKernels& norm = context_.backend.norm();
-  Gradients gradients;
-  const TensorView dmlp =
-      branch_gradient(shape, dy, dropout.at(layer_, DropoutSite::mlp_output), mlp_bias_gradient_, arena);
-  const TensorView dmiddle = shape.allocate_residual(arena);
-  gradients.mlp = mlp_.backward_input(shape, dmlp, saved.mlp, arena, dmiddle, weights);
-  norm.normalise_backward(context_.stream(), dmiddle, saved.middle, norm_2_.weight, saved.statistics_2, dy, dmiddle,
+  ElementwiseKernels& elementwise = context_.backend.elementwise();
+  const ArenaScope scope(context_.workspace);
+  const TensorView dmiddle = shape.allocate_residual(context_.workspace);
+  elementwise.bias_dropout_add_backward(stream, dy, dropout.at(layer_, DropoutSite::mlp_output), gradients.mlp.output,
+                                        mlp_bias_gradient_);
+  mlp_.backward_input(shape, saved.mlp, gradients.mlp, dmiddle, weights);
+  norm.normalise_backward(stream, dmiddle, saved.middle, norm_2_.weight, saved.statistics_2, dy, dmiddle,
                           norm_2_.weight_gradient, norm_2_.bias_gradient);
 
-  const TensorView dattention = branch_gradient(shape, dmiddle, dropout.at(layer_, DropoutSite::attention_output),
-                                                attention_bias_gradient_, arena);
-  gradients.attention = attention_.backward_input(shape, dattention, dropout, saved.attention, arena, dx, weights);
-  norm.normalise_backward(context_.stream(), dx, saved.input, norm_1_.weight, saved.statistics_1, dmiddle, dx,
+  elementwise.bias_dropout_add_backward(stream, dmiddle, dropout.at(layer_, DropoutSite::attention_output),
+                                        gradients.attention.output, attention_bias_gradient_);
+  attention_.backward_input(shape, dropout, saved.attention, gradients.attention, dx, weights);
+  norm.normalise_backward(stream, dx, saved.input, norm_1_.weight, saved.statistics_1, dmiddle, dx,
                           norm_1_.weight_gradient, norm_1_.bias_gradient);
-  return gradients;
 }
 
 void TransformerLayer::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
@@ -95,7 +94,7 @@ void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x
   Backend& backend = context_.backend;
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
-  Saved saved = Saved::allocate(shape, context_.workspace);
+  Saved saved = Saved::allocate(shape, false, context_.workspace);
   const TensorView branch = shape.allocate_residual(context_.workspace);
   backend.norm().normalise(stream, x, norm_1_.weight, norm_1_.bias, epsilon_, saved.normed_1, saved.statistics_1);
   attention_.forward_cached(shape, saved.normed_1, cache, branch);

@@ -27,24 +27,24 @@ class TransformerLayer {
     TensorView normed_2;
     NormStatistics statistics_2;
     Mlp::Saved mlp;
-    static Saved allocate(const LayerShape& shape, Arena& arena);
+    static Saved allocate(const LayerShape& shape, bool selective, Arena& arena);
   };
   struct Gradients {
     SelfAttention::Gradients attention;
     Mlp::Gradients mlp;
+    static Gradients allocate(const LayerShape& shape, bool selective, Arena& arena);
   };
 
   /// Takes the parameters h.`layer`.*; `layer` counts over the whole model.
   TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const GptConfig& config, int layer, std::int64_t first_head);
 
-  /// y [s_local, b, h], overwritten; x must live as long as `saved`.
+  /// y [s_local, b, h], overwritten; x must live as long as `saved`. Where y is empty only `saved` is made.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
-  /// dx from dy, overwritten, and the gradients of norms and output biases, accumulated. What backward_weight needs
-  /// comes from `arena`.
-  Gradients backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
-                           Arena& arena, TensorView dx, parallel::WeightGradient weights) const;
+  /// dx from dy, overwritten, and the gradients of norms and output biases, accumulated; fills `gradients`.
+  void backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
+                      Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const;
   /// Accumulates the gradients of the matrices, where backward_input left them for later.
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
@@ -52,10 +52,6 @@ class TransformerLayer {
   void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
 
  private:
-  /// The gradient that enters a branch, from that of the sum: dropout's mask, and the bias' gradient.
-  TensorView branch_gradient(const LayerShape& shape, ConstTensorView dsum, const Dropout& dropout,
-                             TensorView bias_gradient, Arena& arena) const;
-
   parallel::TensorContext context_;
   int layer_;
   double epsilon_;

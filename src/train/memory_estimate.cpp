@@ -7,16 +7,33 @@
 namespace trireme::train {
 namespace {
 
-/// Bytes kept for backward at the most, where a micro-batch of chunk c keeps `saved[c]` of them.
-std::size_t peak_activations(const std::vector<parallel::Step>& steps, const std::vector<std::size_t>& saved) {
+using ActivationBytes = model::GptStage::ActivationBytes;
+
+/// Most bytes of activations at any time of `steps`, from those of each chunk.
+std::size_t peak_activations(const std::vector<parallel::Step>& steps, const std::vector<ActivationBytes>& chunks) {
   std::size_t now = 0;
-  std::size_t most = 0;
+  std::size_t peak = 0;
   for (const parallel::Step& step : steps) {
-    const std::size_t bytes = saved[static_cast<std::size_t>(step.chunk)];
-    if (step.kind == parallel::StepKind::forward) most = std::max(most, now += bytes);
-    if (step.kind == parallel::StepKind::backward || step.kind == parallel::StepKind::backward_weight) now -= bytes;
+    const ActivationBytes& bytes = chunks[static_cast<std::size_t>(step.chunk)];
+    switch (step.kind) {
+      case parallel::StepKind::forward:
+        peak = std::max(peak, now + bytes.forward_peak);
+        now += bytes.kept;
+        break;
+      case parallel::StepKind::backward:
+        now -= bytes.kept;
+        peak = std::max(peak, now + bytes.backward_peak);
+        break;
+      case parallel::StepKind::backward_input:
+        now += bytes.between_halves - bytes.kept;
+        peak = std::max(peak, now);
+        break;
+      case parallel::StepKind::backward_weight:
+        now -= bytes.between_halves;
+        break;
+    }
   }
-  return most;
+  return peak;
 }
 
 }  // namespace
@@ -47,12 +64,46 @@ MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptio
   const model::LayerShape shape =
       model::LayerShape::of(config, layout.sequence_length, layout.micro_batch_size, grid.tensor_size(),
                             layout.sequence_parallel && grid.tensor_size() > 1, layout.dtype);
-  std::vector<std::size_t> saved;
-  for (int chunk = 0; chunk < pipeline.chunks; ++chunk) {
-    saved.push_back(model::GptStage::saved_bytes(shape, place, chunk, vocabulary));
+  std::vector<ActivationBytes> chunks;
+  for (int chunk = 0; chunk < static_cast<int>(place.chunks.size()); ++chunk) {
+    chunks.push_back(model::GptStage::activation_bytes(shape, place, chunk, vocabulary, layout.recomputation));
   }
-  estimate.activations = peak_activations(schedule.steps[static_cast<std::size_t>(position.pipeline)], saved);
+  estimate.activations = peak_activations(schedule.steps[static_cast<std::size_t>(position.pipeline)], chunks);
   return estimate;
+}
+
+LayerActivations layer_activations(const model::GptConfig& config, const LayoutOptions& layout, int tensor_size) {
+  const model::Recomputation& recomputation = layout.recomputation;
+  const bool full = recomputation.granularity == model::RecomputeGranularity::full;
+  const bool selective = recomputation.selective();
+  const bool sequence_parallel = layout.sequence_parallel && tensor_size > 1;
+  // A chunk of one group of layers and its input.
+  const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;
+  model::GptPlace place;
+  place.chunks = {{0, layers}};
+  place.last_stage = false;
+  place.tensor_size = tensor_size;
+  const model::LayerShape shape = model::LayerShape::of(config, layout.sequence_length, layout.micro_batch_size,
+                                                        tensor_size, sequence_parallel, layout.dtype);
+  const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, tensor_size);
+  LayerActivations result;
+  result.kept = model::GptStage::activation_bytes(shape, place, 0, vocabulary, recomputation).kept /
+                static_cast<std::size_t>(layers);
+
+  const double t = tensor_size;
+  const double sbh = static_cast<double>(shape.rows() * shape.h);
+  const double scores = 5 * static_cast<double>(config.heads * layout.sequence_length) / static_cast<double>(shape.h);
+  const bool in_parts = sequence_parallel || recomputation.distribute;
+  result.published = {
+      {"tensor parallelism", "s b h (10 + 24/t + 5 a s / (h t))", sbh * (10 + 24 / t + scores / t),
+       !sequence_parallel && !selective && !full},
+      {"  and sequence parallelism", "s b h (34 + 5 a s / h) / t", sbh * (34 + scores) / t,
+       sequence_parallel && !selective && !full},
+      {"  and selective recomputation", "s b h (10 + 24/t)", sbh * (10 + 24 / t), !sequence_parallel && selective},
+      {"  and both", "34 s b h / t", 34 * sbh / t, sequence_parallel && selective},
+      {"full recomputation, layer by layer", "2 s b h", 2 * sbh, full && !in_parts},
+      {"  and inputs in parts", "2 s b h / t", 2 * sbh / t, full && in_parts}};
+  return result;
 }
 
 }  // namespace trireme::train

@@ -40,7 +40,7 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
       data_parallel_(backend, parameters_, gradient_group()),
       stage_({backend, *communicators.tensor, workspace_, place_.sequence_parallel, layout.async_tensor_all_reduce},
              parameters_, config, place_, vocabulary_, layout.sequence_length, layout.micro_batch_size, layout.dtype,
-             data_parallel_),
+             layout.recomputation, data_parallel_),
       executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout)) {
   TRIREME_CHECK(layout.schedule != parallel::ScheduleKind::zero_bubble || !parameters_.has_work(), ConfigError,
                 "a zero-bubble schedule makes the gradients of a layer at two times: they cannot be of 16 bits or in "

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "src/model/recomputation.hpp"
 #include "src/optim/adamw.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"
@@ -21,6 +22,7 @@ struct LayoutOptions {
   std::int64_t padded_vocabulary_size = 0;         ///< 0: by the multiple
   bool sequence_parallel = false;                  ///< the residual stream is cut over the tensor ranks; idle with TP 1
   bool async_tensor_all_reduce = true;             ///< tensor-parallel collectives of backward run behind its products
+  model::Recomputation recomputation;              ///< of training
   parallel::PipelineCut pipeline;                  ///< how the layers are shared out over the stages
   std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks a rank
   bool overlap_p2p = false;                        ///< messages between stages travel while ranks compute

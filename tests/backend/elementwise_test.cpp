@@ -114,6 +114,23 @@ TEST_P(Elementwise, AddAndScaleUpdateInPlace) {
   }
 }
 
+TEST_P(Elementwise, ActivateMatchesTheDefinition) {
+  for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
+    for (const std::int64_t n : sizes) {
+      const Tensor x = random_tensor(b(), dtype(), {n}, 1, -6, 6), y = poisoned_tensor(b(), dtype(), {n});
+      std::vector<double> expected = values_of(b(), x);
+      for (double& v : expected) {
+        if (activation == Activation::gelu_tanh)
+          v *= 0.5 * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+        if (activation == Activation::gelu_erf) v *= 0.5 * (1 + std::erf(v / std::sqrt(2.0)));
+      }
+      kernels().activate(stream(), activation, x, y);
+      expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::elementwise),
+                   fmt::format("{} elements", n));
+    }
+  }
+}
+
 TEST_P(Elementwise, BiasDropoutAddMatchesTheDefinition) {
   for (const std::int64_t h : {0, 1, 31, 33, 64, 1025}) {
     for (const std::int64_t s : {0, 1, 33}) {

@@ -28,6 +28,8 @@ refused 2 "4 attention heads and 64 feed-forward columns do not split over 3 ten
 refused 2 "4 layers do not divide into 3 pipeline stages" 3 train "${run[@]}" --pp 3
 refused 2 "--global-batch-size 3 is not a multiple of --micro-batch-size 1 times 2 data ranks" \
   2 train "${shape[@]}" --hidden-size 16 --num-attention-heads 4 --global-batch-size 3
+refused 2 "a sequence of 15 does not split over 2 tensor ranks; --seq-length must be a multiple of 2" \
+  2 train --seq-length 15 "${shape[@]:2}" --hidden-size 16 --num-attention-heads 4 --tp 2 --sequence-parallel
 refused 2 "hidden" 1 train "${shape[@]}" --hidden-size 18 --num-attention-heads 4
 
 # Options.
@@ -59,6 +61,12 @@ refused 2 "does not go with --data-parallel-sharding-strategy optim_grads; choos
   2 train "${run[@]}" --pp 2 --schedule zero-bubble --data-parallel-sharding-strategy optim_grads
 refused 2 "does not go with a 16-bit --main-grads-dtype; choose" \
   2 train "${run[@]}" --pp 2 --schedule zero-bubble --bf16 --main-grads-dtype bf16
+refused 2 "--recompute-num-layers needs --recompute-granularity full" 1 train "${run[@]}" --recompute-num-layers 2
+refused 2 "--recompute-activations means" 1 train "${run[@]}" --recompute-activations --recompute-granularity full
+refused 2 "--distribute-saved-activations needs --tensor-model-parallel-size 2 or more" \
+  1 train "${run[@]}" --recompute-granularity full --distribute-saved-activations
+refused 2 "--distribute-saved-activations and --sequence-parallel exclude each other" \
+  2 train "${run[@]}" --tp 2 --recompute-granularity full --distribute-saved-activations --sequence-parallel
 refused 2 "--split" 1 train "${run[@]}" --split 90,ten,1
 refused 2 "--model" 1 train --model gpt5 --seq-length 16 --lr 1 --train-iters 1 --data-path corpus.h5
 refused 2 "the model's shape is missing" 1 train --seq-length 16 --lr 1 --train-iters 1 --data-path corpus.h5

@@ -44,6 +44,12 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   if (data.bucket_elements > 0) out << ", buckets of " << data.bucket_elements;
   if (data.overlap_reduce) out << ", reduction overlapped";
   if (data.overlap_gather) out << ", gather overlapped";
+  const model::Recomputation& recomputation = layout.options.recomputation;
+  if (recomputation.selective()) out << ", selective recomputation";
+  if (recomputation.granularity == model::RecomputeGranularity::full) {
+    out << ", full recomputation (" << (recomputation.method == model::RecomputeMethod::block ? "block " : "uniform ")
+        << recomputation.layers << (recomputation.distribute ? ", distributed)" : ")");
+  }
   if (!layout.options.async_tensor_all_reduce) out << ", no overlap in tensor groups";
   return out;
 }

@@ -117,6 +117,34 @@ TEST(MemoryEstimate, CountsTheActivationsOfAStep) {
   }
 }
 
+TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
+  model::GptConfig config = small_config();
+  config.heads = 4;
+  LayoutOptions layout = layout_of(DType::bf16, 16, 4);
+  const double sbh = 16 * 4 * 32;
+  const auto applying = [&](int tensor_size) {
+    double bytes = 0;
+    for (const auto& published : layer_activations(config, layout, tensor_size).published) {
+      if (published.applies) bytes += published.bytes;
+    }
+    return bytes / sbh;
+  };
+  EXPECT_DOUBLE_EQ(applying(1), 10 + 24 + 5 * 4 * 16 / 32.0);
+  EXPECT_DOUBLE_EQ(applying(2), 10 + 12 + 5 * 4 * 16 / 64.0);
+  layout.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(applying(2), 17 + 5 * 4 * 16 / 64.0);
+  layout.recomputation.granularity = model::RecomputeGranularity::selective;
+  EXPECT_DOUBLE_EQ(applying(2), 17);
+  layout.sequence_parallel = false;
+  EXPECT_DOUBLE_EQ(applying(2), 22);
+  layout.recomputation.granularity = model::RecomputeGranularity::full;
+  EXPECT_DOUBLE_EQ(applying(2), 2);
+  layout.recomputation.distribute = true;
+  EXPECT_DOUBLE_EQ(applying(2), 1);
+  // A layer alone keeps its input only.
+  EXPECT_EQ(layer_activations(config, layout, 2).kept, sbh);
+}
+
 TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     // Two models with the same weights; one runs backward at once, the other in halves.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/backend/cpu/activation.hpp"
 #include "src/backend/cpu/column_sums.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/cpu/dropout_mask.hpp"
@@ -199,6 +200,28 @@ class CpuElementwise final : public ElementwiseKernels {
         pool_.parallel_ranges(rows, row_grain(h),
                               [&](std::int64_t begin, std::int64_t end) { rows_backward(begin, end, nullptr); });
       }
+    });
+  }
+
+  void activate(Stream&, Activation activation, ConstTensorView x, TensorView y) override {
+    check_activate(x, y);
+    dispatch_float(y.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const T* in = x.as<T>();
+      T* out = y.as<T>();
+      dispatch_activation(activation, [&]<Activation kind>() {
+        pool_.parallel_ranges(y.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+          A x_buffer[chunk], y_buffer[chunk];
+          for (std::int64_t i = begin; i < end; i += chunk) {
+            const std::int64_t n = std::min(chunk, end - i);
+            const A* x_row = row_in(in + i, n, x_buffer);
+            A* row = row_out(out + i, y_buffer);
+#pragma omp simd
+            for (std::int64_t j = 0; j < n; ++j) row[j] = cpu::activate<kind>(x_row[j]);
+            finish_row(row, n, out + i);
+          }
+        });
+      });
     });
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "src/backend/kernels/dropout.hpp"
+#include "src/backend/kernels/gemm.hpp"
 #include "src/tensor/stream.hpp"
 #include "src/tensor/tensor_view.hpp"
 
@@ -28,6 +29,9 @@ class ElementwiseKernels {
   /// empty. dx may be the same memory as dsum. (The residual's gradient is dsum itself.)
   virtual void bias_dropout_add_backward(Stream& stream, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
                                          TensorView dbias) = 0;
+
+  /// y = activation(x), same size and type.
+  virtual void activate(Stream& stream, Activation activation, ConstTensorView x, TensorView y) = 0;
 
   /// SwiGLU (Shazeer 2020, arXiv:2002.05202): y = silu(gate) up, silu(x) = x / (1 + exp(-x)). gate_up [n, 2 f] T: the
   /// gate's f columns and then those of up; y [n, f] T. Overwrites.

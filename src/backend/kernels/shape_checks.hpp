@@ -92,6 +92,10 @@ inline void check_same_size(std::string_view where, ConstTensorView x, ConstTens
                 to_string(y.shape()));
 }
 
+inline void check_activate(ConstTensorView x, ConstTensorView y) {
+  detail::check_size("activate", "x", x, y.numel(), y.dtype());
+}
+
 inline void check_add(ConstTensorView x, ConstTensorView y) { detail::check_size("add", "x", x, y.numel(), y.dtype()); }
 
 inline void check_bias_dropout_add(ConstTensorView x, ConstTensorView bias, ConstTensorView residual,

@@ -191,7 +191,10 @@ void PipelineExecutor::run(const Schedule& schedule) {
     const ConstTensorView input = receive(schedule, step);
     Tensor* output = output_of(schedule, step);
     run_step(step, input, output != nullptr ? output->view() : TensorView());
-    // The stage reads what it received until the last work on the micro-batch is done.
+    // The stage reads what it received until the last work on the micro-batch is done, or no longer than in forward.
+    if (step.kind == StepKind::forward && !stage_.reads_input_in_backward(step.chunk)) {
+      forget({false, rank, step.chunk, step.micro_batch});
+    }
     if (step.kind == StepKind::backward || step.kind == StepKind::backward_weight || !has_backward_) {
       forget({false, rank, step.chunk, step.micro_batch});
       forget({true, rank, step.chunk, step.micro_batch});

@@ -19,9 +19,11 @@ class Stage {
   /// one.
   virtual bool is_first(int chunk) const = 0;
   virtual bool is_last(int chunk) const = 0;
+  /// Whether backward reads the input of forward again. Where it does not, the input is gone when forward is done.
+  virtual bool reads_input_in_backward(int /*chunk*/) const { return true; }
 
   /// Runs `chunk` on `micro_batch`. `input` is empty for the first chunk, `output` for the last. `input` stays valid
-  /// until the chunk's backward_weight of this micro-batch is done; `output` is overwritten.
+  /// until the chunk's backward_weight of this micro-batch is done, where backward reads it; `output` is overwritten.
   virtual void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) = 0;
   /// Gradient of the input from that of the output. `output_gradient` is empty for the last chunk (the loss starts it),
   /// `input_gradient`, overwritten, for the first. `output_gradient` stays valid until backward_weight is done.

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+namespace trireme::model {
+
+enum class RecomputeGranularity {
+  none,
+  selective,  ///< in every layer what is large and cheap to make again: see SelfAttention::Saved and Mlp::Saved
+  full        ///< whole layers, from their input
+};
+enum class RecomputeMethod {
+  uniform,  ///< all layers of a chunk, in groups of `layers`: a group keeps its input only
+  block     ///< the first `layers` layers of a chunk, one by one; the others keep everything
+};
+
+/// What backward makes again instead of finding it in memory (Chen et al. 2016, arXiv:1604.06174; Korthikanti et al.
+/// 2022, arXiv:2205.05198). Dropout masks are functions of indices, so nothing else is needed for it.
+struct Recomputation {
+  RecomputeGranularity granularity = RecomputeGranularity::none;
+  RecomputeMethod method = RecomputeMethod::uniform;
+  int layers = 1;
+  bool distribute = false;  ///< each tensor rank keeps 1/t of a recomputed group's input
+
+  bool selective() const { return granularity == RecomputeGranularity::selective; }
+};
+
+/// Consecutive layers of one chunk that keep everything, or together only the input of the first.
+struct LayerGroup {
+  int first = 0;  ///< within the chunk
+  int layers = 0;
+  bool recomputed = false;
+};
+
+/// The groups of a chunk of `layers` layers, in order. The last group of `uniform` may be smaller.
+inline std::vector<LayerGroup> layer_groups(const Recomputation& recomputation, int layers) {
+  const bool full = recomputation.granularity == RecomputeGranularity::full;
+  const bool uniform = full && recomputation.method == RecomputeMethod::uniform;
+  const int recomputed = uniform ? layers : full ? std::min(recomputation.layers, layers) : 0;
+  const int size = uniform ? recomputation.layers : 1;
+  std::vector<LayerGroup> groups;
+  for (int first = 0; first < recomputed; first += size) {
+    groups.push_back({first, std::min(size, recomputed - first), true});
+  }
+  if (recomputed < layers) groups.push_back({recomputed, layers - recomputed, false});
+  return groups;
+}
+
+}  // namespace trireme::model

@@ -1,0 +1,148 @@
+// Recomputation: it changes the memory of a run and nothing else, and the memory is known before the run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/comm/self_communicator.hpp"
+#include "src/train/memory_estimate.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+using model::Recomputation;
+using model::RecomputeGranularity;
+using model::RecomputeMethod;
+using parallel::ScheduleKind;
+
+constexpr auto full = RecomputeGranularity::full;
+const Recomputation none;
+const Recomputation selective{.granularity = RecomputeGranularity::selective};
+const Recomputation uniform_1{.granularity = full, .layers = 1};
+const Recomputation uniform_3{.granularity = full, .layers = 3};  // groups of 3 and 1
+const Recomputation block_1{.granularity = full, .method = RecomputeMethod::block, .layers = 1};
+const Recomputation block_3{.granularity = full, .method = RecomputeMethod::block, .layers = 3};
+
+Recomputation distributed(Recomputation recomputation) {
+  recomputation.distribute = true;
+  return recomputation;
+}
+
+Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, const Recomputation& recomputation,
+                 bool sequence_parallel = false, ScheduleKind schedule = ScheduleKind::one_forward_one_backward) {
+  Layout layout{tensor, pipeline, {}};
+  layout.options.micro_batch_size = micro_batch;
+  layout.options.recomputation = recomputation;
+  layout.options.sequence_parallel = sequence_parallel;
+  layout.options.schedule = schedule;
+  if (schedule == ScheduleKind::interleaved) layout.options.pipeline.chunks = 2;
+  return layout;
+}
+
+/// Every kind of recomputation, on the grids of `ranks` ranks in turn.
+std::vector<Layout> layouts(int ranks) {
+  if (ranks == 1) {
+    std::vector<Layout> list;
+    for (const Recomputation& r : {none, selective, uniform_1, uniform_3, block_1, block_3}) {
+      list.push_back(layout_of(1, 1, 4, r));
+    }
+    return list;
+  }
+  if (ranks == 2) {
+    return {layout_of(2, 1, 4, selective, true),
+            layout_of(2, 1, 4, uniform_3, true),
+            layout_of(2, 1, 2, distributed(uniform_1)),
+            layout_of(2, 1, 2, distributed(block_3)),
+            layout_of(1, 2, 1, uniform_1),
+            layout_of(1, 2, 1, block_1),
+            layout_of(1, 2, 1, selective, false, ScheduleKind::gpipe),
+            layout_of(1, 2, 1, uniform_1, false, ScheduleKind::zero_bubble),
+            layout_of(1, 2, 1, none, false, ScheduleKind::zero_bubble),
+            layout_of(1, 2, 2, uniform_3, false, ScheduleKind::interleaved),
+            layout_of(1, 1, 2, selective)};
+  }
+  return {layout_of(2, 2, 2, selective, true, ScheduleKind::zero_bubble),
+          layout_of(2, 2, 2, distributed(uniform_1), false, ScheduleKind::zero_bubble),
+          layout_of(2, 2, 2, distributed(uniform_3)), layout_of(4, 1, 4, block_3, true),
+          layout_of(2, 1, 2, uniform_1, true)};
+}
+
+TEST(Recomputation, ComputesTheRunOfOneRank) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  RunConfig config;
+  config.steps = 3;
+  const Curve reference = training_curve(alone, config, {});
+  for (const Layout& layout : layouts(ranks.size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    expect_close(training_curve(ranks, config, layout), reference, 1e-10);
+  }
+}
+
+TEST(Recomputation, OfWholeLayersDoesNotChangeTheBits) {
+  Communicator& ranks = world();
+  for (Layout layout : layouts(ranks.size())) {
+    if (layout.options.recomputation.granularity != full) continue;
+    RunConfig config;
+    config.dtype = DType::bf16;
+    config.steps = 2;
+    const Curve with = training_curve(ranks, config, layout);
+    layout.options.recomputation = {};
+    const Curve without = training_curve(ranks, config, layout);
+    EXPECT_EQ(with.loss, without.loss) << layout;
+    EXPECT_EQ(with.grad_norm, without.grad_norm) << layout;
+  }
+}
+
+TEST(Recomputation, OfActivationsRoundsAnewInNarrowTypes) {
+  SelfCommunicator alone;
+  RunConfig config;
+  config.dtype = DType::bf16;
+  const Curve without = training_curve(alone, config, layout_of(1, 1, 4, none));
+  const Curve with = training_curve(alone, config, layout_of(1, 1, 4, selective));
+  expect_close(with.loss, without.loss, 1e-3);
+  expect_close(with.grad_norm, without.grad_norm, 1e-2);
+}
+
+/// Bytes of activations in a step as the allocator counts them, and as they are predicted.
+std::pair<std::size_t, std::size_t> activation_bytes(Communicator& ranks, const Layout& layout, DType dtype) {
+  RunConfig config;
+  config.dtype = dtype;
+  config.steps = 1;
+  TrainingRun run(ranks, config, layout);
+  run.step();
+  return {run.gpt.stage().peak_activation_bytes(),
+          train::estimate_memory(config.model, run.gpt.layout(), run.grid, ranks.rank(), run.trainer.micro_batches())
+              .activations};
+}
+
+TEST(Recomputation, TakesTheMemoryPredicted) {
+  Communicator& ranks = world();
+  for (const Layout& layout : layouts(ranks.size())) {
+    const auto [counted, predicted] = activation_bytes(ranks, layout, DType::bf16);
+    EXPECT_EQ(counted, predicted) << layout;
+    EXPECT_GT(counted, 0u);
+  }
+}
+
+TEST(Recomputation, SavesMemory) {
+  SelfCommunicator alone;
+  const auto bytes = [&](const Recomputation& recomputation) {
+    return activation_bytes(alone, layout_of(1, 1, 4, recomputation), DType::bf16).first;
+  };
+  EXPECT_LT(bytes(selective), bytes(none));
+  EXPECT_LT(bytes(block_1), bytes(none));
+  EXPECT_LT(bytes(block_3), bytes(block_1));
+  EXPECT_LT(bytes(uniform_1), bytes(uniform_3));
+  EXPECT_LT(bytes(uniform_1), bytes(selective));
+}
+
+TEST(Recomputation, DistributedInputsTakeLessMemory) {
+  Communicator& ranks = world();
+  if (ranks.size() != 2) GTEST_SKIP() << "two tensor ranks are enough";
+  EXPECT_LT(activation_bytes(ranks, layout_of(2, 1, 2, distributed(uniform_1)), DType::bf16).first,
+            activation_bytes(ranks, layout_of(2, 1, 2, uniform_1), DType::bf16).first);
+}
+
+}  // namespace
+}  // namespace trireme::test
