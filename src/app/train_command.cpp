@@ -93,8 +93,8 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
 void log_layer_activations(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config) {
   const train::LayerActivations activations = train::layer_activations(config, o.layout(), job.grid.tensor_size());
   log::info(
-      "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, in 16 "
-      "bits and with attention scores in memory:",
+      "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
+      "GPT-2's layer, in 16 bits and with attention scores in memory:",
       bytes_text(static_cast<double>(activations.kept)));
   for (const auto& published : activations.published) {
     log::info("  {:<36}{:<36}{}{}", published.setting, published.formula, bytes_text(published.bytes),

@@ -102,8 +102,14 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
 
 TEST(MemoryEstimate, CountsTheActivationsOfAStep) {
   for (const test::ModelVariant& variant : test::model_variants()) {
-    for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
-      Rig rig(layout_of(dtype, 16, 4), small_config(variant, 0));
+    for (const auto& [dtype, granularity] : std::vector<std::pair<DType, model::RecomputeGranularity>>{
+             {DType::fp64, model::RecomputeGranularity::none},
+             {DType::fp32, model::RecomputeGranularity::none},
+             {DType::bf16, model::RecomputeGranularity::none},
+             {DType::bf16, model::RecomputeGranularity::selective}}) {
+      LayoutOptions layout = layout_of(dtype, 16, 4);
+      layout.recomputation.granularity = granularity;
+      Rig rig(layout, small_config(variant, 0));
       TrainOptions options;
       options.global_batch_size = 8;
       options.lr_schedule.maximum = 1e-3;
