@@ -71,6 +71,7 @@ void TrainCommandOptions::declare(Options& options) {
   options.add_choice<std::optional<DType>>(
       "main-grads-dtype", &gradient_type, {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
       "Type in which gradients are kept and reduced: fp32 (the default) or a 16-bit --dtype itself.");
+  options.add_flag("accumulate-allreduce-grads-in-fp32", &fp32_gradients, "The same as --main-grads-dtype fp32.");
   options.add_flag("overlap-grad-reduce", &overlap_reduce, "Reduce gradients, in buckets, while backward goes on.");
   options.add_flag("overlap-param-gather", &overlap_gather,
                    "With shards: gather the updated parameters while the next forward goes on.");
@@ -183,6 +184,12 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
   expect(!overlap_gather || data_sharding != DataSharding::none,
          "--overlap-param-gather needs --use-distributed-optimizer: without shards nothing is gathered");
   const DType accumulated = accumulation_type(dtype);
+  if (fp32_gradients) {
+    expect(gradient_type.value_or(DType::fp32) == DType::fp32,
+           fmt::format("--accumulate-allreduce-grads-in-fp32 contradicts --main-grads-dtype {}",
+                       name_of(gradient_type.value_or(DType::fp32))));
+    gradient_type = DType::fp32;
+  }
   expect(!gradient_type || *gradient_type == accumulated || *gradient_type == dtype,
          fmt::format(
              "--main-grads-dtype {} does not go with --dtype {}, whose gradients are {}",

@@ -39,6 +39,7 @@ struct TrainCommandOptions {
   bool distributed_optimizer = false;
   std::optional<parallel::DataSharding> data_sharding;
   std::optional<DType> gradient_type;
+  bool fp32_gradients = false;
   bool overlap_reduce = false;
   bool overlap_gather = false;
   std::optional<std::int64_t> bucket_elements;

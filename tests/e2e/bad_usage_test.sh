@@ -54,6 +54,8 @@ refused 2 "--use-distributed-optimizer contradicts --data-parallel-sharding-stra
 refused 2 "--overlap-param-gather needs --use-distributed-optimizer" 2 train "${run[@]}" --overlap-param-gather
 refused 2 "--main-grads-dtype bf16 does not go with --dtype fp16, whose gradients are fp32 or fp16" \
   1 train "${run[@]}" --fp16 --main-grads-dtype bf16
+refused 2 "--accumulate-allreduce-grads-in-fp32 contradicts --main-grads-dtype bf16" \
+  1 train "${run[@]}" --bf16 --main-grads-dtype bf16 --accumulate-allreduce-grads-in-fp32
 refused 2 "--main-grads-dtype fp32 does not go with --dtype fp64" 1 train "${run[@]}" --dtype fp64 --main-grads-dtype fp32
 refused 2 "optim_grads keeps its shard of the gradients in fp32" \
   2 train "${run[@]}" --bf16 --main-grads-dtype bf16 --data-parallel-sharding-strategy optim_grads
