@@ -126,7 +126,7 @@ void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& d
     const TensorView dheads = shape.allocate(context_.workspace, columns);
     const TensorView row_dot = shape.allocate_log_sum_exp(context_.workspace);
     projection_.backward_input(shape.as_rows(gradients.output), gradients.heads_out.reshape({n, columns}),
-                               Activation::none, {}, dheads.reshape({n, columns}), weights);
+                               Activation::none, {}, dheads.reshape({n, columns}), parallel::WeightGradient::now);
     const ConstTensorView qkv = saved.qkv;
     context_.backend.attention().attention_backward(
         context_.stream(), problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores)),
@@ -140,10 +140,7 @@ void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& d
 }
 
 void SelfAttention::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
-  const std::int64_t n = shape.rows();
-  const std::int64_t columns = shape.attention_columns();
-  projection_.backward_weight(shape.as_rows(gradients.output), gradients.heads_out.reshape({n, columns}));
-  qkv_.backward_weight(gradients.qkv.reshape({n, shape.qkv_columns()}), shape.as_rows(saved.input));
+  qkv_.backward_weight(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), shape.as_rows(saved.input));
 }
 
 void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache,

@@ -29,7 +29,7 @@ class SelfAttention {
     TensorView log_sum_exp;  ///< [b, a_local, s]
     static Saved allocate(const LayerShape& shape, bool selective, Arena& arena);
   };
-  /// Gradients that backward_weight needs, and what backward_input made again for it.
+  /// Gradients within backward, of which backward_weight needs that of qkv, and what is made again.
   struct Gradients {
     TensorView output;  ///< [s_local, b, h]
     TensorView qkv;
@@ -44,7 +44,8 @@ class SelfAttention {
   /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must live as long as `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
-  /// dx from gradients.output, overwritten; fills what else is in `gradients`.
+  /// dx from gradients.output, overwritten; fills what else is in `gradients`. The projection's weight gets its
+  /// gradient here even where the others are left for later: so nothing must be kept for it.
   void backward_input(const LayerShape& shape, const DropoutPlan& dropout, const Saved& saved, Gradients& gradients,
                       TensorView dx, parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;

@@ -283,14 +283,11 @@ GptStage::ActivationBytes GptStage::activation_bytes(const LayerShape& shape, co
   bytes.kept = arena.used_bytes();
   at_least_now(bytes.forward_peak);
   at_least_now(bytes.backward_peak);
+  if (last) arena.release(head_mark);
   const Arena::Mark end = arena.mark();
-  for (const LayerGroup& group : groups) {
-    keep_again(group);
-    for (int i = 0; i < group.layers; ++i) TransformerLayer::Gradients::allocate(shape, selective, arena);
-  }
+  for (const LayerGroup& group : groups) keep_again(group);
   bytes.between_halves = arena.used_bytes();
   arena.release(end);
-  if (last) arena.release(head_mark);
   for (std::size_t i = groups.size(); i-- > 0;) {
     keep_again(groups[i]);
     at_least_now(bytes.backward_peak);
@@ -363,10 +360,8 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
     const TensorView dx = groups.empty() && !is_first(chunk) ? input_gradient : spare[0];
     backward_head(micro_batch, *state.head, state.head_input, dx);
     dy = dx;
-    if (weights == WeightGradient::now) {
-      hooks_.after_backward(head_group());
-      arena.release(state.head_mark);
-    }
+    if (weights == WeightGradient::now) hooks_.after_backward(head_group());
+    arena.release(state.head_mark);
   }
   for (std::size_t g = groups.size(); g-- > 0;) {
     const LayerGroup& group = groups[g];
@@ -381,13 +376,16 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
       const TensorView dx = into_input_gradient ? input_gradient : spare[dy.data() == spare[0].data() ? 1 : 0];
       const ArenaScope layer_scope(context_.workspace);
       TransformerLayer::Gradients& gradients = kept.gradients[static_cast<std::size_t>(i)];
-      gradients = TransformerLayer::Gradients::allocate(shape_, recomputation_.selective(),
-                                                        weights == WeightGradient::now ? context_.workspace : arena);
+      gradients = TransformerLayer::Gradients::allocate(shape_, recomputation_.selective(), context_.workspace);
       const int layer = first + group.first + i;
       hooks_.before_backward(layer_group(layer));
       layers_[static_cast<std::size_t>(layer)].backward_input(
           shape_, dy, plan, kept.layers[static_cast<std::size_t>(i)], gradients, dx, weights);
-      if (weights == WeightGradient::now) hooks_.after_backward(layer_group(layer));
+      if (weights == WeightGradient::now) {
+        hooks_.after_backward(layer_group(layer));
+      } else {
+        layers_[static_cast<std::size_t>(layer)].keep_for_weights(kept.layers[static_cast<std::size_t>(i)], gradients);
+      }
       dy = dx;
     }
     // What is done with makes room for what is made again.

@@ -2,6 +2,8 @@
 
 namespace trireme::model {
 
+using parallel::WeightGradient;
+
 Mlp::Saved Mlp::Saved::allocate(const LayerShape& shape, bool selective, Arena& arena) {
   Saved saved;
   saved.pre_activation = shape.allocate(arena, shape.expansion_columns());
@@ -53,27 +55,27 @@ void Mlp::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, Tens
 }
 
 void Mlp::backward_input(const LayerShape& shape, const Saved& saved, Gradients& gradients, TensorView dx,
-                         parallel::WeightGradient weights) const {
+                         WeightGradient weights) const {
   const TensorView pre = pre_activation(shape, saved.pre_activation);
   const TensorView dpre = pre_activation(shape, gradients.pre_activation);
   const ConstTensorView dy = shape.as_rows(gradients.output);
   {
     const ArenaScope scope(context_.workspace);
-    const ConstTensorView x = weights == parallel::WeightGradient::now ? activated(shape, saved) : ConstTensorView();
+    const WeightGradient of_projection = saved.activated ? weights : WeightGradient::now;
+    const ConstTensorView x = of_projection == WeightGradient::now ? activated(shape, saved) : ConstTensorView();
     if (shape.swiglu) {
       const TensorView dactivated = context_.workspace.allocate(shape.dtype, {shape.rows(), shape.f_local});
-      projection_.backward_input(dy, x, activation_, {}, dactivated, weights);
+      projection_.backward_input(dy, x, activation_, {}, dactivated, of_projection);
       context_.backend.elementwise().swiglu_backward(context_.stream(), dactivated, pre, dpre);
     } else {
-      projection_.backward_input(dy, x, activation_, pre, dpre, weights);
+      projection_.backward_input(dy, x, activation_, pre, dpre, of_projection);
     }
   }
   expansion_.backward_input(dpre, shape.as_rows(saved.input), shape.as_rows(dx), weights);
 }
 
 void Mlp::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
-  const ArenaScope scope(context_.workspace);
-  projection_.backward_weight(shape.as_rows(gradients.output), activated(shape, saved));
+  if (saved.activated) projection_.backward_weight(shape.as_rows(gradients.output), activated(shape, saved));
   expansion_.backward_weight(pre_activation(shape, gradients.pre_activation), shape.as_rows(saved.input));
 }
 

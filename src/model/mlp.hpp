@@ -31,7 +31,8 @@ class Mlp {
 
   /// y [s_local, b, h], overwritten; x must live as long as `saved`. Where y is empty only `saved` is made.
   void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
-  /// dx from gradients.output, overwritten; fills what else is in `gradients`.
+  /// dx from gradients.output, overwritten; fills what else is in `gradients`. Where `activated` is made again the
+  /// projection's weight gets its gradient here even where the others are left for later.
   void backward_input(const LayerShape& shape, const Saved& saved, Gradients& gradients, TensorView dx,
                       parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;

@@ -84,6 +84,16 @@ void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView d
                           norm_1_.weight_gradient, norm_1_.bias_gradient);
 }
 
+void TransformerLayer::keep_for_weights(const Saved& saved, Gradients& gradients) const {
+  const auto move = [&](TensorView& gradient, TensorView unread) {
+    context_.backend.elementwise().convert(context_.stream(), gradient, unread);
+    gradient = unread;
+  };
+  if (saved.mlp.activated) move(gradients.mlp.output, saved.middle);
+  move(gradients.mlp.pre_activation, saved.mlp.pre_activation);
+  move(gradients.attention.qkv, saved.attention.qkv);
+}
+
 void TransformerLayer::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
   mlp_.backward_weight(shape, saved.mlp, gradients.mlp);
   attention_.backward_weight(shape, saved.attention, gradients.attention);

@@ -45,6 +45,9 @@ class TransformerLayer {
   /// dx from dy, overwritten, and the gradients of norms and output biases, accumulated; fills `gradients`.
   void backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
                       Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const;
+  /// Moves what backward_weight needs of `gradients` to where `saved` holds what nobody reads any more: a micro-batch
+  /// that waits for its weights takes no more memory than one that waits for its backward.
+  void keep_for_weights(const Saved& saved, Gradients& gradients) const;
   /// Accumulates the gradients of the matrices, where backward_input left them for later.
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 

@@ -89,6 +89,22 @@ TEST(PipelineTraining, EveryFormComputesTheLossesOfOneRank) {
   }
 }
 
+TEST(PipelineTraining, ZeroBubbleSplitsTheBackwardOfEveryKindOfLayer) {
+  SelfCommunicator alone;
+  for (const bool swiglu : {false, true}) {
+    RunConfig config = six_layers();
+    config.model.swiglu = swiglu;
+    const Curve reference = training_curve(alone, config, {});
+    for (const auto granularity : {model::RecomputeGranularity::none, model::RecomputeGranularity::selective,
+                                   model::RecomputeGranularity::full}) {
+      Layout layout = layout_of(1, world().size() == 4 ? 2 : world().size(), 1, ScheduleKind::zero_bubble);
+      layout.options.recomputation.granularity = granularity;
+      SCOPED_TRACE(testing::Message() << layout << (swiglu ? ", SwiGLU" : ""));
+      expect_close(training_curve(world(), config, layout), reference, 1e-10);
+    }
+  }
+}
+
 TEST(PipelineTraining, TheSameFormTwiceGivesTheSameBits) {
   RunConfig config = six_layers();
   config.dtype = DType::bf16;
@@ -124,6 +140,51 @@ struct Rig {
   parallel::GridCommunicators communicators;
   train::ParallelGpt gpt;
 };
+
+/// Peak of the activations of this rank in one step; expects the prediction to be the same.
+std::size_t peak_activations(const RunConfig& config, const Layout& layout) {
+  Rig rig(world(), config, layout);
+  train::Trainer trainer(rig.gpt, train_options(config));
+  data::GptDataOptions data_options;
+  data_options.sequence_length = config.s;
+  data_options.sampling = data::Sampling::sequential;
+  data_options.budgets = {{config.steps * config.batch, 0, 0}};
+  const data::GptData data = data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options);
+  trainer.step(*data.train);
+  const train::MemoryEstimate estimate =
+      train::estimate_memory(config.model, rig.gpt.layout(), rig.grid, world().rank(), trainer.micro_batches());
+  EXPECT_EQ(rig.gpt.stage().peak_activation_bytes(), estimate.activations);
+  return estimate.activations;
+}
+
+TEST(PipelineTraining, EveryFormTakesTheMemoryPredicted) {
+  for (const Layout& layout : layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    peak_activations(six_layers(), layout);
+  }
+}
+
+TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
+  const int p = world().size();
+  // Equal stages of layers, and the head on a stage of its own.
+  const PipelineCut cut{.layers = p == 2   ? std::vector<int>{6, 0}
+                                  : p == 3 ? std::vector<int>{3, 3, 0}
+                                           : std::vector<int>{2, 2, 2, 0}};
+  for (const bool swiglu : {false, true}) {
+    RunConfig config = six_layers();
+    config.model.swiglu = swiglu;
+    const std::size_t zero_bubble = peak_activations(config, layout_of(1, p, 1, ScheduleKind::zero_bubble, cut));
+    const std::size_t one_f_one_b =
+        peak_activations(config, layout_of(1, p, 1, ScheduleKind::one_forward_one_backward, cut));
+    if (world().rank() == 0) {
+      EXPECT_EQ(zero_bubble, one_f_one_b);
+    }
+    std::int64_t most[] = {static_cast<std::int64_t>(zero_bubble), static_cast<std::int64_t>(one_f_one_b)};
+    ImmediateStream host;
+    world().all_reduce(host, TensorView(most, {2}), ReduceOp::max).wait(host);
+    EXPECT_EQ(most[0], most[1]);  // each stage holds no more than the first, which is 1F1B's largest
+  }
+}
 
 TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesAlike) {
   SelfCommunicator alone;
