@@ -1,0 +1,101 @@
+// The order in which a column-parallel layer's backward communicates and computes.
+#include "src/parallel/tensor/linear.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/forwarding_communicator.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+/// Two ranks with the same data, one of them here: writes down what begins and what is waited for.
+class WatchedPair final : public test::ForwardingCommunicator {
+ public:
+  WatchedPair(Communicator& alone, std::vector<std::string>& events) : ForwardingCommunicator(alone), events_(events) {}
+  int size() const override { return 2; }
+  Work all_reduce(Stream&, TensorView, ReduceOp) override { return begin("sum"); }
+  Work reduce_scatter(Stream&, ConstTensorView in, TensorView out, ReduceOp) override {
+    std::copy_n(in.data(), out.size_bytes(), out.data());
+    return begin("sum");
+  }
+  Work all_gather(Stream&, ConstTensorView in, TensorView out) override {
+    for (std::size_t i : {0, 1}) std::copy_n(in.data(), in.size_bytes(), out.data() + i * in.size_bytes());
+    return begin("gather");
+  }
+  /// Called at every wait; says what is to be written behind the event.
+  std::function<std::string()> at_wait;
+
+ private:
+  class State final : public Work::State {
+   public:
+    State(WatchedPair& pair, std::string what) : pair_(pair), what_(std::move(what)) {}
+    bool done() override { return true; }
+    void wait(Stream&) override { pair_.events_.push_back(what_ + " waited for" + pair_.at_wait()); }
+
+   private:
+    WatchedPair& pair_;
+    std::string what_;
+  };
+  Work begin(const std::string& what) {
+    events_.push_back(what);
+    return Work(std::make_unique<State>(*this, what));
+  }
+  std::vector<std::string>& events_;
+};
+
+/// What happens in backward of a layer of 4 inputs and 6 outputs on 4 rows.
+std::vector<std::string> backward_events(bool sequence_parallel, bool overlap, WeightGradient weights) {
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  Arena arena(*backend);
+  const auto ones = [&](const Shape& shape) {
+    const TensorView tensor = arena.allocate(DType::fp64, shape);
+    backend->elementwise().fill(backend->compute_stream(), 1, tensor);
+    return tensor;
+  };
+  Parameter weight;
+  weight.value = ones({6, 4});
+  weight.gradient = ones({6, 4});
+  const std::int64_t rows = sequence_parallel ? 2 : 4;
+  const TensorView dy = ones({4, 6}), x = ones({rows, 4}), dx = ones({rows, 4});
+
+  std::vector<std::string> events;
+  SelfCommunicator alone;
+  WatchedPair pair(alone, events);
+  pair.at_wait = [&] { return weight.gradient.as<double>()[0] == 1 ? "" : ", dW is there"; };
+  Arena workspace(*backend);
+  const ColumnParallelLinear layer({*backend, pair, workspace, sequence_parallel, overlap}, weight, nullptr);
+  layer.backward_input(dy, x, dx, weights);
+  EXPECT_EQ(dx.as<double>()[0], 6);
+  EXPECT_EQ(weight.gradient.as<double>()[0], weights == WeightGradient::now ? 5 : 1);
+  return events;
+}
+
+using testing::ElementsAre;
+
+TEST(ColumnParallelLinear, HidesItsSumBehindTheGradientOfTheWeight) {
+  EXPECT_THAT(backward_events(false, true, WeightGradient::now), ElementsAre("sum", "sum waited for, dW is there"));
+}
+
+TEST(ColumnParallelLinear, HidesTheGatheringOfItsInputBehindTheGradientOfTheInput) {
+  EXPECT_THAT(backward_events(true, true, WeightGradient::now),
+              ElementsAre("gather", "sum", "gather waited for", "sum waited for, dW is there"));
+}
+
+TEST(ColumnParallelLinear, WaitsAtOnceWithoutOverlap) {
+  EXPECT_THAT(backward_events(false, false, WeightGradient::now), ElementsAre("sum", "sum waited for"));
+  EXPECT_THAT(backward_events(true, false, WeightGradient::now),
+              ElementsAre("gather", "gather waited for", "sum", "sum waited for"));
+}
+
+TEST(ColumnParallelLinear, LeavesTheWeightForLater) {
+  EXPECT_THAT(backward_events(true, true, WeightGradient::later), ElementsAre("sum", "sum waited for"));
+}
+
+}  // namespace
+}  // namespace trireme::parallel
