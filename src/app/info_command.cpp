@@ -20,13 +20,19 @@ int info_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
   const int threads = default_thread_count(node.ranks_sharing_cores);
   std::string reason;
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::automatic, threads, &reason);
-  const std::vector<std::string> ranks =
-      all_gather_text(*world, fmt::format("{}, number {} of {} there: {}, {}", mpi::this_rank_and_host(),
-                                          node.local_rank, node.local_size, backend->name(), backend->description()));
+  GpuReport gpus;
+  if (const CudaExports* library = open_cuda_library(gpus.problem)) gpus = library->take_inventory(node.local_rank);
+  const std::string gpu = gpus.device < 0 ? "no GPU" : gpus.devices[static_cast<std::size_t>(gpus.device)];
+  const std::vector<std::string> ranks = all_gather_text(
+      *world, fmt::format("{}, number {} of {} there: {}, {}; {}", mpi::this_rank_and_host(), node.local_rank,
+                          node.local_size, backend->name(), backend->description(), gpu));
   if (world->rank() != 0) return 0;
   std::printf("trireme   %s\n", version().c_str());
   std::printf("backend   %s, %s%s\n", backend->name().c_str(), backend->description().c_str(),
               reason.empty() ? "" : (" (" + reason + ")").c_str());
+  if (!gpus.versions.empty()) std::printf("CUDA      %s\n", gpus.versions.c_str());
+  if (!gpus.problem.empty()) std::printf("GPUs      none: %s\n", gpus.problem.c_str());
+  for (const std::string& device : gpus.devices) std::printf("          %s\n", device.c_str());
   std::printf("MPI       %s\n", mpi::library_version().c_str());
   std::printf("HDF5      %s\n", io::h5::library_version().c_str());
   for (const std::string& rank : ranks) std::printf("%s\n", rank.c_str());

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "src/backend/cuda_library.hpp"
 #include "src/backend/kernels/attention.hpp"
 #include "src/backend/kernels/cross_entropy.hpp"
 #include "src/backend/kernels/elementwise.hpp"
@@ -52,8 +53,9 @@ class Backend : public Allocator {
 enum class BackendChoice { automatic, cpu, cuda };
 
 /// The backend asked for. `automatic` takes the GPU where there is one and the CPU otherwise; `reason`, where given,
-/// receives why it was not the GPU. `threads` is the size of the CPU backend's pool. Throws BackendUnavailable, with
-/// the reason and the remedy, where `choice` names a backend that cannot run here.
-std::unique_ptr<Backend> make_backend(BackendChoice choice, int threads, std::string* reason = nullptr);
+/// receives why it was not the GPU. `threads` is the size of the CPU backend's pool; `cuda` is for the CUDA backend.
+/// Throws BackendUnavailable, with the reason and the remedy, where `choice` names a backend that cannot run here.
+std::unique_ptr<Backend> make_backend(BackendChoice choice, int threads, std::string* reason = nullptr,
+                                      const CudaOptions& cuda = {});
 
 }  // namespace trireme

@@ -1,0 +1,106 @@
+#include "cuda/blas/algorithm_cache.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "src/base/log.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields;
+  std::istringstream text(line);
+  for (std::string field; std::getline(text, field, '\t');) fields.push_back(field);
+  return fields;
+}
+
+std::string text_of(const Choice& choice) {
+  std::string text = fmt::format("{}\t{}\t", choice.fused ? "fused" : "separate", choice.workspace_bytes);
+  for (const std::uint64_t word : choice.algorithm) text += fmt::format("{:016x}", word);
+  return text;
+}
+
+bool read_number(const std::string& text, int base, std::uint64_t& number) {
+  if (text.empty() || text.find_first_not_of(base == 10 ? "0123456789" : "0123456789abcdef") != std::string::npos) {
+    return false;
+  }
+  number = std::strtoull(text.c_str(), nullptr, base);
+  return true;
+}
+
+/// False where the fields after the third are no choice.
+bool read_choice(const std::vector<std::string>& fields, Choice& choice) {
+  if (fields.size() != 6 || fields[5].size() != 16 * choice.algorithm.size()) return false;
+  if (fields[3] != "fused" && fields[3] != "separate") return false;
+  choice.fused = fields[3] == "fused";
+  bool good = read_number(fields[4], 10, choice.workspace_bytes);
+  for (std::size_t i = 0; i < choice.algorithm.size(); ++i) {
+    good = good && read_number(fields[5].substr(16 * i, 16), 16, choice.algorithm[i]);
+  }
+  return good;
+}
+
+}  // namespace
+
+AlgorithmCache::AlgorithmCache(std::string path, std::string device, std::uint64_t version)
+    : path_(std::move(path)), device_(std::move(device)), version_(version) {
+  if (!path_.empty()) choices_ = read();
+}
+
+std::string AlgorithmCache::line_key(const std::string& product) const {
+  return fmt::format("{}\t{}\t{}", device_, version_, product);
+}
+
+AlgorithmCache::Lines AlgorithmCache::read() const {
+  Lines lines;
+  std::ifstream file(path_);
+  int bad = 0;
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> fields = fields_of(line);
+    Choice choice;
+    if (read_choice(fields, choice)) {
+      lines[fields[0] + '\t' + fields[1] + '\t' + fields[2]] = choice;
+    } else {
+      ++bad;
+    }
+  }
+  if (bad > 0) log::warn("{}: {} lines are no choice of an algorithm and are left out", path_, bad);
+  return lines;
+}
+
+std::optional<Choice> AlgorithmCache::find(const std::string& product) const {
+  const auto found = choices_.find(line_key(product));
+  return found == choices_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void AlgorithmCache::keep(const std::string& product, const Choice& choice) {
+  choices_[line_key(product)] = choice;
+  if (path_.empty()) return;
+  Lines lines = read();
+  for (const auto& [key, kept] : choices_) lines[key] = kept;
+  // Several ranks may write at once: each writes a whole file of its own, and the last one stands.
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const std::string temporary = fmt::format("{}.{}.{}", path_, host, getpid());
+  std::error_code failed;
+  if (const auto folder = std::filesystem::path(path_).parent_path(); !folder.empty()) {
+    std::filesystem::create_directories(folder, failed);
+  }
+  std::ofstream file(temporary);
+  for (const auto& [key, kept] : lines) file << key << '\t' << text_of(kept) << '\n';
+  file.close();
+  if (file.good()) std::filesystem::rename(temporary, path_, failed);
+  if (file.good() && !failed) return;
+  std::filesystem::remove(temporary, failed);
+  log::warn("the algorithms chosen for products cannot be kept in {}: they will be chosen again", path_);
+  path_.clear();
+}
+
+}  // namespace trireme::cuda

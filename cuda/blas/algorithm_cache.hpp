@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace trireme::cuda {
+
+/// How a product is computed: by this cuBLASLt algorithm, with the epilogue fused into it or in kernels of its own.
+struct Choice {
+  bool fused = false;
+  std::uint64_t workspace_bytes = 0;
+  std::array<std::uint64_t, 8>
+      algorithm{};  ///< cublasLtMatmulAlgo_t, which may be stored for one version of the library
+  friend bool operator==(const Choice&, const Choice&) = default;
+};
+
+/// The choices made so far, by product, and the file that keeps them for the next run. A line of the file holds,
+/// between tabs, device, version of cuBLASLt, product, "fused" or "separate", bytes of workspace, and the algorithm's
+/// words: choices for other devices and versions stay in it.
+class AlgorithmCache {
+ public:
+  /// Reads `path`, if there is such a file; "" keeps nothing. Lines that cannot be read are left out, with a warning.
+  AlgorithmCache(std::string path, std::string device, std::uint64_t version);
+
+  std::optional<Choice> find(const std::string& product) const;
+  /// Keeps the choice and writes the file anew, with what other ranks have written since. A file that cannot be written
+  /// is a warning: the choice then holds for this run.
+  void keep(const std::string& product, const Choice& choice);
+
+ private:
+  using Lines = std::map<std::string, Choice>;  // by the fields that come before the choice
+  Lines read() const;
+  std::string line_key(const std::string& product) const;
+
+  std::string path_;
+  std::string device_;
+  std::uint64_t version_;
+  Lines choices_;
+};
+
+}  // namespace trireme::cuda

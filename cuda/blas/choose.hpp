@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "cuda/blas/algorithm_cache.hpp"
+#include "cuda/runtime/stream.hpp"
+
+namespace trireme::cuda {
+
+/// Measures work on a stream.
+class WorkTimer {
+ public:
+  virtual ~WorkTimer() = default;
+  /// Microseconds that what `run` enqueues takes on the device.
+  virtual double time_us(CudaStream& stream, const std::function<void()>& run) = 0;
+};
+
+/// By CUDA's events.
+class EventTimer final : public WorkTimer {
+ public:
+  double time_us(CudaStream& stream, const std::function<void()>& run) override;
+};
+
+/// The candidate whose median time over several runs is the least, on the real operands, after a run that is not
+/// counted. Of equal ones the first. There must be at least one.
+Choice choose_fastest(CudaStream& stream, WorkTimer& timer, const std::vector<Choice>& candidates,
+                      const std::function<void(const Choice&)>& run);
+
+}  // namespace trireme::cuda

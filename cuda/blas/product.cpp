@@ -1,0 +1,207 @@
+#include "cuda/blas/product.hpp"
+
+#include <bit>
+#include <cstring>
+#include <source_location>
+
+namespace trireme::cuda {
+namespace {
+
+constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what cuBLAS advises for Hopper
+constexpr int most_candidates = 8;
+
+cudaDataType_t cuda_type(DType dtype) {
+  switch (dtype) {
+    case DType::fp32:
+      return CUDA_R_32F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::fp16:
+      return CUDA_R_16F;
+    default:
+      throw ConfigError("products on a GPU are of fp32, bf16 or fp16, not {}: use --backend cpu", name_of(dtype));
+  }
+}
+
+const char* name_of(Epilogue epilogue) {
+  constexpr const char* names[] = {"none",      "bias",          "gelu",  "gelu_aux",
+                                   "gelu_bias", "gelu_aux_bias", "dgelu", "bias_gradient_b"};
+  return names[static_cast<int>(epilogue)];
+}
+
+cublasLtEpilogue_t cublas_epilogue(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::none:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::bias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::gelu:
+      return CUBLASLT_EPILOGUE_GELU;
+    case Epilogue::gelu_aux:
+      return CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::gelu_bias:
+      return CUBLASLT_EPILOGUE_GELU_BIAS;
+    case Epilogue::gelu_aux_bias:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::dgelu:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::bias_gradient_b:
+      return CUBLASLT_EPILOGUE_BGRADB;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+bool uses_aux(Epilogue epilogue) {
+  return epilogue == Epilogue::gelu_aux || epilogue == Epilogue::gelu_aux_bias || epilogue == Epilogue::dgelu;
+}
+
+template <class T>
+cublasStatus_t set(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  return cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value);
+}
+template <class T>
+cublasStatus_t set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                   const T& value) {
+  return cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
+}
+
+cublasLtMatmulAlgo_t algorithm_of(const Choice& choice) {
+  cublasLtMatmulAlgo_t algorithm;
+  static_assert(sizeof algorithm == sizeof choice.algorithm);
+  std::memcpy(&algorithm, choice.algorithm.data(), sizeof algorithm);
+  return algorithm;
+}
+
+}  // namespace
+
+std::string to_string(const ProductShape& shape) {
+  return fmt::format("{} {} {}{} {}x{}x{} {} {} align {}", trireme::name_of(shape.in), trireme::name_of(shape.out),
+                     shape.a_transposed ? 'T' : 'N', shape.b_transposed ? 'T' : 'N', shape.m, shape.n, shape.k,
+                     shape.accumulate ? "+=" : "=", name_of(shape.epilogue), shape.alignment);
+}
+
+Products::Products(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, bool allow_tf32)
+    : device_(std::move(device)), memory_(std::move(memory)), allow_tf32_(allow_tf32) {
+  cublasLtHandle_t library = nullptr;
+  check(cublasLtCreate(&library), "cublasLtCreate");
+  library_.reset(library);
+}
+
+void Products::check(cublasStatus_t status, const char* call, const ProductShape* shape) const {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  std::string reason = fmt::format("{} ({})", cublasLtGetStatusString(status), cublasLtGetStatusName(status));
+  if (shape != nullptr) reason += " for the product " + to_string(*shape);
+  throw CublasError(error_text(call, reason, device_->place(), std::source_location::current()));
+}
+
+Products::Layout Products::make_layout(DType dtype, std::int64_t rows, std::int64_t columns) const {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check(cublasLtMatrixLayoutCreate(&layout, cuda_type(dtype), static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(columns), rows),
+        "cublasLtMatrixLayoutCreate");
+  return Layout(layout);
+}
+
+Products::Plan& Products::plan(const ProductShape& shape, const ProductOperands& operands) {
+  auto found = plans_.find(shape);
+  if (found == plans_.end()) found = plans_.emplace(shape, make_plan(shape)).first;
+  const auto set_pointer = [&](cublasLtMatmulDescAttributes_t attribute, void* pointer) {
+    if (pointer == nullptr) return;
+    check(set(found->second.description.get(), attribute, pointer), "cublasLtMatmulDescSetAttribute", &shape);
+  };
+  set_pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+  set_pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
+  return found->second;
+}
+
+Products::Plan Products::make_plan(const ProductShape& shape) const {
+  Plan plan;
+  const bool tf32 = allow_tf32_ && shape.in == DType::fp32;
+  cublasLtMatmulDesc_t description = nullptr;
+  check(cublasLtMatmulDescCreate(&description, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
+  plan.description.reset(description);
+  const auto set_attribute = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    check(set(description, attribute, value), "cublasLtMatmulDescSetAttribute", &shape);
+  };
+  set_attribute(CUBLASLT_MATMUL_DESC_TRANSA, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set_attribute(CUBLASLT_MATMUL_DESC_TRANSB, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(shape.epilogue));
+  // The bias has the type of the training, its gradient that of the main gradients: d's in both cases.
+  set_attribute(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(shape.out)));
+  if (uses_aux(shape.epilogue)) {
+    set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.m);
+    set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, static_cast<std::int32_t>(cuda_type(shape.in)));
+  }
+  plan.a = shape.a_transposed ? make_layout(shape.in, shape.k, shape.m) : make_layout(shape.in, shape.m, shape.k);
+  plan.b = shape.b_transposed ? make_layout(shape.in, shape.n, shape.k) : make_layout(shape.in, shape.k, shape.n);
+  plan.d = make_layout(shape.out, shape.m, shape.n);
+  return plan;
+}
+
+std::vector<Choice> Products::candidates(const ProductShape& shape, const ProductOperands& operands) {
+  const Plan& made = plan(shape, operands);
+  cublasLtMatmulPreference_t preference = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+  const Preference owner(preference);
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    check(set(preference, attribute, value), "cublasLtMatmulPreferenceSetAttribute", &shape);
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+  // Partial sums are neither rounded to the type of d nor added in the order in which blocks happen to end.
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    prefer(attribute, static_cast<std::uint32_t>(shape.alignment));
+  }
+  std::vector<cublasLtMatmulHeuristicResult_t> found(most_candidates);
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(library_.get(), made.description.get(), made.a.get(), made.b.get(), made.d.get(),
+                                     made.d.get(), preference, most_candidates, found.data(), &count);
+  // Both say "there is none": which, depends on the epilogue.
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE) {
+    check(status, "cublasLtMatmulAlgoGetHeuristic", &shape);
+  }
+  std::vector<Choice> choices;
+  for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i) {
+    const cublasLtMatmulHeuristicResult_t& result = found[static_cast<std::size_t>(i)];
+    if (result.state != CUBLAS_STATUS_SUCCESS) continue;
+    Choice& choice = choices.emplace_back();
+    choice.fused = shape.epilogue != Epilogue::none;
+    choice.workspace_bytes = result.workspaceSize;
+    std::memcpy(choice.algorithm.data(), &result.algo, sizeof result.algo);
+  }
+  return choices;
+}
+
+bool Products::usable(const ProductShape& shape, const ProductOperands& operands, const Choice& choice) {
+  const Plan& made = plan(shape, operands);
+  const cublasLtMatmulAlgo_t algorithm = algorithm_of(choice);
+  cublasLtMatmulHeuristicResult_t result{};
+  return cublasLtMatmulAlgoCheck(library_.get(), made.description.get(), made.a.get(), made.b.get(), made.d.get(),
+                                 made.d.get(), &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= workspace_bytes;
+}
+
+std::byte* Products::workspace(const CudaStream& stream) {
+  Buffer& buffer = workspaces_[stream.handle()];
+  if (buffer.data() == nullptr) buffer = memory_->allocate(workspace_bytes);
+  return buffer.data();
+}
+
+void Products::run(CudaStream& stream, const ProductShape& shape, const Choice& choice,
+                   const ProductOperands& operands) {
+  const Plan& made = plan(shape, operands);
+  const float alpha = 1;
+  const float beta = shape.accumulate ? 1 : 0;
+  const cublasLtMatmulAlgo_t algorithm = algorithm_of(choice);
+  check(cublasLtMatmul(library_.get(), made.description.get(), &alpha, operands.a, made.a.get(), operands.b,
+                       made.b.get(), &beta, operands.d, made.d.get(), operands.d, made.d.get(), &algorithm,
+                       workspace(stream), workspace_bytes, stream.handle()),
+        "cublasLtMatmul", &shape);
+  device_->launched(stream.handle(), "cublasLtMatmul");
+}
+
+}  // namespace trireme::cuda

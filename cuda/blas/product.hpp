@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cublasLt.h>
+
+#include <compare>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cuda/blas/algorithm_cache.hpp"
+#include "cuda/runtime/memory.hpp"
+#include "src/base/unique_handle.hpp"
+#include "src/tensor/dtype.hpp"
+
+namespace trireme::cuda {
+
+/// What is done to a product before it is stored.
+enum class Epilogue {
+  none,
+  bias,             ///< a number for each row of d
+  gelu,             ///< tanh form
+  gelu_aux,         ///< and the value before it is kept
+  gelu_bias,        ///< bias, then GELU
+  gelu_aux_bias,    ///< the value kept is that after the bias
+  dgelu,            ///< times GELU's derivative at the kept value
+  bias_gradient_b,  ///< the sums of b over k are stored too
+};
+
+/// d = op(a) op(b), or d += op(a) op(b), in the column-major order of BLAS: op(a) [m, k], op(b) [k, n], d [m, n],
+/// without gaps. All that the choice of an algorithm depends on.
+struct ProductShape {
+  DType in = DType::fp32;   ///< of a, b, bias and kept values
+  DType out = DType::fp32;  ///< of d and the bias' gradient
+  bool a_transposed = false;
+  bool b_transposed = false;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  bool accumulate = false;
+  Epilogue epilogue = Epilogue::none;
+  int alignment = 16;  ///< bytes that divide all addresses, at most 16
+  auto operator<=>(const ProductShape&) const = default;
+};
+
+/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 16"
+std::string to_string(const ProductShape& shape);
+
+/// The memory a product works on. `aux` is the kept value, written by gelu_aux and read by dgelu; `bias` is written by
+/// bias_gradient_b.
+struct ProductOperands {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* d = nullptr;
+  void* bias = nullptr;
+  void* aux = nullptr;
+};
+
+/// Matrix products by cuBLASLt. Sums are formed in fp32; where k is split, partial sums are added in fp32 and in order.
+class Products {
+ public:
+  /// Throws CublasError.
+  Products(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, bool allow_tf32);
+
+  /// Algorithms for a product, the most promising first; none where cuBLASLt cannot fuse this epilogue. The operands'
+  /// addresses say how they are aligned.
+  std::vector<Choice> candidates(const ProductShape& shape, const ProductOperands& operands);
+  /// Whether a choice that was kept in a file can still be used.
+  bool usable(const ProductShape& shape, const ProductOperands& operands, const Choice& choice);
+  /// Enqueues the product. Throws CublasError.
+  void run(CudaStream& stream, const ProductShape& shape, const Choice& choice, const ProductOperands& operands);
+
+  static std::uint64_t library_version() { return cublasLtGetVersion(); }
+
+ private:
+  template <class T, cublasStatus_t (*destroy)(T)>
+  struct Traits {
+    using Handle = T;
+    static Handle null() { return nullptr; }
+    static void close(Handle handle) noexcept { destroy(handle); }
+  };
+  using Library = UniqueHandle<Traits<cublasLtHandle_t, cublasLtDestroy>>;
+  using Description = UniqueHandle<Traits<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>>;
+  using Layout = UniqueHandle<Traits<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>>;
+  using Preference = UniqueHandle<Traits<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>>;
+
+  /// What cuBLASLt is told of a shape.
+  struct Plan {
+    Description description;
+    Layout a, b, d;
+  };
+
+  void check(cublasStatus_t status, const char* call, const ProductShape* shape = nullptr) const;
+  Plan& plan(const ProductShape& shape, const ProductOperands& operands);
+  Plan make_plan(const ProductShape& shape) const;
+  Layout make_layout(DType dtype, std::int64_t rows, std::int64_t columns) const;
+  std::byte* workspace(const CudaStream& stream);
+
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<DeviceMemory> memory_;
+  bool allow_tf32_;
+  Library library_;
+  std::map<ProductShape, Plan> plans_;
+  std::map<cudaStream_t, Buffer> workspaces_;  // products of different streams may run at once
+};
+
+}  // namespace trireme::cuda

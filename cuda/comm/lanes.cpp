@@ -1,0 +1,28 @@
+#include "cuda/comm/lanes.hpp"
+
+namespace trireme::cuda {
+
+std::vector<LaneSplit> lane_splits(int rank, int size) {
+  // Edge e joins ranks e and e + 1. The edges of a class do not touch, so that one split makes a lane of each: two
+  // classes where the ring is even, a third for the last edge where it is odd. Two ranks have one edge.
+  const auto class_of = [size](int edge) { return size % 2 == 1 && edge == size - 1 ? 2 : edge % 2; };
+  const int classes = size == 2 ? 1 : 2 + size % 2;
+  std::vector<LaneSplit> splits;
+  for (int edge_class = 0; edge_class < classes; ++edge_class) {
+    for (const bool forward : {true, false}) {
+      LaneSplit split;
+      for (const int edge : {rank, (rank + size - 1) % size}) {
+        if (class_of(edge) != edge_class || (size == 2 && edge != 0)) continue;
+        const bool at_start = edge == rank;
+        split.colour = edge;
+        split.sends = at_start == forward;
+        split.key = split.sends ? 0 : 1;
+        split.peer = at_start ? (rank + 1) % size : edge;
+      }
+      splits.push_back(split);
+    }
+  }
+  return splits;
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+namespace trireme::cuda {
+
+/// A lane is a communicator of two neighbours of a ring of ranks, for the messages of one direction. Messages between
+/// other neighbours, or the other way, never wait behind it: with one communicator for all, a receive that is posted
+/// early would hold the sends that its own message waits for. Lanes are made by splits in which all ranks of the ring
+/// take part.
+struct LaneSplit {
+  int colour = -1;     ///< the lane this rank belongs to in this split; -1: none
+  int key = 0;         ///< 0 for the sender, 1 for the receiver
+  int peer = 0;        ///< rank in the ring
+  bool sends = false;  ///< this rank, to the peer
+};
+
+/// The splits that make every lane of a ring of `size` >= 2 ranks, as `rank` makes them: the same number on every rank.
+std::vector<LaneSplit> lane_splits(int rank, int size);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,227 @@
+#include "cuda/comm/nccl_communicator.hpp"
+
+#include <array>
+#include <cstring>
+
+#include "cuda/comm/gpu_table.hpp"
+#include "cuda/comm/lanes.hpp"
+#include "cuda/runtime/copy.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+class NcclWork final : public Work::State {
+ public:
+  NcclWork(std::shared_ptr<NcclGroup> group, std::shared_ptr<Event> end)
+      : group_(std::move(group)), end_(std::move(end)) {}
+  bool done() override {
+    group_->poll();
+    group_->check_alive();
+    return end_->done();
+  }
+  void wait(Stream& stream) override {
+    group_->poll();
+    group_->check_alive();
+    stream.wait(*end_);
+  }
+
+ private:
+  std::shared_ptr<NcclGroup> group_;
+  std::shared_ptr<Event> end_;
+};
+
+ncclDataType_t nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::fp64:
+      return ncclFloat64;
+    case DType::fp32:
+      return ncclFloat32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::fp16:
+      return ncclFloat16;
+    case DType::int64:
+      return ncclInt64;
+    case DType::int32:
+      return ncclInt32;
+    default:
+      throw ShapeError("a reduction over ranks is of floating-point numbers, int64 or int32, not {}", name_of(dtype));
+  }
+}
+
+ncclRedOp_t nccl_operation(ReduceOp op) { return op == ReduceOp::sum ? ncclSum : ncclMax; }
+
+/// Calls do not block, so that the host can react to errors.
+ncclConfig_t configuration(const std::string& name) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.commName = name.c_str();
+  return config;
+}
+
+void check_parts(const char* what, const Communicator& comm, ConstTensorView whole, ConstTensorView part) {
+  TRIREME_CHECK(whole.numel() == part.numel() * comm.size() && whole.dtype() == part.dtype(), ShapeError,
+                "{} over {} ranks of {}: {} {} is not {} times {} {}", what, comm.size(), comm.name(),
+                name_of(whole.dtype()), to_string(whole.shape()), comm.size(), name_of(part.dtype()),
+                to_string(part.shape()));
+}
+
+std::string describe(const char* what, ConstTensorView data) {
+  return fmt::format("{} of {} {}", what, data.numel(), name_of(data.dtype()));
+}
+
+std::size_t count(ConstTensorView tensor) { return static_cast<std::size_t>(tensor.numel()); }
+
+}  // namespace
+
+std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device> device,
+                                                         std::shared_ptr<DeviceMemory> memory, Communicator& host) {
+  check_one_rank_a_gpu(gather_gpu_table(host, *device));
+  ncclUniqueId id{};
+  collectively(host, [&] {
+    if (host.rank() != 0) return;
+    const ncclResult_t status = ncclGetUniqueId(&id);
+    TRIREME_CHECK(status == ncclSuccess, NcclError, "ncclGetUniqueId failed: {}; {}", ncclGetErrorString(status),
+                  to_string(device->place()));
+  });
+  const std::string bytes = broadcast_text(host, std::string(id.internal, sizeof id.internal), 0);
+  std::memcpy(id.internal, bytes.data(), sizeof id.internal);
+  ncclConfig_t config = configuration(host.name());
+  ncclComm_t comm = nullptr;
+  const ncclResult_t status = ncclCommInitRankConfig(&comm, host.size(), id, host.rank(), &config);
+  wait_for_communicator(*device, status, &comm, "ncclCommInitRankConfig");
+  auto group = std::make_shared<NcclGroup>(std::move(device), comm, host.name());
+  return std::unique_ptr<NcclCommunicator>(new NcclCommunicator(std::move(group), std::move(memory)));
+}
+
+NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclGroup> group, std::shared_ptr<DeviceMemory> memory)
+    : group_(std::move(group)), memory_(std::move(memory)), token_(memory_->allocate(sizeof(std::int32_t))) {}
+
+void NcclCommunicator::begin(Stream& stream) {
+  group_->check_alive();
+  group_->stream().wait(*stream.record());
+}
+
+Work NcclCommunicator::finish(ncclResult_t status, const char* call, std::string operation) {
+  group_->settle(status, call);
+  return Work(std::make_unique<NcclWork>(group_, group_->enqueued(std::move(operation))));
+}
+
+Work NcclCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
+  const ncclDataType_t type = nccl_type(data.dtype());
+  if (data.numel() == 0) return {};
+  begin(stream);
+  return finish(ncclAllReduce(data.data(), data.data(), count(data), type, nccl_operation(op), group_->handle(),
+                              group_->stream().handle()),
+                "ncclAllReduce", describe("all-reduce", data));
+}
+
+Work NcclCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) {
+  check_parts("reduce-scatter", *this, in, out);
+  const ncclDataType_t type = nccl_type(in.dtype());
+  if (out.numel() == 0) return {};
+  begin(stream);
+  return finish(ncclReduceScatter(in.data(), out.data(), count(out), type, nccl_operation(op), group_->handle(),
+                                  group_->stream().handle()),
+                "ncclReduceScatter", describe("reduce-scatter", in));
+}
+
+Work NcclCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
+  check_parts("all-gather", *this, out, in);
+  if (in.numel() == 0) return {};
+  begin(stream);
+  // Bytes: data of any type is moved, not computed with.
+  return finish(
+      ncclAllGather(in.data(), out.data(), in.size_bytes(), ncclUint8, group_->handle(), group_->stream().handle()),
+      "ncclAllGather", describe("all-gather", out));
+}
+
+Work NcclCommunicator::broadcast(Stream& stream, TensorView data, int root) {
+  TRIREME_CHECK(root >= 0 && root < size(), ShapeError, "broadcast from rank {} of {}, which has {}", root, name(),
+                size());
+  if (data.numel() == 0) return {};
+  begin(stream);
+  return finish(ncclBroadcast(data.data(), data.data(), data.size_bytes(), ncclUint8, root, group_->handle(),
+                              group_->stream().handle()),
+                "ncclBroadcast", describe("broadcast", data));
+}
+
+std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
+  if (transfers.empty()) return {};
+  group_->check_alive();
+  if (size() == 1) return exchange_with_self(stream, transfers);
+  if (lanes_.empty()) make_lanes();
+  const std::unique_ptr<Event> before = stream.record();
+  std::vector<Work> works;
+  for (const Transfer& transfer : transfers) {
+    const bool sends = transfer.direction == Transfer::Direction::send;
+    const auto found = lanes_.find({transfer.peer, sends});
+    TRIREME_CHECK(found != lanes_.end(), ShapeError,
+                  "rank {} of {} has an exchange with rank {}: NCCL's exchanges go between neighbours of the ring",
+                  rank(), name(), transfer.peer);
+    const std::shared_ptr<NcclGroup>& lane = found->second;
+    lane->check_alive();
+    lane->stream().wait(*before);
+    const TensorView& data = transfer.data;
+    const int other = 1 - lane->rank();
+    if (sends) {
+      lane->settle(ncclSend(data.data(), data.size_bytes(), ncclUint8, other, lane->handle(), lane->stream().handle()),
+                   "ncclSend");
+    } else {
+      lane->settle(ncclRecv(data.data(), data.size_bytes(), ncclUint8, other, lane->handle(), lane->stream().handle()),
+                   "ncclRecv");
+    }
+    works.emplace_back(std::make_unique<NcclWork>(lane, lane->enqueued(describe(sends ? "send" : "receive", data))));
+  }
+  return works;
+}
+
+std::vector<Work> NcclCommunicator::exchange_with_self(Stream& stream, std::span<const Transfer> transfers) {
+  std::vector<const Transfer*> sends;
+  std::vector<const Transfer*> receives;
+  for (const Transfer& transfer : transfers) {
+    (transfer.direction == Transfer::Direction::send ? sends : receives).push_back(&transfer);
+  }
+  TRIREME_CHECK(sends.size() == receives.size(), ShapeError,
+                "a group of one has {} sends and {} receives in one exchange", sends.size(), receives.size());
+  begin(stream);
+  for (std::size_t i = 0; i < sends.size(); ++i) copy(group_->stream(), sends[i]->data, receives[i]->data);
+  const std::shared_ptr<Event> end = group_->enqueued("exchange with itself");
+  std::vector<Work> works;
+  for (std::size_t i = 0; i < transfers.size(); ++i) works.emplace_back(std::make_unique<NcclWork>(group_, end));
+  return works;
+}
+
+void NcclCommunicator::make_lanes() {
+  for (const LaneSplit& split : lane_splits(rank(), size())) {
+    const int from = split.sends ? rank() : split.peer, to = split.sends ? split.peer : rank();
+    auto lane = split_group(split.colour, split.key, fmt::format("{} {} to {}", name(), from, to));
+    if (lane != nullptr) lanes_[{split.peer, split.sends}] = std::move(lane);
+  }
+}
+
+void NcclCommunicator::barrier() {
+  ImmediateStream host;
+  all_reduce(host, TensorView(token_.data(), DType::int32, {1}), ReduceOp::max).wait(host);
+}
+
+std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key, const std::string& name) {
+  std::shared_ptr<NcclGroup> part = split_group(colour, key, name);
+  if (part == nullptr) return nullptr;
+  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), memory_));
+}
+
+std::shared_ptr<NcclGroup> NcclCommunicator::split_group(int colour, int key, const std::string& name) {
+  group_->check_alive();
+  ncclConfig_t config = configuration(name);
+  ncclComm_t part = nullptr;
+  const ncclResult_t status =
+      ncclCommSplit(group_->handle(), colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &part, &config);
+  group_->settle(status, "ncclCommSplit");
+  if (colour < 0) return nullptr;
+  wait_for_communicator(group_->device(), ncclInProgress, &part, "ncclCommSplit");
+  return std::make_shared<NcclGroup>(group_->shared_device(), part, name);
+}
+
+}  // namespace trireme::cuda

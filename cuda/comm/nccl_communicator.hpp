@@ -1,0 +1,54 @@
+#pragma once
+
+#include <map>
+#include <utility>
+
+#include "cuda/comm/nccl_group.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace trireme::cuda {
+
+/// Collectives on GPU memory by NCCL, one GPU a rank. Each group has a stream of its own: an operation begins when what
+/// the caller's stream holds is done, and goes on beside what is enqueued there later. An error ends the wait that
+/// meets it with an NcclError that names the collective, the group and the rank.
+///
+/// Exchanges go between neighbours of the ring of ranks, each direction of each pair on a communicator and a stream of
+/// its own (see LaneSplit). These are made at a group's first exchange: every rank must come to its first exchange
+/// without having waited for another rank's.
+///
+/// Destruction is collective: groups die in one order on all ranks.
+class NcclCommunicator final : public Communicator {
+ public:
+  /// A communicator of the ranks of `host`, which hands round NCCL's unique id. Collective over `host`. Throws
+  /// EnvironmentError where ranks share a GPU.
+  static std::unique_ptr<NcclCommunicator> make(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
+                                                Communicator& host);
+
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  const std::string& name() const override { return group_->name(); }
+  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override;
+  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override;
+  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override;
+  Work broadcast(Stream& stream, TensorView data, int root) override;
+  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override;
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
+
+ private:
+  NcclCommunicator(std::shared_ptr<NcclGroup> group, std::shared_ptr<DeviceMemory> memory);
+  /// Makes the group's stream wait for what `stream` holds.
+  void begin(Stream& stream);
+  Work finish(ncclResult_t status, const char* call, std::string operation);
+  /// A part of this group; null without a colour. Collective.
+  std::shared_ptr<NcclGroup> split_group(int colour, int key, const std::string& name);
+  void make_lanes();
+  std::vector<Work> exchange_with_self(Stream& stream, std::span<const Transfer> transfers);
+
+  std::shared_ptr<NcclGroup> group_;
+  std::shared_ptr<DeviceMemory> memory_;
+  Buffer token_;                                                      // what a barrier reduces
+  std::map<std::pair<int, bool>, std::shared_ptr<NcclGroup>> lanes_;  // by peer and whether this rank sends
+};
+
+}  // namespace trireme::cuda

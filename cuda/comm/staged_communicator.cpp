@@ -1,0 +1,124 @@
+#include "cuda/comm/staged_communicator.hpp"
+
+#include <utility>
+
+#include "cuda/runtime/copy.hpp"
+
+namespace trireme::cuda {
+
+/// Communication on the host, and then the copy of what came back, if anything, to the GPU.
+class StagedCommunicator::StagedWork final : public Work::State {
+ public:
+  StagedWork(std::shared_ptr<CudaStream> copies, Work host, std::vector<Buffer> in, Staged out, TensorView result)
+      : copies_(std::move(copies)), in_(std::move(in)), out_(std::move(out)), host_(std::move(host)), result_(result) {}
+
+  bool done() override {
+    if (!host_.done()) return false;
+    finish();
+    return true;
+  }
+  void wait(Stream&) override { finish(); }
+
+ private:
+  void finish() {
+    if (std::exchange(finished_, true)) return;
+    ImmediateStream immediate;
+    host_.wait(immediate);
+    if (!result_) return;
+    copy(*copies_, out_.view, result_);
+    copies_->synchronize();  // the pinned memory is somebody else's next
+  }
+
+  std::shared_ptr<CudaStream> copies_;
+  std::vector<Buffer> in_;
+  Staged out_;
+  Work host_;  // dies before the memory it uses
+  TensorView result_;
+  bool finished_ = false;
+};
+
+StagedCommunicator::StagedCommunicator(std::shared_ptr<Device> device, std::shared_ptr<PinnedMemory> pinned,
+                                       std::unique_ptr<Communicator> host)
+    : device_(std::move(device)),
+      pinned_(std::move(pinned)),
+      host_(std::move(host)),
+      copies_(std::make_shared<CudaStream>(device_, CudaStream::Priority::high)) {}
+
+StagedCommunicator::Staged StagedCommunicator::allocate(ConstTensorView like) {
+  Staged staged{pinned_->allocate(like.size_bytes()), {}};
+  staged.view = TensorView(staged.buffer.data(), like.dtype(), like.shape());
+  return staged;
+}
+
+StagedCommunicator::Staged StagedCommunicator::copy_out(Stream& stream, ConstTensorView tensor) {
+  copies_->wait(*stream.record());
+  Staged staged = allocate(tensor);
+  copy(*copies_, tensor, staged.view);
+  return staged;
+}
+
+Work StagedCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
+  Staged staged = copy_out(stream, data);
+  copies_->synchronize();
+  Work work = host_->all_reduce(immediate_, staged.view, op);
+  return Work(std::make_unique<StagedWork>(copies_, std::move(work), std::vector<Buffer>(), std::move(staged), data));
+}
+
+Work StagedCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) {
+  Staged from = copy_out(stream, in);
+  Staged to = allocate(out);
+  copies_->synchronize();
+  Work work = host_->reduce_scatter(immediate_, from.view, to.view, op);
+  std::vector<Buffer> kept;
+  kept.push_back(std::move(from.buffer));
+  return Work(std::make_unique<StagedWork>(copies_, std::move(work), std::move(kept), std::move(to), out));
+}
+
+Work StagedCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
+  Staged from = copy_out(stream, in);
+  Staged to = allocate(out);
+  copies_->synchronize();
+  Work work = host_->all_gather(immediate_, from.view, to.view);
+  std::vector<Buffer> kept;
+  kept.push_back(std::move(from.buffer));
+  return Work(std::make_unique<StagedWork>(copies_, std::move(work), std::move(kept), std::move(to), out));
+}
+
+Work StagedCommunicator::broadcast(Stream& stream, TensorView data, int root) {
+  const bool sends = root == rank();
+  Staged staged = sends ? copy_out(stream, data) : allocate(data);
+  // Where it only receives, too: what the stream holds may still use the tensor.
+  copies_->wait(*stream.record());
+  copies_->synchronize();
+  Work work = host_->broadcast(immediate_, staged.view, root);
+  return Work(std::make_unique<StagedWork>(copies_, std::move(work), std::vector<Buffer>(), std::move(staged),
+                                           sends ? TensorView() : data));
+}
+
+std::vector<Work> StagedCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
+  copies_->wait(*stream.record());
+  std::vector<Staged> staged;
+  std::vector<Transfer> on_host(transfers.begin(), transfers.end());
+  for (Transfer& transfer : on_host) {
+    staged.push_back(allocate(transfer.data));
+    if (transfer.direction == Transfer::Direction::send) copy(*copies_, transfer.data, staged.back().view);
+    transfer.data = staged.back().view;
+  }
+  copies_->synchronize();
+  std::vector<Work> host_works = host_->exchange(immediate_, on_host);
+  std::vector<Work> works;
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    const bool receives = transfers[i].direction == Transfer::Direction::receive;
+    works.emplace_back(std::make_unique<StagedWork>(copies_, std::move(host_works[i]), std::vector<Buffer>(),
+                                                    std::move(staged[i]), receives ? transfers[i].data : TensorView()));
+  }
+  return works;
+}
+
+std::unique_ptr<Communicator> StagedCommunicator::split(int colour, int key, const std::string& name) {
+  std::unique_ptr<Communicator> part = host_->split(colour, key, name);
+  if (part == nullptr) return nullptr;
+  return std::make_unique<StagedCommunicator>(device_, pinned_, std::move(part));
+}
+
+}  // namespace trireme::cuda

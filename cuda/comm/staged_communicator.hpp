@@ -1,0 +1,47 @@
+#pragma once
+
+#include "cuda/runtime/memory.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace trireme::cuda {
+
+/// Collectives on GPU memory through pinned host memory and a communicator for host memory: several ranks may use one
+/// GPU, which NCCL refuses. Slow: every operation makes the host wait until the GPU has come to it, and again until the
+/// result is back. Sums are those of the communicator for host memory, to the bit.
+class StagedCommunicator final : public Communicator {
+ public:
+  /// `host` is for this communicator alone.
+  StagedCommunicator(std::shared_ptr<Device> device, std::shared_ptr<PinnedMemory> pinned,
+                     std::unique_ptr<Communicator> host);
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  const std::string& name() const override { return host_->name(); }
+  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override;
+  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override;
+  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override;
+  Work broadcast(Stream& stream, TensorView data, int root) override;
+  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override;
+  void barrier() override { host_->barrier(); }
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
+
+ private:
+  /// A tensor's place in pinned memory.
+  struct Staged {
+    Buffer buffer;
+    TensorView view;
+  };
+  class StagedWork;
+
+  Staged allocate(ConstTensorView like);
+  /// Enqueues the copy of `tensor` to pinned memory, behind what `stream` holds.
+  Staged copy_out(Stream& stream, ConstTensorView tensor);
+
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<PinnedMemory> pinned_;
+  std::unique_ptr<Communicator> host_;
+  std::shared_ptr<CudaStream> copies_;
+  ImmediateStream immediate_;
+};
+
+}  // namespace trireme::cuda

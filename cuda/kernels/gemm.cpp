@@ -1,0 +1,263 @@
+#include "cuda/kernels/gemm.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "cuda/blas/product.hpp"
+#include "cuda/kernels/epilogue.hpp"
+#include "src/backend/kernels/shape_checks.hpp"
+#include "src/base/log.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+/// A product with all that follows it. A row-major [n, out] tensor is a column-major [out, n] matrix, so the tensors'
+/// roles are exchanged: y^T = w x^T.
+struct Task {
+  ProductShape shape;
+  ProductOperands operands;
+  const void* bias = nullptr;  // linear
+  Activation activation = Activation::none;
+  void* pre_activation = nullptr;  // written by linear, read by linear_backward_input
+  float* dbias = nullptr;          // linear_backward_weight
+};
+
+/// The largest power of two, at most 16, that divides all addresses.
+int alignment_of(std::initializer_list<const void*> pointers) {
+  std::uintptr_t bits = 16;
+  for (const void* pointer : pointers) bits |= reinterpret_cast<std::uintptr_t>(pointer);
+  return 1 << std::countr_zero(bits);
+}
+
+KernelActivation for_kernels(Activation activation) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return KernelActivation::gelu_tanh;
+    case Activation::gelu_erf:
+      return KernelActivation::gelu_erf;
+    case Activation::none:
+      break;
+  }
+  return KernelActivation::none;
+}
+
+class LtGemm final : public GemmKernels {
+ public:
+  LtGemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, std::unique_ptr<WorkTimer> timer,
+         const GemmOptions& options)
+      : memory_(memory),
+        timer_(std::move(timer)),
+        deterministic_(options.deterministic),
+        cache_(options.deterministic ? "" : options.cache_file,
+               device->place().device_name + (options.allow_tf32 ? ", TF32" : ""), Products::library_version()),
+        products_(std::move(device), std::move(memory), options.allow_tf32) {}
+
+  void linear(Stream& stream, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
+              TensorView pre_activation, TensorView y) override {
+    check_linear(x, w, bias, pre_activation, y);
+    check_type(x.dtype());
+    Task task;
+    task.bias = bias.data();
+    task.activation = activation;
+    task.pre_activation = activation == Activation::none ? nullptr : pre_activation.data();
+    task.shape = {.in = x.dtype(),
+                  .out = x.dtype(),
+                  .a_transposed = true,
+                  .b_transposed = false,
+                  .m = y.shape().back(),
+                  .n = rows_of(x.shape()),
+                  .k = x.shape().back(),
+                  .epilogue = linear_epilogue(task)};
+    task.operands = {.a = w.data(), .b = x.data(), .d = y.data()};
+    run(cuda_stream(stream), task);
+  }
+
+  void linear_backward_input(Stream& stream, ConstTensorView dy, ConstTensorView w, Activation activation,
+                             ConstTensorView pre_activation, TensorView dx) override {
+    check_linear_backward_input(dy, w, activation, pre_activation, dx);
+    check_type(dy.dtype());
+    Task task;
+    task.activation = activation;
+    // cuBLASLt only reads it here.
+    task.pre_activation = activation == Activation::none ? nullptr : const_cast<std::byte*>(pre_activation.data());
+    task.shape = {.in = dy.dtype(),
+                  .out = dy.dtype(),
+                  .m = dx.shape().back(),
+                  .n = rows_of(dy.shape()),
+                  .k = dy.shape().back(),
+                  .epilogue = activation == Activation::gelu_tanh ? Epilogue::dgelu : Epilogue::none};
+    task.operands = {.a = w.data(), .b = dy.data(), .d = dx.data()};
+    run(cuda_stream(stream), task);
+  }
+
+  void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
+                              TensorView dbias) override {
+    check_linear_backward_weight(dy, x, dw, dbias);
+    check_type(dy.dtype());
+    Task task;
+    task.dbias = dbias ? dbias.as<float>() : nullptr;
+    task.shape = {.in = dy.dtype(),
+                  .out = DType::fp32,
+                  .a_transposed = false,
+                  .b_transposed = true,
+                  .m = x.shape().back(),
+                  .n = dy.shape().back(),
+                  .k = rows_of(dy.shape()),
+                  .accumulate = true,
+                  .epilogue = dbias ? Epilogue::bias_gradient_b : Epilogue::none};
+    task.operands = {.a = x.data(), .b = dy.data(), .d = dw.data()};
+    run(cuda_stream(stream), task);
+  }
+
+ private:
+  /// What cuBLASLt can fuse of a forward's end: its GELU is the tanh form.
+  static Epilogue linear_epilogue(const Task& task) {
+    if (task.activation == Activation::gelu_erf) return Epilogue::none;
+    if (task.activation == Activation::none) return task.bias == nullptr ? Epilogue::none : Epilogue::bias;
+    if (task.pre_activation == nullptr) return task.bias == nullptr ? Epilogue::gelu : Epilogue::gelu_bias;
+    return task.bias == nullptr ? Epilogue::gelu_aux : Epilogue::gelu_aux_bias;
+  }
+
+  /// The product alone, for an epilogue in kernels of its own.
+  static ProductShape plain(ProductShape shape) {
+    shape.epilogue = Epilogue::none;
+    return shape;
+  }
+
+  /// Where a product without epilogue goes: a forward's value before the activation, to where it is kept.
+  static void* plain_result(const Task& task) {
+    const bool is_forward = task.shape.a_transposed;
+    return is_forward && task.pre_activation != nullptr ? task.pre_activation : task.operands.d;
+  }
+
+  static void check_type(DType dtype) {
+    TRIREME_CHECK(dtype != DType::fp64, ConfigError, "fp64 runs on the CPU backend alone: use --backend cpu");
+  }
+
+  void run(CudaStream& stream, Task& task) {
+    ProductShape& shape = task.shape;
+    if (shape.m == 0 || shape.n == 0 || shape.k == 0) {
+      // cuBLASLt takes no empty matrix: the product is zero, and what follows it remains to be done.
+      const std::size_t size_bytes = static_cast<std::size_t>(shape.m * shape.n) * size_of(shape.out);
+      if (!shape.accumulate && size_bytes > 0) {
+        stream.device().check(cudaMemsetAsync(plain_result(task), 0, size_bytes, stream.handle()), "cudaMemsetAsync");
+      }
+      run_epilogue(stream, task);
+      return;
+    }
+    shape.alignment =
+        alignment_of({task.operands.a, task.operands.b, task.operands.d, task.bias, task.pre_activation, task.dbias});
+    const auto found = choices_.find(shape);
+    const Choice choice = found != choices_.end() ? found->second : choose(stream, task);
+    if (found == choices_.end()) choices_.emplace(shape, choice);
+    run_with(stream, task, choice);
+  }
+
+  /// The fused product where `choice` says so, else the product and what follows it.
+  void run_with(CudaStream& stream, const Task& task, const Choice& choice) {
+    ProductOperands operands = task.operands;
+    if (!choice.fused) {
+      operands.d = plain_result(task);
+      products_.run(stream, plain(task.shape), choice, operands);
+      run_epilogue(stream, task);
+      return;
+    }
+    operands.aux = task.pre_activation;
+    if (task.shape.epilogue != Epilogue::bias_gradient_b) {
+      operands.bias = const_cast<void*>(task.bias);
+      products_.run(stream, task.shape, choice, operands);
+      return;
+    }
+    // cuBLASLt overwrites the bias' gradient, and gradients accumulate.
+    const Buffer gradient = memory_->allocate_on(stream, static_cast<std::size_t>(task.shape.n) * sizeof(float));
+    operands.bias = gradient.data();
+    products_.run(stream, task.shape, choice, operands);
+    add_vector(stream, task.shape.n, reinterpret_cast<const float*>(gradient.data()), task.dbias);
+  }
+
+  void run_epilogue(CudaStream& stream, const Task& task) {
+    const ProductShape& shape = task.shape;
+    if (shape.accumulate) {
+      if (task.dbias == nullptr) return;
+      const std::int64_t groups = (shape.k + column_sum_rows - 1) / column_sum_rows;
+      const Buffer partial = memory_->allocate_on(stream, static_cast<std::size_t>(groups * shape.n) * sizeof(float));
+      column_sums(stream, shape.in, shape.k, shape.n, task.operands.b, reinterpret_cast<float*>(partial.data()),
+                  task.dbias);
+    } else if (!shape.a_transposed) {
+      if (task.activation == Activation::none) return;
+      activation_backward(stream, shape.in, shape.m * shape.n, for_kernels(task.activation), task.pre_activation,
+                          task.operands.d);
+    } else {
+      if (task.bias == nullptr && task.activation == Activation::none) return;
+      bias_activation(stream, shape.in, shape.n, shape.m, task.bias, for_kernels(task.activation), plain_result(task),
+                      task.pre_activation != nullptr, task.operands.d);
+    }
+  }
+
+  Choice choose(CudaStream& stream, const Task& task) {
+    const bool can_fuse = task.shape.epilogue != Epilogue::none;
+    // Addresses as the fused product will have them.
+    ProductOperands fused_operands = task.operands;
+    fused_operands.aux = task.pre_activation;
+    fused_operands.bias = task.dbias != nullptr ? task.dbias : const_cast<void*>(task.bias);
+    const std::string key = to_string(task.shape);
+    if (const std::optional<Choice> kept = cache_.find(key)) {
+      const bool usable = kept->fused ? can_fuse && products_.usable(task.shape, fused_operands, *kept)
+                                      : products_.usable(plain(task.shape), task.operands, *kept);
+      if (usable) return *kept;
+    }
+    std::vector<Choice> candidates;
+    if (can_fuse) candidates = products_.candidates(task.shape, fused_operands);
+    if (deterministic_ && !candidates.empty()) return candidates.front();
+    std::ranges::copy(products_.candidates(plain(task.shape), task.operands), std::back_inserter(candidates));
+    TRIREME_CHECK(!candidates.empty(), CublasError, "cuBLASLt has no algorithm for the product {}; {}", key,
+                  to_string(stream.device().place()));
+    if (deterministic_) return candidates.front();
+    const Choice choice = fastest(stream, task, candidates);
+    cache_.keep(key, choice);
+    return choice;
+  }
+
+  /// By time. What accumulates is measured on scratch memory; what overwrites, on the real outputs.
+  Choice fastest(CudaStream& stream, const Task& task, const std::vector<Choice>& candidates) {
+    Task trial = task;
+    Buffer d, dbias;
+    if (task.shape.accumulate) {
+      try {
+        d = memory_->allocate_on(stream, static_cast<std::size_t>(task.shape.m * task.shape.n) * sizeof(float));
+        if (task.dbias != nullptr) {
+          dbias = memory_->allocate_on(stream, static_cast<std::size_t>(task.shape.n) * sizeof(float));
+        }
+      } catch (const EnvironmentError& error) {
+        log::warn("the product {} takes cuBLASLt's first suggestion, not its fastest: {}", to_string(task.shape),
+                  error.what());
+        return candidates.front();
+      }
+      trial.operands.d = d.data();
+      trial.dbias = task.dbias == nullptr ? nullptr : reinterpret_cast<float*>(dbias.data());
+    }
+    return choose_fastest(stream, *timer_, candidates,
+                          [&](const Choice& candidate) { run_with(stream, trial, candidate); });
+  }
+
+  std::shared_ptr<DeviceMemory> memory_;
+  std::unique_ptr<WorkTimer> timer_;
+  bool deterministic_;
+  AlgorithmCache cache_;
+  Products products_;
+  std::map<ProductShape, Choice> choices_;
+};
+
+}  // namespace
+
+std::unique_ptr<GemmKernels> make_gemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
+                                       std::unique_ptr<WorkTimer> timer, const GemmOptions& options) {
+  return std::make_unique<LtGemm>(std::move(device), std::move(memory), std::move(timer), options);
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,73 @@
+#include "cuda/runtime/device.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "src/base/timer.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+std::string hexadecimal(const cudaUUID_t& uuid) {
+  std::string text;
+  for (const char byte : uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+}  // namespace
+
+Device::Device(Place place, LaunchChecks checks) : place_(std::move(place)), checks_(checks) {
+  check(cudaSetDevice(place_.device), "cudaSetDevice");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, place_.device), "cudaGetDeviceProperties");
+  place_.device_name = properties.name;
+  uuid_ = hexadecimal(properties.uuid);
+  compute_capability_ = 10 * properties.major + properties.minor;
+}
+
+void Device::check(cudaError_t status, const char* call, const std::source_location& location) const {
+  cuda::check(status, call, place_, location);
+}
+
+void Device::launched(cudaStream_t stream, const char* kernel, const std::source_location& location) {
+  launches_[launch_count_++ % launches_.size()] = kernel;
+  cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess && checks_ == LaunchChecks::immediate) status = cudaStreamSynchronize(stream);
+  if (status != cudaSuccess) throw CudaError(error_text(kernel, reason_of(status), place_, location));
+}
+
+std::string Device::latest_launches() const {
+  if (launch_count_ == 0) return "";
+  std::string text;
+  for (std::size_t back = 1; back <= launches_.size() && back <= launch_count_; ++back) {
+    text += (back == 1 ? "" : ", ") + std::string(launches_[(launch_count_ - back) % launches_.size()]);
+  }
+  return "; latest launches, newest first: " + text + "; --check-launches names the one that failed";
+}
+
+void Device::wait_until(const std::function<cudaError_t()>& query, const char* call,
+                        const std::source_location& location) {
+  // Most waits are short: the host asks without pause at first, and then leaves the core to others.
+  constexpr double spin_ms = 0.2;
+  constexpr auto pause = std::chrono::microseconds(20);
+  const Timer timer;
+  for (;;) {
+    const cudaError_t status = query();
+    if (status == cudaSuccess) return;
+    if (status != cudaErrorNotReady) {
+      throw CudaError(error_text(call, reason_of(status) + latest_launches(), place_, location));
+    }
+    for (const auto& check : watched_) check();
+    if (timer.elapsed_ms() > spin_ms) std::this_thread::sleep_for(pause);
+  }
+}
+
+Device::Watch Device::watch(std::function<void()> check) {
+  watched_.push_back(std::move(check));
+  const auto position = std::prev(watched_.end());
+  return {nullptr, [this, position](void*) { watched_.erase(position); }};
+}
+
+}  // namespace trireme::cuda

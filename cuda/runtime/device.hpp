@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "cuda/runtime/error.hpp"
+
+namespace trireme::cuda {
+
+/// The GPU of the rank with this number on its machine: ranks take GPUs in order, and begin anew where there are fewer
+/// GPUs than ranks. `visible` > 0.
+inline int choose_device(int local_rank, int visible) { return local_rank % visible; }
+
+/// When launches of kernels are checked.
+enum class LaunchChecks {
+  deferred,  ///< an error inside a kernel shows at a later call
+  immediate  ///< the host waits for every kernel: slow, and names the kernel that failed
+};
+
+/// The GPU of this rank: what is common to its streams, memory and libraries. Used by one thread of the rank at a time.
+class Device {
+ public:
+  /// Makes GPU `place.device` the calling thread's; its name is filled in. Throws CudaError.
+  Device(Place place, LaunchChecks checks);
+
+  const Place& place() const { return place_; }
+  const std::string& uuid() const { return uuid_; }
+  int compute_capability() const { return compute_capability_; }  ///< 90 for 9.0
+
+  void check(cudaError_t status, const char* call,
+             const std::source_location& location = std::source_location::current()) const;
+
+  /// To be called after every launch of a kernel: throws CudaError, with the kernel's name, where the launch failed,
+  /// and with LaunchChecks::immediate also where the kernel did.
+  void launched(cudaStream_t stream, const char* kernel,
+                const std::source_location& location = std::source_location::current());
+
+  /// Blocks the host until `query`, a call such as cudaEventQuery, no longer says cudaErrorNotReady. Meanwhile the
+  /// watched communications are asked for errors. Throws CudaError, which names the latest kernels, and what a watched
+  /// communication throws.
+  void wait_until(const std::function<cudaError_t()>& query, const char* call,
+                  const std::source_location& location = std::source_location::current());
+
+  /// While the token lives, `check` is called now and then when the host waits for the GPU; it throws to end the wait.
+  using Watch = std::shared_ptr<void>;
+  [[nodiscard]] Watch watch(std::function<void()> check);
+
+ private:
+  std::string latest_launches() const;
+
+  Place place_;
+  std::string uuid_;
+  int compute_capability_ = 0;
+  LaunchChecks checks_;
+  std::list<std::function<void()>> watched_;
+  std::array<const char*, 4> launches_{};  // the latest, in a ring
+  std::size_t launch_count_ = 0;
+};
+
+}  // namespace trireme::cuda

@@ -1,0 +1,27 @@
+#include "cuda/runtime/error.hpp"
+
+#include <fmt/format.h>
+
+namespace trireme::cuda {
+
+std::string to_string(const Place& place) {
+  return fmt::format("rank {} on {}, GPU {} ({})", place.world_rank, place.host, place.device, place.device_name);
+}
+
+std::string error_text(const char* call, const std::string& reason, const Place& place,
+                       const std::source_location& location) {
+  const std::string_view path = location.file_name();
+  const std::size_t folder = path.rfind("cuda/");
+  return fmt::format("{} failed: {}; {}; {}:{}", call, reason, to_string(place),
+                     folder == std::string_view::npos ? path : path.substr(folder), location.line());
+}
+
+std::string reason_of(cudaError_t status) {
+  return fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+void check(cudaError_t status, const char* call, const Place& place, const std::source_location& location) {
+  if (status != cudaSuccess) throw CudaError(error_text(call, reason_of(status), place, location));
+}
+
+}  // namespace trireme::cuda

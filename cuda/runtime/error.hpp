@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <source_location>
+#include <string>
+
+#include "src/base/error.hpp"
+
+namespace trireme::cuda {
+
+/// The CUDA runtime reported an error.
+class CudaError : public detail::ErrorOf<ExitCode::environment> {
+  using ErrorOf::ErrorOf;
+};
+/// cuBLASLt reported an error.
+class CublasError : public detail::ErrorOf<ExitCode::environment> {
+  using ErrorOf::ErrorOf;
+};
+/// NCCL reported an error, or a communicator was given up.
+class NcclError : public detail::ErrorOf<ExitCode::environment> {
+  using ErrorOf::ErrorOf;
+};
+
+/// Which rank speaks, and of which GPU; stands in every message.
+struct Place {
+  int world_rank = 0;
+  std::string host;
+  int device = 0;
+  std::string device_name;
+};
+
+/// "rank 3 on node7, GPU 1 (NVIDIA H200)"
+std::string to_string(const Place& place);
+
+/// "cudaMalloc failed: out of memory (cudaErrorMemoryAllocation); rank 3 on node7, GPU 1 (NVIDIA H200); file.cpp:41"
+std::string error_text(const char* call, const std::string& reason, const Place& place,
+                       const std::source_location& location);
+
+/// "out of memory (cudaErrorMemoryAllocation)"
+std::string reason_of(cudaError_t status);
+
+/// Throws CudaError unless `status` is success. `call` is the function of the CUDA runtime that returned it.
+void check(cudaError_t status, const char* call, const Place& place,
+           const std::source_location& location = std::source_location::current());
+
+}  // namespace trireme::cuda

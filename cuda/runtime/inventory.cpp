@@ -1,0 +1,53 @@
+#include "cuda/runtime/inventory.hpp"
+
+#include <cublasLt.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include "cuda/runtime/device.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+/// "GPU 0: NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0"
+std::string describe(int device) {
+  cudaDeviceProp properties{};
+  const cudaError_t status = cudaGetDeviceProperties(&properties, device);
+  if (status != cudaSuccess) return fmt::format("GPU {}: {}", device, reason_of(status));
+  return fmt::format("GPU {}: {}, {} GiB, compute capability {}.{}, PCI {:04x}:{:02x}:{:02x}.0", device,
+                     properties.name, properties.totalGlobalMem >> 30, properties.major, properties.minor,
+                     properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
+}
+
+std::string versions() {
+  int driver = 0;
+  int runtime = 0;
+  int nccl = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  ncclGetVersion(&nccl);
+  const std::size_t cublas = cublasLtGetVersion();
+  return fmt::format("driver for CUDA {}, runtime {}, cuBLASLt {}.{}.{}, NCCL {}.{}.{}",
+                     driver == 0 ? "none" : cuda_version(driver), cuda_version(runtime), cublas / 10000,
+                     cublas / 100 % 100, cublas % 100, nccl / 10000, nccl / 100 % 100, nccl % 100);
+}
+
+}  // namespace
+
+std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000, number / 10 % 100); }
+
+GpuReport take_inventory(int local_rank) {
+  GpuReport report;
+  report.versions = versions();
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    report.problem = status == cudaSuccess ? "no GPU is visible" : reason_of(status);
+    return report;
+  }
+  for (int device = 0; device < count; ++device) report.devices.push_back(describe(device));
+  report.device = choose_device(local_rank, count);
+  return report;
+}
+
+}  // namespace trireme::cuda

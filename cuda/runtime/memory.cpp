@@ -1,0 +1,110 @@
+#include "cuda/runtime/memory.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "src/base/check.hpp"
+
+namespace trireme::cuda {
+
+void DeviceMemory::Count::add(std::size_t size_bytes) {
+  const std::size_t total = now += size_bytes;
+  std::size_t seen = peak;
+  while (total > seen && !peak.compare_exchange_weak(seen, total)) {
+  }
+}
+
+DeviceMemory::DeviceMemory(std::shared_ptr<Device> device) : device_(std::move(device)) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = device_->place().device;
+  cudaMemPool_t pool = nullptr;
+  device_->check(cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
+  pool_->reset(pool);
+  // Without this the pool gives its memory back to the driver at every synchronization.
+  std::uint64_t keep_everything = UINT64_MAX;
+  device_->check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_everything),
+                 "cudaMemPoolSetAttribute");
+}
+
+void DeviceMemory::check_allocation(cudaError_t status, const char* call, std::size_t size_bytes) const {
+  if (status != cudaErrorMemoryAllocation) return device_->check(status, call);
+  cudaGetLastError();  // it is no error of a later launch
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  device_->check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  throw EnvironmentError(
+      "no GPU memory left for {} MiB: {} MiB of {} MiB are free, this rank holds {} MiB; {}. Use more tensor or "
+      "pipeline ranks, a smaller micro-batch, or recomputation",
+      size_bytes >> 20, free_bytes >> 20, total_bytes >> 20, count_->now >> 20, to_string(device_->place()));
+}
+
+Buffer DeviceMemory::allocate(std::size_t size_bytes) {
+  constexpr std::size_t smallest = 256;  // also an empty tensor has an address
+  const std::size_t taken = std::max(size_bytes, smallest);
+  void* data = nullptr;
+  check_allocation(cudaMalloc(&data, taken), "cudaMalloc", taken);
+  count_->add(taken);
+  return {static_cast<std::byte*>(data), size_bytes, [count = count_, taken](std::byte* pointer) {
+            cudaFree(pointer);
+            count->now -= taken;
+          }};
+}
+
+Buffer DeviceMemory::allocate_on(CudaStream& stream, std::size_t size_bytes) {
+  constexpr std::size_t smallest = 256;
+  const std::size_t taken = std::max(size_bytes, smallest);
+  void* data = nullptr;
+  check_allocation(cudaMallocFromPoolAsync(&data, taken, pool_->get(), stream.handle()), "cudaMallocFromPoolAsync",
+                   taken);
+  count_->add(taken);
+  return {static_cast<std::byte*>(data), size_bytes,
+          [count = count_, pool = pool_, handle = stream.handle(), taken](std::byte* pointer) {
+            cudaFreeAsync(pointer, handle);
+            count->now -= taken;
+          }};
+}
+
+/// Blocks that are not in use, by size, and the sizes' sum with those that are.
+struct PinnedMemory::Cache {
+  std::map<std::size_t, std::vector<void*>> free_blocks;
+  std::size_t reserved_bytes = 0;
+  ~Cache() {
+    for (const auto& [size, blocks] : free_blocks) {
+      for (void* block : blocks) cudaFreeHost(block);
+    }
+  }
+};
+
+PinnedMemory::PinnedMemory(std::shared_ptr<Device> device)
+    : device_(std::move(device)), cache_(std::make_shared<Cache>()) {}
+
+Buffer PinnedMemory::allocate(std::size_t size_bytes) {
+  constexpr std::size_t smallest = 4096;
+  const std::size_t taken = std::bit_ceil(std::max(size_bytes, smallest));
+  std::vector<void*>& blocks = cache_->free_blocks[taken];
+  void* data = nullptr;
+  if (blocks.empty()) {
+    const cudaError_t status = cudaHostAlloc(&data, taken, cudaHostAllocDefault);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      throw EnvironmentError("no pinned host memory left for {} MiB; this rank holds {} MiB; {}", taken >> 20,
+                             cache_->reserved_bytes >> 20, to_string(device_->place()));
+    }
+    device_->check(status, "cudaHostAlloc");
+    cache_->reserved_bytes += taken;
+  } else {
+    data = blocks.back();
+    blocks.pop_back();
+  }
+  return {static_cast<std::byte*>(data), size_bytes,
+          [cache = cache_, taken](std::byte* pointer) { cache->free_blocks[taken].push_back(pointer); }};
+}
+
+std::size_t PinnedMemory::reserved_bytes() const { return cache_->reserved_bytes; }
+
+}  // namespace trireme::cuda

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "cuda/runtime/stream.hpp"
+#include "src/tensor/memory.hpp"
+
+namespace trireme::cuda {
+
+/// Memory of this rank's GPU. Buffers may outlive it.
+class DeviceMemory final : public Allocator {
+ public:
+  explicit DeviceMemory(std::shared_ptr<Device> device);
+
+  /// For what lives long: may be used on every stream; freeing it waits for the GPU. Throws EnvironmentError, with what
+  /// was wanted and what is there, where there is not enough.
+  Buffer allocate(std::size_t size_bytes) override;
+  /// For scratch memory: valid for what `stream` runs from now until the buffer is dropped. Costs no wait: the memory
+  /// comes from and goes back to a pool in the stream's order. The stream must live longer.
+  Buffer allocate_on(CudaStream& stream, std::size_t size_bytes);
+
+  std::size_t allocated_bytes() const { return count_->now; }
+  std::size_t peak_allocated_bytes() const { return count_->peak; }
+
+ private:
+  struct Count {
+    std::atomic<std::size_t> now{0};
+    std::atomic<std::size_t> peak{0};
+    void add(std::size_t size_bytes);
+  };
+  struct PoolTraits {
+    using Handle = cudaMemPool_t;
+    static Handle null() { return nullptr; }
+    static void close(Handle pool) noexcept { cudaMemPoolDestroy(pool); }
+  };
+  using Pool = UniqueHandle<PoolTraits>;
+
+  /// Throws unless `status` is success.
+  void check_allocation(cudaError_t status, const char* call, std::size_t size_bytes) const;
+
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<Count> count_ = std::make_shared<Count>();
+  std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
+};
+
+/// Pinned host memory, which the GPU copies from and to by itself. Allocating it stops the GPU, so what is given back
+/// is kept for the next who wants as much. One thread at a time.
+class PinnedMemory final : public Allocator {
+ public:
+  explicit PinnedMemory(std::shared_ptr<Device> device);
+  Buffer allocate(std::size_t size_bytes) override;
+  std::size_t reserved_bytes() const;
+
+ private:
+  struct Cache;
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<Cache> cache_;
+};
+
+}  // namespace trireme::cuda

@@ -1,0 +1,56 @@
+#include "cuda/runtime/stream.hpp"
+
+#include "src/base/check.hpp"
+
+namespace trireme::cuda {
+
+CudaEvent::CudaEvent(std::shared_ptr<Device> device, cudaStream_t stream) : device_(std::move(device)) {
+  cudaEvent_t event = nullptr;
+  device_->check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  event_.reset(event);
+  device_->check(cudaEventRecord(event, stream), "cudaEventRecord");
+}
+
+bool CudaEvent::done() const {
+  const cudaError_t status = cudaEventQuery(event_.get());
+  if (status == cudaErrorNotReady) return false;
+  device_->check(status, "cudaEventQuery");
+  return true;
+}
+
+void CudaEvent::synchronize() const {
+  device_->wait_until([this] { return cudaEventQuery(event_.get()); }, "cudaEventQuery");
+}
+
+CudaStream::CudaStream(std::shared_ptr<Device> device, Priority priority) : device_(std::move(device)) {
+  int lowest = 0;
+  int highest = 0;
+  device_->check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t stream = nullptr;
+  device_->check(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::high ? highest : lowest),
+      "cudaStreamCreateWithPriority");
+  stream_.reset(stream);
+}
+
+std::unique_ptr<Event> CudaStream::record() { return std::make_unique<CudaEvent>(device_, stream_.get()); }
+
+void CudaStream::wait(const Event& event) {
+  if (const auto* on_device = dynamic_cast<const CudaEvent*>(&event)) {
+    device_->check(cudaStreamWaitEvent(stream_.get(), on_device->handle(), 0), "cudaStreamWaitEvent");
+  } else {
+    event.synchronize();
+  }
+}
+
+void CudaStream::synchronize() {
+  device_->wait_until([this] { return cudaStreamQuery(stream_.get()); }, "cudaStreamQuery");
+}
+
+CudaStream& cuda_stream(Stream& stream) {
+  auto* on_device = dynamic_cast<CudaStream*>(&stream);
+  TRIREME_CHECK(on_device != nullptr, ShapeError, "work for a GPU was given a stream of another backend");
+  return *on_device;
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+
+#include "cuda/runtime/device.hpp"
+#include "src/base/unique_handle.hpp"
+#include "src/tensor/stream.hpp"
+
+namespace trireme::cuda {
+
+/// A point in a CUDA stream.
+class CudaEvent final : public Event {
+ public:
+  /// An event after everything that `stream` holds.
+  CudaEvent(std::shared_ptr<Device> device, cudaStream_t stream);
+  bool done() const override;
+  void synchronize() const override;
+  cudaEvent_t handle() const { return event_.get(); }
+
+ private:
+  struct Traits {
+    using Handle = cudaEvent_t;
+    static Handle null() { return nullptr; }
+    static void close(Handle event) noexcept { cudaEventDestroy(event); }
+  };
+  std::shared_ptr<Device> device_;
+  UniqueHandle<Traits> event_;
+};
+
+/// A CUDA stream of this rank's GPU.
+class CudaStream final : public Stream {
+ public:
+  enum class Priority { normal, high };
+  explicit CudaStream(std::shared_ptr<Device> device, Priority priority = Priority::normal);
+
+  std::unique_ptr<Event> record() override;
+  /// Waits on the GPU for a CudaEvent, on the host for any other.
+  void wait(const Event& event) override;
+  void synchronize() override;
+
+  cudaStream_t handle() const { return stream_.get(); }
+  Device& device() const { return *device_; }
+
+ private:
+  struct Traits {
+    using Handle = cudaStream_t;
+    static Handle null() { return nullptr; }
+    static void close(Handle stream) noexcept { cudaStreamDestroy(stream); }
+  };
+  std::shared_ptr<Device> device_;
+  UniqueHandle<Traits> stream_;
+};
+
+/// The CUDA stream that `stream` is; ShapeError where it is another backend's.
+CudaStream& cuda_stream(Stream& stream);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+class Backend;
+
+/// What the CUDA backend of a rank is given at start.
+struct CudaOptions {
+  int world_rank = 0;
+  int local_rank = 0;           ///< number among the ranks of this machine: decides which GPU it is
+  bool check_launches = false;  ///< wait for every kernel, so that an error names the one that caused it: slow
+  bool allow_tf32 = false;      ///< fp32 products may round their inputs to TF32
+  bool deterministic = false;   ///< the same bits in every run: products take no algorithm by its time
+  std::string gemm_cache;       ///< file that keeps the algorithms chosen for products; empty: none
+};
+
+/// What the GPUs and libraries of this machine are, for `trireme info`.
+struct GpuReport {
+  std::string versions;              ///< of driver, runtime, cuBLASLt and NCCL
+  std::vector<std::string> devices;  ///< one line each
+  int device = -1;                   ///< that of this rank; -1: none
+  std::string problem;               ///< why there is none
+};
+
+/// What the library exports under the name `trireme_cuda`.
+struct CudaExports {
+  const char* version;  ///< of the program it was built with
+  /// A new backend, or null and the reason.
+  Backend* (*make_backend)(const CudaOptions& options, std::string* reason);
+  GpuReport (*take_inventory)(int local_rank);
+};
+
+/// The CUDA backend's library, which is opened when it is wanted: the program starts where there is no driver and no
+/// CUDA library. `folder` holds libtrireme_cuda.so; `driver` is the file name of the driver's library, without which
+/// none of the large libraries is loaded. Null and the reason where there is none that can be used. What was opened
+/// stays open.
+const CudaExports* open_cuda_library(const std::filesystem::path& folder, const std::string& driver,
+                                     std::string& reason);
+
+/// The library beside this program's own. Null and the reason where there is none that can be used.
+const CudaExports* open_cuda_library(std::string& reason);
+
+}  // namespace trireme

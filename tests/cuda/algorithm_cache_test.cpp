@@ -1,0 +1,72 @@
+#include "cuda/blas/algorithm_cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+Choice choice(std::uint64_t word) {
+  return {
+      .fused = word % 2 == 1, .workspace_bytes = 1000 * word, .algorithm = {word, ~word, 0, 4, 5, 6, 7, word << 40}};
+}
+
+TEST(AlgorithmCache, GivesBackWhatAnEarlierRunKept) {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder / "new folder/algorithms";
+  AlgorithmCache(file, "NVIDIA H200", 130100).keep("a product", choice(3));
+  const AlgorithmCache cache(file, "NVIDIA H200", 130100);
+  EXPECT_EQ(cache.find("a product"), choice(3));
+  EXPECT_EQ(cache.find("another product"), std::nullopt);
+}
+
+TEST(AlgorithmCache, KeepsDevicesAndVersionsApart) {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder / "algorithms";
+  AlgorithmCache(file, "NVIDIA H200", 130100).keep("a product", choice(1));
+  AlgorithmCache(file, "NVIDIA A100", 130100).keep("a product", choice(2));
+  AlgorithmCache(file, "NVIDIA H200", 130200).keep("a product", choice(4));
+  EXPECT_EQ(AlgorithmCache(file, "NVIDIA H200", 130100).find("a product"), choice(1));
+  EXPECT_EQ(AlgorithmCache(file, "NVIDIA A100", 130100).find("a product"), choice(2));
+  EXPECT_EQ(AlgorithmCache(file, "NVIDIA A100", 130200).find("a product"), std::nullopt);
+}
+
+TEST(AlgorithmCache, RanksThatWriteInTurnLoseNothing) {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder / "algorithms";
+  AlgorithmCache first(file, "GPU", 1), second(file, "GPU", 1);
+  first.keep("of the first", choice(1));
+  second.keep("of the second", choice(2));
+  first.keep("another of the first", choice(3));
+  const AlgorithmCache all(file, "GPU", 1);
+  EXPECT_EQ(all.find("of the first"), choice(1));
+  EXPECT_EQ(all.find("of the second"), choice(2));
+  EXPECT_EQ(all.find("another of the first"), choice(3));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no temporary file stays";
+}
+
+TEST(AlgorithmCache, LeavesOutLinesThatAreNoChoice) {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder / "algorithms";
+  AlgorithmCache(file, "GPU", 1).keep("good", choice(1));
+  std::ofstream(file, std::ios::app) << "GPU\t1\tcut short\tfused\t12\n"
+                                     << "GPU\t1\tno number\tfused\ttwelve\t" << std::string(128, '0') << "\n"
+                                     << "GPU\t1\tno digits\tfused\t12\t" << std::string(128, 'x') << "\n"
+                                     << "GPU\t1\tno form\tmelted\t12\t" << std::string(128, '0') << "\n\n";
+  const AlgorithmCache cache(file, "GPU", 1);
+  EXPECT_EQ(cache.find("good"), choice(1));
+  for (const char* bad : {"cut short", "no number", "no digits", "no form"}) EXPECT_EQ(cache.find(bad), std::nullopt);
+}
+
+TEST(AlgorithmCache, WhereItCannotWriteItHoldsForTheRun) {
+  AlgorithmCache cache("/proc/no such folder/algorithms", "GPU", 1);
+  cache.keep("a product", choice(1));
+  EXPECT_EQ(cache.find("a product"), choice(1));
+}
+
+}  // namespace
+}  // namespace trireme::cuda

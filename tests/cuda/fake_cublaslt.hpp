@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <set>
+
+/// cuBLASLt for tests without a GPU: computes on host memory what its documentation says, when the fake CUDA runtime
+/// runs the stream. Algorithms are numbers.
+namespace fake_cublaslt {
+
+struct Behaviour {
+  int algorithms = 3;                            ///< of every product
+  std::set<cublasLtEpilogue_t> cannot_fuse;      ///< epilogues without an algorithm
+  std::uint64_t usable_algorithms = UINT64_MAX;  ///< numbers from here on are refused by cublasLtMatmulAlgoCheck
+};
+Behaviour& behaviour();
+
+/// Of the last product that was enqueued.
+struct Last {
+  std::uint64_t algorithm = 0;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+};
+const Last& last();
+/// Products enqueued, and searches for algorithms.
+int products();
+int searches();
+void reset();
+
+}  // namespace fake_cublaslt

@@ -1,0 +1,308 @@
+#include "tests/cuda/fake_cuda.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <utility>
+
+struct CUevent_st {
+  int recorded = 0;  // how many times it was enqueued, and has passed
+  int passed = 0;
+};
+struct CUstream_st {
+  int number = 0;
+  struct Item {
+    std::string name;
+    std::function<bool()> ready;
+    std::function<void()> run;
+  };
+  std::deque<Item> queue;
+};
+struct CUmemPoolHandle_st {};
+
+namespace fake_cuda {
+namespace {
+
+struct State {
+  std::mt19937 random{1};
+  std::vector<CUstream_st*> streams;
+  int streams_made = 0;
+  std::vector<std::string> log;
+  std::map<std::string, cudaError_t> failures;
+  cudaError_t broken = cudaSuccess;
+  cudaError_t last_error = cudaSuccess;
+  int devices = 1;
+  unsigned char uuid = 0;
+  int allocations = 0;
+};
+State& state() {
+  static State the_state;
+  return the_state;
+}
+
+/// Runs one piece of work of a stream drawn at random; false where none can run.
+bool step() {
+  std::vector<CUstream_st*> ready;
+  for (CUstream_st* stream : state().streams) {
+    if (!stream->queue.empty() && stream->queue.front().ready()) ready.push_back(stream);
+  }
+  if (ready.empty()) return false;
+  CUstream_st* stream = ready[state().random() % ready.size()];
+  const auto run = std::move(stream->queue.front().run);
+  stream->queue.pop_front();
+  run();
+  return true;
+}
+
+/// What a call returns: an error that a test asked for, or that of a broken device.
+cudaError_t outcome(const char* function) {
+  if (const auto it = state().failures.find(function); it != state().failures.end()) {
+    const cudaError_t status = it->second;
+    state().failures.erase(it);
+    state().last_error = status;
+    return status;
+  }
+  return state().broken;
+}
+
+}  // namespace
+
+void reset(unsigned seed) {
+  const auto streams = std::move(state().streams);
+  const int allocations = state().allocations;
+  state() = State();
+  state().random.seed(seed);
+  state().streams = streams;
+  state().allocations = allocations;
+  for (CUstream_st* stream : streams) stream->queue.clear();
+}
+const std::vector<std::string>& log() { return state().log; }
+void clear_log() { state().log.clear(); }
+void fail_next(const std::string& function, cudaError_t status) { state().failures[function] = status; }
+std::size_t pending() {
+  std::size_t sum = 0;
+  for (const CUstream_st* stream : state().streams) sum += stream->queue.size();
+  return sum;
+}
+void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work) {
+  note(fmt::format("{} {}", name, name_of(stream)));
+  stream->queue.push_back({name, [] { return true; }, std::move(work)});
+}
+void note(const std::string& text) { state().log.push_back(text); }
+void run_all() {
+  while (step()) {
+  }
+}
+void break_device(cudaError_t status) { state().broken = status; }
+void set_devices(int count, unsigned char uuid) {
+  state().devices = count;
+  state().uuid = uuid;
+}
+int live_allocations() { return state().allocations; }
+std::string name_of(cudaStream_t stream) { return fmt::format("stream {}", stream->number); }
+
+}  // namespace fake_cuda
+
+using namespace fake_cuda;
+
+// Returns the error a test asked for, if it did.
+#define FAKE_OUTCOME(function) \
+  if (const cudaError_t status = outcome(function); status != cudaSuccess) return status
+
+extern "C" {
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    default:
+      return "cudaErrorUnknown";
+  }
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    default:
+      return "unknown error";
+  }
+}
+cudaError_t cudaGetLastError() {
+  if (state().broken != cudaSuccess) return state().broken;
+  return std::exchange(state().last_error, cudaSuccess);
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  FAKE_OUTCOME("cudaGetDeviceCount");
+  *count = state().devices;
+  return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+cudaError_t cudaSetDevice(int device) {
+  FAKE_OUTCOME("cudaSetDevice");
+  return device < state().devices ? cudaSuccess : cudaErrorInvalidDevice;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  FAKE_OUTCOME("cudaGetDeviceProperties");
+  *properties = {};
+  std::strcpy(properties->name, "Fake H200");
+  properties->major = 9;
+  properties->totalGlobalMem = std::size_t{139} << 30;
+  properties->uuid.bytes[0] = static_cast<char>(state().uuid);
+  properties->uuid.bytes[1] = static_cast<char>(device);
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return outcome("cudaDeviceGetStreamPriorityRange");
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  FAKE_OUTCOME("cudaStreamCreateWithPriority");
+  *stream = new CUstream_st{state().streams_made++, {}};
+  state().streams.push_back(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  // As the real one does: what is enqueued still runs.
+  while (!stream->queue.empty() && step()) {
+  }
+  std::erase(state().streams, stream);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  FAKE_OUTCOME("cudaStreamQuery");
+  if (stream->queue.empty()) return cudaSuccess;
+  step();
+  return cudaErrorNotReady;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  FAKE_OUTCOME("cudaStreamSynchronize");
+  note("cudaStreamSynchronize " + name_of(stream));
+  while (!stream->queue.empty() && step()) {
+  }
+  return outcome("cudaStreamSynchronize");
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  FAKE_OUTCOME("cudaStreamWaitEvent");
+  note("cudaStreamWaitEvent " + name_of(stream));
+  // An event that is destroyed while it is waited for is still kept to: the number is copied, the event is not freed.
+  const int turn = event->recorded;
+  stream->queue.push_back({"wait", [event, turn] { return event->passed >= turn; }, [] {}});
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  FAKE_OUTCOME("cudaEventCreateWithFlags");
+  // Kept to the end of the program: streams may wait for it after it was destroyed.
+  static std::vector<std::unique_ptr<CUevent_st>> events;
+  events.push_back(std::make_unique<CUevent_st>());
+  *event = events.back().get();
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventElapsedTime(float* time_ms, cudaEvent_t, cudaEvent_t) {
+  *time_ms = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  FAKE_OUTCOME("cudaEventRecord");
+  note("cudaEventRecord " + name_of(stream));
+  const int turn = ++event->recorded;
+  stream->queue.push_back({"record", [] { return true; }, [event, turn] { event->passed = turn; }});
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  FAKE_OUTCOME("cudaEventQuery");
+  if (event->passed == event->recorded) return cudaSuccess;
+  step();
+  return cudaErrorNotReady;
+}
+
+cudaError_t cudaMalloc(void** pointer, std::size_t size) {
+  FAKE_OUTCOME("cudaMalloc");
+  note(fmt::format("cudaMalloc {}", size));
+  *pointer = std::aligned_alloc(256, (size + 255) / 256 * 256);
+  ++state().allocations;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* pointer) {
+  run_all();  // waits for the device
+  std::free(pointer);
+  --state().allocations;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
+  *free_bytes = std::size_t{1} << 30;
+  *total = std::size_t{139} << 30;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
+  FAKE_OUTCOME("cudaMemPoolCreate");
+  *pool = new CUmemPoolHandle_st;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  delete pool;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t size, cudaMemPool_t, cudaStream_t stream) {
+  FAKE_OUTCOME("cudaMallocFromPoolAsync");
+  note(fmt::format("cudaMallocFromPoolAsync {} {}", size, name_of(stream)));
+  *pointer = std::aligned_alloc(256, (size + 255) / 256 * 256);
+  ++state().allocations;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  enqueue(stream, "cudaFreeAsync", [pointer] {
+    std::free(pointer);
+    --state().allocations;
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** pointer, std::size_t size, unsigned) {
+  FAKE_OUTCOME("cudaHostAlloc");
+  note(fmt::format("cudaHostAlloc {}", size));
+  *pointer = std::aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+  ++state().allocations;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* pointer) {
+  std::free(pointer);
+  --state().allocations;
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t size, cudaStream_t stream) {
+  FAKE_OUTCOME("cudaMemsetAsync");
+  enqueue(stream, "cudaMemsetAsync", [to, value, size] { std::memset(to, value, size); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMemcpyKind, cudaStream_t stream) {
+  FAKE_OUTCOME("cudaMemcpyAsync");
+  enqueue(stream, "cudaMemcpyAsync", [to, from, size] { std::memcpy(to, from, size); });
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+/// A CUDA runtime for tests without a GPU: host memory stands in for the GPU's. What is enqueued on a stream runs late,
+/// when the host waits, one piece at a time, from streams drawn at random: only the order within a stream and the
+/// events between streams are kept. So work that lacks a dependency sooner or later reads what is not there yet.
+namespace fake_cuda {
+
+/// Forgets streams, log and failures, and seeds the order in which streams run.
+void reset(unsigned seed = 1);
+
+/// The calls so far that enqueue, wait or allocate: "cudaMemcpyAsync stream 1".
+const std::vector<std::string>& log();
+void clear_log();
+
+/// The next call of this function returns `status`, and does nothing.
+void fail_next(const std::string& function, cudaError_t status);
+/// Work on a stream that was enqueued but has not run yet.
+std::size_t pending();
+/// Enqueues `work` on `stream` under `name`, as a kernel launch or a library's call would.
+void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work);
+/// Puts a line into the log.
+void note(const std::string& text);
+/// Runs everything that is enqueued.
+void run_all();
+/// From now on every call reports this error, as after a fault inside a kernel.
+void break_device(cudaError_t status);
+/// How many GPUs there are, and that all copies of this process are the same one where `uuid` is.
+void set_devices(int count, unsigned char uuid = 0);
+/// Blocks of memory that were not given back.
+int live_allocations();
+/// "stream 2"
+std::string name_of(cudaStream_t stream);
+
+}  // namespace fake_cuda

@@ -1,0 +1,212 @@
+// NcclCommunicator, against fakes of NCCL and of the CUDA runtime.
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "cuda/comm/gpu_table.hpp"
+#include "cuda/comm/lanes.hpp"
+#include "cuda/comm/nccl_communicator.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "tests/cuda/fake_cuda.hpp"
+#include "tests/cuda/fake_nccl.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class Nccl : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake_cuda::reset();
+    fake_nccl::reset();
+    comm_ = make();
+  }
+  void TearDown() override {
+    comm_.reset();
+    EXPECT_EQ(fake_nccl::live(), 0);
+  }
+  std::unique_ptr<Communicator> make() { return NcclCommunicator::make(device_, memory_, host_); }
+
+  template <class Exception>
+  static std::string message_of(const std::function<void()>& function) {
+    try {
+      function();
+    } catch (const Exception& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+
+  SelfCommunicator host_{"world"};
+  std::shared_ptr<Device> device_ = std::make_shared<Device>(Place{0, "node7", 0, ""}, LaunchChecks::deferred);
+  std::shared_ptr<DeviceMemory> memory_ = std::make_shared<DeviceMemory>(device_);
+  CudaStream compute_{device_};
+  std::unique_ptr<Communicator> comm_;
+  std::vector<float> x_ = std::vector<float>(4);
+  std::vector<float> y_ = std::vector<float>(4);
+};
+
+TEST_F(Nccl, CollectivesBeginAfterTheStreamAndTheStreamGoesOnAfterThem) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    fake_cuda::reset(seed);
+    x_.assign(4, 0);
+    y_.assign(4, 0);
+    float seen = 0;
+    fake_cuda::enqueue(compute_.handle(), "make x", [&] { x_.assign(4, 7); });
+    Work work = comm_->all_gather(compute_, ConstTensorView(x_.data(), {4}), TensorView(y_.data(), {4}));
+    bool beside = false;
+    fake_cuda::enqueue(compute_.handle(), "beside", [&] { beside = true; });
+    work.wait(compute_);
+    fake_cuda::enqueue(compute_.handle(), "use y", [&] { seen = y_[3]; });
+    compute_.synchronize();
+    EXPECT_EQ(seen, 7);
+    EXPECT_TRUE(beside);
+  }
+}
+
+TEST_F(Nccl, TheHostWaitsForAWorkThatIsDropped) {
+  fake_cuda::enqueue(compute_.handle(), "make x", [&] { x_.assign(4, 7); });
+  {
+    const Work work =
+        comm_->reduce_scatter(compute_, ConstTensorView(x_.data(), {4}), TensorView(y_.data(), {4}), ReduceOp::sum);
+  }
+  EXPECT_EQ(y_[0], 7);
+}
+
+TEST_F(Nccl, OperationsRunOnTheGroupsOwnStream) {
+  fake_cuda::clear_log();
+  comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum).wait(compute_);
+  const std::string compute = fake_cuda::name_of(compute_.handle());
+  ASSERT_EQ(fake_cuda::log().size(), 5u);
+  EXPECT_EQ(fake_cuda::log()[0], "cudaEventRecord " + compute);
+  EXPECT_THAT(fake_cuda::log()[1], AllOf(HasSubstr("cudaStreamWaitEvent"), Not(HasSubstr(compute))));
+  EXPECT_THAT(fake_cuda::log()[2], AllOf(HasSubstr("ncclAllReduce 16 bytes"), Not(HasSubstr(compute))));
+  EXPECT_THAT(fake_cuda::log()[3], AllOf(HasSubstr("cudaEventRecord"), Not(HasSubstr(compute))));
+  EXPECT_EQ(fake_cuda::log()[4], "cudaStreamWaitEvent " + compute);
+}
+
+TEST_F(Nccl, AnAsynchronousErrorEndsTheWaitAndNamesTheCollective) {
+  const auto tensor = comm_->split(0, 0, "tensor");
+  Work work = tensor->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum);
+  work.wait(compute_);
+  fake_nccl::break_communicators(ncclRemoteError);
+  const int aborted = fake_nccl::aborted();
+  EXPECT_THAT(message_of<NcclError>([&] { compute_.synchronize(); }),
+              AllOf(HasSubstr("NCCL: "), HasSubstr("failed on rank 0 of 1 of the group"),
+                    HasSubstr("remote process exited or there was a network error: socket closed by peer"),
+                    HasSubstr("rank 0 on node7, GPU 0")));
+  EXPECT_GT(fake_nccl::aborted(), aborted);
+}
+
+TEST_F(Nccl, AnErrorNamesTheOldestOperationUnderWayAndEndsTheGroup) {
+  comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum).wait(compute_);
+  compute_.synchronize();
+  Work second = comm_->broadcast(compute_, TensorView(x_.data(), {4}), 0);
+  Work third = comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum);
+  fake_nccl::break_communicators(ncclRemoteError);
+  ImmediateStream host;
+  EXPECT_THAT(message_of<NcclError>([&] { third.wait(host); }),
+              HasSubstr("broadcast of 4 fp32 (operation 1 of the group)"));
+  EXPECT_THAT(message_of<NcclError>([&] { second.wait(host); }), HasSubstr("was given up after an earlier error"));
+  EXPECT_THAT(message_of<NcclError>([&] { comm_->barrier(); }), HasSubstr("world was given up"));
+}
+
+TEST_F(Nccl, ACallThatFailsNamesItself) {
+  fake_nccl::fail_next("ncclAllReduce", ncclSystemError);
+  EXPECT_THAT(
+      message_of<NcclError>([&] { (void)comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum); }),
+      HasSubstr("NCCL: ncclAllReduce failed on rank 0 of 1 of the group world: unhandled system error"));
+}
+
+TEST_F(Nccl, AGroupThatCannotBeMadeNamesTheCallAndTheRank) {
+  fake_nccl::fail_next("ncclCommInitRankConfig", ncclSystemError);
+  EXPECT_THAT(message_of<NcclError>([&] { make(); }),
+              AllOf(HasSubstr("ncclCommInitRankConfig failed: unhandled system error"), HasSubstr("rank 0 on node7")));
+}
+
+TEST_F(Nccl, SplitGivesNoGroupWithoutAColour) {
+  EXPECT_EQ(comm_->split(-1, 0, "embedding"), nullptr);
+  const auto part = comm_->split(3, 5, "pipeline");
+  EXPECT_EQ(part->name(), "pipeline");
+  part->barrier();
+}
+
+TEST_F(Nccl, AGroupIsGivenUpWhileAnErrorUnwinds) {
+  const int aborted = fake_nccl::aborted();
+  try {
+    const auto part = comm_->split(0, 0, "tensor");
+    throw ConfigError("another error");
+  } catch (const ConfigError&) {
+  }
+  EXPECT_EQ(fake_nccl::aborted(), aborted + 1);
+}
+
+TEST_F(Nccl, ExchangeWithItselfCopies) {
+  fake_cuda::enqueue(compute_.handle(), "make x", [&] { x_.assign(4, 3); });
+  const Transfer transfers[] = {{Transfer::Direction::receive, 0, TensorView(y_.data(), {4})},
+                                {Transfer::Direction::send, 0, TensorView(x_.data(), {4})}};
+  for (Work& work : comm_->exchange(compute_, transfers)) work.wait(compute_);
+  compute_.synchronize();
+  EXPECT_EQ(y_[2], 3);
+}
+
+TEST_F(Nccl, ReductionsRefuseTypesWithoutSums) {
+  std::vector<std::uint8_t> bytes(4);
+  EXPECT_THROW((void)comm_->all_reduce(compute_, TensorView(bytes.data(), {4}), ReduceOp::sum), ShapeError);
+  EXPECT_THROW((void)comm_->all_gather(compute_, ConstTensorView(x_.data(), {4}), TensorView(y_.data(), {3})),
+               ShapeError);
+}
+
+TEST(GpuTable, NamesTheRanksThatShareAGpu) {
+  const RankGpu first{"node1", "aa", "GPU 0 (H200)"}, second{"node1", "bb", "GPU 1 (H200)"},
+      other{"node2", "aa", "GPU 0 (H200)"};
+  EXPECT_NO_THROW(check_one_rank_a_gpu({first, second, other}));
+  try {
+    check_one_rank_a_gpu({first, second, first, other, first, second});
+    FAIL() << "shared GPUs were accepted";
+  } catch (const EnvironmentError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("more ranks than GPUs: ranks 0, 2, 4 have GPU 0 (H200) of node1; ranks "
+                                              "1, 5 have GPU 1 (H200) of node1."),
+                                    HasSubstr("--communicator staged")));
+    EXPECT_EQ(error.exit_code(), ExitCode::environment);
+  }
+}
+
+TEST(Lanes, JoinEveryTwoNeighboursOnceInEachDirection) {
+  for (int size = 2; size <= 9; ++size) {
+    std::vector<std::vector<LaneSplit>> ranks;
+    for (int rank = 0; rank < size; ++rank) ranks.push_back(lane_splits(rank, size));
+    std::map<std::pair<int, int>, int> lanes;  // (sender, receiver)
+    for (std::size_t split = 0; split < ranks[0].size(); ++split) {
+      std::map<int, std::vector<int>> members;
+      for (int rank = 0; rank < size; ++rank) {
+        ASSERT_EQ(ranks[static_cast<std::size_t>(rank)].size(), ranks[0].size());
+        const int colour = ranks[static_cast<std::size_t>(rank)][split].colour;
+        if (colour >= 0) members[colour].push_back(rank);
+      }
+      for (const auto& [colour, pair] : members) {
+        ASSERT_EQ(pair.size(), 2u) << "of " << size << ", split " << split << ", colour " << colour;
+        const LaneSplit& a = ranks[static_cast<std::size_t>(pair[0])][split];
+        const LaneSplit& b = ranks[static_cast<std::size_t>(pair[1])][split];
+        EXPECT_EQ(a.peer, pair[1]);
+        EXPECT_EQ(b.peer, pair[0]);
+        EXPECT_NE(a.sends, b.sends);
+        EXPECT_EQ(a.key, a.sends ? 0 : 1);
+        EXPECT_EQ(b.key, b.sends ? 0 : 1);
+        ++lanes[a.sends ? std::pair(pair[0], pair[1]) : std::pair(pair[1], pair[0])];
+      }
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      EXPECT_EQ((lanes[{rank, (rank + 1) % size}]), 1) << size;
+      EXPECT_EQ((lanes[{(rank + 1) % size, rank}]), 1) << size;
+    }
+    EXPECT_EQ(lanes.size(), size == 2 ? 2u : 2u * static_cast<std::size_t>(size));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::cuda

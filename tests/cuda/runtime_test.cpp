@@ -1,0 +1,205 @@
+// Streams, events, memory and errors of the CUDA runtime, against the fake of tests/cuda/fake_cuda.hpp.
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "cuda/runtime/copy.hpp"
+#include "cuda/runtime/memory.hpp"
+#include "tests/cuda/fake_cuda.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class CudaRuntime : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake_cuda::reset();
+    device_ = make_device(LaunchChecks::deferred);
+  }
+  static std::shared_ptr<Device> make_device(LaunchChecks checks) {
+    return std::make_shared<Device>(Place{3, "node7", 0, ""}, checks);
+  }
+  /// The message of what `function` throws.
+  template <class Exception>
+  static std::string message_of(const std::function<void()>& function) {
+    try {
+      function();
+    } catch (const Exception& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+  std::shared_ptr<Device> device_;
+};
+
+TEST_F(CudaRuntime, ErrorNamesCallReasonRankHostAndGpu) {
+  fake_cuda::fail_next("cudaStreamCreateWithPriority", cudaErrorIllegalAddress);
+  const std::string message = message_of<CudaError>([&] { CudaStream stream(device_); });
+  EXPECT_THAT(message, AllOf(HasSubstr("cudaStreamCreateWithPriority failed: an illegal memory access was encountered "
+                                       "(cudaErrorIllegalAddress)"),
+                             HasSubstr("rank 3 on node7, GPU 0 (Fake H200)"), HasSubstr("; cuda/runtime/stream.cpp:")));
+}
+
+TEST_F(CudaRuntime, RanksTakeGpusInOrderAndBeginAnew) {
+  std::vector<int> taken;
+  for (int local_rank = 0; local_rank < 5; ++local_rank) taken.push_back(choose_device(local_rank, 2));
+  EXPECT_THAT(taken, ElementsAre(0, 1, 0, 1, 0));
+}
+
+TEST_F(CudaRuntime, WorkOfOneStreamIsSeenByAnotherThatWaitsForIt) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    fake_cuda::reset(seed);
+    CudaStream first(device_), second(device_);
+    std::vector<int> order;
+    fake_cuda::enqueue(first.handle(), "a", [&] { order.push_back(1); });
+    second.wait(*first.record());
+    fake_cuda::enqueue(second.handle(), "b", [&] { order.push_back(2); });
+    first.wait(*second.record());
+    fake_cuda::enqueue(first.handle(), "c", [&] { order.push_back(3); });
+    first.synchronize();
+    EXPECT_THAT(order, ElementsAre(1, 2, 3));
+  }
+}
+
+TEST_F(CudaRuntime, TheFakeRunsStreamsThatDoNotWaitInAnyOrder) {
+  int second_first = 0;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    fake_cuda::reset(seed);
+    CudaStream first(device_), second(device_);
+    std::vector<int> order;
+    fake_cuda::enqueue(first.handle(), "a", [&] { order.push_back(1); });
+    fake_cuda::enqueue(second.handle(), "b", [&] { order.push_back(2); });
+    first.synchronize();
+    second.synchronize();
+    second_first += order.front() == 2;
+  }
+  EXPECT_GT(second_first, 5);
+  EXPECT_LT(second_first, 45);
+}
+
+TEST_F(CudaRuntime, EventsAreDoneWhenTheWorkBeforeThemIs) {
+  CudaStream stream(device_);
+  bool ran = false;
+  fake_cuda::enqueue(stream.handle(), "work", [&] { ran = true; });
+  const auto event = stream.record();
+  event->synchronize();
+  EXPECT_TRUE(ran);
+  EXPECT_TRUE(event->done());
+}
+
+TEST_F(CudaRuntime, AStreamWaitsOnTheHostForAnotherBackendsEvent) {
+  CudaStream stream(device_);
+  ImmediateStream host;
+  fake_cuda::clear_log();
+  stream.wait(*host.record());
+  EXPECT_THAT(fake_cuda::log(), ElementsAre());
+  EXPECT_THROW(cuda_stream(host), ShapeError);
+}
+
+TEST_F(CudaRuntime, ImmediateChecksNameTheKernelThatFailed) {
+  const auto checking = make_device(LaunchChecks::immediate);
+  CudaStream stream(checking);
+  fake_cuda::enqueue(stream.handle(), "good", [] {});
+  EXPECT_NO_THROW(checking->launched(stream.handle(), "good_kernel"));
+  fake_cuda::enqueue(stream.handle(), "bad", [] { fake_cuda::break_device(cudaErrorIllegalAddress); });
+  EXPECT_THAT(message_of<CudaError>([&] { checking->launched(stream.handle(), "bad_kernel"); }),
+              AllOf(HasSubstr("bad_kernel failed: an illegal memory access"), HasSubstr("runtime_test.cpp")));
+}
+
+TEST_F(CudaRuntime, DeferredChecksListTheLatestKernelsWhenAnErrorShows) {
+  CudaStream stream(device_);
+  for (const char* kernel : {"k1", "k2", "k3", "k4", "k5"}) device_->launched(stream.handle(), kernel);
+  fake_cuda::enqueue(stream.handle(), "bad", [] { fake_cuda::break_device(cudaErrorIllegalAddress); });
+  EXPECT_THAT(message_of<CudaError>([&] { stream.synchronize(); }),
+              AllOf(HasSubstr("newest first: k5, k4, k3, k2;"), HasSubstr("--check-launches")));
+}
+
+TEST_F(CudaRuntime, WatchedCommunicationsAreAskedWhileTheHostWaits) {
+  CudaStream stream(device_);
+  int asked = 0;
+  {
+    const Device::Watch watch = device_->watch([&] { ++asked; });
+    fake_cuda::enqueue(stream.handle(), "work", [] {});
+    stream.synchronize();
+  }
+  const int asked_while_watching = asked;
+  EXPECT_GT(asked_while_watching, 0);
+  fake_cuda::enqueue(stream.handle(), "work", [] {});
+  stream.synchronize();
+  EXPECT_EQ(asked, asked_while_watching);
+  const Device::Watch watch = device_->watch([] { throw NcclError("a peer died"); });
+  fake_cuda::enqueue(stream.handle(), "work", [] {});
+  EXPECT_THROW(stream.synchronize(), NcclError);
+}
+
+TEST_F(CudaRuntime, MemoryIsCountedAndOutlivesItsAllocator) {
+  const int before = fake_cuda::live_allocations();
+  Buffer kept;
+  {
+    DeviceMemory memory(device_);
+    CudaStream stream(device_);
+    kept = memory.allocate(1000);
+    EXPECT_EQ(memory.allocated_bytes(), 1000u);
+    {
+      const Buffer scratch = memory.allocate_on(stream, 500);
+      EXPECT_EQ(memory.allocated_bytes(), 1500u);
+    }
+    EXPECT_EQ(memory.allocated_bytes(), 1000u);
+    EXPECT_EQ(memory.peak_allocated_bytes(), 1500u);
+    EXPECT_NE(memory.allocate(0).data(), nullptr);
+  }
+  kept = {};
+  EXPECT_EQ(fake_cuda::live_allocations(), before);
+}
+
+TEST_F(CudaRuntime, ScratchMemoryIsFreedInTheOrderOfItsStream) {
+  CudaStream stream(device_);
+  DeviceMemory memory(device_);
+  std::vector<float> result(100);
+  {
+    const Buffer scratch = memory.allocate_on(stream, 400);
+    auto* values = reinterpret_cast<float*>(scratch.data());
+    fake_cuda::enqueue(stream.handle(), "kernel", [values] { std::iota(values, values + 100, 0.0F); });
+    copy(stream, ConstTensorView(values, {100}), TensorView(result.data(), {100}));
+  }
+  stream.synchronize();
+  EXPECT_EQ(result[99], 99);
+}
+
+TEST_F(CudaRuntime, MemoryThatIsNotThereIsAnErrorThatSaysHowMuch) {
+  DeviceMemory memory(device_);
+  fake_cuda::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { (void)memory.allocate(std::size_t{200} << 30); }),
+              AllOf(HasSubstr("no GPU memory left for 204800 MiB"), HasSubstr("1024 MiB of 142336 MiB are free"),
+                    HasSubstr("rank 3 on node7")));
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "it must not show up as the error of a later launch";
+  EXPECT_EQ(memory.allocated_bytes(), 0u);
+}
+
+TEST_F(CudaRuntime, PinnedMemoryIsKeptForTheNext) {
+  PinnedMemory pinned(device_);
+  fake_cuda::clear_log();
+  const std::byte* first = pinned.allocate(5000).data();
+  const Buffer second = pinned.allocate(8000);
+  EXPECT_EQ(second.data(), first);
+  const Buffer third = pinned.allocate(8000);
+  EXPECT_THAT(fake_cuda::log(), ElementsAre("cudaHostAlloc 8192", "cudaHostAlloc 8192"));
+  EXPECT_EQ(pinned.reserved_bytes(), 16384u);
+}
+
+TEST_F(CudaRuntime, CopiesAreOrderedOnTheirStreamAndCheckSizes) {
+  CudaStream stream(device_);
+  std::vector<float> from{1, 2, 3}, to(3);
+  copy(stream, ConstTensorView(from.data(), {3}), TensorView(to.data(), {3}));
+  EXPECT_EQ(to[0], 0) << "enqueued, not done";
+  stream.synchronize();
+  EXPECT_EQ(to, from);
+  EXPECT_THROW(copy(stream, ConstTensorView(from.data(), {3}), TensorView(to.data(), {2})), ShapeError);
+}
+
+}  // namespace
+}  // namespace trireme::cuda

@@ -1,0 +1,135 @@
+// StagedCommunicator on MPI ranks, with host memory in the place of the GPU's (tests/cuda/fake_cuda.hpp), against what
+// the operations are defined to do. Sums of small integers are exact.
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "cuda/comm/gpu_table.hpp"
+#include "cuda/comm/staged_communicator.hpp"
+#include "tests/cuda/fake_cuda.hpp"
+#include "tests/support/mpi_world.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+using testing::Each;
+
+class Staged : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake_cuda::reset(static_cast<unsigned>(100 + test::world().rank()));
+    comm_ = std::make_unique<StagedCommunicator>(device_, pinned_, test::world().split(0, test::world().rank(), "gpu"));
+  }
+  int rank() const { return comm_->rank(); }
+  int size() const { return comm_->size(); }
+  /// Values that a kernel writes when its turn on the stream comes.
+  void enqueue_fill(std::vector<float>& values, float value) {
+    fake_cuda::enqueue(compute_.handle(), "fill", [&values, value] { std::ranges::fill(values, value); });
+  }
+  TensorView view(std::vector<float>& values) {
+    return TensorView(values.data(), {static_cast<std::int64_t>(values.size())});
+  }
+
+  std::shared_ptr<Device> device_ =
+      std::make_shared<Device>(Place{test::world().rank(), "node", 0, ""}, LaunchChecks::deferred);
+  std::shared_ptr<PinnedMemory> pinned_ = std::make_shared<PinnedMemory>(device_);
+  CudaStream compute_{device_};
+  std::unique_ptr<Communicator> comm_;
+};
+
+TEST_F(Staged, AllReduceTakesWhatTheStreamMadeAndTheStreamUsesTheResult) {
+  for (int round = 0; round < 20; ++round) {
+    std::vector<float> x(5), seen;
+    enqueue_fill(x, static_cast<float>(rank() + round));
+    Work work = comm_->all_reduce(compute_, view(x), ReduceOp::sum);
+    work.wait(compute_);
+    fake_cuda::enqueue(compute_.handle(), "use", [&] { seen = x; });
+    compute_.synchronize();
+    EXPECT_THAT(seen, Each(static_cast<float>(size() * (size() - 1) / 2 + size() * round)));
+  }
+}
+
+TEST_F(Staged, SeveralOperationsAreUnderWayAtOnce) {
+  std::vector<float> x(300), y(300);
+  enqueue_fill(x, static_cast<float>(rank()));
+  enqueue_fill(y, static_cast<float>(10 * rank()));
+  Work first = comm_->all_reduce(compute_, view(x), ReduceOp::max);
+  Work second = comm_->all_reduce(compute_, view(y), ReduceOp::sum);
+  second.wait(compute_);
+  first.wait(compute_);
+  compute_.synchronize();
+  EXPECT_THAT(x, Each(static_cast<float>(size() - 1)));
+  EXPECT_THAT(y, Each(static_cast<float>(5 * size() * (size() - 1))));
+}
+
+TEST_F(Staged, ReduceScatterAndAllGatherMoveParts) {
+  const auto n = static_cast<std::size_t>(size());
+  std::vector<float> whole(3 * n), part(3), gathered(3 * n);
+  fake_cuda::enqueue(compute_.handle(), "iota", [&] { std::iota(whole.begin(), whole.end(), 0.0F); });
+  comm_->reduce_scatter(compute_, view(whole), view(part), ReduceOp::sum).wait(compute_);
+  comm_->all_gather(compute_, view(part), view(gathered)).wait(compute_);
+  compute_.synchronize();
+  for (std::size_t i = 0; i < gathered.size(); ++i) EXPECT_EQ(gathered[i], static_cast<float>(n * i));
+}
+
+TEST_F(Staged, AllGatherTakesItsInputFromTheOutput) {
+  std::vector<float> whole(static_cast<std::size_t>(2 * size()), -1);
+  const TensorView own = view(whole).flat(2 * rank(), 2);
+  fake_cuda::enqueue(compute_.handle(), "fill", [&] { std::fill_n(own.as<float>(), 2, static_cast<float>(rank())); });
+  comm_->all_gather(compute_, own, view(whole)).wait(compute_);
+  compute_.synchronize();
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(whole[i], static_cast<float>(i / 2));
+}
+
+TEST_F(Staged, BroadcastOverwritesOnlyAfterEarlierUses) {
+  std::vector<float> x(4, 1), before;
+  if (rank() == size() - 1) enqueue_fill(x, 9);
+  fake_cuda::enqueue(compute_.handle(), "use", [&] { before = x; });
+  Work work = comm_->broadcast(compute_, view(x), size() - 1);
+  work.wait(compute_);
+  compute_.synchronize();
+  EXPECT_THAT(before, Each(rank() == size() - 1 ? 9 : 1));
+  EXPECT_THAT(x, Each(9));
+}
+
+TEST_F(Staged, ExchangePassesMessagesRoundTheRing) {
+  const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
+  std::vector<float> out(7), in(7), out_back(2), in_back(2);
+  enqueue_fill(out, static_cast<float>(rank()));
+  enqueue_fill(out_back, static_cast<float>(100 + rank()));
+  const Transfer transfers[] = {{Transfer::Direction::receive, previous, view(in)},
+                                {Transfer::Direction::send, next, view(out)}};
+  std::vector<Work> works = comm_->exchange(compute_, transfers);
+  const Transfer back[] = {{Transfer::Direction::send, previous, view(out_back)},
+                           {Transfer::Direction::receive, next, view(in_back)}};
+  for (Work& work : comm_->exchange(compute_, back)) work.wait(compute_);
+  for (Work& work : works) work.wait(compute_);
+  compute_.synchronize();
+  EXPECT_THAT(in, Each(static_cast<float>(previous)));
+  EXPECT_THAT(in_back, Each(static_cast<float>(100 + next)));
+}
+
+TEST_F(Staged, SplitMakesGroupsThatStageToo) {
+  const auto pair = comm_->split(rank() / 2, rank(), "tensor");
+  EXPECT_EQ(pair->name(), "tensor");
+  std::vector<float> x(3);
+  enqueue_fill(x, static_cast<float>(rank()));
+  pair->all_reduce(compute_, view(x), ReduceOp::max).wait(compute_);
+  compute_.synchronize();
+  EXPECT_THAT(x, Each(static_cast<float>(std::min(rank() / 2 * 2 + 1, size() - 1))));
+  EXPECT_EQ(comm_->split(-1, 0, "none"), nullptr);
+}
+
+TEST_F(Staged, TheTableOfGpusIsTheSameOnEveryRankAndShowsSharing) {
+  const std::vector<RankGpu> table = gather_gpu_table(test::world(), *device_);
+  ASSERT_EQ(static_cast<int>(table.size()), size());
+  EXPECT_EQ(table[0].name, "GPU 0 (Fake H200)");
+  if (size() == 1) {
+    EXPECT_NO_THROW(check_one_rank_a_gpu(table));
+  } else {
+    EXPECT_THROW(check_one_rank_a_gpu(table), EnvironmentError);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::cuda
