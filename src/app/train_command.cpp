@@ -33,8 +33,31 @@ std::string variants_text(const model::GptConfig& config) {
   return text;
 }
 
+/// Logs the batches to come; the micro-batches of the largest on each data rank.
+std::int64_t log_batches(const Job& job, const TrainCommandOptions& o, const train::Progress& done) {
+  const train::BatchSchedule batches = o.batches(job.grid.data_size());
+  const std::int64_t micro_batches = batches.largest() / (o.micro_batch_size * job.grid.data_size());
+  log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", batches.largest(),
+            o.sequence_length, job.grid.data_size(), micro_batches, o.micro_batch_size);
+  if (batches.largest() != *o.global_batch_size) {
+    log::info("--decrease-batch-size-if-needed: global batches are rounded down to multiples of {}, {} becomes {}",
+              o.micro_batch_size * job.grid.data_size(), *o.global_batch_size, batches.largest());
+  }
+  if (!o.train_samples) return micro_batches;
+  log::info("{} of {} samples are consumed; to come:", done.consumed_samples, *o.train_samples);
+  constexpr std::size_t most = 20;
+  const std::vector<train::BatchPhase> plan = batches.plan(done.consumed_samples, *o.train_samples);
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    if (plan.size() > most && i == most - 1) log::info("  ... {} more sizes", plan.size() - most);
+    if (plan.size() > most && i >= most - 1 && i + 1 < plan.size()) continue;
+    log::info("  {} iterations of {} samples", plan[i].iterations, plan[i].size);
+  }
+  return micro_batches;
+}
+
 void log_configuration(const Options& options, const Job& job, const TrainCommandOptions& o,
-                       const model::GptConfig& config, const std::vector<data::WeightedStore>& stores) {
+                       const model::GptConfig& config, const std::vector<data::WeightedStore>& stores,
+                       const train::Progress& done) {
   log::info("Trireme {}", version());
   for (const auto& [name, value] : options.values()) {
     if (!value.empty()) log::info("  {:.<34} {}", name + " ", value);
@@ -54,9 +77,7 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
     log::info("corpus {}: {} tokens in {} documents, tokenizer {}", store.store->name(), store.store->token_count(),
               store.store->documents(), store.store->info().tokenizer);
   }
-  const std::int64_t micro_batches = *o.global_batch_size / (o.micro_batch_size * job.grid.data_size());
-  log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", *o.global_batch_size,
-            o.sequence_length, job.grid.data_size(), micro_batches, o.micro_batch_size);
+  const std::int64_t micro_batches = log_batches(job, o, done);
   if (o.sequence_parallel && job.grid.tensor_size() == 1) {
     log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
   }
@@ -164,16 +185,19 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
     earlier_budgets = check_checkpoint(start.description.attributes, attributes_of(config),
                                        attributes_of(stores, data_options), o.allow_new_data);
   }
-  const data::SampleBudget needed = data::samples_needed(o.run_length());
+  const train::Progress done = start.reader ? train::progress_from(start.description.attributes) : train::Progress{};
+  const std::int64_t train_iterations = o.iterations(done, job.grid.data_size());
+  const data::SampleBudget needed = data::samples_needed(o.run_length(train_iterations));
   data_options.budgets = data::extend_budgets(earlier_budgets, {needed.train, needed.valid, 0});
   attributes["data_budgets"] = budgets_text(data_options.budgets);
 
-  log_configuration(options, job, o, config, stores);
+  log_configuration(options, job, o, config, stores, done);
   data::GptData data;
   collectively(*job.world, [&] { data = data::make_gpt_data(stores, data_options); });
   if (o.dry_run) {
     log_layer_activations(job, o, config);
-    log::info("dry run: everything is in order; {} iterations would run", o.train_iterations);
+    log::info("dry run: everything is in order; {} iterations would run",
+              std::max<std::int64_t>(train_iterations - done.iteration, 0));
     return 0;
   }
 
@@ -189,8 +213,8 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
     trainer.start();
   }
   start = {};
-  if (trainer.progress().iteration >= o.train_iterations) {
-    log::info("nothing to do: {} of {} iterations are done", trainer.progress().iteration, o.train_iterations);
+  if (trainer.progress().iteration >= train_iterations) {
+    log::info("nothing to do: {} of {} iterations are done", trainer.progress().iteration, train_iterations);
     return 0;
   }
 
@@ -223,7 +247,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   hooks.stop_requested = stop_signal_received;
   hooks.metrics = metrics.get();
   const train::RunEnd end =
-      train::run(trainer, *job.world, o.train_iterations, *data.train, data.valid.get(), o.run, hooks);
+      train::run(trainer, *job.world, train_iterations, *data.train, data.valid.get(), o.run, hooks);
   if (trace_file) trace_file->write(*trace, job.grid.describe(job.world->rank()));
   return static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early);
 }

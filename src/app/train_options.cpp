@@ -1,8 +1,26 @@
 #include "src/app/train_options.hpp"
 
+#include <fmt/ranges.h>
+
 #include <charconv>
 
 namespace trireme::app {
+namespace {
+
+train::BatchRampUp ramp_up_of(const std::vector<std::string>& texts) {
+  std::int64_t values[3] = {};
+  bool valid = texts.size() == 3;
+  for (std::size_t i = 0; valid && i < 3; ++i) {
+    const char* end = texts[i].data() + texts[i].size();
+    const auto [stop, error] = std::from_chars(texts[i].data(), end, values[i]);
+    valid = error == std::errc() && stop == end;
+  }
+  TRIREME_CHECK(valid, ConfigError, "--rampup-batch-size {}: three numbers are needed: first batch, increment, samples",
+                fmt::join(texts, " "));
+  return {values[0], values[1], values[2]};
+}
+
+}  // namespace
 
 void TrainCommandOptions::declare(Options& options) {
   model.declare(options);
@@ -13,8 +31,19 @@ void TrainCommandOptions::declare(Options& options) {
   options.add("micro-batch-size", &micro_batch_size, "N", "Samples that one rank works on at a time.", at_least(1));
   options.add("global-batch-size", &global_batch_size, "N",
               "Samples of an update; default one micro-batch a data rank.", at_least(1));
+  options.add("rampup-batch-size", &ramp_up_text, "START INCREMENT SAMPLES",
+              "With --train-samples: begin with batches of START and add INCREMENT at equal distances until the global "
+              "batch is reached at sample number SAMPLES.");
+  options.add_flag("decrease-batch-size-if-needed", &decrease_batch_size,
+                   "Round batches down to what micro-batch size and data ranks can do, instead of an error.");
+  options.add_choice("loss-average", &loss_average,
+                     {{"tokens", train::LossAverage::tokens}, {"micro-batch", train::LossAverage::micro_batch}},
+                     "The loss is the mean over all tokens of the global batch that count, or, as in Megatron-LM, the "
+                     "mean of the micro-batches' means.");
   options.add("train-iters", &train_iterations, "N", "Iterations of the whole run, earlier lives included.",
               at_least(0));
+  options.add("train-samples", &train_samples, "N",
+              "Instead: samples of the whole run; a last batch that would not be whole is left out.", at_least(1));
   options.add("seed", &seed, "N", "Of initial weights, dropout and sample order.", between(0, 4294967295.0));
   options.add_choice("dtype", &dtype,
                      {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
@@ -87,11 +116,13 @@ void TrainCommandOptions::declare(Options& options) {
                       {"constant", optim::LrDecayStyle::constant},
                       {"inverse-square-root", optim::LrDecayStyle::inverse_square_root}},
                      "Decay of the learning rate after the warm-up.");
-  options.add("lr-warmup-iters", &lr.warmup_updates, "N", "Updates of linear warm-up.", at_least(0));
-  options.add("lr-warmup-fraction", &lr_warmup_fraction, "X", "Warm-up as a share of the decay's iterations.",
-              between(0, 1));
+  options.add("lr-warmup-iters", &lr_warmup_iterations, "N", "Updates of linear warm-up.", at_least(0));
+  options.add("lr-warmup-samples", &lr_warmup_samples, "N", "With --train-samples: samples of it.", at_least(0));
+  options.add("lr-warmup-fraction", &lr_warmup_fraction, "X", "Warm-up as a share of the decay.", between(0, 1));
   options.add("lr-decay-iters", &lr_decay_iterations, "N", "Update at which the decay ends; default --train-iters.",
               at_least(1));
+  options.add("lr-decay-samples", &lr_decay_samples, "N",
+              "With --train-samples: samples after which the decay ends; default all.", at_least(1));
   options.add("weight-decay", &adamw.weight_decay, "X", "Of matrices and embeddings.", at_least(0));
   options.add("adam-beta1", &adamw.beta1, "X", "Decay of the first moment.", between(0, 1));
   options.add("adam-beta2", &adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
@@ -142,7 +173,7 @@ void TrainCommandOptions::declare(Options& options) {
       "At the end write what every rank did when, for Perfetto or chrome://tracing. For runs of few iterations: "
       "everything is kept in memory until then.");
   options.add_flag("dry-run", &dry_run, "Check everything, print what would run and its memory, and leave.");
-  for (const char* name : {"seq-length", "train-iters", "lr", "data-path"}) options.require(name);
+  for (const char* name : {"seq-length", "lr", "data-path"}) options.require(name);
 }
 
 void TrainCommandOptions::settle(const Options& options, int data_ranks) {
@@ -173,9 +204,15 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
          "distributed already");
 
   if (!global_batch_size) global_batch_size = micro_batch_size * data_ranks;
-  expect(*global_batch_size % (micro_batch_size * data_ranks) == 0,
-         fmt::format("--global-batch-size {} is not a multiple of --micro-batch-size {} times {} data ranks (= {})",
-                     *global_batch_size, micro_batch_size, data_ranks, micro_batch_size * data_ranks));
+  expect(train_iterations.has_value() != train_samples.has_value(),
+         "either --train-iters or --train-samples must be given");
+  expect(ramp_up_text.empty() || train_samples, "--rampup-batch-size needs --train-samples instead of --train-iters");
+  try {
+    if (!ramp_up_text.empty()) ramp_up = ramp_up_of(ramp_up_text);
+    batches(data_ranks);
+  } catch (const ConfigError& error) {
+    expect(false, error.what());
+  }
 
   using parallel::DataSharding;
   expect(!distributed_optimizer || data_sharding != DataSharding::none,
@@ -206,12 +243,7 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
                   "1f1b, interleaved or gpipe",
                   rounded ? "a 16-bit --main-grads-dtype" : "--data-parallel-sharding-strategy optim_grads"));
 
-  lr.decay_updates = lr_decay_iterations.value_or(train_iterations);
-  expect(!lr_warmup_fraction || !options.given("lr-warmup-iters"),
-         "--lr-warmup-fraction and --lr-warmup-iters exclude each other");
-  if (lr_warmup_fraction) {
-    lr.warmup_updates = static_cast<std::int64_t>(*lr_warmup_fraction * static_cast<double>(lr.decay_updates));
-  }
+  settle_learning_rate(options, expect);
 
   loss_scale.dynamic = dtype == DType::fp16 && !constant_loss_scale;
   if (constant_loss_scale) loss_scale.initial_scale = *constant_loss_scale;
@@ -224,7 +256,28 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
   expect(run.save_interval == 0 || !save.empty(), "--save-interval needs --save");
   expect(keep_last == 0 || !save.empty(), "--keep-last needs --save");
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
-  if (train_iterations > 0) lr.validate();
+  if (train_samples || train_iterations > 0) lr.validate();
+}
+
+void TrainCommandOptions::settle_learning_rate(const Options& options,
+                                               const std::function<void(bool, const std::string&)>& expect) {
+  lr.by_samples = train_samples.has_value();
+  const char* unit = lr.by_samples ? "samples" : "iters";
+  for (const char* name : {"lr-warmup-", "lr-decay-"}) {
+    const char* other = lr.by_samples ? "iters" : "samples";
+    expect(!options.given(std::string(name) + other),
+           fmt::format("--{}{} goes with --train-{}; with --train-{} say it by --{}{}", name, other, other, unit, name,
+                       unit));
+  }
+  lr.decay = lr.by_samples ? lr_decay_samples.value_or(*train_samples)
+                           : lr_decay_iterations.value_or(train_iterations.value_or(0));
+  const std::optional<std::int64_t>& warmup = lr.by_samples ? lr_warmup_samples : lr_warmup_iterations;
+  expect(!lr_warmup_fraction || !warmup,
+         fmt::format("--lr-warmup-fraction and --lr-warmup-{} exclude each other", unit));
+  lr.warmup = warmup.value_or(0);
+  if (lr_warmup_fraction) {
+    lr.warmup = static_cast<std::int64_t>(*lr_warmup_fraction * static_cast<double>(lr.decay));
+  }
 }
 
 std::vector<TrainCommandOptions::WeightedPath> TrainCommandOptions::corpora() const {
@@ -265,11 +318,21 @@ parallel::DataParallelOptions TrainCommandOptions::data_parallel() const {
 }
 
 train::TrainOptions TrainCommandOptions::training() const {
-  return {*global_batch_size, train_iterations, seed, lr, adamw, clip_grad, loss_scale, max_skipped};
+  return {*global_batch_size, ramp_up,    decrease_batch_size, loss_average, seed, lr, adamw,
+          clip_grad,          loss_scale, max_skipped};
 }
 
-data::RunLength TrainCommandOptions::run_length() const {
-  return {train_iterations, *global_batch_size, run.eval_interval, run.eval_iterations};
+train::BatchSchedule TrainCommandOptions::batches(int data_ranks) const {
+  return {*global_batch_size, ramp_up, decrease_batch_size, micro_batch_size, data_ranks};
+}
+
+std::int64_t TrainCommandOptions::iterations(const train::Progress& done, int data_ranks) const {
+  if (train_iterations) return *train_iterations;
+  return done.iteration + batches(data_ranks).iterations(done.consumed_samples, *train_samples);
+}
+
+data::RunLength TrainCommandOptions::run_length(std::int64_t iterations) const {
+  return {iterations, train_samples.value_or(0), *global_batch_size, run.eval_interval, run.eval_iterations};
 }
 
 }  // namespace trireme::app

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,7 +22,12 @@ struct TrainCommandOptions {
   std::int64_t sequence_length = 0;
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> global_batch_size;
-  std::int64_t train_iterations = 0;
+  std::vector<std::string> ramp_up_text;
+  std::optional<train::BatchRampUp> ramp_up;
+  bool decrease_batch_size = false;
+  train::LossAverage loss_average = train::LossAverage::tokens;
+  std::optional<std::int64_t> train_iterations;  ///< either these
+  std::optional<std::int64_t> train_samples;     ///< or those
   std::uint64_t seed = 1234;
   DType dtype = DType::fp32;
   bool bf16 = false;
@@ -46,7 +52,10 @@ struct TrainCommandOptions {
 
   // Optimizer
   optim::LrSchedule lr;
+  std::optional<std::int64_t> lr_warmup_iterations;
+  std::optional<std::int64_t> lr_warmup_samples;
   std::optional<std::int64_t> lr_decay_iterations;
+  std::optional<std::int64_t> lr_decay_samples;
   std::optional<double> lr_warmup_fraction;
   optim::AdamWOptions adamw;
   double clip_grad = 1;
@@ -84,7 +93,14 @@ struct TrainCommandOptions {
   train::LayoutOptions layout() const;
   parallel::DataParallelOptions data_parallel() const;
   train::TrainOptions training() const;
-  data::RunLength run_length() const;
+  /// The global batches of `data_ranks` data ranks. ConfigError where they cannot be.
+  train::BatchSchedule batches(int data_ranks) const;
+  /// Iterations of the whole run, of which `done` are behind it.
+  std::int64_t iterations(const train::Progress& done, int data_ranks) const;
+  data::RunLength run_length(std::int64_t iterations) const;
+
+ private:
+  void settle_learning_rate(const Options& options, const std::function<void(bool, const std::string&)>& expect);
 };
 
 }  // namespace trireme::app

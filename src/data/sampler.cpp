@@ -19,6 +19,7 @@ SampleBudget samples_needed(const RunLength& run) {
   TRIREME_CHECK(!overflow, ConfigError,
                 "{} iterations of {} samples, evaluated for {} iterations, are more samples than can be counted",
                 run.train_iters, run.global_batch_size, run.eval_iters);
+  if (run.train_samples > 0) budget.train = run.train_samples;
   return budget;
 }
 

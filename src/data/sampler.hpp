@@ -13,15 +13,16 @@ struct SampleBudget {
 /// How long a run goes on and how often it evaluates.
 struct RunLength {
   std::int64_t train_iters = 0;
+  std::int64_t train_samples = 0;  ///< of training by samples; 0: train_iters global batches
   std::int64_t global_batch_size = 1;
   std::int64_t eval_interval = 1;
   std::int64_t eval_iters = 0;
 };
 
-/// Samples of a whole run, as Megatron-LM counts them: train_iters global batches for training, eval_iters of them for
-/// each evaluation, of which there is one every eval_interval iterations and one at the end, and eval_iters for the
-/// test. Throws ConfigError for a negative number, a global batch or an eval_interval of 0, or too many samples to
-/// count.
+/// Samples of a whole run, as Megatron-LM counts them: train_samples or train_iters global batches for training,
+/// eval_iters of them for each evaluation, of which there is one every eval_interval iterations and one at the end, and
+/// eval_iters for the test. Throws ConfigError for a negative number, a global batch or an eval_interval of 0, or too
+/// many samples to count.
 SampleBudget samples_needed(const RunLength& run);
 
 /// The place of a rank among those that share the global batch.

@@ -12,22 +12,28 @@ void LrSchedule::validate() const {
   TRIREME_CHECK(std::isfinite(maximum) && maximum >= 0, ConfigError, "--lr {} must be a number of at least 0", maximum);
   TRIREME_CHECK(std::isfinite(minimum) && minimum >= 0 && minimum <= maximum, ConfigError,
                 "--min-lr {} must be from 0 to --lr {}", minimum, maximum);
-  TRIREME_CHECK(warmup_updates >= 0, ConfigError, "--lr-warmup-iters {} must not be negative", warmup_updates);
-  TRIREME_CHECK(style == LrDecayStyle::constant || warmup_updates < decay_updates, ConfigError,
-                "--lr-warmup-iters {} must be below --lr-decay-iters {} (default --train-iters)", warmup_updates,
-                decay_updates);
+  const char* unit = by_samples ? "samples" : "iters";
+  TRIREME_CHECK(warmup >= 0, ConfigError, "--lr-warmup-{} {} must not be negative", unit, warmup);
+  TRIREME_CHECK(style == LrDecayStyle::constant || warmup < decay, ConfigError,
+                "--lr-warmup-{} {} must be below --lr-decay-{} {} (default --train-{})", unit, warmup, unit, decay,
+                unit);
+  TRIREME_CHECK(
+      style != LrDecayStyle::inverse_square_root || !by_samples || warmup > 0, ConfigError,
+      "--lr-decay-style inverse-square-root falls with the root of the samples over those of the warm-up: give "
+      "--lr-warmup-samples of at least 1");
 }
 
-double LrSchedule::at(std::int64_t update) const {
-  const auto k = static_cast<double>(update);
-  const auto warmup = static_cast<double>(warmup_updates);
-  if (update <= warmup_updates) return maximum * k / warmup;
+double LrSchedule::at(std::int64_t progress) const {
+  // Progress enters by quotients alone, so that updates and samples of one batch size give the same bits.
+  const auto k = static_cast<double>(progress);
+  const auto w = static_cast<double>(warmup);
+  if (progress <= warmup) return maximum * (k / w);
   if (style == LrDecayStyle::constant) return maximum;
-  if (update > decay_updates) return minimum;
+  if (progress > decay) return minimum;
   if (style == LrDecayStyle::inverse_square_root) {
-    return std::max(minimum, maximum * std::sqrt(std::max(warmup, 1.0) / k));
+    return std::max(minimum, maximum * std::sqrt(std::max(w, 1.0) / k));
   }
-  const double ratio = (k - warmup) / (static_cast<double>(decay_updates) - warmup);
+  const double ratio = (k - w) / (static_cast<double>(decay) - w);
   const double share = style == LrDecayStyle::linear ? 1 - ratio : 0.5 * (1 + std::cos(std::numbers::pi * ratio));
   return minimum + (maximum - minimum) * share;
 }

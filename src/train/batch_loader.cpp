@@ -1,6 +1,7 @@
 #include "src/train/batch_loader.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace trireme::train {
 
@@ -14,7 +15,8 @@ BatchLoader::BatchLoader(Backend& backend, std::int64_t s, std::int64_t b, std::
       weights_(backend, weight_type_, {micro_batches, s * b}),
       numbers_(backend, DType::int64, {micro_batches, b}) {}
 
-std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& source, const std::vector<Sample>& samples) {
+std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& source, const std::vector<Sample>& samples,
+                                                 LossAverage average) {
   const auto count = static_cast<std::int64_t>(samples.size()) / b_;
   TRIREME_CHECK(count * b_ == static_cast<std::int64_t>(samples.size()) && count <= ids_.view().shape()[0], ShapeError,
                 "{} samples do not make up to {} micro-batches of {}", samples.size(), ids_.view().shape()[0], b_);
@@ -24,6 +26,7 @@ std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& sourc
   std::vector<std::int32_t> targets(ids.size());
   std::vector<double> weights(ids.size());
   std::vector<std::int64_t> numbers(samples.size());
+  std::vector<std::int64_t> counted(static_cast<std::size_t>(count));  // tokens of each micro-batch
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(samples.size()); ++i) {
     const Sample& sample = samples[static_cast<std::size_t>(i)];
     std::ranges::fill(tokens, 0);
@@ -37,6 +40,14 @@ std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& sourc
       ids[place] = std::max(tokens[static_cast<std::size_t>(t)], 0);
       targets[place] = std::max(target, 0);
       weights[place] = counts ? 1 : 0;
+      counted[static_cast<std::size_t>(i / b_)] += counts ? 1 : 0;
+    }
+  }
+  counted_tokens_ = std::accumulate(counted.begin(), counted.end(), std::int64_t{0});
+  if (average == LossAverage::micro_batch) {
+    for (std::size_t place = 0; place < weights.size(); ++place) {
+      const std::int64_t tokens_of_batch = counted[place / static_cast<std::size_t>(s_ * b_)];
+      if (tokens_of_batch > 0) weights[place] /= static_cast<double>(tokens_of_batch);
     }
   }
   Stream& stream = backend_.compute_stream();

@@ -5,6 +5,7 @@
 #include "src/backend/backend.hpp"
 #include "src/data/sample_source.hpp"
 #include "src/model/gpt_stage.hpp"
+#include "src/train/train_options.hpp"
 
 namespace trireme::train {
 
@@ -21,14 +22,19 @@ class BatchLoader {
     std::int64_t number = 0;
   };
 
-  /// Reads `samples`, b for each micro-batch, one after another. The result is valid until the next call.
-  std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples);
+  /// Reads `samples`, b for each micro-batch, one after another. A token that counts has weight 1 or, with
+  /// LossAverage::micro_batch, one over their number in its micro-batch. The result is valid until the next call.
+  std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples,
+                                      LossAverage average = LossAverage::tokens);
+  /// How many tokens of the samples read last count.
+  std::int64_t counted_tokens() const { return counted_tokens_; }
 
  private:
   Backend& backend_;
   std::int64_t s_;
   std::int64_t b_;
   DType weight_type_;
+  std::int64_t counted_tokens_ = 0;
   Tensor ids_;      // [m, s, b] int32
   Tensor targets_;  // [m, s, b] int32
   Tensor weights_;  // [m, s b] A

@@ -9,7 +9,7 @@ namespace trireme::train {
 struct TrainRecord {
   std::int64_t iteration = 0;         ///< 1 is the first update
   std::int64_t consumed_samples = 0;  ///< after the update
-  double lm_loss = 0;                 ///< mean over the tokens of the global batch that count, in fp64
+  double lm_loss = 0;                 ///< mean over the tokens of the global batch that count (see LossAverage), fp64
   double grad_norm = 0;               ///< L2, before clipping, of the true gradient (loss scale taken out)
   double learning_rate = 0;           ///< the one used
   double loss_scale = 1;              ///< the one used

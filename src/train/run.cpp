@@ -24,8 +24,8 @@ class Window {
   void add(const TrainRecord& record) {
     iterations_ += 1;
     elapsed_ms_ += record.elapsed_ms;
-    tokens_per_second_ = record.tokens_per_second * record.elapsed_ms;  // tokens of an iteration, in ms
-    flops_ = record.tflops_per_rank * record.elapsed_ms;
+    tokens_ += record.tokens_per_second * record.elapsed_ms;  // thousandths
+    flops_ += record.tflops_per_rank * record.elapsed_ms;
     if (record.skipped) {
       skipped_ += 1;
     } else {
@@ -33,17 +33,17 @@ class Window {
     }
   }
 
-  void print(const TrainRecord& last, std::int64_t train_iterations, const Timer& run_timer,
-             std::int64_t iterations_of_run, bool dynamic_scale) const {
+  /// `next_batch` is the size of the batch to come where that changes, else 0.
+  void print(const TrainRecord& last, std::int64_t train_iterations, double left_s, bool dynamic_scale,
+             std::int64_t next_batch) const {
     const double per_iteration_ms = elapsed_ms_ / iterations_;
-    const double left_s = run_timer.elapsed_s() / static_cast<double>(iterations_of_run) *
-                          static_cast<double>(train_iterations - last.iteration);
     const int good = iterations_ - skipped_;
     std::string line = fmt::format(
         "{:>{}}/{} | loss {} | grad norm {:.3f} | lr {:.3e} | {:.1f} ms | {:.0f} tokens/s | {:.3f} TFLOP/s a rank",
         last.iteration, std::to_string(train_iterations).size(), train_iterations,
         good > 0 ? fmt::format("{:.4f}", loss_ / good) : "-", last.grad_norm, last.learning_rate, per_iteration_ms,
-        tokens_per_second_ / per_iteration_ms, flops_ / per_iteration_ms);
+        tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
+    if (next_batch > 0) line += fmt::format(" | next batch {}", next_batch);
     if (dynamic_scale) line += fmt::format(" | loss scale {:g}", last.loss_scale);
     if (skipped_ > 0) line += fmt::format(" | {} skipped", skipped_);
     line += " | " + duration(left_s) + " left";
@@ -55,7 +55,7 @@ class Window {
   int skipped_ = 0;
   double loss_ = 0;
   double elapsed_ms_ = 0;
-  double tokens_per_second_ = 0;
+  double tokens_ = 0;
   double flops_ = 0;
 };
 
@@ -74,8 +74,9 @@ bool divides(std::int64_t interval, std::int64_t iteration) { return interval > 
 RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSource& train,
            const data::SampleSource* valid, const RunSchedule& schedule, const RunHooks& hooks) {
   const Timer run_timer;
-  const std::int64_t first = trainer.progress().iteration;
-  std::int64_t saved_at = first;
+  const BatchSchedule& batches = trainer.batches();
+  const std::int64_t first_sample = trainer.progress().consumed_samples;
+  std::int64_t saved_at = trainer.progress().iteration;
   const auto save = [&] {
     if (hooks.save && saved_at != trainer.progress().iteration) {
       hooks.save();
@@ -91,14 +92,18 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
     window.add(record);
     if (hooks.metrics != nullptr) hooks.metrics->write(record);
     if (last || divides(schedule.log_interval, iteration)) {
-      window.print(record, train_iterations, run_timer, iteration - first, trainer.dynamic_loss_scale());
+      const double seconds_a_sample =
+          run_timer.elapsed_s() / static_cast<double>(record.consumed_samples - first_sample);
+      const std::int64_t samples_left = batches.samples(record.consumed_samples, train_iterations - iteration);
+      window.print(record, train_iterations, seconds_a_sample * static_cast<double>(samples_left),
+                   trainer.dynamic_loss_scale(), batches.ramps_up() ? batches.size(record.consumed_samples) : 0);
       window = {};
     }
     if (valid != nullptr && schedule.eval_iterations > 0 && (last || divides(schedule.eval_interval, iteration))) {
       // Every evaluation of a run reads samples of its own; a resumed run reads the same ones.
       const std::int64_t earlier = schedule.eval_interval > 0 ? (iteration - 1) / schedule.eval_interval : 0;
-      const EvaluationRecord evaluation = trainer.evaluate(
-          *valid, earlier * schedule.eval_iterations * trainer.global_batch_size(), schedule.eval_iterations);
+      const EvaluationRecord evaluation =
+          trainer.evaluate(*valid, earlier * schedule.eval_iterations * batches.largest(), schedule.eval_iterations);
       if (hooks.metrics != nullptr) hooks.metrics->write(evaluation);
       log::info("validation after {}: loss {:.4f}, perplexity {:.2f}", iteration, evaluation.valid_loss,
                 evaluation.valid_ppl);

@@ -10,6 +10,7 @@
 #include "src/optim/lr_schedule.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/pipeline/pipeline_layout.hpp"
+#include "src/train/batch_schedule.hpp"
 
 namespace trireme::train {
 
@@ -30,10 +31,16 @@ struct LayoutOptions {
   parallel::DataParallelOptions data_parallel;     ///< of training
 };
 
+/// What the loss of a global batch is: the mean over all of its tokens that count, so that the micro-batch size does
+/// not matter, or the mean over its micro-batches of the mean over the tokens of each that count (Megatron-LM's).
+enum class LossAverage { tokens, micro_batch };
+
 /// What the updates of a run depend on, beside its data and its grid.
 struct TrainOptions {
   std::int64_t global_batch_size = 1;
-  std::int64_t train_iterations = 0;
+  std::optional<BatchRampUp> ramp_up;
+  bool decrease_batch_size = false;  ///< round batches down to what micro-batch size and data ranks can do
+  LossAverage loss_average = LossAverage::tokens;
   std::uint64_t seed = 1234;  ///< of initial weights and dropout
   optim::LrSchedule lr_schedule;
   optim::AdamWOptions adamw;

@@ -8,21 +8,44 @@
 #include "src/train/model_state.hpp"
 
 namespace trireme::train {
+namespace {
+
+const std::string& state(const std::map<std::string, std::string>& attributes, const char* name) {
+  const auto found = attributes.find(std::string("state.") + name);
+  TRIREME_CHECK(found != attributes.end(), CheckpointError,
+                "the checkpoint does not say '{}': it was not written by a training run", name);
+  return found->second;
+}
+
+}  // namespace
+
+Progress progress_from(const std::map<std::string, std::string>& attributes) {
+  Progress progress;
+  progress.iteration = std::stoll(state(attributes, "iteration"));
+  progress.consumed_samples = std::stoll(state(attributes, "consumed_samples"));
+  progress.skipped = std::stoll(state(attributes, "skipped"));
+  progress.skipped_in_row = std::stoi(state(attributes, "skipped_in_row"));
+  progress.updated_samples = std::stoll(state(attributes, "updated_samples"));
+  return progress;
+}
 
 Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
     : gpt_(gpt),
       options_(options),
-      micro_batches_(options.global_batch_size / (gpt.layout().micro_batch_size * gpt.communicators().data->size())),
-      loader_(gpt.backend(), gpt.layout().sequence_length, gpt.layout().micro_batch_size, micro_batches_,
-              gpt.layout().dtype),
+      batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size, gpt.layout().micro_batch_size,
+               gpt.grid().data_size()),
+      loader_(gpt.backend(), gpt.layout().sequence_length, gpt.layout().micro_batch_size,
+              batches_.largest() / (gpt.layout().micro_batch_size * gpt.grid().data_size()), gpt.layout().dtype),
       adamw_(gpt.backend(), gpt.parameters(), options.adamw),
       loss_scaler_(options.loss_scale) {}
 
-std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index, std::int64_t first_number) const {
+std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index, std::int64_t first_number,
+                                                        std::int64_t size) const {
   const Communicator& data = *gpt_.communicators().data;
   const data::SamplerGrid grid{gpt_.layout().micro_batch_size, data.size()};
   std::vector<BatchLoader::Sample> samples;
-  for (std::int64_t j = 0; j < micro_batches_; ++j) {
+  const std::int64_t micro_batches = size / (grid.micro_batch_size * grid.data_parallel_size);
+  for (std::int64_t j = 0; j < micro_batches; ++j) {
     const std::int64_t in_batch = data::first_sample(0, j, data.rank(), grid);
     for (std::int64_t i = 0; i < grid.micro_batch_size; ++i) {
       samples.push_back({first_index + in_batch + i, first_number + in_batch + i});
@@ -31,36 +54,51 @@ std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index
   return samples;
 }
 
+std::int64_t Trainer::sum_over_data_ranks(std::int64_t mine) const {
+  Communicator& world = gpt_.world();
+  ImmediateStream host;
+  world.all_reduce(host, TensorView(&mine, {1}), ReduceOp::sum).wait(host);
+  return mine / (world.size() / gpt_.grid().data_size());
+}
+
 TrainRecord Trainer::step(const data::SampleSource& samples) {
   const Timer timer;
   TraceRecorder* const trace = gpt_.trace();
   const TraceScope scope(trace, "iteration", "iteration");
   const LayoutOptions& layout = gpt_.layout();
-  const double tokens = static_cast<double>(options_.global_batch_size * layout.sequence_length);
+  const std::int64_t batch_size = batches_.size(progress_.consumed_samples);
   const double scale = loss_scaler_.scale();
 
   TrainRecord record;
   record.iteration = progress_.iteration + 1;
   record.loss_scale = scale;
-  record.learning_rate = options_.lr_schedule.at(adamw_.updates() + 1);
+  record.learning_rate = options_.lr_schedule.at(
+      options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : adamw_.updates() + 1);
+
+  const std::int64_t first = progress_.consumed_samples;
+  std::vector<model::MicroBatch> micro_batches;
+  {
+    const TraceScope reading(trace, "read samples", "data");
+    micro_batches = loader_.load(samples, batch_samples(first, first, batch_size), options_.loss_average);
+  }
+  // The loss is the weighted sum of token losses over this number: of tokens, or of micro-batches.
+  const std::int64_t parts = options_.loss_average == LossAverage::tokens
+                                 ? sum_over_data_ranks(loader_.counted_tokens())
+                                 : batch_size / layout.micro_batch_size;
+  const double share = static_cast<double>(std::max<std::int64_t>(parts, 1));
 
   model::StageMode mode;
   mode.backward = true;
   mode.hidden_dropout = gpt_.config().hidden_dropout;
   mode.attention_dropout = gpt_.config().attention_dropout;
   mode.seed = options_.seed;
-  mode.loss_gradient = scale / tokens;
-  std::vector<model::MicroBatch> micro_batches;
-  {
-    const TraceScope reading(trace, "read samples", "data");
-    micro_batches = loader_.load(samples, batch_samples(progress_.consumed_samples, progress_.consumed_samples));
-  }
+  mode.loss_gradient = scale / share;
   gpt_.run(std::move(micro_batches), mode);
   gpt_.reduce_gradients();
 
   {
     const TraceScope norm(trace, "loss and gradient norm", "communication");
-    record.lm_loss = gpt_.take_global_loss_sum() / tokens;
+    record.lm_loss = gpt_.take_global_loss_sum() / share;
     record.grad_norm = optim::gradient_norm(gpt_.backend(), gpt_.parameters(), gpt_.communicators().tensor->rank(),
                                             *gpt_.communicators().model, gpt_.gradient_group()) /
                        scale;
@@ -77,7 +115,8 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   gpt_.backend().compute_stream().synchronize();
 
   progress_.iteration += 1;
-  progress_.consumed_samples += options_.global_batch_size;
+  progress_.consumed_samples += batch_size;
+  progress_.updated_samples += record.skipped ? 0 : batch_size;
   progress_.skipped += record.skipped ? 1 : 0;
   progress_.skipped_in_row = record.skipped ? progress_.skipped_in_row + 1 : 0;
   TRIREME_CHECK(loss_scaler_.dynamic() || progress_.skipped_in_row < options_.max_skipped, NumericalError,
@@ -88,20 +127,23 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   record.consumed_samples = progress_.consumed_samples;
   record.elapsed_ms = timer.elapsed_ms();
   const double seconds = record.elapsed_ms / 1000;
-  record.tokens_per_second = tokens / seconds;
-  record.tflops_per_rank = model::model_flops(gpt_.config(), options_.global_batch_size, layout.sequence_length) /
-                           seconds / 1e12 / gpt_.world().size();
+  record.tokens_per_second = static_cast<double>(batch_size * layout.sequence_length) / seconds;
+  record.tflops_per_rank =
+      model::model_flops(gpt_.config(), batch_size, layout.sequence_length) / seconds / 1e12 / gpt_.world().size();
   return record;
 }
 
 EvaluationRecord Trainer::evaluate(const data::SampleSource& samples, std::int64_t begin, std::int64_t iterations) {
+  const std::int64_t batch_size = batches_.largest();
+  std::int64_t tokens = 0;
   for (std::int64_t i = 0; i < iterations; ++i) {
-    gpt_.run(loader_.load(samples, batch_samples(begin + i * options_.global_batch_size, 0)), {});
+    gpt_.run(loader_.load(samples, batch_samples(begin + i * batch_size, 0, batch_size)), {});
+    tokens += loader_.counted_tokens();
   }
-  const double tokens = static_cast<double>(iterations * options_.global_batch_size * gpt_.layout().sequence_length);
   EvaluationRecord record;
   record.iteration = progress_.iteration;
-  record.valid_loss = gpt_.take_global_loss_sum() / tokens;
+  record.valid_loss =
+      gpt_.take_global_loss_sum() / static_cast<double>(std::max<std::int64_t>(sum_over_data_ranks(tokens), 1));
   record.valid_ppl = std::exp(std::min(20.0, record.valid_loss));
   return record;
 }
@@ -122,6 +164,7 @@ std::map<std::string, std::string> Trainer::state_attributes() const {
           {"state.consumed_samples", fmt::format("{}", progress_.consumed_samples)},
           {"state.skipped", fmt::format("{}", progress_.skipped)},
           {"state.skipped_in_row", fmt::format("{}", progress_.skipped_in_row)},
+          {"state.updated_samples", fmt::format("{}", progress_.updated_samples)},
           {"state.updates", fmt::format("{}", adamw_.updates())},
           {"state.loss_scale", fmt::format("{:.17g}", scale.scale)},
           {"state.loss_scale_good_updates", fmt::format("{}", scale.good_updates)},
@@ -129,24 +172,13 @@ std::map<std::string, std::string> Trainer::state_attributes() const {
 }
 
 void Trainer::restore(const std::map<std::string, std::string>& attributes) {
-  const auto text = [&](const char* name) -> const std::string& {
-    const auto found = attributes.find(std::string("state.") + name);
-    TRIREME_CHECK(found != attributes.end(), CheckpointError,
-                  "the checkpoint does not say '{}': it was not written by "
-                  "a training run",
-                  name);
-    return found->second;
-  };
-  const auto integer = [&](const char* name) { return std::stoll(text(name)); };
-  progress_.iteration = integer("iteration");
-  progress_.consumed_samples = integer("consumed_samples");
-  progress_.skipped = integer("skipped");
-  progress_.skipped_in_row = static_cast<int>(integer("skipped_in_row"));
-  adamw_.restore(integer("updates"));
+  progress_ = progress_from(attributes);
+  adamw_.restore(std::stoll(state(attributes, "updates")));
   gpt_.data_parallel().gather_parameters();
   if (loss_scaler_.dynamic()) {
-    loss_scaler_.restore({std::stod(text("loss_scale")), static_cast<int>(integer("loss_scale_good_updates")),
-                          static_cast<int>(integer("loss_scale_hysteresis_left"))});
+    loss_scaler_.restore({std::stod(state(attributes, "loss_scale")),
+                          std::stoi(state(attributes, "loss_scale_good_updates")),
+                          std::stoi(state(attributes, "loss_scale_hysteresis_left"))});
   }
 }
 

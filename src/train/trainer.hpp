@@ -19,7 +19,11 @@ struct Progress {
   std::int64_t consumed_samples = 0;
   std::int64_t skipped = 0;  ///< iterations without an update
   int skipped_in_row = 0;
+  std::int64_t updated_samples = 0;  ///< consumed by iterations with an update
 };
+
+/// The progress that a checkpoint's attributes tell of. CheckpointError where they do not.
+Progress progress_from(const std::map<std::string, std::string>& attributes);
 
 /// Trains a model iteration by iteration. Collective over the whole grid.
 class Trainer {
@@ -29,12 +33,12 @@ class Trainer {
   /// One iteration on the next global batch of `samples`: gradients, clipping, update. Where a gradient or the loss is
   /// not finite there is no update. Throws NumericalError after too many of those in a row.
   TrainRecord step(const data::SampleSource& samples);
-  /// Mean loss over the samples [begin, begin + iterations x global batch size) of `samples`, without dropout.
+  /// Mean loss over all tokens that count of the samples [begin, begin + iterations x batches().largest()) of
+  /// `samples`, without dropout.
   EvaluationRecord evaluate(const data::SampleSource& samples, std::int64_t begin, std::int64_t iterations);
 
   const Progress& progress() const { return progress_; }
-  std::int64_t micro_batches() const { return micro_batches_; }
-  std::int64_t global_batch_size() const { return options_.global_batch_size; }
+  const BatchSchedule& batches() const { return batches_; }
   bool dynamic_loss_scale() const { return loss_scaler_.dynamic(); }
 
   /// Takes the parameters over as they are now, after they were initialised.
@@ -48,12 +52,16 @@ class Trainer {
   void restore(const std::map<std::string, std::string>& attributes);
 
  private:
-  /// Samples of micro-batch after micro-batch for this data rank, from a global batch that begins at number `first`.
-  std::vector<BatchLoader::Sample> batch_samples(std::int64_t first_index, std::int64_t first_number) const;
+  /// Samples of micro-batch after micro-batch for this data rank, from a global batch of `size` that begins at number
+  /// `first_number`.
+  std::vector<BatchLoader::Sample> batch_samples(std::int64_t first_index, std::int64_t first_number,
+                                                 std::int64_t size) const;
+  /// Sum over the data ranks, each of which says `mine` on all ranks of its replica.
+  std::int64_t sum_over_data_ranks(std::int64_t mine) const;
 
   ParallelGpt& gpt_;
   TrainOptions options_;
-  std::int64_t micro_batches_;
+  BatchSchedule batches_;
   BatchLoader loader_;
   optim::AdamW adamw_;
   optim::LossScaler loss_scaler_;

@@ -55,6 +55,16 @@ TEST(LrSchedule, InverseSquareRootFallsFromTheWarmUpAndNotBelowTheMinimum) {
   EXPECT_DOUBLE_EQ(schedule(LrDecayStyle::inverse_square_root, 0, 1000).at(4), 5e-4);
 }
 
+TEST(LrSchedule, BySamplesGivesTheBitsOfUpdatesForBatchesOfOneSize) {
+  for (const LrDecayStyle style :
+       {LrDecayStyle::constant, LrDecayStyle::linear, LrDecayStyle::cosine, LrDecayStyle::inverse_square_root}) {
+    const LrSchedule updates = schedule(style, 7, 50);
+    LrSchedule samples = schedule(style, 7 * 24, 50 * 24);
+    samples.by_samples = true;
+    for (std::int64_t k = 1; k <= 60; ++k) EXPECT_EQ(samples.at(k * 24), updates.at(k)) << k;
+  }
+}
+
 TEST(LrSchedule, WithoutWarmUpDecaysFromTheFirstUpdate) {
   EXPECT_DOUBLE_EQ(schedule(LrDecayStyle::linear, 0, 10).at(1), 1e-4 + 9e-4 * 0.9);
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <vector>
 
@@ -67,6 +68,10 @@ struct RunConfig {
   model::GptConfig model;
   std::int64_t s = 32;
   std::int64_t batch = 8;
+  std::optional<train::BatchRampUp> ramp_up;
+  bool by_samples = false;  ///< the learning rate goes by samples; always so with a ramp
+  bool decrease_batch = false;
+  train::LossAverage loss_average = train::LossAverage::tokens;
   model::InitMethod init_method = model::InitMethod::normal;
   double init_scale = 1;
   DType dtype = DType::fp64;
@@ -97,12 +102,19 @@ inline std::shared_ptr<data::TokenStore> synthetic_tokens(const RunConfig& confi
 inline train::TrainOptions train_options(const RunConfig& config) {
   train::TrainOptions options;
   options.global_batch_size = config.batch;
-  options.train_iterations = config.steps;
   options.lr_schedule.style = optim::LrDecayStyle::cosine;
   options.lr_schedule.maximum = 1e-3;
   options.lr_schedule.minimum = 1e-4;
-  options.lr_schedule.warmup_updates = 5;
-  options.lr_schedule.decay_updates = 20;
+  options.lr_schedule.warmup = 5;
+  options.lr_schedule.decay = 20;
+  if (config.by_samples || config.ramp_up) {
+    options.lr_schedule.by_samples = true;
+    options.lr_schedule.warmup *= config.batch;
+    options.lr_schedule.decay *= config.batch;
+  }
+  options.ramp_up = config.ramp_up;
+  options.decrease_batch_size = config.decrease_batch;
+  options.loss_average = config.loss_average;
   options.adamw.weight_decay = 0.01;
   options.clip_grad = config.clip_grad;
   options.loss_scale = config.loss_scale;

@@ -88,7 +88,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
     TrainOptions options;
     options.global_batch_size = 8;
     options.lr_schedule.maximum = 1e-3;
-    options.lr_schedule.decay_updates = 10;
+    options.lr_schedule.decay = 10;
     const std::size_t before = rig.backend->allocated_bytes();
     const Trainer trainer(rig.gpt, options);
     const MemoryEstimate estimate = estimate_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, 0, 2);
@@ -113,7 +113,7 @@ TEST(MemoryEstimate, CountsTheActivationsOfAStep) {
       TrainOptions options;
       options.global_batch_size = 8;
       options.lr_schedule.maximum = 1e-3;
-      options.lr_schedule.decay_updates = 10;
+      options.lr_schedule.decay = 10;
       Trainer trainer(rig.gpt, options);
       trainer.step(FormulaSamples());
       EXPECT_EQ(rig.gpt.stage().peak_activation_bytes(),
@@ -315,7 +315,7 @@ TEST(Trainer, SkipsAnUpdateWhoseLossIsNotFiniteAndGivesUpInTheEnd) {
   TrainOptions options;
   options.global_batch_size = 2;
   options.lr_schedule.maximum = 1e-3;
-  options.lr_schedule.decay_updates = 10;
+  options.lr_schedule.decay = 10;
   options.max_skipped = 3;
   Trainer trainer(rig.gpt, options);
   rig.gpt.parameters().at("ln_f.bias").value.as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
@@ -333,7 +333,7 @@ TEST(Trainer, LearnsARuleInEveryType) {
     TrainOptions options;
     options.global_batch_size = 8;
     options.lr_schedule.maximum = 1e-2;
-    options.lr_schedule.decay_updates = 60;
+    options.lr_schedule.decay = 60;
     options.loss_scale.dynamic = dtype == DType::fp16;
     options.loss_scale.initial_scale = dtype == DType::fp16 ? 65536 : 1;
     Trainer trainer(rig.gpt, options);

@@ -1,0 +1,84 @@
+#include "src/train/batch_schedule.hpp"
+
+#include <algorithm>
+
+#include "src/base/check.hpp"
+
+namespace trireme::train {
+namespace {
+
+__extension__ using Wide = __int128;
+
+}  // namespace
+
+BatchSchedule::BatchSchedule(std::int64_t global_batch_size, const std::optional<BatchRampUp>& ramp_up, bool decrease,
+                             std::int64_t micro_batch_size, std::int64_t data_ranks)
+    : global_batch_size_(global_batch_size), unit_(micro_batch_size * data_ranks) {
+  if (ramp_up) {
+    ramp_up_ = *ramp_up;
+    const auto& [start, increment, samples] = ramp_up_;
+    TRIREME_CHECK(start >= 1 && increment >= 1 && samples >= 1, ConfigError,
+                  "--rampup-batch-size {} {} {}: first batch, increment and samples are each at least 1", start,
+                  increment, samples);
+    TRIREME_CHECK(
+        start < global_batch_size && (global_batch_size - start) % increment == 0, ConfigError,
+        "--rampup-batch-size {} {} {} does not lead to --global-batch-size {}: it must be the first batch and "
+        "a whole number of increments, such as {}",
+        start, increment, samples, global_batch_size,
+        start + std::max<std::int64_t>(1, (global_batch_size - start) / increment) * increment);
+    parts_ = (global_batch_size - start) / increment;
+  }
+  for (std::int64_t part = parts_; part >= 0; --part) {
+    const std::int64_t size = size_at(part);
+    if (size % unit_ == 0 || (decrease && size > unit_)) continue;
+    const std::int64_t below = size / unit_ * unit_;
+    throw ConfigError(
+        "{} {} is not a multiple of --micro-batch-size {} times {} data ranks (= {}): choose {}{}, another micro-batch "
+        "size or number of ranks{}",
+        part == parts_ ? "--global-batch-size" : "--rampup-batch-size: a global batch of", size, micro_batch_size,
+        data_ranks, unit_, below > 0 ? std::to_string(below) + " or " : "", below + unit_,
+        decrease || below == 0 ? "" : ", or --decrease-batch-size-if-needed");
+  }
+}
+
+std::int64_t BatchSchedule::part_of(std::int64_t consumed) const {
+  if (parts_ == 0 || consumed >= ramp_up_.samples) return parts_;
+  return static_cast<std::int64_t>(Wide{consumed} * parts_ / ramp_up_.samples);
+}
+
+std::int64_t BatchSchedule::end_of(std::int64_t part) const {
+  if (part == parts_) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>((Wide{part + 1} * ramp_up_.samples + parts_ - 1) / parts_);
+}
+
+std::vector<BatchPhase> BatchSchedule::plan(std::int64_t consumed, std::int64_t total, std::int64_t iterations) const {
+  std::vector<BatchPhase> phases;
+  while (consumed < total) {
+    const std::int64_t part = part_of(consumed);
+    const std::int64_t batch = size(consumed);
+    const std::int64_t to_next_part = (end_of(part) - consumed - 1) / batch + 1;
+    const std::int64_t count = std::min({to_next_part, (total - consumed) / batch, iterations});
+    if (count == 0) break;
+    if (phases.empty() || phases.back().size != batch) phases.push_back({batch, 0});
+    phases.back().iterations += count;
+    consumed += count * batch;
+    iterations -= count;
+  }
+  return phases;
+}
+
+std::int64_t BatchSchedule::iterations(std::int64_t consumed, std::int64_t total) const {
+  std::int64_t sum = 0;
+  for (const BatchPhase& phase : plan(consumed, total)) sum += phase.iterations;
+  return sum;
+}
+
+std::int64_t BatchSchedule::samples(std::int64_t consumed, std::int64_t iterations) const {
+  std::int64_t sum = 0;
+  for (const BatchPhase& phase : plan(consumed, std::numeric_limits<std::int64_t>::max(), iterations)) {
+    sum += phase.size * phase.iterations;
+  }
+  return sum;
+}
+
+}  // namespace trireme::train

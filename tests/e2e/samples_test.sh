@@ -1,0 +1,61 @@
+#!/bin/bash
+# Training by samples, with batches that grow, and on fewer data ranks than planned.
+source "$(dirname "$0")/functions.sh"
+
+make_corpus corpus 1
+job=("${model[@]}" --data-path corpus.h5 --micro-batch-size 1 --global-batch-size 8 --train-samples 62 --lr 0.01 --dtype fp64
+  --lr-warmup-samples 10 --lr-decay-style cosine --min-lr 0.001 --eval-iters 1 --eval-interval 4)
+ramp=("${job[@]}" --rampup-batch-size 2 2 24)
+
+done_by 1 train "${ramp[@]}" --metrics-file alone.jsonl
+check "batches grow, and what is left at the end is no batch" \
+  [ "$(field consumed_samples alone.jsonl | paste -sd' ')" = "2 4 6 8 12 16 22 28 36 44 52 60" ]
+check "the learning rate follows the samples" \
+  [ "$(field learning_rate alone.jsonl | head -5 | paste -sd' ')" = "$(awk 'BEGIN {
+    printf "%.17g %.17g %.17g %.17g", 0.01 * 0.2, 0.01 * 0.4, 0.01 * 0.6, 0.01 * 0.8
+    printf " %.17g", 0.001 + 0.009 * 0.5 * (1 + cos(atan2(0, -1) * 2 / 52)) }')" ]
+
+# Stopped in the middle of the ramp: the same bits.
+for life in 1 2 3; do
+  on 1 train "${ramp[@]}" --save saved --load saved --load-or-init --exit-interval 5 --metrics-file lives.jsonl
+  check "life $life ends as it should" [ $code -eq $((life < 3 ? 75 : 0)) ]
+done
+results() { sed 's/, "elapsed_ms.*//' "$1"; } # of a file of metrics: all but times
+check "in three lives a run computes what it does in one" cmp <(results alone.jsonl) <(results lives.jsonl)
+on 1 train "${ramp[@]}" --load saved
+check "past its last sample a run has nothing to do" grep -q "nothing to do: 12 of 12 iterations" err
+
+# On another grid, and before it runs.
+done_by 2 train "${ramp[@]}" --metrics-file two.jsonl
+field lm_loss alone.jsonl >alone.loss
+field lm_loss two.jsonl >two.loss
+check "two data ranks compute the same" close_to two.loss alone.loss 1e-10
+done_by 2 train "${ramp[@]}" --dry-run
+check "--dry-run shows the batches to come" [ "$(grep -o '[0-9]* iterations of [0-9]* samples' err | paste -sd,)" = \
+  "4 iterations of 2 samples,2 iterations of 4 samples,2 iterations of 6 samples,4 iterations of 8 samples" ]
+check "and how many they are" grep -q "12 iterations would run" err
+
+# Three data ranks where the batches were made for two.
+refused 2 "--global-batch-size 8 is not a multiple of --micro-batch-size 1 times 3 data ranks" 3 train "${job[@]}"
+done_by 3 train "${job[@]}" --decrease-batch-size-if-needed --metrics-file fewer.jsonl --save fewer --exit-interval 100
+check "--decrease-batch-size-if-needed takes 6 samples instead of 8" \
+  [ "$(field consumed_samples fewer.jsonl | paste -sd' ')" = "6 12 18 24 30 36 42 48 54 60" ]
+check "and says so once" [ "$(grep -c '8 becomes 6' err)" -eq 1 ]
+on 2 train "${job[@]}" --save half --exit-interval 4
+done_by 3 train "${job[@]}" --decrease-batch-size-if-needed --load half --metrics-file after.jsonl
+check "a run goes on with fewer data ranks from the sample it has reached" \
+  [ "$(field consumed_samples after.jsonl | paste -sd' ')" = "38 44 50 56 62" ]
+
+# What contradicts itself.
+refused 2 "either --train-iters or --train-samples must be given" 2 train "${job[@]}" --train-iters 5
+refused 2 "--lr-warmup-iters goes with --train-iters; with --train-samples say it by --lr-warmup-samples" \
+  1 train "${job[@]}" --lr-warmup-iters 2
+refused 2 "--lr-warmup-fraction and --lr-warmup-samples exclude each other" 1 train "${job[@]}" --lr-warmup-fraction 0.1
+refused 2 "--lr-warmup-samples 10 must be below --lr-decay-samples 10" 1 train "${job[@]}" --lr-decay-samples 10
+refused 2 "--rampup-batch-size 2 4 24 does not lead to --global-batch-size 8" 1 train "${job[@]}" --rampup-batch-size 2 4 24
+refused 2 "three numbers are needed" 1 train "${job[@]}" --rampup-batch-size 2 4
+refused 2 "a global batch of 6 is not a multiple of --micro-batch-size 1 times 4 data ranks" 4 train "${ramp[@]}"
+refused 2 "--rampup-batch-size needs --train-samples" 1 train "${run[@]}" --rampup-batch-size 2 2 24
+refused 2 "--lr-decay-samples goes with --train-samples; with --train-iters" 1 train "${run[@]}" --lr-decay-samples 24
+refused 2 "give --lr-warmup-samples of at least 1" 1 train "${model[@]}" --data-path corpus.h5 --train-samples 8 --lr 1 \
+  --lr-decay-style inverse-square-root

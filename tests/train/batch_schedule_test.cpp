@@ -1,0 +1,125 @@
+#include "src/train/batch_schedule.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/base/error.hpp"
+
+namespace trireme::train {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+
+/// Iterations one by one.
+std::vector<std::int64_t> sizes(const BatchSchedule& schedule, std::int64_t consumed, std::int64_t total) {
+  std::vector<std::int64_t> list;
+  while (consumed + schedule.size(consumed) <= total) {
+    list.push_back(schedule.size(consumed));
+    consumed += list.back();
+  }
+  return list;
+}
+
+std::vector<std::int64_t> sizes(const std::vector<BatchPhase>& plan) {
+  std::vector<std::int64_t> list;
+  for (const BatchPhase& phase : plan) list.insert(list.end(), static_cast<std::size_t>(phase.iterations), phase.size);
+  return list;
+}
+
+TEST(BatchSchedule, WithoutARampIsTheGlobalBatch) {
+  const BatchSchedule schedule(12, {}, false, 2, 3);
+  EXPECT_EQ(schedule.size(0), 12);
+  EXPECT_EQ(schedule.size(1000000), 12);
+  EXPECT_FALSE(schedule.ramps_up());
+  EXPECT_EQ(schedule.iterations(0, 100), 8);  // the last 4 samples make no batch
+  EXPECT_EQ(schedule.iterations(96, 100), 0);
+  EXPECT_EQ(schedule.iterations(120, 100), 0);
+  EXPECT_EQ(schedule.samples(24, 5), 60);
+}
+
+TEST(BatchSchedule, RampsUpAtEqualDistances) {
+  // Three increments over 30 samples: one after each 10.
+  const BatchSchedule schedule(8, BatchRampUp{2, 2, 30}, false, 1, 2);
+  EXPECT_EQ(schedule.size(0), 2);
+  EXPECT_EQ(schedule.size(9), 2);
+  EXPECT_EQ(schedule.size(10), 4);
+  EXPECT_EQ(schedule.size(19), 4);
+  EXPECT_EQ(schedule.size(20), 6);
+  EXPECT_EQ(schedule.size(29), 6);
+  EXPECT_EQ(schedule.size(30), 8);
+  EXPECT_EQ(schedule.largest(), 8);
+  // 5 x 2 = 10, 3 x 4 = 22, 2 x 6 = 34, then 8.
+  EXPECT_THAT(sizes(schedule.plan(0, 60)), testing::ElementsAre(2, 2, 2, 2, 2, 4, 4, 4, 6, 6, 8, 8, 8));
+  EXPECT_EQ(schedule.samples(0, 9), 28);
+  EXPECT_EQ(schedule.samples(0, 12), 50);
+}
+
+TEST(BatchSchedule, StepsWhereSharesOfTheRampAreNotWhole) {
+  // 7 increments over 100 samples: the k-th after 100 k / 7.
+  const BatchSchedule schedule(16, BatchRampUp{2, 2, 100}, false, 1, 1);
+  for (std::int64_t consumed = 0; consumed < 120; ++consumed) {
+    EXPECT_EQ(schedule.size(consumed), consumed >= 100 ? 16 : 2 + consumed * 7 / 100 * 2) << consumed;
+  }
+}
+
+TEST(BatchSchedule, PlansWhatIterationsDoOneByOne) {
+  for (const std::int64_t ramp : {1, 7, 100, 1000}) {
+    for (const bool decrease : {false, true}) {
+      const BatchSchedule schedule(24, BatchRampUp{4, 4, ramp}, decrease, 1, decrease ? 3 : 4);
+      for (const std::int64_t consumed : {0, 5, 99, 1000}) {
+        for (const std::int64_t total : {0, 3, 50, 777, 2000}) {
+          EXPECT_EQ(sizes(schedule.plan(consumed, total)), sizes(schedule, consumed, total));
+          const auto count = static_cast<std::int64_t>(sizes(schedule, consumed, total).size());
+          EXPECT_EQ(schedule.iterations(consumed, total), count);
+          EXPECT_EQ(sizes(schedule.plan(consumed, unlimited, count)), sizes(schedule, consumed, total));
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchSchedule, CountsSamplesOfLongRuns) {
+  const std::int64_t tokens = std::int64_t{300} * 1000 * 1000 * 1000;
+  const BatchSchedule schedule(1536, BatchRampUp{32, 32, 5859375}, false, 1, 32);
+  EXPECT_EQ(schedule.planned(5859374), 1504);
+  EXPECT_EQ(schedule.planned(5859375), 1536);
+  EXPECT_GT(schedule.iterations(0, tokens), tokens / 1536);
+}
+
+TEST(BatchSchedule, RoundsDownWhereItMay) {
+  const BatchSchedule schedule(32, {}, true, 8, 3);
+  EXPECT_EQ(schedule.planned(0), 32);
+  EXPECT_EQ(schedule.size(0), 24);
+  EXPECT_EQ(schedule.largest(), 24);
+  EXPECT_EQ(schedule.iterations(0, 100), 4);
+}
+
+TEST(BatchSchedule, RefusesSizesThatDoNotDivide) {
+  EXPECT_THAT(
+      [] { BatchSchedule(32, {}, false, 8, 3); },
+      ThrowsMessage<ConfigError>(
+          AllOf(HasSubstr("--global-batch-size 32 is not a multiple of --micro-batch-size 8 times 3 data ranks (= 24)"),
+                HasSubstr("choose 24 or 48"), HasSubstr("--decrease-batch-size-if-needed"))));
+  EXPECT_THAT([] { BatchSchedule(8, {}, true, 4, 3); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("(= 12)"), HasSubstr("choose 12"))));
+  EXPECT_THAT(
+      [] {
+        BatchSchedule(12, BatchRampUp{3, 3, 10}, false, 2, 1);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("a global batch of 9 is not a multiple of --micro-batch-size 2")));
+  EXPECT_THAT(
+      [] {
+        BatchSchedule(12, BatchRampUp{4, 3, 10}, false, 1, 1);
+      },
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("--global-batch-size 12"), HasSubstr("such as 10"))));
+  EXPECT_THROW(BatchSchedule(12, (BatchRampUp{12, 3, 10}), false, 1, 1), ConfigError);
+  EXPECT_THROW(BatchSchedule(12, (BatchRampUp{0, 3, 10}), false, 1, 1), ConfigError);
+  EXPECT_THROW(BatchSchedule(12, (BatchRampUp{3, 3, 0}), false, 1, 1), ConfigError);
+}
+
+}  // namespace
+}  // namespace trireme::train

@@ -1,0 +1,220 @@
+// Global batches that grow or shrink, and what their loss is a mean of: the grid does not change these runs either.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/checkpoint/load.hpp"
+#include "src/checkpoint/memory_store.hpp"
+#include "src/checkpoint/save.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+/// Batches of 4, 8, 12 and 16 samples: 4, 3, 2 and so on.
+RunConfig ramp() {
+  RunConfig config;
+  config.model.layers = 2;
+  config.model.hidden = 32;
+  config.model.vocabulary = 300;
+  config.s = 16;
+  config.batch = 16;
+  config.ramp_up = train::BatchRampUp{4, 4, 48};
+  config.steps = 12;
+  return config;
+}
+
+std::vector<train::TrainRecord> records(Communicator& ranks, const RunConfig& config, const Layout& layout) {
+  TrainingRun run(ranks, config, layout);
+  std::vector<train::TrainRecord> list;
+  for (std::int64_t i = 0; i < config.steps; ++i) list.push_back(run.step());
+  return list;
+}
+
+std::vector<Layout> layouts(int ranks) {
+  std::vector<Layout> list;
+  for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {1, 2}}) {
+    if (ranks % (tensor * pipeline) == 0 && 4 % (ranks / tensor / pipeline) == 0)
+      list.push_back({tensor, pipeline, {}});
+  }
+  return list;
+}
+
+void expect_same_run(const std::vector<train::TrainRecord>& actual, const std::vector<train::TrainRecord>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_EQ(actual[i].consumed_samples, expected[i].consumed_samples);
+    EXPECT_EQ(actual[i].learning_rate, expected[i].learning_rate);
+    EXPECT_NEAR(actual[i].lm_loss / expected[i].lm_loss, 1, 1e-10) << i;
+    EXPECT_NEAR(actual[i].grad_norm / expected[i].grad_norm, 1, 1e-10) << i;
+  }
+}
+
+TEST(RampUp, EveryGridConsumesAndComputesTheSame) {
+  SelfCommunicator alone;
+  const std::vector<train::TrainRecord> expected = records(alone, ramp(), {});
+  std::vector<std::int64_t> consumed;
+  for (const train::TrainRecord& record : expected) consumed.push_back(record.consumed_samples);
+  EXPECT_THAT(consumed, testing::ElementsAre(4, 8, 12, 16, 24, 32, 44, 56, 72, 88, 104, 120));
+  for (const Layout& layout : layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    expect_same_run(records(world(), ramp(), layout), expected);
+  }
+}
+
+TEST(RampUp, GoesOnBitForBitFromTheMiddle) {
+  SelfCommunicator alone;
+  const RunConfig config = ramp();
+  const std::vector<train::TrainRecord> expected = records(alone, config, {});
+  TrainingRun run(alone, config, {});
+  for (int i = 0; i < 6; ++i) run.step();
+  checkpoint::MemoryStore store;
+  checkpoint::save(store, alone, {6, run.trainer.state_attributes(), {}}, run.trainer.state_tensors());
+  TrainingRun resumed(alone, config, {});
+  const auto step = checkpoint::open_checkpoint(store, alone);
+  checkpoint::load(*step, alone, resumed.trainer.state_tensors());
+  resumed.trainer.restore(checkpoint::read_description(*step).attributes);
+  for (std::size_t i = 6; i < expected.size(); ++i) {
+    const train::TrainRecord record = resumed.step();
+    EXPECT_EQ(record.consumed_samples, expected[i].consumed_samples);
+    EXPECT_EQ(record.learning_rate, expected[i].learning_rate);
+    EXPECT_EQ(record.lm_loss, expected[i].lm_loss);
+    EXPECT_EQ(record.grad_norm, expected[i].grad_norm);
+  }
+}
+
+TEST(LearningRate, BySamplesIsThatOfUpdatesForBatchesOfOneSize) {
+  SelfCommunicator alone;
+  RunConfig config = ramp();
+  config.ramp_up = {};
+  const std::vector<train::TrainRecord> updates = records(alone, config, {});
+  config.by_samples = true;
+  const std::vector<train::TrainRecord> samples = records(alone, config, {});
+  for (std::size_t i = 0; i < updates.size(); ++i) EXPECT_EQ(samples[i].learning_rate, updates[i].learning_rate);
+}
+
+TEST(DecreasedBatch, IsTheLargestThatDivides) {
+  // On three ranks 16 becomes 15, in the ramp 4, 8, 12 become 3, 6, 12.
+  if (world().size() != 3) GTEST_SKIP() << "needs three ranks";
+  SelfCommunicator alone;
+  for (const bool ramps : {false, true}) {
+    RunConfig config = ramp();
+    config.decrease_batch = true;
+    if (!ramps) config.ramp_up = {};
+    const std::vector<train::TrainRecord> actual = records(world(), config, {});
+    EXPECT_EQ(actual.front().consumed_samples, ramps ? 3 : 15);
+    if (ramps) {
+      EXPECT_EQ(actual[4].consumed_samples, 15);  // 3, 6, 9, 12, 15, then 6 more
+      EXPECT_EQ(actual[6].consumed_samples, 24);
+    } else {
+      config.batch = 15;
+      expect_same_run(actual, records(alone, config, {}));
+    }
+  }
+}
+
+/// Samples of the corpus that end early: of sample i the first 3 + 5 i mod 14 tokens are predicted.
+class CutSamples final : public data::SampleSource {
+ public:
+  explicit CutSamples(const data::SampleSource& whole) : whole_(whole) {}
+  std::int64_t size() const override { return whole_.size(); }
+  std::int64_t sample_length() const override { return whole_.sample_length(); }
+  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    whole_.read(index, tokens);
+    std::ranges::fill(tokens.subspan(static_cast<std::size_t>(counted(index)) + 1), -1);
+  }
+  static std::int64_t counted(std::int64_t index) { return 3 + 5 * index % 14; }
+
+ private:
+  const data::SampleSource& whole_;
+};
+
+RunConfig cut_run(train::LossAverage average) {
+  RunConfig config = ramp();
+  config.ramp_up = {};
+  config.batch = 12;
+  config.steps = 2;
+  config.loss_average = average;
+  return config;
+}
+
+TEST(LossAverage, IsOverTokensOrOverMicroBatches) {
+  if (world().size() != 2) GTEST_SKIP() << "shown on two ranks";
+  SelfCommunicator alone;
+  RunConfig config = cut_run(train::LossAverage::tokens);
+  config.model.hidden_dropout = 0;
+  config.model.attention_dropout = 0;
+  // The mean of each sample by itself.
+  RunConfig single = config;
+  single.batch = 1;
+  single.steps = config.batch;
+  TrainingRun one(alone, single, {});
+  std::vector<double> sums;
+  double sum = 0;
+  double tokens = 0;
+  for (std::int64_t i = 0; i < config.batch; ++i) {
+    const auto n = static_cast<double>(CutSamples::counted(i));
+    sums.push_back(n * one.trainer.evaluate(CutSamples(*one.data.train), i, 1).valid_loss);
+    sum += sums.back();
+    tokens += n;
+  }
+  for (const std::int64_t b : {1, 2, 3}) {
+    double of_micro_batches = 0;
+    for (std::int64_t first = 0; first < config.batch; first += b) {
+      double part = 0;
+      double count = 0;
+      for (std::int64_t i = first; i < first + b; ++i) {
+        part += sums[static_cast<std::size_t>(i)];
+        count += static_cast<double>(CutSamples::counted(i));
+      }
+      of_micro_batches += part / count * static_cast<double>(b) / static_cast<double>(config.batch);
+    }
+    Layout layout;
+    layout.options.micro_batch_size = b;
+    TrainingRun by_tokens(world(), config, layout);
+    EXPECT_NEAR(by_tokens.trainer.evaluate(CutSamples(*one.data.train), 0, 1).valid_loss / (sum / tokens), 1, 1e-12);
+    EXPECT_NEAR(by_tokens.trainer.step(CutSamples(*by_tokens.data.train)).lm_loss / (sum / tokens), 1, 1e-12);
+    config.loss_average = train::LossAverage::micro_batch;
+    TrainingRun by_batches(world(), config, layout);
+    EXPECT_NEAR(by_batches.trainer.step(CutSamples(*by_batches.data.train)).lm_loss / of_micro_batches, 1, 1e-12);
+    config.loss_average = train::LossAverage::tokens;
+  }
+}
+
+TEST(LossAverage, OfOneMicroBatchIsThatOfItsTokens) {
+  SelfCommunicator alone;
+  std::vector<Curve> curves;
+  for (const auto average : {train::LossAverage::tokens, train::LossAverage::micro_batch}) {
+    Layout layout;
+    layout.options.micro_batch_size = 12;
+    TrainingRun run(alone, cut_run(average), layout);
+    Curve& curve = curves.emplace_back();
+    for (int i = 0; i < 2; ++i) {
+      const train::TrainRecord record = run.trainer.step(CutSamples(*run.data.train));
+      curve.loss.push_back(record.lm_loss);
+      curve.grad_norm.push_back(record.grad_norm);
+    }
+  }
+  expect_close(curves[1], curves[0], 1e-12);
+}
+
+TEST(LossAverage, DoesNotDependOnTheGrid) {
+  SelfCommunicator alone;
+  for (const auto average : {train::LossAverage::tokens, train::LossAverage::micro_batch}) {
+    const RunConfig config = cut_run(average);
+    std::vector<train::TrainRecord> expected;
+    TrainingRun reference(alone, config, {});
+    for (int i = 0; i < 2; ++i) expected.push_back(reference.trainer.step(CutSamples(*reference.data.train)));
+    for (const Layout& layout : layouts(world().size())) {
+      SCOPED_TRACE(testing::Message() << layout);
+      TrainingRun run(world(), config, layout);
+      std::vector<train::TrainRecord> actual;
+      for (int i = 0; i < 2; ++i) actual.push_back(run.trainer.step(CutSamples(*run.data.train)));
+      expect_same_run(actual, expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
