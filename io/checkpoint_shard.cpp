@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -21,11 +22,11 @@ namespace {
 using checkpoint::FileEntry;
 using checkpoint::Piece;
 
-/// Size and digest of the file as it is now. IoError where the bytes of a dataset are not those in memory: the HDF5
-/// library does not report every write that failed.
+/// Size and digest of the file as it is now. IoError where the bytes of a dataset are not those that were to be
+/// written: the HDF5 library does not report every write that failed.
 FileEntry read_back(const std::string& path, const std::string& file_name,
-                    std::span<const checkpoint::ShardDataset> datasets,
-                    const std::vector<std::int64_t>& offsets_bytes) {
+                    std::span<const checkpoint::ShardDataset> datasets, const checkpoint::ShardFile& written) {
+  const std::vector<std::int64_t>& offsets_bytes = written.offsets_bytes;
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   TRIREME_CHECK(file, IoError, "cannot open {}: {}", path, std::strerror(errno));
   std::vector<std::size_t> order(datasets.size());
@@ -35,6 +36,7 @@ FileEntry read_back(const std::string& path, const std::string& file_name,
 
   FileEntry entry{file_name, 0, {}};
   Digest digest;
+  auto digest_of_next = std::make_unique<Digest>();
   std::vector<std::byte> block(std::size_t{4} << 20);
   for (;;) {
     const ssize_t count = read(file.get(), block.data(), block.size());
@@ -44,16 +46,17 @@ FileEntry read_back(const std::string& path, const std::string& file_name,
     digest.update(block.data(), static_cast<std::size_t>(count));
     const std::int64_t begin = std::exchange(entry.size_bytes, entry.size_bytes + count);
     // The datasets' parts in this block; `next` is the first one that does not end before it.
-    for (auto i = next; i != order.end() && offsets_bytes[*i] < entry.size_bytes; ++i) {
-      const ConstTensorView& data = datasets[*i].data;
-      const std::int64_t data_begin = offsets_bytes[*i];
-      const std::int64_t data_end = data_begin + static_cast<std::int64_t>(data.size_bytes());
+    while (next != order.end() && offsets_bytes[*next] < entry.size_bytes) {
+      const std::int64_t data_begin = offsets_bytes[*next];
+      const std::int64_t data_end = data_begin + datasets[*next].size_bytes();
       const std::int64_t from = std::max(begin, data_begin);
       const std::int64_t to = std::min(entry.size_bytes, data_end);
-      TRIREME_CHECK(to <= from || std::memcmp(block.data() + (from - begin), data.data() + (from - data_begin),
-                                              static_cast<std::size_t>(to - from)) == 0,
-                    IoError, "{} does not hold the bytes of {} that were written", path, datasets[*i].name);
-      if (data_end <= entry.size_bytes && i == next) ++next;
+      if (to > from) digest_of_next->update(block.data() + (from - begin), static_cast<std::size_t>(to - from));
+      if (data_end > entry.size_bytes) break;
+      TRIREME_CHECK(digest_of_next->hex() == written.digests[*next], IoError,
+                    "{} does not hold the bytes of {} that were written", path, datasets[*next].name);
+      digest_of_next = std::make_unique<Digest>();
+      ++next;
     }
   }
   TRIREME_CHECK(next == order.end(), IoError, "{} ends before the bytes of {} that were written", path,
@@ -81,16 +84,18 @@ checkpoint::ShardFile write_shard_file(const std::string& folder, const std::str
   const Descriptor early(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   TRIREME_CHECK(early, IoError, "cannot open {}: {}", path, std::strerror(errno));
   for (const checkpoint::ShardDataset& source : datasets) {
-    h5::Dataset dataset = file.create_dataset("/" + source.name, source.data.dtype(), source.data.shape());
-    dataset.write(source.data);
+    h5::Dataset dataset = file.create_dataset("/" + source.name, source.dtype, source.shape);
+    const ConstTensorView data = source.data();
+    dataset.write(data.reshape(source.shape));
+    shard.digests.push_back(digest(data.data(), data.size_bytes()));
     const std::int64_t offset_bytes = std::max<std::int64_t>(0, dataset.file_offset());
     shard.offsets_bytes.push_back(offset_bytes);
     // A hint: the disk works while the rest is written and read back. What counts is the call below that waits for it.
-    static_cast<void>(sync_file_range(early.get(), offset_bytes, static_cast<off64_t>(source.data.size_bytes()),
-                                      SYNC_FILE_RANGE_WRITE));
+    static_cast<void>(
+        sync_file_range(early.get(), offset_bytes, static_cast<off64_t>(source.size_bytes()), SYNC_FILE_RANGE_WRITE));
   }
   file.close();
-  shard.entry = read_back(path, file_name, datasets, shard.offsets_bytes);
+  shard.entry = read_back(path, file_name, datasets, shard);
   sync_to_disk(path);
   sync_to_disk(folder);
   return shard;

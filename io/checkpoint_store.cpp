@@ -109,7 +109,7 @@ ShardFile CheckpointStore::write_shard(const std::string& staging, const std::st
     return write_shard_file(path(staging), file_name, datasets);
   } catch (const Error& error) {
     std::int64_t needed_bytes = 0;
-    for (const ShardDataset& dataset : datasets) needed_bytes += static_cast<std::int64_t>(dataset.data.size_bytes());
+    for (const ShardDataset& dataset : datasets) needed_bytes += dataset.size_bytes();
     throw IoError("{}; this rank's tensors need {} bytes, {} are free", error.what(), needed_bytes, free_bytes(root_));
   }
 }

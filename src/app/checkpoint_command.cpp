@@ -24,10 +24,11 @@ using checkpoint::StepEntry;
 using checkpoint::StepReader;
 
 constexpr const char* usage =
-    "Usage: trireme checkpoint inspect|verify [OPTION]... DIR\n"
+    "Usage: trireme checkpoint inspect|verify|reshard [OPTION]... [DIR]\n"
     "Work on checkpoints. DIR is the folder given to --save, or the folder of one step in it.\n\n"
     "  inspect  print what a checkpoint holds\n"
-    "  verify   read whole checkpoints and check them; exit code 3 where one is damaged\n\n"
+    "  verify   read whole checkpoints and check them; exit code 3 where one is damaged\n"
+    "  reshard  write one again in the files of another grid\n\n"
     "trireme checkpoint COMMAND --help explains each.\n";
 
 /// The steps that `path` means: one by its folder, or all under their root, greatest first.
@@ -157,7 +158,7 @@ int checkpoint_command(const std::vector<std::string>& arguments) {
     std::fputs(usage, stdout);
     return 0;
   }
-  throw ConfigError("{}: inspect or verify must follow\nsee trireme checkpoint --help",
+  throw ConfigError("{}: inspect, verify or reshard must follow\nsee trireme checkpoint --help",
                     command.empty() ? "trireme checkpoint does nothing by itself"
                                     : fmt::format("there is no command trireme checkpoint {}", command));
 }

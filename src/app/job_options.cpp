@@ -115,8 +115,8 @@ void ModelOptions::apply_variants(model::GptConfig& config) const {
   config.linear_bias = config.linear_bias && !no_linear_bias;
 }
 
-void GridOptions::declare(Options& options) {
-  options.section("Grid (data ranks are what the ranks leave: ranks / (tensor x pipeline))");
+void GridOptions::declare_layout(Options& options, const std::string& title) {
+  options.section(title);
   options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that share every layer.", at_least(1));
   options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that share the layers out.", at_least(1));
   options.add("num-virtual-stages-per-pipeline-rank,vpp", &cut.chunks, "N",
@@ -138,6 +138,10 @@ void GridOptions::declare(Options& options) {
       at_least(1));
   options.add("padded-vocab-size", &padded_vocabulary, "N",
               "Pad the vocabulary to this size instead; 0: by the multiple.", at_least(0));
+}
+
+void GridOptions::declare(Options& options) {
+  declare_layout(options, "Grid (data ranks are what the ranks leave: ranks / (tensor x pipeline))");
   options.section("Device");
   options.add_choice("backend", &backend,
                      {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},

@@ -58,6 +58,8 @@ struct GridOptions {
   std::int64_t padded_vocabulary = 0;
 
   void declare(Options& options);
+  /// The grid alone, without the device.
+  void declare_layout(Options& options, const std::string& title);
   /// How the layers are to be shared out. ConfigError where the list of layers is none.
   parallel::PipelineCut pipeline_cut() const;
 };

@@ -13,6 +13,7 @@
 #include "src/app/info_command.hpp"
 #include "src/app/job.hpp"
 #include "src/app/plan_command.hpp"
+#include "src/app/reshard_command.hpp"
 #include "src/app/train_command.hpp"
 #include "src/base/log.hpp"
 
@@ -34,6 +35,7 @@ const std::vector<Command>& commands() {
       {"train", "train a model or continue; on one rank or many", {}, app::train_command},
       {"eval", "measure a trained model, on one rank or many", {}, app::eval_command},
       {"generate", "continue a text with a trained model, on one rank or many", {}, app::generate_command},
+      {"checkpoint reshard", "write a checkpoint as another grid would, on one rank or many", {}, app::reshard_command},
       {"checkpoint", "inspect and verify checkpoints", app::checkpoint_command, {}},
       {"plan", "show what a job would do, without running it", app::plan_command, {}},
       {"info", "version, backends, devices, libraries, ranks", {}, app::info_command},
@@ -46,7 +48,7 @@ void print_help(std::FILE* out) {
       "trireme: trains transformer language models on many GPUs or CPUs\n\n"
       "usage: trireme COMMAND [OPTIONS]        (mpirun -np N trireme ... or srun trireme ... for several ranks)\n\n",
       out);
-  for (const Command& command : commands()) std::fprintf(out, "  %-12s %s\n", command.name, command.summary);
+  for (const Command& command : commands()) std::fprintf(out, "  %-18s %s\n", command.name, command.summary);
   std::fputs(
       "\n'trireme COMMAND --help' explains each. Exit codes: 0 done; 2 usage or configuration; 3 bad data or "
       "checkpoint;\n"
@@ -82,8 +84,9 @@ int main(int argc, char** argv) {
     return 0;
   }
   for (const Command& command : commands()) {
-    if (name != command.name) continue;
-    const Arguments arguments(argv + 2, argv + argc);
+    const bool two_words = argc > 2 && name + " " + argv[2] == command.name;
+    if (name != command.name && !two_words) continue;
+    const Arguments arguments(argv + (two_words ? 3 : 2), argv + argc);
     if (command.run) return !first && app::asks_for_help(arguments) ? 0 : run_alone(command, arguments);
     return mpi::run_main(argc, argv, [&](mpi::MpiEnvironment& environment) {
       log::initialise(environment.rank(), environment.size());

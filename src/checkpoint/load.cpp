@@ -145,6 +145,12 @@ std::set<std::string> differences(Communicator& world, const PiecesByTensor& sto
   return problems;
 }
 
+void require_filled(const StepReader& step, const StateTensor& tensor, std::int64_t filled) {
+  TRIREME_CHECK(filled == tensor.data.numel(), CheckpointError,
+                "{}: {} of {} elements wanted of the tensor {} are not there", step.description(),
+                tensor.data.numel() - filled, tensor.data.numel(), tensor.name);
+}
+
 void read_tensors(StepReader& step, const PiecesByTensor& stored, std::span<const StateTensor> tensors) {
   struct Copy {
     const Piece* piece;
@@ -159,11 +165,7 @@ void read_tensors(StepReader& step, const PiecesByTensor& stored, std::span<cons
   std::ranges::sort(copies, {}, [](const Copy& copy) { return std::pair(copy.piece->file, copy.piece->offset_bytes); });
   std::vector<std::int64_t> filled(tensors.size());
   for (const Copy& copy : copies) filled[copy.tensor] += read_piece(step, *copy.piece, tensors[copy.tensor]);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    TRIREME_CHECK(filled[i] == tensors[i].data.numel(), CheckpointError,
-                  "{}: {} of {} elements wanted of the tensor {} are not there", step.description(),
-                  tensors[i].data.numel() - filled[i], tensors[i].data.numel(), tensors[i].name);
-  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) require_filled(step, tensors[i], filled[i]);
 }
 
 std::unique_ptr<StepReader> open_verified(Store& store, Communicator& world, const std::string& name) {
@@ -255,6 +257,19 @@ void load(StepReader& step, Communicator& world, std::span<const StateTensor> te
                           listed > most ? ", the first 20 of them" : "", list);
   }
   collectively(world, [&] { read_tensors(step, stored, tensors); });
+}
+
+TensorReader::TensorReader(StepReader& step) : step_(step) {
+  for (const Piece& piece : step.manifest().pieces) pieces_[piece.tensor].push_back(&piece);
+  for (auto& [name, pieces] : pieces_) {
+    std::ranges::sort(pieces, {}, [](const Piece* piece) { return std::pair(piece->file, piece->offset_bytes); });
+  }
+}
+
+void TensorReader::read(const StateTensor& tensor) {
+  std::int64_t filled = 0;
+  for (const Piece* piece : pieces_[tensor.name]) filled += read_piece(step_, *piece, tensor);
+  require_filled(step_, tensor, filled);
 }
 
 void check_format(const StepReader& step) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,6 +43,20 @@ enum class Unwanted { refuse, leave };
 /// another type or shape; then nothing has been written to `tensors`.
 void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors,
           Unwanted unwanted = Unwanted::refuse);
+
+/// Reads tensors of a step on one rank alone, whatever the cut they were saved with.
+class TensorReader {
+ public:
+  /// `step` must live longer.
+  explicit TensorReader(StepReader& step);
+  /// Fills `tensor.data`, whose type and shape must be those of the checkpoint. CheckpointError where elements are not
+  /// there or are damaged.
+  void read(const StateTensor& tensor);
+
+ private:
+  StepReader& step_;
+  std::map<std::string, std::vector<const Piece*>> pieces_;  // in the order of the files
+};
 
 /// Throws NewerFormatError where a later version of the program wrote the step.
 void check_format(const StepReader& step);

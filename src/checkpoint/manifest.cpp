@@ -104,8 +104,9 @@ std::string to_text(const std::vector<Piece>& pieces) {
     for (const Shape* numbers : {&piece.shape, &piece.part.box.offset, &piece.part.box.extent}) {
       for (const std::int64_t number : numbers->extents()) text += fmt::format(" {}", number);
     }
-    text += fmt::format(" {} {} {} {} {} {}\n", piece.part.flat_begin, piece.part.count, piece.file, piece.dataset,
-                        piece.offset_bytes, piece.digest.empty() ? "-" : piece.digest);
+    text += fmt::format(" {} {} {} {} {} {}\n", piece.part.flat_begin, piece.part.count, piece.file,
+                        piece.dataset.empty() ? "-" : piece.dataset, piece.offset_bytes,
+                        piece.digest.empty() ? "-" : piece.digest);
   }
   return text;
 }
@@ -125,7 +126,9 @@ std::vector<Piece> pieces_from_text(const std::string& text) {
     }
     stream >> piece.part.flat_begin >> piece.part.count >> piece.file >> piece.dataset >> piece.offset_bytes >>
         piece.digest;
-    if (piece.digest == "-") piece.digest.clear();
+    for (std::string* text_or_dash : {&piece.dataset, &piece.digest}) {
+      if (*text_or_dash == "-") text_or_dash->clear();
+    }
     pieces.push_back(piece);
   }
   return pieces;

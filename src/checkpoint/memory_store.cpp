@@ -53,7 +53,9 @@ ShardFile MemoryStore::write_shard(const std::string& staging, const std::string
   ShardFile shard;
   for (const ShardDataset& dataset : datasets) {
     shard.offsets_bytes.push_back(static_cast<std::int64_t>(file.size()));
-    file.insert(file.end(), dataset.data.data(), dataset.data.data() + dataset.data.size_bytes());
+    const ConstTensorView data = dataset.data();
+    file.insert(file.end(), data.data(), data.data() + data.size_bytes());
+    shard.digests.push_back(digest(data.data(), data.size_bytes()));
   }
   shard.entry = {file_name, static_cast<std::int64_t>(file.size()), digest(file.data(), file.size())};
   return shard;

@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/checkpoint/manifest.hpp"
@@ -36,14 +38,26 @@ class StepReader {
   virtual void read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) = 0;
 };
 
-/// Where a rank's pieces of a step go, as one file.
+/// An array for a rank's file of a step. Its elements are asked for once, in the order of the file, and need to be
+/// there only until the next array's are asked for.
 struct ShardDataset {
   std::string name;
-  ConstTensorView data;
+  DType dtype = DType::fp32;
+  Shape shape;
+  std::function<ConstTensorView()> data;  ///< dtype as above; as many elements as `shape`
+
+  ShardDataset(std::string dataset, DType type, const Shape& extents, std::function<ConstTensorView()> elements)
+      : name(std::move(dataset)), dtype(type), shape(extents), data(std::move(elements)) {}
+  /// One that is in memory.
+  ShardDataset(std::string dataset, ConstTensorView view)
+      : ShardDataset(std::move(dataset), view.dtype(), view.shape(), [view] { return view; }) {}
+  std::int64_t size_bytes() const { return shape.numel() * static_cast<std::int64_t>(size_of(dtype)); }
 };
+/// What became of a rank's file; for each dataset where it begins in the file and the digest of its bytes.
 struct ShardFile {
   FileEntry entry;
-  std::vector<std::int64_t> offsets_bytes;  ///< of each dataset in the file
+  std::vector<std::int64_t> offsets_bytes;
+  std::vector<std::string> digests;
 };
 
 /// Keeps the steps of a run: a folder, or memory in tests. A step is written under another name and gets its own only

@@ -4,17 +4,50 @@
 
 namespace trireme::train {
 
-checkpoint::StateTensor state_tensor(ParallelGpt& gpt, std::size_t i, const std::string& kind, TensorView stored) {
-  const parallel::Parameter& parameter = gpt.parameters().parameters()[i];
-  const Communicator& holders = gpt.gradient_group();
-  const bool sharded = gpt.parameters().layout().shards() > 1;
-  const bool written_here =
-      parameter.counts_here(gpt.communicators().tensor->rank()) &&
-      (sharded || static_cast<int>(i % static_cast<std::size_t>(holders.size())) == holders.rank());
-  const parallel::ShardPart own = gpt.parameters().part(i);
+namespace {
+
+/// The piece of parameter i that one of `holders` ranks with the same parameters keeps.
+checkpoint::StateTensor state_piece(const parallel::Parameter& parameter, std::size_t i,
+                                    const parallel::BufferLayout& layout, int tensor_rank, int holder, int holders) {
+  const bool sharded = layout.shards() > 1;
+  const bool written_here = parameter.counts_here(tensor_rank) &&
+                            (sharded || static_cast<int>(i % static_cast<std::size_t>(holders)) == holder);
+  const parallel::ShardPart own = layout.part_of(i, parameter.stored_numel(), sharded ? holder : 0);
+  // Padding behind the box is left out.
   const std::int64_t count = std::clamp<std::int64_t>(parameter.box.numel() - own.begin, 0, own.count);
-  return {kind + "/" + parameter.name, parameter.shape,       parameter.box,
-          count == 0 ? 0 : own.begin,  stored.flat(0, count), written_here};
+  const TensorView data(static_cast<std::byte*>(nullptr), DType::fp32, {count});
+  return {parameter.name, parameter.shape, parameter.box, count == 0 ? 0 : own.begin, data, written_here};
+}
+
+}  // namespace
+
+std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config, const LayoutOptions& layout,
+                                                  const parallel::ProcessGrid& grid, int rank) {
+  const parallel::GridPosition at = grid.position(rank);
+  model::LayerShape::of(config, layout.sequence_length, 1, grid.tensor_size(), false, layout.dtype);
+  const parallel::VocabularyPartition vocabulary(config.vocabulary, at.tensor, grid.tensor_size(),
+                                                 layout.vocabulary_multiple, layout.padded_vocabulary_size);
+  const parallel::PipelineLayout pipeline =
+      parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), layout.pipeline);
+  const std::vector<parallel::Parameter> parameters = model::gpt_parameters(
+      config, model::GptPlace::of(pipeline, at.tensor, grid.tensor_size(), at.pipeline), vocabulary);
+  const parallel::BufferLayout buffer =
+      parallel::ParameterBuffer::make_layout(layout.dtype, parameters, layout.data_parallel, grid.gradient_size());
+  const int holder = at.context + grid.context_size() * at.data;
+  std::vector<checkpoint::StateTensor> pieces;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    pieces.push_back(state_piece(parameters[i], i, buffer, at.tensor, holder, grid.gradient_size()));
+  }
+  return pieces;
+}
+
+checkpoint::StateTensor state_tensor(ParallelGpt& gpt, std::size_t i, const std::string& kind, TensorView stored) {
+  const Communicator& holders = gpt.gradient_group();
+  checkpoint::StateTensor piece = state_piece(gpt.parameters().parameters()[i], i, gpt.parameters().layout(),
+                                              gpt.communicators().tensor->rank(), holders.rank(), holders.size());
+  piece.name = kind + "/" + piece.name;
+  piece.data = stored.flat(0, piece.data.numel());
+  return piece;
 }
 
 ModelState::ModelState(ParallelGpt& gpt)

@@ -8,6 +8,12 @@
 
 namespace trireme::train {
 
+/// What rank `rank` of a grid keeps of every parameter, in their order, as a checkpoint sees it: names are those of the
+/// parameters, and `data` has the right size but no memory. Pure arithmetic. Throws ConfigError where the model does
+/// not divide by the grid.
+std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config, const LayoutOptions& layout,
+                                                  const parallel::ProcessGrid& grid, int rank);
+
 /// One rank's piece of the tensor `kind`/NAME of a checkpoint: the part of parameter `i` of `gpt` in this rank's shard,
 /// which `stored` holds, without the padding behind the parameter's box. Data ranks that all hold the same share the
 /// writing out.

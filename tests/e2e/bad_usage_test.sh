@@ -10,7 +10,7 @@ refused 2 "usage: trireme COMMAND" 1
 refused 2 "there is no command trireme corpus bild" 1 corpus bild
 refused 2 "there is no command trireme checkpoint verfy" 1 checkpoint verfy
 for command in "corpus build" "corpus inspect" "corpus verify" train eval generate "checkpoint inspect" \
-  "checkpoint verify" plan info; do
+  "checkpoint verify" "checkpoint reshard" plan info; do
   for ranks in 1 2; do
     # shellcheck disable=SC2086  # two words
     on $ranks $command --help

@@ -198,7 +198,7 @@ TEST_F(CheckpointFaults, KilledAtAnyTimeTheLastCommittedStepIsLoaded) {
   for (int round = 0; round < rounds; ++round) {
     Driver driver(root, 1000000);
     driver.wait_until_ready();
-    ASSERT_TRUE(driver.committed() == committed) << driver.text();
+    ASSERT_THAT(driver.text(), testing::StartsWith(fmt::format("ready {}\n", committed)));  // it may have gone on
     std::this_thread::sleep_for(std::chrono::microseconds(test::random_below(random, 40000)));
     driver.kill_now();
     committed = load();

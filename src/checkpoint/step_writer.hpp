@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/state.hpp"
+#include "src/checkpoint/store.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace trireme::checkpoint {
+
+/// A file of a step that one rank writes.
+struct ShardContent {
+  std::string file_name;
+  std::vector<Piece> pieces;
+  std::vector<Piece> blobs;
+  std::vector<ShardDataset> datasets;  // of all pieces, then of all blobs
+
+  /// Appends a piece, of which `count` elements are here, and the array that holds it.
+  void add(Piece piece, std::function<ConstTensorView()> data);
+  void add_blobs(const std::map<std::string, std::string>& blobs);
+  std::int64_t size_bytes() const;
+
+ private:
+  std::map<std::string, int> pieces_of_;  // by tensor
+};
+
+/// Name of the file of rank `rank`.
+std::string shard_name(int rank);
+
+/// What a file needs beside its arrays, at the most.
+inline constexpr std::int64_t shard_overhead_bytes = std::int64_t{1} << 20;
+
+std::int64_t sum_over_ranks(Communicator& world, std::int64_t value);
+
+/// Writes a step: every rank its files, rank 0 the manifest. Collective. On return the step is on the disk and is the
+/// latest one; where it throws, on all ranks together, what was written is removed and the steps saved before are
+/// intact.
+void write_step(Store& store, Communicator& world, const RunDescription& description,
+                std::vector<ShardContent>& shards);
+
+}  // namespace trireme::checkpoint

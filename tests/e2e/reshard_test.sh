@@ -1,0 +1,46 @@
+#!/bin/bash
+# Checkpoints written again in the files of other grids, alone and by several processes, and continued from.
+source "$(dirname "$0")/functions.sh"
+
+make_corpus corpus 1
+run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters 8 --lr 0.01 --eval-iters 0 --dtype fp32)
+step=step-00000004
+grid_a=(--tp 2 --pp 2)
+grid_b=(--pp 4 --use-distributed-optimizer --ddp-bucket-size 3000)
+
+done_by 4 train "${run[@]}" "${grid_a[@]}" --metrics-file whole.jsonl
+on 4 train "${run[@]}" "${grid_a[@]}" --save a --exit-interval 4
+check "a run stops half way" [ $code -eq 75 ]
+
+done_by 1 checkpoint reshard --load a --save b "${grid_b[@]}" --data-parallel-size 2
+check "one process writes the files of eight ranks" [ "$(ls b/$step | grep -c '^rank-')" -eq 8 ]
+check "and says that they were read again" grep -q "step 4 in 8 files, read again and whole" err
+done_by 1 checkpoint verify b
+done_by 3 checkpoint reshard --load a --save by_three "${grid_b[@]}" --data-parallel-size 2
+check "three processes write the same files" diff -rq --exclude LATEST --exclude .lock b by_three
+done_by 2 checkpoint reshard --load b/$step --save back "${grid_a[@]}"
+check "on the first grid they are what its ranks wrote" cmp <(tensors a/$step) <(tensors back/$step)
+done_by 1 checkpoint reshard --load a --save one
+check "without a grid it is one file" [ "$(ls one/$step | paste -sd' ')" = "manifest.json rank-00000.h5" ]
+done_by 1 checkpoint reshard --load one --save one --tp 4
+check "a step can be replaced by itself" [ "$(ls one/$step | grep -c '^rank-')" -eq 4 ]
+check "nothing is left of what it was" [ -z "$(find one -name '.tmp*' -o -name '.trash*')" ]
+
+# Training goes on from any of them as if nothing had been.
+for folder in back b one; do
+  done_by 4 train "${run[@]}" "${grid_a[@]}" --load $folder --metrics-file $folder.jsonl
+  check "a run goes on bit for bit from $folder" \
+    cmp <(field lm_loss whole.jsonl | tail -4) <(field lm_loss $folder.jsonl | tail -4)
+done
+
+# What cannot be.
+refused 2 "--save must be given" 1 checkpoint reshard --load a
+refused 2 "4 attention heads and 64 feed-forward columns do not split over 3 tensor ranks" \
+  2 checkpoint reshard --load a --save c --tp 3
+refused 2 "4 layers do not divide into 3 pipeline stages" 1 checkpoint reshard --load a --save c --pp 3
+refused 2 "--ddp-bucket-size needs --use-distributed-optimizer" 1 checkpoint reshard --load a --save c --ddp-bucket-size 9
+refused 2 "there can be 99999" 1 checkpoint reshard --load a --save c --data-parallel-size 99999 --tp 2
+refused 3 "there is no checkpoint folder absent" 2 checkpoint reshard --load absent --save c
+check "a refused one writes nothing" [ ! -e c ]
+flip b/$step/rank-00003.h5 4000
+refused 3 "is damaged" 2 checkpoint reshard --load b/$step --save c

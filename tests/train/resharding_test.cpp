@@ -1,0 +1,264 @@
+// Checkpoints of every layout, written and read by any other: all pairs of layouts, every rank of each, in one process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "src/base/hash.hpp"
+#include "src/checkpoint/load.hpp"
+#include "src/checkpoint/memory_store.hpp"
+#include "src/checkpoint/reshard.hpp"
+#include "src/checkpoint/save.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "src/train/model_state.hpp"
+
+namespace trireme::train {
+namespace {
+
+using checkpoint::MemoryStore;
+using checkpoint::StateTensor;
+using parallel::DataSharding;
+using parallel::PipelineCut;
+
+constexpr const char* kinds[] = {"model", "adamw_m", "adamw_v"};
+constexpr const char* step_name = "step-00000005";
+
+model::GptConfig gpt2() {
+  model::GptConfig config;
+  config.layers = 8;
+  config.hidden = 16;
+  config.heads = 4;
+  config.ffn_hidden = 24;
+  config.max_positions = 7;
+  config.vocabulary = 301;
+  return config;
+}
+
+/// Untied output, gated feed-forward, keys and values of their own shape, no biases.
+model::GptConfig llama() {
+  model::GptConfig config = gpt2();
+  config.normalization = model::Normalization::rms_norm;
+  config.position_embedding = model::PositionEmbedding::rope;
+  config.swiglu = true;
+  config.heads = 8;
+  config.query_groups = 4;
+  config.tied_output = false;
+  config.linear_bias = false;
+  return config;
+}
+
+struct TestLayout {
+  const char* name = "";
+  int tensor = 1;
+  int pipeline = 1;
+  int context = 1;
+  int data = 1;
+  PipelineCut cut{};
+  DataSharding sharding = DataSharding::none;
+  std::int64_t bucket = 0;
+  std::int64_t vocabulary_multiple = 128;
+  DType dtype = DType::fp32;
+
+  parallel::ProcessGrid grid() const { return {tensor * pipeline * context * data, tensor, pipeline, context, data}; }
+  LayoutOptions options() const {
+    LayoutOptions options;
+    options.dtype = dtype;
+    options.vocabulary_multiple = vocabulary_multiple;
+    options.pipeline = cut;
+    options.data_parallel.sharding = sharding;
+    options.data_parallel.bucket_elements = bucket;
+    return options;
+  }
+};
+
+const std::vector<TestLayout>& layouts() {
+  constexpr DataSharding optimizer = DataSharding::optimizer;
+  static const std::vector<TestLayout> list = {
+      {.name = "one rank"},
+      {.name = "TP 2", .tensor = 2},
+      {.name = "TP 4, the last rank has padding alone", .tensor = 4},
+      {.name = "TP 4, a row of padding", .tensor = 4, .vocabulary_multiple = 1},
+      {.name = "PP 2", .pipeline = 2},
+      {.name = "PP 4", .pipeline = 4},
+      {.name = "PP 2, VPP 2", .pipeline = 2, .cut = {.chunks = 2}},
+      {.name = "PP 4, VPP 2", .pipeline = 4, .cut = {.chunks = 2}},
+      {.name = "PP 4, uneven", .pipeline = 4, .cut = {.layers = {1, 3, 3, 1}}},
+      {.name = "PP 2, uneven chunks", .pipeline = 2, .cut = {.layers = {0, 3, 5, 0}}},
+      {.name = "PP 3, embedding alone", .pipeline = 3, .cut = {.standalone_embedding = true}},
+      {.name = "DP 2, tensors shared out", .data = 2},
+      {.name = "DP 2, ZeRO 1", .data = 2, .sharding = optimizer},
+      {.name = "DP 3, ZeRO 1", .data = 3, .sharding = optimizer},
+      {.name = "DP 3, ZeRO 1, bf16, buckets", .data = 3, .sharding = optimizer, .bucket = 2000, .dtype = DType::bf16},
+      {.name = "DP 2, ZeRO 2", .data = 2, .sharding = DataSharding::optimizer_and_gradients},
+      {.name = "CP 2 x DP 2, ZeRO 1", .context = 2, .data = 2, .sharding = optimizer},
+      {.name = "TP 2 x PP 2 x DP 2, VPP 2, ZeRO 1",
+       .tensor = 2,
+       .pipeline = 2,
+       .data = 2,
+       .cut = {.chunks = 2},
+       .sharding = optimizer,
+       .bucket = 1000},
+      {.name = "TP 2 x PP 3 x DP 3, uneven, ZeRO 1",
+       .tensor = 2,
+       .pipeline = 3,
+       .data = 3,
+       .cut = {.first_stage = 2},
+       .sharding = optimizer},
+      {.name = "TP 4 x PP 4 x DP 2", .tensor = 4, .pipeline = 4, .data = 2}};
+  return list;
+}
+
+std::uint32_t value(const std::string& tensor, std::int64_t index) {
+  return static_cast<std::uint32_t>(splitmix64(fnv1a(tensor), static_cast<std::uint64_t>(index)));
+}
+
+/// Place in the whole tensor, flattened, of element `i` of a piece.
+std::int64_t logical_index(const StateTensor& piece, std::int64_t i) {
+  std::int64_t rest = piece.flat_begin + i;
+  std::int64_t index = 0;
+  std::int64_t stride = 1;
+  for (int dimension = piece.shape.rank() - 1; dimension >= 0; --dimension) {
+    index += (rest % piece.box.extent[dimension] + piece.box.offset[dimension]) * stride;
+    rest /= piece.box.extent[dimension];
+    stride *= piece.shape[dimension];
+  }
+  return index;
+}
+
+/// Everything that one rank of a layout keeps, with memory.
+struct RankState {
+  RankState(const model::GptConfig& config, const TestLayout& layout, int rank) {
+    for (const StateTensor& piece : state_pieces(config, layout.options(), layout.grid(), rank)) {
+      for (const char* kind : kinds) {
+        tensors.push_back(piece);
+        tensors.back().name = std::string(kind) + "/" + piece.name;
+        memory.emplace_back(static_cast<std::size_t>(piece.data.numel()), 0xdeadbeefu);
+        tensors.back().data =
+            TensorView(reinterpret_cast<std::byte*>(memory.back().data()), DType::fp32, {piece.data.numel()});
+      }
+    }
+  }
+  std::uint32_t expected(std::size_t t, std::int64_t i) const {
+    return value(tensors[t].name, logical_index(tensors[t], i));
+  }
+  void fill() {
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      for (std::size_t i = 0; i < memory[t].size(); ++i) memory[t][i] = expected(t, static_cast<std::int64_t>(i));
+    }
+  }
+  void expect_filled() const {
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      std::int64_t wrong = 0;
+      for (std::size_t i = 0; i < memory[t].size(); ++i) {
+        wrong += memory[t][i] == expected(t, static_cast<std::int64_t>(i)) ? 0 : 1;
+      }
+      EXPECT_EQ(wrong, 0) << tensors[t].name;
+    }
+  }
+  std::vector<StateTensor> tensors;
+  std::vector<std::vector<std::uint32_t>> memory;
+};
+
+std::vector<checkpoint::TargetFile> files_of(const model::GptConfig& config, const TestLayout& layout) {
+  std::vector<checkpoint::TargetFile> files;
+  for (int rank = 0; rank < layout.grid().world_size(); ++rank) {
+    checkpoint::TargetFile& file = files.emplace_back();
+    for (const StateTensor& tensor : RankState(config, layout, rank).tensors) {
+      if (!tensor.written_here) continue;
+      file.push_back({tensor.name, tensor.shape, {tensor.box, tensor.flat_begin, tensor.data.numel()}});
+    }
+  }
+  return files;
+}
+
+class Resharding : public testing::TestWithParam<const char*> {
+ protected:
+  model::GptConfig config() const { return std::string(GetParam()) == "gpt2" ? gpt2() : llama(); }
+  /// The step as one rank writes it.
+  void save_whole(MemoryStore& store) {
+    RankState state(config(), layouts().front(), 0);
+    state.fill();
+    checkpoint::save(store, alone_, {5, {{"kind", "test"}}, {{"tokenizer", "some bytes"}}}, state.tensors);
+  }
+  void reshard(MemoryStore& from, MemoryStore& to, const std::vector<checkpoint::TargetFile>& files) {
+    checkpoint::reshard(*from.open(step_name), to, alone_, files);
+  }
+  static void expect_same(MemoryStore& actual, MemoryStore& expected) {
+    const auto a = actual.open(step_name);
+    const auto b = expected.open(step_name);
+    ASSERT_EQ(a->manifest().files.size(), b->manifest().files.size());
+    for (const checkpoint::FileEntry& file : b->manifest().files) {
+      EXPECT_EQ(actual.file(step_name, file.name), expected.file(step_name, file.name)) << file.name;
+    }
+    EXPECT_EQ(checkpoint::to_text(a->manifest().pieces), checkpoint::to_text(b->manifest().pieces));
+    EXPECT_EQ(a->manifest().attributes, b->manifest().attributes);
+    EXPECT_EQ(checkpoint::read_description(*a).blobs, checkpoint::read_description(*b).blobs);
+  }
+  SelfCommunicator alone_;
+};
+
+TEST_P(Resharding, AnyLayoutGivesAnyOtherThereAndBackByteForByte) {
+  std::vector<std::vector<checkpoint::TargetFile>> files;
+  for (const TestLayout& layout : layouts()) files.push_back(files_of(config(), layout));
+  MemoryStore whole;
+  save_whole(whole);
+  std::vector<MemoryStore> stores(layouts().size());
+  for (std::size_t a = 0; a < stores.size(); ++a) reshard(whole, stores[a], files[a]);
+  expect_same(stores[0], whole);
+  for (std::size_t a = 0; a < stores.size(); ++a) {
+    for (std::size_t b = 0; b < stores.size(); ++b) {
+      SCOPED_TRACE(testing::Message() << layouts()[a].name << " -> " << layouts()[b].name << " and back");
+      MemoryStore there;
+      reshard(stores[a], there, files[b]);
+      expect_same(there, stores[b]);
+      MemoryStore back;
+      reshard(there, back, files[a]);
+      expect_same(back, stores[a]);
+    }
+  }
+}
+
+TEST_P(Resharding, EveryRankOfAnyLayoutLoadsItsPartOfAnyOther) {
+  MemoryStore whole;
+  save_whole(whole);
+  for (const TestLayout& saved : layouts()) {
+    MemoryStore store;
+    reshard(whole, store, files_of(config(), saved));
+    const auto step = checkpoint::open_checkpoint(store, alone_);
+    for (const TestLayout& loaded : layouts()) {
+      SCOPED_TRACE(testing::Message() << saved.name << " -> " << loaded.name);
+      for (int rank = 0; rank < loaded.grid().world_size(); ++rank) {
+        RankState state(config(), loaded, rank);
+        checkpoint::load(*step, alone_, state.tensors, checkpoint::Unwanted::leave);
+        state.expect_filled();
+      }
+    }
+  }
+}
+
+TEST_P(Resharding, RefusesLayoutsOfAnotherModel) {
+  MemoryStore whole;
+  save_whole(whole);
+  MemoryStore store;
+  model::GptConfig other = config();
+  other.layers = 9;
+  EXPECT_THAT(
+      [&] { reshard(whole, store, files_of(other, layouts().front())); },
+      testing::ThrowsMessage<CheckpointError>(testing::HasSubstr("model/h.8.ln_1.weight: not in the checkpoint")));
+  other = config();
+  other.vocabulary = 300;
+  EXPECT_THAT([&] { reshard(whole, store, files_of(other, layouts().front())); },
+              testing::ThrowsMessage<CheckpointError>(
+                  testing::HasSubstr("model/wte: [301, 16] in the checkpoint, [300, 16] in the layout")));
+  std::vector<checkpoint::TargetFile> files = files_of(config(), layouts()[1]);
+  files.pop_back();
+  EXPECT_THAT([&] { reshard(whole, store, files); },
+              testing::ThrowsMessage<CheckpointError>(testing::HasSubstr("is not stored exactly once")));
+  EXPECT_THAT(store.steps(), testing::IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Resharding, testing::Values("gpt2", "llama"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+}  // namespace
+}  // namespace trireme::train

@@ -1,0 +1,45 @@
+// What a layout is said to keep is what its ranks keep.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/train/model_state.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+TEST(StatePieces, AreThoseOfTheRanks) {
+  using parallel::DataSharding;
+  RunConfig config;
+  config.dtype = DType::bf16;
+  const int ranks = world().size();
+  for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}}) {
+    if (ranks % (tensor * pipeline) != 0) continue;
+    for (const auto sharding : {DataSharding::none, DataSharding::optimizer, DataSharding::optimizer_and_gradients}) {
+      Layout layout{tensor, pipeline, {}};
+      layout.options.data_parallel.sharding = sharding;
+      layout.options.data_parallel.bucket_elements = 9000;
+      if (pipeline > 1) layout.options.pipeline.chunks = 2;
+      SCOPED_TRACE(testing::Message() << layout);
+      TrainingRun run(world(), config, layout);
+      const std::vector<checkpoint::StateTensor> actual = run.trainer.state_tensors();
+      const std::vector<checkpoint::StateTensor> expected =
+          train::state_pieces(config.model, run.gpt.layout(), run.grid, world().rank());
+      ASSERT_EQ(actual.size(), 3 * expected.size());
+      for (std::size_t i = 0; i < actual.size(); ++i) {
+        const checkpoint::StateTensor& piece = expected[i / 3];
+        EXPECT_THAT(actual[i].name, testing::EndsWith("/" + piece.name));
+        EXPECT_EQ(actual[i].shape, piece.shape) << piece.name;
+        EXPECT_EQ(actual[i].box.offset, piece.box.offset) << piece.name;
+        EXPECT_EQ(actual[i].box.extent, piece.box.extent) << piece.name;
+        EXPECT_EQ(actual[i].flat_begin, piece.flat_begin) << piece.name;
+        EXPECT_EQ(actual[i].data.numel(), piece.data.numel()) << piece.name;
+        EXPECT_EQ(actual[i].written_here, piece.written_here) << piece.name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
