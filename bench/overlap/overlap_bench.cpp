@@ -45,38 +45,20 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// A training run whose gradients are summed over a slow group.
+/// A training run whose data group is slow.
 struct SlowRun {
-  SlowRun(Communicator& world, const test::RunConfig& config, const train::LayoutOptions& layout)
-      : backend(make_backend(BackendChoice::cpu, 1)),
-        grid(world.size(), 1, 1),
-        communicators(parallel::make_grid_communicators(grid, world)),
-        slow(slow_down(communicators)),
-        data(data::make_gpt_data({{test::synthetic_tokens(config), 1.0}}, test::TrainingRun::data_options(config))),
-        gpt(*backend, world, grid, communicators, config.model, layout),
-        trainer(gpt, test::train_options(config)) {
-    model::initialise(*backend, gpt.parameters().parameters(),
-                      {config.init_method, 1234, config.model.layers, config.init_scale, 0.02});
-    trainer.start();
-  }
-  static SlowCommunicator& slow_down(parallel::GridCommunicators& communicators) {
-    if (communicators.data->size() == 1) {
-      communicators.data = std::make_unique<test::LonelyCommunicator>(modelled_ranks);
-      communicators.gradient = std::make_unique<test::LonelyCommunicator>(modelled_ranks);
-    }
-    auto slow = std::make_unique<SlowCommunicator>(std::move(communicators.gradient), test::Link{});
-    SlowCommunicator& result = *slow;
-    communicators.gradient = std::move(slow);
-    return result;
-  }
-
-  std::unique_ptr<Backend> backend;
-  parallel::ProcessGrid grid;
-  parallel::GridCommunicators communicators;
-  SlowCommunicator& slow;
-  data::GptData data;
-  train::ParallelGpt gpt;
-  train::Trainer trainer;
+  SlowRun(Communicator& world, const test::RunConfig& config, const test::Layout& layout)
+      : run(world, config, layout, [this](parallel::GridCommunicators& communicators) {
+          if (communicators.data->size() == 1) {
+            communicators.data = std::make_unique<test::LonelyCommunicator>(modelled_ranks);
+            communicators.gradient = std::make_unique<test::LonelyCommunicator>(modelled_ranks);
+          }
+          auto slow_group = std::make_unique<SlowCommunicator>(std::move(communicators.gradient), test::Link{});
+          slow = slow_group.get();
+          communicators.gradient = std::move(slow_group);
+        }) {}
+  SlowCommunicator* slow = nullptr;
+  test::TrainingRun run;
 };
 
 /// Steps in a row, timed from the end of the first, and what happened in them.
@@ -88,18 +70,18 @@ struct Block {
 };
 
 Block run_block(SlowRun& run, const test::Link& link) {
-  run.slow.set_link({});
-  run.trainer.step(*run.data.train);  // what the block before has left is over after it
-  run.slow.set_link(link);
-  run.slow.take_calls();
+  run.slow->set_link({});
+  run.run.step();  // what the block before has left is over after it
+  run.slow->set_link(link);
+  run.slow->take_calls();
   Block block;
   block.begin = Clock::now();
   for (int i = 0; i <= steps_timed; ++i) {
-    run.trainer.step(*run.data.train);
+    run.run.step();
     block.ends.push_back(Clock::now());
   }
   block.step_s = seconds(block.ends.back() - block.ends.front()) / steps_timed;
-  block.calls = run.slow.take_calls();
+  block.calls = run.slow->take_calls();
   return block;
 }
 
@@ -167,17 +149,16 @@ bool run_case(Communicator& world, const Case& one, int rounds) {
   const int ranks = world.size() == 1 ? modelled_ranks : world.size();
   config.batch = 2 * ranks;
   config.steps = 4 + rounds * 2 * (steps_timed + 2);
-  train::LayoutOptions layout;
-  layout.dtype = config.dtype;
-  layout.sequence_length = config.s;
-  layout.micro_batch_size = 2;
-  layout.data_parallel.sharding = one.sharding;
-  layout.data_parallel.overlap_reduce = one.overlap;
-  layout.data_parallel.overlap_gather = one.overlap && one.sharding != DataSharding::none;
+  test::Layout layout;
+  layout.options.micro_batch_size = 2;
+  parallel::DataParallelOptions& options = layout.options.data_parallel;
+  options.sharding = one.sharding;
+  options.overlap_reduce = one.overlap;
+  options.overlap_gather = one.overlap && one.sharding != DataSharding::none;
   const std::int64_t h = config.model.hidden;
-  layout.data_parallel.bucket_elements = 12 * h * h + 13 * h;
+  options.bucket_elements = 12 * h * h + 13 * h;
   SlowRun run(world, config, layout);
-  for (int i = 0; i < 3; ++i) run.trainer.step(*run.data.train);
+  for (int i = 0; i < 3; ++i) run.run.step();
 
   ImmediateStream host;
   const auto slowest = [&](double mine) {
@@ -200,7 +181,7 @@ bool run_case(Communicator& world, const Case& one, int rounds) {
       link = {latency_s, std::max(0.0, one.communication * alone_s.front() - latency_s * operations) / bytes};
     }
     const Block delayed = run_block(run, link);
-    const Prediction mine = predict(delayed, run.slow);
+    const Prediction mine = predict(delayed, *run.slow);
     step_s.push_back(slowest(delayed.step_s));
     computing_s.push_back(slowest(mine.computing_s));
     communication_s.push_back(slowest(mine.communication_s));
@@ -216,7 +197,7 @@ bool run_case(Communicator& world, const Case& one, int rounds) {
         "{{\"case\": \"{}\", \"overlap\": {}, \"ranks\": {}, \"buckets\": {}, \"alone_ms\": {:.1f}, "
         "\"computing_ms\": {:.1f}, \"communication_ms\": {:.1f}, \"critical_path_ms\": {:.1f}, \"step_ms\": {:.1f}, "
         "\"step_to_critical_path\": {:.3f}, \"step_to_longer\": {:.3f}}}\n",
-        one.name, one.overlap, ranks, run.gpt.parameters().layout().buckets().size(), 1e3 * median(alone_s),
+        one.name, one.overlap, ranks, run.run.gpt.parameters().layout().buckets().size(), 1e3 * median(alone_s),
         1e3 * median(computing_s), 1e3 * median(communication_s), 1e3 * median(path_s), 1e3 * median(step_s),
         path_ratio, longer_ratio);
     std::fflush(stdout);

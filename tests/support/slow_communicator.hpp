@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "src/comm/self_communicator.hpp"
+#include "tests/support/forwarding_communicator.hpp"
 
 // Communication that takes a time given by a model, for tests and benchmarks of what runs beside it.
 
@@ -22,26 +22,15 @@ struct Link {
 
 /// A group of `size` ranks of which this is rank 0 and the others do not exist: sums are this rank's own contribution,
 /// and what others would bring is left as it is. Takes no time.
-class LonelyCommunicator final : public Communicator {
+class LonelyCommunicator final : public ForwardingCommunicator {
  public:
-  explicit LonelyCommunicator(int size) : size_(size) {}
-  int rank() const override { return 0; }
+  explicit LonelyCommunicator(int size) : ForwardingCommunicator(self_), size_(size) {}
   int size() const override { return size_; }
-  const std::string& name() const override { return self_.name(); }
-  Work all_reduce(Stream&, TensorView, ReduceOp) override { return {}; }
   Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
-    return self_.reduce_scatter(stream, in.flat(0, out.numel()), out, op);
+    return ForwardingCommunicator::reduce_scatter(stream, in.flat(0, out.numel()), out, op);
   }
   Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
-    return self_.all_gather(stream, in, out.flat(0, in.numel()));
-  }
-  Work broadcast(Stream&, TensorView, int) override { return {}; }
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
-    return self_.exchange(stream, transfers);
-  }
-  void barrier() override {}
-  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override {
-    return self_.split(colour, key, name);
+    return ForwardingCommunicator::all_gather(stream, in, out.flat(0, in.numel()));
   }
 
  private:
@@ -51,7 +40,7 @@ class LonelyCommunicator final : public Communicator {
 
 /// Another communicator whose collectives are over only when a model says so: they go over one link, one after another.
 /// The time passes without anybody's work. Writes down when operations start and are waited for.
-class SlowCommunicator final : public Communicator {
+class SlowCommunicator final : public ForwardingCommunicator {
  public:
   using Clock = std::chrono::steady_clock;
   /// The start of operation `operation`, or a wait for it: when it came and when it was over.
@@ -63,7 +52,8 @@ class SlowCommunicator final : public Communicator {
     double sent_bytes = 0;  ///< by a rank, where the operation starts
   };
 
-  SlowCommunicator(std::unique_ptr<Communicator> inner, Link link) : inner_(std::move(inner)), link_(link) {}
+  SlowCommunicator(std::unique_ptr<Communicator> inner, Link link)
+      : ForwardingCommunicator(*inner), inner_(std::move(inner)), link_(link) {}
 
   /// Of the operations to come.
   void set_link(const Link& link) { link_ = link; }
@@ -71,25 +61,14 @@ class SlowCommunicator final : public Communicator {
   /// What has happened since the last call of this function.
   std::vector<Call> take_calls() { return std::exchange(calls_, {}); }
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  const std::string& name() const override { return inner_->name(); }
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
-    return slow(2 * sent(data.size_bytes()), [&] { return inner_->all_reduce(stream, data, op); });
+    return slow(2 * sent(data.size_bytes()), [&] { return ForwardingCommunicator::all_reduce(stream, data, op); });
   }
   Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
-    return slow(sent(in.size_bytes()), [&] { return inner_->reduce_scatter(stream, in, out, op); });
+    return slow(sent(in.size_bytes()), [&] { return ForwardingCommunicator::reduce_scatter(stream, in, out, op); });
   }
   Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
-    return slow(sent(out.size_bytes()), [&] { return inner_->all_gather(stream, in, out); });
-  }
-  Work broadcast(Stream& stream, TensorView data, int root) override { return inner_->broadcast(stream, data, root); }
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
-    return inner_->exchange(stream, transfers);
-  }
-  void barrier() override { inner_->barrier(); }
-  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override {
-    return inner_->split(colour, key, name);
+    return slow(sent(out.size_bytes()), [&] { return ForwardingCommunicator::all_gather(stream, in, out); });
   }
 
  private:

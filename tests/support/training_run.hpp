@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -123,11 +124,13 @@ inline train::TrainOptions train_options(const RunConfig& config) {
 
 /// A run on the ranks of `world`, with initial weights, before its first step. Collective.
 struct TrainingRun {
-  TrainingRun(Communicator& world, const RunConfig& config, const Layout& layout)
+  /// `change` may put other communicators in the place of the grid's.
+  TrainingRun(Communicator& world, const RunConfig& config, const Layout& layout,
+              const std::function<void(parallel::GridCommunicators&)>& change = {})
       : data(data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options(config))),
         backend(make_backend(BackendChoice::cpu, 1)),
         grid(world.size(), layout.tensor, layout.pipeline),
-        communicators(parallel::make_grid_communicators(grid, world)),
+        communicators(make_communicators(grid, world, change)),
         gpt(*backend, world, grid, communicators, config.model, layout_options(config, layout)),
         trainer(gpt, train_options(config)) {
     model::initialise(*backend, gpt.parameters().parameters(),
@@ -135,6 +138,14 @@ struct TrainingRun {
     trainer.start();
   }
   train::TrainRecord step() { return trainer.step(*data.train); }
+
+  static parallel::GridCommunicators make_communicators(
+      const parallel::ProcessGrid& grid, Communicator& world,
+      const std::function<void(parallel::GridCommunicators&)>& change) {
+    parallel::GridCommunicators communicators = parallel::make_grid_communicators(grid, world);
+    if (change) change(communicators);
+    return communicators;
+  }
 
   static data::GptDataOptions data_options(const RunConfig& config) {
     data::GptDataOptions options;

@@ -7,6 +7,7 @@
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/train/memory_estimate.hpp"
+#include "tests/support/lazy_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/support/training_run.hpp"
@@ -111,6 +112,26 @@ TEST(Sharding, OverlapDoesNotChangeABit) {
         const Curve second = training_curve(ranks, config, with_overlap);
         EXPECT_EQ(first.loss, second.loss);
         EXPECT_EQ(first.grad_norm, second.grad_norm);
+      }
+    }
+  }
+}
+
+TEST(Sharding, NothingIsUsedBeforeItIsWaitedFor) {
+  Communicator& ranks = world();
+  for (const DataSharding sharding : all_shardings) {
+    for (const auto& [tensor, pipeline] : grids(ranks.size())) {
+      const Layout layout = layout_of(tensor, pipeline, 1, overlapped(sharding));
+      SCOPED_TRACE(testing::Message() << layout);
+      TrainingRun prompt(ranks, {}, layout);
+      TrainingRun lazy(ranks, {}, layout, [](parallel::GridCommunicators& communicators) {
+        communicators.gradient = std::make_unique<LazyCommunicator>(std::move(communicators.gradient));
+      });
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(lazy.step().grad_norm, prompt.step().grad_norm);
+        // An evaluation, too, needs the parameters that are under way.
+        EXPECT_EQ(lazy.trainer.evaluate(*lazy.data.train, 8 * i, 1).valid_loss,
+                  prompt.trainer.evaluate(*prompt.data.train, 8 * i, 1).valid_loss);
       }
     }
   }

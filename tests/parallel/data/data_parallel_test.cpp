@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "src/base/timer.hpp"
-#include "src/comm/self_communicator.hpp"
 #include "tests/support/slow_communicator.hpp"
 
 namespace trireme::parallel {
@@ -15,30 +14,13 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 /// Writes down the sizes of what is reduced.
-class Scribe final : public Communicator {
+class Scribe final : public test::ForwardingCommunicator {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  const std::string& name() const override { return self_.name(); }
+  Scribe() : ForwardingCommunicator(self_) {}
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
     reduced.push_back(data.numel());
-    return self_.all_reduce(stream, data, op);
+    return ForwardingCommunicator::all_reduce(stream, data, op);
   }
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
-    return self_.reduce_scatter(stream, in, out, op);
-  }
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
-    return self_.all_gather(stream, in, out);
-  }
-  Work broadcast(Stream& stream, TensorView data, int root) override { return self_.broadcast(stream, data, root); }
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
-    return self_.exchange(stream, transfers);
-  }
-  void barrier() override {}
-  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override {
-    return self_.split(colour, key, name);
-  }
-
   std::vector<std::int64_t> reduced;
 
  private:
