@@ -1,6 +1,8 @@
 // NcclCommunicator, against fakes of NCCL and of the CUDA runtime.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "cuda/comm/gpu_table.hpp"
@@ -159,6 +161,61 @@ TEST_F(Nccl, ReductionsRefuseTypesWithoutSums) {
   EXPECT_THROW((void)comm_->all_reduce(compute_, TensorView(bytes.data(), {4}), ReduceOp::sum), ShapeError);
   EXPECT_THROW((void)comm_->all_gather(compute_, ConstTensorView(x_.data(), {4}), TensorView(y_.data(), {3})),
                ShapeError);
+}
+
+/// The first of two ranks, for host memory, as far as making a group needs it. The other gives what this one gives,
+/// from another machine.
+class HostOfTwo final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  const std::string& name() const override { return name_; }
+  Work all_gather(Stream&, ConstTensorView in, TensorView out) override {
+    for (int rank = 0; rank < 2; ++rank) std::memcpy(out.data() + rank * in.size_bytes(), in.data(), in.size_bytes());
+    if (in.dtype() == DType::uint8) out.data()[in.size_bytes()] = std::byte{'X'};  // of the host's name
+    return {};
+  }
+  Work broadcast(Stream&, TensorView, int) override { return {}; }
+  Work all_reduce(Stream&, TensorView, ReduceOp) override { return {}; }
+  Work reduce_scatter(Stream&, ConstTensorView, TensorView, ReduceOp) override { return {}; }
+  std::vector<Work> exchange(Stream&, std::span<const Transfer>) override { return {}; }
+  void barrier() override {}
+  std::unique_ptr<Communicator> split(int, int, const std::string&) override { return nullptr; }
+
+ private:
+  std::string name_ = "pipeline";
+};
+
+TEST_F(Nccl, EachDirectionOfAnExchangeHasAStreamOfItsOwn) {
+  HostOfTwo host;
+  const auto pipeline = NcclCommunicator::make(device_, memory_, host);
+  const auto stream_of = [](const std::string& call) {
+    for (const std::string& line : fake_cuda::log()) {
+      if (line.starts_with(call)) return line.substr(line.find("stream"));
+    }
+    return call + " was not called";
+  };
+  for (int round = 0; round < 2; ++round) {
+    fake_cuda::clear_log();
+    const Transfer early[] = {{Transfer::Direction::receive, 1, TensorView(y_.data(), {4})}};
+    std::vector<Work> receives = pipeline->exchange(compute_, early);
+    float sent = 0;
+    fake_cuda::enqueue(compute_.handle(), "make x", [&] { sent = 5; });
+    const Transfer later[] = {{Transfer::Direction::send, 1, TensorView(x_.data(), {4})}};
+    std::vector<Work> sends = pipeline->exchange(compute_, later);
+    const std::string receiving = stream_of("ncclRecv"), sending = stream_of("ncclSend");
+    EXPECT_THAT(receiving, HasSubstr("stream"));
+    EXPECT_THAT(sending, HasSubstr("stream"));
+    EXPECT_NE(receiving, sending);
+    EXPECT_NE(sending, fake_cuda::name_of(compute_.handle()));
+    ImmediateStream wait_here;
+    sends[0].wait(wait_here);
+    EXPECT_EQ(sent, 5) << "the send waits for what the stream held";
+    receives[0].wait(wait_here);
+    EXPECT_EQ(std::ranges::count_if(fake_cuda::log(), [](auto& line) { return line.starts_with("ncclCommSplit"); }),
+              round == 0 ? 2 : 0)
+        << "lanes are made at the first exchange";
+  }
 }
 
 TEST(GpuTable, NamesTheRanksThatShareAGpu) {
