@@ -3,6 +3,7 @@
 # a machine with a GPU, its driver and the CUDA libraries (cuBLASLt, NCCL), and no development packages.
 # usage: tests/gpu.sh [FOLDER]           the programs of FOLDER; default build/release
 #        tests/gpu.sh --pack FOLDER      from build/release: FOLDER then has the programs, their libraries and this script
+# Where the processors differ, build with -D TRIREME_MARCH=x86-64-v3.
 # Exit status 1 where a test failed or was not run. The table of results is printed last, and is in FOLDER/gpu-results.txt.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
