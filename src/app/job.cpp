@@ -10,7 +10,7 @@ namespace trireme::app {
 Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options)
     : world(environment.make_world()),
       node(mpi::find_node_place(*world)),
-      grid(world->size(), grid_options.tensor, grid_options.pipeline) {
+      grid(world->size(), grid_options.tensor, grid_options.pipeline, grid_options.context) {
   std::string given = version();
   for (const auto& [name, value] : options.values()) given += "\n" + name + " = " + value;
   check_same_everywhere(*world, "the options or the program", given);
@@ -22,9 +22,9 @@ Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const G
 
 std::string Job::description() const {
   std::string text =
-      fmt::format("{} rank{} (tensor {} x pipeline {} x data {}), {} on this machine; backend {}, {}",
+      fmt::format("{} rank{} (tensor {} x pipeline {} x context {} x data {}), {} on this machine; backend {}, {}",
                   grid.world_size(), grid.world_size() == 1 ? "" : "s", grid.tensor_size(), grid.pipeline_size(),
-                  grid.data_size(), node.local_size, backend->name(), backend->description());
+                  grid.context_size(), grid.data_size(), node.local_size, backend->name(), backend->description());
   if (grid.world_size() > 1) text += " a rank";
   if (!backend_reason.empty()) text += " (" + backend_reason + ")";
   return text;

@@ -119,6 +119,9 @@ void GridOptions::declare_layout(Options& options, const std::string& title) {
   options.section(title);
   options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that share every layer.", at_least(1));
   options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that share the layers out.", at_least(1));
+  options.add("context-parallel-size,cp", &context, "N",
+              "Ranks that share each sequence: each holds two chunks of it, attention passes keys and values round.",
+              at_least(1));
   options.add("num-virtual-stages-per-pipeline-rank,vpp", &cut.chunks, "N",
               "Chunks of layers on each pipeline rank; default 1.", at_least(1));
   options.add("num-layers-per-virtual-pipeline-stage", &cut.layers_per_chunk, "N", "The same, said by layers a chunk.",
@@ -141,7 +144,7 @@ void GridOptions::declare_layout(Options& options, const std::string& title) {
 }
 
 void GridOptions::declare(Options& options) {
-  declare_layout(options, "Grid (data ranks are what the ranks leave: ranks / (tensor x pipeline))");
+  declare_layout(options, "Grid (data ranks are what the ranks leave: ranks / (tensor x pipeline x context))");
   options.section("Device");
   options.add_choice("backend", &backend,
                      {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},

@@ -51,6 +51,7 @@ void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* s
 struct GridOptions {
   int tensor = 1;
   int pipeline = 1;
+  int context = 1;
   parallel::PipelineCut cut;  ///< without its list of layers, which is `pipeline_layout`
   std::string pipeline_layout;
   BackendChoice backend = BackendChoice::automatic;

@@ -39,12 +39,13 @@ struct ReshardOptions {
   }
 
   parallel::ProcessGrid target() const {
-    const std::int64_t ranks = std::int64_t{grid.tensor} * grid.pipeline * data_ranks;
+    const std::int64_t ranks = std::int64_t{grid.tensor} * grid.pipeline * grid.context * data_ranks;
     constexpr std::int64_t most = 99999;  // names of files have five digits
-    TRIREME_CHECK(grid.tensor <= most && grid.pipeline <= most && data_ranks <= most && ranks <= most, ConfigError,
-                  "--tp {} x --pp {} x --data-parallel-size {} are {} files; there can be {}", grid.tensor,
-                  grid.pipeline, data_ranks, ranks, most);
-    return {static_cast<int>(ranks), grid.tensor, grid.pipeline, 1, data_ranks};
+    TRIREME_CHECK(
+        grid.tensor <= most && grid.pipeline <= most && grid.context <= most && data_ranks <= most && ranks <= most,
+        ConfigError, "--tp {} x --pp {} x --cp {} x --data-parallel-size {} are {} files; there can be {}", grid.tensor,
+        grid.pipeline, grid.context, data_ranks, ranks, most);
+    return {static_cast<int>(ranks), grid.tensor, grid.pipeline, grid.context, data_ranks};
   }
 };
 

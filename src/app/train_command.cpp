@@ -112,7 +112,8 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
 
 /// What a layer keeps for backward, beside the figures of the literature.
 void log_layer_activations(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config) {
-  const train::LayerActivations activations = train::layer_activations(config, o.layout(), job.grid.tensor_size());
+  const train::LayerActivations activations =
+      train::layer_activations(config, o.layout(), job.grid.tensor_size(), job.grid.context_size());
   log::info(
       "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
       "GPT-2's layer, in 16 bits and with attention scores in memory:",

@@ -64,14 +64,13 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
       layer_(layer),
       first_head_(first_head) {}
 
-void SelfAttention::rotate(const LayerShape& shape, TensorView qkv, const Positions& positions,
-                           Rotation rotation) const {
+void SelfAttention::rotate(const LayerShape& shape, TensorView qkv, Rotation rotation) const {
   if (rotary_.channels == 0) return;
   RotaryKernels& kernels = context_.backend.rotary();
-  kernels.rotate(context_.stream(), rotary_, {part_of(qkv, shape, 0), shape.s, shape.b, shape.a_local, positions},
+  kernels.rotate(context_.stream(), rotary_, {part_of(qkv, shape, 0), shape.s, shape.b, shape.a_local, shape.positions},
                  rotation);
-  kernels.rotate(context_.stream(), rotary_, {part_of(qkv, shape, 1), shape.s, shape.b, shape.kv_local, positions},
-                 rotation);
+  kernels.rotate(context_.stream(), rotary_,
+                 {part_of(qkv, shape, 1), shape.s, shape.b, shape.kv_local, shape.positions}, rotation);
 }
 
 AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const {
@@ -91,9 +90,14 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
 
 void SelfAttention::attend(const LayerShape& shape, const DropoutPlan& dropout, ConstTensorView qkv,
                            TensorView heads_out, TensorView log_sum_exp) const {
-  context_.backend.attention().attention(
-      context_.stream(), problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores)),
-      part_of(qkv, shape, 0), part_of(qkv, shape, 1), part_of(qkv, shape, 2), heads_of(heads_out, shape), log_sum_exp);
+  const AttentionProblem whole = problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores));
+  const ConstHeads q = part_of(qkv, shape, 0), k = part_of(qkv, shape, 1), v = part_of(qkv, shape, 2);
+  const Heads out = heads_of(heads_out, shape);
+  if (context_.context_group != nullptr) {
+    ring().forward(whole, q, k, v, out, log_sum_exp);
+  } else {
+    context_.backend.attention().attention(context_.stream(), whole, q, k, v, out, log_sum_exp);
+  }
 }
 
 void SelfAttention::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
@@ -104,7 +108,7 @@ void SelfAttention::forward(const LayerShape& shape, ConstTensorView x, const Dr
   const TensorView heads_out = saved.heads_out ? saved.heads_out : shape.allocate(context_.workspace, columns);
   saved.input = x;
   qkv_.forward(shape.as_rows(x), Activation::none, {}, saved.qkv.reshape({n, shape.qkv_columns()}));
-  rotate(shape, saved.qkv, {}, Rotation::forward);
+  rotate(shape, saved.qkv, Rotation::forward);
   attend(shape, dropout, saved.qkv, heads_out,
          saved.log_sum_exp ? saved.log_sum_exp : shape.allocate_log_sum_exp(context_.workspace));
   projection_.forward(heads_out.reshape({n, columns}), shape.as_rows(y));
@@ -128,13 +132,20 @@ void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& d
     projection_.backward_input(shape.as_rows(gradients.output), gradients.heads_out.reshape({n, columns}),
                                Activation::none, {}, dheads.reshape({n, columns}), parallel::WeightGradient::now);
     const ConstTensorView qkv = saved.qkv;
-    context_.backend.attention().attention_backward(
-        context_.stream(), problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores)),
-        heads_of(ConstTensorView(dheads), shape), part_of(qkv, shape, 0), part_of(qkv, shape, 1),
-        part_of(qkv, shape, 2), heads_of(ConstTensorView(gradients.heads_out), shape), log_sum_exp, row_dot,
-        part_of(gradients.qkv, shape, 0), part_of(gradients.qkv, shape, 1), part_of(gradients.qkv, shape, 2));
+    const AttentionProblem whole = problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores));
+    const ConstHeads q = part_of(qkv, shape, 0), k = part_of(qkv, shape, 1), v = part_of(qkv, shape, 2);
+    const ConstHeads dout = heads_of(ConstTensorView(dheads), shape);
+    const ConstHeads out = heads_of(ConstTensorView(gradients.heads_out), shape);
+    const Heads dq = part_of(gradients.qkv, shape, 0), dk = part_of(gradients.qkv, shape, 1);
+    const Heads dv = part_of(gradients.qkv, shape, 2);
+    if (context_.context_group != nullptr) {
+      ring().backward(whole, dout, q, k, v, out, log_sum_exp, row_dot, dq, dk, dv);
+    } else {
+      context_.backend.attention().attention_backward(context_.stream(), whole, dout, q, k, v, out, log_sum_exp,
+                                                      row_dot, dq, dk, dv);
+    }
   }
-  rotate(shape, gradients.qkv, {}, Rotation::backward);
+  rotate(shape, gradients.qkv, Rotation::backward);
   qkv_.backward_input(gradients.qkv.reshape({n, shape.qkv_columns()}), shape.as_rows(saved.input), shape.as_rows(dx),
                       weights);
 }
@@ -152,20 +163,17 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, K
   const TensorView heads_out = context_.workspace.allocate(shape.dtype, {n, columns});
   const TensorView log_sum_exp = shape.allocate_log_sum_exp(context_.workspace);
   qkv_.forward(shape.as_rows(x), Activation::none, {}, qkv);
-  rotate(shape, qkv, {cache.length}, Rotation::forward);
-  // Each row's k and v stand together; they go behind those of the positions before.
+  rotate(shape, qkv, Rotation::forward);
   const std::int64_t pair = 2 * shape.kv_columns();
-  const std::int64_t first = shape.grouped() ? n * columns : columns, row = shape.grouped() ? pair : 3 * columns;
-  for (std::int64_t i = 0; i < n; ++i) {
-    context_.backend.elementwise().convert(context_.stream(), qkv.flat(first + i * row, pair),
-                                           cache.data.flat((cache.length * shape.b + i) * pair, pair));
-  }
+  const Heads keys = heads_at(cache.data, shape, 0, pair);
+  const Heads values = heads_at(cache.data, shape, shape.kv_columns(), pair);
+  AttentionKernels& kernels = context_.backend.attention();
+  const HeadsShape fresh{shape.s, shape.b, shape.kv_local, shape.d};
+  kernels.copy_heads(context_.stream(), fresh, part_of(qkv, shape, 1), keys.from(cache.length));
+  kernels.copy_heads(context_.stream(), fresh, part_of(qkv, shape, 2), values.from(cache.length));
   cache.length += shape.s;
-  const ConstTensorView keys_and_values = cache.data;
-  context_.backend.attention().attention(
-      context_.stream(), problem(shape, cache.length, {}), part_of(ConstTensorView(qkv), shape, 0),
-      heads_at(keys_and_values, shape, 0, pair), heads_at(keys_and_values, shape, shape.kv_columns(), pair),
-      heads_of(heads_out, shape), log_sum_exp);
+  kernels.attention(context_.stream(), problem(shape, cache.length, {}), part_of(qkv, shape, 0), keys, values,
+                    heads_of(heads_out, shape), log_sum_exp);
   projection_.forward(heads_out, shape.as_rows(y));
 }
 

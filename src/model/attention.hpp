@@ -2,6 +2,7 @@
 
 #include "src/model/dropout_plan.hpp"
 #include "src/model/layer_shape.hpp"
+#include "src/parallel/context/ring_attention.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/tensor/linear.hpp"
 
@@ -19,7 +20,7 @@ struct KeyValueCache {
 class SelfAttention {
  public:
   /// What backward needs. Selective recomputation keeps Q, K and V and makes the attention itself again: its output and
-  /// log-sum-exp are left empty.
+  /// log-sum-exp are left empty. Of a sequence split over context ranks all is this rank's part.
   struct Saved {
     ConstTensorView input;
     /// [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] and behind it
@@ -55,10 +56,13 @@ class SelfAttention {
   void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
 
  private:
-  /// Turns Q and K, or their gradients, in place; `positions` are those of the rows.
-  void rotate(const LayerShape& shape, TensorView qkv, const Positions& positions, Rotation rotation) const;
+  /// Turns Q and K, or their gradients, in place.
+  void rotate(const LayerShape& shape, TensorView qkv, Rotation rotation) const;
   void attend(const LayerShape& shape, const DropoutPlan& dropout, ConstTensorView qkv, TensorView heads_out,
               TensorView log_sum_exp) const;
+  parallel::RingAttention ring() const {
+    return parallel::RingAttention(context_.backend, *context_.context_group, context_.workspace);
+  }
   AttentionProblem problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const;
 
   parallel::TensorContext context_;

@@ -34,18 +34,18 @@ GptStage::Head GptStage::Head::allocate(const LayerShape& shape, std::int64_t vo
 
 GptStage::GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const GptConfig& config, const GptPlace& place, const parallel::VocabularyPartition& vocabulary,
-                   std::int64_t sequence_length, std::int64_t micro_batch_size, DType dtype,
+                   const parallel::SequenceShare& share, std::int64_t micro_batch_size, DType dtype,
                    const Recomputation& recomputation, parallel::ParameterHooks& hooks)
     : context_(context),
       hooks_(hooks),
       config_(config),
       place_(place),
-      shape_(LayerShape::of(config, sequence_length, micro_batch_size, place.tensor_size, context.sequence_parallel,
-                            dtype)),
+      shape_(LayerShape::of(config, share.rows, micro_batch_size, place.tensor_size, context.sequence_parallel, dtype)),
       vocabulary_rows_(vocabulary.rows()),
       recomputation_(recomputation),
       cross_entropy_(context, vocabulary),
       loss_sum_(context.backend, DType::fp64, {1}) {
+  shape_.positions = share.positions;
   for (const LayerRange& chunk : place.chunks) {
     for (int i = 0; i < chunk.layers; ++i) {
       layers_.emplace_back(context, parameters, config, chunk.first_layer + i, shape_.a_local * place.tensor_rank);
@@ -367,6 +367,7 @@ void GptStage::forward_cached(int chunk, std::int64_t positions, std::int64_t fi
   Stream& stream = context_.stream();
   LayerShape shape = shape_;
   shape.s = shape.s_local = positions;
+  shape.positions = {first_position};
   shape.b = 1;
   const bool last = is_last(chunk);
   const ArenaScope scope(context_.workspace);
@@ -376,7 +377,7 @@ void GptStage::forward_cached(int chunk, std::int64_t positions, std::int64_t fi
   if (is_first(chunk)) {
     const TensorView x = layers == 0 && !last ? output : streams[1];
     embedding_->forward(ids.reshape({positions}), shape.as_rows(x));
-    context_.backend.embedding().add_positions(stream, positions_, {first_position}, {}, x);
+    context_.backend.embedding().add_positions(stream, positions_, shape.positions, {}, x);
     input = x;
   }
   const auto first = static_cast<std::size_t>(first_layer_index(chunk));

@@ -7,12 +7,13 @@
 #include "src/model/gpt_parameters.hpp"
 #include "src/model/recomputation.hpp"
 #include "src/model/transformer_layer.hpp"
+#include "src/parallel/context/sequence_share.hpp"
 #include "src/parallel/parameter_hooks.hpp"
 #include "src/parallel/pipeline/stage.hpp"
 
 namespace trireme::model {
 
-/// One micro-batch on the device, as every stage of a pipeline gets it.
+/// One micro-batch on the device, as every stage of a pipeline gets it; s are the rows of this context rank.
 struct MicroBatch {
   ConstTensorView ids;      ///< [s, b] int32
   ConstTensorView targets;  ///< [s, b] int32
@@ -35,7 +36,7 @@ struct StageMode {
 class GptStage final : public parallel::Stage {
  public:
   GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const GptConfig& config,
-           const GptPlace& place, const parallel::VocabularyPartition& vocabulary, std::int64_t sequence_length,
+           const GptPlace& place, const parallel::VocabularyPartition& vocabulary, const parallel::SequenceShare& share,
            std::int64_t micro_batch_size, DType dtype, const Recomputation& recomputation,
            parallel::ParameterHooks& hooks);
   ~GptStage() override;
@@ -124,7 +125,7 @@ class GptStage final : public parallel::Stage {
   int first_layer_index(int chunk) const;
   /// Of the rows of this rank's residual stream.
   Positions residual_positions() const {
-    return context_.sequence_parallel ? Positions{place_.tensor_rank * shape_.s_local} : Positions();
+    return context_.sequence_parallel ? shape_.positions.from(place_.tensor_rank * shape_.s_local) : shape_.positions;
   }
   // Groups of parameters, as gpt_parameters numbers them.
   static constexpr int embedding_group = 0;

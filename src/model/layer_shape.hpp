@@ -8,7 +8,7 @@ namespace trireme::model {
 
 /// Extents of one micro-batch in one transformer layer on one rank of a tensor group.
 struct LayerShape {
-  std::int64_t s = 0;        ///< sequence
+  std::int64_t s = 0;        ///< sequence, or this context rank's part of it
   std::int64_t s_local = 0;  ///< positions of the residual stream on this rank: s, or s / t with sequence parallelism
   std::int64_t b = 0;        ///< micro-batch
   std::int64_t h = 0;        ///< hidden
@@ -19,6 +19,7 @@ struct LayerShape {
   std::int64_t kv_local = 0;  ///< heads of keys and values of this rank
   bool swiglu = false;
   Normalization normalization = Normalization::layer_norm;
+  Positions positions;  ///< of the s rows
 
   /// Throws ConfigError where heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
   /// `tensor_size`.
@@ -33,8 +34,8 @@ struct LayerShape {
                   "--tensor-model-parallel-size must divide them",
                   config.kv_heads(), tensor_size);
     TRIREME_CHECK(!sequence_parallel || s % tensor_size == 0, ConfigError,
-                  "--sequence-parallel: a sequence of {} does not split over {} tensor ranks; --seq-length must be a "
-                  "multiple of {}",
+                  "--sequence-parallel: a sequence of {} (of one context rank) does not split over {} tensor ranks; "
+                  "--seq-length over --context-parallel-size must be a multiple of {}",
                   s, tensor_size, tensor_size);
     return {s,
             sequence_parallel ? s / tensor_size : s,
@@ -46,7 +47,8 @@ struct LayerShape {
             dtype,
             config.kv_heads() / tensor_size,
             config.swiglu,
-            config.normalization};
+            config.normalization,
+            {}};
   }
 
   std::int64_t rows() const { return s * b; }

@@ -12,8 +12,10 @@ namespace trireme::train {
 /// Brings samples to the device as micro-batches. The memory is allocated once and used again by every call.
 class BatchLoader {
  public:
-  /// For `micro_batches` micro-batches of `b` samples of `s` tokens; weights in the accumulation type of `dtype`.
-  BatchLoader(Backend& backend, std::int64_t s, std::int64_t b, std::int64_t micro_batches, DType dtype);
+  /// For `micro_batches` micro-batches of `b` samples, of whose tokens this rank has `share`; weights in the
+  /// accumulation type of `dtype`.
+  BatchLoader(Backend& backend, const parallel::SequenceShare& share, std::int64_t b, std::int64_t micro_batches,
+              DType dtype);
 
   /// One sample of a micro-batch: its place in `source`, or -1 for one that only fills up and does not count; and its
   /// number since the start of training, which dropout goes by.
@@ -26,16 +28,16 @@ class BatchLoader {
   /// LossAverage::micro_batch, one over their number in its micro-batch. The result is valid until the next call.
   std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples,
                                       LossAverage average = LossAverage::tokens);
-  /// How many tokens of the samples read last count.
+  /// How many tokens of the samples read last count, on all context ranks together.
   std::int64_t counted_tokens() const { return counted_tokens_; }
 
  private:
   Backend& backend_;
-  std::int64_t s_;
+  parallel::SequenceShare share_;
   std::int64_t b_;
   DType weight_type_;
   std::int64_t counted_tokens_ = 0;
-  Tensor ids_;      // [m, s, b] int32
+  Tensor ids_;      // [m, s, b] int32, s the rows of the share
   Tensor targets_;  // [m, s, b] int32
   Tensor weights_;  // [m, s b] A
   Tensor numbers_;  // [m, b] int64

@@ -61,8 +61,9 @@ MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptio
   const parallel::Schedule schedule =
       parallel::make_schedule(parallel::schedule_for(layout.schedule, pipeline.chunks), pipeline.stages,
                               static_cast<int>(micro_batches), pipeline.chunks);
+  const auto share = parallel::SequenceShare::of(layout.sequence_length, position.context, grid.context_size());
   const model::LayerShape shape =
-      model::LayerShape::of(config, layout.sequence_length, layout.micro_batch_size, grid.tensor_size(),
+      model::LayerShape::of(config, share.rows, layout.micro_batch_size, grid.tensor_size(),
                             layout.sequence_parallel && grid.tensor_size() > 1, layout.dtype);
   std::vector<ActivationBytes> chunks;
   for (int chunk = 0; chunk < static_cast<int>(place.chunks.size()); ++chunk) {
@@ -72,7 +73,8 @@ MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptio
   return estimate;
 }
 
-LayerActivations layer_activations(const model::GptConfig& config, const LayoutOptions& layout, int tensor_size) {
+LayerActivations layer_activations(const model::GptConfig& config, const LayoutOptions& layout, int tensor_size,
+                                   int context_size) {
   const model::Recomputation& recomputation = layout.recomputation;
   const bool full = recomputation.granularity == model::RecomputeGranularity::full;
   const bool selective = recomputation.selective();
@@ -83,8 +85,9 @@ LayerActivations layer_activations(const model::GptConfig& config, const LayoutO
   place.chunks = {{0, layers}};
   place.last_stage = false;
   place.tensor_size = tensor_size;
-  const model::LayerShape shape = model::LayerShape::of(config, layout.sequence_length, layout.micro_batch_size,
-                                                        tensor_size, sequence_parallel, layout.dtype);
+  const auto share = parallel::SequenceShare::of(layout.sequence_length, 0, context_size);
+  const model::LayerShape shape =
+      model::LayerShape::of(config, share.rows, layout.micro_batch_size, tensor_size, sequence_parallel, layout.dtype);
   const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, tensor_size);
   LayerActivations result;
   result.kept = model::GptStage::activation_bytes(shape, place, 0, vocabulary, recomputation).kept /

@@ -38,6 +38,8 @@ struct LayerActivations {
   };
   std::vector<Published> published;
 };
-LayerActivations layer_activations(const model::GptConfig& config, const LayoutOptions& layout, int tensor_size);
+/// In `s b h` of the formulas s are the positions of one context rank.
+LayerActivations layer_activations(const model::GptConfig& config, const LayoutOptions& layout, int tensor_size,
+                                   int context_size = 1);
 
 }  // namespace trireme::train

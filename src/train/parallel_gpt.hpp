@@ -33,6 +33,8 @@ class ParallelGpt {
   model::GptStage& stage() { return stage_; }
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
+  /// The part of every sequence that this context rank holds.
+  const parallel::SequenceShare& sequence_share() const { return sequence_share_; }
   /// Which layers lie on which stage.
   const parallel::PipelineLayout& pipeline_layout() const { return pipeline_layout_; }
 
@@ -56,6 +58,7 @@ class ParallelGpt {
   parallel::GridCommunicators& communicators_;
   model::GptConfig config_;
   LayoutOptions layout_;
+  parallel::SequenceShare sequence_share_;
   parallel::PipelineLayout pipeline_layout_;
   parallel::ScheduleKind schedule_kind_;
   parallel::VocabularyPartition vocabulary_;

@@ -43,7 +43,7 @@ PerplexityResult measure_perplexity(ParallelGpt& gpt, const data::TokenStore& st
   const std::int64_t micro_batches = gpt.grid().pipeline_size();
   const std::int64_t b = layout.micro_batch_size;
   const std::int64_t data_size = gpt.grid().data_size();
-  BatchLoader loader(gpt.backend(), layout.sequence_length, b, micro_batches, layout.dtype);
+  BatchLoader loader(gpt.backend(), gpt.sequence_share(), b, micro_batches, layout.dtype);
   for (std::int64_t first = 0; first < windows.size(); first += micro_batches * data_size * b) {
     std::vector<BatchLoader::Sample> samples;
     for (std::int64_t j = 0; j < micro_batches; ++j) {

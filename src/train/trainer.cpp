@@ -34,7 +34,7 @@ Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
       options_(options),
       batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size, gpt.layout().micro_batch_size,
                gpt.grid().data_size()),
-      loader_(gpt.backend(), gpt.layout().sequence_length, gpt.layout().micro_batch_size,
+      loader_(gpt.backend(), gpt.sequence_share(), gpt.layout().micro_batch_size,
               batches_.largest() / (gpt.layout().micro_batch_size * gpt.grid().data_size()), gpt.layout().dtype),
       adamw_(gpt.backend(), gpt.parameters(), options.adamw),
       loss_scaler_(options.loss_scale) {}

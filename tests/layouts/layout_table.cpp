@@ -109,11 +109,12 @@ class Table {
 
  private:
   Layout layout_of(app::TrainCommandOptions& o, const app::Options& parser) const {
-    const parallel::ProcessGrid grid(world_.size(), o.grid.tensor, o.grid.pipeline);
+    const parallel::ProcessGrid grid(world_.size(), o.grid.tensor, o.grid.pipeline, o.grid.context);
     o.settle(parser, grid.data_size());
     Layout layout;
     layout.tensor = o.grid.tensor;
     layout.pipeline = o.grid.pipeline;
+    layout.context = o.grid.context;
     layout.options = o.layout();
     return layout;
   }

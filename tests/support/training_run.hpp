@@ -24,10 +24,12 @@ struct Layout {
   int tensor = 1;
   int pipeline = 1;
   train::LayoutOptions options;  ///< type and sequence length are the run's
+  int context = 1;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
-  out << "TP " << layout.tensor << " x PP " << layout.pipeline << ", micro-batch " << layout.options.micro_batch_size;
+  out << "TP " << layout.tensor << " x PP " << layout.pipeline << " x CP " << layout.context << ", micro-batch "
+      << layout.options.micro_batch_size;
   if (layout.options.schedule) out << ", " << parallel::to_string(*layout.options.schedule);
   const parallel::PipelineCut& cut = layout.options.pipeline;
   if (cut.chunks) out << ", " << *cut.chunks << " chunks";
@@ -129,7 +131,7 @@ struct TrainingRun {
               const std::function<void(parallel::GridCommunicators&)>& change = {})
       : data(data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options(config))),
         backend(make_backend(BackendChoice::cpu, 1)),
-        grid(world.size(), layout.tensor, layout.pipeline),
+        grid(world.size(), layout.tensor, layout.pipeline, layout.context),
         communicators(make_communicators(grid, world, change)),
         gpt(*backend, world, grid, communicators, config.model, layout_options(config, layout)),
         trainer(gpt, train_options(config)) {

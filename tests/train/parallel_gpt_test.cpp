@@ -158,7 +158,7 @@ TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {
     Rig whole(layout_of(DType::fp64, 16, 4), config);
     Rig halves(layout_of(DType::fp64, 16, 4), config);
     for (Rig* rig : {&whole, &halves}) {
-      BatchLoader loader(*rig->backend, 16, 4, 1, DType::fp64);
+      BatchLoader loader(*rig->backend, parallel::SequenceShare::of(16), 4, 1, DType::fp64);
       model::StageMode mode;
       mode.backward = true;
       mode.hidden_dropout = 0.1;
@@ -187,7 +187,7 @@ TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {
 TEST(GptStage, GradientsMatchFiniteDifferences) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     Rig rig(layout_of(DType::fp64, 16, 2), small_config(variant, 0.2), 0.2);
-    BatchLoader loader(*rig.backend, 16, 2, 1, DType::fp64);
+    BatchLoader loader(*rig.backend, parallel::SequenceShare::of(16), 2, 1, DType::fp64);
     model::StageMode mode;
     mode.backward = true;
     mode.hidden_dropout = 0.2;
@@ -256,7 +256,7 @@ TEST(Generation, GivesTheProbabilitiesOfTraining) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     Rig rig(layout_of(DType::fp64, 16, 1), small_config(variant, 0), 0.5);
     model::GptStage& stage = rig.gpt.stage();
-    BatchLoader loader(*rig.backend, 16, 1, 1, DType::fp64);
+    BatchLoader loader(*rig.backend, parallel::SequenceShare::of(16), 1, 1, DType::fp64);
     stage.begin(loader.load(FormulaSamples(), {{3, 0}}), {});
     stage.forward(0, 0, {}, {});
     const double expected = stage.take_loss_sum();

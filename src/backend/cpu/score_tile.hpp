@@ -18,8 +18,8 @@ constexpr std::int64_t tile = 64;
 /// The positions of one head of one sample.
 template <class T>
 struct Rows {
-  T* first;
-  std::int64_t stride;
+  T* first = nullptr;
+  std::int64_t stride = 0;
   T* operator[](std::int64_t position) const { return first + position * stride; }
 };
 template <class T, class View>
@@ -124,6 +124,42 @@ void store_scaled(A* row, std::int64_t d, A factor, T* to) {
   for (std::int64_t c = 0; c < d; ++c) row[c] *= factor;
   store_row(row, d, to);
 }
+
+/// Rows of results of one head: of type T, or with AttentionResults::merge of type A.
+template <class T>
+class ResultRows {
+  using A = Accumulation<T>;
+
+ public:
+  ResultRows(const AttentionProblem& problem, const Heads& heads, std::int64_t sample, std::int64_t head) {
+    if (problem.results == AttentionResults::merge) {
+      merged_ = rows_of<A>(heads, sample, head);
+    } else {
+      rows_ = rows_of<T>(heads, sample, head);
+    }
+  }
+
+  /// Row i of what is merged.
+  A* merged(std::int64_t i) const { return merged_[i]; }
+  /// Row i = row factor; changes `row`.
+  void store(std::int64_t i, A* row, std::int64_t d, A factor) const {
+    if (merged_.first != nullptr) {
+      store_scaled(row, d, factor, merged_[i]);
+    } else {
+      store_scaled(row, d, factor, rows_[i]);
+    }
+  }
+  /// The same, but what is merged is added to.
+  void store_or_add(std::int64_t i, A* row, std::int64_t d, A factor) const {
+    if (merged_.first == nullptr) return store_scaled(row, d, factor, rows_[i]);
+    A* to = merged_[i];
+    for (std::int64_t c = 0; c < d; ++c) to[c] += row[c] * factor;
+  }
+
+ private:
+  Rows<T> rows_;
+  Rows<A> merged_;
+};
 
 /// The tile of queries [q_begin, ...) and keys [k_begin, ...), of which `queries` and `keys` exist.
 inline ScoreTile score_tile(const AttentionProblem& problem, std::int64_t q_begin, std::int64_t queries,

@@ -6,6 +6,12 @@
 
 namespace trireme {
 
+/// What an attention does with its results.
+enum class AttentionResults {
+  overwrite,  ///< these are all keys
+  merge,      ///< these are some of the keys: results, of type A, are joined with those over the keys before
+};
+
 /// Softmax attention of one micro-batch: out = dropout(softmax(scale q k^T + mask)) v, head by head.
 struct AttentionProblem {
   std::int64_t queries = 0;      ///< positions of q and out
@@ -20,6 +26,7 @@ struct AttentionProblem {
   bool causal = true;  ///< a query sees the keys at its own place in the sequence and before
   Dropout dropout;     ///< mask at row = the query's place, column = the key's, key = head_key(first_head + head)
   std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
+  AttentionResults results = AttentionResults::overwrite;
 };
 
 /// A tensor of heads inside a larger one: element (position, sample, head, channel) is
@@ -30,27 +37,48 @@ struct HeadsOf {
   std::int64_t position_stride = 0;
   std::int64_t sample_stride = 0;
   std::int64_t head_stride = 0;
+
+  /// The heads from `position` on.
+  HeadsOf from(std::int64_t position) const {
+    const auto skip = static_cast<std::int64_t>(size_of(data.dtype())) * position * position_stride;
+    return {View(data.data() + skip, data.dtype(), data.shape()), position_stride, sample_stride, head_stride};
+  }
+  /// Writable converts to read-only.
+  operator HeadsOf<ConstTensorView>() const { return {data, position_stride, sample_stride, head_stride}; }
 };
 using Heads = HeadsOf<TensorView>;
 using ConstHeads = HeadsOf<ConstTensorView>;
 
+/// The extent of a tensor of heads.
+struct HeadsShape {
+  std::int64_t positions = 0;
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+};
+
 /// Attention without an s x s matrix in memory (Dao et al. 2022, arXiv:2205.14135): rows of scores are made, used and
 /// forgotten block by block; backward makes them again from q, k and the log-sum-exp of each row. T the training type;
-/// scores, softmax and sums in A (fp64 for fp64, else fp32). Stream-ordered, deterministic. Overwrites.
+/// scores, softmax and sums in A (fp64 for fp64, else fp32). Stream-ordered, deterministic.
 class AttentionKernels {
  public:
   virtual ~AttentionKernels() = default;
 
   /// q, out: `queries` positions, `heads` heads; k, v: `keys` positions, `kv_heads` heads.
-  /// log_sum_exp [b, heads, queries] A: log of the sum of exp(scale q k) over the visible keys.
+  /// log_sum_exp [b, heads, queries] A: log of the sum of exp(scale q k) over the visible keys. Overwrites out, T, and
+  /// log_sum_exp. With `merge` out, A, and log_sum_exp hold attention over other keys and become that over all of them;
+  /// out is not read where log_sum_exp is minus infinity.
   virtual void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v,
                          Heads out, TensorView log_sum_exp) = 0;
 
-  /// Gradients of q, k, v from that of out. `row_dot` [b, heads, queries] A is work space (sum over channels of dout
-  /// out).
+  /// Gradients of q, k, v from that of out, overwritten, T; with `merge` added to, A. out, T, and log_sum_exp are those
+  /// over all keys. `row_dot` [b, heads, queries] A is work space (sum over channels of dout out).
   virtual void attention_backward(Stream& stream, const AttentionProblem& problem, ConstHeads dout, ConstHeads q,
                                   ConstHeads k, ConstHeads v, ConstHeads out, ConstTensorView log_sum_exp,
                                   TensorView row_dot, Heads dq, Heads dk, Heads dv) = 0;
+
+  /// to = from, rounded to its type; of the two types one is the other or its accumulation type. Overwrites.
+  virtual void copy_heads(Stream& stream, const HeadsShape& shape, ConstHeads from, Heads to) = 0;
 };
 
 }  // namespace trireme

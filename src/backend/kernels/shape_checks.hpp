@@ -241,19 +241,28 @@ inline void check_targets(std::string_view where, ConstTensorView logits, ConstT
   detail::check_size(where, "targets", targets, rows_of(logits.shape()), DType::int32);
 }
 
-/// `heads` are q, k, v and the like; `statistics` log_sum_exp and row_dot.
+/// `heads` are q, k, v and the like; `results` what is overwritten or merged; `statistics` log_sum_exp and row_dot.
 inline void check_attention(std::string_view where, const AttentionProblem& problem,
                             std::initializer_list<ConstTensorView> heads,
+                            std::initializer_list<ConstTensorView> results,
                             std::initializer_list<ConstTensorView> statistics) {
   TRIREME_CHECK(problem.kv_heads > 0 && problem.heads % problem.kv_heads == 0 && problem.head_dim > 0, ShapeError,
                 "{}: {} heads of {} with {} heads of keys and values", where, problem.heads, problem.head_dim,
                 problem.kv_heads);
   const DType dtype = heads.begin()->dtype();
   for (const ConstTensorView& tensor : heads) detail::check_type(where, "a tensor of heads", tensor, dtype);
+  const DType result = problem.results == AttentionResults::merge ? accumulation_type(dtype) : dtype;
+  for (const ConstTensorView& tensor : results) detail::check_type(where, "a result", tensor, result);
   for (const ConstTensorView& tensor : statistics) {
     detail::check_size(where, "a statistic of the rows", tensor, problem.batch * problem.heads * problem.queries,
                        accumulation_type(dtype));
   }
+}
+
+inline void check_copy_heads(const ConstHeads& from, const Heads& to) {
+  const DType a = from.data.dtype(), b = to.data.dtype();
+  TRIREME_CHECK(a == b || a == accumulation_type(b) || b == accumulation_type(a), ShapeError,
+                "copy_heads: from {} to {}: one must be the other or its accumulation type", name_of(a), name_of(b));
 }
 
 inline void check_rotate(const RotaryEmbedding& rotary, const RotaryHeads& x) {

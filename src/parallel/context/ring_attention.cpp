@@ -1,0 +1,148 @@
+#include "src/parallel/context/ring_attention.hpp"
+
+#include <limits>
+#include <utility>
+
+namespace trireme::parallel {
+namespace {
+
+/// Heads of a dense tensor [rows, b, parts, heads, d].
+template <class View>
+HeadsOf<View> part_of(View tensor, int part) {
+  const Shape& shape = tensor.shape();
+  const std::int64_t columns = shape[3] * shape[4], row = shape[2] * columns;
+  const auto skip = static_cast<std::int64_t>(size_of(tensor.dtype())) * part * columns;
+  return {View(tensor.data() + skip, tensor.dtype(), shape), shape[1] * row, row, shape[4]};
+}
+
+/// The statistics of one chunk of queries.
+template <class View>
+View chunk_of(View statistics, int chunk) {
+  return statistics.flat(chunk * statistics.numel() / 2, statistics.numel() / 2);
+}
+
+void wait_for(std::vector<Work>& works, Stream& stream) {
+  for (Work& work : works) work.wait(stream);
+  works.clear();
+}
+
+HeadsShape query_shape(const AttentionProblem& problem) {
+  return {problem.queries, problem.batch, problem.heads, problem.head_dim};
+}
+HeadsShape key_shape(const AttentionProblem& problem) {
+  return {problem.keys, problem.batch, problem.kv_heads, problem.head_dim};
+}
+
+}  // namespace
+
+std::vector<RingAttention::Pair> RingAttention::pairs(const AttentionProblem& problem, int rank, int owner, int size) {
+  const std::int64_t chunk = problem.queries / 2;
+  const int queries[] = {rank, 2 * size - 1 - rank}, keys[] = {owner, 2 * size - 1 - owner};
+  std::vector<Pair> result;
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      if (keys[j] > queries[i]) continue;  // hidden by the mask
+      Pair pair{i, j, problem};
+      pair.problem.queries = pair.problem.keys = chunk;
+      pair.problem.first_query = queries[i] * chunk;
+      pair.problem.first_key = keys[j] * chunk;
+      pair.problem.results = AttentionResults::merge;
+      result.push_back(pair);
+    }
+  }
+  return result;
+}
+
+std::vector<Work> RingAttention::shift(TensorView send, TensorView receive) const {
+  const int rank = group_.rank(), size = group_.size();
+  const Transfer transfers[] = {{Transfer::Direction::send, (rank + 1) % size, send},
+                                {Transfer::Direction::receive, (rank + size - 1) % size, receive}};
+  return group_.exchange(backend_.compute_stream(), transfers);
+}
+
+void RingAttention::forward(const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,
+                            const ConstHeads& v, const Heads& out, TensorView log_sum_exp) const {
+  const ArenaScope scope(workspace_);
+  Stream& stream = backend_.compute_stream();
+  AttentionKernels& kernels = backend_.attention();
+  const std::int64_t chunk = problem.queries / 2;
+  const Shape block{problem.keys, problem.batch, 2, problem.kv_heads, problem.head_dim};
+  const DType dtype = q.data.dtype(), accumulation = log_sum_exp.dtype();
+  TensorView here = workspace_.allocate(dtype, block), next = workspace_.allocate(dtype, block);
+  const bool rounds = dtype != accumulation;
+  const Heads sums = rounds ? part_of(workspace_.allocate(accumulation, {problem.queries, problem.batch, 1,
+                                                                         problem.heads, problem.head_dim}),
+                                      0)
+                            : out;
+
+  kernels.copy_heads(stream, key_shape(problem), k, part_of(here, 0));
+  kernels.copy_heads(stream, key_shape(problem), v, part_of(here, 1));
+  backend_.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), log_sum_exp);
+  const int rank = group_.rank(), size = group_.size();
+  for (int step = 0; step < size; ++step) {
+    std::vector<Work> travelling;
+    if (step + 1 < size) travelling = shift(here, next);
+    for (const Pair& pair : pairs(problem, rank, (rank + size - step) % size, size)) {
+      const ConstTensorView keys_and_values = here;
+      kernels.attention(stream, pair.problem, q.from(pair.query_chunk * chunk),
+                        part_of(keys_and_values, 0).from(pair.key_chunk * chunk),
+                        part_of(keys_and_values, 1).from(pair.key_chunk * chunk), sums.from(pair.query_chunk * chunk),
+                        chunk_of(log_sum_exp, pair.query_chunk));
+    }
+    wait_for(travelling, stream);
+    std::swap(here, next);
+  }
+  if (rounds) kernels.copy_heads(stream, query_shape(problem), sums, out);
+}
+
+void RingAttention::backward(const AttentionProblem& problem, const ConstHeads& dout, const ConstHeads& q,
+                             const ConstHeads& k, const ConstHeads& v, const ConstHeads& out,
+                             ConstTensorView log_sum_exp, TensorView row_dot, const Heads& dq, const Heads& dk,
+                             const Heads& dv) const {
+  const ArenaScope scope(workspace_);
+  Stream& stream = backend_.compute_stream();
+  AttentionKernels& kernels = backend_.attention();
+  const std::int64_t chunk = problem.queries / 2;
+  const Shape block{problem.keys, problem.batch, 2, problem.kv_heads, problem.head_dim};
+  const DType dtype = q.data.dtype(), accumulation = log_sum_exp.dtype();
+  TensorView here = workspace_.allocate(dtype, block), next = workspace_.allocate(dtype, block);
+  // Gradients of the keys and values that are here: made now, on the way to the next rank, and come from the one
+  // before.
+  TensorView gradient = workspace_.allocate(accumulation, block), leaving = workspace_.allocate(accumulation, block);
+  const TensorView arriving = workspace_.allocate(accumulation, block);
+  const TensorView dq_sum =
+      workspace_.allocate(accumulation, {problem.queries, problem.batch, 1, problem.heads, problem.head_dim});
+
+  kernels.copy_heads(stream, key_shape(problem), k, part_of(here, 0));
+  kernels.copy_heads(stream, key_shape(problem), v, part_of(here, 1));
+  backend_.elementwise().fill(stream, 0, dq_sum);
+  std::vector<Work> gradients_travelling;
+  const int rank = group_.rank(), size = group_.size();
+  for (int step = 0; step < size; ++step) {
+    std::vector<Work> travelling;
+    if (step + 1 < size) travelling = shift(here, next);
+    backend_.elementwise().fill(stream, 0, gradient);
+    for (const Pair& pair : pairs(problem, rank, (rank + size - step) % size, size)) {
+      const std::int64_t query = pair.query_chunk * chunk, key = pair.key_chunk * chunk;
+      const ConstTensorView keys_and_values = here;
+      kernels.attention_backward(stream, pair.problem, dout.from(query), q.from(query),
+                                 part_of(keys_and_values, 0).from(key), part_of(keys_and_values, 1).from(key),
+                                 out.from(query), chunk_of(log_sum_exp, pair.query_chunk),
+                                 chunk_of(row_dot, pair.query_chunk), part_of(dq_sum, 0).from(query),
+                                 part_of(gradient, 0).from(key), part_of(gradient, 1).from(key));
+    }
+    // What the ranks before have added up for these keys has come meanwhile.
+    wait_for(gradients_travelling, stream);
+    if (step > 0) backend_.elementwise().add(stream, arriving, gradient);
+    std::swap(gradient, leaving);
+    gradients_travelling = shift(leaving, arriving);
+    wait_for(travelling, stream);
+    std::swap(here, next);
+  }
+  wait_for(gradients_travelling, stream);  // home again
+  kernels.copy_heads(stream, query_shape(problem), part_of(dq_sum, 0), dq);
+  kernels.copy_heads(stream, key_shape(problem), part_of(arriving, 0), dk);
+  kernels.copy_heads(stream, key_shape(problem), part_of(arriving, 1), dv);
+}
+
+}  // namespace trireme::parallel

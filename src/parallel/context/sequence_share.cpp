@@ -1,0 +1,18 @@
+#include "src/parallel/context/sequence_share.hpp"
+
+#include "src/base/check.hpp"
+
+namespace trireme::parallel {
+
+SequenceShare SequenceShare::of(std::int64_t sequence, int context_rank, int context_size) {
+  if (context_size == 1) return {sequence, sequence, {}};
+  const std::int64_t chunks = 2 * std::int64_t{context_size};
+  TRIREME_CHECK(sequence % chunks == 0, ConfigError,
+                "--seq-length {} does not divide into {} equal chunks, two for each of {} context ranks: with "
+                "--context-parallel-size {} it must be a multiple of {}",
+                sequence, chunks, context_size, context_size, chunks);
+  const std::int64_t chunk = sequence / chunks;
+  return {sequence, 2 * chunk, {context_rank * chunk, chunk, (chunks - 1 - context_rank) * chunk}};
+}
+
+}  // namespace trireme::parallel

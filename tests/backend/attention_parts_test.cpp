@@ -1,0 +1,139 @@
+// Attention whose keys come in parts, and copies of heads.
+#include <gtest/gtest.h>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/backend/attention_reference.hpp"
+#include "tests/support/random_tensor.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+const std::vector<std::int64_t> sample_numbers = {7, (std::int64_t{3} << 32) + 5};
+constexpr std::int64_t batch = 2, heads = 4, kv_heads = 2, d = 12;
+
+AttentionProblem problem_of(std::int64_t queries, std::int64_t keys, double dropout) {
+  return {.queries = queries,
+          .keys = keys,
+          .first_query = keys - queries,
+          .batch = batch,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .head_dim = d,
+          .scale = 1 / std::sqrt(static_cast<double>(d)),
+          .dropout = {dropout, 1234, 3, DropoutSite::attention_scores, sample_numbers.data()},
+          .first_head = 2};
+}
+
+Heads heads_of(TensorView tensor, std::int64_t count) { return {tensor, batch * count * d, count * d, d}; }
+
+class AttentionParts : public testing::TestWithParam<DType> {};
+
+// Parts that begin anywhere, one of them wholly behind the first queries, in any order.
+TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
+  const DType dtype = GetParam(), accumulation = accumulation_type(dtype);
+  const auto backend = cpu::make_backend(2);
+  Backend& b = *backend;
+  Stream& stream = b.compute_stream();
+  const std::int64_t queries = 150, keys = 170;
+  const std::vector<std::pair<std::int64_t, std::int64_t>> cuts[] = {
+      {{0, 170}}, {{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 3}, {3, 77}, {77, 128}}};
+  for (const double dropout : {0.0, 0.2}) {
+    const AttentionProblem whole = problem_of(queries, keys, dropout);
+    const Tensor q = random_tensor(b, dtype, {queries, batch, heads, d}, 1, -3, 3);
+    const Tensor k = random_tensor(b, dtype, {keys, batch, kv_heads, d}, 2, -3, 3);
+    const Tensor v = random_tensor(b, dtype, {keys, batch, kv_heads, d}, 3);
+    const Tensor dout = random_tensor(b, dtype, {queries, batch, heads, d}, 4);
+    AttentionTensors expected;
+    expected.q = values_of(b, q);
+    expected.k = values_of(b, k);
+    expected.v = values_of(b, v);
+    expected.dout = values_of(b, dout);
+    reference_attention(whole, expected);
+    for (const auto& parts : cuts) {
+      SCOPED_TRACE(testing::Message() << parts.size() << " parts, dropout " << dropout);
+      const Tensor sums = poisoned_tensor(b, accumulation, {queries, batch, heads, d});
+      const Tensor out = poisoned_tensor(b, dtype, {queries, batch, heads, d});
+      const Tensor lse(b, accumulation, {batch, heads, queries}), row_dot(b, accumulation, {batch, heads, queries});
+      b.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), lse);
+      const auto for_parts = [&](auto&& visit) {
+        for (const auto& [begin, end] : parts) {
+          AttentionProblem part = whole;
+          part.keys = end - begin;
+          part.first_key = begin;
+          part.results = AttentionResults::merge;
+          visit(part, begin);
+        }
+      };
+      for_parts([&](const AttentionProblem& part, std::int64_t begin) {
+        b.attention().attention(stream, part, heads_of(q, heads), heads_of(k, kv_heads).from(begin),
+                                heads_of(v, kv_heads).from(begin), heads_of(sums, heads), lse);
+      });
+      const Tolerance close = tolerance(accumulation, Operation::sum);
+      expect_close(values_of(b, sums), expected.out, close, "out");
+      expect_close(values_of(b, lse), expected.log_sum_exp, close, "log_sum_exp");
+
+      b.attention().copy_heads(stream, {queries, batch, heads, d}, heads_of(sums, heads), heads_of(out, heads));
+      AttentionTensors gradients = expected;
+      gradients.out = values_of(b, out);
+      expect_close(gradients.out, expected.out, tolerance(dtype, Operation::sum), "rounded out");
+      reference_attention_backward(whole, gradients);
+      const Tensor dq(b, accumulation, {queries, batch, heads, d});
+      const Tensor dk(b, accumulation, {keys, batch, kv_heads, d}), dv(b, accumulation, {keys, batch, kv_heads, d});
+      for (const Tensor* tensor : {&dq, &dk, &dv}) b.elementwise().fill(stream, 0, *tensor);
+      for_parts([&](const AttentionProblem& part, std::int64_t begin) {
+        b.attention().attention_backward(stream, part, heads_of(dout, heads), heads_of(q, heads),
+                                         heads_of(k, kv_heads).from(begin), heads_of(v, kv_heads).from(begin),
+                                         heads_of(out, heads), lse, row_dot, heads_of(dq, heads),
+                                         heads_of(dk, kv_heads).from(begin), heads_of(dv, kv_heads).from(begin));
+      });
+      expect_close(values_of(b, dq), gradients.dq, close, "dq");
+      expect_close(values_of(b, dk), gradients.dk, close, "dk");
+      expect_close(values_of(b, dv), gradients.dv, close, "dv");
+    }
+  }
+}
+
+TEST_P(AttentionParts, HeadsAreCopiedAndRounded) {
+  const DType dtype = GetParam(), accumulation = accumulation_type(dtype);
+  const auto backend = cpu::make_backend(2);
+  Backend& b = *backend;
+  for (const auto& [from_type, to_type] : {std::pair{dtype, dtype}, {dtype, accumulation}, {accumulation, dtype}}) {
+    // The second of three heads to the first of two.
+    const Tensor from = random_tensor(b, from_type, {5, batch, 3, d}, 1);
+    const Tensor to = random_tensor(b, to_type, {5, batch, 2, d}, 2);
+    std::vector<double> expected = values_of(b, to);
+    const std::vector<double> given = values_of(b, converted(b, from, to_type));
+    for (std::int64_t row = 0; row < 5 * batch; ++row) {
+      for (std::int64_t c = 0; c < d; ++c) expected[row * 2 * d + c] = given[(row * 3 + 1) * d + c];
+    }
+    ConstHeads source = heads_of(from, 3);
+    source.data = ConstTensorView(source.data.data() + d * size_of(from_type), from_type, source.data.shape());
+    b.attention().copy_heads(b.compute_stream(), {5, batch, 1, d}, source, heads_of(to, 2));
+    EXPECT_EQ(values_of(b, to), expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Attention, AttentionParts, testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST(Attention, RefusesResultsOfAnotherType) {
+  const auto backend = cpu::make_backend(1);
+  const Tensor x = poisoned_tensor(*backend, DType::bf16, {1, batch, heads, d});
+  const Tensor lse = poisoned_tensor(*backend, DType::fp32, {batch, heads, 1});
+  AttentionProblem problem = problem_of(1, 1, 0);
+  problem.results = AttentionResults::merge;
+  EXPECT_THROW(backend->attention().attention(backend->compute_stream(), problem, heads_of(x, heads),
+                                              heads_of(x, kv_heads), heads_of(x, kv_heads), heads_of(x, heads), lse),
+               ShapeError)
+      << "sums in bf16";
+  EXPECT_THROW(
+      backend->attention().copy_heads(backend->compute_stream(), {1, batch, heads, d}, heads_of(x, heads),
+                                      heads_of(poisoned_tensor(*backend, DType::fp16, {1, batch, heads, d}), heads)),
+      ShapeError);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,79 @@
+#include "src/parallel/context/sequence_share.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "src/base/error.hpp"
+#include "src/parallel/context/ring_attention.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::int64_t> positions_of(const SequenceShare& share) {
+  std::vector<std::int64_t> positions;
+  for (std::int64_t row = 0; row < share.rows; ++row) positions.push_back(share.positions[row]);
+  return positions;
+}
+
+TEST(SequenceShare, OneRankHoldsAll) {
+  const SequenceShare share = SequenceShare::of(5);
+  EXPECT_EQ(share.sequence, 5);
+  EXPECT_THAT(positions_of(share), ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST(SequenceShare, ARankHoldsAChunkFromEachEnd) {
+  EXPECT_THAT(positions_of(SequenceShare::of(12, 0, 2)), ElementsAre(0, 1, 2, 9, 10, 11));
+  EXPECT_THAT(positions_of(SequenceShare::of(12, 1, 2)), ElementsAre(3, 4, 5, 6, 7, 8));
+}
+
+TEST(SequenceShare, ASequenceThatDoesNotDivideIsRefused) {
+  try {
+    SequenceShare::of(18, 0, 4);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--seq-length 18 does not divide into 8 equal chunks"));
+    EXPECT_THAT(error.what(), HasSubstr("--context-parallel-size 4 it must be a multiple of 8"));
+  }
+}
+
+TEST(Positions, PartsStandWhereTheirRowsStand) {
+  const Positions positions{4, 3, 20};
+  for (std::int64_t begin = 0; begin < 8; ++begin) {
+    for (std::int64_t row = 0; row < 8; ++row) EXPECT_EQ(positions.from(begin)[row], positions[begin + row]);
+  }
+  EXPECT_EQ(Positions{7}.from(2)[5], 14);
+}
+
+TEST(RingAttention, EveryRankHasTheSameWorkInEveryStepAndAllOfItIsDone) {
+  for (const int size : {1, 2, 3, 4, 8}) {
+    const std::int64_t chunk = 10;
+    AttentionProblem problem;
+    problem.queries = problem.keys = 2 * chunk;
+    std::set<std::pair<std::int64_t, std::int64_t>> seen;  // first query, first key
+    for (int step = 0; step < size; ++step) {
+      for (int rank = 0; rank < size; ++rank) {
+        std::int64_t visible = 0;  // scores that are computed
+        for (const auto& pair : RingAttention::pairs(problem, rank, (rank + size - step) % size, size)) {
+          const AttentionProblem& p = pair.problem;
+          EXPECT_EQ(p.results, AttentionResults::merge);
+          EXPECT_TRUE(seen.emplace(p.first_query, p.first_key).second) << "twice";
+          EXPECT_EQ(p.first_query, SequenceShare::of(2 * chunk * size, rank, size).positions[pair.query_chunk * chunk]);
+          for (std::int64_t i = 0; i < p.queries; ++i) {
+            for (std::int64_t j = 0; j < p.keys; ++j) visible += p.first_key + j <= p.first_query + i;
+          }
+        }
+        EXPECT_EQ(visible, step == 0 ? chunk * chunk + chunk * (chunk + 1) : 2 * chunk * chunk)
+            << "rank " << rank << " of " << size << " in step " << step;
+      }
+    }
+    EXPECT_EQ(std::ssize(seen), size * (2 * size + 1)) << "pairs on and below the diagonal";
+  }
+}
+
+}  // namespace
+}  // namespace trireme::parallel

@@ -1,0 +1,142 @@
+// Context parallelism: splitting sequences over ranks does not change the run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/comm/self_communicator.hpp"
+#include "src/train/memory_estimate.hpp"
+#include "src/train/perplexity.hpp"
+#include "tests/support/model_variants.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+using parallel::DataSharding;
+using parallel::ScheduleKind;
+
+Layout layout_of(int context, int tensor = 1, int pipeline = 1) {
+  Layout layout{tensor, pipeline, {}};
+  layout.context = context;
+  layout.options.micro_batch_size = 2;
+  return layout;
+}
+
+/// Grids of `ranks` ranks whose context groups have two or more.
+std::vector<Layout> layouts(int ranks) {
+  if (ranks == 2) return {layout_of(2)};
+  Layout sequence = layout_of(2, 2);
+  sequence.options.sequence_parallel = true;
+  Layout zero_bubble = layout_of(2, 1, 2);
+  zero_bubble.options.schedule = ScheduleKind::zero_bubble;
+  Layout interleaved = layout_of(2, 1, 2);
+  interleaved.options.pipeline.chunks = 2;
+  Layout recomputed = layout_of(2, 1, 2);
+  recomputed.options.recomputation.granularity = model::RecomputeGranularity::selective;
+  Layout recomputed_whole = layout_of(2, 2);
+  recomputed_whole.options.recomputation = {model::RecomputeGranularity::full};
+  Layout sharded = layout_of(2);
+  sharded.options.data_parallel = {DataSharding::optimizer_and_gradients};
+  sharded.options.data_parallel.overlap_reduce = true;
+  sharded.options.data_parallel.bucket_elements = 3000;
+  return {layout_of(4), layout_of(2), sequence, zero_bubble, interleaved, recomputed, recomputed_whole, sharded};
+}
+
+TEST(ContextParallel, ComputesTheRunOfOneRank) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  RunConfig config;
+  config.steps = 3;
+  const Curve reference = training_curve(alone, config, {});
+  for (const Layout& layout : layouts(ranks.size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    expect_close(training_curve(ranks, config, layout), reference, 1e-10);
+  }
+}
+
+TEST(ContextParallel, GoesWithEveryModel) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  for (const ModelVariant& variant : model_variants()) {
+    if (ranks.size() > 2 && variant.name != "Llama") continue;
+    RunConfig config;
+    variant.apply(config.model);
+    config.steps = 2;
+    SCOPED_TRACE(variant.name);
+    expect_close(training_curve(ranks, config, layouts(ranks.size()).front()), training_curve(alone, config, {}),
+                 1e-10);
+  }
+}
+
+TEST(ContextParallel, TheSameGridTwiceGivesTheSameBits) {
+  Communicator& ranks = world();
+  for (const DType dtype : {DType::fp64, DType::bf16}) {
+    RunConfig config;
+    config.dtype = dtype;
+    config.steps = 2;
+    const Layout layout = layouts(ranks.size()).front();
+    const Curve first = training_curve(ranks, config, layout);
+    const Curve second = training_curve(ranks, config, layout);
+    EXPECT_EQ(first.loss, second.loss) << layout;
+    EXPECT_EQ(first.grad_norm, second.grad_norm) << layout;
+  }
+}
+
+TEST(ContextParallel, NarrowTypesStayWithinTheirTolerance) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    RunConfig config;
+    config.dtype = dtype;
+    config.steps = 2;
+    const Curve reference = training_curve(alone, config, {});
+    const Layout layout = layouts(ranks.size()).front();
+    SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
+    const Curve curve = training_curve(ranks, config, layout);
+    expect_close(curve.loss, reference.loss, dtype == DType::fp32 ? 1e-6 : 1e-3);
+    expect_close(curve.grad_norm, reference.grad_norm, dtype == DType::fp32 ? 1e-5 : 1e-2);
+  }
+}
+
+TEST(ContextParallel, MemoryIsAsPredicted) {
+  Communicator& ranks = world();
+  for (const Layout& layout : layouts(ranks.size())) {
+    RunConfig config;
+    config.dtype = DType::bf16;
+    config.steps = 1;
+    if (layout.options.schedule == ScheduleKind::zero_bubble) config.dtype = DType::fp32;
+    SCOPED_TRACE(testing::Message() << layout);
+    TrainingRun run(ranks, config, layout);
+    run.step();
+    const train::MemoryEstimate estimate = train::estimate_memory(
+        config.model, run.gpt.layout(), run.grid, ranks.rank(), config.batch / (2 * run.grid.data_size()));
+    EXPECT_EQ(run.gpt.stage().peak_activation_bytes(), estimate.activations);
+  }
+}
+
+TEST(ContextParallel, PerplexityIsThatOfOneRank) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  const RunConfig config;
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 5 * 32 + 11; ++i) ids.push_back(static_cast<std::int32_t>(splitmix64(3, i) % 1003));
+  data::CorpusInfo info;
+  info.tokenizer = "formula";
+  info.vocabulary_size = 1003;
+  const data::MemoryTokenStore store(info, std::vector<std::vector<std::int32_t>>{ids});  // the last window is short
+  TrainingRun one(alone, config, {}), run(ranks, config, layouts(ranks.size()).front());
+  const train::PerplexityResult expected = train::measure_perplexity(one.gpt, store);
+  const train::PerplexityResult actual = train::measure_perplexity(run.gpt, store);
+  EXPECT_EQ(actual.tokens, expected.tokens);
+  EXPECT_NEAR(actual.loss / expected.loss, 1, 1e-12);
+}
+
+TEST(ContextParallel, SequencesThatDoNotDivideAreRefused) {
+  Communicator& ranks = world();
+  RunConfig config;
+  config.s = 30;  // not of 4, 8 chunks
+  EXPECT_THROW(TrainingRun(ranks, config, layouts(ranks.size()).front()), ConfigError);
+}
+
+}  // namespace
+}  // namespace trireme::test
