@@ -41,6 +41,12 @@ TEST(SamplesNeeded, CountsTrainingEvaluationsAndTest) {
   EXPECT_EQ(budget, (SampleBudget{8000, 4 * 10 * 8, 10 * 8}));
 }
 
+TEST(SamplesNeeded, AreThoseGivenInTrainingBySamples) {
+  const SampleBudget budget = samples_needed(
+      {.train_iters = 1000, .train_samples = 7001, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10});
+  EXPECT_EQ(budget, (SampleBudget{7001, 4 * 10 * 8, 10 * 8}));
+}
+
 TEST(SamplesNeeded, RefusesWhatCannotBeCounted) {
   EXPECT_THROW(samples_needed({.train_iters = -1}), ConfigError);
   EXPECT_THROW(samples_needed({.train_iters = 1, .global_batch_size = 0}), ConfigError);
