@@ -25,10 +25,10 @@ struct bf16 {
 
 /// IEEE 754 binary16. Storage only; arithmetic is done in fp32.
 struct fp16 {
-  _Float16 value = 0;
+  std::uint16_t bits = 0;
   fp16() = default;
-  explicit fp16(float v) : value(static_cast<_Float16>(v)) {}
-  explicit operator float() const { return static_cast<float>(value); }
+  explicit fp16(float value) : bits(std::bit_cast<std::uint16_t>(static_cast<_Float16>(value))) {}
+  explicit operator float() const { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
 };
 
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };

@@ -36,7 +36,10 @@ class Shape {
     return product;
   }
 
-  friend bool operator==(const Shape& a, const Shape& b) { return std::ranges::equal(a.extents(), b.extents()); }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    const auto x = a.extents(), y = b.extents();
+    return std::equal(x.begin(), x.end(), y.begin(), y.end());
+  }
 
  private:
   std::array<std::int64_t, max_rank> extents_{};

@@ -4,10 +4,10 @@
 
 #include <numeric>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/backend/attention_reference.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -86,7 +86,7 @@ class ScatteredHeads {
 
 /// Forward and backward in `dtype` from the inputs in t, which are rounded to it; fills in what is computed.
 void compute(DType dtype, AttentionProblem p, AttentionTensors& t, int threads = 2) {
-  const auto backend = cpu::make_backend(threads);
+  const auto backend = test::make_backend(threads);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
   const Tensor samples(b, DType::int64, {p.batch});

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -53,7 +53,7 @@ void reference(CrossEntropy& c) {
 /// would hold them; the sums and maxima over ranks are made here. Rounds c.logits to the type.
 void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, int threads = 2) {
   constexpr std::int64_t padding = 3;
-  const auto backend = cpu::make_backend(threads);
+  const auto backend = test::make_backend(threads);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
   CrossEntropyKernels& kernels = b.cross_entropy();
@@ -177,7 +177,7 @@ TEST(CrossEntropy, ARowOfNoWeightHasNoLossEvenWhereItIsNotFinite) {
 }
 
 TEST(CrossEntropy, RefusesTensorsThatDoNotFit) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const Tensor logits = random_tensor(b, DType::fp32, {2, 8}, 1), two = poisoned_tensor(b, DType::fp32, {2});
   const Tensor three = poisoned_tensor(b, DType::fp32, {3});

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -17,7 +17,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 class Elementwise : public testing::TestWithParam<DType> {
  protected:
-  std::unique_ptr<Backend> backend_ = cpu::make_backend(2);
+  std::unique_ptr<Backend> backend_ = test::make_backend(2);
   Backend& b() { return *backend_; }
   Stream& stream() { return b().compute_stream(); }
   ElementwiseKernels& kernels() { return b().elementwise(); }
@@ -78,7 +78,7 @@ TEST_P(Elementwise, ConvertRoundsToNearest) {
 }
 
 TEST(Convert, RoundsOnceFromFp64AndTiesToEven) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const auto convert = [&](double value, DType to) {
     const Tensor y = poisoned_tensor(b, to, {1});
@@ -186,7 +186,7 @@ TEST_P(Elementwise, BiasDropoutAddBackwardMatchesTheDefinition) {
 }
 
 TEST(BiasDropoutAdd, BackwardMatchesFiniteDifference) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const std::int64_t samples[] = {4, 2};
   const Dropout dropout(0.3, 5, 1, DropoutSite::attention_output, samples);
@@ -225,7 +225,7 @@ TEST(BiasDropoutAdd, BackwardMatchesFiniteDifference) {
 }
 
 TEST(BiasDropoutAdd, KeepsTheShareOfElementsItShould) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const std::int64_t samples[] = {0, 1, 2, 3};
   const Dropout dropout(0.1, 1234, 0, DropoutSite::embedding, samples);
@@ -246,7 +246,7 @@ TEST_P(Elementwise, BitsDoNotDependOnThreads) {
   const Shape shape{300, 3, 257};
   std::vector<std::vector<std::byte>> first;
   for (const int threads : {1, 2, 3}) {
-    backend_ = cpu::make_backend(threads);
+    backend_ = test::make_backend(threads);
     const Tensor x = random_tensor(b(), dtype(), shape, 1), bias = random_tensor(b(), dtype(), {257}, 2);
     const Tensor sum = random_tensor(b(), dtype(), shape, 3), dx = poisoned_tensor(b(), dtype(), shape);
     const Tensor dbias = random_tensor(b(), accumulation(), {257}, 4);
@@ -262,7 +262,7 @@ TEST_P(Elementwise, BitsDoNotDependOnThreads) {
 }
 
 TEST(ElementwiseChecks, RefuseShapesAndTypesThatDoNotFit) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   ElementwiseKernels& kernels = b.elementwise();
   Stream& stream = b.compute_stream();

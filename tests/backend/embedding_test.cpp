@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -22,7 +22,7 @@ std::vector<std::int32_t> random_ids(std::int64_t n, std::int64_t vocabulary) {
 
 class Embedding : public testing::TestWithParam<DType> {
  protected:
-  std::unique_ptr<Backend> backend_ = cpu::make_backend(2);
+  std::unique_ptr<Backend> backend_ = test::make_backend(2);
   Backend& b() { return *backend_; }
   Stream& stream() { return b().compute_stream(); }
   DType dtype() const { return GetParam(); }
@@ -76,7 +76,7 @@ TEST_P(Embedding, AnyNumberOfThreadsGivesTheSameBits) {
   const std::int64_t n = 500, h = 300;
   std::vector<std::vector<double>> results;
   for (const int threads : {1, 2, 3}) {
-    const auto backend = cpu::make_backend(threads);
+    const auto backend = test::make_backend(threads);
     const Tensor ids = make_tensor(*backend, {n}, random_ids(n, 20));
     const Tensor dy = random_tensor(*backend, dtype(), {n, h}, 2);
     const Tensor dtable = random_tensor(*backend, accumulation(), {20, h}, 3);

@@ -4,9 +4,9 @@
 
 #include <numeric>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -74,7 +74,7 @@ void reference(NormTensors& t) {
 
 /// Forward and backward in `dtype`; rounds the inputs in t to it and fills in what is computed.
 void compute(DType dtype, NormTensors& t, int threads = 2, bool in_place = false) {
-  const auto backend = cpu::make_backend(threads);
+  const auto backend = test::make_backend(threads);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
   const std::int64_t n = t.rows(), h = t.h();
@@ -221,7 +221,7 @@ TEST(LayerNorm, BackwardMatchesFiniteDifference) {
 
 TEST_P(LayerNormTypes, BiasDropoutAddNormIsItsParts) {
   const DType dtype = GetParam();
-  const auto backend = cpu::make_backend(2);
+  const auto backend = test::make_backend(2);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
   const std::int64_t s = 7, batch = 3, h = 70;
@@ -272,7 +272,7 @@ TEST_P(LayerNormTypes, BiasDropoutAddNormIsItsParts) {
 }
 
 TEST(LayerNorm, RefusesTensorsThatDoNotFit) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const Tensor x = random_tensor(b, DType::bf16, {4, 6}, 1), y = poisoned_tensor(b, DType::bf16, {4, 6});
   const Tensor weight = random_tensor(b, DType::bf16, {6}, 2), narrow = random_tensor(b, DType::bf16, {5}, 2);

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Types, AdamW, testing::ValuesIn(dtypes),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(AdamW, MatchesTheFormula) {
-  const auto backend = cpu::make_backend(2);
+  const auto backend = test::make_backend(2);
   Backend& b = *backend;
   const DType accumulation = accumulation_type(dtype());
   for (const std::int64_t n : {0, 1, 31, 33, 1025, 40'000}) {
@@ -66,7 +66,7 @@ TEST_P(AdamW, MatchesTheFormula) {
 TEST_P(AdamW, GoesWithoutARoundedCopyAndWithAnyNumberOfThreads) {
   std::vector<std::byte> first;
   for (const int threads : {1, 2, 3}) {
-    const auto backend = cpu::make_backend(threads);
+    const auto backend = test::make_backend(threads);
     Backend& b = *backend;
     const State state(b, dtype(), 30'000);
     b.optimizer().adamw(b.compute_stream(), step, state.gradient, state.w, state.m, state.v, {});
@@ -78,7 +78,7 @@ TEST_P(AdamW, GoesWithoutARoundedCopyAndWithAnyNumberOfThreads) {
 }
 
 TEST(AdamWFirstStep, MovesByTheLearningRateAgainstTheSignOfTheGradient) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const Tensor g = make_tensor(b, DType::fp64, {3}, {1e-3, -5, 0}), w = make_tensor(b, DType::fp64, {3}, {1, 1, 1});
   const Tensor m = make_tensor(b, DType::fp64, {3}, {0, 0, 0}), v = make_tensor(b, DType::fp64, {3}, {0, 0, 0});
@@ -88,7 +88,7 @@ TEST(AdamWFirstStep, MovesByTheLearningRateAgainstTheSignOfTheGradient) {
 }
 
 TEST(AdamWChecks, RefuseShapesAndTypesThatDoNotFit) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const auto tensor = [&](std::int64_t n, DType dtype) { return random_tensor(b, dtype, {n}, 1); };
   const auto run = [&](DType gradient, DType w, std::int64_t m, DType rounded) {

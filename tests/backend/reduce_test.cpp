@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -22,7 +22,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Reduce, testing::ValuesIn(dtypes),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(Reduce, AddsInFp64ToWhatIsThere) {
-  const auto backend = cpu::make_backend(2);
+  const auto backend = test::make_backend(2);
   Backend& b = *backend;
   for (const std::int64_t n : {0, 1, 31, 33, 1025, 100'000}) {
     const Tensor x = random_tensor(b, dtype(), {n}, 1);
@@ -43,7 +43,7 @@ TEST_P(Reduce, AddsInFp64ToWhatIsThere) {
 }
 
 TEST_P(Reduce, ShowsWhatIsNotFinite) {
-  const auto backend = cpu::make_backend(2);
+  const auto backend = test::make_backend(2);
   Backend& b = *backend;
   for (const double bad : {infinity, -infinity, std::nan("")}) {
     std::vector<double> values(50'000, 1.0);
@@ -58,7 +58,7 @@ TEST_P(Reduce, ShowsWhatIsNotFinite) {
 }
 
 TEST(SumSquares, DoesNotOverflowInFp32) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const Tensor squares = make_tensor(b, DType::fp64, {1}, {0});
   b.reduce().sum_squares(b.compute_stream(), make_tensor(b, DType::fp32, {2}, {std::ldexp(1.0, 120), 1}), squares);
@@ -68,7 +68,7 @@ TEST(SumSquares, DoesNotOverflowInFp32) {
 TEST_P(Reduce, BitsDoNotDependOnThreads) {
   std::vector<double> first;
   for (const int threads : {1, 2, 3}) {
-    const auto backend = cpu::make_backend(threads);
+    const auto backend = test::make_backend(threads);
     Backend& b = *backend;
     const Tensor x = random_tensor(b, dtype(), {200'001}, 1), result = make_tensor(b, DType::fp64, {1}, {0});
     b.reduce().sum(b.compute_stream(), x, result);
@@ -80,7 +80,7 @@ TEST_P(Reduce, BitsDoNotDependOnThreads) {
 }
 
 TEST(ReduceChecks, RefuseAResultThatIsNotOneFp64) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const Tensor x = random_tensor(b, DType::fp32, {4}, 1);
   EXPECT_THROW(b.reduce().sum(b.compute_stream(), x, random_tensor(b, DType::fp32, {1}, 1)), ShapeError);

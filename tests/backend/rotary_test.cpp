@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -23,7 +23,7 @@ struct Case {
 /// `values`, rounded to the type, after a rotation.
 std::vector<double> rotated(DType dtype, const Case& c, std::vector<double>& values,
                             Rotation rotation = Rotation::forward, int threads = 2) {
-  const auto backend = cpu::make_backend(threads);
+  const auto backend = test::make_backend(threads);
   Backend& b = *backend;
   const Tensor x = make_tensor(b, dtype, {c.positions, c.batch, c.parts, c.heads, c.d}, values);
   values = values_of(b, x);

@@ -2,9 +2,9 @@
 
 #include <numeric>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -27,7 +27,7 @@ struct Rows {
 };
 
 void compute(DType dtype, Rows& rows, int threads = 2, bool in_place = false) {
-  const auto backend = cpu::make_backend(threads);
+  const auto backend = test::make_backend(threads);
   Backend& b = *backend;
   const Tensor gate_up = make_tensor(b, dtype, {rows.n, 2 * rows.f}, rows.gate_up);
   const Tensor dy = make_tensor(b, dtype, {rows.n, rows.f}, rows.dy);
@@ -116,7 +116,7 @@ TEST(Swiglu, BackwardMatchesFiniteDifference) {
 }
 
 TEST(Swiglu, RefusesTensorsThatDoNotFit) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const Tensor narrow = poisoned_tensor(b, DType::fp32, {4, 6}), wide = poisoned_tensor(b, DType::fp32, {4, 12});
   EXPECT_THROW(b.elementwise().swiglu(b.compute_stream(), narrow, narrow), ShapeError);

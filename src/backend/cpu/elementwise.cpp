@@ -31,7 +31,7 @@ T round_to(double value) {
     return bf16(nearest);
   } else if constexpr (std::is_same_v<T, fp16>) {
     fp16 rounded;
-    rounded.value = static_cast<_Float16>(value);
+    rounded.bits = std::bit_cast<std::uint16_t>(static_cast<_Float16>(value));
     return rounded;
   } else {
     return static_cast<T>(value);

@@ -35,7 +35,7 @@ struct Dropout {
         key(mix64(mix64(seed) + (static_cast<std::uint64_t>(layer) << 8 | static_cast<std::uint64_t>(site)))),
         samples(sample_numbers) {}
 
-  bool enabled() const { return keep_threshold < 65536; }
+  constexpr bool enabled() const { return keep_threshold < 65536; }
 
   /// Key of one attention head; `head` counts over the whole model's heads, not a rank's.
   constexpr std::uint64_t head_key(std::int64_t head) const {

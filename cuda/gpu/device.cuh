@@ -1,0 +1,83 @@
+#pragma once
+
+// What kernels see of a GPU beyond CUDA's own language: the only header they include for it. Tests put another version
+// of it on the include path, which runs kernels on the host.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cmath>
+#include <type_traits>
+
+#include "cuda/runtime/stream.hpp"
+#include "src/tensor/dtype.hpp"
+#include "src/tensor/memory.hpp"
+
+namespace trireme::gpu {
+
+/// How a kernel is started: `blocks` blocks of `threads` threads (a multiple of 32), each block with `shared_bytes` of
+/// dynamic shared memory. `kernel` is its name in messages.
+struct Launch {
+  const char* kernel;
+  std::int64_t blocks;
+  int threads;
+  std::size_t shared_bytes = 0;
+};
+
+/// Enqueues the kernel. Nothing where there are no blocks. Throws CudaError.
+template <class... Parameters>
+void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
+            std::type_identity_t<Parameters>... arguments) {
+  if (launch.blocks == 0) return;
+  cuda::CudaStream& on = cuda::cuda_stream(stream);
+  constexpr std::size_t without_asking = 48 << 10;
+  if (launch.shared_bytes > without_asking) {
+    on.device().check(
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(launch.shared_bytes)),
+        "cudaFuncSetAttribute");
+  }
+  kernel<<<static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.threads), launch.shared_bytes,
+           on.handle()>>>(arguments...);
+  on.device().launched(on.handle(), launch.kernel);
+}
+
+/// The block's own S, uninitialised: one for each type.
+template <class S>
+__device__ __forceinline__ S& shared() {
+  __shared__ __align__(16) unsigned char memory[sizeof(S)];
+  return *reinterpret_cast<S*>(memory);
+}
+template <class T>
+__device__ __forceinline__ T* dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char dynamic_memory[];
+  return reinterpret_cast<T*>(dynamic_memory);
+}
+
+template <class T>
+__device__ __forceinline__ Accumulation<T> widen(T x) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return __bfloat162float(__ushort_as_bfloat16(x.bits));
+  } else if constexpr (std::is_same_v<T, fp16>) {
+    return __half2float(__ushort_as_half(x.bits));
+  } else {
+    return x;
+  }
+}
+/// Rounds to nearest, ties to even.
+template <class T>
+__device__ __forceinline__ T narrow(Accumulation<T> x) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    T rounded;
+    rounded.bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+    return rounded;
+  } else if constexpr (std::is_same_v<T, fp16>) {
+    T rounded;
+    rounded.bits = __half_as_ushort(__float2half_rn(x));
+    return rounded;
+  } else {
+    return x;
+  }
+}
+
+}  // namespace trireme::gpu

@@ -1,0 +1,395 @@
+#include "src/backend/kernels/attention.hpp"
+
+#include <limits>
+
+#include "cuda/kernels/eight.cuh"
+#include "cuda/kernels/families.hpp"
+#include "cuda/kernels/sums.cuh"
+#include "src/backend/kernels/shape_checks.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+// Tiles of the scores, without tensor cores and for every head size: a warp has some rows of its own, queries or keys,
+// and goes through tiles of the others, one for each lane. Forward and backward of queries go through the keys,
+// backward of keys and values through the queries: nothing is added up by two blocks, and the order of additions is
+// fixed.
+constexpr int attention_warps = 4, attention_threads = attention_warps * warp_threads;
+constexpr int rows_of_warp = 4, rows_of_block = attention_warps * rows_of_warp;
+constexpr int tile_rows = warp_threads;
+constexpr int weights_of_warp = rows_of_warp * tile_rows;
+
+constexpr std::int64_t row_tiles(std::int64_t rows) { return (rows + rows_of_block - 1) / rows_of_block; }
+
+/// One head of one sample: row i is data + i stride.
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+};
+/// All heads of all samples.
+template <class T>
+struct AllHeads {
+  T* data;
+  std::int64_t position_stride, sample_stride, head_stride;
+  __device__ Rows<T> at(std::int64_t sample, std::int64_t head) const {
+    return {data + sample * sample_stride + head * head_stride, position_stride};
+  }
+};
+
+/// Which sample, head and rows a block has, of `heads` heads.
+struct BlockPlace {
+  std::int64_t sample, head, begin;
+  __device__ BlockPlace(std::int64_t rows, std::int64_t heads)
+      : sample(blockIdx.x / row_tiles(rows) / heads),
+        head(blockIdx.x / row_tiles(rows) % heads),
+        begin(blockIdx.x % row_tiles(rows) * rows_of_block) {}
+};
+
+__device__ inline std::int64_t places_between(const AttentionProblem& problem) {
+  return problem.first_query - problem.first_key;
+}
+/// Whether a query sees a key; both may be beyond the end.
+__device__ inline bool sees(const AttentionProblem& problem, std::int64_t query, std::int64_t key) {
+  return query < problem.queries && key < problem.keys && (!problem.causal || key <= query + places_between(problem));
+}
+template <class A>
+__device__ A dropout_factor(const AttentionProblem& problem, std::uint64_t head_key, std::int64_t sample,
+                            std::int64_t query, std::int64_t key) {
+  const bool keep = problem.dropout.keeps(head_key, problem.dropout.samples[sample], problem.first_query + query,
+                                          problem.first_key + key);
+  return keep ? static_cast<A>(problem.dropout.scale) : A{0};
+}
+
+/// to[i][c] = factor from row begin + i, for i < count, 0 beyond `end`; by the whole block. Rows of `to` are `stride`
+/// apart.
+template <class T, class A>
+__device__ void load_rows(const Rows<const T>& from, std::int64_t begin, int count, std::int64_t end, int d, int stride,
+                          A factor, A* to) {
+  for (int group = threadIdx.x; group < count * static_cast<int>(eights_of(d)); group += attention_threads) {
+    const int i = group / static_cast<int>(eights_of(d));
+    const Eight columns = eight(group % eights_of(d), d);
+    A value[8]{};
+    if (begin + i < end) load(from.data + (begin + i) * from.stride + columns.begin, columns.size, value);
+    for (int c = 0; c < columns.size; ++c) to[i * stride + columns.begin + c] = factor * value[c];
+  }
+}
+/// row begin + i = from[i].
+template <class T, class A>
+__device__ void store_rows(const A* from, std::int64_t begin, std::int64_t end, int d, const Rows<T>& to) {
+  for (int group = threadIdx.x; group < rows_of_block * static_cast<int>(eights_of(d)); group += attention_threads) {
+    const int i = group / static_cast<int>(eights_of(d));
+    const Eight columns = eight(group % eights_of(d), d);
+    A value[8]{};
+    for (int c = 0; c < columns.size; ++c) value[c] = from[i * d + columns.begin + c];
+    if (begin + i < end) store(value, columns.size, to.data + (begin + i) * to.stride + columns.begin);
+  }
+}
+
+template <class A>
+__device__ A dot(const A* x, const A* y, int d) {
+  A sum = 0;
+  for (int c = 0; c < d; ++c) sum += x[c] * y[c];
+  return sum;
+}
+/// to[c] = factor to[c] + sum over the tile's rows of weight[row] row[c]; by a warp, rows `stride` apart.
+template <class A>
+__device__ void add_weighted_rows(const A* weight, const A* rows, int d, int stride, A factor, A* to) {
+  for (int c = threadIdx.x % warp_threads; c < d; c += warp_threads) {
+    A sum = factor * to[c];
+    for (int row = 0; row < tile_rows; ++row) sum += weight[row] * rows[row * stride + c];
+    to[c] = sum;
+  }
+}
+
+/// Numbers of A in the shared memory of a block: `own` tensors of its own rows and two tiles of the others; two sets of
+/// numbers for each pair of rows; two statistics of the tile's rows.
+constexpr std::int64_t shared_numbers(int own, std::int64_t d) {
+  return own * rows_of_block * d + 2 * tile_rows * (d + 1) + 2 * attention_warps * weights_of_warp + 2 * tile_rows;
+}
+
+template <class T>
+__global__ void __launch_bounds__(attention_threads)
+    attention_kernel(AttentionProblem problem, AllHeads<const T> q, AllHeads<const T> k, AllHeads<const T> v,
+                     AllHeads<T> out, Accumulation<T>* log_sum_exp) {
+  using A = Accumulation<T>;
+  constexpr A infinity = std::numeric_limits<A>::infinity();
+  const int d = static_cast<int>(problem.head_dim), stride = d + 1;  // odd: no two lanes in one bank
+  const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+  const BlockPlace place(problem.queries, problem.heads);
+  const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
+  const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + place.head);
+  A* own_q = gpu::dynamic_shared<A>();
+  A* own_sum = own_q + rows_of_block * d;
+  A* tile_k = own_sum + rows_of_block * d;
+  A* tile_v = tile_k + tile_rows * stride;
+  A* score = tile_v + tile_rows * stride + warp * weights_of_warp;
+  A* weight = score + attention_warps * weights_of_warp;
+  load_rows(q.at(sample, place.head), place.begin, rows_of_block, problem.queries, d, d, static_cast<A>(problem.scale),
+            own_q);
+  for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) own_sum[i] = 0;
+  A maximum[rows_of_warp], total[rows_of_warp];
+  for (int row = 0; row < rows_of_warp; ++row) {
+    maximum[row] = -infinity;
+    total[row] = 0;
+  }
+  const std::int64_t last = place.begin + rows_of_block - 1 + places_between(problem);
+  for (std::int64_t begin = 0; begin < problem.keys && (!problem.causal || begin <= last); begin += tile_rows) {
+    __syncthreads();
+    load_rows(k.at(sample, kv_head), begin, tile_rows, problem.keys, d, stride, A{1}, tile_k);
+    load_rows(v.at(sample, kv_head), begin, tile_rows, problem.keys, d, stride, A{1}, tile_v);
+    __syncthreads();
+    const std::int64_t key = begin + lane;
+    for (int row = 0; row < rows_of_warp; ++row) {
+      const int own = warp * rows_of_warp + row;
+      score[row * warp_threads + lane] =
+          sees(problem, place.begin + own, key) ? dot(own_q + own * d, tile_k + lane * stride, d) : -infinity;
+    }
+    __syncwarp();
+    A rescale[rows_of_warp];
+    for (int row = 0; row < rows_of_warp; ++row) {
+      const std::int64_t query = place.begin + warp * rows_of_warp + row;
+      A largest = maximum[row];
+      for (int j = 0; j < tile_rows; ++j) largest = Maximum<A>{}(largest, score[row * warp_threads + j]);
+      rescale[row] = largest == maximum[row] ? A{1} : std::exp(maximum[row] - largest);
+      maximum[row] = largest;
+      A probability = 0;
+      if (sees(problem, query, key)) probability = std::exp(score[row * warp_threads + lane] - largest);
+      total[row] = total[row] * rescale[row] + probability;
+      if (problem.dropout.enabled() && sees(problem, query, key)) {
+        probability *= dropout_factor<A>(problem, head_key, sample, query, key);
+      }
+      weight[row * warp_threads + lane] = probability;
+    }
+    __syncwarp();
+    for (int row = 0; row < rows_of_warp; ++row) {
+      add_weighted_rows(weight + row * warp_threads, tile_v, d, stride, rescale[row],
+                        own_sum + (warp * rows_of_warp + row) * d);
+    }
+  }
+  __syncthreads();
+  for (int row = 0; row < rows_of_warp; ++row) {
+    const int own = warp * rows_of_warp + row;
+    const std::int64_t query = place.begin + own;
+    const A sum = warp_sum(total[row]);  // each lane has added up its own keys
+    const A factor = sum == 0 ? A{0} : 1 / sum;
+    for (int c = lane; c < d; c += warp_threads) own_sum[own * d + c] *= factor;
+    if (lane == 0 && query < problem.queries) {
+      log_sum_exp[(sample * problem.heads + place.head) * problem.queries + query] = maximum[row] + std::log(sum);
+    }
+  }
+  __syncthreads();
+  store_rows(own_sum, place.begin, problem.queries, d, out.at(sample, place.head));
+}
+
+/// row_dot = sum of dout out over channels; a warp for each row.
+template <class T>
+__global__ void __launch_bounds__(attention_threads)
+    row_dot_kernel(AttentionProblem problem, AllHeads<const T> dout, AllHeads<const T> out, Accumulation<T>* row_dot) {
+  using A = Accumulation<T>;
+  const std::int64_t row = global_thread() / warp_threads;
+  if (row >= problem.batch * problem.heads * problem.queries) return;
+  const std::int64_t query = row % problem.queries, head = row / problem.queries % problem.heads;
+  const std::int64_t sample = row / problem.queries / problem.heads;
+  const Rows<const T> x = dout.at(sample, head), y = out.at(sample, head);
+  A sum = 0;
+  for (std::int64_t group = threadIdx.x % warp_threads; group < eights_of(problem.head_dim); group += warp_threads) {
+    const Eight columns = eight(group, problem.head_dim);
+    A a[8], b[8];
+    load(x.data + query * x.stride + columns.begin, columns.size, a);
+    load(y.data + query * y.stride + columns.begin, columns.size, b);
+    for (int c = 0; c < 8; ++c) sum += a[c] * b[c];
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x % warp_threads == 0) row_dot[row] = sum;
+}
+
+/// What the two kernels of backward read.
+template <class T>
+struct BackwardInputs {
+  AllHeads<const T> q, k, v, dout;
+  const Accumulation<T>* log_sum_exp;
+  const Accumulation<T>* row_dot;
+};
+
+/// Of the score of one query and one key: `probability` with dropout, and the gradient of the scaled score.
+template <class A>
+struct ScoreGradient {
+  A probability = 0;
+  A score = 0;
+};
+template <class A>
+__device__ ScoreGradient<A> score_gradient(const AttentionProblem& problem, std::uint64_t head_key, std::int64_t sample,
+                                           std::int64_t query, std::int64_t key, A score, A dprobability, A lse,
+                                           A row_dot) {
+  const A probability = std::exp(score - lse);
+  const A factor = problem.dropout.enabled() ? dropout_factor<A>(problem, head_key, sample, query, key) : A{1};
+  return {probability * factor, probability * (dprobability * factor - row_dot)};
+}
+
+/// dq = scale sum over keys of dscore k.
+template <class T>
+__global__ void __launch_bounds__(attention_threads)
+    query_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<T> dq) {
+  using A = Accumulation<T>;
+  const int d = static_cast<int>(problem.head_dim), stride = d + 1;
+  const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+  const BlockPlace place(problem.queries, problem.heads);
+  const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
+  const std::int64_t statistics = (sample * problem.heads + place.head) * problem.queries;
+  const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + place.head);
+  const A scale = static_cast<A>(problem.scale);
+  A* own_q = gpu::dynamic_shared<A>();
+  A* own_dout = own_q + rows_of_block * d;
+  A* own_sum = own_dout + rows_of_block * d;
+  A* tile_k = own_sum + rows_of_block * d;
+  A* tile_v = tile_k + tile_rows * stride;
+  A* weight = tile_v + tile_rows * stride + warp * weights_of_warp;
+  load_rows(in.q.at(sample, place.head), place.begin, rows_of_block, problem.queries, d, d, scale, own_q);
+  load_rows(in.dout.at(sample, place.head), place.begin, rows_of_block, problem.queries, d, d, A{1}, own_dout);
+  for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) own_sum[i] = 0;
+  const std::int64_t last = place.begin + rows_of_block - 1 + places_between(problem);
+  for (std::int64_t begin = 0; begin < problem.keys && (!problem.causal || begin <= last); begin += tile_rows) {
+    __syncthreads();
+    load_rows(in.k.at(sample, kv_head), begin, tile_rows, problem.keys, d, stride, A{1}, tile_k);
+    load_rows(in.v.at(sample, kv_head), begin, tile_rows, problem.keys, d, stride, A{1}, tile_v);
+    __syncthreads();
+    const std::int64_t key = begin + lane;
+    for (int row = 0; row < rows_of_warp; ++row) {
+      const int own = warp * rows_of_warp + row;
+      const std::int64_t query = place.begin + own;
+      ScoreGradient<A> gradient;
+      if (sees(problem, query, key)) {
+        gradient =
+            score_gradient(problem, head_key, sample, query, key, dot(own_q + own * d, tile_k + lane * stride, d),
+                           dot(own_dout + own * d, tile_v + lane * stride, d), in.log_sum_exp[statistics + query],
+                           in.row_dot[statistics + query]);
+      }
+      weight[row * warp_threads + lane] = gradient.score * scale;
+    }
+    __syncwarp();
+    for (int row = 0; row < rows_of_warp; ++row) {
+      add_weighted_rows(weight + row * warp_threads, tile_k, d, stride, A{1},
+                        own_sum + (warp * rows_of_warp + row) * d);
+    }
+  }
+  __syncthreads();
+  store_rows(own_sum, place.begin, problem.queries, d, dq.at(sample, place.head));
+}
+
+/// dk = scale sum over queries of dscore q, dv = sum over queries of the dropped probability dout, over the query heads
+/// that share the keys.
+template <class T>
+__global__ void __launch_bounds__(attention_threads)
+    key_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<T> dk, AllHeads<T> dv) {
+  using A = Accumulation<T>;
+  const int d = static_cast<int>(problem.head_dim), stride = d + 1;
+  const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+  const BlockPlace place(problem.keys, problem.kv_heads);
+  const std::int64_t sample = place.sample, group = problem.heads / problem.kv_heads;
+  A* own_k = gpu::dynamic_shared<A>();
+  A* own_v = own_k + rows_of_block * d;
+  A* sum_k = own_v + rows_of_block * d;
+  A* sum_v = sum_k + rows_of_block * d;
+  A* tile_q = sum_v + rows_of_block * d;
+  A* tile_dout = tile_q + tile_rows * stride;
+  A* score_weight = tile_dout + tile_rows * stride + warp * weights_of_warp;
+  A* probability_weight = score_weight + attention_warps * weights_of_warp;
+  A* tile_lse = tile_dout + tile_rows * stride + 2 * attention_warps * weights_of_warp;
+  A* tile_dot = tile_lse + tile_rows;
+  load_rows(in.k.at(sample, place.head), place.begin, rows_of_block, problem.keys, d, d, A{1}, own_k);
+  load_rows(in.v.at(sample, place.head), place.begin, rows_of_block, problem.keys, d, d, A{1}, own_v);
+  for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) sum_k[i] = sum_v[i] = 0;
+  // The first query that sees the first of the keys.
+  const std::int64_t first = problem.causal ? place.begin - places_between(problem) : 0;
+  const std::int64_t from = first > 0 ? first / tile_rows * tile_rows : 0;
+  for (std::int64_t head = place.head * group; head < (place.head + 1) * group; ++head) {
+    const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + head);
+    const std::int64_t statistics = (sample * problem.heads + head) * problem.queries;
+    for (std::int64_t begin = from; begin < problem.queries; begin += tile_rows) {
+      __syncthreads();
+      load_rows(in.q.at(sample, head), begin, tile_rows, problem.queries, d, stride, static_cast<A>(problem.scale),
+                tile_q);
+      load_rows(in.dout.at(sample, head), begin, tile_rows, problem.queries, d, stride, A{1}, tile_dout);
+      if (threadIdx.x < tile_rows && begin + threadIdx.x < problem.queries) {
+        tile_lse[threadIdx.x] = in.log_sum_exp[statistics + begin + threadIdx.x];
+        tile_dot[threadIdx.x] = in.row_dot[statistics + begin + threadIdx.x];
+      }
+      __syncthreads();
+      const std::int64_t query = begin + lane;
+      for (int row = 0; row < rows_of_warp; ++row) {
+        const int own = warp * rows_of_warp + row;
+        const std::int64_t key = place.begin + own;
+        ScoreGradient<A> gradient;
+        if (sees(problem, query, key)) {
+          gradient =
+              score_gradient(problem, head_key, sample, query, key, dot(own_k + own * d, tile_q + lane * stride, d),
+                             dot(own_v + own * d, tile_dout + lane * stride, d), tile_lse[lane], tile_dot[lane]);
+        }
+        score_weight[row * warp_threads + lane] = gradient.score;
+        probability_weight[row * warp_threads + lane] = gradient.probability;
+      }
+      __syncwarp();
+      for (int row = 0; row < rows_of_warp; ++row) {
+        const int own = warp * rows_of_warp + row;
+        add_weighted_rows(score_weight + row * warp_threads, tile_q, d, stride, A{1}, sum_k + own * d);
+        add_weighted_rows(probability_weight + row * warp_threads, tile_dout, d, stride, A{1}, sum_v + own * d);
+      }
+    }
+  }
+  __syncthreads();
+  store_rows(sum_k, place.begin, problem.keys, d, dk.at(sample, place.head));
+  store_rows(sum_v, place.begin, problem.keys, d, dv.at(sample, place.head));
+}
+
+class CudaAttention final : public AttentionKernels {
+ public:
+  void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v, Heads out,
+                 TensorView log_sum_exp) override {
+    check_attention("attention", problem, {q.data, k.data, v.data, out.data}, {log_sum_exp});
+    dispatch_float(q.data.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      gpu::launch(stream, tiles<A>("attention", problem, problem.queries, problem.heads, 2), attention_kernel<T>,
+                  problem, all<const T>(q), all<const T>(k), all<const T>(v), all<T>(out), log_sum_exp.as<A>());
+    });
+  }
+
+  void attention_backward(Stream& stream, const AttentionProblem& problem, ConstHeads dout, ConstHeads q, ConstHeads k,
+                          ConstHeads v, ConstHeads out, ConstTensorView log_sum_exp, TensorView row_dot, Heads dq,
+                          Heads dk, Heads dv) override {
+    check_attention("attention_backward", problem,
+                    {q.data, k.data, v.data, out.data, dout.data, dq.data, dk.data, dv.data}, {log_sum_exp, row_dot});
+    dispatch_float(q.data.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t rows = problem.batch * problem.heads * problem.queries;
+      gpu::launch(stream, {"row_dot", (rows + attention_warps - 1) / attention_warps, attention_threads},
+                  row_dot_kernel<T>, problem, all<const T>(dout), all<const T>(out), row_dot.as<A>());
+      const BackwardInputs<T> in{all<const T>(q),    all<const T>(k),     all<const T>(v),
+                                 all<const T>(dout), log_sum_exp.as<A>(), row_dot.as<A>()};
+      gpu::launch(stream, tiles<A>("query_gradient", problem, problem.queries, problem.heads, 3),
+                  query_gradient_kernel<T>, problem, in, all<T>(dq));
+      gpu::launch(stream, tiles<A>("key_gradient", problem, problem.keys, problem.kv_heads, 4), key_gradient_kernel<T>,
+                  problem, in, all<T>(dk), all<T>(dv));
+    });
+  }
+
+ private:
+  /// Blocks for all rows of all heads, with shared memory for `own` tensors of their rows.
+  template <class A>
+  static gpu::Launch tiles(const char* name, const AttentionProblem& problem, std::int64_t rows, std::int64_t heads,
+                           int own) {
+    return {name, row_tiles(rows) * heads * problem.batch, attention_threads,
+            static_cast<std::size_t>(shared_numbers(own, problem.head_dim)) * sizeof(A)};
+  }
+  template <class T, class View>
+  static AllHeads<T> all(const HeadsOf<View>& heads) {
+    return {heads.data.template as<std::remove_const_t<T>>(), heads.position_stride, heads.sample_stride,
+            heads.head_stride};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionKernels> make_attention() { return std::make_unique<CudaAttention>(); }
+
+}  // namespace trireme::cuda

@@ -1,0 +1,132 @@
+#include "src/backend/kernels/cross_entropy.hpp"
+
+#include <limits>
+
+#include "cuda/kernels/families.hpp"
+#include "cuda/kernels/sums.cuh"
+#include "src/backend/kernels/shape_checks.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+// A block takes a row.
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    row_maximum_kernel(std::int64_t columns, VocabularyShard shard, const T* logits, Accumulation<T>* maximum) {
+  using A = Accumulation<T>;
+  const T* row = logits + blockIdx.x * columns;
+  A largest = -std::numeric_limits<A>::infinity(), value[8];
+  for (std::int64_t group = threadIdx.x; group < eights_of(shard.classes); group += block_threads) {
+    const Eight part = eight(group, shard.classes);
+    load(row + part.begin, part.size, value);
+    for (int c = 0; c < 8; ++c) {
+      if (c < part.size) largest = Maximum<A>{}(largest, value[c]);
+    }
+  }
+  largest = block_combine<Maximum<A>>(largest);
+  if (threadIdx.x == 0) maximum[blockIdx.x] = largest;
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    sum_exponentials_kernel(std::int64_t columns, VocabularyShard shard, const T* logits,
+                            const Accumulation<T>* maximum, const std::int32_t* targets, Accumulation<T>* sum_exp,
+                            Accumulation<T>* target_logit) {
+  using A = Accumulation<T>;
+  const T* row = logits + blockIdx.x * columns;
+  const A shift = maximum[blockIdx.x];
+  A sum = 0, value[8];
+  for (std::int64_t group = threadIdx.x; group < eights_of(shard.classes); group += block_threads) {
+    const Eight part = eight(group, shard.classes);
+    load(row + part.begin, part.size, value);
+    for (int c = 0; c < 8; ++c) {
+      if (c < part.size) sum += std::exp(value[c] - shift);
+    }
+  }
+  sum = block_combine<Plus<A>>(sum);
+  if (threadIdx.x != 0) return;
+  sum_exp[blockIdx.x] = sum;
+  const std::int64_t target = targets[blockIdx.x] - shard.first_class;
+  target_logit[blockIdx.x] = target >= 0 && target < shard.classes ? gpu::widen(row[target]) : A{0};
+}
+
+template <class A>
+__global__ void __launch_bounds__(block_threads) losses_kernel(std::int64_t n, const A* maximum, const A* sum_exp,
+                                                               const A* target_logit, const A* weights, A* losses) {
+  const std::int64_t i = global_thread();
+  if (i >= n) return;
+  losses[i] = weights[i] == 0 ? A{0} : weights[i] * (std::log(sum_exp[i]) + maximum[i] - target_logit[i]);
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    backward_kernel(std::int64_t columns, VocabularyShard shard, const Accumulation<T>* maximum,
+                    const Accumulation<T>* sum_exp, const std::int32_t* targets, const Accumulation<T>* loss_gradient,
+                    T* logits) {
+  using A = Accumulation<T>;
+  T* row = logits + blockIdx.x * columns;
+  const A shift = maximum[blockIdx.x], gradient = loss_gradient[blockIdx.x], factor = gradient / sum_exp[blockIdx.x];
+  const std::int64_t target = targets[blockIdx.x] - shard.first_class;
+  A value[8];
+  for (std::int64_t group = threadIdx.x; group < eights_of(columns); group += block_threads) {
+    const Eight part = eight(group, columns);
+    load(row + part.begin, part.size, value);
+    for (int c = 0; c < 8; ++c) {
+      const std::int64_t column = part.begin + c;
+      value[c] = column < shard.classes ? std::exp(value[c] - shift) * factor : A{0};
+      if (column == target && column < shard.classes) value[c] -= gradient;
+    }
+    store(value, part.size, row + part.begin);
+  }
+}
+
+class CudaCrossEntropy final : public CrossEntropyKernels {
+ public:
+  void row_maximum(Stream& stream, ConstTensorView logits, VocabularyShard shard, TensorView maximum) override {
+    check_cross_entropy("row_maximum", logits, shard, {maximum});
+    dispatch_float(logits.dtype(), [&]<class T>() {
+      gpu::launch(stream, {"row_maximum", rows_of(logits.shape()), block_threads}, row_maximum_kernel<T>,
+                  logits.shape().back(), shard, logits.as<T>(), maximum.as<Accumulation<T>>());
+    });
+  }
+
+  void sum_exponentials(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView maximum,
+                        ConstTensorView targets, TensorView sum_exp, TensorView target_logit) override {
+    check_cross_entropy("sum_exponentials", logits, shard, {maximum, sum_exp, target_logit});
+    check_targets("sum_exponentials", logits, targets);
+    dispatch_float(logits.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      gpu::launch(stream, {"sum_exponentials", rows_of(logits.shape()), block_threads}, sum_exponentials_kernel<T>,
+                  logits.shape().back(), shard, logits.as<T>(), maximum.as<A>(), targets.as<std::int32_t>(),
+                  sum_exp.as<A>(), target_logit.as<A>());
+    });
+  }
+
+  void losses(Stream& stream, ConstTensorView maximum, ConstTensorView sum_exp, ConstTensorView target_logit,
+              ConstTensorView weights, TensorView losses) override {
+    dispatch_float(accumulation_type(losses.dtype()), [&]<class T>() {
+      using A = Accumulation<T>;
+      gpu::launch(stream, {"losses", blocks_for(losses.numel()), block_threads}, losses_kernel<A>, losses.numel(),
+                  maximum.as<A>(), sum_exp.as<A>(), target_logit.as<A>(), weights.as<A>(), losses.as<A>());
+    });
+  }
+
+  void backward(Stream& stream, VocabularyShard shard, ConstTensorView maximum, ConstTensorView sum_exp,
+                ConstTensorView targets, ConstTensorView loss_gradient, TensorView logits) override {
+    check_cross_entropy("cross entropy's backward", logits, shard, {maximum, sum_exp, loss_gradient});
+    check_targets("cross entropy's backward", logits, targets);
+    dispatch_float(logits.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      gpu::launch(stream, {"cross_entropy_backward", rows_of(logits.shape()), block_threads}, backward_kernel<T>,
+                  logits.shape().back(), shard, maximum.as<A>(), sum_exp.as<A>(), targets.as<std::int32_t>(),
+                  loss_gradient.as<A>(), logits.as<T>());
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<CrossEntropyKernels> make_cross_entropy() { return std::make_unique<CudaCrossEntropy>(); }
+
+}  // namespace trireme::cuda

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <gpu/device.cuh>
+
+namespace trireme::cuda {
+
+// Kernels that go along memory give each thread eight neighbouring elements: one or more accesses of 16 bytes, and the
+// columns of one call of Philox.
+constexpr int block_threads = 256;
+
+/// Groups of eight that hold n elements.
+__host__ __device__ constexpr std::int64_t eights_of(std::int64_t n) { return (n + 7) / 8; }
+/// Blocks that give each of `items` a thread.
+constexpr std::int64_t blocks_for(std::int64_t items) { return (items + block_threads - 1) / block_threads; }
+
+__device__ inline std::int64_t global_thread() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+
+/// The part of a row, or of a whole tensor, that a thread has: elements [begin, begin + size).
+struct Eight {
+  std::int64_t begin;
+  int size;  ///< 8 but at the end, where it may be 0 or less: nothing
+};
+__device__ inline Eight eight(std::int64_t group, std::int64_t n) {
+  const std::int64_t rest = n - 8 * group;
+  return {8 * group, rest < 8 ? static_cast<int>(rest) : 8};
+}
+
+template <class T>
+struct alignas(16) SixteenBytes {
+  T elements[16 / sizeof(T)];
+};
+
+template <class T>
+__device__ bool is_aligned(const T* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
+}
+
+/// to[c] = from[c] for c < size; the rest of `to` is left.
+template <class T>
+__device__ void load_raw(const T* from, int size, T (&to)[8]) {
+  if (size == 8 && is_aligned(from)) {
+    constexpr int each = 16 / sizeof(T);
+    for (int part = 0; part < 8 / each; ++part) {
+      const auto piece = reinterpret_cast<const SixteenBytes<T>*>(from)[part];
+      for (int c = 0; c < each; ++c) to[part * each + c] = piece.elements[c];
+    }
+  } else {
+    for (int c = 0; c < 8; ++c) {
+      if (c < size) to[c] = from[c];
+    }
+  }
+}
+template <class T>
+__device__ void store_raw(const T (&from)[8], int size, T* to) {
+  if (size == 8 && is_aligned(to)) {
+    constexpr int each = 16 / sizeof(T);
+    for (int part = 0; part < 8 / each; ++part) {
+      SixteenBytes<T> piece;
+      for (int c = 0; c < each; ++c) piece.elements[c] = from[part * each + c];
+      reinterpret_cast<SixteenBytes<T>*>(to)[part] = piece;
+    }
+  } else {
+    for (int c = 0; c < 8; ++c) {
+      if (c < size) to[c] = from[c];
+    }
+  }
+}
+
+/// The same in the accumulation type; 0 from `size` on.
+template <class T>
+__device__ void load(const T* from, int size, Accumulation<T> (&to)[8]) {
+  T raw[8]{};
+  load_raw(from, size, raw);
+  for (int c = 0; c < 8; ++c) to[c] = gpu::widen(raw[c]);
+}
+/// Rounded to T.
+template <class T>
+__device__ void store(const Accumulation<T> (&from)[8], int size, T* to) {
+  T raw[8];
+  for (int c = 0; c < 8; ++c) raw[c] = gpu::narrow<T>(from[c]);
+  store_raw(raw, size, to);
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,254 @@
+#include "src/backend/kernels/elementwise.hpp"
+
+#include "cuda/kernels/branch.cuh"
+#include "cuda/kernels/families.hpp"
+#include "cuda/kernels/sums.cuh"
+#include "src/backend/kernels/shape_checks.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+/// The fp32 number nearest to `value` towards zero, its last bit set where something was cut off: rounding that to 16
+/// bits rounds the value once.
+__host__ __device__ float round_to_odd(double value) {
+  const float nearest = static_cast<float>(value);
+  if (static_cast<double>(nearest) == value || value != value) return nearest;
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  if (fabs(static_cast<double>(nearest)) > fabs(value)) --bits;
+  return std::bit_cast<float>(bits | 1U);
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) fill_kernel(std::int64_t n, T value, T* y) {
+  const Eight part = eight(global_thread(), n);
+  T values[8];
+  for (T& v : values) v = value;
+  store_raw(values, part.size, y + part.begin);
+}
+
+template <class From, class To>
+__device__ To converted(From x) {
+  if constexpr (std::is_same_v<From, To>) {
+    return x;
+  } else if constexpr (std::is_same_v<From, double> && sizeof(To) == 2) {
+    return gpu::narrow<To>(round_to_odd(x));
+  } else {
+    return gpu::narrow<To>(static_cast<Accumulation<To>>(gpu::widen(x)));
+  }
+}
+template <class From, class To>
+__global__ void __launch_bounds__(block_threads) convert_kernel(std::int64_t n, const From* x, To* y) {
+  const Eight part = eight(global_thread(), n);
+  From from[8]{};
+  To to[8];
+  load_raw(x + part.begin, part.size, from);
+  for (int c = 0; c < 8; ++c) to[c] = converted<From, To>(from[c]);
+  store_raw(to, part.size, y + part.begin);
+}
+
+/// y = factor y + x; without x where it is null.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    scale_add_kernel(std::int64_t n, Accumulation<T> factor, const T* x, T* y) {
+  const Eight part = eight(global_thread(), n);
+  Accumulation<T> value[8], added[8];
+  load(y + part.begin, part.size, value);
+  for (auto& v : value) v *= factor;
+  if (x != nullptr) {
+    load(x + part.begin, part.size, added);
+    for (int c = 0; c < 8; ++c) value[c] += added[c];
+  }
+  store(value, part.size, y + part.begin);
+}
+
+/// A thread for each eight columns of a row.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    bias_dropout_add_kernel(std::int64_t rows, std::int64_t h, std::int64_t batch, const T* x, const T* bias,
+                            const T* residual, Dropout dropout, T* sum) {
+  const std::int64_t row = global_thread() / eights_of(h);
+  if (row < rows) add_branch(x, bias, residual, dropout, batch, h, row, global_thread() % eights_of(h), sum);
+}
+
+/// dx of eight columns, also left in `value`.
+template <class T>
+__device__ void drop_gradient(const T* dsum, const Dropout& dropout, std::int64_t batch, std::int64_t h,
+                              std::int64_t row, std::int64_t group, T* dx, Accumulation<T> (&value)[8]) {
+  const Eight columns = eight(group, h);
+  const std::int64_t offset = row * h + columns.begin;
+  load(dsum + offset, columns.size, value);
+  if (dropout.enabled()) {
+    Accumulation<T> factor[8];
+    row_factors(dropout, row, batch, group, factor);
+    for (int c = 0; c < 8; ++c) value[c] *= factor[c];
+  }
+  store(value, columns.size, dx + offset);
+}
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    drop_gradient_kernel(std::int64_t rows, std::int64_t h, std::int64_t batch, const T* dsum, Dropout dropout, T* dx) {
+  const std::int64_t row = global_thread() / eights_of(h);
+  Accumulation<T> value[8];
+  if (row < rows) drop_gradient(dsum, dropout, batch, h, row, global_thread() % eights_of(h), dx, value);
+}
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    drop_gradient_and_sum_kernel(RowChunks chunks, std::int64_t h, std::int64_t batch, const T* dsum, Dropout dropout,
+                                 T* dx, Accumulation<T>* partials) {
+  using A = Accumulation<T>;
+  sum_rows<1>(chunks, h, partials, [&](std::int64_t row, std::int64_t group, A(&sums)[1][8]) {
+    A value[8];
+    drop_gradient(dsum, dropout, batch, h, row, group, dx, value);
+    for (int c = 0; c < 8; ++c) sums[0][c] += value[c];
+  });
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    swiglu_kernel(std::int64_t rows, std::int64_t f, const T* gate_up, T* y) {
+  const std::int64_t row = global_thread() / eights_of(f);
+  if (row >= rows) return;
+  const Eight part = eight(global_thread() % eights_of(f), f);
+  Accumulation<T> gate[8], up[8];
+  load(gate_up + 2 * row * f + part.begin, part.size, gate);
+  load(gate_up + (2 * row + 1) * f + part.begin, part.size, up);
+  for (int c = 0; c < 8; ++c) gate[c] = gate[c] / (1 + std::exp(-gate[c])) * up[c];
+  store(gate, part.size, y + row * f + part.begin);
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    swiglu_backward_kernel(std::int64_t rows, std::int64_t f, const T* dy, const T* gate_up, T* dgate_up) {
+  using A = Accumulation<T>;
+  const std::int64_t row = global_thread() / eights_of(f);
+  if (row >= rows) return;
+  const Eight part = eight(global_thread() % eights_of(f), f);
+  const std::int64_t gate_at = 2 * row * f + part.begin, up_at = gate_at + f;
+  A gradient[8], gate[8], up[8];
+  load(dy + row * f + part.begin, part.size, gradient);
+  load(gate_up + gate_at, part.size, gate);
+  load(gate_up + up_at, part.size, up);
+  for (int c = 0; c < 8; ++c) {
+    const A x = gate[c], sigmoid = 1 / (1 + std::exp(-x));
+    gate[c] = gradient[c] * up[c] * sigmoid * (1 + x * (1 - sigmoid));
+    up[c] = gradient[c] * x * sigmoid;
+  }
+  store(gate, part.size, dgate_up + gate_at);
+  store(up, part.size, dgate_up + up_at);
+}
+
+class CudaElementwise final : public ElementwiseKernels {
+ public:
+  explicit CudaElementwise(Scratch scratch) : scratch_(std::move(scratch)) {}
+
+  void fill(Stream& stream, double value, TensorView y) override {
+    dispatch_float(y.dtype(), [&]<class T>() {
+      T rounded;
+      if constexpr (sizeof(T) == 2)
+        rounded = T(round_to_odd(value));
+      else
+        rounded = static_cast<T>(value);
+      launch_flat(stream, "fill", y.numel(), fill_kernel<T>, y.numel(), rounded, y.as<T>());
+    });
+  }
+
+  void convert(Stream& stream, ConstTensorView x, TensorView y) override {
+    check_same_size("convert", x, y);
+    dispatch_float(x.dtype(), [&]<class From>() {
+      dispatch_float(y.dtype(), [&]<class To>() {
+        launch_flat(stream, "convert", y.numel(), convert_kernel<From, To>, y.numel(), x.as<From>(), y.as<To>());
+      });
+    });
+  }
+
+  void add(Stream& stream, ConstTensorView x, TensorView y) override {
+    check_add(x, y);
+    dispatch_float(y.dtype(), [&]<class T>() {
+      launch_flat(stream, "add", y.numel(), scale_add_kernel<T>, y.numel(), Accumulation<T>{1}, x.as<T>(), y.as<T>());
+    });
+  }
+
+  void scale(Stream& stream, double factor, TensorView y) override {
+    dispatch_float(y.dtype(), [&]<class T>() {
+      launch_flat(stream, "scale", y.numel(), scale_add_kernel<T>, y.numel(), static_cast<Accumulation<T>>(factor),
+                  nullptr, y.as<T>());
+    });
+  }
+
+  void bias_dropout_add(Stream& stream, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
+                        const Dropout& dropout, TensorView sum) override {
+    check_bias_dropout_add(x, bias, residual, dropout, sum);
+    dispatch_float(x.dtype(), [&]<class T>() {
+      const std::int64_t h = x.shape().back(), rows = rows_of(x.shape());
+      launch_rows(stream, "bias_dropout_add", rows, h, bias_dropout_add_kernel<T>, rows, h, batch_of(x), x.as<T>(),
+                  bias ? bias.as<T>() : nullptr, residual.as<T>(), dropout, sum.as<T>());
+    });
+  }
+
+  void bias_dropout_add_backward(Stream& stream, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
+                                 TensorView dbias) override {
+    check_bias_dropout_add_backward(dsum, dropout, dx, dbias);
+    dispatch_float(dsum.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t h = dsum.shape().back(), rows = rows_of(dsum.shape());
+      if (!dbias) {
+        if (dropout.enabled() || dsum.data() != dx.data()) {
+          launch_rows(stream, "bias_dropout_add_backward", rows, h, drop_gradient_kernel<T>, rows, h, batch_of(dsum),
+                      dsum.as<T>(), dropout, dx.as<T>());
+        }
+        return;
+      }
+      if (rows == 0 || h == 0) return;
+      const RowChunks chunks(rows);
+      const Buffer partials = scratch_(stream, static_cast<std::size_t>(chunks.count * h) * sizeof(A));
+      A* sums = reinterpret_cast<A*>(partials.data());
+      gpu::launch(stream, {"bias_dropout_add_backward", chunks.count * column_tiles(h), block_threads},
+                  drop_gradient_and_sum_kernel<T>, chunks, h, batch_of(dsum), dsum.as<T>(), dropout, dx.as<T>(), sums);
+      gpu::launch(stream, {"add_chunks", blocks_for(h), block_threads}, add_chunks<A>, chunks.count, h, h, sums,
+                  dbias.as<A>());
+    });
+  }
+
+  void swiglu(Stream& stream, ConstTensorView gate_up, TensorView y) override {
+    check_swiglu("swiglu", y, {gate_up});
+    dispatch_float(y.dtype(), [&]<class T>() {
+      const std::int64_t f = y.shape().back(), rows = rows_of(y.shape());
+      launch_rows(stream, "swiglu", rows, f, swiglu_kernel<T>, rows, f, gate_up.as<T>(), y.as<T>());
+    });
+  }
+
+  void swiglu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) override {
+    check_swiglu("swiglu_backward", dy, {gate_up, dgate_up});
+    dispatch_float(dy.dtype(), [&]<class T>() {
+      const std::int64_t f = dy.shape().back(), rows = rows_of(dy.shape());
+      launch_rows(stream, "swiglu_backward", rows, f, swiglu_backward_kernel<T>, rows, f, dy.as<T>(), gate_up.as<T>(),
+                  dgate_up.as<T>());
+    });
+  }
+
+ private:
+  /// A thread for each eight of n elements.
+  template <class... Parameters>
+  static void launch_flat(Stream& stream, const char* name, std::int64_t n, void (*kernel)(Parameters...),
+                          std::type_identity_t<Parameters>... arguments) {
+    gpu::launch(stream, {name, blocks_for(eights_of(n)), block_threads}, kernel, arguments...);
+  }
+  /// A thread for each eight columns of each row.
+  template <class... Parameters>
+  static void launch_rows(Stream& stream, const char* name, std::int64_t rows, std::int64_t columns,
+                          void (*kernel)(Parameters...), std::type_identity_t<Parameters>... arguments) {
+    gpu::launch(stream, {name, blocks_for(rows * eights_of(columns)), block_threads}, kernel, arguments...);
+  }
+  /// What row numbers are divided by for position and sample; of no meaning, and not 0, without dropout.
+  static std::int64_t batch_of(ConstTensorView x) { return x.shape().rank() == 3 ? x.shape()[1] : 1; }
+
+  Scratch scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<ElementwiseKernels> make_elementwise(Scratch scratch) {
+  return std::make_unique<CudaElementwise>(std::move(scratch));
+}
+
+}  // namespace trireme::cuda

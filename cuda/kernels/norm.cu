@@ -1,0 +1,229 @@
+#include "src/backend/kernels/norm.hpp"
+
+#include "cuda/kernels/branch.cuh"
+#include "cuda/kernels/families.hpp"
+#include "cuda/kernels/sums.cuh"
+#include "src/backend/kernels/shape_checks.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+// A warp takes a row, which it reads from the first-level cache after the first time. A lane has the same groups of
+// eight columns each time.
+constexpr int warps = block_threads / warp_threads;
+
+__device__ std::int64_t own_row() { return global_thread() / warp_threads; }
+__device__ std::int64_t own_lane() { return threadIdx.x % warp_threads; }
+
+/// Weight, bias and what is kept for backward; bias and mean are null for RMSNorm.
+template <class T>
+struct Norm {
+  const T* weight;
+  const T* bias;
+  Accumulation<T> epsilon;
+  Accumulation<T>* mean;
+  Accumulation<T>* reciprocal_deviation;
+};
+
+/// y = the row x normalised; all lanes of the row's warp call it.
+template <class T>
+__device__ void normalise_row(const Norm<T>& norm, std::int64_t row, std::int64_t h, const T* x, T* y) {
+  using A = Accumulation<T>;
+  const std::int64_t groups = eights_of(h);
+  A value[8], other[8];
+  A mean = 0;
+  if (norm.mean != nullptr) {
+    for (std::int64_t group = own_lane(); group < groups; group += warp_threads) {
+      load(x + 8 * group, eight(group, h).size, value);
+      for (const A v : value) mean += v;
+    }
+    mean = warp_sum(mean) / static_cast<A>(h);
+  }
+  A squares = 0;
+  for (std::int64_t group = own_lane(); group < groups; group += warp_threads) {
+    const int size = eight(group, h).size;
+    load(x + 8 * group, size, value);
+    for (int c = 0; c < 8; ++c) {
+      if (c < size) squares += (value[c] - mean) * (value[c] - mean);
+    }
+  }
+  const A reciprocal = 1 / std::sqrt(warp_sum(squares) / static_cast<A>(h) + norm.epsilon);
+  for (std::int64_t group = own_lane(); group < groups; group += warp_threads) {
+    const Eight columns = eight(group, h);
+    load(x + columns.begin, columns.size, value);
+    load(norm.weight + columns.begin, columns.size, other);
+    for (int c = 0; c < 8; ++c) value[c] = (value[c] - mean) * reciprocal * other[c];
+    if (norm.bias != nullptr) {
+      load(norm.bias + columns.begin, columns.size, other);
+      for (int c = 0; c < 8; ++c) value[c] += other[c];
+    }
+    store(value, columns.size, y + columns.begin);
+  }
+  if (own_lane() != 0) return;
+  if (norm.mean != nullptr) norm.mean[row] = mean;
+  norm.reciprocal_deviation[row] = reciprocal;
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    normalise_kernel(std::int64_t rows, std::int64_t h, Norm<T> norm, const T* x, T* y) {
+  const std::int64_t row = own_row();
+  if (row < rows) normalise_row(norm, row, h, x + row * h, y + row * h);
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    bias_dropout_add_norm_kernel(std::int64_t rows, std::int64_t h, std::int64_t batch, const T* x, const T* bias,
+                                 const T* residual, Dropout dropout, Norm<T> norm, T* sum, T* y) {
+  const std::int64_t row = own_row();
+  if (row >= rows) return;
+  for (std::int64_t group = own_lane(); group < eights_of(h); group += warp_threads) {
+    add_branch(x, bias, residual, dropout, batch, h, row, group, sum);
+  }
+  normalise_row(norm, row, h, sum + row * h, y + row * h);  // a lane reads what it has written itself
+}
+
+/// Eight columns of dy, and of x normalised. mean is null for RMSNorm.
+template <class T>
+__device__ void load_backward(const T* dy, const T* x, const Accumulation<T>* mean,
+                              const Accumulation<T>* reciprocal_deviation, std::int64_t row, std::int64_t h,
+                              const Eight& columns, Accumulation<T> (&gradient)[8], Accumulation<T> (&normalised)[8]) {
+  const std::int64_t offset = row * h + columns.begin;
+  load(dy + offset, columns.size, gradient);
+  load(x + offset, columns.size, normalised);
+  const Accumulation<T> shift = mean == nullptr ? 0 : mean[row], factor = reciprocal_deviation[row];
+  for (auto& v : normalised) v = (v - shift) * factor;
+}
+
+/// partials [chunks, 2, h], or [chunks, 1, h] for RMSNorm: of dweight and dbias.
+template <int sums, class T>
+__global__ void __launch_bounds__(block_threads)
+    weight_gradient_kernel(RowChunks chunks, std::int64_t h, const T* dy, const T* x, const Accumulation<T>* mean,
+                           const Accumulation<T>* reciprocal_deviation, Accumulation<T>* partials) {
+  using A = Accumulation<T>;
+  sum_rows<sums>(chunks, h, partials, [&](std::int64_t row, std::int64_t group, A(&sum)[sums][8]) {
+    A gradient[8], normalised[8];
+    load_backward(dy, x, mean, reciprocal_deviation, row, h, eight(group, h), gradient, normalised);
+    for (int c = 0; c < 8; ++c) {
+      sum[0][c] += gradient[c] * normalised[c];
+      sum[sums - 1][c] += sums == 2 ? gradient[c] : A{0};
+    }
+  });
+}
+
+/// dx = residual_gradient + rstd (g - mean of g - normalised x times the mean of their products), g = dy weight.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    input_gradient_kernel(std::int64_t rows, std::int64_t h, const T* dy, const T* x, const T* weight,
+                          const Accumulation<T>* mean, const Accumulation<T>* reciprocal_deviation,
+                          const T* residual_gradient, T* dx) {
+  using A = Accumulation<T>;
+  const std::int64_t row = own_row(), groups = eights_of(h);
+  if (row >= rows) return;
+  A gradient[8], normalised[8], other[8];
+  A sum = 0, dot = 0;
+  for (std::int64_t group = own_lane(); group < groups; group += warp_threads) {
+    const Eight columns = eight(group, h);
+    load_backward(dy, x, mean, reciprocal_deviation, row, h, columns, gradient, normalised);
+    load(weight + columns.begin, columns.size, other);
+    for (int c = 0; c < 8; ++c) {
+      sum += gradient[c] * other[c];
+      dot += gradient[c] * other[c] * normalised[c];
+    }
+  }
+  sum = mean == nullptr ? 0 : warp_sum(sum) / static_cast<A>(h);
+  dot = warp_sum(dot) / static_cast<A>(h);
+  for (std::int64_t group = own_lane(); group < groups; group += warp_threads) {
+    const Eight columns = eight(group, h);
+    const std::int64_t offset = row * h + columns.begin;
+    load_backward(dy, x, mean, reciprocal_deviation, row, h, columns, gradient, normalised);
+    load(weight + columns.begin, columns.size, other);
+    for (int c = 0; c < 8; ++c) {
+      gradient[c] = reciprocal_deviation[row] * (gradient[c] * other[c] - sum - normalised[c] * dot);
+    }
+    if (residual_gradient != nullptr) {
+      load(residual_gradient + offset, columns.size, other);
+      for (int c = 0; c < 8; ++c) gradient[c] = other[c] + gradient[c];
+    }
+    store(gradient, columns.size, dx + offset);
+  }
+}
+
+constexpr std::int64_t row_blocks(std::int64_t rows) { return (rows + warps - 1) / warps; }
+
+class CudaNorm final : public NormKernels {
+ public:
+  explicit CudaNorm(Scratch scratch) : scratch_(std::move(scratch)) {}
+
+  void normalise(Stream& stream, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon,
+                 TensorView y, NormStatistics statistics) override {
+    check_normalise(x, weight, bias, y, statistics);
+    dispatch_float(x.dtype(), [&]<class T>() {
+      const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
+      if (h == 0) return;
+      gpu::launch(stream, {"normalise", row_blocks(rows), block_threads}, normalise_kernel<T>, rows, h,
+                  norm_of<T>(weight, bias, epsilon, statistics), x.as<T>(), y.as<T>());
+    });
+  }
+
+  void normalise_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
+                          NormStatistics statistics, ConstTensorView residual_gradient, TensorView dx,
+                          TensorView dweight, TensorView dbias) override {
+    check_normalise_backward(dy, x, weight, statistics, residual_gradient, dx, dweight, dbias);
+    dispatch_float(x.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
+      if (h == 0 || rows == 0) return;
+      const A* mean = statistics.mean ? statistics.mean.as<A>() : nullptr;
+      const A* rstd = statistics.reciprocal_deviation.as<A>();
+      const int sums = dbias ? 2 : 1;
+      const RowChunks chunks(rows);
+      const Buffer scratch = scratch_(stream, static_cast<std::size_t>(chunks.count * sums * h) * sizeof(A));
+      A* partials = reinterpret_cast<A*>(scratch.data());
+      // First the gradients of the weights: dx may lie over dy.
+      gpu::launch(stream, {"weight_gradient", chunks.count * column_tiles(h), block_threads},
+                  dbias ? weight_gradient_kernel<2, T> : weight_gradient_kernel<1, T>, chunks, h, dy.as<T>(), x.as<T>(),
+                  mean, rstd, partials);
+      gpu::launch(stream, {"add_chunks", blocks_for(h), block_threads}, add_chunks<A>, chunks.count, sums * h, h,
+                  partials, dweight.as<A>());
+      if (dbias) {
+        gpu::launch(stream, {"add_chunks", blocks_for(h), block_threads}, add_chunks<A>, chunks.count, sums * h, h,
+                    partials + h, dbias.as<A>());
+      }
+      gpu::launch(stream, {"input_gradient", row_blocks(rows), block_threads}, input_gradient_kernel<T>, rows, h,
+                  dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd,
+                  residual_gradient ? residual_gradient.as<T>() : nullptr, dx.as<T>());
+    });
+  }
+
+  void bias_dropout_add_norm(Stream& stream, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
+                             const Dropout& dropout, ConstTensorView weight, ConstTensorView norm_bias, double epsilon,
+                             TensorView sum, TensorView y, NormStatistics statistics) override {
+    check_bias_dropout_add_norm(x, bias, residual, dropout, weight, norm_bias, sum, y, statistics);
+    dispatch_float(x.dtype(), [&]<class T>() {
+      const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
+      if (h == 0) return;
+      gpu::launch(stream, {"bias_dropout_add_norm", row_blocks(rows), block_threads}, bias_dropout_add_norm_kernel<T>,
+                  rows, h, x.shape().rank() == 3 ? x.shape()[1] : 1, x.as<T>(), bias ? bias.as<T>() : nullptr,
+                  residual.as<T>(), dropout, norm_of<T>(weight, norm_bias, epsilon, statistics), sum.as<T>(),
+                  y.as<T>());
+    });
+  }
+
+ private:
+  template <class T>
+  static Norm<T> norm_of(ConstTensorView weight, ConstTensorView bias, double epsilon,
+                         const NormStatistics& statistics) {
+    using A = Accumulation<T>;
+    return {weight.as<T>(), bias ? bias.as<T>() : nullptr, static_cast<A>(epsilon),
+            statistics.mean ? statistics.mean.as<A>() : nullptr, statistics.reciprocal_deviation.as<A>()};
+  }
+
+  Scratch scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<NormKernels> make_norm(Scratch scratch) { return std::make_unique<CudaNorm>(std::move(scratch)); }
+
+}  // namespace trireme::cuda

@@ -1,0 +1,69 @@
+#include "src/backend/kernels/optimizer.hpp"
+
+#include "cuda/kernels/eight.cuh"
+#include "cuda/kernels/families.hpp"
+#include "src/backend/kernels/shape_checks.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+/// The numbers of a step, in the type they are used in.
+template <class A>
+struct AdamW {
+  A gradient_scale, beta1, rest1, beta2, rest2, decay, rate, inverse_correction2, epsilon;
+  explicit AdamW(const AdamWStep& step)
+      : gradient_scale(static_cast<A>(step.gradient_scale)),
+        beta1(static_cast<A>(step.beta1)),
+        rest1(static_cast<A>(1 - step.beta1)),
+        beta2(static_cast<A>(step.beta2)),
+        rest2(static_cast<A>(1 - step.beta2)),
+        decay(static_cast<A>(1 - step.learning_rate * step.weight_decay)),
+        rate(static_cast<A>(step.learning_rate / (1 - std::pow(step.beta1, static_cast<double>(step.update))))),
+        inverse_correction2(static_cast<A>(1 / (1 - std::pow(step.beta2, static_cast<double>(step.update))))),
+        epsilon(static_cast<A>(step.epsilon)) {}
+};
+
+/// rounded may be null.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    adamw_kernel(std::int64_t n, AdamW<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
+                 Accumulation<T>* m, Accumulation<T>* v, T* rounded) {
+  using A = Accumulation<T>;
+  const Eight part = eight(global_thread(), n);
+  A g[8], weight[8], mean[8], square[8];
+  load(gradient + part.begin, part.size, g);
+  load(w + part.begin, part.size, weight);
+  load(m + part.begin, part.size, mean);
+  load(v + part.begin, part.size, square);
+  for (int c = 0; c < 8; ++c) {
+    g[c] *= step.gradient_scale;
+    mean[c] = step.beta1 * mean[c] + step.rest1 * g[c];
+    square[c] = step.beta2 * square[c] + step.rest2 * (g[c] * g[c]);
+    const A deviation = std::sqrt(square[c] * step.inverse_correction2) + step.epsilon;
+    weight[c] = step.decay * weight[c] - step.rate * mean[c] / deviation;
+  }
+  store(weight, part.size, w + part.begin);
+  store(mean, part.size, m + part.begin);
+  store(square, part.size, v + part.begin);
+  if (rounded != nullptr) store(weight, part.size, rounded + part.begin);
+}
+
+class CudaOptimizer final : public OptimizerKernels {
+ public:
+  void adamw(Stream& stream, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m, TensorView v,
+             TensorView rounded) override {
+    check_adamw(step, gradient, w, m, v, rounded);
+    dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      gpu::launch(stream, {"adamw", blocks_for(eights_of(w.numel())), block_threads}, adamw_kernel<T>, w.numel(),
+                  AdamW<A>(step), gradient.as<A>(), w.as<A>(), m.as<A>(), v.as<A>(),
+                  rounded ? rounded.as<T>() : nullptr);
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<OptimizerKernels> make_optimizer() { return std::make_unique<CudaOptimizer>(); }
+
+}  // namespace trireme::cuda

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "cuda/kernels/eight.cuh"
+
+namespace trireme::cuda {
+
+constexpr int warp_threads = 32;
+constexpr unsigned all_lanes = 0xffffffffU;
+
+template <class A>
+struct Plus {
+  __device__ A operator()(A a, A b) const { return a + b; }
+};
+template <class A>
+struct Maximum {
+  __device__ A operator()(A a, A b) const { return a > b ? a : b; }
+};
+
+/// The lanes' values combined, for every lane; all lanes call it.
+template <class Combine, class A>
+__device__ A warp_combine(A value) {
+  for (unsigned mask = warp_threads / 2; mask > 0; mask /= 2) {
+    value = Combine{}(value, __shfl_xor_sync(all_lanes, value, mask));
+  }
+  return value;
+}
+template <class A>
+__device__ A warp_sum(A value) {
+  return warp_combine<Plus<A>>(value);
+}
+
+template <class A>
+struct PartOfWarp {
+  A part[block_threads / warp_threads];
+};
+/// The same over the block of block_threads threads, in one order; all threads call it.
+template <class Combine, class A>
+__device__ A block_combine(A value) {
+  auto& warps = gpu::shared<PartOfWarp<A>>();
+  value = warp_combine<Combine>(value);
+  if (threadIdx.x % warp_threads == 0) warps.part[threadIdx.x / warp_threads] = value;
+  __syncthreads();
+  value = warps.part[0];
+  for (int warp = 1; warp < block_threads / warp_threads; ++warp) value = Combine{}(value, warps.part[warp]);
+  __syncthreads();
+  return value;
+}
+
+// Sums over rows, in two kernels: blocks of `chunk` rows are summed column by column; then the blocks' sums are added
+// in order. The rows are cut by their number alone: the same bits every time.
+
+struct RowChunks {
+  std::int64_t rows, chunk, count;
+  explicit RowChunks(std::int64_t all) : rows(all) {
+    chunk = (all + 63) / 64 < 32 ? 32 : (all + 63) / 64;
+    count = (all + chunk - 1) / chunk;
+  }
+};
+
+/// Columns of a block of sum_rows, and how many of its rows are summed side by side.
+constexpr int tile_groups = 32, tile_columns = 8 * tile_groups, row_lanes = block_threads / tile_groups;
+constexpr std::int64_t column_tiles(std::int64_t columns) { return (columns + tile_columns - 1) / tile_columns; }
+
+template <class A, int sums>
+struct RowSums {
+  A of[sums][row_lanes][tile_columns];
+};
+
+/// For a grid of chunks.count column_tiles(h) blocks: partials[chunk, s, column] = the sum over the rows of a chunk of
+/// what `term(row, group, value)` adds to value[s][c] for column 8 group + c. [count, sums, h]
+template <int sums, class A, class Term>
+__device__ void sum_rows(const RowChunks& chunks, std::int64_t h, A* partials, const Term& term) {
+  const std::int64_t tiles = column_tiles(h), tile = blockIdx.x % tiles, chunk = blockIdx.x / tiles;
+  const int lane = threadIdx.x / tile_groups, group_in_tile = threadIdx.x % tile_groups;
+  const std::int64_t group = tile * tile_groups + group_in_tile;
+  const std::int64_t begin = chunk * chunks.chunk;
+  const std::int64_t end = begin + chunks.chunk < chunks.rows ? begin + chunks.chunk : chunks.rows;
+  A value[sums][8]{};
+  if (8 * group < h) {
+    for (std::int64_t row = begin + lane; row < end; row += row_lanes) term(row, group, value);
+  }
+  auto& all = gpu::shared<RowSums<A, sums>>();
+  for (int s = 0; s < sums; ++s) {
+    for (int c = 0; c < 8; ++c) all.of[s][lane][8 * group_in_tile + c] = value[s][c];
+  }
+  __syncthreads();
+  const std::int64_t column = tile * tile_columns + threadIdx.x;
+  if (column >= h) return;
+  for (int s = 0; s < sums; ++s) {
+    A total = 0;
+    for (int i = 0; i < row_lanes; ++i) total += all.of[s][i][threadIdx.x];
+    partials[(chunk * sums + s) * h + column] = total;
+  }
+}
+
+/// to += the chunks' sums, one thread a column; `stride` is from one chunk to the next.
+template <class A>
+__global__ void __launch_bounds__(block_threads)
+    add_chunks(std::int64_t count, std::int64_t stride, std::int64_t columns, const A* partials, A* to) {
+  const std::int64_t column = global_thread();
+  if (column >= columns) return;
+  A total = 0;
+  for (std::int64_t chunk = 0; chunk < count; ++chunk) total += partials[chunk * stride + column];
+  to[column] += total;
+}
+
+}  // namespace trireme::cuda

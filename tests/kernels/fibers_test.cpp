@@ -1,0 +1,132 @@
+#include "tests/support/gpu/fibers.hpp"
+
+#include <gmock/gmock.h>
+
+#include <gpu/device.cuh>
+#include <vector>
+
+// The layer that runs kernels on the host.
+namespace trireme::gpu {
+namespace {
+
+constexpr unsigned all_lanes = 0xffffffffU;
+
+struct Sums {
+  int part[4];
+};
+
+/// y[b] = sum over the block's threads of x[b, t]
+void block_sum(const int* x, int* y) {
+  int sum = x[blockIdx.x * blockDim.x + threadIdx.x];
+  for (unsigned mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(all_lanes, sum, mask);
+  auto& sums = shared<Sums>();
+  if (threadIdx.x % 32 == 0) sums.part[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x == blockDim.x - 1) y[blockIdx.x] = sums.part[0] + sums.part[1] + sums.part[2] + sums.part[3];
+}
+
+class Fibers : public testing::Test {
+ protected:
+  void TearDown() override { host::set_order(0); }
+  /// The message of what running the kernel throws.
+  template <class... P>
+  std::string fault(int threads, void (*kernel)(P...), std::type_identity_t<P>... arguments) {
+    try {
+      launch(stream_, {"faulty", 2, threads}, kernel, arguments...);
+    } catch (const std::logic_error& error) {
+      return error.what();
+    }
+    return "none";
+  }
+  void expect_sums(unsigned order) {
+    std::vector<int> x(6 * 128), expected(6, 0), y(6, -1);
+    for (int i = 0; i < 6 * 128; ++i) expected[i / 128] += x[i] = i * i % 1000;
+    host::set_order(order);
+    launch(stream_, {"block_sum", 6, 128}, block_sum, x.data(), y.data());
+    EXPECT_EQ(y, expected) << "order " << order;
+  }
+  ImmediateStream stream_;
+};
+
+TEST_F(Fibers, SumABlockInAnyOrder) {
+  for (unsigned order = 0; order < 4; ++order) expect_sums(order);
+}
+
+TEST_F(Fibers, RunEveryThreadOfEveryBlockOnce) {
+  std::vector<int> runs(3 * 1024);
+  launch(
+      stream_, {"count", 3, 1024}, +[](int* count) { ++count[blockIdx.x * blockDim.x + threadIdx.x]; }, runs.data());
+  EXPECT_THAT(runs, testing::Each(1));
+}
+
+TEST_F(Fibers, BallotHasTheBitsOfTheLanes) {
+  std::vector<unsigned> votes(64);
+  launch(
+      stream_, {"ballot", 1, 64}, +[](unsigned* y) { y[threadIdx.x] = __ballot_sync(all_lanes, threadIdx.x % 3 == 0); },
+      votes.data());
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    EXPECT_EQ(votes[5] >> lane & 1U, lane % 3 == 0);
+    EXPECT_EQ(votes[37] >> lane & 1U, (lane + 32) % 3 == 0);
+  }
+}
+
+TEST_F(Fibers, SharedMemoryIsNaNInEveryBlock) {
+  std::vector<float> seen(4, 0);
+  launch(
+      stream_, {"poison", 4, 32, sizeof(float)},
+      +[](float* y) {
+        float* memory = dynamic_shared<float>();
+        if (threadIdx.x == 0) y[blockIdx.x] = *memory;
+        if (threadIdx.x == 0) *memory = 1;
+      },
+      seen.data());
+  for (const float value : seen) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST_F(Fibers, NameABarrierThatSomeThreadsMiss) {
+  const std::string text = fault(
+      128, +[] {
+        if (threadIdx.x < 96) __syncthreads();
+      });
+  EXPECT_THAT(text, testing::MatchesRegex("kernel faulty, block 0 cannot go on: threads 0 to 95 wait at "
+                                          "fibers_test.cpp:[0-9]+ for the block; threads 96 to 127 have ended"));
+}
+
+TEST_F(Fibers, NameTwoBarriersThatThreadsWaitAt) {
+  const std::string text = fault(
+      64, +[] {
+        if (threadIdx.x < 32)
+          __syncthreads();
+        else
+          __syncthreads();
+      });
+  EXPECT_THAT(text, testing::MatchesRegex(".*threads 0 to 31 wait at .* for the block; threads 32 to 63 wait at .*"));
+}
+
+TEST_F(Fibers, NameAWarpThatIsNotWhole) {
+  const std::string text = fault(
+      32, +[] {
+        if (threadIdx.x != 7) __syncwarp();
+      });
+  EXPECT_THAT(text, testing::MatchesRegex(".*threads 0 to 6 wait at .* for the warp; threads 7 to 7 have ended; "
+                                          "threads 8 to 31 wait at .*"));
+}
+
+TEST_F(Fibers, RunOnAfterAFault) {
+  EXPECT_NE(fault(
+                64,
+                +[] {
+                  if (threadIdx.x == 1) __syncthreads();
+                }),
+            "none");
+  expect_sums(0);
+}
+
+TEST_F(Fibers, RefuseBlocksThatAreNotOfWholeWarps) {
+  EXPECT_EQ(fault(
+                33, +[] {}),
+            "kernel faulty: 33 threads a block");
+}
+
+}  // namespace
+}  // namespace trireme::gpu

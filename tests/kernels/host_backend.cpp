@@ -1,0 +1,68 @@
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda/kernels/families.hpp"
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/support/gpu/fibers.hpp"
+#include "tests/support/test_backend.hpp"
+
+namespace trireme::test {
+namespace {
+
+/// The hand-written CUDA kernels on the host layer; products and copies are the CPU backend's.
+class HostBackend final : public Backend {
+ public:
+  std::string name() const override { return "cuda"; }
+  std::string description() const override { return "kernels on the host"; }
+  Stream& compute_stream() override { return cpu_->compute_stream(); }
+  std::unique_ptr<Stream> make_stream() override { return cpu_->make_stream(); }
+  void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) override {
+    cpu_->copy_from_host(stream, host, device);
+  }
+  void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) override {
+    cpu_->copy_to_host(stream, device, host);
+  }
+
+  /// Exactly as large as asked for, so that AddressSanitizer sees what goes beyond, and NaN.
+  Buffer allocate(std::size_t size_bytes) override { return poisoned(size_bytes); }
+  std::size_t allocated_bytes() const override { return 0; }
+  std::size_t peak_allocated_bytes() const override { return 0; }
+
+  GemmKernels& gemm() override { return cpu_->gemm(); }
+  NormKernels& norm() override { return *norm_; }
+  AttentionKernels& attention() override { return *attention_; }
+  ElementwiseKernels& elementwise() override { return *elementwise_; }
+  EmbeddingKernels& embedding() override { return *embedding_; }
+  CrossEntropyKernels& cross_entropy() override { return *cross_entropy_; }
+  OptimizerKernels& optimizer() override { return *optimizer_; }
+  ReduceKernels& reduce() override { return *reduce_; }
+  RotaryKernels& rotary() override { return *rotary_; }
+
+ private:
+  static Buffer poisoned(std::size_t size_bytes) {
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 64, size_bytes) != 0) throw std::bad_alloc();
+    if (size_bytes > 0) std::memset(memory, 0xff, size_bytes);
+    return {static_cast<std::byte*>(memory), size_bytes, [](std::byte* data) { std::free(data); }};
+  }
+  static Buffer scratch(Stream&, std::size_t size_bytes) { return poisoned(size_bytes); }
+
+  std::unique_ptr<Backend> cpu_ = cpu::make_backend(1);
+  std::unique_ptr<NormKernels> norm_ = cuda::make_norm(scratch);
+  std::unique_ptr<AttentionKernels> attention_ = cuda::make_attention();
+  std::unique_ptr<ElementwiseKernels> elementwise_ = cuda::make_elementwise(scratch);
+  std::unique_ptr<EmbeddingKernels> embedding_ = cuda::make_embedding();
+  std::unique_ptr<CrossEntropyKernels> cross_entropy_ = cuda::make_cross_entropy();
+  std::unique_ptr<OptimizerKernels> optimizer_ = cuda::make_optimizer();
+  std::unique_ptr<ReduceKernels> reduce_ = cuda::make_reduce(scratch);
+  std::unique_ptr<RotaryKernels> rotary_ = cuda::make_rotary();
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(int variant) {
+  gpu::host::set_order(static_cast<unsigned>(variant - 1));
+  return std::make_unique<HostBackend>();
+}
+
+}  // namespace trireme::test

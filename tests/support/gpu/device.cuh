@@ -1,0 +1,102 @@
+#pragma once
+
+// What kernels see of a GPU, on the host: the counterpart of cuda/gpu/device.cuh, found on another include path.
+
+#include <cmath>
+#include <type_traits>
+
+#include "src/tensor/dtype.hpp"
+#include "src/tensor/memory.hpp"
+#include "src/tensor/stream.hpp"
+#include "tests/support/gpu/fibers.hpp"
+
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(threads)
+
+namespace trireme::gpu {
+
+/// Runs the kernel, at once. Nothing where there are no blocks.
+template <class... Parameters>
+void launch(Stream&, const Launch& launch, void (*kernel)(Parameters...),
+            std::type_identity_t<Parameters>... arguments) {
+  if (launch.blocks > 0) host::run(launch, [&] { kernel(arguments...); });
+}
+
+/// The block's own S, uninitialised: one for each type.
+template <class S>
+S& shared() {
+  static constexpr char owner = 0;
+  return *static_cast<S*>(host::shared_memory(&owner, sizeof(S)));
+}
+template <class T>
+T* dynamic_shared() {
+  return static_cast<T*>(host::dynamic_shared_memory());
+}
+
+template <class T>
+Accumulation<T> widen(T x) {
+  return static_cast<Accumulation<T>>(x);
+}
+/// Rounds to nearest, ties to even.
+template <class T>
+T narrow(Accumulation<T> x) {
+  return static_cast<T>(x);
+}
+
+namespace host {
+template <class T>
+struct Exchange {
+  T value;
+  unsigned lane_mask;
+  T result;
+};
+struct Vote {
+  bool predicate;
+  unsigned result;
+};
+}  // namespace host
+}  // namespace trireme::gpu
+
+// CUDA's operations of a warp, for the full mask alone.
+
+template <class T>
+T __shfl_xor_sync(unsigned, T value, unsigned lane_mask,
+                  const std::source_location& where = std::source_location::current()) {
+  using namespace trireme::gpu::host;
+  Exchange<T> exchange{value, lane_mask, value};
+  warp_collective(
+      &exchange,
+      [](Arguments lanes) {
+        for (unsigned i = 0; i < warp_size; ++i) {
+          auto* own = static_cast<Exchange<T>*>(lanes[i]);
+          own->result = static_cast<const Exchange<T>*>(lanes[i ^ own->lane_mask])->value;
+        }
+      },
+      where);
+  return exchange.result;
+}
+inline unsigned __ballot_sync(unsigned, bool predicate,
+                              const std::source_location& where = std::source_location::current()) {
+  using namespace trireme::gpu::host;
+  Vote vote{predicate, 0};
+  warp_collective(
+      &vote,
+      [](Arguments lanes) {
+        unsigned all = 0;
+        for (int i = 0; i < warp_size; ++i) {
+          all |= static_cast<unsigned>(static_cast<const Vote*>(lanes[i])->predicate) << i;
+        }
+        for (void* lane : lanes) static_cast<Vote*>(lane)->result = all;
+      },
+      where);
+  return vote.result;
+}
+inline void __syncwarp(unsigned = 0xffffffffU, const std::source_location& where = std::source_location::current()) {
+  trireme::gpu::host::warp_collective(
+      nullptr, [](trireme::gpu::host::Arguments) {}, where);
+}
+inline void __syncthreads(const std::source_location& where = std::source_location::current()) {
+  trireme::gpu::host::block_barrier(where);
+}

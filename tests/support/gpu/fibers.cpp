@@ -1,0 +1,287 @@
+#include "tests/support/gpu/fibers.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+// Saves the callee-saved registers on the stack and goes on where `to` was left. ucontext, which enters the kernel,
+// takes twenty times as long.
+#if defined(__x86_64__)
+asm(R"(
+.text
+.type trireme_switch_fiber, @function
+trireme_switch_fiber:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size trireme_switch_fiber, . - trireme_switch_fiber
+)");
+extern "C" void trireme_switch_fiber(void** from, void* to);
+#endif
+
+namespace trireme::gpu::host {
+namespace {
+
+constexpr std::size_t stack_bytes = std::size_t{256} << 10, page_bytes = 4096;
+
+/// Where an execution was left, on a stack of its own or on the host's.
+class Context {
+ public:
+  Context() = default;
+  /// Starts `entry`, which never returns, on the stack when it is first gone to.
+  void prepare(char* stack, void (*entry)()) {
+    bottom_ = stack;
+    size_ = stack_bytes;
+#if defined(__x86_64__)
+    void** top = reinterpret_cast<void**>(stack + stack_bytes);
+    std::fill(top - 8, top, nullptr);
+    top[-2] = reinterpret_cast<void*>(entry);
+    pointer_ = top - 8;
+#else
+    getcontext(&context_);
+    context_.uc_stack.ss_sp = stack;
+    context_.uc_stack.ss_size = stack_bytes;
+    makecontext(&context_, entry, 0);
+#endif
+  }
+  /// Leaves `from`, which is what runs, and goes on here.
+  void enter(Context& from) {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&from.fake_stack_, bottom_, size_);
+#endif
+#if defined(__x86_64__)
+    trireme_switch_fiber(&from.pointer_, pointer_);
+#else
+    swapcontext(&from.context_, &context_);
+#endif
+    from.arrived();
+  }
+  /// To be called first of all by `entry`, and after every return. `host` is told its stack's bounds.
+  void arrived(Context* host = nullptr) {
+#if defined(__SANITIZE_ADDRESS__)
+    if (host != nullptr)
+      __sanitizer_finish_switch_fiber(nullptr, &host->bottom_, &host->size_);
+    else
+      __sanitizer_finish_switch_fiber(fake_stack_, nullptr, nullptr);
+#else
+    static_cast<void>(host);
+#endif
+  }
+
+ private:
+#if defined(__x86_64__)
+  void* pointer_ = nullptr;
+#else
+  ucontext_t context_{};
+#endif
+  [[maybe_unused]] const void* bottom_ = nullptr;
+  [[maybe_unused]] std::size_t size_ = 0;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
+};
+
+enum class State { ready, at_barrier, in_warp, ended };
+
+struct Fiber {
+  Context context;
+  std::unique_ptr<char, void (*)(char*)> memory{nullptr, nullptr};
+  State state = State::ended;
+  std::source_location where;
+  void* argument = nullptr;
+};
+
+struct SharedPiece {
+  std::unique_ptr<void, void (*)(void*)> memory{nullptr, std::free};
+  std::size_t size_bytes = 0;
+  bool fresh = false;  // not yet filled for this block
+};
+
+std::string line(const std::source_location& where) {
+  const std::string path = where.file_name();
+  return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), where.line());
+}
+bool same(const std::source_location& a, const std::source_location& b) {
+  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+class Machine {
+ public:
+  unsigned order_seed = 0;
+
+  void run(const Launch& launch, const std::function<void()>& body) {
+    if (launch.threads <= 0 || launch.threads > 1024 || launch.threads % warp_size != 0)
+      throw std::logic_error(fmt::format("kernel {}: {} threads a block", launch.kernel, launch.threads));
+    if (launch.blocks > 0x7fffffff)
+      throw std::logic_error(fmt::format("kernel {}: {} blocks", launch.kernel, launch.blocks));
+    launch_ = &launch;
+    body_ = &body;
+    fibers_.reserve(1024);  // fibers keep references to themselves
+    while (fibers_.size() < static_cast<std::size_t>(launch.threads)) add_fiber();
+    shared_.clear();
+    blockDim.x = static_cast<unsigned>(launch.threads);
+    gridDim.x = static_cast<unsigned>(launch.blocks);
+    std::vector<unsigned> blocks(static_cast<std::size_t>(launch.blocks)), threads(blockDim.x);
+    std::iota(blocks.begin(), blocks.end(), 0U);
+    std::iota(threads.begin(), threads.end(), 0U);
+    if (order_seed != 0) {
+      std::mt19937 random(order_seed);
+      std::shuffle(blocks.begin(), blocks.end(), random);
+      std::shuffle(threads.begin(), threads.end(), random);
+    }
+    for (const unsigned block : blocks) run_block(block, threads);
+    shared_.clear();
+  }
+
+  void wait(State state, const std::source_location& where) {
+    Fiber& fiber = fibers_[threadIdx.x];
+    fiber.state = state;
+    fiber.where = where;
+    host_.enter(fiber.context);
+  }
+
+  void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where) {
+    const unsigned first = threadIdx.x / warp_size * warp_size;
+    Fiber* warp = &fibers_[first];
+    warp[threadIdx.x - first].argument = argument;
+    for (int lane = 0; lane < warp_size; ++lane) {
+      const bool self = first + lane == threadIdx.x;
+      if (!self && (warp[lane].state != State::in_warp || !same(warp[lane].where, where))) {
+        return wait(State::in_warp, where);
+      }
+    }
+    void* arguments[warp_size];
+    for (int lane = 0; lane < warp_size; ++lane) {
+      arguments[lane] = warp[lane].argument;
+      warp[lane].state = State::ready;
+    }
+    combine(arguments);
+  }
+
+  void* shared(const void* owner, std::size_t size_bytes) {
+    SharedPiece& piece = shared_[owner];
+    if (piece.memory == nullptr) {
+      void* memory = nullptr;
+      if (posix_memalign(&memory, 16, size_bytes) != 0) throw std::bad_alloc();
+      piece.memory.reset(memory);
+      piece.size_bytes = size_bytes;
+      piece.fresh = true;
+    }
+    if (piece.fresh) std::memset(piece.memory.get(), 0xff, piece.size_bytes);
+    piece.fresh = false;
+    return piece.memory.get();
+  }
+  void* dynamic_shared() { return shared(nullptr, launch_->shared_bytes); }
+
+ private:
+  void add_fiber();
+  [[noreturn]] static void fiber_main();
+
+  void run_block(unsigned block, const std::vector<unsigned>& order) {
+    blockIdx.x = block;
+    for (auto& [owner, piece] : shared_) piece.fresh = true;
+    for (const unsigned thread : order) fibers_[thread].state = State::ready;
+    for (;;) {
+      bool ran = false;
+      for (const unsigned thread : order) {
+        if (fibers_[thread].state != State::ready) continue;
+        threadIdx.x = thread;
+        fibers_[thread].context.enter(host_);
+        ran = true;
+      }
+      if (ran) continue;
+      const Fiber& first = fibers_[0];
+      const auto all = [&](auto condition) {
+        return std::all_of(fibers_.begin(), fibers_.begin() + blockDim.x, condition);
+      };
+      if (all([](const Fiber& fiber) { return fiber.state == State::ended; })) return;
+      if (!all([&](const Fiber& f) { return f.state == State::at_barrier && same(f.where, first.where); })) {
+        const std::string message = report(block);
+        fibers_.clear();
+        throw std::logic_error(message);
+      }
+      for (const unsigned thread : order) fibers_[thread].state = State::ready;
+    }
+  }
+
+  /// Who waits where.
+  std::string report(unsigned block) const {
+    std::string text = fmt::format("kernel {}, block {} cannot go on:", launch_->kernel, block);
+    const auto state_of = [&](unsigned thread) {
+      const Fiber& fiber = fibers_[thread];
+      if (fiber.state == State::ended) return std::string("have ended");
+      return fmt::format("wait at {} for the {}", line(fiber.where), fiber.state == State::in_warp ? "warp" : "block");
+    };
+    for (unsigned begin = 0, end = 0; begin < blockDim.x; begin = end) {
+      while (end < blockDim.x && state_of(end) == state_of(begin)) ++end;
+      text += fmt::format(" threads {} to {} {};", begin, end - 1, state_of(begin));
+    }
+    text.pop_back();
+    return text;
+  }
+
+  const Launch* launch_ = nullptr;
+  const std::function<void()>* body_ = nullptr;
+  Context host_;
+  std::vector<Fiber> fibers_;
+  std::map<const void*, SharedPiece> shared_;
+};
+
+Machine machine;
+
+void Machine::add_fiber() {
+  // A page that nobody may touch lies below the stack.
+  void* memory = mmap(nullptr, stack_bytes + page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  mprotect(memory, page_bytes, PROT_NONE);
+  Fiber& fiber = fibers_.emplace_back();
+  fiber.memory = {static_cast<char*>(memory), [](char* stack) { munmap(stack, stack_bytes + page_bytes); }};
+  fiber.context.prepare(static_cast<char*>(memory) + page_bytes, &Machine::fiber_main);
+}
+
+void Machine::fiber_main() {
+  machine.fibers_[threadIdx.x].context.arrived(&machine.host_);
+  for (;;) {
+    (*machine.body_)();
+    machine.wait(State::ended, {});
+  }
+}
+
+}  // namespace
+
+void set_order(unsigned seed) { machine.order_seed = seed; }
+void run(const Launch& launch, const std::function<void()>& body) { machine.run(launch, body); }
+void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where) {
+  machine.warp_collective(argument, combine, where);
+}
+void block_barrier(const std::source_location& where) { machine.wait(State::at_barrier, where); }
+void* shared_memory(const void* owner, std::size_t size_bytes) { return machine.shared(owner, size_bytes); }
+void* dynamic_shared_memory() { return machine.dynamic_shared(); }
+
+}  // namespace trireme::gpu::host

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <source_location>
+
+namespace trireme::gpu {
+
+/// How a kernel is started: `blocks` blocks of `threads` threads (a multiple of 32), each block with `shared_bytes` of
+/// dynamic shared memory. `kernel` is its name in messages.
+struct Launch {
+  const char* kernel;
+  std::int64_t blocks;
+  int threads;
+  std::size_t shared_bytes = 0;
+};
+
+/// A GPU's blocks, threads and shared memory on the host, for tests. The threads of a block are fibers of one host
+/// thread: each runs until it waits at a barrier or for its warp. Blocks run one after another. Shared memory is filled
+/// with NaN before every block, and has exactly its size, so that AddressSanitizer sees what leaves it.
+namespace host {
+
+constexpr int warp_size = 32;
+
+/// The order in which fibers and blocks run from now on: 0 as numbered, else shuffled by the seed. Kernels must not
+/// depend on it.
+void set_order(unsigned seed);
+
+/// Runs `body` as every thread of every block. Throws std::logic_error, which names kernel, block, threads and source
+/// lines, where a barrier or a warp's operation is not reached by all who must.
+void run(const Launch& launch, const std::function<void()>& body);
+
+/// What `combine` reads and writes: the argument that each lane of the warp has left, in lane order.
+using Arguments = void* const (&)[warp_size];
+/// An operation of all lanes of a warp together: the last to arrive calls `combine` for all.
+void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where);
+
+void block_barrier(const std::source_location& where);
+
+/// Shared memory of the block that runs, one piece for each `owner`.
+void* shared_memory(const void* owner, std::size_t size_bytes);
+void* dynamic_shared_memory();
+
+struct Index {
+  unsigned x = 0;
+};
+
+}  // namespace host
+}  // namespace trireme::gpu
+
+/// The running thread's, as in CUDA.
+inline trireme::gpu::host::Index threadIdx, blockIdx, blockDim, gridDim;
