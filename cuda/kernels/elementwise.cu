@@ -103,6 +103,29 @@ __global__ void __launch_bounds__(block_threads)
   });
 }
 
+/// GELU's tanh form is x / (1 + e^-2u), which keeps the digits of small results, as erfc does for the other form.
+template <class A>
+__device__ A activated(Activation activation, A x) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return x / (1 + std::exp(-static_cast<A>(1.5957691216057307118) * (x + static_cast<A>(0.044715) * x * x * x)));
+    case Activation::gelu_erf:
+      return static_cast<A>(0.5) * x * std::erfc(-static_cast<A>(0.70710678118654752440) * x);
+    case Activation::none:
+      break;
+  }
+  return x;
+}
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    activate_kernel(std::int64_t n, Activation activation, const T* x, T* y) {
+  const Eight part = eight(global_thread(), n);
+  Accumulation<T> value[8];
+  load(x + part.begin, part.size, value);
+  for (auto& v : value) v = activated(activation, v);
+  store(value, part.size, y + part.begin);
+}
+
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     swiglu_kernel(std::int64_t rows, std::int64_t f, const T* gate_up, T* y) {
@@ -206,6 +229,13 @@ class CudaElementwise final : public ElementwiseKernels {
                   drop_gradient_and_sum_kernel<T>, chunks, h, batch_of(dsum), dsum.as<T>(), dropout, dx.as<T>(), sums);
       gpu::launch(stream, {"add_chunks", blocks_for(h), block_threads}, add_chunks<A>, chunks.count, h, h, sums,
                   dbias.as<A>());
+    });
+  }
+
+  void activate(Stream& stream, Activation activation, ConstTensorView x, TensorView y) override {
+    check_activate(x, y);
+    dispatch_float(y.dtype(), [&]<class T>() {
+      launch_flat(stream, "activate", y.numel(), activate_kernel<T>, y.numel(), activation, x.as<T>(), y.as<T>());
     });
   }
 
