@@ -5,7 +5,8 @@ namespace {
 
 Backend* make_backend(const CudaOptions&, std::string* reason) {
   *reason =
-      "the CUDA backend of this version has matrix products, kernels and communication, which are not joined to training "
+      "the CUDA backend of this version has matrix products, kernels and communication, which are not joined to "
+      "training "
       "yet";
   return nullptr;
 }
