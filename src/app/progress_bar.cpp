@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace trireme::app {
@@ -20,22 +21,24 @@ std::string duration_text(double seconds) {
 }
 
 std::string progress_line(const std::string& label, const std::string& unit, double done, double total,
-                          double elapsed_s) {
+                          double elapsed_s, double begun) {
   const double fraction = total > 0 ? std::clamp(done / total, 0.0, 1.0) : 1.0;
   const auto filled = static_cast<std::size_t>(fraction * bar_width);
-  const double rate = elapsed_s > 0 ? done / elapsed_s : 0;
+  const double rate = elapsed_s > 0 ? (done - begun) / elapsed_s : 0;
   std::string bar(bar_width, ' ');
   std::fill_n(bar.begin(), filled, '#');
-  std::string line =
-      fmt::format("{} [{}] {:3.0f}%  {:.1f} of {:.1f} {}", label, bar, 100 * fraction, done, total, unit);
+  const int decimals = total == std::floor(total) ? 0 : 1;
+  std::string line = fmt::format("{} [{}] {:3.0f}%  {:.{}f} of {:.{}f} {}", label, bar, 100 * fraction, done, decimals,
+                                 total, decimals, unit);
   if (rate > 0) line += fmt::format("  {:.1f} {}/s  {} left", rate, unit, duration_text((total - done) / rate));
   return line;
 }
 
-ProgressBar::ProgressBar(std::string label, std::string unit, double unit_size)
+ProgressBar::ProgressBar(std::string label, std::string unit, double unit_size, std::int64_t begun)
     : label_(std::move(label)),
       unit_(std::move(unit)),
       unit_size_(unit_size),
+      begun_(begun),
       on_terminal_(isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
@@ -44,8 +47,9 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::update(std::int64_t done, std::int64_t total) {
   if (!on_terminal_ || since_drawn_.elapsed_s() < interval_s) return;
-  const std::string line = progress_line(label_, unit_, static_cast<double>(done) / unit_size_,
-                                         static_cast<double>(total) / unit_size_, since_start_.elapsed_s());
+  const std::string line =
+      progress_line(label_, unit_, static_cast<double>(done) / unit_size_, static_cast<double>(total) / unit_size_,
+                    since_start_.elapsed_s(), static_cast<double>(begun_) / unit_size_);
   fmt::print(stderr, "\r{}\x1b[K", line);
   since_drawn_.restart();
   drawn_ = true;

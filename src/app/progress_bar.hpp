@@ -8,11 +8,11 @@
 namespace trireme::app {
 
 /// A bar on stderr that shows how much is done, how fast, and how long the rest will take. Only on a terminal, and at
-/// most a few times a second; elsewhere nothing is printed.
+/// most a few times a second; elsewhere nothing is printed. Lines of the log take its place.
 class ProgressBar {
  public:
-  /// `unit` is what is counted, "MB"; counts are divided by `unit_size` for printing.
-  ProgressBar(std::string label, std::string unit, double unit_size);
+  /// `unit` is what is counted, "MB"; counts are divided by `unit_size` for printing. `begun` were done before.
+  ProgressBar(std::string label, std::string unit, double unit_size, std::int64_t begun = 0);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -23,15 +23,17 @@ class ProgressBar {
   std::string label_;
   std::string unit_;
   double unit_size_;
+  std::int64_t begun_;
   bool on_terminal_;
   bool drawn_ = false;
   Timer since_start_;
   Timer since_drawn_;
 };
 
-/// The bar's line for `elapsed_s` seconds: "reading [#####     ]  50%  12.0 of 24.0 MB  6.0 MB/s  2 s left".
+/// The bar's line after `elapsed_s` seconds: "reading [#####     ]  50%  12.0 of 24.5 MB  6.0 MB/s  2 s left". Of what
+/// is done, `begun` was done before.
 std::string progress_line(const std::string& label, const std::string& unit, double done, double total,
-                          double elapsed_s);
+                          double elapsed_s, double begun = 0);
 
 /// "45 s", "12 min", "3.5 h", "2.1 days".
 std::string duration_text(double seconds);

@@ -10,6 +10,7 @@
 #include "io/trace_file.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options.hpp"
+#include "src/app/progress_bar.hpp"
 #include "src/app/run_attributes.hpp"
 #include "src/app/saved_model.hpp"
 #include "src/app/stop_signal.hpp"
@@ -247,6 +248,8 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   }
   hooks.stop_requested = stop_signal_received;
   hooks.metrics = metrics.get();
+  ProgressBar bar("training", "iterations", 1, trainer.progress().iteration);
+  if (job.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
   const train::RunEnd end =
       train::run(trainer, *job.world, train_iterations, *data.train, data.valid.get(), o.run, hooks);
   if (trace_file) trace_file->write(*trace, job.grid.describe(job.world->rank()));

@@ -91,6 +91,7 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
     const bool last = iteration == train_iterations;
     window.add(record);
     if (hooks.metrics != nullptr) hooks.metrics->write(record);
+    if (hooks.progress) hooks.progress(iteration, train_iterations);
     if (last || divides(schedule.log_interval, iteration)) {
       const double seconds_a_sample =
           run_timer.elapsed_s() / static_cast<double>(record.consumed_samples - first_sample);

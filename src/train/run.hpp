@@ -26,6 +26,8 @@ struct RunHooks {
   std::function<bool()> stop_requested;
   /// Where records go; null on ranks that keep none.
   MetricsSink* metrics = nullptr;
+  /// Shows, after each iteration, how many of how many are done; may be empty.
+  std::function<void(std::int64_t done, std::int64_t total)> progress;
 };
 
 enum class RunEnd { complete, stopped_early };

@@ -160,8 +160,10 @@ TEST_F(CorpusCommand, PrintsHelp) {
 
 TEST(ProgressLine, ShowsShareRateAndTimeLeft) {
   EXPECT_EQ(progress_line("reading", "MB", 12, 24, 2),
-            "reading [############            ]  50%  12.0 of 24.0 MB  6.0 MB/s  2 s left");
-  EXPECT_EQ(progress_line("reading", "MB", 0, 0, 0), "reading [########################] 100%  0.0 of 0.0 MB");
+            "reading [############            ]  50%  12 of 24 MB  6.0 MB/s  2 s left");
+  EXPECT_EQ(progress_line("reading", "MB", 0, 0, 0), "reading [########################] 100%  0 of 0 MB");
+  EXPECT_EQ(progress_line("training", "iterations", 75, 100, 5, 50),
+            "training [##################      ]  75%  75 of 100 iterations  5.0 iterations/s  5 s left");
   EXPECT_EQ(duration_text(89), "89 s");
   EXPECT_EQ(duration_text(3600), "60 min");
   EXPECT_EQ(duration_text(7200), "2.0 h");
