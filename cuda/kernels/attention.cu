@@ -74,15 +74,22 @@ __device__ void load_rows(const Rows<const T>& from, std::int64_t begin, int cou
     for (int c = 0; c < columns.size; ++c) to[i * stride + columns.begin + c] = factor * value[c];
   }
 }
-/// row begin + i = from[i].
-template <class T, class A>
-__device__ void store_rows(const A* from, std::int64_t begin, std::int64_t end, int d, const Rows<T>& to) {
+/// row begin + i = from[i], or += where `add`; R the type of results.
+template <class R, class A>
+__device__ void store_rows(const A* from, std::int64_t begin, std::int64_t end, int d, const Rows<R>& to, bool add) {
   for (int group = threadIdx.x; group < rows_of_block * static_cast<int>(eights_of(d)); group += attention_threads) {
     const int i = group / static_cast<int>(eights_of(d));
     const Eight columns = eight(group % eights_of(d), d);
     A value[8]{};
     for (int c = 0; c < columns.size; ++c) value[c] = from[i * d + columns.begin + c];
-    if (begin + i < end) store(value, columns.size, to.data + (begin + i) * to.stride + columns.begin);
+    if (begin + i >= end) continue;
+    R* row = to.data + (begin + i) * to.stride + columns.begin;
+    if (add) {
+      A before[8];
+      load(row, columns.size, before);
+      for (int c = 0; c < columns.size; ++c) value[c] += before[c];
+    }
+    store(value, columns.size, row);
   }
 }
 
@@ -108,10 +115,10 @@ constexpr std::int64_t shared_numbers(int own, std::int64_t d) {
   return own * rows_of_block * d + 2 * tile_rows * (d + 1) + 2 * attention_warps * weights_of_warp + 2 * tile_rows;
 }
 
-template <class T>
+template <class T, class R>
 __global__ void __launch_bounds__(attention_threads)
     attention_kernel(AttentionProblem problem, AllHeads<const T> q, AllHeads<const T> k, AllHeads<const T> v,
-                     AllHeads<T> out, Accumulation<T>* log_sum_exp) {
+                     AllHeads<R> out, Accumulation<T>* log_sum_exp) {
   using A = Accumulation<T>;
   constexpr A infinity = std::numeric_limits<A>::infinity();
   const int d = static_cast<int>(problem.head_dim), stride = d + 1;  // odd: no two lanes in one bank
@@ -128,6 +135,8 @@ __global__ void __launch_bounds__(attention_threads)
   load_rows(q.at(sample, place.head), place.begin, rows_of_block, problem.queries, d, d, static_cast<A>(problem.scale),
             own_q);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) own_sum[i] = 0;
+  const Rows<R> result = out.at(sample, place.head);
+  const bool merge = problem.results == AttentionResults::merge;
   A maximum[rows_of_warp], total[rows_of_warp];
   for (int row = 0; row < rows_of_warp; ++row) {
     maximum[row] = -infinity;
@@ -172,14 +181,26 @@ __global__ void __launch_bounds__(attention_threads)
     const int own = warp * rows_of_warp + row;
     const std::int64_t query = place.begin + own;
     const A sum = warp_sum(total[row]);  // each lane has added up its own keys
-    const A factor = sum == 0 ? A{0} : 1 / sum;
-    for (int c = lane; c < d; c += warp_threads) own_sum[own * d + c] *= factor;
-    if (lane == 0 && query < problem.queries) {
-      log_sum_exp[(sample * problem.heads + place.head) * problem.queries + query] = maximum[row] + std::log(sum);
+    A lse = maximum[row] + std::log(sum), factor = sum == 0 ? A{0} : 1 / sum, kept = 0;
+    A* statistic = log_sum_exp + (sample * problem.heads + place.head) * problem.queries + query;
+    if (merge && query < problem.queries) {
+      const A before = *statistic, largest = Maximum<A>{}(before, lse);
+      if (largest != -infinity) {
+        const A joined = largest + std::log(std::exp(before - largest) + std::exp(lse - largest));
+        kept = std::exp(before - joined);
+        factor *= std::exp(lse - joined);
+        lse = joined;
+      }
+    }
+    __syncwarp();  // all lanes have read the statistic
+    if (lane == 0 && query < problem.queries) *statistic = lse;
+    for (int c = lane; c < d; c += warp_threads) {
+      own_sum[own * d + c] *= factor;
+      if (kept != 0) own_sum[own * d + c] += kept * gpu::widen(result.data[query * result.stride + c]);
     }
   }
   __syncthreads();
-  store_rows(own_sum, place.begin, problem.queries, d, out.at(sample, place.head));
+  store_rows(own_sum, place.begin, problem.queries, d, result, false);
 }
 
 /// row_dot = sum of dout out over channels; a warp for each row.
@@ -228,9 +249,9 @@ __device__ ScoreGradient<A> score_gradient(const AttentionProblem& problem, std:
 }
 
 /// dq = scale sum over keys of dscore k.
-template <class T>
+template <class T, class R>
 __global__ void __launch_bounds__(attention_threads)
-    query_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<T> dq) {
+    query_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<R> dq) {
   using A = Accumulation<T>;
   const int d = static_cast<int>(problem.head_dim), stride = d + 1;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
@@ -274,14 +295,15 @@ __global__ void __launch_bounds__(attention_threads)
     }
   }
   __syncthreads();
-  store_rows(own_sum, place.begin, problem.queries, d, dq.at(sample, place.head));
+  store_rows(own_sum, place.begin, problem.queries, d, dq.at(sample, place.head),
+             problem.results == AttentionResults::merge);
 }
 
 /// dk = scale sum over queries of dscore q, dv = sum over queries of the dropped probability dout, over the query heads
 /// that share the keys.
-template <class T>
+template <class T, class R>
 __global__ void __launch_bounds__(attention_threads)
-    key_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<T> dk, AllHeads<T> dv) {
+    key_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<R> dk, AllHeads<R> dv) {
   using A = Accumulation<T>;
   const int d = static_cast<int>(problem.head_dim), stride = d + 1;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
@@ -338,28 +360,46 @@ __global__ void __launch_bounds__(attention_threads)
     }
   }
   __syncthreads();
-  store_rows(sum_k, place.begin, problem.keys, d, dk.at(sample, place.head));
-  store_rows(sum_v, place.begin, problem.keys, d, dv.at(sample, place.head));
+  store_rows(sum_k, place.begin, problem.keys, d, dk.at(sample, place.head),
+             problem.results == AttentionResults::merge);
+  store_rows(sum_v, place.begin, problem.keys, d, dv.at(sample, place.head),
+             problem.results == AttentionResults::merge);
+}
+
+/// A thread for each eight channels of a head.
+template <class From, class To>
+__global__ void __launch_bounds__(block_threads)
+    copy_heads_kernel(HeadsShape shape, AllHeads<const From> from, AllHeads<To> to) {
+  const std::int64_t groups = eights_of(shape.head_dim), row = global_thread() / groups;
+  const std::int64_t head = row % shape.heads, sample = row / shape.heads % shape.batch;
+  const std::int64_t position = row / shape.heads / shape.batch;
+  if (position >= shape.positions) return;
+  const Eight columns = eight(global_thread() % groups, shape.head_dim);
+  const Rows<const From> x = from.at(sample, head);
+  const Rows<To> y = to.at(sample, head);
+  Accumulation<From> value[8];
+  load(x.data + position * x.stride + columns.begin, columns.size, value);
+  store(value, columns.size, y.data + position * y.stride + columns.begin);
 }
 
 class CudaAttention final : public AttentionKernels {
  public:
   void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v, Heads out,
                  TensorView log_sum_exp) override {
-    check_attention("attention", problem, {q.data, k.data, v.data, out.data}, {log_sum_exp});
-    dispatch_float(q.data.dtype(), [&]<class T>() {
+    check_attention("attention", problem, {q.data, k.data, v.data}, {out.data}, {log_sum_exp});
+    dispatch_results(q.data.dtype(), problem.results, [&]<class T, class R>() {
       using A = Accumulation<T>;
-      gpu::launch(stream, tiles<A>("attention", problem, problem.queries, problem.heads, 2), attention_kernel<T>,
-                  problem, all<const T>(q), all<const T>(k), all<const T>(v), all<T>(out), log_sum_exp.as<A>());
+      gpu::launch(stream, tiles<A>("attention", problem, problem.queries, problem.heads, 2), attention_kernel<T, R>,
+                  problem, all<const T>(q), all<const T>(k), all<const T>(v), all<R>(out), log_sum_exp.as<A>());
     });
   }
 
   void attention_backward(Stream& stream, const AttentionProblem& problem, ConstHeads dout, ConstHeads q, ConstHeads k,
                           ConstHeads v, ConstHeads out, ConstTensorView log_sum_exp, TensorView row_dot, Heads dq,
                           Heads dk, Heads dv) override {
-    check_attention("attention_backward", problem,
-                    {q.data, k.data, v.data, out.data, dout.data, dq.data, dk.data, dv.data}, {log_sum_exp, row_dot});
-    dispatch_float(q.data.dtype(), [&]<class T>() {
+    check_attention("attention_backward", problem, {dout.data, q.data, k.data, v.data, out.data},
+                    {dq.data, dk.data, dv.data}, {log_sum_exp, row_dot});
+    dispatch_results(q.data.dtype(), problem.results, [&]<class T, class R>() {
       using A = Accumulation<T>;
       const std::int64_t rows = problem.batch * problem.heads * problem.queries;
       gpu::launch(stream, {"row_dot", (rows + attention_warps - 1) / attention_warps, attention_threads},
@@ -367,13 +407,36 @@ class CudaAttention final : public AttentionKernels {
       const BackwardInputs<T> in{all<const T>(q),    all<const T>(k),     all<const T>(v),
                                  all<const T>(dout), log_sum_exp.as<A>(), row_dot.as<A>()};
       gpu::launch(stream, tiles<A>("query_gradient", problem, problem.queries, problem.heads, 3),
-                  query_gradient_kernel<T>, problem, in, all<T>(dq));
-      gpu::launch(stream, tiles<A>("key_gradient", problem, problem.keys, problem.kv_heads, 4), key_gradient_kernel<T>,
-                  problem, in, all<T>(dk), all<T>(dv));
+                  query_gradient_kernel<T, R>, problem, in, all<R>(dq));
+      gpu::launch(stream, tiles<A>("key_gradient", problem, problem.keys, problem.kv_heads, 4),
+                  key_gradient_kernel<T, R>, problem, in, all<R>(dk), all<R>(dv));
+    });
+  }
+
+  void copy_heads(Stream& stream, const HeadsShape& shape, ConstHeads from, Heads to) override {
+    check_copy_heads(from, to);
+    const std::int64_t groups = shape.positions * shape.batch * shape.heads * eights_of(shape.head_dim);
+    dispatch_float(from.data.dtype(), [&]<class From>() {
+      dispatch_float(to.data.dtype(), [&]<class To>() {
+        if constexpr (std::is_same_v<Accumulation<From>, Accumulation<To>>) {
+          gpu::launch(stream, {"copy_heads", blocks_for(groups), block_threads}, copy_heads_kernel<From, To>, shape,
+                      all<const From>(from), all<To>(to));
+        }
+      });
     });
   }
 
  private:
+  /// Calls `function` with the training type and that of the results.
+  template <class Function>
+  static void dispatch_results(DType dtype, AttentionResults results, Function&& function) {
+    dispatch_float(dtype, [&]<class T>() {
+      if (results == AttentionResults::merge)
+        function.template operator()<T, Accumulation<T>>();
+      else
+        function.template operator()<T, T>();
+    });
+  }
   /// Blocks for all rows of all heads, with shared memory for `own` tensors of their rows.
   template <class A>
   static gpu::Launch tiles(const char* name, const AttentionProblem& problem, std::int64_t rows, std::int64_t heads,

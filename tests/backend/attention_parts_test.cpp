@@ -1,9 +1,9 @@
 // Attention whose keys come in parts, and copies of heads.
 #include <gtest/gtest.h>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/backend/attention_reference.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -34,7 +34,7 @@ class AttentionParts : public testing::TestWithParam<DType> {};
 // Parts that begin anywhere, one of them wholly behind the first queries, in any order.
 TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
   const DType dtype = GetParam(), accumulation = accumulation_type(dtype);
-  const auto backend = cpu::make_backend(2);
+  const auto backend = test::make_backend(2);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
   const std::int64_t queries = 150, keys = 170;
@@ -98,7 +98,7 @@ TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
 
 TEST_P(AttentionParts, HeadsAreCopiedAndRounded) {
   const DType dtype = GetParam(), accumulation = accumulation_type(dtype);
-  const auto backend = cpu::make_backend(2);
+  const auto backend = test::make_backend(2);
   Backend& b = *backend;
   for (const auto& [from_type, to_type] : {std::pair{dtype, dtype}, {dtype, accumulation}, {accumulation, dtype}}) {
     // The second of three heads to the first of two.
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Attention, AttentionParts, testing::Values(DType::fp64,
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST(Attention, RefusesResultsOfAnotherType) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   const Tensor x = poisoned_tensor(*backend, DType::bf16, {1, batch, heads, d});
   const Tensor lse = poisoned_tensor(*backend, DType::fp32, {batch, heads, 1});
   AttentionProblem problem = problem_of(1, 1, 0);
