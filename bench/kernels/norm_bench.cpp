@@ -86,9 +86,9 @@ void add_positions(benchmark::State& state, DType dtype, double probability, boo
   const Dropout dropout(probability, 1, 0, DropoutSite::embedding, samples.data());
   measure(state, static_cast<double>(2 * t.x.view().size_bytes()), [&] {
     if (backward)
-      b.embedding().add_positions_backward(b.compute_stream(), t.x, 0, dropout, t.y, table);
+      b.embedding().add_positions_backward(b.compute_stream(), t.x, {}, dropout, t.y, table);
     else
-      b.embedding().add_positions(b.compute_stream(), table, 0, dropout, t.x);
+      b.embedding().add_positions(b.compute_stream(), table, {}, dropout, t.x);
   });
 }
 

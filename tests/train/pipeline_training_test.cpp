@@ -151,8 +151,10 @@ std::size_t peak_activations(const RunConfig& config, const Layout& layout) {
   data_options.budgets = {{config.steps * config.batch, 0, 0}};
   const data::GptData data = data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options);
   trainer.step(*data.train);
+  const train::LayoutOptions& options = rig.gpt.layout();
+  const std::int64_t micro_batches = config.batch / (options.micro_batch_size * rig.grid.data_size());
   const train::MemoryEstimate estimate =
-      train::estimate_memory(config.model, rig.gpt.layout(), rig.grid, world().rank(), trainer.micro_batches());
+      train::estimate_memory(config.model, options, rig.grid, world().rank(), micro_batches);
   EXPECT_EQ(rig.gpt.stage().peak_activation_bytes(), estimate.activations);
   return estimate.activations;
 }

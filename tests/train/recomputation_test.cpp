@@ -111,9 +111,10 @@ std::pair<std::size_t, std::size_t> activation_bytes(Communicator& ranks, const 
   config.steps = 1;
   TrainingRun run(ranks, config, layout);
   run.step();
+  const train::LayoutOptions& options = run.gpt.layout();
+  const std::int64_t micro_batches = config.batch / (options.micro_batch_size * run.grid.data_size());
   return {run.gpt.stage().peak_activation_bytes(),
-          train::estimate_memory(config.model, run.gpt.layout(), run.grid, ranks.rank(), run.trainer.micro_batches())
-              .activations};
+          train::estimate_memory(config.model, options, run.grid, ranks.rank(), micro_batches).activations};
 }
 
 TEST(Recomputation, TakesTheMemoryPredicted) {
