@@ -28,7 +28,7 @@ refused 2 "4 attention heads and 64 feed-forward columns do not split over 3 ten
 refused 2 "4 layers do not divide into 3 pipeline stages" 3 train "${run[@]}" --pp 3
 refused 2 "--global-batch-size 3 is not a multiple of --micro-batch-size 1 times 2 data ranks" \
   2 train "${shape[@]}" --hidden-size 16 --num-attention-heads 4 --global-batch-size 3
-refused 2 "a sequence of 15 does not split over 2 tensor ranks; --seq-length must be a multiple of 2" \
+refused 2 "a sequence of 15 (of one context rank) does not split over 2 tensor ranks; --seq-length over" \
   2 train --seq-length 15 "${shape[@]:2}" --hidden-size 16 --num-attention-heads 4 --tp 2 --sequence-parallel
 refused 2 "hidden" 1 train "${shape[@]}" --hidden-size 18 --num-attention-heads 4
 

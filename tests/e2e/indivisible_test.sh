@@ -50,7 +50,7 @@ refusal 2 "${shape[@]}" --global-batch-size 3 -- \
   "--global-batch-size 3 is not a multiple of --micro-batch-size 1 times 2 data ranks (= 2)" "choose 2 or 4"
 refusal 2 "${shape[@]}" --micro-batch-size 3 --global-batch-size 8 -- "(= 6)" "choose 6 or 12"
 refusal 2 --seq-length 15 --num-layers 4 --hidden-size 16 --num-attention-heads 4 --tp 2 --sequence-parallel -- \
-  "a sequence of 15 does not split over 2 tensor ranks" "--seq-length must be a multiple of 2"
+  "a sequence of 15 (of one context rank) does not split over 2 tensor ranks" "must be a multiple of 2"
 
 # The vocabulary is padded by itself, but a size given for it must do.
 refusal 2 "${shape[@]}" --tp 2 --padded-vocab-size 301 -- \
