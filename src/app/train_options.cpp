@@ -74,8 +74,7 @@ void TrainCommandOptions::declare(Options& options) {
   options.add_choice("recompute-method", &recomputation.method,
                      {{"uniform", model::RecomputeMethod::uniform}, {"block", model::RecomputeMethod::block}},
                      "Of full recomputation: groups of --recompute-num-layers layers that keep only their input, or "
-                     "that many layers at "
-                     "the start of each chunk, one by one.");
+                     "that many layers at the start of each chunk, one by one. Default: uniform.");
   options.add("recompute-num-layers", &recomputation.layers, "N", "Layers of a group, or of a chunk.", at_least(1));
   options.add_flag("recompute-activations", &recompute_activations, "The same as --recompute-granularity selective.");
   options.add_flag("distribute-saved-activations", &recomputation.distribute,
