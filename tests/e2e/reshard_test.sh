@@ -20,6 +20,10 @@ done_by 3 checkpoint reshard --load a --save by_three "${grid_b[@]}" --data-para
 check "three processes write the same files" diff -rq --exclude LATEST --exclude .lock b by_three
 done_by 2 checkpoint reshard --load b/$step --save back "${grid_a[@]}"
 check "on the first grid they are what its ranks wrote" cmp <(tensors a/$step) <(tensors back/$step)
+done_by 2 checkpoint reshard --load a --save shards --cp 2 --data-parallel-size 2 --use-distributed-optimizer
+check "context ranks share the optimizer state with the data ranks" [ "$(ls shards/$step | grep -c '^rank-')" -eq 4 ]
+done_by 1 checkpoint reshard --load shards --save whole "${grid_a[@]}"
+check "and it comes back from them" cmp <(tensors a/$step) <(tensors whole/$step)
 done_by 1 checkpoint reshard --load a --save one
 check "without a grid it is one file" [ "$(ls one/$step | paste -sd' ')" = "manifest.json rank-00000.h5" ]
 done_by 1 checkpoint reshard --load one --save one --tp 4
