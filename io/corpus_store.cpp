@@ -20,6 +20,24 @@ std::string read_bytes(const h5::File& file, const std::string& path) {
   return bytes;
 }
 
+std::vector<std::int64_t> read_offsets(const h5::File& file, const std::string& path) {
+  const h5::Dataset offsets = file.dataset(path);
+  TRIREME_CHECK(offsets.dtype() == DType::int64 && offsets.shape().rank() == 1 && offsets.numel() >= 1, DataError,
+                "{} is not a list of 64-bit offsets", offsets.description());
+  std::vector<std::int64_t> values(static_cast<std::size_t>(offsets.numel()));
+  offsets.read(TensorView(values.data(), offsets.shape()));
+  return values;
+}
+
+/// Whether every one of `documents` is also one of `sentences`; both sorted, with the same ends.
+bool holds_each(const std::vector<std::int64_t>& sentences, const std::vector<std::int64_t>& documents) {
+  auto sentence = sentences.begin();
+  return std::ranges::all_of(documents, [&](std::int64_t offset) {
+    while (*sentence < offset) ++sentence;
+    return *sentence == offset;
+  });
+}
+
 }  // namespace
 
 CorpusStore::CorpusStore(const std::string& path) : path_(path) {
@@ -49,20 +67,19 @@ void CorpusStore::read() {
   info_.tokenizer_payload = read_bytes(file, "/tokenizer_payload");
   block_digests_ = read_bytes(file, "/block_digests");
 
-  const h5::Dataset offsets = file.dataset("/document_offsets");
   const h5::Dataset tokens = file.dataset("/tokens");
-  TRIREME_CHECK(offsets.dtype() == DType::int64 && offsets.shape().rank() == 1 && offsets.numel() >= 1, DataError,
-                "{} is not a list of 64-bit offsets", offsets.description());
   TRIREME_CHECK(info_.vocabulary_size > 0 && info_.vocabulary_size <= std::int64_t{1} << 31 &&
                     tokens.dtype() == token_type(info_.vocabulary_size) && tokens.shape().rank() == 1,
                 DataError, "{} is {} {}, but a vocabulary of {} ids needs a list of {}", tokens.description(),
                 name_of(tokens.dtype()), to_string(tokens.shape()), info_.vocabulary_size,
                 name_of(token_type(info_.vocabulary_size)));
-  offsets_.resize(static_cast<std::size_t>(offsets.numel()));
-  offsets.read(TensorView(offsets_.data(), offsets.shape()));
+  offsets_ = read_offsets(file, "/document_offsets");
+  if (std::ranges::binary_search(file.dataset_paths(), "/sentence_offsets"))
+    sentences_ = read_offsets(file, "/sentence_offsets");
 
   Digest table;
   table.update(offsets_.data(), offsets_.size() * sizeof(offsets_[0]));
+  table.update(sentences_.data(), sentences_.size() * sizeof(sentences_[0]));
   table.update(block_digests_.data(), block_digests_.size());
   TRIREME_CHECK(table.hex() == root.text_attribute("table_digest"), DataError,
                 "the document offsets or block digests of {} are damaged: build it again", path_);
@@ -73,6 +90,9 @@ void CorpusStore::read() {
                     block_digests_.size() == static_cast<std::size_t>(blocks) * digest_digits,
                 DataError, "{} holds {} tokens, but its document offsets end at {} and {} blocks have digests", path_,
                 tokens.numel(), offsets_.back(), block_digests_.size() / digest_digits);
+  TRIREME_CHECK(sentences_.empty() || (sentences_.front() == 0 && std::ranges::is_sorted(sentences_) &&
+                                       sentences_.back() == tokens.numel() && holds_each(sentences_, offsets_)),
+                DataError, "the sentences of {} do not make up its documents: build it again", path_);
   TRIREME_CHECK(info_.greatest_id >= -1 && info_.greatest_id < info_.vocabulary_size && info_.end_of_document >= -1 &&
                     info_.end_of_document < info_.vocabulary_size,
                 DataError, "{} has a greatest id of {} and ends documents with {}, in a vocabulary of {} ids", path_,
@@ -115,6 +135,7 @@ void CorpusStore::verify() const {
   };
   std::visit(check_blocks, tokens_);
   content.update(offsets_.data(), offsets_.size() * sizeof(offsets_[0]));
+  content.update(sentences_.data(), sentences_.size() * sizeof(sentences_[0]));
   TRIREME_CHECK(greatest_id < info_.vocabulary_size, DataError, "{} holds token {}, but its vocabulary has {} ids",
                 path_, greatest_id, info_.vocabulary_size);
   TRIREME_CHECK(greatest_id == info_.greatest_id && content.hex() == info_.content_digest, DataError,

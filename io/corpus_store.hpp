@@ -15,11 +15,13 @@ namespace trireme::io {
 ///
 ///   /tokens             uint16 [tokens], or uint32 where the vocabulary has more than 65,536 ids; contiguous
 ///   /document_offsets   int64 [documents + 1]
-///   /block_digests      uint8 [blocks, 32]: digest of each 1,048,576 tokens, in hexadecimal digits
+///   /sentence_offsets   int64 [sentences + 1], only where the text was split into sentences; holds each document
+///   offset /block_digests      uint8 [blocks, 32]: digest of each 1,048,576 tokens, in hexadecimal digits
 ///   /tokenizer_payload  uint8 [bytes]: the tokenizer's definition
 ///   attributes of /     format "trireme-corpus", format_version, tokenizer, tokenizer_digest, vocabulary_size,
-///                       end_of_document, greatest_id, content_digest (of the bytes of tokens, then offsets) and
-///                       table_digest (of the bytes of offsets, then block digests)
+///                       end_of_document, greatest_id, content_digest (of the bytes of tokens, then of document
+///                       and sentence offsets) and table_digest (of the bytes of document offsets, sentence offsets,
+///                       then block digests)
 ///
 /// Everything is little-endian; digests are XXH3 of 128 bits.
 class CorpusStore final : public data::TokenStore {
@@ -31,6 +33,7 @@ class CorpusStore final : public data::TokenStore {
   const std::string& name() const override { return path_; }
   const data::CorpusInfo& info() const override { return info_; }
   std::span<const std::int64_t> document_offsets() const override { return offsets_; }
+  std::span<const std::int64_t> sentence_offsets() const override { return sentences_; }
   data::TokenSpan tokens() const override { return tokens_; }
 
   /// Reads every token. Throws DataError naming the first block that is not as it was written, or an id that is not in
@@ -42,6 +45,7 @@ class CorpusStore final : public data::TokenStore {
   std::string path_;
   data::CorpusInfo info_;
   std::vector<std::int64_t> offsets_;
+  std::vector<std::int64_t> sentences_;
   std::string block_digests_;
   std::unique_ptr<MappedFile> mapping_;
   data::TokenSpan tokens_;

@@ -65,7 +65,18 @@ void CorpusWriter::append(std::span<const std::int32_t> ids) {
   }
 }
 
+void CorpusWriter::end_sentence() {
+  if (token_count_ == sentence_begin_) return;
+  if (!sentences_) sentences_.emplace(file_.path() + ".sentences");
+  recent_sentences_.push_back(token_count_);
+  sentence_begin_ = token_count_;
+  ++sentence_count_;
+  if (recent_sentences_.size() >= offsets_per_flush) flush_sentences();
+}
+
 void CorpusWriter::end_document() {
+  TRIREME_CHECK(!sentences_ || sentence_begin_ == token_count_, DataError,
+                "document {} does not end with a sentence, though others do", documents_ + 1);
   recent_offsets_.push_back(token_count_);
   document_begin_ = token_count_;
   ++documents_;
@@ -85,9 +96,15 @@ void CorpusWriter::flush_offsets() {
   recent_offsets_.clear();
 }
 
+void CorpusWriter::flush_sentences() {
+  sentences_->append(recent_sentences_.data(), recent_sentences_.size() * sizeof(recent_sentences_[0]));
+  recent_sentences_.clear();
+}
+
 void CorpusWriter::finish() {
   flush_block();
   flush_offsets();
+  if (sentences_) flush_sentences();
   const std::string payload = tokenizer_.payload();
   h5::File file = h5::File::create(file_.path());
   write_bytes(file, "/tokenizer_payload", payload, {static_cast<std::int64_t>(payload.size())});
@@ -101,11 +118,15 @@ void CorpusWriter::finish() {
                   IoError, "the temporary file beside {} gave back other bytes than were written", file_.target());
   });
   Digest table;
-  copy_spool(file, "/document_offsets", DType::int64, offsets_, offsets_per_flush * sizeof(std::int64_t),
-             [&](const std::vector<std::byte>& part) {
-               content_.update(part.data(), part.size());
-               table.update(part.data(), part.size());
-             });
+  const auto copy_offsets = [&](const std::string& path, const Spool& offsets) {
+    copy_spool(file, path, DType::int64, offsets, offsets_per_flush * sizeof(std::int64_t),
+               [&](const std::vector<std::byte>& part) {
+                 content_.update(part.data(), part.size());
+                 table.update(part.data(), part.size());
+               });
+  };
+  copy_offsets("/document_offsets", offsets_);
+  if (sentences_) copy_offsets("/sentence_offsets", *sentences_);
   table.update(block_digests_.data(), block_digests_.size());
 
   h5::Object root = file.root();

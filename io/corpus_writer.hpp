@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ class CorpusWriter {
 
   /// Adds tokens to the current document. Throws DataError for an id that is not in the vocabulary.
   void append(std::span<const std::int32_t> ids);
+  /// Ends the current sentence; an empty one counts for nothing. A corpus in which this was called once must consist
+  /// of sentences: every document ends with one.
+  void end_sentence();
   /// Ends the current document, which may be empty.
   void end_document();
   /// Makes the file. Nothing may be added after it.
@@ -31,25 +35,31 @@ class CorpusWriter {
 
   std::int64_t documents() const { return documents_; }
   std::int64_t token_count() const { return token_count_; }
+  std::int64_t sentences() const { return sentence_count_; }
   /// Of the current document.
   std::int64_t document_tokens() const { return token_count_ - document_begin_; }
 
  private:
   void flush_block();
   void flush_offsets();
+  void flush_sentences();
 
   const data::Tokenizer& tokenizer_;
   DType dtype_;
   TemporaryFile file_;
   Spool tokens_;
   Spool offsets_;
+  std::optional<Spool> sentences_;
   std::vector<std::byte> block_;  // tokens not yet spooled, at most corpus_block_tokens
   std::vector<std::int64_t> recent_offsets_{0};
+  std::vector<std::int64_t> recent_sentences_{0};
   std::string block_digests_;
   Digest content_;
   std::int64_t token_count_ = 0;
   std::int64_t documents_ = 0;
   std::int64_t document_begin_ = 0;
+  std::int64_t sentence_begin_ = 0;
+  std::int64_t sentence_count_ = 0;
   std::int64_t greatest_id_ = -1;
 };
 

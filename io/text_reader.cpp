@@ -17,8 +17,6 @@ namespace {
 
 constexpr std::size_t read_bytes = std::size_t{1} << 20;
 
-bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
 /// What is wrong with the UTF-8 that does not decode at the front of `text`.
 const char* utf8_fault(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
@@ -71,18 +69,6 @@ bool is_json_name(std::string_view path) {
 }
 
 }  // namespace
-
-bool is_safe_cut(std::string_view text, std::size_t at) {
-  if (at == 0 || at >= text.size() || !is_ascii_space(text[at])) return false;
-  const auto before = static_cast<unsigned char>(text[at - 1]);
-  if (before < 0x80) return before > ' ' && before != 0x7F;
-  // White space beyond ASCII: U+0085, U+00A0, U+1680, U+2000 to U+205F and U+3000; whole ranges, to be brief.
-  const std::string_view tail = text.substr(at >= 3 ? at - 3 : 0, std::min<std::size_t>(at, 3));
-  const bool two_bytes = tail.ends_with("\xC2\x85") || tail.ends_with("\xC2\xA0");
-  const bool three_bytes = tail.starts_with("\xE1\x9A") || tail.starts_with("\xE2\x80") ||
-                           tail.starts_with("\xE2\x81") || tail.starts_with("\xE3\x80");
-  return !two_bytes && !three_bytes;
-}
 
 TextReader::TextReader(std::vector<std::string> paths, TextReaderOptions options)
     : paths_(std::move(paths)), options_(std::move(options)) {
@@ -158,14 +144,14 @@ bool TextReader::next_line(TextPiece& piece) {
     TRIREME_CHECK(piece.bytes.size() <= limit, DataError,
                   "{}:{}: the line has more than {} bytes; --max-line-bytes allows more", piece.path, position_, limit);
     piece.ends_document = true;
-    if (!std::ranges::all_of(piece.bytes, is_ascii_space)) return true;
+    if (!std::ranges::all_of(piece.bytes, data::is_ascii_space)) return true;
   }
 }
 
 void TextReader::next_text(TextPiece& piece) {
   const auto wanted = static_cast<std::size_t>(options_.piece_bytes);
   const auto limit = static_cast<std::size_t>(options_.greatest_bytes);
-  const auto can_cut = [&](std::size_t at) { return options_.cut_anywhere || is_safe_cut(pending(), at); };
+  const auto can_cut = [&](std::size_t at) { return options_.can_cut(pending(), at); };
   std::size_t size_bytes = wanted;
   if (fill(wanted + 1)) {
     while (size_bytes > 0 && !can_cut(size_bytes)) --size_bytes;

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "io/file_handle.hpp"
+#include "src/data/text_cut.hpp"
 
 namespace trireme::io {
 
@@ -18,9 +20,10 @@ enum class TextFormat {
 struct TextReaderOptions {
   TextFormat format = TextFormat::by_name;
   std::string json_key = "text";
-  bool check_utf8 = true;                            ///< refuse bytes that are not UTF-8, and byte-order marks
-  bool cut_anywhere = false;                         ///< the tokenizer gives the same tokens wherever a text is cut
-  std::int64_t piece_bytes = std::int64_t{1} << 20;  ///< texts are cut into pieces of about this size
+  bool check_utf8 = true;  ///< refuse bytes that are not UTF-8, and byte-order marks
+  /// Whether a text may be cut before a byte: what `data::Tokenizer::can_cut` says.
+  std::function<bool(std::string_view, std::size_t)> can_cut = data::is_word_cut;
+  std::int64_t piece_bytes = std::int64_t{1} << 20;       ///< texts are cut into pieces of about this size
   std::int64_t greatest_bytes = std::int64_t{256} << 20;  ///< of a line, or of a text without a place to cut it
 };
 
@@ -34,9 +37,8 @@ struct TextPiece {
       0;  ///< of a text's piece: its first byte in the file; of JSON: the number of the line, from 1
 };
 
-/// Reads files one after another in pieces, so that memory does not grow with them. Texts are cut only where every
-/// tokenizer of this program gives the same tokens as for the whole: between a character that is not white space and
-/// one of ASCII's white space (`is_safe_cut`).
+/// Reads files one after another in pieces, so that memory does not grow with them. Texts are cut only where
+/// `TextReaderOptions::can_cut` allows it, so that the tokens are those of the whole.
 class TextReader {
  public:
   /// Throws at once, before anything is read, where a file is missing, not regular or, as its first bytes say,
@@ -72,10 +74,5 @@ class TextReader {
 /// The document, or part of one, that a piece holds. Throws DataError with the place in the file where it is not UTF-8
 /// (unless `check_utf8` is off) or not a JSON object with a string under the key.
 std::string text_of(TextPiece piece, const TextReaderOptions& options);
-
-/// Whether a text may be cut before byte `at`: no word of the tokenizers' patterns holds a character that is not white
-/// space followed by one that is, and none looks back. The character before the cut may be any but white space, as far
-/// as that can be told from its last three bytes.
-bool is_safe_cut(std::string_view text, std::size_t at);
 
 }  // namespace trireme::io

@@ -90,7 +90,7 @@ int build(const std::vector<std::string>& arguments) {
   if (!options.parse(arguments)) return 0;
 
   const auto tokenizer = make_tokenizer(tokenizer_name, vocabulary_file, merge_file);
-  build.reader.cut_anywhere = tokenizer_name == "bytes";
+  build.reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
   build.reader.check_utf8 = !keep_invalid_utf8 && tokenizer_name != "bytes";
   ThreadPool pool(workers ? *workers : default_thread_count(1));
   const Timer timer;

@@ -15,7 +15,7 @@ struct CorpusInfo {
   std::string tokenizer;          ///< "bytes", "gpt2" ...
   std::string tokenizer_digest;   ///< of the tokenizer's definition; equal digests give equal ids
   std::string tokenizer_payload;  ///< the definition itself, so that nothing but the corpus is needed to decode it
-  std::string content_digest;     ///< of the tokens and the document offsets
+  std::string content_digest;     ///< of the tokens, the document and the sentence offsets
   std::int64_t vocabulary_size = 0;
   std::int64_t end_of_document = -1;  ///< id of the token that ends documents, -1 where there is none
   std::int64_t greatest_id = -1;      ///< greatest id among the tokens, -1 in an empty corpus
@@ -30,6 +30,9 @@ class TokenStore {
   virtual const CorpusInfo& info() const = 0;
   /// Document d is tokens [offsets[d], offsets[d + 1]); one more entry than documents, from 0 to the number of tokens.
   virtual std::span<const std::int64_t> document_offsets() const = 0;
+  /// Sentence i is tokens [offsets[i], offsets[i + 1]), from 0 to the number of tokens; every document begins with one.
+  /// Empty where the corpus was built without sentences.
+  virtual std::span<const std::int64_t> sentence_offsets() const { return {}; }
   /// All tokens; valid as long as the store lives.
   virtual TokenSpan tokens() const = 0;
 

@@ -3,6 +3,7 @@
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 #include "src/data/gpt2_tokenizer.hpp"
+#include "src/data/text_cut.hpp"
 
 namespace trireme::data {
 namespace {
@@ -26,6 +27,7 @@ class ByteTokenizer final : public Tokenizer {
     }
   }
 
+  bool can_cut(std::string_view, std::size_t) const override { return true; }
   std::string payload() const override { return kBytePayload; }
 
  private:
@@ -33,6 +35,8 @@ class ByteTokenizer final : public Tokenizer {
 };
 
 }  // namespace
+
+bool Tokenizer::can_cut(std::string_view text, std::size_t at) const { return is_word_cut(text, at); }
 
 std::string Tokenizer::digest() const {
   const std::string definition = payload();

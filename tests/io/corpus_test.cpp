@@ -129,6 +129,51 @@ TEST_F(Corpus, SpansBlocksAndManyDocuments) {
   EXPECT_TRUE(std::ranges::equal(store.document_offsets(), offsets));
 }
 
+TEST_F(Corpus, KeepsSentencesWhereThereAreAny) {
+  write(*bytes_, {{1, 2, 3, 4}, {5}});
+  const std::string without = CorpusStore(path_).info().content_digest;
+  EXPECT_TRUE(CorpusStore(path_).sentence_offsets().empty());
+
+  CorpusWriter writer(path_, *bytes_);
+  writer.append(std::vector<std::int32_t>{1, 2, 3});
+  writer.end_sentence();
+  writer.end_sentence();  // an empty one is none
+  writer.append(std::vector<std::int32_t>{4});
+  writer.end_sentence();
+  writer.end_document();
+  writer.append(std::vector<std::int32_t>{5});
+  EXPECT_THAT([&] { writer.end_document(); }, ThrowsMessage<DataError>(HasSubstr("document 2 does not end with a")));
+  writer.end_sentence();
+  writer.end_document();
+  EXPECT_EQ(writer.sentences(), 3);
+  writer.finish();
+  const CorpusStore store(path_);
+  EXPECT_NO_THROW(store.verify());
+  EXPECT_THAT(store.sentence_offsets(), ElementsAre(0, 3, 4, 5));
+  EXPECT_THAT(store.document_offsets(), ElementsAre(0, 4, 5));
+  EXPECT_NE(store.info().content_digest, without);
+}
+
+TEST_F(Corpus, WithSentencesThatRunOverADocumentsEndIsDamaged) {
+  CorpusWriter writer(path_, *bytes_);
+  writer.append(std::vector<std::int32_t>{1, 2, 3, 4});
+  writer.end_document();
+  writer.end_sentence();
+  writer.append(std::vector<std::int32_t>{5, 6});
+  writer.end_sentence();
+  writer.end_document();
+  writer.finish();
+  EXPECT_NO_THROW(CorpusStore(path_).verify());
+  CorpusWriter bad(path_, *bytes_);
+  bad.append(std::vector<std::int32_t>{1, 2, 3, 4});
+  bad.end_document();  // before any sentence: not seen until the file is read
+  bad.append(std::vector<std::int32_t>{5, 6});
+  bad.end_sentence();
+  bad.end_document();
+  bad.finish();
+  expect_damaged("the sentences of");
+}
+
 TEST_F(Corpus, RefusesIdsOutsideTheVocabulary) {
   CorpusWriter writer(path_, *bytes_);
   EXPECT_THROW(writer.append(std::vector<std::int32_t>{257}), DataError);

@@ -150,7 +150,7 @@ TEST_F(TextReaderTest, CutsTextsIntoPiecesOnlyBeforeWhiteSpace) {
     EXPECT_EQ(piece.position, static_cast<std::int64_t>(position));
     EXPECT_LE(piece.bytes.size(), 1000u);
     position += piece.bytes.size();
-    EXPECT_TRUE(position == text.size() || is_safe_cut(text, position)) << position;
+    EXPECT_TRUE(position == text.size() || data::is_word_cut(text, position)) << position;
   }
   EXPECT_EQ(position, text.size());
 }
@@ -160,7 +160,8 @@ TEST_F(TextReaderTest, GoesOnToTheFirstPlaceToCutAndNoFurtherThanAllowed) {
   EXPECT_THAT(documents({file("a.txt", text)}, {.piece_bytes = 100}), ElementsAre(text));
   EXPECT_EQ(pieces_, 2);
   expect_error(directory_ / "a.txt", "no white space to cut", {.piece_bytes = 100, .greatest_bytes = 2000000});
-  EXPECT_THAT(documents({directory_ / "a.txt"}, {.check_utf8 = false, .cut_anywhere = true, .piece_bytes = 1000000}),
+  EXPECT_THAT(documents({directory_ / "a.txt"},
+                        {.check_utf8 = false, .can_cut = [](auto, auto) { return true; }, .piece_bytes = 1000000}),
               ElementsAre(text));
   EXPECT_EQ(pieces_, 4);
 }
@@ -172,16 +173,16 @@ TEST_F(TextReaderTest, RefusesLinesThatAreTooLong) {
 }
 
 TEST(SafeCut, IsNeverInsideOrBehindWhiteSpace) {
-  EXPECT_TRUE(is_safe_cut("a b", 1));
-  EXPECT_TRUE(is_safe_cut("a\nb", 1));
-  EXPECT_TRUE(is_safe_cut("ö b", 2));
-  EXPECT_FALSE(is_safe_cut("a b", 0));
-  EXPECT_FALSE(is_safe_cut("a b", 2));
-  EXPECT_FALSE(is_safe_cut("a b", 3));
-  EXPECT_FALSE(is_safe_cut("a  b", 2));
+  EXPECT_TRUE(data::is_word_cut("a b", 1));
+  EXPECT_TRUE(data::is_word_cut("a\nb", 1));
+  EXPECT_TRUE(data::is_word_cut("ö b", 2));
+  EXPECT_FALSE(data::is_word_cut("a b", 0));
+  EXPECT_FALSE(data::is_word_cut("a b", 2));
+  EXPECT_FALSE(data::is_word_cut("a b", 3));
+  EXPECT_FALSE(data::is_word_cut("a  b", 2));
   for (const char* space : {"\xC2\x85", "\xC2\xA0", "\xE1\x9A\x80", "\xE2\x80\x83", "\xE2\x81\x9F", "\xE3\x80\x80"}) {
     const std::string text = "a" + std::string(space) + " b";
-    EXPECT_FALSE(is_safe_cut(text, text.size() - 2));
+    EXPECT_FALSE(data::is_word_cut(text, text.size() - 2));
   }
 }
 
