@@ -1,30 +1,59 @@
-// Collectives on host memory: time, algorithm and bus bandwidth of MpiCommunicator, and of MPI's own blocking call on
-// the same data in the same run, by operation and size.
+// Collectives: time, algorithm and bus bandwidth by operation and size, of the communicator that training would use on
+// this grid and backend: MPI on host memory, NCCL or staged on GPUs. On host memory also of MPI's own blocking call on
+// the same data in the same run.
 //
-//   mpirun -np 2 collectives_bench [LARGEST_MB] > results.jsonl
+//   mpirun -np 8 collectives_bench --tp 2 --group data --communicator nccl > results.jsonl
 //
 // Definitions of nccl-tests: the size is that of the reduced, gathered or sent data of one rank (all of it for
 // all-gather and reduce-scatter); algorithm bandwidth = size / time; bus bandwidth = algorithm bandwidth times
-// 2 (n-1)/n for all-reduce, (n-1)/n for all-gather and reduce-scatter, 1 for the others. The time of a run is that of
-// its slowest rank; background_us is that of operations nobody waits for, while the callers compute. Of all runs the
-// median stands, with the fastest and slowest quarter beside it. fp32, sums.
+// 2 (n-1)/n for all-reduce, (n-1)/n for all-gather and reduce-scatter, 1 for the others. All groups of a kind work at
+// the same time, as in training. The time of a run is that of the slowest rank; on GPUs a run is several operations one
+// after another. background_us, on the CPU, is that of operations nobody waits for, while the callers compute. Of all
+// runs the median stands, with the fastest and slowest quarter beside it. fp32, sums.
 #include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mpi/error.hpp"
-#include "mpi/node.hpp"
 #include "mpi/run_main.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options.hpp"
 #include "src/base/timer.hpp"
+#include "src/comm/self_communicator.hpp"
 
 namespace trireme {
 namespace {
+
+struct BenchOptions {
+  app::GridOptions grid;
+  std::optional<parallel::GroupKind> group;  // none: the world
+  std::int64_t largest_mb = 16;
+
+  void declare(app::Options& options) {
+    options.section("Benchmark");
+    std::vector<std::pair<std::string, std::optional<parallel::GroupKind>>> groups = {{"world", std::nullopt}};
+    for (const auto kind : parallel::all_group_kinds) groups.emplace_back(to_string(kind), kind);
+    options.add_choice("group", &group, groups, "Groups of the grid that communicate.");
+    options.add("largest-mb", &largest_mb, "N", "Greatest size, in MiB.", app::at_least(1));
+    options.section("Grid");
+    options.add("tp", &grid.tensor, "N", "Tensor ranks.", app::at_least(1));
+    options.add("pp", &grid.pipeline, "N", "Pipeline ranks.", app::at_least(1));
+    options.add("cp", &grid.context, "N", "Context ranks.", app::at_least(1));
+    grid.device.declare(options);
+  }
+
+  /// This rank's group; null where it is in none.
+  Communicator* find(app::Job& job) const {
+    if (group) return job.communicators.of(*group).get();
+    return job.device_world ? job.device_world.get() : job.world.get();
+  }
+};
 
 struct Quartiles {
   double first;
@@ -66,85 +95,106 @@ struct Case {
   std::string name;
   double bus_factor;
   std::function<std::vector<Work>()> start;
-  std::function<void()> mpi;
+  std::function<void(MPI_Comm)> mpi;
 };
 
-std::vector<Case> cases(mpi::MpiCommunicator& world, std::vector<float>& a, std::vector<float>& b, std::int64_t numel) {
-  const int n = world.size();
+std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, TensorView b, std::int64_t numel) {
+  const int n = group.size();
   const std::int64_t part = std::max<std::int64_t>(1, numel / n);
   const double share = static_cast<double>(n - 1) / n;
-  const int next = (world.rank() + 1) % n;
-  const int previous = (world.rank() + n - 1) % n;
-  const MPI_Comm comm = world.handle();
+  const int next = (group.rank() + 1) % n;
+  const int previous = (group.rank() + n - 1) % n;
   const auto count = static_cast<int>(numel);
   const auto part_count = static_cast<int>(part);
-  const TensorView x(a.data(), {numel});
-  const TensorView x_parts(a.data(), {part * n});
-  const TensorView y(b.data(), {numel});
-  const TensorView y_part(b.data(), {part});
-  static ImmediateStream host;
+  const TensorView x = a.flat(0, numel), x_parts = a.flat(0, part * n), y = b.flat(0, numel), y_part = b.flat(0, part);
+  void *const from = a.data(), *const to = b.data();
   const auto one = [](Work work) {
     std::vector<Work> works;
     works.push_back(std::move(work));
     return works;
   };
   return {
-      {"all_reduce", 2 * share, [=, &world] { return one(world.all_reduce(host, x, ReduceOp::sum)); },
-       [=, &a] {
-         mpi::check(MPI_Allreduce(MPI_IN_PLACE, a.data(), count, MPI_FLOAT, MPI_SUM, comm), "MPI_Allreduce");
+      {"all_reduce", 2 * share, [=, &group, &stream] { return one(group.all_reduce(stream, x, ReduceOp::sum)); },
+       [=](MPI_Comm comm) {
+         mpi::check(MPI_Allreduce(MPI_IN_PLACE, from, count, MPI_FLOAT, MPI_SUM, comm), "MPI_Allreduce");
        }},
-      {"reduce_scatter", share, [=, &world] { return one(world.reduce_scatter(host, x_parts, y_part, ReduceOp::sum)); },
-       [=, &a, &b] {
-         mpi::check(MPI_Reduce_scatter_block(a.data(), b.data(), part_count, MPI_FLOAT, MPI_SUM, comm),
+      {"reduce_scatter", share,
+       [=, &group, &stream] { return one(group.reduce_scatter(stream, x_parts, y_part, ReduceOp::sum)); },
+       [=](MPI_Comm comm) {
+         mpi::check(MPI_Reduce_scatter_block(from, to, part_count, MPI_FLOAT, MPI_SUM, comm),
                     "MPI_Reduce_scatter_block");
        }},
-      {"all_gather", share, [=, &world] { return one(world.all_gather(host, y_part, x_parts)); },
-       [=, &a, &b] {
-         mpi::check(MPI_Allgather(b.data(), part_count, MPI_FLOAT, a.data(), part_count, MPI_FLOAT, comm),
-                    "MPI_Allgather");
+      {"all_gather", share, [=, &group, &stream] { return one(group.all_gather(stream, y_part, x_parts)); },
+       [=](MPI_Comm comm) {
+         mpi::check(MPI_Allgather(to, part_count, MPI_FLOAT, from, part_count, MPI_FLOAT, comm), "MPI_Allgather");
        }},
-      {"broadcast", 1, [=, &world] { return one(world.broadcast(host, x, 0)); },
-       [=, &a] { mpi::check(MPI_Bcast(a.data(), count, MPI_FLOAT, 0, comm), "MPI_Bcast"); }},
+      {"broadcast", 1, [=, &group, &stream] { return one(group.broadcast(stream, x, 0)); },
+       [=](MPI_Comm comm) { mpi::check(MPI_Bcast(from, count, MPI_FLOAT, 0, comm), "MPI_Bcast"); }},
       {"send_receive", 1,
-       [=, &world] {
+       [=, &group, &stream] {
          const Transfer transfers[] = {{Transfer::Direction::send, next, x},
                                        {Transfer::Direction::receive, previous, y}};
-         return world.exchange(host, transfers);
+         return group.exchange(stream, transfers);
        },
-       [=, &a, &b] {
-         mpi::check(MPI_Sendrecv(a.data(), count, MPI_FLOAT, next, 0, b.data(), count, MPI_FLOAT, previous, 0, comm,
-                                 MPI_STATUS_IGNORE),
-                    "MPI_Sendrecv");
+       [=](MPI_Comm comm) {
+         mpi::check(
+             MPI_Sendrecv(from, count, MPI_FLOAT, next, 0, to, count, MPI_FLOAT, previous, 0, comm, MPI_STATUS_IGNORE),
+             "MPI_Sendrecv");
        }},
   };
 }
 
-int run(mpi::MpiEnvironment& environment, std::int64_t largest_bytes) {
-  const auto world = environment.make_world();
-  const mpi::NodePlace place = mpi::find_node_place(*world);
-  const auto largest = static_cast<std::size_t>(largest_bytes / 4 + world->size());
-  std::vector<float> a(largest);
-  std::vector<float> b(largest);
-  ImmediateStream host;
+int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& arguments) {
+  BenchOptions o;
+  app::Options options("collectives_bench", "Measures collective operations.");
+  o.declare(options);
+  if (app::asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+  app::Job job(environment, options, o.grid);
+  Communicator* const group = o.find(job);
+  const auto* const on_host = dynamic_cast<const mpi::MpiCommunicator*>(group);
+  const bool is_cpu = job.backend->memory_is_host();
+  Stream& stream = job.backend->compute_stream();
+  const std::int64_t largest_bytes = o.largest_mb << 20;
+  const Tensor a(*job.backend, DType::fp32, {largest_bytes / 4 + job.world->size()});
+  const Tensor b(*job.backend, DType::fp32, a.view().shape());
+  for (const Tensor* tensor : {&a, &b}) job.backend->elementwise().fill(stream, 0, *tensor);
+
+  SelfCommunicator none;  // stands in where this rank is in no group, so that it takes part in what all ranks do
   for (std::int64_t bytes = 1 << 10; bytes <= largest_bytes; bytes *= 4) {
-    for (const Case& test : cases(*world, a, b, bytes / 4)) {
-      const Quartiles ours = measure(*world, [&] {
-        for (Work& work : test.start()) work.wait(host);
+    for (const Case& test : cases(group != nullptr ? *group : none, stream, a, b, bytes / 4)) {
+      const int repeats = is_cpu ? 1 : 20;
+      Quartiles time = measure(*job.world, [&] {
+        if (group == nullptr) return;
+        for (int i = 0; i < repeats; ++i) {
+          for (Work& work : test.start()) work.wait(stream);
+        }
+        stream.synchronize();
       });
-      const Quartiles background = measure(*world, [&] {
-        std::vector<Work> works = test.start();
-        while (!std::ranges::all_of(works, &Work::done)) compute();
-      });
-      const Quartiles peer = measure(*world, test.mpi);
-      if (world->rank() != 0) continue;
-      const double algorithm_gbs = static_cast<double>(bytes) / ours.median / 1e3;
+      for (double* value : {&time.first, &time.median, &time.third}) *value /= repeats;
+      std::string beside;
+      if (is_cpu) {
+        const Quartiles background = measure(*job.world, [&] {
+          if (group == nullptr) return;
+          std::vector<Work> works = test.start();
+          while (!std::ranges::all_of(works, &Work::done)) compute();
+        });
+        const Quartiles peer = measure(*job.world, [&] {
+          if (on_host != nullptr) test.mpi(on_host->handle());
+        });
+        beside = fmt::format(", \"mpi_time_us\": {:.1f}, \"speed_to_mpi\": {:.2f}, \"background_us\": {:.1f}",
+                             peer.median, peer.median / time.median, background.median);
+      }
+      if (job.world->rank() != 0) continue;
+      const double algorithm_gbs = static_cast<double>(bytes) / time.median / 1e3;
+      const char* kind = is_cpu ? "mpi" : o.grid.device.communicator == DeviceTransport::staged ? "staged" : "nccl";
       fmt::print(
-          "{{\"operation\": \"{}\", \"ranks\": {}, \"ranks_sharing_cores\": {}, \"bytes\": {}, \"time_us\": {:.1f}, "
-          "\"quartiles_us\": [{:.1f}, {:.1f}], \"algorithm_gbs\": {:.3f}, \"bus_gbs\": {:.3f}, \"mpi_time_us\": "
-          "{:.1f}, "
-          "\"speed_to_mpi\": {:.2f}, \"background_us\": {:.1f}}}\n",
-          test.name, world->size(), place.ranks_sharing_cores, bytes, ours.median, ours.first, ours.third,
-          algorithm_gbs, algorithm_gbs * test.bus_factor, peer.median, peer.median / ours.median, background.median);
+          "{{\"operation\": \"{}\", \"communicator\": \"{}\", \"group\": \"{}\", \"ranks\": {}, \"groups\": {}, "
+          "\"ranks_sharing_cores\": {}, \"bytes\": {}, \"time_us\": {:.1f}, \"quartiles_us\": [{:.1f}, {:.1f}], "
+          "\"algorithm_gbs\": {:.3f}, \"bus_gbs\": {:.3f}{}}}\n",
+          test.name, kind, o.group ? to_string(*o.group) : "world", group->size(),
+          o.group ? job.grid.groups(*o.group).size() : 1, job.node.ranks_sharing_cores, bytes, time.median, time.first,
+          time.third, algorithm_gbs, algorithm_gbs * test.bus_factor, beside);
       std::fflush(stdout);
     }
   }
@@ -155,8 +205,7 @@ int run(mpi::MpiEnvironment& environment, std::int64_t largest_bytes) {
 }  // namespace trireme
 
 int main(int argc, char** argv) {
-  const std::int64_t largest_mb = argc > 1 ? std::atoll(argv[1]) : 16;
-  return trireme::mpi::run_main(argc, argv, [&](trireme::mpi::MpiEnvironment& environment) {
-    return trireme::run(environment, largest_mb << 20);
-  });
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return trireme::mpi::run_main(
+      argc, argv, [&](trireme::mpi::MpiEnvironment& environment) { return trireme::run(environment, arguments); });
 }

@@ -4,6 +4,26 @@
 
 namespace trireme::parallel {
 
+std::unique_ptr<Communicator>& GridCommunicators::of(GroupKind kind) {
+  switch (kind) {
+    case GroupKind::tensor:
+      return tensor;
+    case GroupKind::pipeline:
+      return pipeline;
+    case GroupKind::context:
+      return context;
+    case GroupKind::data:
+      return data;
+    case GroupKind::gradient:
+      return gradient;
+    case GroupKind::model:
+      return model;
+    case GroupKind::embedding:
+      break;
+  }
+  return embedding;
+}
+
 GridCommunicators make_grid_communicators(const ProcessGrid& grid, Communicator& world) {
   TRIREME_CHECK(world.size() == grid.world_size(), ShapeError, "a grid of {} ranks was laid over a world of {}",
                 grid.world_size(), world.size());
@@ -13,13 +33,7 @@ GridCommunicators make_grid_communicators(const ProcessGrid& grid, Communicator&
     return world.split(ranks.empty() ? -1 : ranks.front(), world.rank(), to_string(kind));
   };
   GridCommunicators groups;
-  groups.tensor = make(GroupKind::tensor);
-  groups.pipeline = make(GroupKind::pipeline);
-  groups.context = make(GroupKind::context);
-  groups.data = make(GroupKind::data);
-  groups.gradient = make(GroupKind::gradient);
-  groups.model = make(GroupKind::model);
-  groups.embedding = make(GroupKind::embedding);
+  for (const GroupKind kind : all_group_kinds) groups.of(kind) = make(kind);
   return groups;
 }
 

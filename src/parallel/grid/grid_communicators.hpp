@@ -17,6 +17,9 @@ struct GridCommunicators {
   std::unique_ptr<Communicator> gradient;
   std::unique_ptr<Communicator> model;
   std::unique_ptr<Communicator> embedding;  ///< null on stages between the first and the last
+
+  /// That of the group of this kind.
+  std::unique_ptr<Communicator>& of(GroupKind kind);
 };
 
 /// Splits `world`, whose size must be the grid's (ShapeError). Collective over `world`.

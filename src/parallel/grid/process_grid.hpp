@@ -16,6 +16,9 @@ enum class GroupKind {
   embedding,  ///< first and last stage, which share the tied embedding; no group for the ranks between
 };
 std::string to_string(GroupKind kind);
+inline constexpr GroupKind all_group_kinds[] = {GroupKind::tensor,   GroupKind::pipeline, GroupKind::context,
+                                                GroupKind::data,     GroupKind::gradient, GroupKind::model,
+                                                GroupKind::embedding};
 
 struct GridPosition {
   int tensor = 0;
