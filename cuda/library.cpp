@@ -1,18 +1,21 @@
+#include "cuda/backend/cuda_backend.hpp"
 #include "cuda/runtime/inventory.hpp"
+#include "src/base/error.hpp"
 
 namespace trireme::cuda {
 namespace {
 
-Backend* make_backend(const CudaOptions&, std::string* reason) {
-  *reason =
-      "the CUDA backend of this version has matrix products, kernels and communication, which are not joined to "
-      "training "
-      "yet";
-  return nullptr;
+Backend* make_backend_here(const CudaOptions& options, std::string* reason) {
+  try {
+    return make_backend(options, TRIREME_CUDA_ARCHITECTURES).release();
+  } catch (const Error& error) {
+    *reason = error.what();
+    return nullptr;
+  }
 }
 
 }  // namespace
 }  // namespace trireme::cuda
 
-extern "C" const trireme::CudaExports trireme_cuda = {TRIREME_VERSION, &trireme::cuda::make_backend,
+extern "C" const trireme::CudaExports trireme_cuda = {TRIREME_VERSION, &trireme::cuda::make_backend_here,
                                                       &trireme::cuda::take_inventory};

@@ -52,6 +52,11 @@ done
 
 # Two ranks share a machine's cores, whatever their number. Open MPI wants to be asked before it runs as root.
 ranks=(mpirun -np 2 --oversubscribe)
+# They may have to share a GPU, which NCCL refuses.
+device=()
+if $trireme info | awk '/^backend   cuda/ { usable = 1 } /^ +GPU [0-9]+:/ { gpus++ } END { exit !(usable && gpus == 1) }'; then
+  device=(--communicator staged)
+fi
 [ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 cat >$work/model.ini <<'I'
@@ -75,7 +80,7 @@ eval-interval = 250
 eval-iters = 10
 log-interval = 25
 I
-files=(--data-path $work/train.h5 --save $work/checkpoints --metrics-file $work/metrics.jsonl)
+files=(--data-path $work/train.h5 --save $work/checkpoints --metrics-file $work/metrics.jsonl "${device[@]}")
 
 heading "Train on two tensor-parallel ranks, to the middle"
 status=0
@@ -106,7 +111,7 @@ awk 'function number(name) {
 
 heading "The text it has not seen"
 show_and_run "${ranks[@]}" $trireme eval --task perplexity --load $work/checkpoints --data-path $work/held_out.h5 \
-  --tp 2 | tee $work/eval.json
+  --tp 2 "${device[@]}" | tee $work/eval.json
 bytes=$(wc -c <$work/held_out.txt)
 awk -v bytes="$bytes" -v gzip_bytes="$(gzip -9 <$work/held_out.txt | wc -c)" '
   { match($0, /"loss": *[.0-9]+/); loss = substr($0, RSTART, RLENGTH); sub(/.*: */, "", loss) }

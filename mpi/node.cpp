@@ -16,6 +16,8 @@ NodePlace find_node_place(const MpiCommunicator& world) {
   NodePlace place;
   check(MPI_Comm_rank(node, &place.local_rank), "MPI_Comm_rank");
   check(MPI_Comm_size(node, &place.local_size), "MPI_Comm_size");
+  place.first_rank = world.rank();
+  check(MPI_Bcast(&place.first_rank, 1, MPI_INT, 0, node), "MPI_Bcast");
 
   // Where a mask is too wide for the type (more than 1024 cores) the call fails and all ranks count as sharing.
   cpu_set_t mine;

@@ -1,13 +1,40 @@
 #!/bin/bash
 # The tests that need a GPU. Builds nothing: runs the programs of a build folder, or of a folder that --pack made there, on
-# a machine with a GPU, its driver and the CUDA libraries (cuBLASLt, NCCL), and no development packages.
+# a machine with a GPU, its driver and the CUDA libraries (cuBLASLt, NCCL), and neither development packages nor MPI.
 # usage: tests/gpu.sh [FOLDER]           the programs of FOLDER; default build/release
-#        tests/gpu.sh --pack FOLDER      from build/release: FOLDER then has the programs, their libraries and this script
+#        tests/gpu.sh --pack FOLDER      from build/release: FOLDER then has the programs, their libraries, Open MPI's part
+#                                        for one machine, test data, and this script
 # Where the processors differ, build with -D TRIREME_MARCH=x86-64-v3.
 # Exit status 1 where a test failed or was not run. The table of results is printed last, and is in FOLDER/gpu-results.txt.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-programs=(cuda_gpu_test cuda_gpu_ranks_test)
+programs=(cuda_gpu_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
+
+# libraries_of FILE...: what they need, but for what belongs to the system and to CUDA: the machine with the GPU has its own.
+libraries_of() {
+  for file in "$@"; do ldd "$file"; done 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|ld-linux[^/]*|libcuda|libcublas|libcublasLt|libnccl)\.so'
+}
+
+# Open MPI, with its plug-ins for processes of one machine.
+pack_mpi() {
+  local to=$1 library plugins
+  library=$(ldd "$folder/trireme" | awk '/libmpi\.so/ { print $3 }')
+  plugins=$(ompi_info --path pkglibdir --parsable | cut -d: -f3-)/openmpi3
+  [ -d "$plugins" ] || plugins=$(dirname "$(readlink -f "$library")")/openmpi/lib/openmpi3
+  mkdir -p "$to"/{bin,plugins,pmix,share/openmpi,etc}
+  cp -L "$(command -v orterun)" "$to/bin/mpirun"
+  cp -L "$(command -v orted)" "$to/bin/orted"
+  # Networks, batch systems and checkpointing stay behind.
+  for plugin in "$plugins"/*.so; do
+    [[ $plugin =~ ucx|ofi|openib|usnic|psm|verbs|portals|uct|slurm|_tm|lsf|gridengine|lustre|pvfs|hcoll|oshmem|spml|scoll ]] ||
+      cp -L "$plugin" "$to/plugins"
+  done
+  cp -L /usr/lib/*/pmix2/lib/pmix/*.so "$to/pmix" 2>/dev/null
+  cp /usr/share/openmpi/help-*.txt "$to/share/openmpi" 2>/dev/null
+  : >"$to/etc/openmpi-mca-params.conf"
+  libraries_of "$to"/bin/* "$to"/plugins/*.so "$to"/pmix/*.so
+}
 
 if [ "${1:-}" = --pack ]; then
   set -e
@@ -15,11 +42,10 @@ if [ "${1:-}" = --pack ]; then
   build=$here/../build/release
   mkdir -p "$folder/lib"
   for program in "${programs[@]}"; do cp "$build/$program" "$folder"; done
-  # All but what belongs to the system and to CUDA, which the machine with the GPU has in versions that fit it.
-  for program in "${programs[@]}"; do ldd "$folder/$program"; done | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
-    grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|ld-linux[^/]*|libcublas|libcublasLt|libnccl)\.so' |
+  cp "$build"/libtrireme_cuda.so "$folder/lib"
+  { libraries_of "$folder"/{trireme,cuda_gpu_ranks_test} "$build/libtrireme_cuda.so"; pack_mpi "$folder/mpi"; } | sort -u |
     while read -r library; do cp -L "$library" "$folder/lib"; done
-  cp "$here/gpu.sh" "$folder"
+  cp -r "$here/e2e" "$here/fixtures" "$here/gpu.sh" "$folder"
   du -sh "$folder"
   exit
 fi
@@ -33,6 +59,14 @@ for place in "$folder/lib" "${CUDA_HOME:-/usr/local/cuda}/lib64" ${wheels:+"$whe
   [ -d "$place" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$place
 done
 export LD_LIBRARY_PATH TRIREME_REQUIRE_GPU=1
+if [ -d "$folder/fixtures" ]; then export TRIREME_FIXTURES=$folder/fixtures; fi
+if [ -x "$folder/mpi/bin/mpirun" ]; then
+  mpi=$folder/mpi
+  export PATH=$mpi/bin:$PATH OPAL_PREFIX=$mpi OPAL_BINDIR=$mpi/bin OPAL_LIBDIR=$folder/lib OPAL_PKGLIBDIR=$mpi/plugins
+  export OPAL_DATADIR=$mpi/share OPAL_PKGDATADIR=$mpi/share/openmpi OPAL_SYSCONFDIR=$mpi/etc
+  export PMIX_INSTALL_PREFIX=$mpi PMIX_LIBDIR=$folder/lib PMIX_PKGLIBDIR=$mpi/pmix
+  export OMPI_MCA_mca_base_component_path=$mpi/plugins OMPI_MCA_plm=isolated OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,self
+fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 
 status=0
@@ -47,14 +81,20 @@ run() {
   SECONDS=0
   "$@" 2>&1 | tee "$log"
   [ "${PIPESTATUS[0]}" -eq 0 ] || { outcome=FAILED; status=1; }
-  printf '%-8s %4d s  %s: %s tests passed, %s failed\n' "$outcome" "$SECONDS" "$name" "$(grep -c '^\[       OK' "$log")" \
-    "$(grep -c '^\[  FAILED  \].*ms)$' "$log")" >>"$results"
+  printf '%-8s %4d s  %s: %s tests passed, %s failed\n' "$outcome" "$SECONDS" "$name" \
+    "$(grep -cE '^(\[       OK|passed: )' "$log")" "$(grep -cE '^(\[  FAILED  \].*ms\)$|FAILED: )' "$log")" >>"$results"
 }
-run "one GPU, one rank" "$folder/cuda_gpu_test" --gtest_color=no
+run "runtime, products and NCCL, one rank" "$folder/cuda_gpu_test" --gtest_color=no
+run "training, one rank" "$folder/cuda_gpu_training_test" --gtest_color=no
 if command -v mpirun >/dev/null; then
-  run "one GPU, two ranks through the host" mpirun -np 2 "$folder/cuda_gpu_ranks_test" --gtest_color=no
+  run "two ranks through the host" mpirun -np 2 "$folder/cuda_gpu_ranks_test" --gtest_color=no
+  run "grids of two ranks" mpirun -np 2 "$folder/cuda_gpu_grid_test" --gtest_color=no
+  run "grids of four ranks" mpirun -np 4 "$folder/cuda_gpu_grid_test" --gtest_color=no
+  e2e=$folder/e2e
+  [ -d "$e2e" ] || e2e=$here/e2e
+  run "the program" bash "$e2e/gpu_test.sh" "$folder/trireme" mpirun
 else
-  echo "NOT RUN         several ranks: there is no mpirun here" >>"$results"
+  echo "NOT RUN         several ranks, and the program: there is no mpirun here" >>"$results"
   status=1
 fi
 echo

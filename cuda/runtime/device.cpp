@@ -18,14 +18,23 @@ std::string hexadecimal(const cudaUUID_t& uuid) {
 
 }  // namespace
 
+std::string to_text(const cudaDeviceProp& properties) {
+  return fmt::format("{}, {} GiB, compute capability {}.{}, PCI {:04x}:{:02x}:{:02x}.0", properties.name,
+                     properties.totalGlobalMem >> 30, properties.major, properties.minor, properties.pciDomainID,
+                     properties.pciBusID, properties.pciDeviceID);
+}
+
 Device::Device(Place place, LaunchChecks checks) : place_(std::move(place)), checks_(checks) {
   check(cudaSetDevice(place_.device), "cudaSetDevice");
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, place_.device), "cudaGetDeviceProperties");
   place_.device_name = properties.name;
   uuid_ = hexadecimal(properties.uuid);
+  properties_ = to_text(properties);
   compute_capability_ = 10 * properties.major + properties.minor;
 }
+
+std::string Device::description() const { return fmt::format("GPU {} ({})", place_.device, properties_); }
 
 void Device::check(cudaError_t status, const char* call, const std::source_location& location) const {
   cuda::check(status, call, place_, location);

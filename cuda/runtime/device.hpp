@@ -14,6 +14,9 @@ namespace trireme::cuda {
 /// GPUs than ranks. `visible` > 0.
 inline int choose_device(int local_rank, int visible) { return local_rank % visible; }
 
+/// "NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0"
+std::string to_text(const cudaDeviceProp& properties);
+
 /// When launches of kernels are checked.
 enum class LaunchChecks {
   deferred,  ///< an error inside a kernel shows at a later call
@@ -28,6 +31,8 @@ class Device {
 
   const Place& place() const { return place_; }
   const std::string& uuid() const { return uuid_; }
+  /// "GPU 1 (NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0)"
+  std::string description() const;
   int compute_capability() const { return compute_capability_; }  ///< 90 for 9.0
 
   void check(cudaError_t status, const char* call,
@@ -53,6 +58,7 @@ class Device {
 
   Place place_;
   std::string uuid_;
+  std::string properties_;
   int compute_capability_ = 0;
   LaunchChecks checks_;
   std::list<std::function<void()>> watched_;

@@ -9,14 +9,11 @@
 namespace trireme::cuda {
 namespace {
 
-/// "GPU 0: NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0"
 std::string describe(int device) {
   cudaDeviceProp properties{};
   const cudaError_t status = cudaGetDeviceProperties(&properties, device);
   if (status != cudaSuccess) return fmt::format("GPU {}: {}", device, reason_of(status));
-  return fmt::format("GPU {}: {}, {} GiB, compute capability {}.{}, PCI {:04x}:{:02x}:{:02x}.0", device,
-                     properties.name, properties.totalGlobalMem >> 30, properties.major, properties.minor,
-                     properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
+  return fmt::format("GPU {}: {}", device, to_text(properties));
 }
 
 std::string versions() {

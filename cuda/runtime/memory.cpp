@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -69,8 +70,16 @@ Buffer DeviceMemory::allocate_on(CudaStream& stream, std::size_t size_bytes) {
           }};
 }
 
-/// Blocks that are not in use, by size, and the sizes' sum with those that are.
+std::size_t DeviceMemory::device_bytes() const {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  device_->check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return total_bytes;
+}
+
+/// All blocks, with their sizes, by address; and those of them that are not in use, by size.
 struct PinnedMemory::Cache {
+  std::map<std::uintptr_t, std::size_t> blocks;
   std::map<std::size_t, std::vector<void*>> free_blocks;
   std::size_t reserved_bytes = 0;
   ~Cache() {
@@ -84,8 +93,10 @@ PinnedMemory::PinnedMemory(std::shared_ptr<Device> device)
     : device_(std::move(device)), cache_(std::make_shared<Cache>()) {}
 
 Buffer PinnedMemory::allocate(std::size_t size_bytes) {
-  constexpr std::size_t smallest = 4096;
-  const std::size_t taken = std::bit_ceil(std::max(size_bytes, smallest));
+  // Powers of two, so that blocks serve again; where they are large, less is given away.
+  constexpr std::size_t smallest = 4096, large = std::size_t{64} << 20;
+  const std::size_t taken =
+      size_bytes <= large ? std::bit_ceil(std::max(size_bytes, smallest)) : (size_bytes + large - 1) / large * large;
   std::vector<void*>& blocks = cache_->free_blocks[taken];
   void* data = nullptr;
   if (blocks.empty()) {
@@ -97,12 +108,19 @@ Buffer PinnedMemory::allocate(std::size_t size_bytes) {
     }
     device_->check(status, "cudaHostAlloc");
     cache_->reserved_bytes += taken;
+    cache_->blocks[reinterpret_cast<std::uintptr_t>(data)] = taken;
   } else {
     data = blocks.back();
     blocks.pop_back();
   }
   return {static_cast<std::byte*>(data), size_bytes,
           [cache = cache_, taken](std::byte* pointer) { cache->free_blocks[taken].push_back(pointer); }};
+}
+
+bool PinnedMemory::owns(const void* data) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  const auto behind = cache_->blocks.upper_bound(address);
+  return behind != cache_->blocks.begin() && address - std::prev(behind)->first < std::prev(behind)->second;
 }
 
 std::size_t PinnedMemory::reserved_bytes() const { return cache_->reserved_bytes; }

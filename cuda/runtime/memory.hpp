@@ -22,6 +22,8 @@ class DeviceMemory final : public Allocator {
 
   std::size_t allocated_bytes() const { return count_->now; }
   std::size_t peak_allocated_bytes() const { return count_->peak; }
+  /// All memory of the GPU.
+  std::size_t device_bytes() const;
 
  private:
   struct Count {
@@ -50,6 +52,8 @@ class PinnedMemory final : public Allocator {
  public:
   explicit PinnedMemory(std::shared_ptr<Device> device);
   Buffer allocate(std::size_t size_bytes) override;
+  /// Whether this memory was handed out here.
+  bool owns(const void* data) const;
   std::size_t reserved_bytes() const;
 
  private:

@@ -19,7 +19,8 @@ int info_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
   const mpi::NodePlace node = mpi::find_node_place(*world);
   const int threads = default_thread_count(node.ranks_sharing_cores);
   std::string reason;
-  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::automatic, threads, &reason);
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::automatic, threads, &reason,
+                                                        {.world_rank = world->rank(), .local_rank = node.local_rank});
   GpuReport gpus;
   if (const CudaExports* library = open_cuda_library(gpus.problem)) gpus = library->take_inventory(node.local_rank);
   const std::string gpu = gpus.device < 0 ? "no GPU" : gpus.devices[static_cast<std::size_t>(gpus.device)];

@@ -4,6 +4,7 @@
 
 #include "io/corpus_store.hpp"
 #include "src/base/thread_pool.hpp"
+#include "src/comm/device_communicators.hpp"
 
 namespace trireme::app {
 
@@ -14,10 +15,35 @@ Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const G
   std::string given = version();
   for (const auto& [name, value] : options.values()) given += "\n" + name + " = " + value;
   check_same_everywhere(*world, "the options or the program", given);
+  make_backend(grid_options.device);
+  collectively(*world, [&] { grid_options.device.check(options, *backend, backend_reason); });
+  if (auto* devices = dynamic_cast<DeviceCommunicators*>(backend.get())) {
+    transport_ = grid_options.device.communicator.value_or(DeviceTransport::nccl);
+    device_world = devices->make_world(world->split(0, world->rank(), "world"), transport_);
+  }
+  communicators = parallel::make_grid_communicators(grid, device_world ? *device_world : *world);
+}
+
+void Job::make_backend(const DeviceOptions& device) {
   collectively(*world, [&] {
-    backend = make_backend(grid_options.backend, default_thread_count(node.ranks_sharing_cores), &backend_reason);
+    backend = trireme::make_backend(device.backend, default_thread_count(node.ranks_sharing_cores), &backend_reason,
+                                    device.cuda(world->rank(), node.local_rank));
   });
-  communicators = parallel::make_grid_communicators(grid, *world);
+  const std::vector<std::string> devices =
+      all_gather_text(*world, fmt::format("{}\n{}\n{}", backend->name(), node.first_rank, backend->description()));
+  const std::vector<std::string> reasons = all_gather_text(*world, backend_reason);
+  const auto first_with = [&](const std::string& name) {
+    return std::ranges::find_if(devices, [&](const std::string& text) { return text.starts_with(name); }) -
+           devices.begin();
+  };
+  const std::int64_t on_cpu = first_with("cpu\n"), on_gpu = first_with("cuda\n");
+  TRIREME_CHECK(on_cpu == world->size() || on_gpu == world->size(), EnvironmentError,
+                "rank {} can use a GPU, and rank {} cannot: {}; start the ranks where there are GPUs, or use --backend "
+                "cpu",
+                on_gpu, on_cpu, reasons[static_cast<std::size_t>(on_cpu)]);
+  // A GPU's description has its place in the machine; all of a machine's ranks share its memory.
+  const std::string& own = devices[static_cast<std::size_t>(world->rank())];
+  ranks_on_device = backend->memory_is_host() ? node.local_size : static_cast<int>(std::ranges::count(devices, own));
 }
 
 std::string Job::description() const {
@@ -27,6 +53,10 @@ std::string Job::description() const {
                   grid.context_size(), grid.data_size(), node.local_size, backend->name(), backend->description());
   if (grid.world_size() > 1) text += " a rank";
   if (!backend_reason.empty()) text += " (" + backend_reason + ")";
+  if (device_world) {
+    text += transport_ == DeviceTransport::nccl ? "; communication by NCCL"
+                                                : "; communication staged through host memory, which is slow";
+  }
   return text;
 }
 

@@ -16,19 +16,26 @@ namespace trireme::app {
 /// needs.
 struct Job {
   /// Collective. Throws ConfigError where the ranks do not make the grid or were not given the same `options` and
-  /// program, BackendUnavailable.
+  /// program, or options that the backend has no use for; BackendUnavailable; EnvironmentError where only some ranks
+  /// can use a GPU, or share one without being asked to.
   Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options);
 
   std::unique_ptr<mpi::MpiCommunicator> world;
   mpi::NodePlace node;
   parallel::ProcessGrid grid;
   std::unique_ptr<Backend> backend;
-  std::string backend_reason;  ///< why it is this backend
+  std::string backend_reason;                  ///< why it is this backend
+  int ranks_on_device = 1;                     ///< that share this rank's GPU or, on the CPU, its machine
+  std::unique_ptr<Communicator> device_world;  ///< of all ranks, for the memory of GPUs; null on the CPU
   parallel::GridCommunicators communicators;
 
   bool speaks() const { return world->rank() == 0; }
-  /// "4 ranks on this machine ..., backend cpu ...", for the head of a log.
+  /// "4 ranks (tensor 2 x ...), 4 on this machine; backend cpu, ...", for the head of a log.
   std::string description() const;
+
+ private:
+  void make_backend(const DeviceOptions& device);
+  DeviceTransport transport_ = DeviceTransport::nccl;
 };
 
 /// The program's version and the commit it was built from.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "src/model/presets.hpp"
 
@@ -145,10 +146,73 @@ void GridOptions::declare_layout(Options& options, const std::string& title) {
 
 void GridOptions::declare(Options& options) {
   declare_layout(options, "Grid (data ranks are what the ranks leave: ranks / (tensor x pipeline x context))");
+  device.declare(options);
+}
+
+void DeviceOptions::declare(Options& options) {
   options.section("Device");
   options.add_choice("backend", &backend,
                      {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},
-                     "auto takes the GPU where there is one, else the CPU.");
+                     "auto takes the GPU where every rank can use one, else the CPU where none can.");
+  options.add_choice<std::optional<DeviceTransport>>(
+      "communicator", &communicator, {{"nccl", DeviceTransport::nccl}, {"staged", DeviceTransport::staged}},
+      "How GPUs communicate: nccl (the default), or staged through host memory by MPI, which is slow and lets several "
+      "ranks share a GPU.");
+  options.add_flag(
+      "deterministic-mode", &deterministic,
+      "The same bits in every run on one grid, on GPUs too: products take cuBLASLt's first suggestion, not "
+      "the fastest. On the CPU it is always so.");
+  options.add_flag("allow-tf32", &allow_tf32, "GPU: products of fp32 may round their inputs to TF32 (10 bits).");
+  options.add("gemm-cache", &gemm_cache, "FILE",
+              "GPU: file that keeps which algorithm was the fastest for each product, or 'none'; default "
+              "trireme/gemm_algorithms in the user's folder of caches.");
+  options.add_flag("check-launches", &check_launches,
+                   "GPU: wait for every kernel, so that an error names the one that caused it; slow.");
+}
+
+namespace {
+
+/// By the XDG base directories; empty where the user has no home.
+std::string default_gemm_cache() {
+  const char* caches = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (caches != nullptr && *caches == '/') return std::string(caches) + "/trireme/gemm_algorithms";
+  if (home != nullptr && *home == '/') return std::string(home) + "/.cache/trireme/gemm_algorithms";
+  return "";
+}
+
+}  // namespace
+
+CudaOptions DeviceOptions::cuda(int world_rank, int local_rank) const {
+  CudaOptions options;
+  options.world_rank = world_rank;
+  options.local_rank = local_rank;
+  options.check_launches = check_launches;
+  options.allow_tf32 = allow_tf32;
+  options.deterministic = deterministic;
+  if (gemm_cache != "none") options.gemm_cache = gemm_cache.empty() ? default_gemm_cache() : gemm_cache;
+  return options;
+}
+
+void DeviceOptions::check(const Options& options, const Backend& backend, const std::string& reason) const {
+  if (backend.name() == "cuda") {
+    TRIREME_CHECK(!deterministic || gemm_cache.empty() || gemm_cache == "none", ConfigError,
+                  "--gemm-cache {} keeps the fastest algorithms, which --deterministic-mode does not look for: leave "
+                  "one of them out",
+                  gemm_cache);
+    return;
+  }
+  std::string idle;
+  for (const char* name : {"communicator", "allow-tf32", "gemm-cache", "check-launches"}) {
+    if (options.given(name)) idle += (idle.empty() ? "--" : ", --") + std::string(name);
+  }
+  TRIREME_CHECK(idle.empty(), ConfigError, "{}: for GPUs alone, and this job runs on the backend {} ({}); leave out {}",
+                idle, backend.name(), reason, idle.find(',') == std::string::npos ? "the option" : "these options");
+}
+
+void check_training_type(const Backend& backend, DType dtype) {
+  TRIREME_CHECK(backend.name() != "cuda" || dtype != DType::fp64, ConfigError,
+                "--dtype fp64: the CUDA backend computes in fp32, bf16 and fp16; use --backend cpu");
 }
 
 parallel::PipelineCut GridOptions::pipeline_cut() const {

@@ -5,6 +5,7 @@
 
 #include "src/app/options.hpp"
 #include "src/backend/backend.hpp"
+#include "src/comm/device_communicators.hpp"
 #include "src/model/gpt_config.hpp"
 #include "src/parallel/pipeline/pipeline_layout.hpp"
 
@@ -47,6 +48,27 @@ struct ModelOptions {
 /// The option `--schedule`.
 void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* schedule);
 
+/// Options of the device, for every command that runs a model. What only a GPU can do is refused where the backend is
+/// the CPU.
+struct DeviceOptions {
+  BackendChoice backend = BackendChoice::automatic;
+  std::optional<DeviceTransport> communicator;
+  bool check_launches = false;
+  bool allow_tf32 = false;
+  bool deterministic = false;
+  std::string gemm_cache;
+
+  void declare(Options& options);
+  /// What the CUDA backend of one rank is told.
+  CudaOptions cuda(int world_rank, int local_rank) const;
+  /// ConfigError, listing them, where there are options that this backend has no use for. `reason` is why it is this
+  /// one.
+  void check(const Options& options, const Backend& backend, const std::string& reason) const;
+};
+
+/// ConfigError where `backend` cannot train in `dtype`.
+void check_training_type(const Backend& backend, DType dtype);
+
 /// Options of the grid and the device, for every command that runs a model.
 struct GridOptions {
   int tensor = 1;
@@ -54,7 +76,7 @@ struct GridOptions {
   int context = 1;
   parallel::PipelineCut cut;  ///< without its list of layers, which is `pipeline_layout`
   std::string pipeline_layout;
-  BackendChoice backend = BackendChoice::automatic;
+  DeviceOptions device;
   std::int64_t vocabulary_multiple = 128;
   std::int64_t padded_vocabulary = 0;
 

@@ -5,6 +5,7 @@
 #include "io/checkpoint_store.hpp"
 #include "src/app/run_attributes.hpp"
 #include "src/base/log.hpp"
+#include "src/train/host_state.hpp"
 #include "src/train/model_state.hpp"
 
 namespace trireme::app {
@@ -45,15 +46,19 @@ std::unique_ptr<SavedModel> load_model(
   config.attention_dropout = 0;
   train::LayoutOptions layout;
   layout.dtype = options.dtype.value_or(dtype_from_name(attribute(saved->description.attributes, "dtype")));
+  check_training_type(*job.backend, layout.dtype);
   layout.vocabulary_multiple = options.grid.vocabulary_multiple;
   layout.padded_vocabulary_size = options.grid.padded_vocabulary;
   layout.pipeline = options.grid.pipeline_cut();
   settle(config, layout);
   saved->gpt =
       std::make_unique<train::ParallelGpt>(*job.backend, *job.world, job.grid, job.communicators, config, layout);
-  train::ModelState state(*saved->gpt);
-  checkpoint::load(*checkpoint.reader, *job.world, state.tensors(), checkpoint::Unwanted::leave);
-  state.write_back();
+  train::ModelState model_state(*saved->gpt);
+  train::HostState host_state(*job.backend, model_state.tensors());
+  checkpoint::load(*checkpoint.reader, *job.world, host_state.tensors(), checkpoint::Unwanted::leave);
+  host_state.store();
+  model_state.write_back();
+  job.backend->compute_stream().synchronize();  // the memory that it reads ends here
   return saved;
 }
 

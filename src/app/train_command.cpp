@@ -1,7 +1,6 @@
 #include "src/app/train_command.hpp"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -17,6 +16,7 @@
 #include "src/app/train_options.hpp"
 #include "src/base/log.hpp"
 #include "src/checkpoint/save.hpp"
+#include "src/train/host_state.hpp"
 #include "src/train/memory_estimate.hpp"
 
 namespace trireme::app {
@@ -102,13 +102,14 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
                   : " + gradients at work " + bytes_text(static_cast<double>(memory.gradient_work)));
     largest = std::max(largest, memory.total());
   }
-  const double machine = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  const double wanted = static_cast<double>(largest) * job.node.local_size;
-  TRIREME_CHECK(
-      job.backend->name() != "cpu" || wanted < machine, EnvironmentError,
-      "the {} ranks on this machine need {}, it has {}: use more tensor or pipeline ranks on more machines, a "
-      "smaller --micro-batch-size, or a 16-bit --dtype",
-      job.node.local_size, bytes_text(wanted), bytes_text(machine));
+  const auto device = static_cast<double>(job.backend->device_memory_bytes());
+  const double wanted = static_cast<double>(largest) * job.ranks_on_device;
+  TRIREME_CHECK(wanted < device, EnvironmentError,
+                "the {} rank{} on this {} need{} {}, it has {}: use more tensor or pipeline ranks{}, a smaller "
+                "--micro-batch-size, or a 16-bit --dtype",
+                job.ranks_on_device, job.ranks_on_device == 1 ? "" : "s",
+                job.backend->memory_is_host() ? "machine" : "GPU", job.ranks_on_device == 1 ? "s" : "",
+                bytes_text(wanted), bytes_text(device), job.backend->memory_is_host() ? " on more machines" : "");
 }
 
 /// What a layer keeps for backward, beside the figures of the literature.
@@ -168,6 +169,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
 
   Job job(environment, options, o.grid);
   o.settle(options, job.grid.data_size());
+  check_training_type(*job.backend, o.dtype);
 
   const std::vector<data::WeightedStore> stores = open_corpora(job, o);
   const model::GptConfig config = o.model.config(o.sequence_length, stores.front().store->info().vocabulary_size);
@@ -206,7 +208,9 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   train::ParallelGpt gpt(*job.backend, *job.world, job.grid, job.communicators, config, o.layout());
   train::Trainer trainer(gpt, o.training());
   if (start.reader) {
-    checkpoint::load(*start.reader, *job.world, trainer.state_tensors());
+    train::HostState state(*job.backend, trainer.state_tensors());
+    checkpoint::load(*start.reader, *job.world, state.tensors());
+    state.store();
     trainer.restore(start.description.attributes);
     log::info("continuing after iteration {}, {} samples", trainer.progress().iteration,
               trainer.progress().consumed_samples);
@@ -222,14 +226,19 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
 
   train::RunHooks hooks;
   std::unique_ptr<checkpoint::Store> store;
+  std::optional<train::HostState> state;
   if (!o.save.empty()) {
-    collectively(*job.world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
-    checkpoint::prepare_saving(*store, *job.world, trainer.state_tensors());
+    collectively(*job.world, [&] {
+      store = std::make_unique<io::CheckpointStore>(o.save);
+      state.emplace(*job.backend, trainer.state_tensors());
+    });
+    checkpoint::prepare_saving(*store, *job.world, state->tensors());
     hooks.save = [&] {
+      state->fetch();
       checkpoint::RunDescription description{trainer.progress().iteration, attributes, {}};
       description.attributes.merge(trainer.state_attributes());
       description.blobs["tokenizer"] = stores.front().store->info().tokenizer_payload;
-      checkpoint::save(*store, *job.world, description, trainer.state_tensors(), {.keep_last = o.keep_last});
+      checkpoint::save(*store, *job.world, description, state->tensors(), {.keep_last = o.keep_last});
     };
   }
 

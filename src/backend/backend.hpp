@@ -31,13 +31,22 @@ class Backend : public Allocator {
   virtual Stream& compute_stream() = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
 
-  /// Copies between host and device memory, ordered on `stream`; sizes and types must agree.
+  /// Whether its memory is the host's: tensors may then be read and written there whenever the stream is synchronized.
+  virtual bool memory_is_host() const = 0;
+  /// Host memory that copies go fastest from and to, and beside the host's own work: pinned where there is such.
+  virtual Allocator& host_memory() = 0;
+
+  /// Copies between host and device memory, ordered on `stream`; sizes and types must agree. What `host_memory` gave
+  /// must stay as it is until the stream has come to the copy; all other host memory is the caller's on return,
+  /// filled or read.
   virtual void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) = 0;
   virtual void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) = 0;
 
   /// Bytes allocated and not yet freed, now and at the most so far.
   virtual std::size_t allocated_bytes() const = 0;
   virtual std::size_t peak_allocated_bytes() const = 0;
+  /// All memory of the device, whoever uses it.
+  virtual std::size_t device_memory_bytes() const = 0;
 
   virtual GemmKernels& gemm() = 0;
   virtual NormKernels& norm() = 0;

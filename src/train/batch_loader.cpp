@@ -14,7 +14,8 @@ BatchLoader::BatchLoader(Backend& backend, const parallel::SequenceShare& share,
       ids_(backend, DType::int32, {micro_batches, share.rows, b}),
       targets_(backend, DType::int32, {micro_batches, share.rows, b}),
       weights_(backend, weight_type_, {micro_batches, share.rows * b}),
-      numbers_(backend, DType::int64, {micro_batches, b}) {}
+      numbers_(backend, DType::int64, {micro_batches, b}),
+      copies_(backend, {ids_, targets_, weights_, numbers_}) {}
 
 std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& source, const std::vector<Sample>& samples,
                                                  LossAverage average) {
@@ -24,16 +25,17 @@ std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& sourc
   // Samples arrive one by one, whole and with one token more; the device wants the rows of the share, [s, b].
   const std::int64_t s = share_.rows;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(share_.sequence) + 1);
-  std::vector<std::int32_t> ids(samples.size() * static_cast<std::size_t>(s));
-  std::vector<std::int32_t> targets(ids.size());
-  std::vector<double> weights(ids.size());
-  std::vector<std::int64_t> numbers(samples.size());
+  std::vector<double> weights(samples.size() * static_cast<std::size_t>(s));
+  copies_.wait();  // the samples before may still be on their way
+  auto* const ids = copies_.host(0).as<std::int32_t>();
+  auto* const targets = copies_.host(1).as<std::int32_t>();
+  auto* const numbers = copies_.host(3).as<std::int64_t>();
   std::vector<std::int64_t> counted(static_cast<std::size_t>(count));  // tokens of each micro-batch
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(samples.size()); ++i) {
     const Sample& sample = samples[static_cast<std::size_t>(i)];
     std::ranges::fill(tokens, 0);
     if (sample.index >= 0) source.read(sample.index, tokens);
-    numbers[static_cast<std::size_t>(i)] = sample.number;
+    numbers[i] = sample.number;
     if (sample.index >= 0) {
       counted[static_cast<std::size_t>(i / b_)] +=
           std::ranges::count_if(tokens.begin() + 1, tokens.end(), [](std::int32_t target) { return target >= 0; });
@@ -56,21 +58,11 @@ std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& sourc
       if (tokens_of_batch > 0) weights[place] /= static_cast<double>(tokens_of_batch);
     }
   }
-  Stream& stream = backend_.compute_stream();
-  const auto upload = [&](auto& host, const Tensor& device) {
-    const TensorView part = device.view().flat(0, static_cast<std::int64_t>(host.size()));
-    backend_.copy_from_host(stream, ConstTensorView(host.data(), part.shape()), part);
-  };
-  upload(ids, ids_);
-  upload(targets, targets_);
-  if (weight_type_ == DType::fp64) {
-    upload(weights, weights_);
-  } else {
-    std::vector<float> rounded(weights.begin(), weights.end());
-    upload(rounded, weights_);
-  }
-  upload(numbers, numbers_);
-  stream.synchronize();  // the host arrays end here
+  dispatch_float(weight_type_, [&]<class T>() {
+    std::ranges::transform(weights, copies_.host(2).as<T>(), [](double weight) { return T(weight); });
+  });
+  const auto rows = static_cast<std::int64_t>(weights.size());
+  copies_.upload(backend_.compute_stream(), {rows, rows, rows, static_cast<std::int64_t>(samples.size())});
 
   std::vector<model::MicroBatch> batches;
   for (std::int64_t j = 0; j < count; ++j) {

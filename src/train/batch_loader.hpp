@@ -2,14 +2,15 @@
 
 #include <vector>
 
-#include "src/backend/backend.hpp"
+#include "src/backend/host_copies.hpp"
 #include "src/data/sample_source.hpp"
 #include "src/model/gpt_stage.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::train {
 
-/// Brings samples to the device as micro-batches. The memory is allocated once and used again by every call.
+/// Brings samples to the device as micro-batches. The memory, on the device and for the host, is allocated once and
+/// used again by every call.
 class BatchLoader {
  public:
   /// For `micro_batches` micro-batches of `b` samples, of whose tokens this rank has `share`; weights in the
@@ -37,10 +38,11 @@ class BatchLoader {
   std::int64_t b_;
   DType weight_type_;
   std::int64_t counted_tokens_ = 0;
-  Tensor ids_;      // [m, s, b] int32, s the rows of the share
-  Tensor targets_;  // [m, s, b] int32
-  Tensor weights_;  // [m, s b] A
-  Tensor numbers_;  // [m, b] int64
+  Tensor ids_;         // [m, s, b] int32, s the rows of the share
+  Tensor targets_;     // [m, s, b] int32
+  Tensor weights_;     // [m, s b] A
+  Tensor numbers_;     // [m, b] int64
+  HostCopies copies_;  // of the four, in this order
 };
 
 }  // namespace trireme::train

@@ -23,7 +23,7 @@ checkpoint::StateTensor state_tensor(ParallelGpt& gpt, std::size_t i, const std:
 class ModelState {
  public:
   explicit ModelState(ParallelGpt& gpt);
-  /// "model/NAME" of every parameter; valid as long as this object.
+  /// "model/NAME" of every parameter, in the backend's memory; valid as long as this object.
   std::vector<checkpoint::StateTensor> tensors();
   /// Rounds what was written through the tensors to the model's own type.
   void write_back();

@@ -45,7 +45,8 @@ class Trainer {
   void start() { adamw_.reset_masters(); }
 
   /// This rank's tensors of a checkpoint, those of its shard: master weights ("model/NAME") and both moments
-  /// ("adamw_m/NAME", "adamw_v/NAME"). Valid as long as the trainer.
+  /// ("adamw_m/NAME", "adamw_v/NAME"), in the backend's memory (HostState brings them to files). Valid as long as the
+  /// trainer.
   std::vector<checkpoint::StateTensor> state_tensors();
   /// The run's state as attributes of a checkpoint, numbers exactly; and back, after the tensors have been loaded.
   std::map<std::string, std::string> state_attributes() const;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "src/tensor/dtype.hpp"
@@ -74,20 +75,25 @@ void multiply(const Description& what, double alpha, const void* a, const Layout
               double beta, void* d, const Layout& ld) {
   const auto m = static_cast<std::int64_t>(ld.rows), n = static_cast<std::int64_t>(ld.columns);
   const auto k = static_cast<std::int64_t>(what.op_a == CUBLAS_OP_N ? la.columns : la.rows);
-  const auto at_a = [&](std::int64_t i, std::int64_t p) {
-    return load(a, la.type, what.op_a == CUBLAS_OP_N ? i + p * la.stride : p + i * la.stride);
-  };
-  const auto at_b = [&](std::int64_t p, std::int64_t j) {
-    return load(b, lb.type, what.op_b == CUBLAS_OP_N ? p + j * lb.stride : j + p * lb.stride);
-  };
+  // Both with k as the fastest dimension.
+  std::vector<double> rows(static_cast<std::size_t>(m * k)), columns(static_cast<std::size_t>(n * k));
+  for (std::int64_t p = 0; p < k; ++p) {
+    for (std::int64_t i = 0; i < m; ++i) {
+      rows[static_cast<std::size_t>(i * k + p)] =
+          load(a, la.type, what.op_a == CUBLAS_OP_N ? i + p * la.stride : p + i * la.stride);
+    }
+    for (std::int64_t j = 0; j < n; ++j) {
+      columns[static_cast<std::size_t>(j * k + p)] =
+          load(b, lb.type, what.op_b == CUBLAS_OP_N ? p + j * lb.stride : j + p * lb.stride);
+    }
+  }
   const auto bias_type = static_cast<cudaDataType_t>(what.bias_type),
              aux_type = static_cast<cudaDataType_t>(what.aux_type);
   const bool has_bias = (what.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
   for (std::int64_t j = 0; j < n; ++j) {
+    const double* column = columns.data() + j * k;
     for (std::int64_t i = 0; i < m; ++i) {
-      double sum = 0;
-      for (std::int64_t p = 0; p < k; ++p) sum += at_a(i, p) * at_b(p, j);
-      sum *= alpha;
+      double sum = alpha * std::inner_product(column, column + k, rows.data() + i * k, 0.0);
       if (beta != 0) sum += beta * load(d, ld.type, i + j * ld.stride);
       if (has_bias) sum += load(what.bias, bias_type, i);
       if ((what.epilogue & CUBLASLT_EPILOGUE_GELU) != 0) {
@@ -102,9 +108,7 @@ void multiply(const Description& what, double alpha, const void* a, const Layout
       store(d, ld.type, i + j * ld.stride, sum);
     }
     if (what.epilogue == CUBLASLT_EPILOGUE_BGRADB) {
-      double sum = 0;
-      for (std::int64_t p = 0; p < k; ++p) sum += at_b(p, j);
-      store(what.bias, bias_type, j, sum);
+      store(what.bias, bias_type, j, std::accumulate(column, column + k, 0.0));
     }
   }
 }

@@ -5,10 +5,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
 #include <utility>
+
+#include "tests/cuda/guarded_heap.hpp"
 
 struct CUevent_st {
   int recorded = 0;  // how many times it was enqueued, and has passed
@@ -39,6 +42,8 @@ struct State {
   int devices = 1;
   unsigned char uuid = 0;
   int allocations = 0;
+  std::shared_ptr<GuardedHeap> heap;          // null: the GPU's memory is the host's
+  std::map<const void*, std::size_t> pinned;  // sizes by address
 };
 State& state() {
   static State the_state;
@@ -46,7 +51,7 @@ State& state() {
 }
 
 /// Runs one piece of work of a stream drawn at random; false where none can run.
-bool step() {
+bool run_one() {
   std::vector<CUstream_st*> ready;
   for (CUstream_st* stream : state().streams) {
     if (!stream->queue.empty() && stream->queue.front().ready()) ready.push_back(stream);
@@ -57,6 +62,26 @@ bool step() {
   stream->queue.pop_front();
   run();
   return true;
+}
+
+/// Runs one piece; false where none can run.
+bool step() {
+  const GuardedHeap::Access access(state().heap.get());
+  return run_one();
+}
+
+/// As `condition` is when the host asks: a piece of work later it may have come true. Guarded memory takes its time to
+/// open, and then everything is run that it takes.
+cudaError_t query(const std::function<bool()>& condition) {
+  if (condition()) return cudaSuccess;
+  if (!state().heap) {
+    run_one();
+    return cudaErrorNotReady;
+  }
+  const GuardedHeap::Access access(state().heap.get());
+  while (!condition() && run_one()) {
+  }
+  return condition() ? cudaSuccess : cudaErrorNotReady;
 }
 
 /// What a call returns: an error that a test asked for, or that of a broken device.
@@ -70,16 +95,42 @@ cudaError_t outcome(const char* function) {
   return state().broken;
 }
 
+void* allocate(std::size_t size) {
+  ++state().allocations;
+  return state().heap ? state().heap->allocate(size) : std::aligned_alloc(256, (size + 255) / 256 * 256);
+}
+void release(void* pointer) {
+  --state().allocations;
+  if (state().heap && state().heap->contains(pointer)) {
+    state().heap->free(pointer);
+  } else {
+    std::free(pointer);
+  }
+}
+
+/// Whether a copy may use this memory.
+bool may_copy(const void* pointer) {
+  if (!state().heap || state().heap->contains(pointer)) return true;
+  const auto behind = state().pinned.upper_bound(pointer);
+  if (behind == state().pinned.begin()) return false;
+  const auto& [begin, size] = *std::prev(behind);
+  return static_cast<const std::byte*>(pointer) < static_cast<const std::byte*>(begin) + size;
+}
+
 }  // namespace
 
 void reset(unsigned seed) {
-  const auto streams = std::move(state().streams);
-  const int allocations = state().allocations;
-  state() = State();
-  state().random.seed(seed);
-  state().streams = streams;
-  state().allocations = allocations;
-  for (CUstream_st* stream : streams) stream->queue.clear();
+  State fresh;
+  fresh.random.seed(seed);
+  fresh.streams = std::move(state().streams);
+  fresh.allocations = state().allocations;
+  fresh.heap = state().heap;
+  fresh.pinned = state().pinned;
+  state() = std::move(fresh);
+  for (CUstream_st* stream : state().streams) stream->queue.clear();
+}
+void guard_device_memory() {
+  if (!state().heap) state().heap = std::make_shared<GuardedHeap>();
 }
 const std::vector<std::string>& log() { return state().log; }
 void clear_log() { state().log.clear(); }
@@ -95,7 +146,8 @@ void enqueue(cudaStream_t stream, const std::string& name, std::function<void()>
 }
 void note(const std::string& text) { state().log.push_back(text); }
 void run_all() {
-  while (step()) {
+  const GuardedHeap::Access access(state().heap.get());
+  while (run_one()) {
   }
 }
 void break_device(cudaError_t status) { state().broken = status; }
@@ -193,9 +245,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   FAKE_OUTCOME("cudaStreamQuery");
-  if (stream->queue.empty()) return cudaSuccess;
-  step();
-  return cudaErrorNotReady;
+  return query([stream] { return stream->queue.empty(); });
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   FAKE_OUTCOME("cudaStreamSynchronize");
@@ -235,22 +285,22 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_OUTCOME("cudaEventQuery");
-  if (event->passed == event->recorded) return cudaSuccess;
-  step();
-  return cudaErrorNotReady;
+  return query([event] { return event->passed == event->recorded; });
 }
 
 cudaError_t cudaMalloc(void** pointer, std::size_t size) {
   FAKE_OUTCOME("cudaMalloc");
   note(fmt::format("cudaMalloc {}", size));
-  *pointer = std::aligned_alloc(256, (size + 255) / 256 * 256);
-  ++state().allocations;
+  *pointer = allocate(size);
+  if (state().heap) {
+    const GuardedHeap::Access access(state().heap.get());
+    std::memset(*pointer, 0xff, size);
+  }
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* pointer) {
   run_all();  // waits for the device
-  std::free(pointer);
-  --state().allocations;
+  release(pointer);
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
@@ -271,25 +321,25 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { ret
 cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t size, cudaMemPool_t, cudaStream_t stream) {
   FAKE_OUTCOME("cudaMallocFromPoolAsync");
   note(fmt::format("cudaMallocFromPoolAsync {} {}", size, name_of(stream)));
-  *pointer = std::aligned_alloc(256, (size + 255) / 256 * 256);
-  ++state().allocations;
+  *pointer = allocate(size);
+  if (state().heap)
+    stream->queue.push_back({"poison", [] { return true; }, [to = *pointer, size] { std::memset(to, 0xff, size); }});
   return cudaSuccess;
 }
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
-  enqueue(stream, "cudaFreeAsync", [pointer] {
-    std::free(pointer);
-    --state().allocations;
-  });
+  enqueue(stream, "cudaFreeAsync", [pointer] { release(pointer); });
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t size, unsigned) {
   FAKE_OUTCOME("cudaHostAlloc");
   note(fmt::format("cudaHostAlloc {}", size));
   *pointer = std::aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+  state().pinned[*pointer] = size;
   ++state().allocations;
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* pointer) {
+  state().pinned.erase(pointer);
   std::free(pointer);
   --state().allocations;
   return cudaSuccess;
@@ -301,6 +351,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t size, cudaStream_t 
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMemcpyKind, cudaStream_t stream) {
   FAKE_OUTCOME("cudaMemcpyAsync");
+  if (!may_copy(to) || !may_copy(from)) return cudaErrorInvalidValue;
   enqueue(stream, "cudaMemcpyAsync", [to, from, size] { std::memcpy(to, from, size); });
   return cudaSuccess;
 }

@@ -32,6 +32,10 @@ void run_all();
 void break_device(cudaError_t status);
 /// How many GPUs there are, and that all copies of this process are the same one where `uuid` is.
 void set_devices(int count, unsigned char uuid = 0);
+/// From now on, to the end of the program, the GPU's memory is a place of its own: it holds NaN at first, the host that
+/// touches it outside of what streams run ends the program with a message, and copies go between this memory and that
+/// of cudaHostAlloc alone.
+void guard_device_memory();
 /// Blocks of memory that were not given back.
 int live_allocations();
 /// "stream 2"

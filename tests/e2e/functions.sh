@@ -4,6 +4,7 @@
 trireme=$(realpath "$1")
 mpiexec=$2
 export LC_ALL=C
+[ -n "${keep_gpus:-}" ] || export CUDA_VISIBLE_DEVICES=  # also where there are GPUs these are tests of the CPU backend
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/trireme-e2e-XXXXXX")
 trap 'finish $?' EXIT
 cd "$scratch" || exit 1

@@ -16,6 +16,8 @@ class HostBackend final : public Backend {
   std::string description() const override { return "kernels on the host"; }
   Stream& compute_stream() override { return cpu_->compute_stream(); }
   std::unique_ptr<Stream> make_stream() override { return cpu_->make_stream(); }
+  bool memory_is_host() const override { return true; }
+  Allocator& host_memory() override { return *cpu_; }
   void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) override {
     cpu_->copy_from_host(stream, host, device);
   }
@@ -27,6 +29,7 @@ class HostBackend final : public Backend {
   Buffer allocate(std::size_t size_bytes) override { return poisoned(size_bytes); }
   std::size_t allocated_bytes() const override { return 0; }
   std::size_t peak_allocated_bytes() const override { return 0; }
+  std::size_t device_memory_bytes() const override { return cpu_->device_memory_bytes(); }
 
   GemmKernels& gemm() override { return cpu_->gemm(); }
   NormKernels& norm() override { return *norm_; }

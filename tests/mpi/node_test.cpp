@@ -14,6 +14,7 @@ TEST(NodePlace, CountsTheRanksOfThisMachine) {
   const NodePlace place = find_node_place(world());
   EXPECT_EQ(place.local_rank, world().rank());
   EXPECT_EQ(place.local_size, world().size());
+  EXPECT_EQ(place.first_rank, 0);
 }
 
 TEST(NodePlace, RanksOnDifferentCoresDoNotShare) {

@@ -9,6 +9,7 @@
 #include <ostream>
 #include <vector>
 
+#include "src/comm/device_communicators.hpp"
 #include "src/data/gpt_data.hpp"
 #include "src/data/memory_token_store.hpp"
 #include "src/model/initialisation.hpp"
@@ -124,15 +125,22 @@ inline train::TrainOptions train_options(const RunConfig& config) {
   return options;
 }
 
+/// What a run computes on: a backend and, where its memory is not the host's, communicators for it.
+struct DeviceChoice {
+  std::function<std::unique_ptr<Backend>()> make = [] { return make_backend(BackendChoice::cpu, 1); };
+  DeviceTransport transport = DeviceTransport::nccl;
+};
+
 /// A run on the ranks of `world`, with initial weights, before its first step. Collective.
 struct TrainingRun {
   /// `change` may put other communicators in the place of the grid's.
   TrainingRun(Communicator& world, const RunConfig& config, const Layout& layout,
-              const std::function<void(parallel::GridCommunicators&)>& change = {})
+              const std::function<void(parallel::GridCommunicators&)>& change = {}, const DeviceChoice& device = {})
       : data(data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options(config))),
-        backend(make_backend(BackendChoice::cpu, 1)),
+        backend(device.make()),
         grid(world.size(), layout.tensor, layout.pipeline, layout.context),
-        communicators(make_communicators(grid, world, change)),
+        device_world(make_device_world(*backend, world, device.transport)),
+        communicators(make_communicators(grid, device_world ? *device_world : world, change)),
         gpt(*backend, world, grid, communicators, config.model, layout_options(config, layout)),
         trainer(gpt, train_options(config)) {
     model::initialise(*backend, gpt.parameters().parameters(),
@@ -141,6 +149,11 @@ struct TrainingRun {
   }
   train::TrainRecord step() { return trainer.step(*data.train); }
 
+  static std::unique_ptr<Communicator> make_device_world(Backend& backend, Communicator& world,
+                                                         DeviceTransport transport) {
+    auto* devices = dynamic_cast<DeviceCommunicators*>(&backend);
+    return devices == nullptr ? nullptr : devices->make_world(world.split(0, world.rank(), "world"), transport);
+  }
   static parallel::GridCommunicators make_communicators(
       const parallel::ProcessGrid& grid, Communicator& world,
       const std::function<void(parallel::GridCommunicators&)>& change) {
@@ -166,14 +179,16 @@ struct TrainingRun {
   data::GptData data;
   std::unique_ptr<Backend> backend;
   parallel::ProcessGrid grid;
+  std::unique_ptr<Communicator> device_world;
   parallel::GridCommunicators communicators;
   train::ParallelGpt gpt;
   train::Trainer trainer;
 };
 
 /// Trains on the ranks of `world`. Collective.
-inline Curve training_curve(Communicator& world, const RunConfig& config, const Layout& layout) {
-  TrainingRun run(world, config, layout);
+inline Curve training_curve(Communicator& world, const RunConfig& config, const Layout& layout,
+                            const DeviceChoice& device = {}) {
+  TrainingRun run(world, config, layout, {}, device);
   Curve curve;
   for (std::int64_t i = 0; i < config.steps; ++i) {
     const train::TrainRecord record = run.step();

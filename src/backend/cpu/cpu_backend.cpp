@@ -1,6 +1,7 @@
 #include "src/backend/cpu/cpu_backend.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -38,6 +39,8 @@ class CpuBackend final : public Backend {
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
 
+  bool memory_is_host() const override { return true; }
+  Allocator& host_memory() override { return *this; }
   void copy_from_host(Stream&, ConstTensorView host, TensorView device) override { copy(host, device); }
   void copy_to_host(Stream&, ConstTensorView device, TensorView host) override { copy(device, host); }
 
@@ -65,6 +68,9 @@ class CpuBackend final : public Backend {
   }
   std::size_t allocated_bytes() const override { return memory_->now; }
   std::size_t peak_allocated_bytes() const override { return memory_->peak; }
+  std::size_t device_memory_bytes() const override {
+    return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
+  }
 
   GemmKernels& gemm() override { return *gemm_; }
   NormKernels& norm() override { return *norm_; }

@@ -17,11 +17,11 @@
 
 namespace trireme::gpu {
 
-/// Runs the kernel, at once. Nothing where there are no blocks.
+/// Starts the kernel: see host::set_starter. Nothing where there are no blocks.
 template <class... Parameters>
-void launch(Stream&, const Launch& launch, void (*kernel)(Parameters...),
+void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
-  if (launch.blocks > 0) host::run(launch, [&] { kernel(arguments...); });
+  if (launch.blocks > 0) host::start(stream, launch, [=] { kernel(arguments...); });
 }
 
 /// The block's own S, uninitialised: one for each type.

@@ -18,6 +18,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 // Saves the callee-saved registers on the stack and goes on where `to` was left. ucontext, which enters the kernel,
@@ -254,6 +255,7 @@ class Machine {
 };
 
 Machine machine;
+Starter the_starter;
 
 void Machine::add_fiber() {
   // A page that nobody may touch lies below the stack.
@@ -277,6 +279,11 @@ void Machine::fiber_main() {
 
 void set_order(unsigned seed) { machine.order_seed = seed; }
 void run(const Launch& launch, const std::function<void()>& body) { machine.run(launch, body); }
+void set_starter(Starter starter) { the_starter = std::move(starter); }
+void start(Stream& stream, const Launch& launch, std::function<void()> body) {
+  if (!the_starter) return run(launch, body);
+  the_starter(stream, launch, [launch, body = std::move(body)] { run(launch, body); });
+}
 void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where) {
   machine.warp_collective(argument, combine, where);
 }

@@ -5,6 +5,10 @@
 #include <functional>
 #include <source_location>
 
+namespace trireme {
+class Stream;
+}
+
 namespace trireme::gpu {
 
 /// How a kernel is started: `blocks` blocks of `threads` threads (a multiple of 32), each block with `shared_bytes` of
@@ -30,6 +34,13 @@ void set_order(unsigned seed);
 /// Runs `body` as every thread of every block. Throws std::logic_error, which names kernel, block, threads and source
 /// lines, where a barrier or a warp's operation is not reached by all who must.
 void run(const Launch& launch, const std::function<void()>& body);
+
+/// What happens to launches from now on: a fake of streams calls `run` when the kernel's turn has come. Without one
+/// kernels run at once.
+using Starter = std::function<void(Stream& stream, const Launch& launch, std::function<void()> run)>;
+void set_starter(Starter starter);
+/// Starts `body` as every thread of every block.
+void start(Stream& stream, const Launch& launch, std::function<void()> body);
 
 /// What `combine` reads and writes: the argument that each lane of the warp has left, in lane order.
 using Arguments = void* const (&)[warp_size];

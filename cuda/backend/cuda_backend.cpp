@@ -1,0 +1,165 @@
+#include "cuda/backend/cuda_backend.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "cuda/backend/architectures.hpp"
+#include "cuda/comm/nccl_communicator.hpp"
+#include "cuda/comm/staged_communicator.hpp"
+#include "cuda/kernels/families.hpp"
+#include "cuda/kernels/gemm.hpp"
+#include "cuda/runtime/copy.hpp"
+#include "src/comm/device_communicators.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+Place place_of(const CudaOptions& options) {
+  Place place{options.world_rank, "", 0, ""};
+  char host[256] = "";
+  if (gethostname(host, sizeof host - 1) == 0) place.host = host;
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  TRIREME_CHECK(status == cudaSuccess && count > 0, BackendUnavailable, "no GPU is visible on {}: {}", place.host,
+                status == cudaSuccess ? "CUDA counts none" : reason_of(status));
+  place.device = choose_device(options.local_rank, count);
+  return place;
+}
+
+class CudaBackend final : public Backend, public DeviceCommunicators {
+ public:
+  CudaBackend(const CudaOptions& options, const std::string& built_for)
+      : device_(std::make_shared<Device>(place_of(options),
+                                         options.check_launches ? LaunchChecks::immediate : LaunchChecks::deferred)),
+        memory_(std::make_shared<DeviceMemory>(device_)),
+        pinned_(std::make_shared<PinnedMemory>(device_)),
+        stream_(device_),
+        deterministic_(options.deterministic),
+        gemm_(make_gemm(device_, memory_, std::make_unique<EventTimer>(),
+                        {options.allow_tf32, options.deterministic, options.gemm_cache})) {
+    const std::string problem = architecture_problem(built_for, device_->compute_capability());
+    TRIREME_CHECK(problem.empty(), BackendUnavailable, "{}; {}", problem, to_string(device_->place()));
+  }
+  ~CudaBackend() override {
+    // Their memory is used again, or freed, as soon as it is let go.
+    for (const Uploading& upload : uploading_) {
+      try {
+        upload.end->synchronize();
+      } catch (const Error&) {
+        // Who waits for the results is told: here nobody does any more.
+      }
+    }
+  }
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+
+  std::string name() const override { return "cuda"; }
+  std::string description() const override { return device_->description(); }
+
+  Stream& compute_stream() override { return stream_; }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(device_); }
+
+  bool memory_is_host() const override { return false; }
+  Allocator& host_memory() override { return *pinned_; }
+
+  void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) override {
+    CudaStream& on = cuda_stream(stream);
+    if (host.size_bytes() == 0 || pinned_->owns(host.data())) return copy(on, host, device);
+    for_each_part(host, device, [&](ConstTensorView from, TensorView to) {
+      while (!uploading_.empty() && uploading_.front().end->done()) uploading_.pop_front();
+      Buffer staging = pinned_->allocate(from.size_bytes());
+      std::memcpy(staging.data(), from.data(), from.size_bytes());
+      copy(on, ConstTensorView(staging.data(), from.dtype(), from.shape()), to);
+      uploading_.push_back({std::move(staging), on.record()});
+    });
+  }
+  void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) override {
+    CudaStream& on = cuda_stream(stream);
+    if (host.size_bytes() == 0 || pinned_->owns(host.data())) return copy(on, device, host);
+    for_each_part(device, host, [&](ConstTensorView from, TensorView to) {
+      const Buffer staging = pinned_->allocate(from.size_bytes());
+      copy(on, from, TensorView(staging.data(), from.dtype(), from.shape()));
+      on.synchronize();
+      std::memcpy(to.data(), staging.data(), to.size_bytes());
+    });
+  }
+
+  Buffer allocate(std::size_t size_bytes) override { return memory_->allocate(size_bytes); }
+  std::size_t allocated_bytes() const override { return memory_->allocated_bytes(); }
+  std::size_t peak_allocated_bytes() const override { return memory_->peak_allocated_bytes(); }
+  std::size_t device_memory_bytes() const override { return memory_->device_bytes(); }
+
+  std::unique_ptr<Communicator> make_world(std::unique_ptr<Communicator> host, DeviceTransport transport) override {
+    if (transport == DeviceTransport::staged) {
+      return std::make_unique<StagedCommunicator>(device_, pinned_, std::move(host));
+    }
+    // What the switches of NVLink add up comes in no fixed order. Who sets the variable knows what it does.
+    if (deterministic_) setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
+    return NcclCommunicator::make(device_, memory_, *host);
+  }
+
+  GemmKernels& gemm() override { return *gemm_; }
+  NormKernels& norm() override { return *norm_; }
+  AttentionKernels& attention() override { return *attention_; }
+  ElementwiseKernels& elementwise() override { return *elementwise_; }
+  EmbeddingKernels& embedding() override { return *embedding_; }
+  CrossEntropyKernels& cross_entropy() override { return *cross_entropy_; }
+  OptimizerKernels& optimizer() override { return *optimizer_; }
+  ReduceKernels& reduce() override { return *reduce_; }
+  RotaryKernels& rotary() override { return *rotary_; }
+
+ private:
+  /// Pinned memory on its way to the GPU.
+  struct Uploading {
+    Buffer staging;
+    std::unique_ptr<Event> end;
+  };
+
+  /// Parts of two tensors of one type and size, each small enough for pinned memory to be had.
+  template <class Function>
+  static void for_each_part(ConstTensorView from, TensorView to, Function&& function) {
+    TRIREME_CHECK(from.dtype() == to.dtype() && from.numel() == to.numel(), ShapeError, "copy of {} {} to {} {}",
+                  name_of(from.dtype()), to_string(from.shape()), name_of(to.dtype()), to_string(to.shape()));
+    constexpr std::int64_t part_bytes = std::int64_t{8} << 20;
+    const std::int64_t part = part_bytes / static_cast<std::int64_t>(size_of(from.dtype()));
+    for (std::int64_t begin = 0; begin < from.numel(); begin += part) {
+      const std::int64_t count = std::min(part, from.numel() - begin);
+      function(from.flat(begin, count), to.flat(begin, count));
+    }
+  }
+
+  Scratch scratch() const {
+    return [memory = memory_](Stream& stream, std::size_t size_bytes) {
+      return memory->allocate_on(cuda_stream(stream), size_bytes);
+    };
+  }
+
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<DeviceMemory> memory_;
+  std::shared_ptr<PinnedMemory> pinned_;
+  CudaStream stream_;
+  bool deterministic_;
+  std::deque<Uploading> uploading_;
+  std::unique_ptr<GemmKernels> gemm_;
+  std::unique_ptr<NormKernels> norm_ = make_norm(scratch());
+  std::unique_ptr<AttentionKernels> attention_ = make_attention();
+  std::unique_ptr<ElementwiseKernels> elementwise_ = make_elementwise(scratch());
+  std::unique_ptr<EmbeddingKernels> embedding_ = make_embedding();
+  std::unique_ptr<CrossEntropyKernels> cross_entropy_ = make_cross_entropy();
+  std::unique_ptr<OptimizerKernels> optimizer_ = make_optimizer();
+  std::unique_ptr<ReduceKernels> reduce_ = make_reduce(scratch());
+  std::unique_ptr<RotaryKernels> rotary_ = make_rotary();
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const CudaOptions& options, const std::string& built_for) {
+  return std::make_unique<CudaBackend>(options, built_for);
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "src/backend/backend.hpp"
+
+namespace trireme {
+
+/// A second place, in host memory, for tensors of a backend: what the host writes there is uploaded, what it wants to
+/// read is downloaded. Where the backend's memory is the host's there is no second place, and nothing is copied.
+class HostCopies {
+ public:
+  /// `device` are tensors of `backend`, which must live longer.
+  HostCopies(Backend& backend, std::vector<TensorView> device);
+
+  /// Tensor i, for the host.
+  TensorView host(std::size_t i) const { return host_[i]; }
+
+  /// Enqueues the copies of all tensors to the device; with `count`, of the first elements of each in memory order, as
+  /// many as it says. The host may write again after `wait`.
+  void upload(Stream& stream);
+  void upload(Stream& stream, const std::vector<std::int64_t>& count);
+  /// Enqueues the copies of all tensors to the host, which may read them after `wait`.
+  void download(Stream& stream);
+  /// Blocks the host until the latest copies are done.
+  void wait();
+
+ private:
+  Backend& backend_;
+  std::vector<TensorView> device_;
+  std::vector<TensorView> host_;
+  Buffer memory_;
+  std::unique_ptr<Event> copied_;
+};
+
+}  // namespace trireme

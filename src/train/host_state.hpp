@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "src/backend/host_copies.hpp"
+#include "src/checkpoint/state.hpp"
+
+namespace trireme::train {
+
+/// One rank's tensors of a checkpoint where files are read and written: in host memory. On the CPU that is where they
+/// are; for a GPU it is pinned memory for all of them.
+class HostState {
+ public:
+  /// `tensors` have their data in memory of `backend`; both must live longer.
+  HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors);
+
+  /// The same tensors with data in host memory.
+  const std::vector<checkpoint::StateTensor>& tensors() const { return tensors_; }
+  /// Takes what the device has at this point of its compute stream. Waits for it.
+  void fetch();
+  /// Brings to the device what was loaded. Waits until it is there.
+  void store();
+
+ private:
+  Backend& backend_;
+  std::vector<checkpoint::StateTensor> tensors_;
+  HostCopies copies_;
+};
+
+}  // namespace trireme::train

@@ -1,0 +1,126 @@
+// The CUDA backend itself, on the fakes of the CUDA libraries: where its memory is, how copies go, what it refuses.
+#include <gmock/gmock.h>
+
+#include "cuda/backend/architectures.hpp"
+#include "cuda/backend/cuda_backend.hpp"
+#include "src/backend/host_copies.hpp"
+#include "tests/cuda/fake_cuda.hpp"
+#include "tests/cuda/gpu_backend.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+using testing::HasSubstr;
+using Floats = std::vector<float>;
+
+class CudaBackendOnFakes : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake_cuda::reset();
+    backend_ = test::make_gpu_backend({});
+  }
+  std::unique_ptr<Backend> backend_;
+  Stream& stream() { return backend_->compute_stream(); }
+};
+
+template <class Function>
+std::string message_of(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST_F(CudaBackendOnFakes, CopiesOfAnySizeArriveAndLeaveTheHostItsMemory) {
+  for (const std::int64_t size : {0, 1, 1000, (9 << 20) / 4}) {  // the last in two parts
+    const Tensor device(*backend_, DType::fp32, {size});
+    Floats out(static_cast<std::size_t>(size)), in(out.size());
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(i % 1000);
+    const Floats expected = out;
+    backend_->copy_from_host(stream(), ConstTensorView(out.data(), {size}), device);
+    std::ranges::fill(out, -1.0f);
+    backend_->copy_to_host(stream(), device, TensorView(in.data(), {size}));
+    EXPECT_EQ(in, expected);
+  }
+}
+
+TEST_F(CudaBackendOnFakes, PinnedMemoryIsCopiedBesideTheHost) {
+  const Tensor device(*backend_, DType::fp32, {100}), host(backend_->host_memory(), DType::fp32, {100});
+  std::fill_n(host.view().as<float>(), 100, 7.0f);
+  fake_cuda::clear_log();
+  backend_->copy_from_host(stream(), host, device);
+  backend_->copy_to_host(stream(), device, host);
+  EXPECT_EQ(fake_cuda::pending(), 2U) << "nothing has waited";
+  EXPECT_THAT(fake_cuda::log(), testing::Each(HasSubstr("cudaMemcpyAsync")));
+  stream().synchronize();
+}
+
+TEST_F(CudaBackendOnFakes, HostCopiesGoThereAndBack) {
+  const Tensor a(*backend_, DType::fp32, {10}), b(*backend_, DType::int64, {3});
+  HostCopies copies(*backend_, {a, b});
+  std::fill_n(copies.host(0).as<float>(), 10, 2.0f);
+  std::fill_n(copies.host(1).as<std::int64_t>(), 3, 5);
+  copies.upload(stream());
+  copies.wait();
+  std::fill_n(copies.host(0).as<float>(), 10, 0.0f);
+  std::fill_n(copies.host(1).as<std::int64_t>(), 3, 0);
+  copies.download(stream());
+  copies.wait();
+  EXPECT_THAT(Floats(copies.host(0).as<float>(), copies.host(0).as<float>() + 10), testing::Each(2.0f));
+  EXPECT_EQ(copies.host(1).as<std::int64_t>()[2], 5);
+}
+
+// A canary: the tests of training prove nothing where the host may read what it likes.
+TEST_F(CudaBackendOnFakes, TheHostMayNotTouchTheGpusMemory) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const Tensor device(*backend_, DType::fp32, {10});
+  EXPECT_DEATH(*device.view().as<float>() = 1, "the host touched memory of the GPU");
+}
+
+TEST_F(CudaBackendOnFakes, CountsItsMemory) {
+  const std::size_t before = backend_->allocated_bytes();
+  {
+    const Tensor device(*backend_, DType::fp32, {1000});
+    EXPECT_EQ(backend_->allocated_bytes() - before, 4000U);
+  }
+  EXPECT_EQ(backend_->allocated_bytes(), before);
+  EXPECT_GE(backend_->peak_allocated_bytes(), before + 4000);
+  EXPECT_EQ(backend_->device_memory_bytes(), std::size_t{139} << 30);
+}
+
+TEST_F(CudaBackendOnFakes, SaysWhichGpuItIs) {
+  EXPECT_EQ(backend_->name(), "cuda");
+  EXPECT_THAT(backend_->description(), HasSubstr("GPU 0 (Fake H200, 139 GiB, compute capability 9.0, PCI "));
+}
+
+TEST_F(CudaBackendOnFakes, IsUnavailableWithoutAGpu) {
+  fake_cuda::set_devices(0);
+  EXPECT_THAT(message_of([] { make_backend({}, "90a-real"); }), HasSubstr("no GPU is visible on "));
+}
+
+TEST_F(CudaBackendOnFakes, IsUnavailableWhereItsKernelsDoNotRun) {
+  EXPECT_THAT(message_of([] { make_backend({}, "80-real"); }),
+              HasSubstr("kernels for the architectures 80-real, and the GPU has compute capability 9.0: build with "
+                        "-D TRIREME_CUDA_ARCHITECTURES=90-real"));
+}
+
+TEST(Architectures, CodeRunsOnItsOwnGenerationAndPtxOnLaterOnes) {
+  const auto runs = [](const char* built_for, int capability) {
+    return architecture_problem(built_for, capability).empty();
+  };
+  EXPECT_TRUE(runs("80-real,90a-real", 80));
+  EXPECT_TRUE(runs("80-real,90a-real", 86));
+  EXPECT_TRUE(runs("80-real,90a-real", 90));
+  EXPECT_FALSE(runs("80-real,90a-real", 70));
+  EXPECT_FALSE(runs("80-real,90a-real", 100));
+  EXPECT_FALSE(runs("90-real", 80));
+  EXPECT_TRUE(runs("80", 100));
+  EXPECT_TRUE(runs("80-virtual", 80));
+  EXPECT_FALSE(runs("90a", 100));
+  EXPECT_TRUE(runs("native", 75));
+}
+
+}  // namespace
+}  // namespace trireme::cuda

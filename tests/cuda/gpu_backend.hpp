@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tests/support/training_run.hpp"
+
+// The CUDA backend as a program of tests is linked with it: on a GPU, or on fakes of the CUDA libraries with the
+// kernels on the host.
+
+namespace trireme::test {
+
+/// Why there is none here; empty where there is one.
+std::string gpu_problem();
+/// Whether it is a GPU: then tests may be long.
+bool is_real_gpu();
+std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options);
+
+inline DeviceChoice gpu_device(DeviceTransport transport = DeviceTransport::nccl, const CudaOptions& options = {}) {
+  return {[options] { return make_gpu_backend(options); }, transport};
+}
+
+/// A test that is skipped where there is no GPU, or fails where TRIREME_REQUIRE_GPU=1.
+class GpuBackendTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string problem = gpu_problem();
+    if (problem.empty()) return;
+    const char* required = std::getenv("TRIREME_REQUIRE_GPU");
+    ASSERT_FALSE(required != nullptr && std::string(required) == "1") << problem;
+    GTEST_SKIP() << problem;
+  }
+};
+
+/// A small model with dropout, for runs on the host.
+inline RunConfig small_run() {
+  RunConfig config;
+  config.model.layers = 2;
+  config.model.hidden = 32;
+  config.model.heads = 4;
+  config.model.ffn_hidden = 128;
+  config.model.vocabulary = 67;
+  config.model.max_positions = 16;
+  config.s = 16;
+  config.batch = 4;
+  config.steps = 2;
+  config.dtype = DType::fp32;
+  return config;
+}
+
+}  // namespace trireme::test

@@ -1,0 +1,51 @@
+// Grids of ranks that share one GPU, through the staged communicator, against one rank: the grid does not change the
+// run.
+#include "src/comm/self_communicator.hpp"
+#include "tests/cuda/gpu_backend.hpp"
+#include "tests/support/mpi_world.hpp"
+
+namespace trireme::test {
+namespace {
+
+class GpuGrid : public GpuBackendTest {};
+
+/// All grids of this many ranks that are tested, with what changes how they communicate.
+std::vector<Layout> layouts(int ranks) {
+  Layout tensor{ranks, 1, {}}, pipeline{1, 2, {}}, data{1, 1, {}}, block{2, 2, {}};
+  tensor.options.sequence_parallel = true;
+  tensor.options.micro_batch_size = 2;
+  pipeline.options.overlap_p2p = true;
+  data.options.data_parallel.sharding = parallel::DataSharding::optimizer;
+  data.options.data_parallel.overlap_reduce = data.options.data_parallel.overlap_gather = true;
+  data.options.data_parallel.bucket_elements = 5000;
+  Layout context{1, 1, {}, ranks};
+  if (ranks == 2) return {{2, 1, {}}, tensor, pipeline, data, context};
+  return {tensor, block, data};
+}
+
+TEST_F(GpuGrid, EveryGridComputesTheLossesOfOneRank) {
+  SelfCommunicator alone("world");
+  RunConfig config = small_run();
+  if (is_real_gpu()) config.steps = 10;
+  const Curve expected = training_curve(alone, config, {}, gpu_device());
+  for (const Layout& layout : layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    expect_close(training_curve(world(), config, layout, gpu_device(DeviceTransport::staged)), expected, 2e-5);
+  }
+}
+
+TEST_F(GpuGrid, NcclRefusesRanksThatShareAGpuAndSaysWhatHelps) {
+  const std::unique_ptr<Backend> backend = make_gpu_backend({.world_rank = world().rank()});
+  auto& devices = dynamic_cast<DeviceCommunicators&>(*backend);
+  std::string message;
+  try {
+    devices.make_world(world().split(0, world().rank(), "world"), DeviceTransport::nccl);
+  } catch (const EnvironmentError& error) {
+    message = error.what();
+  }
+  EXPECT_NE(message.find("more ranks than GPUs: ranks 0, 1"), std::string::npos) << message;
+  EXPECT_NE(message.find("--communicator staged"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+
+namespace fake_cuda {
+
+/// Memory that nobody may touch but while an Access lives.
+class GuardedHeap {
+ public:
+  GuardedHeap();
+  ~GuardedHeap();
+  GuardedHeap(const GuardedHeap&) = delete;
+  GuardedHeap& operator=(const GuardedHeap&) = delete;
+
+  /// Aligned to 256 bytes.
+  void* allocate(std::size_t size_bytes);
+  void free(void* pointer);
+  bool contains(const void* pointer) const;
+
+  class Access {
+   public:
+    explicit Access(GuardedHeap* heap);
+    ~Access();
+    Access(const Access&) = delete;
+    Access& operator=(const Access&) = delete;
+
+   private:
+    GuardedHeap* heap_;
+  };
+
+ private:
+  void protect(bool may_be_touched);
+
+  std::byte* base_;
+  std::size_t top_ = 0;                           // what lies behind was never handed out
+  std::map<std::size_t, std::size_t> sizes_;      // of blocks in use, by place
+  std::multimap<std::size_t, std::size_t> free_;  // places, by size
+  int accesses_ = 0;
+};
+
+}  // namespace fake_cuda

@@ -1,0 +1,19 @@
+#include <cuda_runtime_api.h>
+
+#include "cuda/backend/cuda_backend.hpp"
+#include "cuda/runtime/error.hpp"
+#include "tests/cuda/gpu_backend.hpp"
+
+namespace trireme::test {
+
+std::string gpu_problem() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  return status == cudaSuccess && count > 0 ? "" : "no GPU: " + cuda::reason_of(status);
+}
+bool is_real_gpu() { return true; }
+std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options) {
+  return cuda::make_backend(options, TRIREME_CUDA_ARCHITECTURES);
+}
+
+}  // namespace trireme::test

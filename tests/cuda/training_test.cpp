@@ -1,0 +1,126 @@
+// Whole runs on the CUDA backend, one rank: against PyTorch's figures, the CPU backend, and one another.
+#include <gmock/gmock.h>
+
+#include "src/checkpoint/load.hpp"
+#include "src/checkpoint/memory_store.hpp"
+#include "src/checkpoint/save.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "src/train/generation.hpp"
+#include "src/train/host_state.hpp"
+#include "src/train/perplexity.hpp"
+#include "tests/cuda/gpu_backend.hpp"
+#include "tests/support/synthetic_runs.hpp"
+
+namespace trireme::test {
+namespace {
+
+class GpuTraining : public GpuBackendTest {
+ protected:
+  SelfCommunicator world_{"world"};
+};
+
+/// Errors that the type leaves, relative. Of bf16 the loss, about ln V, sees few; norms of gradients see each layer's.
+struct Allowed {
+  double loss;
+  double grad_norm;
+};
+Allowed allowed(DType dtype, bool hot) {
+  if (dtype == DType::fp32) return hot ? Allowed{2e-5, 2e-4} : Allowed{1e-5, 1e-5};
+  return hot ? Allowed{1e-2, 1e-1} : Allowed{2e-3, 2e-2};
+}
+
+TEST_F(GpuTraining, ReproducesPyTorch) {
+  for (const char* name : {"synthetic", "synthetic_hot"}) {
+    const bool hot = std::string(name) == "synthetic_hot";
+    if (hot && !is_real_gpu()) continue;
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+      SCOPED_TRACE(testing::Message() << name << ", " << name_of(dtype));
+      auto [config, parameters, expected] = synthetic_run(name);
+      config.dtype = dtype;
+      config.steps = is_real_gpu() ? 20 : 3;
+      expected.loss.resize(static_cast<std::size_t>(config.steps));
+      expected.grad_norm.resize(static_cast<std::size_t>(config.steps));
+      const Curve curve = training_curve(world_, config, {}, gpu_device());
+      expect_close(curve.loss, expected.loss, allowed(dtype, hot).loss);
+      expect_close(curve.grad_norm, expected.grad_norm, allowed(dtype, hot).grad_norm);
+    }
+  }
+}
+
+TEST_F(GpuTraining, DropsOutWhatTheCpuDropsOut) {
+  const RunConfig config = small_run();
+  expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}), 2e-5);
+}
+
+TEST_F(GpuTraining, DeterministicRunsHaveTheSameBits) {
+  RunConfig config = small_run();
+  config.dtype = DType::bf16;
+  const DeviceChoice device = gpu_device(DeviceTransport::nccl, {.deterministic = true});
+  const Curve first = training_curve(world_, config, {}, device), second = training_curve(world_, config, {}, device);
+  EXPECT_EQ(first.loss, second.loss);
+  EXPECT_EQ(first.grad_norm, second.grad_norm);
+}
+
+TEST_F(GpuTraining, Fp16ScalesItsLoss) {
+  RunConfig config = small_run();
+  config.dtype = DType::fp16;
+  config.loss_scale.dynamic = true;
+  config.loss_scale.initial_scale = 65536;
+  const Curve curve = training_curve(world_, config, {}, gpu_device());
+  config.dtype = DType::fp32;
+  config.loss_scale = {};
+  expect_close(curve.loss, training_curve(world_, config, {}).loss, 1e-3);
+}
+
+/// Saves where `from` is and goes on there in `to`.
+void move_state(TrainingRun& from, TrainingRun& to, Communicator& world) {
+  checkpoint::MemoryStore store;
+  train::HostState saved(*from.backend, from.trainer.state_tensors());
+  saved.fetch();
+  checkpoint::save(store, world, {1, from.trainer.state_attributes(), {}}, saved.tensors());
+  const auto step = checkpoint::open_checkpoint(store, world);
+  train::HostState loaded(*to.backend, to.trainer.state_tensors());
+  checkpoint::load(*step, world, loaded.tensors());
+  loaded.store();
+  to.trainer.restore(checkpoint::read_description(*step).attributes);
+}
+
+TEST_F(GpuTraining, ACheckpointOfTheGpuContinuesOnTheCpuAndBack) {
+  const RunConfig config = small_run();
+  TrainingRun gpu(world_, config, {}, {}, gpu_device()), cpu(world_, config, {});
+  TrainingRun other_gpu(world_, config, {}, {}, gpu_device());
+  gpu.step();
+  move_state(gpu, cpu, world_);
+  move_state(cpu, other_gpu, world_);
+  const double expected = gpu.step().lm_loss;
+  EXPECT_EQ(other_gpu.step().lm_loss, expected) << "the same state gives the same bits";
+  EXPECT_NEAR(cpu.step().lm_loss / expected, 1, 1e-5);
+}
+
+TEST_F(GpuTraining, GenerationAndPerplexityAreTheCpus) {
+  RunConfig config = small_run();
+  config.model.hidden_dropout = config.model.attention_dropout = 0;
+  config.init_scale = 20;  // logits that differ
+  TrainingRun gpu(world_, config, {}, {}, gpu_device()), cpu(world_, config, {});
+  train::SamplingOptions greedy;
+  greedy.temperature = 0;
+  const auto text = [&](TrainingRun& run) { return train::generate(run.gpt, world_, {3, 14, 15}, 6, -1, greedy); };
+  EXPECT_EQ(text(gpu), text(cpu));
+  const auto corpus = synthetic_tokens(config);
+  EXPECT_NEAR(train::measure_perplexity(gpu.gpt, *corpus).loss / train::measure_perplexity(cpu.gpt, *corpus).loss, 1,
+              1e-5);
+}
+
+TEST_F(GpuTraining, TwoHundredStepsInBf16FollowTheCpuInFp32) {
+  if (!is_real_gpu()) GTEST_SKIP() << "too long for kernels on the host";
+  RunConfig config;
+  config.steps = 200;
+  config.model.hidden_dropout = config.model.attention_dropout = 0;
+  config.dtype = DType::fp32;
+  const Curve expected = training_curve(world_, config, {});
+  config.dtype = DType::bf16;
+  expect_close(training_curve(world_, config, {}, gpu_device()).loss, expected.loss, 0.01);
+}
+
+}  // namespace
+}  // namespace trireme::test
