@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <future>
 
 #include "io/checkpoint_store.hpp"
 #include "io/metrics_file.hpp"
@@ -100,7 +101,15 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
               memory.gradient_work == 0
                   ? ""
                   : " + gradients at work " + bytes_text(static_cast<double>(memory.gradient_work)));
-    largest = std::max(largest, memory.total());
+    std::size_t total = memory.total();
+    if (o.async_save) {
+      // Masters and moments: where the parameters are the masters they are not among the optimizer's.
+      const std::size_t copy =
+          memory.optimizer + (accumulation_type(o.dtype) == o.dtype ? memory.optimizer / 2 : std::size_t{0});
+      log::info("and {} of host memory for --async-save", bytes_text(static_cast<double>(copy)));
+      if (job.backend->memory_is_host()) total += copy;
+    }
+    largest = std::max(largest, total);
   }
   const auto device = static_cast<double>(job.backend->device_memory_bytes());
   const double wanted = static_cast<double>(largest) * job.ranks_on_device;
@@ -227,18 +236,30 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   train::RunHooks hooks;
   std::unique_ptr<checkpoint::Store> store;
   std::optional<train::HostState> state;
+  std::unique_ptr<Communicator> writers;  // of the threads that write behind the training
+  std::future<void> writing;
   if (!o.save.empty()) {
     collectively(*job.world, [&] {
       store = std::make_unique<io::CheckpointStore>(o.save);
-      state.emplace(*job.backend, trainer.state_tensors());
+      state.emplace(*job.backend, trainer.state_tensors(),
+                    o.async_save ? HostCopies::Place::always : HostCopies::Place::where_needed);
     });
     checkpoint::prepare_saving(*store, *job.world, state->tensors());
+    if (o.async_save) writers = job.world->split(0, job.world->rank(), "checkpoint writers");
+    hooks.finish_saving = [&] {
+      if (writing.valid()) writing.get();
+    };
     hooks.save = [&] {
+      hooks.finish_saving();
       state->fetch();
       checkpoint::RunDescription description{trainer.progress().iteration, attributes, {}};
       description.attributes.merge(trainer.state_attributes());
       description.blobs["tokenizer"] = stores.front().store->info().tokenizer_payload;
-      checkpoint::save(*store, *job.world, description, state->tensors(), {.keep_last = o.keep_last});
+      const auto write = [&, description = std::move(description)](Communicator& ranks) {
+        checkpoint::save(*store, ranks, description, state->tensors(), {.keep_last = o.keep_last});
+      };
+      if (!o.async_save) return write(*job.world);
+      writing = std::async(std::launch::async, [&, write] { write(*writers); });
     };
   }
 

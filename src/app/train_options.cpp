@@ -163,6 +163,9 @@ void TrainCommandOptions::declare(Options& options) {
       "checkpoint has reached.");
   options.add("save-interval", &run.save_interval, "N", "Iterations between checkpoints.", at_least(1));
   options.add("keep-last", &keep_last, "K", "Keep only the K newest checkpoints; 0: all.", at_least(0));
+  options.add_flag("async-save", &async_save,
+                   "Write checkpoints behind the training, from a copy of the state in host memory. An error of the "
+                   "writing ends the run when it saves again, or at its end.");
   options.add("exit-interval", &run.exit_interval, "N", "Save and stop after an iteration divisible by N.",
               at_least(1));
   options.add("exit-duration-in-mins", &run.exit_duration_minutes, "X", "Save and stop after this time.", at_least(0));
@@ -253,6 +256,7 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
          "--data-path takes one corpus, or a weight before each of several");
   expect(!load_or_init || !load.empty(), "--load-or-init needs --load");
   expect(run.save_interval == 0 || !save.empty(), "--save-interval needs --save");
+  expect(!async_save || !save.empty(), "--async-save needs --save");
   expect(keep_last == 0 || !save.empty(), "--keep-last needs --save");
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
   if (train_samples || train_iterations > 0) lr.validate();

@@ -76,6 +76,7 @@ struct TrainCommandOptions {
   bool load_or_init = false;
   bool allow_new_data = false;
   int keep_last = 0;
+  bool async_save = false;
   std::string metrics_file;
   std::string trace_file;
   bool dry_run = false;

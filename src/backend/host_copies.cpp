@@ -2,9 +2,12 @@
 
 namespace trireme {
 
-HostCopies::HostCopies(Backend& backend, std::vector<TensorView> device)
-    : backend_(backend), device_(std::move(device)), host_(device_) {
-  if (backend.memory_is_host()) return;
+HostCopies::HostCopies(Backend& backend, std::vector<TensorView> device, Place place)
+    : backend_(backend),
+      device_(std::move(device)),
+      host_(device_),
+      are_the_tensors_(backend.memory_is_host() && place == Place::where_needed) {
+  if (are_the_tensors_) return;
   constexpr std::size_t line = 64;
   const auto space = [](const TensorView& tensor) { return (tensor.size_bytes() + line - 1) / line * line; };
   std::size_t total = 0;
@@ -25,7 +28,7 @@ void HostCopies::upload(Stream& stream) {
 }
 
 void HostCopies::upload(Stream& stream, const std::vector<std::int64_t>& count) {
-  if (backend_.memory_is_host()) return;
+  if (are_the_tensors_) return;
   for (std::size_t i = 0; i < device_.size(); ++i) {
     backend_.copy_from_host(stream, host_[i].flat(0, count[i]), device_[i].flat(0, count[i]));
   }
@@ -33,7 +36,7 @@ void HostCopies::upload(Stream& stream, const std::vector<std::int64_t>& count) 
 }
 
 void HostCopies::download(Stream& stream) {
-  if (!backend_.memory_is_host()) {
+  if (!are_the_tensors_) {
     for (std::size_t i = 0; i < device_.size(); ++i) backend_.copy_to_host(stream, device_[i], host_[i]);
   }
   copied_ = stream.record();

@@ -7,11 +7,16 @@
 namespace trireme {
 
 /// A second place, in host memory, for tensors of a backend: what the host writes there is uploaded, what it wants to
-/// read is downloaded. Where the backend's memory is the host's there is no second place, and nothing is copied.
+/// read is downloaded. Where the backend's memory is the host's there is no second place, and nothing is copied, unless
+/// it is asked for.
 class HostCopies {
  public:
+  enum class Place {
+    where_needed,  ///< the tensors themselves where the host sees them
+    always         ///< memory of their own: what was downloaded stays while the tensors change
+  };
   /// `device` are tensors of `backend`, which must live longer.
-  HostCopies(Backend& backend, std::vector<TensorView> device);
+  HostCopies(Backend& backend, std::vector<TensorView> device, Place place = Place::where_needed);
 
   /// Tensor i, for the host.
   TensorView host(std::size_t i) const { return host_[i]; }
@@ -29,6 +34,7 @@ class HostCopies {
   Backend& backend_;
   std::vector<TensorView> device_;
   std::vector<TensorView> host_;
+  bool are_the_tensors_;
   Buffer memory_;
   std::unique_ptr<Event> copied_;
 };

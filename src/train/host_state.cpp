@@ -11,8 +11,8 @@ std::vector<TensorView> data_of(const std::vector<checkpoint::StateTensor>& tens
 
 }  // namespace
 
-HostState::HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors)
-    : backend_(backend), tensors_(std::move(tensors)), copies_(backend, data_of(tensors_)) {
+HostState::HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors, HostCopies::Place place)
+    : backend_(backend), tensors_(std::move(tensors)), copies_(backend, data_of(tensors_), place) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].data = copies_.host(i);
 }
 

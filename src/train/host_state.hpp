@@ -11,8 +11,10 @@ namespace trireme::train {
 /// are; for a GPU it is pinned memory for all of them.
 class HostState {
  public:
-  /// `tensors` have their data in memory of `backend`; both must live longer.
-  HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors);
+  /// `tensors` have their data in memory of `backend`; both must live longer. For a state that is written while
+  /// training goes on it takes memory of its own (HostCopies::Place::always).
+  HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors,
+            HostCopies::Place place = HostCopies::Place::where_needed);
 
   /// The same tensors with data in host memory.
   const std::vector<checkpoint::StateTensor>& tensors() const { return tensors_; }

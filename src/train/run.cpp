@@ -83,6 +83,10 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
       saved_at = trainer.progress().iteration;
     }
   };
+  const auto save_at_end = [&] {
+    save();
+    if (hooks.finish_saving) hooks.finish_saving();
+  };
 
   Window window;
   while (trainer.progress().iteration < train_iterations) {
@@ -116,7 +120,7 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
         schedule.exit_duration_minutes > 0 && run_timer.elapsed_s() > schedule.exit_duration_minutes * 60;
     const bool interval_is_up = divides(schedule.exit_interval, iteration);
     if (any_rank(world, time_is_up || interval_is_up || (hooks.stop_requested && hooks.stop_requested()))) {
-      save();
+      save_at_end();
       log::info("stopping after iteration {} of {}: {}{}", iteration, train_iterations,
                 interval_is_up ? "--exit-interval"
                 : time_is_up   ? "--exit-duration-in-mins"
@@ -126,7 +130,7 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
       return RunEnd::stopped_early;
     }
   }
-  save();
+  save_at_end();
   return RunEnd::complete;
 }
 

@@ -22,6 +22,8 @@ struct RunSchedule {
 struct RunHooks {
   /// Saves a checkpoint of the present state; empty where the run has no folder to save to.
   std::function<void()> save;
+  /// Waits until what was saved is on the disk, where `save` returns earlier; may be empty.
+  std::function<void()> finish_saving;
   /// Whether this rank was asked to stop (a signal). Ranks need not agree: one is enough.
   std::function<bool()> stop_requested;
   /// Where records go; null on ranks that keep none.

@@ -47,6 +47,7 @@ refused 2 "--clip-grad -1 must be at least 0" 1 train "${run[@]}" --clip-grad -1
 refused 2 "--hidden-dropout 1 must be between 0 and 0.99" 1 train "${run[@]}" --hidden-dropout 1
 refused 2 "--adam-beta2 1.5 must be between" 1 train "${run[@]}" --adam-beta2 1.5
 refused 2 "--dtype fp8" 1 train "${run[@]}" --dtype fp8
+refused 2 "--async-save needs --save" 1 train "${run[@]}" --async-save
 refused 2 "--allow-tf32: for GPUs alone, and this job runs on the backend cpu (it was asked for); leave out the option" \
   2 train "${run[@]}" --backend cpu --allow-tf32
 refused 2 "--communicator, --gemm-cache, --check-launches: for GPUs alone" \

@@ -26,6 +26,12 @@ for dtype in fp32 bf16; do
   check "$dtype: so are weights and optimizer" cmp <(tensors one.$dtype/$last) <(tensors two.$dtype/$last)
   check "$dtype: there are tensors to compare" [ "$(tensors one.$dtype/$last | wc -l)" -gt 100 ]
 done
+# Written behind the training, too.
+done_by 4 train "${run[@]}" "${grid[@]}" --dtype bf16 --save behind --save-interval 3 --async-save
+done_by 4 train "${run[@]}" "${grid[@]}" --dtype bf16 --save at_once --save-interval 3
+for step in 03 06 09 12; do
+  check "--async-save: step $step is what it was then" cmp <(tensors behind/step-000000$step) <(tensors at_once/step-000000$step)
+done
 first=$(field lm_loss one.bf16.jsonl | head -1)
 check "bf16: the loss falls" awk "BEGIN { exit !($(field lm_loss one.bf16.jsonl | tail -1) < 0.9 * $first) }"
 done_by 2 train "${run[@]}" --fp16 --initial-loss-scale 4096 --metrics-file fp16.jsonl
