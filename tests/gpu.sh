@@ -8,6 +8,7 @@
 # Exit status 1 where a test failed or was not run. The table of results is printed last, and is in FOLDER/gpu-results.txt.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# The benchmark is left out where there is none.
 programs=(cuda_gpu_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
 
 # libraries_of FILE...: what they need, but for what belongs to the system and to CUDA: the machine with the GPU has its own.
@@ -42,6 +43,7 @@ if [ "${1:-}" = --pack ]; then
   build=$here/../build/release
   mkdir -p "$folder/lib"
   for program in "${programs[@]}"; do cp "$build/$program" "$folder"; done
+  [ ! -x "$build/collectives_bench" ] || cp "$build/collectives_bench" "$folder"
   cp "$build"/libtrireme_cuda.so "$folder/lib"
   { libraries_of "$folder"/{trireme,cuda_gpu_ranks_test} "$build/libtrireme_cuda.so"; pack_mpi "$folder/mpi"; } | sort -u |
     while read -r library; do cp -L "$library" "$folder/lib"; done
@@ -93,6 +95,11 @@ if command -v mpirun >/dev/null; then
   e2e=$folder/e2e
   [ -d "$e2e" ] || e2e=$here/e2e
   run "the program" bash "$e2e/gpu_test.sh" "$folder/trireme" mpirun
+  if [ -x "$folder/collectives_bench" ]; then
+    mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 64 >"$folder/collectives.jsonl"
+    mpirun -np 2 "$folder/collectives_bench" --backend cuda --communicator staged --largest-mb 64 >>"$folder/collectives.jsonl"
+    echo "measured         collectives: see collectives.jsonl" >>"$results"
+  fi
 else
   echo "NOT RUN         several ranks, and the program: there is no mpirun here" >>"$results"
   status=1

@@ -1,12 +1,18 @@
 #!/bin/bash
-# The program on a machine with a GPU, which all ranks share: held against the CPU, alone and on grids. tests/gpu.sh
-# runs it.
+# The program on a machine with a GPU, which all ranks share: held against the CPU, alone and on grids. tests/gpu.sh runs
+# it there, ctest with a library that has no GPU but fakes of CUDA's libraries.
 keep_gpus=yes
 source "$(dirname "$0")/functions.sh"
 
 make_corpus corpus 1
 make_corpus held_out 2
-run=("${run[@]}" --hidden-dropout 0.1 --attention-dropout 0.1 --gemm-cache "$scratch/algorithms")
+run=("${run[@]/#8/4}" --hidden-dropout 0.1 --attention-dropout 0.1 --gemm-cache "$scratch/algorithms")
+# same_losses A B TOLERANCE: the losses of file A are the last ones of file B.
+same_losses() {
+  field lm_loss "$1" >a
+  field lm_loss "$2" | tail -n "$(wc -l <a)" >b
+  close_to a b "$3"
+}
 cpu_run=("${run[@]:0:${#run[@]}-2}" --backend cpu)
 
 on 1 info
@@ -14,20 +20,20 @@ check "trireme info finds the GPU" grep -q '^backend   cuda, GPU 0 (' out
 
 # One rank, through NCCL, and its checkpoint.
 done_by 1 train "${cpu_run[@]}" --metrics-file cpu.jsonl
-done_by 1 train "${run[@]}" --metrics-file one.jsonl --save one --save-interval 4
+done_by 1 train "${run[@]}" --metrics-file one.jsonl --save one --save-interval 2 --async-save
 check "the log names the backend and the communicator" grep -q 'backend cuda, .*communication by NCCL' err
-check "fp32: the losses are the CPU's" close_to <(field lm_loss one.jsonl) <(field lm_loss cpu.jsonl) 2e-4
+check "fp32: the losses are the CPU's" same_losses one.jsonl cpu.jsonl 2e-4
 check "the algorithms of products are kept" [ -s algorithms ]
 done_by 1 train "${run[@]}" --dtype bf16 --metrics-file bf16.jsonl
-check "bf16: the losses are the CPU's" close_to <(field lm_loss bf16.jsonl) <(field lm_loss cpu.jsonl) 1e-2
+check "bf16: the losses are the CPU's" same_losses bf16.jsonl cpu.jsonl 1e-2
 for ranks in 1 2; do
-  done_by $ranks train "${cpu_run[@]}" --load one/step-00000004 --metrics-file continued.jsonl --global-batch-size 4
+  done_by $ranks train "${cpu_run[@]}" --load one/step-00000002 --metrics-file continued.jsonl --global-batch-size 4
   check "a checkpoint of the GPU goes on on $ranks ranks of the CPU" \
-    close_to <(field lm_loss continued.jsonl) <(field lm_loss cpu.jsonl | tail -4) 2e-4
+    same_losses continued.jsonl cpu.jsonl 2e-4
 done
-done_by 1 train "${cpu_run[@]}" --save from_cpu --save-interval 4
-done_by 1 train "${run[@]}" --load from_cpu/step-00000004 --metrics-file back.jsonl
-check "and one of the CPU on the GPU" close_to <(field lm_loss back.jsonl) <(field lm_loss cpu.jsonl | tail -4) 2e-4
+done_by 1 train "${cpu_run[@]}" --save from_cpu --save-interval 2
+done_by 1 train "${run[@]}" --load from_cpu/step-00000002 --metrics-file back.jsonl
+check "and one of the CPU on the GPU" same_losses back.jsonl cpu.jsonl 2e-4
 
 # The same bits, whatever the products' times.
 for life in 1 2; do
@@ -43,7 +49,8 @@ for backend in cuda cpu; do
   done_by 1 generate --load one --prompt "the ship" --max-new-tokens 20 --temperature 0 --backend $backend
   cp out text.$backend
 done
-check "perplexity is the CPU's" close_to <(field loss perplexity.cuda) <(field loss perplexity.cpu) 1e-4
+for backend in cuda cpu; do field loss perplexity.$backend >loss.$backend; done
+check "perplexity is the CPU's" close_to loss.cuda loss.cpu 1e-4
 check "so is the text" cmp text.cuda text.cpu
 
 # Ranks that share the GPU.
@@ -52,7 +59,7 @@ grids=("2 --tp 2 --sequence-parallel" "2 --pp 2" "2 --use-distributed-optimizer"
 for grid in "${grids[@]}"; do
   read -ra words <<<"$grid"
   done_by "${words[0]}" train "${run[@]}" --communicator staged "${words[@]:1}" --metrics-file grid.jsonl
-  check "$grid: the losses of one rank" close_to <(field lm_loss grid.jsonl) <(field lm_loss one.jsonl) 2e-4
+  check "$grid: the losses of one rank" same_losses grid.jsonl one.jsonl 2e-4
   rm -f grid.jsonl
 done
 check "the log says that it is slow" grep -q 'staged through host memory, which is slow' err

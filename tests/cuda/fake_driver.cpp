@@ -1,0 +1,1 @@
+// Stands in for the driver, of which nothing is called.
