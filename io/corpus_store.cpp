@@ -20,17 +20,27 @@ std::string read_bytes(const h5::File& file, const std::string& path) {
   return bytes;
 }
 
-std::vector<std::int64_t> read_offsets(const h5::File& file, const std::string& path) {
+/// Where the elements of a dataset lie.
+struct Place {
+  std::size_t begin, count;
+};
+
+Place place_of(const h5::Dataset& dataset) {
+  const std::int64_t begin = dataset.numel() == 0 ? 0 : dataset.file_offset();
+  TRIREME_CHECK(begin % static_cast<std::int64_t>(size_of(dataset.dtype())) == 0, DataError,
+                "{} begins at byte {}, which is not aligned", dataset.description(), begin);
+  return {static_cast<std::size_t>(begin), static_cast<std::size_t>(dataset.numel())};
+}
+
+Place place_of_offsets(const h5::File& file, const std::string& path) {
   const h5::Dataset offsets = file.dataset(path);
   TRIREME_CHECK(offsets.dtype() == DType::int64 && offsets.shape().rank() == 1 && offsets.numel() >= 1, DataError,
                 "{} is not a list of 64-bit offsets", offsets.description());
-  std::vector<std::int64_t> values(static_cast<std::size_t>(offsets.numel()));
-  offsets.read(TensorView(values.data(), offsets.shape()));
-  return values;
+  return place_of(offsets);
 }
 
 /// Whether every one of `documents` is also one of `sentences`; both sorted, with the same ends.
-bool holds_each(const std::vector<std::int64_t>& sentences, const std::vector<std::int64_t>& documents) {
+bool holds_each(std::span<const std::int64_t> sentences, std::span<const std::int64_t> documents) {
   auto sentence = sentences.begin();
   return std::ranges::all_of(documents, [&](std::int64_t offset) {
     while (*sentence < offset) ++sentence;
@@ -73,69 +83,82 @@ void CorpusStore::read() {
                 DataError, "{} is {} {}, but a vocabulary of {} ids needs a list of {}", tokens.description(),
                 name_of(tokens.dtype()), to_string(tokens.shape()), info_.vocabulary_size,
                 name_of(token_type(info_.vocabulary_size)));
-  offsets_ = read_offsets(file, "/document_offsets");
-  if (std::ranges::binary_search(file.dataset_paths(), "/sentence_offsets"))
-    sentences_ = read_offsets(file, "/sentence_offsets");
+  const Place token_place = place_of(tokens);
+  const Place offset_place = place_of_offsets(file, "/document_offsets");
+  const bool has_sentences = std::ranges::binary_search(file.dataset_paths(), "/sentence_offsets");
+  const Place sentence_place = has_sentences ? place_of_offsets(file, "/sentence_offsets") : Place{};
+  const DType dtype = tokens.dtype();
+  const std::string table_digest = root.text_attribute("table_digest");
+  file.close();
+
+  mapping_ = std::make_unique<MappedFile>(path_);
+  const auto mapped = [&]<class T>(const T*, Place place) {
+    const std::span<const std::byte> bytes = mapping_->bytes();
+    TRIREME_CHECK(place.begin <= bytes.size() && place.count <= (bytes.size() - place.begin) / sizeof(T), DataError,
+                  "{} has changed while it was opened", path_);
+    return std::span(reinterpret_cast<const T*>(bytes.data() + place.begin), place.count);
+  };
+  offsets_ = mapped(static_cast<const std::int64_t*>(nullptr), offset_place);
+  sentences_ = mapped(static_cast<const std::int64_t*>(nullptr), sentence_place);
+  if (dtype == DType::uint32) {
+    tokens_ = mapped(static_cast<const std::uint32_t*>(nullptr), token_place);
+  } else {
+    tokens_ = mapped(static_cast<const std::uint16_t*>(nullptr), token_place);
+  }
 
   Digest table;
-  table.update(offsets_.data(), offsets_.size() * sizeof(offsets_[0]));
-  table.update(sentences_.data(), sentences_.size() * sizeof(sentences_[0]));
+  table.update(offsets_.data(), offsets_.size_bytes());
+  table.update(sentences_.data(), sentences_.size_bytes());
   table.update(block_digests_.data(), block_digests_.size());
-  TRIREME_CHECK(table.hex() == root.text_attribute("table_digest"), DataError,
+  TRIREME_CHECK(table.hex() == table_digest, DataError,
                 "the document offsets or block digests of {} are damaged: build it again", path_);
   TRIREME_CHECK(digest(info_.tokenizer_payload.data(), info_.tokenizer_payload.size()) == info_.tokenizer_digest,
                 DataError, "the tokenizer in {} is damaged: build it again", path_);
-  const std::int64_t blocks = (tokens.numel() + corpus_block_tokens - 1) / corpus_block_tokens;
-  TRIREME_CHECK(offsets_.front() == 0 && std::ranges::is_sorted(offsets_) && offsets_.back() == tokens.numel() &&
-                    block_digests_.size() == static_cast<std::size_t>(blocks) * digest_digits,
+  const auto token_count = static_cast<std::int64_t>(token_place.count);
+  TRIREME_CHECK(offsets_.front() == 0 && std::ranges::is_sorted(offsets_) && offsets_.back() == token_count &&
+                    block_digests_.size() == static_cast<std::size_t>(blocks()) * digest_digits,
                 DataError, "{} holds {} tokens, but its document offsets end at {} and {} blocks have digests", path_,
-                tokens.numel(), offsets_.back(), block_digests_.size() / digest_digits);
+                token_count, offsets_.back(), block_digests_.size() / digest_digits);
   TRIREME_CHECK(sentences_.empty() || (sentences_.front() == 0 && std::ranges::is_sorted(sentences_) &&
-                                       sentences_.back() == tokens.numel() && holds_each(sentences_, offsets_)),
+                                       sentences_.back() == token_count && holds_each(sentences_, offsets_)),
                 DataError, "the sentences of {} do not make up its documents: build it again", path_);
   TRIREME_CHECK(info_.greatest_id >= -1 && info_.greatest_id < info_.vocabulary_size && info_.end_of_document >= -1 &&
                     info_.end_of_document < info_.vocabulary_size,
                 DataError, "{} has a greatest id of {} and ends documents with {}, in a vocabulary of {} ids", path_,
                 info_.greatest_id, info_.end_of_document, info_.vocabulary_size);
+}
 
-  const std::int64_t begin = tokens.numel() == 0 ? 0 : tokens.file_offset();
-  const DType dtype = tokens.dtype();
-  TRIREME_CHECK(begin % static_cast<std::int64_t>(size_of(dtype)) == 0, DataError,
-                "the tokens of {} begin at byte {}, which is not aligned", path_, begin);
-  file.close();
-  mapping_ = std::make_unique<MappedFile>(path_);
-  const auto count = static_cast<std::size_t>(offsets_.back());
-  TRIREME_CHECK(mapping_->bytes().size() >= static_cast<std::size_t>(begin) + count * size_of(dtype), DataError,
-                "{} has changed while it was opened", path_);
-  const std::byte* first = mapping_->bytes().data() + begin;
-  if (dtype == DType::uint32) {
-    tokens_ = std::span(reinterpret_cast<const std::uint32_t*>(first), count);
-  } else {
-    tokens_ = std::span(reinterpret_cast<const std::uint16_t*>(first), count);
-  }
+std::int64_t CorpusStore::blocks() const { return (token_count() + corpus_block_tokens - 1) / corpus_block_tokens; }
+
+std::int64_t CorpusStore::verify_block(std::int64_t block) const {
+  const std::int64_t begin = block * corpus_block_tokens;
+  const std::int64_t end = std::min(token_count(), begin + corpus_block_tokens);
+  const auto check = [&](const auto& tokens) -> std::int64_t {
+    const auto part = tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const auto expected =
+        std::string_view(block_digests_).substr(static_cast<std::size_t>(block) * digest_digits, digest_digits);
+    TRIREME_CHECK(digest(part.data(), part.size_bytes()) == expected, DataError,
+                  "tokens {} to {} of {} are not those that were written: the file is damaged, build it again", begin,
+                  end - 1, path_);
+    return *std::ranges::max_element(part);
+  };
+  return std::visit(check, tokens_);
 }
 
 void CorpusStore::verify() const {
   Digest content;
   std::int64_t greatest_id = -1;
-  const auto check_blocks = [&](const auto& tokens) {
-    const auto size = static_cast<std::int64_t>(tokens.size());
-    for (std::int64_t begin = 0; begin < size; begin += corpus_block_tokens) {
-      const std::int64_t end = std::min(size, begin + corpus_block_tokens);
-      const auto block = tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-      const auto expected =
-          std::string_view(block_digests_)
-              .substr(static_cast<std::size_t>(begin / corpus_block_tokens) * digest_digits, digest_digits);
-      TRIREME_CHECK(digest(block.data(), block.size_bytes()) == expected, DataError,
-                    "tokens {} to {} of {} are not those that were written: the file is damaged, build it again", begin,
-                    end - 1, path_);
-      greatest_id = std::max<std::int64_t>(greatest_id, *std::ranges::max_element(block));
-      content.update(block.data(), block.size_bytes());
-    }
-  };
-  std::visit(check_blocks, tokens_);
-  content.update(offsets_.data(), offsets_.size() * sizeof(offsets_[0]));
-  content.update(sentences_.data(), sentences_.size() * sizeof(sentences_[0]));
+  for (std::int64_t block = 0; block < blocks(); ++block) {
+    greatest_id = std::max(greatest_id, verify_block(block));
+    const auto begin = static_cast<std::size_t>(block * corpus_block_tokens);
+    const auto update = [&](const auto& tokens) {
+      const auto part = tokens.subspan(begin, std::min<std::size_t>(tokens.size() - begin, corpus_block_tokens));
+      content.update(part.data(), part.size_bytes());
+    };
+    std::visit(update, tokens_);
+  }
+  content.update(offsets_.data(), offsets_.size_bytes());
+  content.update(sentences_.data(), sentences_.size_bytes());
   TRIREME_CHECK(greatest_id < info_.vocabulary_size, DataError, "{} holds token {}, but its vocabulary has {} ids",
                 path_, greatest_id, info_.vocabulary_size);
   TRIREME_CHECK(greatest_id == info_.greatest_id && content.hex() == info_.content_digest, DataError,

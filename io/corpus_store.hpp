@@ -4,19 +4,20 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "io/mapped_file.hpp"
 #include "src/data/token_store.hpp"
 
 namespace trireme::io {
 
-/// A corpus in an HDF5 file, memory-mapped. Version 1 of the format:
+/// A corpus in an HDF5 file, memory-mapped: to open it takes one pass over the offsets, and all processes of a machine
+/// share its pages. Version 1 of the format:
 ///
 ///   /tokens             uint16 [tokens], or uint32 where the vocabulary has more than 65,536 ids; contiguous
 ///   /document_offsets   int64 [documents + 1]
-///   /sentence_offsets   int64 [sentences + 1], only where the text was split into sentences; holds each document
-///   offset /block_digests      uint8 [blocks, 32]: digest of each 1,048,576 tokens, in hexadecimal digits
+///   /sentence_offsets   int64 [sentences + 1], only where the text was split into sentences; holds each
+///                       document offset
+///   /block_digests      uint8 [blocks, 32]: digest of each 1,048,576 tokens, in hexadecimal digits
 ///   /tokenizer_payload  uint8 [bytes]: the tokenizer's definition
 ///   attributes of /     format "trireme-corpus", format_version, tokenizer, tokenizer_digest, vocabulary_size,
 ///                       end_of_document, greatest_id, content_digest (of the bytes of tokens, then of document
@@ -39,15 +40,19 @@ class CorpusStore final : public data::TokenStore {
   /// Reads every token. Throws DataError naming the first block that is not as it was written, or an id that is not in
   /// the vocabulary.
   void verify() const;
+  /// Number of blocks of 1,048,576 tokens.
+  std::int64_t blocks() const;
+  /// Reads one block. Throws DataError where it is not as it was written; returns its greatest id.
+  std::int64_t verify_block(std::int64_t block) const;
 
  private:
   void read();
   std::string path_;
   data::CorpusInfo info_;
-  std::vector<std::int64_t> offsets_;
-  std::vector<std::int64_t> sentences_;
   std::string block_digests_;
   std::unique_ptr<MappedFile> mapping_;
+  std::span<const std::int64_t> offsets_;
+  std::span<const std::int64_t> sentences_;
   data::TokenSpan tokens_;
 };
 

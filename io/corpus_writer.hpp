@@ -33,6 +33,7 @@ class CorpusWriter {
   /// Makes the file. Nothing may be added after it.
   void finish();
 
+  std::int64_t vocabulary_size() const { return tokenizer_.vocabulary_size(); }
   std::int64_t documents() const { return documents_; }
   std::int64_t token_count() const { return token_count_; }
   std::int64_t sentences() const { return sentence_count_; }

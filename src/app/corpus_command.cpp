@@ -12,6 +12,7 @@
 #include "io/corpus_builder.hpp"
 #include "io/corpus_store.hpp"
 #include "io/tokenizer_files.hpp"
+#include "src/app/corpus_files_command.hpp"
 #include "src/app/options.hpp"
 #include "src/app/printable.hpp"
 #include "src/app/progress_bar.hpp"
@@ -23,30 +24,17 @@ namespace trireme::app {
 namespace {
 
 constexpr const char* usage =
-    "Usage: trireme corpus build|inspect|verify [OPTION]...\n"
+    "Usage: trireme corpus build|inspect|verify|merge|split|sample|import|export [OPTION]...\n"
     "Tokenized corpora for training, in HDF5.\n\n"
     "  build    tokenize text or JSON lines into a corpus\n"
     "  inspect  print what a corpus holds\n"
-    "  verify   read a whole corpus and check it; exit code 3 where it is damaged\n\n"
+    "  verify   read a whole corpus and check it; exit code 3 where it is damaged\n"
+    "  merge    put several corpora into one\n"
+    "  split    cut a corpus into files for training, validation and test\n"
+    "  sample   take a random share of a corpus' documents\n"
+    "  import   read the token files of Megatron-LM or llm.c\n"
+    "  export   write the token files of Megatron-LM\n\n"
     "trireme corpus COMMAND --help explains each.\n";
-
-std::unique_ptr<data::Tokenizer> make_tokenizer(const std::string& name, const std::string& vocabulary_file,
-                                                const std::string& merge_file) {
-  if (name == "bytes") {
-    TRIREME_CHECK(vocabulary_file.empty() && merge_file.empty(), ConfigError,
-                  "--tokenizer bytes needs no --vocab-file and no --merge-file; --tokenizer gpt2 does");
-    return data::make_byte_tokenizer();
-  }
-  TRIREME_CHECK(!vocabulary_file.empty() && !merge_file.empty(), ConfigError,
-                "--tokenizer gpt2 needs --vocab-file (encoder.json or vocab.json) and --merge-file (vocab.bpe or "
-                "merges.txt)");
-  data::BpeVocabulary vocabulary = io::read_bpe_files(vocabulary_file, merge_file);
-  try {
-    return data::make_gpt2_tokenizer(std::move(vocabulary));
-  } catch (const DataError& error) {
-    throw DataError("{} and {} do not make a tokenizer: {}", vocabulary_file, merge_file, error.what());
-  }
-}
 
 int build(const std::vector<std::string>& arguments) {
   io::CorpusBuildOptions build;
@@ -175,19 +163,43 @@ int verify(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+std::unique_ptr<data::Tokenizer> make_tokenizer(const std::string& name, const std::string& vocabulary_file,
+                                                const std::string& merge_file) {
+  if (name == "bytes") {
+    TRIREME_CHECK(vocabulary_file.empty() && merge_file.empty(), ConfigError,
+                  "--tokenizer bytes needs no --vocab-file and no --merge-file; --tokenizer gpt2 does");
+    return data::make_byte_tokenizer();
+  }
+  TRIREME_CHECK(!vocabulary_file.empty() && !merge_file.empty(), ConfigError,
+                "--tokenizer gpt2 needs --vocab-file (encoder.json or vocab.json) and --merge-file (vocab.bpe or "
+                "merges.txt)");
+  data::BpeVocabulary vocabulary = io::read_bpe_files(vocabulary_file, merge_file);
+  try {
+    return data::make_gpt2_tokenizer(std::move(vocabulary));
+  } catch (const DataError& error) {
+    throw DataError("{} and {} do not make a tokenizer: {}", vocabulary_file, merge_file, error.what());
+  }
+}
+
 int corpus_command(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments.front();
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
   if (command == "build") return build(rest);
   if (command == "inspect") return inspect(rest);
   if (command == "verify") return verify(rest);
+  if (command == "merge") return corpus_merge(rest);
+  if (command == "split") return corpus_split(rest);
+  if (command == "sample") return corpus_sample(rest);
+  if (command == "import") return corpus_import(rest);
+  if (command == "export") return corpus_export(rest);
   if (command == "--help" || command == "-h") {
     std::fputs(usage, stdout);
     return 0;
   }
-  throw ConfigError("{}: build, inspect or verify must follow\nsee trireme corpus --help",
-                    command.empty() ? "trireme corpus does nothing by itself"
-                                    : fmt::format("there is no command trireme corpus {}", command));
+  throw ConfigError(
+      "{}: build, inspect, verify, merge, split, sample, import or export must follow\nsee trireme corpus --help",
+      command.empty() ? "trireme corpus does nothing by itself"
+                      : fmt::format("there is no command trireme corpus {}", command));
 }
 
 }  // namespace trireme::app

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "io/corpus_store.hpp"
+#include "src/base/hash.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/device_communicators.hpp"
 
@@ -62,9 +63,22 @@ std::string Job::description() const {
 
 std::string version() { return TRIREME_VERSION " (" TRIREME_COMMIT ")"; }
 
-std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::string& path) {
-  std::shared_ptr<data::TokenStore> store;
-  collectively(world, [&] { store = std::make_shared<io::CorpusStore>(path); });
+std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::string& path, CorpusCheck check,
+                                              std::uint64_t seed) {
+  constexpr std::int64_t sampled_blocks = 32;
+  std::shared_ptr<io::CorpusStore> store;
+  collectively(world, [&] {
+    store = std::make_shared<io::CorpusStore>(path);
+    const std::int64_t blocks = store->blocks();
+    if (check == CorpusCheck::full || (check == CorpusCheck::sample && blocks <= sampled_blocks)) {
+      for (std::int64_t block = world.rank(); block < blocks; block += world.size()) store->verify_block(block);
+    } else if (check == CorpusCheck::sample) {
+      for (std::int64_t i = world.rank(); i < sampled_blocks; i += world.size()) {
+        const std::uint64_t draw = splitmix64(mix64(seed), static_cast<std::uint64_t>(i));
+        store->verify_block(static_cast<std::int64_t>(draw % static_cast<std::uint64_t>(blocks)));
+      }
+    }
+  });
   return store;
 }
 

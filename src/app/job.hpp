@@ -41,8 +41,13 @@ struct Job {
 /// The program's version and the commit it was built from.
 std::string version();
 
+/// How much of a corpus is held against its digests before it is used: nothing, some blocks, or all of it. The ranks
+/// share the work; some blocks are 32 of a million tokens in all, wherever the seed says.
+enum class CorpusCheck { none, sample, full };
+
 /// Opens a corpus, on every rank of `world` or on none.
-std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::string& path);
+std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::string& path,
+                                              CorpusCheck check = CorpusCheck::none, std::uint64_t seed = 0);
 
 /// "12.3 MiB"
 std::string bytes_text(double bytes);

@@ -121,6 +121,10 @@ void Options::add_argument(const std::string& placeholder, std::string* value, c
   arguments_.push_back({placeholder, value, help});
 }
 
+void Options::add_arguments(const std::string& placeholder, std::vector<std::string>* values, const std::string& help) {
+  arguments_.push_back({placeholder, nullptr, help, values});
+}
+
 void Options::require(const std::string& name) { find(name)->required = true; }
 
 bool Options::parse(const std::vector<std::string>& arguments) {
@@ -165,7 +169,11 @@ Options::Source Options::read_command_line(const std::vector<std::string>& argum
       if (option.string_key.empty() || option.position_key >= 0) {
         for (const std::string& text : option.value) {
           if (text == "--") continue;
-          if (arguments_taken == arguments_.size()) {
+          Argument* const last = arguments_.empty() ? nullptr : &arguments_.back();
+          if (last != nullptr && last->list != nullptr && arguments_taken + 1 >= arguments_.size()) {
+            last->list->push_back(text);
+            arguments_taken = arguments_.size();
+          } else if (arguments_taken == arguments_.size()) {
             problems.push_back(fmt::format("unexpected argument '{}'", text));
           } else {
             *arguments_[arguments_taken++].value = text;

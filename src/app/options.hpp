@@ -83,6 +83,9 @@ class Options {
   /// An argument without a name. Arguments are filled in this order and all must be given.
   void add_argument(const std::string& placeholder, std::string* value, const std::string& help);
 
+  /// All arguments that are left, at least one.
+  void add_arguments(const std::string& placeholder, std::vector<std::string>* values, const std::string& help);
+
   /// `parse` complains where option `name` is not given.
   void require(const std::string& name);
 
@@ -116,6 +119,7 @@ class Options {
     std::string placeholder;
     std::string* value;
     std::string help;
+    std::vector<std::string>* list = nullptr;  ///< instead of `value`, for the last
   };
   struct Given {  ///< an option as it stands in a source
     std::string name;

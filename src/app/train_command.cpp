@@ -6,6 +6,7 @@
 #include <future>
 
 #include "io/checkpoint_store.hpp"
+#include "io/index_files.hpp"
 #include "io/metrics_file.hpp"
 #include "io/trace_file.hpp"
 #include "src/app/job.hpp"
@@ -138,7 +139,9 @@ void log_layer_activations(const Job& job, const TrainCommandOptions& o, const m
 /// The corpora that `--data-path` names, on every rank or on none.
 std::vector<data::WeightedStore> open_corpora(const Job& job, const TrainCommandOptions& o) {
   std::vector<data::WeightedStore> stores;
-  for (const auto& corpus : o.corpora()) stores.push_back({open_corpus(*job.world, corpus.path), corpus.weight});
+  for (const auto& corpus : o.corpora()) {
+    stores.push_back({open_corpus(*job.world, corpus.path, o.data_check, o.seed), corpus.weight});
+  }
   return stores;
 }
 
@@ -151,6 +154,22 @@ data::GptDataOptions data_options_of(const TrainCommandOptions& o, const model::
   options.sampling = o.sampling;
   options.vocabulary_size = config.vocabulary;
   return options;
+}
+
+/// The samples. Rank 0 computes their order, or finds it where an earlier run kept it; then the others find it there.
+data::GptData make_data(Communicator& world, const std::vector<data::WeightedStore>& stores,
+                        data::GptDataOptions options, const std::string& cache_path) {
+  io::IndexFiles cache(cache_path);
+  options.cache = &cache;
+  data::GptData data;
+  const auto make_where = [&](bool here) {
+    collectively(world, [&] {
+      if (here) data = data::make_gpt_data(stores, options);
+    });
+  };
+  make_where(world.rank() == 0);
+  if (world.size() > 1) make_where(world.rank() != 0);
+  return data;
 }
 
 /// Holds a checkpoint against what was asked for; the budgets its runs were given, where the order of samples goes on.
@@ -205,8 +224,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   attributes["data_budgets"] = budgets_text(data_options.budgets);
 
   log_configuration(options, job, o, config, stores, done);
-  data::GptData data;
-  collectively(*job.world, [&] { data = data::make_gpt_data(stores, data_options); });
+  const data::GptData data = make_data(*job.world, stores, data_options, o.data_cache_path);
   if (o.dry_run) {
     log_layer_activations(job, o, config);
     log::info("dry run: everything is in order; {} iterations would run",

@@ -149,6 +149,13 @@ void TrainCommandOptions::declare(Options& options) {
       "sampling", &sampling, {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
       "sequential reads the corpus from its start, ignores --split and evaluates only where --eval-iters "
       "is given.");
+  options.add("data-cache-path", &data_cache_path, "DIR",
+              "Folder that keeps the order of samples of large corpora for later runs; default index-cache beside each "
+              "corpus.");
+  options.add_choice(
+      "data-check", &data_check,
+      {{"none", CorpusCheck::none}, {"sample", CorpusCheck::sample}, {"full", CorpusCheck::full}},
+      "What is held against the corpora's digests before training: nothing, 32 blocks of a million tokens, or all.");
 
   options.section("Run");
   options.add("log-interval", &run.log_interval, "N", "Iterations between lines of the log.", at_least(1));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/app/job.hpp"
 #include "src/app/job_options.hpp"
 #include "src/data/gpt_data.hpp"
 #include "src/model/initialisation.hpp"
@@ -68,6 +69,8 @@ struct TrainCommandOptions {
   std::string split = "969,30,1";
   data::SplitBy split_by = data::SplitBy::automatic;
   data::Sampling sampling = data::Sampling::shuffled;
+  std::string data_cache_path;
+  CorpusCheck data_check = CorpusCheck::sample;
 
   // Run
   train::RunSchedule run;

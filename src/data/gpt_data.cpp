@@ -101,7 +101,7 @@ class Builder {
         name_of(split), store.name(), range.tokens(), range.documents, store.token_count(), store.documents(), length,
         length + 1);
     return std::make_unique<ShuffledSamples>(std::move(tokens), range, length, budgets,
-                                             static_cast<std::uint32_t>(options_.seed));
+                                             static_cast<std::uint32_t>(options_.seed), options_.cache);
   }
 
   const std::vector<WeightedStore>& stores_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/data/index_cache.hpp"
 #include "src/data/sample_source.hpp"
 #include "src/data/sampler.hpp"
 #include "src/data/split.hpp"
@@ -35,6 +36,7 @@ struct GptDataOptions {
   /// (`extend_budgets`). Stored with a checkpoint they keep the order of the epochs that were begun; see
   /// ShuffledSamples.
   std::vector<SampleBudget> budgets;
+  IndexCache* cache = nullptr;  ///< keeps the order of samples for other ranks and runs; used while the data are made
 };
 
 /// The three splits; null where no budget asks for samples.

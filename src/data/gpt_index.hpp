@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <variant>
-#include <vector>
 
+#include "src/data/index_cache.hpp"
 #include "src/data/split.hpp"
 
 namespace trireme::data {
@@ -21,10 +22,13 @@ class GptIndex {
  public:
   /// `range` holds at least sequence_length + 1 tokens; `samples` is at least 1.
   GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples, std::uint32_t seed);
+  /// The same, kept in `cache`, or taken from it; `range` is one of `store`.
+  GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples, std::uint32_t seed,
+           const TokenStore& store, IndexCache& cache);
 
   /// Samples there are: all that the epochs give, so usually more than were asked for.
-  std::int64_t size() const;
-  std::int64_t epochs() const { return epochs_; }
+  std::int64_t size() const { return plan_.size; }
+  std::int64_t epochs() const { return plan_.epochs; }
   /// Number in the stream of the sample that is read as sample `index`.
   std::int64_t shuffled(std::int64_t index) const;
   /// Document of each entry of the stream, counted from the range's first.
@@ -38,11 +42,24 @@ class GptIndex {
   Position position(std::int64_t sample) const;
 
  private:
+  /// How many epochs there are, and which of their samples are shuffled together.
+  struct Plan {
+    std::int64_t epochs = 0;
+    std::int64_t size = 0;           ///< samples of all epochs
+    std::int64_t apart = 0;          ///< first sample of a last epoch that is kept apart; size where none is
+    std::int64_t entries = 0;        ///< documents of all epochs
+    std::int64_t entries_apart = 0;  ///< first document of a last epoch that is kept apart; entries where none is
+  };
+  GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples);
+  void build(const DocumentRange& range, std::uint32_t seed);
+  bool take(const IndexCache::Kept& kept);
+
   std::int64_t sequence_length_;
-  std::int64_t epochs_;
-  std::vector<std::uint32_t> document_order_;
-  std::vector<std::int64_t> starts_;  // in the stream, of each entry of document_order_
-  std::variant<std::vector<std::uint32_t>, std::vector<std::uint64_t>> shuffle_;
+  Plan plan_;
+  std::shared_ptr<const void> owner_;  // of the arrays below
+  std::span<const std::uint32_t> document_order_;
+  std::span<const std::int64_t> starts_;  // in the stream, of each entry of document_order_
+  std::variant<std::span<const std::uint32_t>, std::span<const std::uint64_t>> shuffle_;
 };
 
 }  // namespace trireme::data

@@ -45,12 +45,16 @@ void SequentialSamples::read(std::int64_t index, std::span<std::int32_t> tokens)
 }
 
 ShuffledSamples::ShuffledSamples(CheckedTokens tokens, const DocumentRange& range, std::int64_t sequence_length,
-                                 std::span<const std::int64_t> budgets, std::uint32_t seed)
+                                 std::span<const std::int64_t> budgets, std::uint32_t seed, IndexCache* cache)
     : tokens_(std::move(tokens)), range_(range), sequence_length_(sequence_length) {
   for (const std::int64_t budget : budgets) {
     if (budget <= size()) continue;
     const auto index_seed = static_cast<std::uint32_t>(seed + indices_.size());
-    indices_.emplace_back(range, sequence_length, budget - size(), index_seed);
+    if (cache == nullptr) {
+      indices_.emplace_back(range, sequence_length, budget - size(), index_seed);
+    } else {
+      indices_.emplace_back(range, sequence_length, budget - size(), index_seed, tokens_.store(), *cache);
+    }
     firsts_.push_back(size() + indices_.back().size());
   }
 }

@@ -45,11 +45,11 @@ class SequentialSamples final : public SampleSource {
 /// begun to read must not change, so there is one index after the other: `budgets` are the numbers of samples asked
 /// for, oldest first. The first index is that of the first budget, to the end of its last epoch; a later budget that
 /// goes beyond adds an index for what is missing, shuffled from seed + 1, seed + 2 ... Budgets that earlier epochs
-/// cover add nothing.
+/// cover add nothing. Indices are kept in `cache`, if there is one.
 class ShuffledSamples final : public SampleSource {
  public:
   ShuffledSamples(CheckedTokens tokens, const DocumentRange& range, std::int64_t sequence_length,
-                  std::span<const std::int64_t> budgets, std::uint32_t seed);
+                  std::span<const std::int64_t> budgets, std::uint32_t seed, IndexCache* cache = nullptr);
   std::int64_t size() const override { return firsts_.back(); }
   std::int64_t sample_length() const override { return sequence_length_ + 1; }
   void read(std::int64_t index, std::span<std::int32_t> tokens) const override;

@@ -3,6 +3,7 @@
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 #include "src/data/gpt2_tokenizer.hpp"
+#include "src/data/null_tokenizer.hpp"
 #include "src/data/text_cut.hpp"
 
 namespace trireme::data {
@@ -49,9 +50,14 @@ std::unique_ptr<Tokenizer> make_gpt2_tokenizer(BpeVocabulary vocabulary) {
   return std::make_unique<Gpt2Tokenizer>(std::move(vocabulary));
 }
 
+std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document) {
+  return std::make_unique<NullTokenizer>(vocabulary_size, end_of_document);
+}
+
 std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const std::string& payload) {
   if (name == "gpt2") return make_gpt2_tokenizer(bpe_from_payload(payload));
-  TRIREME_CHECK(name == "bytes", DataError, "unknown tokenizer '{}'; this program knows bytes and gpt2", name);
+  if (name == "null") return NullTokenizer::from_payload(payload);
+  TRIREME_CHECK(name == "bytes", DataError, "unknown tokenizer '{}'; this program knows bytes, gpt2 and null", name);
   TRIREME_CHECK(payload == kBytePayload, DataError, "the embedded definition of the byte tokenizer is damaged");
   return make_byte_tokenizer();
 }

@@ -45,6 +45,8 @@ struct BpeVocabulary {
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// GPT-2's byte-level BPE. Throws DataError naming the entry where the vocabulary contradicts itself.
 std::unique_ptr<Tokenizer> make_gpt2_tokenizer(BpeVocabulary vocabulary);
+/// Ids made elsewhere, 0 to vocabulary_size - 1; see NullTokenizer. Throws ConfigError.
+std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document);
 /// The tokenizer that a corpus or checkpoint embeds.
 std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const std::string& payload);
 

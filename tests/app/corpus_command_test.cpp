@@ -151,9 +151,44 @@ TEST_F(CorpusCommand, SkipsBadLinesWhereToldTo) {
   EXPECT_EQ(build({"--input", lines, "--tokenizer", "bytes", "--on-bad-line", "skip", "--max-bad-lines", "0"}), 3);
 }
 
+TEST_F(CorpusCommand, MergesSplitsSamplesExportsAndImports) {
+  const std::string text = file("a.txt", "one two three");
+  ASSERT_EQ(build({"--input", text, text, "--tokenizer", "bytes"}), 0) << message_;
+  const std::string merged = directory_ / "merged.h5";
+  EXPECT_EQ(run({"merge", corpus_, corpus_, "--output", merged}), 0) << message_;
+  EXPECT_EQ(io::CorpusStore(merged).documents(), 4);
+  EXPECT_EQ(run({"split", merged, "--split", "1,1", "--output-prefix", directory_ / "part"}), 0) << message_;
+  EXPECT_EQ(io::CorpusStore(directory_ / "part_valid.h5").token_count(), 26);
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "part_test.h5"));
+  EXPECT_EQ(run({"sample", merged, "--share", "1", "--output", directory_ / "sample.h5"}), 0) << message_;
+  EXPECT_EQ(run({"export", merged, "--output-prefix", directory_ / "m"}), 0) << message_;
+  const std::string back = directory_ / "back.h5";
+  for (const char* name : {"m", "m.bin", "m.idx"}) {
+    EXPECT_EQ(run({"import", directory_ / name, "--tokenizer", "bytes", "--output", back}), 0) << message_;
+    EXPECT_EQ(io::CorpusStore(back).info().content_digest, io::CorpusStore(merged).info().content_digest);
+  }
+  EXPECT_EQ(run({"import", directory_ / "m", "--tokenizer", "null", "--vocab-size", "300", "--output", back}), 0);
+  EXPECT_EQ(run({"inspect", back}), 0);
+  EXPECT_THAT(output_, AllOf(HasSubstr("null, 300 ids"), HasSubstr("document 0, 13 tokens: 111 110 101 32 116")));
+}
+
+TEST_F(CorpusCommand, RefusesToImportWhatItCannotTell) {
+  const std::string text = file("a.bin", "no tokens");
+  const std::string back = directory_ / "back.h5";
+  EXPECT_EQ(run({"import", text, "--tokenizer", "bytes", "--output", back}), 3);
+  EXPECT_THAT(message_, AllOf(HasSubstr("a.bin"), HasSubstr("no .idx")));
+  EXPECT_EQ(run({"import", text, "--tokenizer", "null", "--output", back}), 2);
+  EXPECT_EQ(run({"import", text, "--tokenizer", "bytes", "--vocab-size", "9", "--output", back}), 2);
+  EXPECT_EQ(run({"import", "--tokenizer", "bytes", "--output", back}), 2);
+  EXPECT_THAT(message_, HasSubstr("FILE... is missing"));
+  EXPECT_EQ(run({"merge", directory_ / "absent.h5", "--output", back}), 5);
+  EXPECT_EQ(run({"split", text, "--split", "1,x", "--output-prefix", back}), 2);
+  EXPECT_FALSE(std::filesystem::exists(back));
+}
+
 TEST_F(CorpusCommand, PrintsHelp) {
   EXPECT_EQ(run({"--help"}), 0);
-  EXPECT_THAT(output_, HasSubstr("build|inspect|verify"));
+  EXPECT_THAT(output_, HasSubstr("build|inspect|verify|merge"));
   EXPECT_EQ(run({"build", "--help"}), 0);
   EXPECT_THAT(output_, AllOf(HasSubstr("--append-eod"), HasSubstr("[gpt2]")));
 }

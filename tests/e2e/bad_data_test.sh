@@ -29,7 +29,7 @@ refused 3 "pipe.h5 is a pipe" 1 corpus inspect pipe.h5
 refused 5 "cannot open absent.h5" 1 corpus verify absent.h5
 check "no run that was refused has made the folder of its checkpoints" [ ! -e saved ]
 
-# A flipped bit: in the table of documents, found before the run; in the tokens, found by verify.
+# A flipped bit: in the table of documents or in the tokens, found before the run and by verify.
 done_by 1 corpus inspect corpus.h5 --documents 1
 length=$(sed -n 's/^document 0, \([0-9]*\) tokens.*/\1/p' out)
 table=$(LC_ALL=C grep -obUaP "\\x00{8}$(printf '\\x%02x\\x%02x' $((length % 256)) $((length / 256)))\\x00{6}" corpus.h5 |
@@ -41,6 +41,12 @@ tokens=$(LC_ALL=C grep -obUaP 't\x00h\x00e\x00 ' corpus.h5 | sed -n '20s/:.*//p'
 cp corpus.h5 flipped.h5
 flip flipped.h5 "$tokens"
 refused 3 "the file is damaged, build it again" 1 corpus verify flipped.h5
+refused_corpus 3 "of flipped.h5 are not those that were written" 2 flipped.h5
+# shellcheck disable=SC2046  # options are words
+refused 3 "of flipped.h5 are not those that were written" 2 train $(with flipped.h5) --data-check full
+refused 3 "of flipped.h5 are not those that were written" 1 corpus merge corpus.h5 flipped.h5 --output merged.h5
+# shellcheck disable=SC2046  # options are words
+done_by 1 train $(with flipped.h5) --data-check none --dry-run
 done_by 1 corpus verify corpus.h5
 
 # Too little text; another vocabulary.

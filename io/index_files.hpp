@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "src/data/index_cache.hpp"
+
+namespace trireme::io {
+
+/// An `IndexCache` in files, mapped into memory: FOLDER/DIGEST.index, where the digest is that of the description. Each
+/// file holds its description and a digest of everything in it, so that one that is damaged, cut short or of something
+/// else is found and made again. It gets its name when it is whole: any number of jobs may keep and find the same at
+/// once. All files may be deleted at any time.
+class IndexFiles final : public data::IndexCache {
+ public:
+  /// In `folder`, or, where that is empty, in the folder "index-cache" beside each corpus. Less than `least_bytes` is
+  /// not kept: to compute it takes no longer than to read it.
+  explicit IndexFiles(std::string folder, std::size_t least_bytes = std::size_t{1} << 20);
+
+  Kept find(const data::TokenStore& store, const std::string& description) override;
+  void keep(const data::TokenStore& store, const std::string& description, const Arrays& arrays) override;
+
+ private:
+  std::string folder_of(const data::TokenStore& store) const;
+  std::string path_of(const data::TokenStore& store, const std::string& description) const;
+  std::string folder_;
+  std::size_t least_bytes_;
+  std::set<std::string> refused_;  // folders that cannot be written, as was said
+};
+
+}  // namespace trireme::io
