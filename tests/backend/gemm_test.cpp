@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -214,16 +215,18 @@ TEST(GemmGradient, MatchesFiniteDifference) {
   Stream& stream = b.compute_stream();
   const Extents e{5, 7, 6};
   // loss = sum of dy (activation(p) w^T + bias), as a function of p, w and bias.
-  const std::vector<double> p0 = random_values(e.n * e.in, 1, -3, 3), w0 = random_values(e.out * e.in, 2),
-                            bias0 = random_values(e.out, 3), g = random_values(e.n * e.out, 4);
+  std::vector<double> p = random_values(e.n * e.in, 1, -3, 3), w = random_values(e.out * e.in, 2),
+                      bias = random_values(e.out, 3);
+  const std::vector<double> g = random_values(e.n * e.out, 4);
   for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
-    const auto activated = [&](std::vector<double> p) {
-      for (double& value : p) value = gelu(activation, value);
-      return p;
+    const auto activated = [&] {
+      std::vector<double> x = p;
+      for (double& value : x) value = gelu(activation, value);
+      return x;
     };
-    const auto loss = [&](const std::vector<double>& p, const std::vector<double>& w, const std::vector<double>& bias) {
+    const auto loss = [&] {
       const Tensor y = poisoned_tensor(b, DType::fp64, {e.n, e.out});
-      b.gemm().linear(stream, make_tensor(b, DType::fp64, {e.n, e.in}, activated(p)),
+      b.gemm().linear(stream, make_tensor(b, DType::fp64, {e.n, e.in}, activated()),
                       make_tensor(b, DType::fp64, {e.out, e.in}, w), make_tensor(b, DType::fp64, {e.out}, bias),
                       Activation::none, {}, y);
       const std::vector<double> values = values_of(b, y);
@@ -231,33 +234,17 @@ TEST(GemmGradient, MatchesFiniteDifference) {
       for (std::size_t i = 0; i < values.size(); ++i) sum += values[i] * g[i];
       return sum;
     };
-    const auto difference = [](std::vector<double> at, const auto& function) {
-      std::vector<double> gradient;
-      for (double& coordinate : at) {
-        const double kept = coordinate;
-        coordinate = kept + 1e-5;
-        const double above = function(at);
-        coordinate = kept - 1e-5;
-        const double below = function(at);
-        coordinate = kept;
-        gradient.push_back((above - below) / 2e-5);
-      }
-      return gradient;
-    };
     const Tensor dy = make_tensor(b, DType::fp64, {e.n, e.out}, g);
-    const Tensor w = make_tensor(b, DType::fp64, {e.out, e.in}, w0);
-    const Tensor p = make_tensor(b, DType::fp64, {e.n, e.in}, p0);
     const Tensor dp = poisoned_tensor(b, DType::fp64, {e.n, e.in});
-    b.gemm().linear_backward_input(stream, dy, w, activation, p, dp);
-    const Tolerance allowed = tolerance(DType::fp64, Operation::finite_difference);
-    expect_close(values_of(b, dp), difference(p0, [&](const auto& at) { return loss(at, w0, bias0); }), allowed, "dp");
+    b.gemm().linear_backward_input(stream, dy, make_tensor(b, DType::fp64, {e.out, e.in}, w), activation,
+                                   make_tensor(b, DType::fp64, {e.n, e.in}, p), dp);
+    expect_derivative(p, values_of(b, dp), loss, "dp");
 
-    const Tensor dw = make_tensor(b, DType::fp64, {e.out, e.in}, std::vector<double>(e.out * e.in));
-    const Tensor dbias = make_tensor(b, DType::fp64, {e.out}, std::vector<double>(e.out));
-    b.gemm().linear_backward_weight(stream, dy, make_tensor(b, DType::fp64, {e.n, e.in}, activated(p0)), dw, dbias);
-    expect_close(values_of(b, dw), difference(w0, [&](const auto& at) { return loss(p0, at, bias0); }), allowed, "dw");
-    expect_close(values_of(b, dbias), difference(bias0, [&](const auto& at) { return loss(p0, w0, at); }), allowed,
-                 "dbias");
+    const Tensor dw = make_tensor(b, DType::fp64, {e.out, e.in}, std::vector<double>(w.size()));
+    const Tensor dbias = make_tensor(b, DType::fp64, {e.out}, std::vector<double>(bias.size()));
+    b.gemm().linear_backward_weight(stream, dy, make_tensor(b, DType::fp64, {e.n, e.in}, activated()), dw, dbias);
+    expect_derivative(w, values_of(b, dw), loss, "dw");
+    expect_derivative(bias, values_of(b, dbias), loss, "dbias");
   }
 }
 
