@@ -42,6 +42,7 @@ struct State {
   int devices = 1;
   unsigned char uuid = 0;
   int allocations = 0;
+  int outside = 0;                            // pieces of work that other processes take part in
   std::shared_ptr<GuardedHeap> heap;          // null: the GPU's memory is the host's
   std::map<const void*, std::size_t> pinned;  // sizes by address
 };
@@ -144,10 +145,21 @@ void enqueue(cudaStream_t stream, const std::string& name, std::function<void()>
   note(fmt::format("{} {}", name, name_of(stream)));
   stream->queue.push_back({name, [] { return true; }, std::move(work)});
 }
+void enqueue_until(cudaStream_t stream, const std::string& name, std::function<void()> start,
+                   std::function<bool()> done, std::function<void()> finish) {
+  enqueue(stream, name, [start = std::move(start)] {
+    ++state().outside;
+    start();
+  });
+  stream->queue.push_back({name, std::move(done), [finish = std::move(finish)] {
+                             --state().outside;
+                             finish();
+                           }});
+}
 void note(const std::string& text) { state().log.push_back(text); }
 void run_all() {
   const GuardedHeap::Access access(state().heap.get());
-  while (run_one()) {
+  while (run_one() || state().outside > 0) {
   }
 }
 void break_device(cudaError_t status) { state().broken = status; }

@@ -24,6 +24,9 @@ void fail_next(const std::string& function, cudaError_t status);
 std::size_t pending();
 /// Enqueues `work` on `stream` under `name`, as a kernel launch or a library's call would.
 void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work);
+/// Enqueues work that another process takes part in: `start`, and `finish` once `done` says so.
+void enqueue_until(cudaStream_t stream, const std::string& name, std::function<void()> start,
+                   std::function<bool()> done, std::function<void()> finish);
 /// Puts a line into the log.
 void note(const std::string& text);
 /// Runs everything that is enqueued.

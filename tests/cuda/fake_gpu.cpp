@@ -18,6 +18,10 @@ void start_kernel(Stream& stream, const gpu::Launch& launch, std::function<void(
 
 std::string gpu_problem() { return ""; }
 bool is_real_gpu() { return false; }
+bool have_gpus(int count) {
+  fake_cuda::set_devices(count);
+  return true;
+}
 std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options) {
   fake_cuda::guard_device_memory();
   fake_cublaslt::behaviour().algorithms = 1;

@@ -14,6 +14,8 @@ namespace trireme::test {
 std::string gpu_problem();
 /// Whether it is a GPU: then tests may be long.
 bool is_real_gpu();
+/// Whether there are as many GPUs; fakes can be had.
+bool have_gpus(int count);
 std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options);
 
 inline DeviceChoice gpu_device(DeviceTransport transport = DeviceTransport::nccl, const CudaOptions& options = {}) {

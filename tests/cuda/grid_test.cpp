@@ -1,5 +1,5 @@
-// Grids of ranks that share one GPU, through the staged communicator, against one rank: the grid does not change the
-// run.
+// Grids of ranks, which share one GPU and communicate through the host or have one each and NCCL, against one rank: the
+// grid does not change the run.
 #include "src/comm/self_communicator.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/support/mpi_world.hpp"
@@ -23,15 +23,24 @@ std::vector<Layout> layouts(int ranks) {
   return {tensor, block, data};
 }
 
-TEST_F(GpuGrid, EveryGridComputesTheLossesOfOneRank) {
+void expect_the_losses_of_one_rank(DeviceTransport transport, const CudaOptions& options) {
   SelfCommunicator alone("world");
   RunConfig config = small_run();
   if (is_real_gpu()) config.steps = 10;
-  const Curve expected = training_curve(alone, config, {}, gpu_device());
+  const Curve expected = training_curve(alone, config, {}, gpu_device(DeviceTransport::nccl, options));
   for (const Layout& layout : layouts(world().size())) {
     SCOPED_TRACE(testing::Message() << layout);
-    expect_close(training_curve(world(), config, layout, gpu_device(DeviceTransport::staged)), expected, 2e-5);
+    expect_close(training_curve(world(), config, layout, gpu_device(transport, options)), expected, 2e-5);
   }
+}
+
+TEST_F(GpuGrid, RanksThatShareAGpuComputeTheLossesOfOne) {
+  expect_the_losses_of_one_rank(DeviceTransport::staged, {.world_rank = world().rank()});
+}
+
+TEST_F(GpuGrid, RanksWithAGpuEachComputeTheLossesOfOne) {
+  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+  expect_the_losses_of_one_rank(DeviceTransport::nccl, {.world_rank = world().rank(), .local_rank = world().rank()});
 }
 
 TEST_F(GpuGrid, NcclRefusesRanksThatShareAGpuAndSaysWhatHelps) {

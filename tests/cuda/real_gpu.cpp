@@ -12,6 +12,10 @@ std::string gpu_problem() {
   return status == cudaSuccess && count > 0 ? "" : "no GPU: " + cuda::reason_of(status);
 }
 bool is_real_gpu() { return true; }
+bool have_gpus(int count) {
+  int visible = 0;
+  return cudaGetDeviceCount(&visible) == cudaSuccess && visible >= count;
+}
 std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options) {
   return cuda::make_backend(options, TRIREME_CUDA_ARCHITECTURES);
 }
