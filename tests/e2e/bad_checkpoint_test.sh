@@ -150,9 +150,12 @@ if mount -t tmpfs -o size=4m tmpfs full 2>/dev/null; then
   head -c 3000000 /dev/zero >full/ballast
   refused 5 "are free" 2 train "${run[@]}" --save full/saved
   rm full/ballast
-  on 2 train "${run[@]}" --save full/saved --save-interval 1
-  check "a full disk: exit code 5, once, and the steps that fitted are whole" \
-    [ "$code $(grep -c 'are free' err) $("$trireme" checkpoint verify full/saved >/dev/null 2>&1; echo $?)" = "5 1 0" ]
+  for mode in "" --async-save; do
+    rm -rf full/saved
+    on 2 train "${run[@]}" --save full/saved --save-interval 1 ${mode:+$mode}
+    check "a full disk: exit code 5, once, and the steps that fitted are whole${mode:+, with $mode}" \
+      [ "$code $(grep -c 'are free' err) $("$trireme" checkpoint verify full/saved >/dev/null 2>&1; echo $?)" = "5 1 0" ]
+  done
 else
   echo "skipped: a real full disk, because file systems cannot be mounted here"
 fi
