@@ -19,6 +19,7 @@ struct Work {
   bool ends_document = false;
   std::vector<std::int32_t> ids;
   std::int64_t text_bytes = 0;
+  std::int64_t cut_runs = 0;
   std::optional<DataError> error;
 };
 
@@ -40,7 +41,12 @@ void encode(Work& work, const TextReaderOptions& options, const data::Tokenizer&
   try {
     const std::string text = text_of(std::move(work.piece), options);
     work.text_bytes = static_cast<std::int64_t>(text.size());
-    tokenizer.encode(text, work.ids);
+    for (std::string_view rest = text; !rest.empty();) {
+      const TextCut cut = cut_text(rest, options);
+      work.cut_runs += cut.forced ? 1 : 0;
+      tokenizer.encode(rest.substr(0, cut.size_bytes), work.ids);
+      rest.remove_prefix(cut.size_bytes);
+    }
   } catch (const DataError& error) {
     work.error = error;
   }
@@ -80,6 +86,7 @@ CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::To
       }
       writer.append(work.ids);
       report.text_bytes += work.text_bytes;
+      report.cut_runs += work.cut_runs;
       if (!work.ends_document) continue;
       if (writer.document_tokens() == 0) {
         ++report.empty_documents;
@@ -95,6 +102,7 @@ CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::To
                 report.empty_documents, report.bad_lines);
   report.documents = writer.documents();
   report.tokens = writer.token_count();
+  report.cut_runs += reader.cut_runs();
   writer.finish();
   return report;
 }

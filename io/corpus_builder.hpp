@@ -25,6 +25,7 @@ struct CorpusBuildReport {
   std::int64_t tokens = 0;
   std::int64_t text_bytes = 0;  ///< of the documents, without the JSON round them
   std::int64_t empty_documents = 0;
+  std::int64_t cut_runs = 0;  ///< forced cuts, see `TextReaderOptions::greatest_run_bytes`
   std::int64_t bad_lines = 0;
   std::vector<std::string> first_bad_lines;  ///< what was wrong with the first few
 };

@@ -9,9 +9,10 @@ build_packages=(
   nlohmann-json3-dev            # manifests, JSON lines, metrics
   libxxhash-dev                 # digests
   libutf8proc-dev               # character classes of the tokenizers
+  zlib1g-dev libzstd-dev        # compressed text
   libspdlog-dev libfmt-dev      # the log
 )
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format zstd)
 
 # install_packages NAME...: installs those that are missing, where this user may; else names them and returns 1.
 install_packages() {

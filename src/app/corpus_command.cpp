@@ -50,7 +50,8 @@ int build(const std::vector<std::string>& arguments) {
       "grow with the text.");
   options.section("Input and output");
   options.add("input", &build.inputs, "FILE",
-              "Text files, a document each, and files of JSON lines (.json, .jsonl, .ndjson), an object a line.");
+              "Text files, a document each, and files of JSON lines (.json, .jsonl, .ndjson), an object a line; "
+              "plain or compressed (gzip, Zstandard).");
   options.add("output", &build.output, "FILE.h5", "The corpus. It gets this name when it is whole.");
   options.add_choice(
       "input-format", &build.reader.format,
@@ -69,8 +70,8 @@ int build(const std::vector<std::string>& arguments) {
   options.add_choice("on-bad-line", &build.skip_bad_lines, {{"stop", false}, {"skip", true}},
                      "Lines that are not JSON or have no text under the key.");
   options.add("max-bad-lines", &build.greatest_bad_lines, "N", "Bad lines to skip before giving up.", at_least(0));
-  options.add("max-line-bytes", &build.reader.greatest_bytes, "N",
-              "Longest line, or stretch of text without white space.", at_least(1));
+  options.add("max-line", &build.reader.greatest_bytes, "BYTES", "Longest line of JSON; a longer one is refused.",
+              at_least(1));
   options.section("Speed");
   options.add("workers", &workers, "N", "Threads; by default as many as there are cores.", between(1, 4096));
   options.require("input");
@@ -89,6 +90,10 @@ int build(const std::vector<std::string>& arguments) {
   bar.reset();
   for (const std::string& line : report.first_bad_lines) log::warn("skipped {}", line);
   if (report.bad_lines > 0) log::warn("skipped {} bad lines in all", report.bad_lines);
+  if (report.cut_runs > 0) {
+    log::warn("cut {} runs of more than {} bytes without a place between two words; their tokens may differ there",
+              report.cut_runs, build.reader.greatest_run_bytes);
+  }
   if (report.empty_documents > 0) log::info("left out {} empty documents", report.empty_documents);
   log::info("{}: {} documents, {} tokens from {} bytes of text, {:.3f} bytes/token, {:.1f} s, {:.1f} MB/s",
             build.output, report.documents, report.tokens, report.text_bytes,

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <fstream>
+#include <tuple>
 
 #include "src/base/error.hpp"
+#include "src/base/hash.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {
@@ -123,11 +126,10 @@ TEST_F(TextReaderTest, KeepsAnyBytesWhereAskedTo) {
   EXPECT_THAT(documents({file("a.txt", bytes)}, {.check_utf8 = false}), ElementsAre(bytes));
 }
 
-TEST_F(TextReaderTest, NamesByteOrderMarksAndCompression) {
+TEST_F(TextReaderTest, NamesByteOrderMarks) {
   expect_error(file("a.txt", "\xFF\xFE"s + "a\0"s), "byte-order mark of UTF-16");
   expect_error(file("a.txt", "\xFE\xFF\0a"s), "byte-order mark of UTF-16");
   expect_error(file("a.txt", "\xEF\xBB\xBFtext"), "UTF-8 byte-order mark");
-  expect_error(file("a.txt", "\x1F\x8B\x08"), "gzip");
 }
 
 TEST_F(TextReaderTest, RefusesWhatIsNoRegularFile) {
@@ -155,16 +157,100 @@ TEST_F(TextReaderTest, CutsTextsIntoPiecesOnlyBeforeWhiteSpace) {
   EXPECT_EQ(position, text.size());
 }
 
-TEST_F(TextReaderTest, GoesOnToTheFirstPlaceToCutAndNoFurtherThanAllowed) {
-  const std::string text = std::string(3000000, 'x') + " y";
+TEST_F(TextReaderTest, GoesOnToTheFirstPlaceToCutAndCutsALongRunBetweenCharacters) {
+  std::string text;
+  while (text.size() < 3000) text += "ö";
+  text += " y";
   EXPECT_THAT(documents({file("a.txt", text)}, {.piece_bytes = 100}), ElementsAre(text));
   EXPECT_EQ(pieces_, 2);
-  expect_error(directory_ / "a.txt", "no white space to cut", {.piece_bytes = 100, .greatest_bytes = 2000000});
+  const TextReaderOptions options{.piece_bytes = 100, .greatest_run_bytes = 1001};
+  EXPECT_THAT(documents({directory_ / "a.txt"}, options), ElementsAre(text));
+  TextReader reader({directory_ / "a.txt"}, options);
+  std::vector<std::size_t> sizes;
+  for (TextPiece piece; reader.next(piece);) sizes.push_back(piece.bytes.size());
+  EXPECT_THAT(sizes, ElementsAre(1000, 1000, 1000, 2));
+  EXPECT_EQ(reader.cut_runs(), 2);  // the third ends where the text may be cut
   EXPECT_THAT(documents({directory_ / "a.txt"},
-                        {.check_utf8 = false, .can_cut = [](auto, auto) { return true; }, .piece_bytes = 1000000}),
+                        {.check_utf8 = false, .can_cut = [](auto, auto) { return true; }, .piece_bytes = 1000}),
               ElementsAre(text));
   EXPECT_EQ(pieces_, 4);
 }
+
+TEST_F(TextReaderTest, GivesTheDocumentsOfAFileThatIsReadInRanges) {
+  std::string lines;
+  for (int i = 0; i < 200; ++i) lines += fmt::format("{{\"text\": \"document {}\"}}\n{}", i, i % 7 == 0 ? "\n" : "");
+  const std::string path = file("a.jsonl", lines);
+  const std::vector<std::string> whole = documents({path});
+  const auto middle = static_cast<std::int64_t>(lines.find('\n', lines.size() / 2) + 1);
+  std::vector<std::string> found;
+  TextReader reader(std::vector<TextRange>{{path, 0, middle}, {path, middle}}, {});
+  for (TextPiece piece; reader.next(piece);) found.push_back(text_of(std::move(piece), {}));
+  EXPECT_EQ(found, whole);
+  EXPECT_EQ(reader.total_bytes(), static_cast<std::int64_t>(lines.size()));
+
+  // Messages count the lines of the file.
+  const auto line = std::count(lines.begin(), lines.begin() + middle, '\n') + 1;
+  lines[static_cast<std::size_t>(middle)] = '!';
+  file("a.jsonl", lines);
+  TextReader second(std::vector<TextRange>{{path, middle}}, {});
+  TextPiece piece;
+  ASSERT_TRUE(second.next(piece));
+  EXPECT_THAT([&] { text_of(piece, {}); }, ThrowsMessage<DataError>(HasSubstr(fmt::format("a.jsonl:{}:1:", line))));
+}
+
+TEST_F(TextReaderTest, EndsATextOnlyInTheRangeThatReachesTheEndOfTheFile) {
+  const std::string path = file("a.txt", "one two three");
+  TextReader reader(std::vector<TextRange>{{path, 0, 3}, {path, 3, 7}, {path, 7, 13}}, {});
+  std::vector<std::tuple<std::string, std::int64_t, bool>> found;
+  for (TextPiece piece; reader.next(piece);) found.emplace_back(piece.bytes, piece.position, piece.ends_document);
+  EXPECT_THAT(found,
+              ElementsAre(std::tuple("one", 0, false), std::tuple(" two", 3, false), std::tuple(" three", 7, true)));
+}
+
+class CompressedInput : public TextReaderTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  /// Packs a file with the program of this name; several of them one after another.
+  std::string packed(const std::string& name, const std::vector<std::string>& parts) {
+    std::string all;
+    for (const std::string& part : parts) {
+      const std::string plain = file("plain", part);
+      EXPECT_EQ(std::system(fmt::format("{} -c {} > {}.packed", GetParam(), plain, plain).c_str()), 0);
+      std::ifstream stream(plain + ".packed", std::ios::binary);
+      all.append(std::istreambuf_iterator<char>(stream), {});
+    }
+    return file(name, all);
+  }
+  std::string long_text() const {
+    std::string text;
+    for (std::uint64_t i = 0; text.size() < 3'000'000; ++i) text += fmt::format("{:x} ", mix64(i));
+    return text;
+  }
+};
+
+TEST_P(CompressedInput, IsKnownByItsContentAndReadToItsEndThroughAllMembers) {
+  const std::string text = long_text();
+  EXPECT_THAT(documents({packed("a.txt", {text, "", " two", " three"}), packed("b.jsonl.gz", {"{\"text\": \"x\"}\n"}),
+                         packed("c.json.zst", {"{\"text\": \"y\"}\n"}), packed("d.txt", {""})}),
+              ElementsAre(text + " two three", "x", "y", ""));
+}
+
+TEST_P(CompressedInput, NamesTheByteWhereItIsDamagedOrEndsTooEarly) {
+  const std::string path = packed("a.txt", {long_text()});
+  std::ifstream stream(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  for (const std::size_t size : {std::size_t{5}, bytes.size() / 2, bytes.size() - 1}) {
+    expect_error(file("a.txt", bytes.substr(0, size)), fmt::format("a.txt, byte {}: the ", size));
+    expect_error(path, "not complete: the file was cut off");
+  }
+  std::string flipped = bytes;
+  for (std::size_t i = 0; i < 64; ++i)
+    flipped[bytes.size() / 2 + i] = static_cast<char>(~flipped[bytes.size() / 2 + i]);
+  expect_error(file("a.txt", flipped), "data are damaged (");
+  expect_error(file("a.txt", bytes + "no member"), "data are damaged (");
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, CompressedInput, ::testing::Values("gzip", "zstd -q"),
+                         [](const auto& info) { return std::string(info.param).substr(0, 4); });
 
 TEST_F(TextReaderTest, RefusesLinesThatAreTooLong) {
   const std::string path = file("a.jsonl", "{\"text\": \"\"}\n{\"text\": \"" + std::string(3000000, 'x') + "\"}\n");

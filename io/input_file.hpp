@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace trireme::io {
+
+/// Bytes that come one after another: of a file, or what is packed in one.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  /// Reads up to `size_bytes` into `data`; fewer only at the end.
+  virtual std::size_t read(char* data, std::size_t size_bytes) = 0;
+  /// Bytes of the file that were read for it.
+  virtual std::int64_t file_bytes_read() const = 0;
+};
+
+enum class Compression { none, gzip, zstd };
+
+/// What the first bytes of the file say. Throws IoError where it cannot be read.
+Compression compression_of(const std::string& path);
+
+/// The bytes [begin, end) of the file at `path` as they stand there, or, of a compressed file, which is always read
+/// whole, what it unpacks to: gzip (RFC 1952) or Zstandard (RFC 8878), several members or frames one after another, in
+/// memory that does not grow. `end` beyond the end of the file means its end. Throws IoError where the file cannot be
+/// read; `read` throws DataError with the byte of the file where compressed data are damaged or end too early.
+std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t begin = 0, std::int64_t end = INT64_MAX);
+
+}  // namespace trireme::io
