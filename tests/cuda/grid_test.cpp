@@ -23,24 +23,47 @@ std::vector<Layout> layouts(int ranks) {
   return {tensor, block, data};
 }
 
-void expect_the_losses_of_one_rank(DeviceTransport transport, const CudaOptions& options) {
+void expect_the_losses_of_one_rank(RunConfig config, const std::vector<Layout>& layouts, DeviceTransport transport,
+                                   const CudaOptions& options) {
   SelfCommunicator alone("world");
-  RunConfig config = small_run();
   if (is_real_gpu()) config.steps = 10;
   const Curve expected = training_curve(alone, config, {}, gpu_device(DeviceTransport::nccl, options));
-  for (const Layout& layout : layouts(world().size())) {
+  for (const Layout& layout : layouts) {
     SCOPED_TRACE(testing::Message() << layout);
     expect_close(training_curve(world(), config, layout, gpu_device(transport, options)), expected, 2e-5);
   }
 }
 
+/// A GPU for each rank.
+CudaOptions own_gpu() { return {.world_rank = world().rank(), .local_rank = world().rank()}; }
+
 TEST_F(GpuGrid, RanksThatShareAGpuComputeTheLossesOfOne) {
-  expect_the_losses_of_one_rank(DeviceTransport::staged, {.world_rank = world().rank()});
+  expect_the_losses_of_one_rank(small_run(), layouts(world().size()), DeviceTransport::staged,
+                                {.world_rank = world().rank()});
 }
 
 TEST_F(GpuGrid, RanksWithAGpuEachComputeTheLossesOfOne) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
-  expect_the_losses_of_one_rank(DeviceTransport::nccl, {.world_rank = world().rank(), .local_rank = world().rank()});
+  expect_the_losses_of_one_rank(small_run(), layouts(world().size()), DeviceTransport::nccl, own_gpu());
+}
+
+TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
+  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+  RunConfig config = small_run();
+  config.model.layers = 4;
+  std::vector<Layout> list;
+  for (const auto kind : {parallel::ScheduleKind::one_forward_one_backward, parallel::ScheduleKind::gpipe,
+                          parallel::ScheduleKind::interleaved, parallel::ScheduleKind::zero_bubble}) {
+    const bool interleaved = kind == parallel::ScheduleKind::interleaved;
+    if (interleaved && world().size() != 2) continue;  // a layer for each chunk
+    Layout layout{1, world().size(), {}};
+    layout.options.schedule = kind;
+    layout.options.overlap_p2p = true;
+    if (interleaved) layout.options.pipeline.chunks = 2;
+    list.push_back(layout);
+  }
+  list.push_back({1, 1, {}, world().size()});  // keys and values round a ring
+  expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
 }
 
 TEST_F(GpuGrid, NcclRefusesRanksThatShareAGpuAndSaysWhatHelps) {
