@@ -1,0 +1,49 @@
+#!/bin/bash
+# Fuzzes what reads files of others: with libFuzzer, the address and the undefined-behaviour sanitizer, built by clang++
+# (16 or later) in build/fuzz. Findings stay in build/fuzz/TARGET; a new one becomes a seed in tests/fuzz/seeds when it is understood.
+# usage: tests/fuzz.sh [SECONDS [TARGET...]]   (default: 600 seconds of each target)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-600}
+shift || true
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || targets=(corpus text_reader token_files tokenizer_files utf8)
+compiler=
+for candidate in clang++ clang++-{20,19,18,17,16}; do
+  major=$("$candidate" -dumpversion 2>/dev/null | cut -d. -f1) || continue
+  [ "${major:-0}" -ge 16 ] && compiler=$candidate && break
+done
+[ -n "$compiler" ] || {
+  echo "clang++ 16 or later is missing; on Debian 12: apt-get install clang-16 libclang-rt-16-dev" >&2
+  exit 4
+}
+build=build/fuzz
+mkdir -p $build
+flags="-std=c++20 -O1 -g -I. $(pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5)
+       -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL"
+libraries="$(pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5) -lspdlog -lfmt -lutf8proc -lxxhash -lz -lzstd"
+
+# Objects of the layers that the targets need, each built again when it or a header is newer.
+newest_header=$(find src io tests/fuzz -name '*.hpp' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2)
+objects=()
+for source in src/base/*.cpp src/tensor/*.cpp src/data/*.cpp io/h5/*.cpp io/*.cpp; do
+  # What else reads or writes files, but needs more than these layers.
+  case $source in io/checkpoint_* | io/manifest_json.cpp | io/metrics_file.cpp | io/trace_file.cpp) continue ;; esac
+  object=$build/${source//\//_}.o
+  objects+=("$object")
+  [ "$object" -nt "$source" ] && [ "$object" -nt "$newest_header" ] && continue
+  echo "$source $object"
+done >$build/todo
+xargs -r -P "$(nproc)" -L 1 sh -c "$compiler $(echo $flags) -fsanitize=fuzzer-no-link -c \$0 -o \$1" <$build/todo
+for target in "${targets[@]}"; do
+  "$compiler" $flags -fsanitize=fuzzer "tests/fuzz/$target.cpp" "${objects[@]}" $libraries -o "$build/$target.fuzzer"
+done
+for target in "${targets[@]}"; do
+  mkdir -p "$build/$target/corpus"
+  echo "== $target: $seconds s"
+  # The longest input, memory and time of one: beyond, it is a finding.
+  "$build/$target.fuzzer" -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=1024 -timeout=5 -print_final_stats=1 \
+    -artifact_prefix="$build/$target/" "$build/$target/corpus" "tests/fuzz/seeds/$target" 2>"$build/$target/log" ||
+    { tail -40 "$build/$target/log"; exit 1; }
+  grep -E 'stat::(number_of_executed_units|peak_rss_mb)|cov:' "$build/$target/log" | tail -3
+done

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+// What the fuzz targets share. Each target is one file with the function that libFuzzer calls; tests/fuzz.sh links it
+// with libFuzzer, the tests with replay_main.cpp. Errors of the program's own kinds are what bad input should give;
+// anything else (a crash, another exception, a broken promise) ends the process.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace trireme::fuzz {
+
+/// Ends the process where a promise is broken.
+inline void require(bool kept, const char* promise) {
+  if (kept) return;
+  std::fprintf(stderr, "broken: %s\n", promise);
+  std::abort();
+}
+
+/// The name of a file of this process, in memory where there is /dev/shm.
+inline std::string scratch_path(const std::string& name) {
+  const std::string folder = std::filesystem::exists("/dev/shm") ? "/dev/shm" : "/tmp";
+  static const std::string process = folder + "/trireme-fuzz-" + std::to_string(getpid()) + "-";
+  return process + name;
+}
+
+/// A file of these bytes, as long as the object lives.
+class InputFile {
+ public:
+  InputFile(const std::string& name, std::string_view bytes) : path_(scratch_path(name)) {
+    std::ofstream(path_, std::ios::binary) << bytes;
+  }
+  ~InputFile() { std::remove(path_.c_str()); }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+/// What stands before the first `separator` of `rest`, which keeps what stands behind it.
+inline std::string_view take_until(std::string_view& rest, std::string_view separator) {
+  const std::size_t end = rest.find(separator);
+  const std::string_view part = rest.substr(0, end);
+  rest = end == rest.npos ? std::string_view() : rest.substr(end + separator.size());
+  return part;
+}
+
+}  // namespace trireme::fuzz
