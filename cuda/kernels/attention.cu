@@ -4,6 +4,8 @@
 
 #include "cuda/kernels/eight.cuh"
 #include "cuda/kernels/families.hpp"
+#include "cuda/kernels/flash_attention.hpp"
+#include "cuda/kernels/heads.cuh"
 #include "cuda/kernels/sums.cuh"
 #include "src/backend/kernels/shape_checks.hpp"
 
@@ -21,22 +23,6 @@ constexpr int weights_of_warp = rows_of_warp * tile_rows;
 
 constexpr std::int64_t row_tiles(std::int64_t rows) { return (rows + rows_of_block - 1) / rows_of_block; }
 
-/// One head of one sample: row i is data + i stride.
-template <class T>
-struct Rows {
-  T* data;
-  std::int64_t stride;
-};
-/// All heads of all samples.
-template <class T>
-struct AllHeads {
-  T* data;
-  std::int64_t position_stride, sample_stride, head_stride;
-  __device__ Rows<T> at(std::int64_t sample, std::int64_t head) const {
-    return {data + sample * sample_stride + head * head_stride, position_stride};
-  }
-};
-
 /// Which sample, head and rows a block has, of `heads` heads.
 struct BlockPlace {
   std::int64_t sample, head, begin;
@@ -46,9 +32,6 @@ struct BlockPlace {
         begin(blockIdx.x % row_tiles(rows) * rows_of_block) {}
 };
 
-__device__ inline std::int64_t places_between(const AttentionProblem& problem) {
-  return problem.first_query - problem.first_key;
-}
 /// Whether a query sees a key; both may be beyond the end.
 __device__ inline bool sees(const AttentionProblem& problem, std::int64_t query, std::int64_t key) {
   return query < problem.queries && key < problem.keys && (!problem.causal || key <= query + places_between(problem));
@@ -225,14 +208,6 @@ __global__ void __launch_bounds__(attention_threads)
   if (threadIdx.x % warp_threads == 0) row_dot[row] = sum;
 }
 
-/// What the two kernels of backward read.
-template <class T>
-struct BackwardInputs {
-  AllHeads<const T> q, k, v, dout;
-  const Accumulation<T>* log_sum_exp;
-  const Accumulation<T>* row_dot;
-};
-
 /// Of the score of one query and one key: `probability` with dropout, and the gradient of the scaled score.
 template <class A>
 struct ScoreGradient {
@@ -387,10 +362,14 @@ class CudaAttention final : public AttentionKernels {
   void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v, Heads out,
                  TensorView log_sum_exp) override {
     check_attention("attention", problem, {q.data, k.data, v.data}, {out.data}, {log_sum_exp});
+    if (takes_flash_attention(problem, {q, k, v, out})) {
+      return flash_attention(stream, problem, q, k, v, out, log_sum_exp);
+    }
     dispatch_results(q.data.dtype(), problem.results, [&]<class T, class R>() {
       using A = Accumulation<T>;
       gpu::launch(stream, tiles<A>("attention", problem, problem.queries, problem.heads, 2), attention_kernel<T, R>,
-                  problem, all<const T>(q), all<const T>(k), all<const T>(v), all<R>(out), log_sum_exp.as<A>());
+                  problem, all_heads<const T>(q), all_heads<const T>(k), all_heads<const T>(v), all_heads<R>(out),
+                  log_sum_exp.as<A>());
     });
   }
 
@@ -403,13 +382,16 @@ class CudaAttention final : public AttentionKernels {
       using A = Accumulation<T>;
       const std::int64_t rows = problem.batch * problem.heads * problem.queries;
       gpu::launch(stream, {"row_dot", (rows + attention_warps - 1) / attention_warps, attention_threads},
-                  row_dot_kernel<T>, problem, all<const T>(dout), all<const T>(out), row_dot.as<A>());
-      const BackwardInputs<T> in{all<const T>(q),    all<const T>(k),     all<const T>(v),
-                                 all<const T>(dout), log_sum_exp.as<A>(), row_dot.as<A>()};
+                  row_dot_kernel<T>, problem, all_heads<const T>(dout), all_heads<const T>(out), row_dot.as<A>());
+      if (takes_flash_attention(problem, {q, k, v, dout, dq, dk, dv})) {
+        return flash_attention_backward(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dq, dk, dv);
+      }
+      const BackwardInputs<T> in{all_heads<const T>(q),    all_heads<const T>(k), all_heads<const T>(v),
+                                 all_heads<const T>(dout), log_sum_exp.as<A>(),   row_dot.as<A>()};
       gpu::launch(stream, tiles<A>("query_gradient", problem, problem.queries, problem.heads, 3),
-                  query_gradient_kernel<T, R>, problem, in, all<R>(dq));
+                  query_gradient_kernel<T, R>, problem, in, all_heads<R>(dq));
       gpu::launch(stream, tiles<A>("key_gradient", problem, problem.keys, problem.kv_heads, 4),
-                  key_gradient_kernel<T, R>, problem, in, all<R>(dk), all<R>(dv));
+                  key_gradient_kernel<T, R>, problem, in, all_heads<R>(dk), all_heads<R>(dv));
     });
   }
 
@@ -420,7 +402,7 @@ class CudaAttention final : public AttentionKernels {
       dispatch_float(to.data.dtype(), [&]<class To>() {
         if constexpr (std::is_same_v<Accumulation<From>, Accumulation<To>>) {
           gpu::launch(stream, {"copy_heads", blocks_for(groups), block_threads}, copy_heads_kernel<From, To>, shape,
-                      all<const From>(from), all<To>(to));
+                      all_heads<const From>(from), all_heads<To>(to));
         }
       });
     });
@@ -443,11 +425,6 @@ class CudaAttention final : public AttentionKernels {
                            int own) {
     return {name, row_tiles(rows) * heads * problem.batch, attention_threads,
             static_cast<std::size_t>(shared_numbers(own, problem.head_dim)) * sizeof(A)};
-  }
-  template <class T, class View>
-  static AllHeads<T> all(const HeadsOf<View>& heads) {
-    return {heads.data.template as<std::remove_const_t<T>>(), heads.position_stride, heads.sample_stride,
-            heads.head_stride};
   }
 };
 

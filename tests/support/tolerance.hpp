@@ -17,6 +17,7 @@ enum class Operation {
   rounding,          ///< exact but for one rounding to the training type: conversion, copy, masks
   elementwise,       ///< some operations and elementary functions in the accumulation type, then one rounding
   sum,               ///< sums of up to some thousand terms in the accumulation type, then one rounding
+  rounded_sum,       ///< the same of products whose one factor is a result rounded to the training type, `dtype`
   finite_difference  ///< a central difference in fp64 with step 1e-5 against an analytic derivative
 };
 
@@ -32,8 +33,9 @@ struct Tolerance {
 /// type. Storing costs u relative (and in fp16 the spacing of subnormals, far below the absolute term). Elementwise
 /// kernels make up to about ten roundings of intermediate results, each U of the largest of them. In a sum of n terms
 /// the errors grow at worst with n, in fact with about its root: 300 U of the largest result covers n = 50,000 with
-/// inputs of order one. A central difference with step d has an error of d^2 of the third derivative and U / d of the
-/// value.
+/// inputs of order one. Where factors were rounded before, each term is wrong by up to u of itself; of a sum of n terms
+/// that is u of about root n times a term, and the largest results are as large as that. A central difference with step
+/// d has an error of d^2 of the third derivative and U / d of the value.
 inline Tolerance tolerance(DType dtype, Operation operation, DType accumulation) {
   const auto unit_roundoff = [](DType type) {
     switch (type) {
@@ -55,6 +57,8 @@ inline Tolerance tolerance(DType dtype, Operation operation, DType accumulation)
       return {1.01 * u + 4 * wide, 20 * wide + 0.001 * u};
     case Operation::sum:
       return {1.01 * u, 300 * wide + 0.001 * u};
+    case Operation::rounded_sum:
+      return {1.01 * u, 2 * u};
     case Operation::finite_difference:
       return {1e-7, 1e-7};
   }

@@ -13,7 +13,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 namespace trireme::gpu {
 
@@ -52,6 +52,12 @@ struct Exchange {
   unsigned lane_mask;
   T result;
 };
+template <class T>
+struct Broadcast {
+  T value;
+  unsigned lane;
+  T result;
+};
 struct Vote {
   bool predicate;
   unsigned result;
@@ -76,6 +82,21 @@ T __shfl_xor_sync(unsigned, T value, unsigned lane_mask,
       },
       where);
   return exchange.result;
+}
+template <class T>
+T __shfl_sync(unsigned, T value, unsigned lane, const std::source_location& where = std::source_location::current()) {
+  using namespace trireme::gpu::host;
+  Broadcast<T> broadcast{value, lane, value};
+  warp_collective(
+      &broadcast,
+      [](Arguments lanes) {
+        for (void* lane : lanes) {
+          auto* own = static_cast<Broadcast<T>*>(lane);
+          own->result = static_cast<const Broadcast<T>*>(lanes[own->lane % warp_size])->value;
+        }
+      },
+      where);
+  return broadcast.result;
 }
 inline unsigned __ballot_sync(unsigned, bool predicate,
                               const std::source_location& where = std::source_location::current()) {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -110,8 +111,21 @@ class Context {
 
 enum class State { ready, at_barrier, in_warp, ended };
 
+/// Sixteen bytes on their way to shared memory; nowhere from: zeros.
+struct Copy {
+  void* to;
+  const void* from;
+  void make() const {
+    if (from != nullptr)
+      std::memcpy(to, from, 16);
+    else
+      std::memset(to, 0, 16);
+  }
+};
+
 struct Fiber {
   Context context;
+  std::deque<std::vector<Copy>> copies{1};  // in groups; the last one is not yet committed
   std::unique_ptr<char, void (*)(char*)> memory{nullptr, nullptr};
   State state = State::ended;
   std::source_location where;
@@ -200,6 +214,19 @@ class Machine {
   }
   void* dynamic_shared() { return shared(nullptr, launch_->shared_bytes); }
 
+  void copy_async(void* shared, const void* global, bool valid) {
+    const Copy copy{shared, valid ? global : nullptr};
+    if (order_seed != 0) return copy.make();
+    fibers_[threadIdx.x].copies.back().push_back(copy);
+  }
+  void commit_copies() { fibers_[threadIdx.x].copies.emplace_back(); }
+  void wait_for_copies(std::size_t latest) {
+    auto& groups = fibers_[threadIdx.x].copies;
+    for (; groups.size() > latest + 1; groups.pop_front()) {
+      for (const Copy& copy : groups.front()) copy.make();
+    }
+  }
+
  private:
   void add_fiber();
   [[noreturn]] static void fiber_main();
@@ -207,7 +234,10 @@ class Machine {
   void run_block(unsigned block, const std::vector<unsigned>& order) {
     blockIdx.x = block;
     for (auto& [owner, piece] : shared_) piece.fresh = true;
-    for (const unsigned thread : order) fibers_[thread].state = State::ready;
+    for (const unsigned thread : order) {
+      fibers_[thread].state = State::ready;
+      fibers_[thread].copies.assign(1, {});
+    }
     for (;;) {
       bool ran = false;
       for (const unsigned thread : order) {
@@ -290,5 +320,8 @@ void warp_collective(void* argument, void (*combine)(Arguments), const std::sour
 void block_barrier(const std::source_location& where) { machine.wait(State::at_barrier, where); }
 void* shared_memory(const void* owner, std::size_t size_bytes) { return machine.shared(owner, size_bytes); }
 void* dynamic_shared_memory() { return machine.dynamic_shared(); }
+void copy_async(void* shared, const void* global, bool valid) { machine.copy_async(shared, global, valid); }
+void commit_copies() { machine.commit_copies(); }
+void wait_for_copies(std::size_t latest) { machine.wait_for_copies(latest); }
 
 }  // namespace trireme::gpu::host

@@ -53,6 +53,12 @@ void block_barrier(const std::source_location& where);
 void* shared_memory(const void* owner, std::size_t size_bytes);
 void* dynamic_shared_memory();
 
+/// The running thread's asynchronous copies, of 16 bytes. Where fibers run as numbered they are made when they are
+/// waited for, as late as can be, in other orders at once, as early as can be: a kernel must not depend on it.
+void copy_async(void* shared, const void* global, bool valid);
+void commit_copies();
+void wait_for_copies(std::size_t latest);
+
 struct Index {
   unsigned x = 0;
 };

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "src/backend/kernels/attention.hpp"
+
+namespace trireme::cuda {
+
+// Attention on tensor cores (Dao 2023, arXiv:2307.08691), for bf16 and fp16 and heads of 64, 96 and 128 channels. As
+// AttentionKernels, which has these and kernels for all the rest, but for the rounding of probabilities and of the
+// gradients of scores to the training type.
+
+/// Whether the kernels take the problem: every tensor of heads stands on multiples of 16 bytes, `tensors`, and
+/// dropout's groups of eight keys begin with the keys.
+bool takes_flash_attention(const AttentionProblem& problem, std::initializer_list<ConstHeads> tensors);
+
+void flash_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,
+                     const ConstHeads& v, const Heads& out, TensorView log_sum_exp);
+
+/// Gradients of q, k and v; row_dot [b, heads, queries] is given.
+void flash_attention_backward(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
+                              const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
+                              ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq, const Heads& dk,
+                              const Heads& dv);
+
+}  // namespace trireme::cuda

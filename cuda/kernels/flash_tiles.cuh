@@ -1,0 +1,174 @@
+#pragma once
+
+#include <gpu/mma.cuh>
+
+#include "cuda/kernels/heads.cuh"
+#include "cuda/kernels/sums.cuh"
+
+namespace trireme::cuda {
+
+// The pieces that the kernels of flash attention are made of. A warp has 16 rows of its own, queries or keys; a lane
+// has of a 16 x 8 tile of sums rows g and g + 8, columns 2t and 2t + 1 (g = lane / 4, t = lane % 4).
+
+constexpr int warp_rows = 16;
+constexpr float log2_e = 1.44269504088896341F, minus_infinity = -__builtin_huge_valf();
+
+/// Rows in shared memory stand 16 bytes further apart than they are long: ldmatrix then meets every bank once.
+template <int d>
+constexpr int row_stride = d + 8;
+
+/// Begins to copy rows [begin, begin + count), zeros from `end` on; by `threads` threads, the whole block.
+template <int d, int count, int threads, class T>
+__device__ void copy_tile(const Rows<const T>& from, std::int64_t begin, std::int64_t end, T* to) {
+  constexpr int pieces = d / 8;
+  static_assert(count * pieces % threads == 0);
+#pragma unroll
+  for (int i = 0; i < count * pieces / threads; ++i) {
+    const int piece = i * threads + threadIdx.x, row = piece / pieces, column = piece % pieces * 8;
+    const bool valid = begin + row < end;
+    gpu::copy_async(to + row * row_stride<d> + column, from.data + (valid ? begin + row : 0) * from.stride + column,
+                    valid);
+  }
+}
+
+/// Columns [16 step, 16 step + 16) of the warp's rows, as the left factor.
+template <int d, class T>
+__device__ void load_left(const T* rows, int step, std::uint32_t (&a)[4]) {
+  const int lane = threadIdx.x % warp_threads;
+  gpu::load_matrices(rows + lane % 16 * row_stride<d> + 16 * step + lane / 16 * 8, a);
+}
+/// sum[j] += left x (rows 8j to 8j + 7 of the tile), for columns [16 step, 16 step + 16): products of rows with rows.
+template <int d, int tiles, class T>
+__device__ void multiply_rows(const std::uint32_t (&a)[4], const T* tile, int step, float (&sum)[tiles][4]) {
+  const int lane = threadIdx.x % warp_threads;
+#pragma unroll
+  for (int j = 0; j < tiles; j += 2) {
+    std::uint32_t b[4];
+    gpu::load_matrices(tile + (8 * j + lane / 16 * 8 + lane % 8) * row_stride<d> + 16 * step + lane / 8 % 2 * 8, b);
+    gpu::multiply_add<T>(a, b[0], b[1], sum[j]);
+    gpu::multiply_add<T>(a, b[2], b[3], sum[j + 1]);
+  }
+}
+/// sum[j] += left x (columns 8j to 8j + 7 of rows [16 step, 16 step + 16) of the tile).
+template <int d, class T>
+__device__ void multiply_columns(const std::uint32_t (&a)[4], const T* tile, int step, float (&sum)[d / 8][4]) {
+  const int lane = threadIdx.x % warp_threads;
+#pragma unroll
+  for (int j = 0; j < d / 8; j += 2) {
+    std::uint32_t b[4];
+    gpu::load_transposed(tile + (16 * step + lane % 16) * row_stride<d> + 8 * j + lane / 16 * 8, b);
+    gpu::multiply_add<T>(a, b[0], b[1], sum[j]);
+    gpu::multiply_add<T>(a, b[2], b[3], sum[j + 1]);
+  }
+}
+/// Sums, rounded to T, as the left factor: columns [16 step, 16 step + 16).
+template <class T, int tiles>
+__device__ void pack_left(const float (&sum)[tiles][4], int step, std::uint32_t (&a)[4]) {
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const float(&from)[4] = sum[2 * step + r / 2];
+    a[r] = gpu::pack<T>(from[2 * (r % 2)], from[2 * (r % 2) + 1]);
+  }
+}
+
+/// Combined over the four lanes that share a row.
+template <class Combine>
+__device__ float combine_row(float value) {
+  value = Combine{}(value, __shfl_xor_sync(all_lanes, value, 1));
+  return Combine{}(value, __shfl_xor_sync(all_lanes, value, 2));
+}
+
+/// Bit i says whether `query` keeps key 8 octet + i, of 16 keys. `query` and keys count from the sequence's begin.
+__device__ inline unsigned kept_keys(const Dropout& dropout, std::uint64_t head_key, std::int64_t sample,
+                                     std::int64_t query, std::int64_t octet) {
+  unsigned bits = 0;
+#pragma unroll
+  for (int o = 0; o < 2; ++o) {
+    const auto words = Dropout::words(head_key, sample, query, octet + o);
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      if (Dropout::bits_of_column(words, c) < dropout.keep_threshold) bits |= 1U << (8 * o + c);
+    }
+  }
+  return bits;
+}
+/// kept[j]: bit i says whether element i of the lane's part of tile j is kept, for the warp's queries from `query` on
+/// and the 32 keys from 8 octet on. A lane draws 16 keys of one query for all lanes.
+__device__ inline void draw_rows(const Dropout& dropout, std::uint64_t head_key, std::int64_t sample,
+                                 std::int64_t query, std::int64_t octet, unsigned (&kept)[4]) {
+  const int lane = threadIdx.x % warp_threads, g = lane / 4, t = lane % 4;
+  const unsigned own = kept_keys(dropout, head_key, sample, query + lane % 16, octet + lane / 16 * 2);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const unsigned above = __shfl_sync(all_lanes, own, g + 16 * half);
+    const unsigned below = __shfl_sync(all_lanes, own, g + 8 + 16 * half);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int shift = 8 * j + 2 * t;
+      kept[2 * half + j] = (above >> shift & 3U) | (below >> shift & 3U) << 2;
+    }
+  }
+}
+/// The same where the warp's rows are the 16 keys from 8 octet on, and columns the 32 queries from `query` on.
+__device__ inline void draw_columns(const Dropout& dropout, std::uint64_t head_key, std::int64_t sample,
+                                    std::int64_t query, std::int64_t octet, unsigned (&kept)[4]) {
+  const int lane = threadIdx.x % warp_threads, g = lane / 4, t = lane % 4;
+  const unsigned own = kept_keys(dropout, head_key, sample, query + lane, octet);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const unsigned left = __shfl_sync(all_lanes, own, 8 * j + 2 * t);
+    const unsigned right = __shfl_sync(all_lanes, own, 8 * j + 2 * t + 1);
+    kept[j] = (left >> g & 1U) | (right >> g & 1U) << 1 | (left >> (g + 8) & 1U) << 2 | (right >> (g + 8) & 1U) << 3;
+  }
+}
+
+/// The warp's rows from `begin` on = the sums, rounded to T, by way of shared memory of its own.
+template <int d, class T>
+__device__ void store_sums(const float (&sum)[d / 8][4], std::int64_t begin, std::int64_t end, T* staging,
+                           const Rows<T>& to) {
+  constexpr int pieces = d / 8;
+  const int lane = threadIdx.x % warp_threads;
+  __syncwarp();
+#pragma unroll
+  for (int j = 0; j < d / 8; ++j) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      T* place = staging + (lane / 4 + 8 * half) * row_stride<d> + 8 * j + 2 * (lane % 4);
+      *reinterpret_cast<std::uint32_t*>(place) = gpu::pack<T>(sum[j][2 * half], sum[j][2 * half + 1]);
+    }
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < warp_rows * pieces / warp_threads; ++i) {
+    const int piece = i * warp_threads + lane, row = piece / pieces, column = piece % pieces * 8;
+    if (begin + row < end) {
+      *reinterpret_cast<SixteenBytes<T>*>(to.data + (begin + row) * to.stride + column) =
+          *reinterpret_cast<const SixteenBytes<T>*>(staging + row * row_stride<d> + column);
+    }
+  }
+}
+/// The warp's rows from `begin` on = kept times what they were + the sums; not read where kept is 0.
+template <int d>
+__device__ void join_sums(const float (&sum)[d / 8][4], const float (&kept)[2], std::int64_t begin, std::int64_t end,
+                          const Rows<float>& to) {
+  struct alignas(8) Pair {
+    float x, y;
+  };
+  const int lane = threadIdx.x % warp_threads;
+  for (int half = 0; half < 2; ++half) {
+    const std::int64_t row = begin + lane / 4 + 8 * half;
+    if (row >= end) continue;
+#pragma unroll
+    for (int j = 0; j < d / 8; ++j) {
+      auto* place = reinterpret_cast<Pair*>(to.data + row * to.stride + 8 * j + 2 * (lane % 4));
+      Pair value{sum[j][2 * half], sum[j][2 * half + 1]};
+      if (kept[half] != 0) {
+        const Pair before = *place;
+        value = {kept[half] * before.x + value.x, kept[half] * before.y + value.y};
+      }
+      *place = value;
+    }
+  }
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,224 @@
+// Attention on tensor cores, against the definition in fp64.
+#include "cuda/kernels/flash_attention.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/backend/attention_reference.hpp"
+#include "tests/support/fresh_seed.hpp"
+#include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+struct Case {
+  std::int64_t queries, keys, batch, heads, kv_heads, head_dim;
+  bool causal = true;
+  double dropout = 0;
+};
+
+/// An attention on a backend: its inputs, random, and its problem.
+class Given {
+ public:
+  Given(Backend& backend, DType dtype, const Case& shape, std::uint64_t seed)
+      : b(backend),
+        dtype(dtype),
+        q(random_tensor(b, dtype, {shape.queries, shape.batch, shape.heads, shape.head_dim}, seed, -3, 3)),
+        k(random_tensor(b, dtype, {shape.keys, shape.batch, shape.kv_heads, shape.head_dim}, seed + 1, -3, 3)),
+        v(random_tensor(b, dtype, {shape.keys, shape.batch, shape.kv_heads, shape.head_dim}, seed + 2)),
+        dout(random_tensor(b, dtype, {shape.queries, shape.batch, shape.heads, shape.head_dim}, seed + 3)),
+        samples_(b, DType::int64, {shape.batch}) {
+    for (std::int64_t i = 0; i < shape.batch; ++i) numbers_.push_back((std::int64_t{3} << 32) + 5 * i);
+    b.copy_from_host(b.compute_stream(), ConstTensorView(numbers_.data(), {shape.batch}), samples_);
+    b.compute_stream().synchronize();
+    problem = {.queries = shape.queries,
+               .keys = shape.keys,
+               .first_query = shape.causal && shape.keys > shape.queries ? shape.keys - shape.queries : 0,
+               .batch = shape.batch,
+               .heads = shape.heads,
+               .kv_heads = shape.kv_heads,
+               .head_dim = shape.head_dim,
+               .scale = 1 / std::sqrt(static_cast<double>(shape.head_dim)),
+               .causal = shape.causal,
+               .dropout = {shape.dropout, 1234, 3, DropoutSite::attention_scores, samples_.view().as<std::int64_t>()},
+               .first_head = 2};
+  }
+  AttentionTensors reference() const {
+    AttentionTensors t;
+    t.q = values_of(b, q);
+    t.k = values_of(b, k);
+    t.v = values_of(b, v);
+    t.dout = values_of(b, dout);
+    reference_attention(on_host(), t);
+    return t;
+  }
+  void reference_backward(AttentionTensors& t) const { reference_attention_backward(on_host(), t); }
+
+  Heads queries(TensorView x) const { return heads_of(x, problem.heads); }
+  Heads keys(TensorView x) const { return heads_of(x, problem.kv_heads); }
+  Tensor like(const Tensor& x, DType type) const { return poisoned_tensor(b, type, x.view().shape()); }
+  Tensor statistics() const { return poisoned_tensor(b, DType::fp32, {problem.batch, problem.heads, problem.queries}); }
+
+  Backend& b;
+  DType dtype;
+  AttentionProblem problem;
+  Tensor q, k, v, dout;
+
+ private:
+  AttentionProblem on_host() const {
+    AttentionProblem p = problem;
+    p.dropout.samples = numbers_.data();
+    return p;
+  }
+  Heads heads_of(TensorView x, std::int64_t count) const {
+    const std::int64_t d = problem.head_dim;
+    return {x, problem.batch * count * d, count * d, d};
+  }
+  std::vector<std::int64_t> numbers_;
+  Tensor samples_;
+};
+
+/// Everything that attention computes.
+AttentionTensors compute(const Given& t) {
+  Backend& b = t.b;
+  const Tensor out = t.like(t.q, t.dtype), dq = t.like(t.q, t.dtype);
+  const Tensor dk = t.like(t.k, t.dtype), dv = t.like(t.k, t.dtype);
+  const Tensor lse = t.statistics(), row_dot = t.statistics();
+  const Heads q = t.queries(t.q), k = t.keys(t.k), v = t.keys(t.v), dout = t.queries(t.dout);
+  EXPECT_TRUE(cuda::takes_flash_attention(t.problem, {q, k, v, dout, t.queries(out), t.queries(dq), t.keys(dk)}));
+  b.attention().attention(b.compute_stream(), t.problem, q, k, v, t.queries(out), lse);
+  b.attention().attention_backward(b.compute_stream(), t.problem, dout, q, k, v, t.queries(out), lse, row_dot,
+                                   t.queries(dq), t.keys(dk), t.keys(dv));
+  AttentionTensors result;
+  result.out = values_of(b, out);
+  result.log_sum_exp = values_of(b, lse);
+  result.dq = values_of(b, dq);
+  result.dk = values_of(b, dk);
+  result.dv = values_of(b, dv);
+  return result;
+}
+
+class FlashAttention : public testing::TestWithParam<std::tuple<DType, Case>> {};
+
+TEST_P(FlashAttention, MatchesTheDefinition) {
+  const auto& [dtype, shape] = GetParam();
+  const std::uint64_t seed = fresh_seed();
+  SCOPED_TRACE(fmt::format("TRIREME_TEST_SEED={}", seed));
+  // As numbered and in another order: late and early copies.
+  for (const int variant : {1, 2}) {
+    const auto backend = test::make_backend(variant);
+    const Given given(*backend, dtype, shape, seed);
+    const AttentionTensors actual = compute(given);
+    AttentionTensors expected = given.reference();
+    const Tolerance close = tolerance(dtype, Operation::rounded_sum);
+    expect_close(actual.out, expected.out, close, "out");
+    expect_close(actual.log_sum_exp, expected.log_sum_exp, tolerance(DType::fp32, Operation::sum), "log_sum_exp");
+    expected.out = actual.out;
+    given.reference_backward(expected);
+    expect_close(actual.dq, expected.dq, close, "dq");
+    expect_close(actual.dk, expected.dk, close, "dk");
+    expect_close(actual.dv, expected.dv, close, "dv");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, FlashAttention,
+    testing::Combine(testing::Values(DType::bf16, DType::fp16),
+                     testing::Values(Case{1, 3, 1, 1, 1, 64},                     //
+                                     Case{31, 31, 2, 2, 2, 96},                   //
+                                     Case{33, 33, 1, 2, 2, 128, true, 0.1},       //
+                                     Case{130, 130, 2, 4, 2, 64, true, 0.2},      // grouped heads
+                                     Case{65, 65, 1, 3, 1, 96, false, 0.1},       // not causal
+                                     Case{1, 200, 2, 2, 2, 64},                   // generation: one query
+                                     Case{5, 77, 1, 4, 2, 128, true, 0.1},        // a few queries at the end
+                                     Case{70, 200, 1, 1, 1, 128, false},          //
+                                     Case{300, 129, 1, 1, 1, 96, false, 0.5},     //
+                                     Case{1025, 1025, 1, 1, 1, 64, true, 0.1})),  //
+    [](const auto& info) {
+      const Case& c = std::get<1>(info.param);
+      return fmt::format("{}_{}x{}_{}_samples_{}_of_{}_heads_of_{}{}{}", name_of(std::get<0>(info.param)), c.queries,
+                         c.keys, c.batch, c.kv_heads, c.heads, c.head_dim, c.causal ? "_causal" : "",
+                         c.dropout > 0 ? "_dropout" : "");
+    });
+
+class FlashAttentionTypes : public testing::TestWithParam<DType> {};
+
+// Parts in any order, one of them wholly behind the first queries.
+TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
+  const std::uint64_t seed = fresh_seed();
+  SCOPED_TRACE(fmt::format("TRIREME_TEST_SEED={}", seed));
+  const std::vector<std::pair<std::int64_t, std::int64_t>> cuts[] = {{{0, 64}, {64, 128}, {128, 170}},
+                                                                     {{128, 170}, {0, 8}, {8, 80}, {80, 128}}};
+  const auto backend = test::make_backend(2);
+  Backend& b = *backend;
+  Stream& stream = b.compute_stream();
+  for (const auto& [d, dropout] : {std::pair<std::int64_t, double>{64, 0}, {96, 0.2}}) {
+    const Given given(b, GetParam(), {150, 170, 1, 4, 2, d, true, dropout}, seed);
+    const AttentionTensors expected = given.reference();
+    for (const auto& parts : cuts) {
+      SCOPED_TRACE(fmt::format("{} parts, heads of {}", parts.size(), d));
+      const Tensor sums = given.like(given.q, DType::fp32), out = given.like(given.q, given.dtype);
+      const Tensor lse = given.statistics(), row_dot = given.statistics();
+      b.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), lse);
+      const Heads q = given.queries(given.q), dout = given.queries(given.dout);
+      const auto for_parts = [&](auto&& visit) {
+        for (const auto& [begin, end] : parts) {
+          AttentionProblem part = given.problem;
+          part.keys = end - begin;
+          part.first_key = begin;
+          part.results = AttentionResults::merge;
+          const ConstHeads k = given.keys(given.k).from(begin), v = given.keys(given.v).from(begin);
+          EXPECT_TRUE(cuda::takes_flash_attention(part, {q, k, v}));
+          visit(part, begin, k, v);
+        }
+      };
+      for_parts([&](const AttentionProblem& part, std::int64_t, const ConstHeads& k, const ConstHeads& v) {
+        b.attention().attention(stream, part, q, k, v, given.queries(sums), lse);
+      });
+      const Tolerance close = tolerance(given.dtype, Operation::rounded_sum);
+      expect_close(values_of(b, sums), expected.out, close, "out");
+      expect_close(values_of(b, lse), expected.log_sum_exp, tolerance(DType::fp32, Operation::sum), "log_sum_exp");
+
+      b.attention().copy_heads(stream, {given.problem.queries, 1, 4, d}, given.queries(sums), given.queries(out));
+      AttentionTensors gradients = expected;
+      gradients.out = values_of(b, out);
+      given.reference_backward(gradients);
+      const Tensor dq = given.like(given.q, DType::fp32), dk = given.like(given.k, DType::fp32);
+      const Tensor dv = given.like(given.k, DType::fp32);
+      for (const Tensor* tensor : {&dq, &dk, &dv}) b.elementwise().fill(stream, 0, *tensor);
+      for_parts([&](const AttentionProblem& part, std::int64_t begin, const ConstHeads& k, const ConstHeads& v) {
+        b.attention().attention_backward(stream, part, dout, q, k, v, given.queries(out), lse, row_dot,
+                                         given.queries(dq), given.keys(dk).from(begin), given.keys(dv).from(begin));
+      });
+      expect_close(values_of(b, dq), gradients.dq, close, "dq");
+      expect_close(values_of(b, dk), gradients.dk, close, "dk");
+      expect_close(values_of(b, dv), gradients.dv, close, "dv");
+    }
+  }
+}
+
+TEST_P(FlashAttentionTypes, RunsGiveTheSameBits) {
+  std::vector<AttentionTensors> results;
+  for (const int variant : {1, 2, 3}) {
+    const auto backend = test::make_backend(variant);
+    results.push_back(compute(Given(*backend, GetParam(), {140, 140, 1, 2, 1, 64, true, 0.1}, 1)));
+  }
+  for (const AttentionTensors& other : results) {
+    EXPECT_EQ(other.out, results[0].out);
+    EXPECT_EQ(other.dq, results[0].dq);
+    EXPECT_EQ(other.dk, results[0].dk);
+    EXPECT_EQ(other.dv, results[0].dv);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttentionTypes, testing::Values(DType::bf16, DType::fp16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+}  // namespace
+}  // namespace trireme
