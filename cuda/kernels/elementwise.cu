@@ -1,5 +1,6 @@
 #include "src/backend/kernels/elementwise.hpp"
 
+#include "cuda/kernels/activation.cuh"
 #include "cuda/kernels/branch.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
@@ -103,19 +104,6 @@ __global__ void __launch_bounds__(block_threads)
   });
 }
 
-/// GELU's tanh form is x / (1 + e^-2u), which keeps the digits of small results, as erfc does for the other form.
-template <class A>
-__device__ A activated(Activation activation, A x) {
-  switch (activation) {
-    case Activation::gelu_tanh:
-      return x / (1 + std::exp(-static_cast<A>(1.5957691216057307118) * (x + static_cast<A>(0.044715) * x * x * x)));
-    case Activation::gelu_erf:
-      return static_cast<A>(0.5) * x * std::erfc(-static_cast<A>(0.70710678118654752440) * x);
-    case Activation::none:
-      break;
-  }
-  return x;
-}
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     activate_kernel(std::int64_t n, Activation activation, const T* x, T* y) {

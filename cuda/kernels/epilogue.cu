@@ -1,165 +1,106 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <string>
-
 #include "cuda/kernels/epilogue.hpp"
+
+#include "cuda/kernels/activation.cuh"
+#include "cuda/kernels/sums.cuh"
 
 namespace trireme::cuda {
 namespace {
 
-constexpr int threads = 256;
-
-__device__ float to_float(float x) { return x; }
-__device__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ float to_float(__half x) { return __half2float(x); }
-__device__ void store(float* to, float x) { *to = x; }
-__device__ void store(__nv_bfloat16* to, float x) { *to = __float2bfloat16_rn(x); }
-__device__ void store(__half* to, float x) { *to = __float2half_rn(x); }
-
-constexpr float sqrt_2_over_pi = 0.7978845608028654F, cubic = 0.044715F;
-
-__device__ float activate(KernelActivation activation, float x) {
-  switch (activation) {
-    case KernelActivation::gelu_tanh:
-      return 0.5F * x * (1 + tanhf(sqrt_2_over_pi * (x + cubic * x * x * x)));
-    case KernelActivation::gelu_erf:
-      return 0.5F * x * (1 + erff(x * 0.7071067811865476F));
-    case KernelActivation::none:
-      break;
-  }
-  return x;
-}
-
-__device__ float derivative(KernelActivation activation, float x) {
-  switch (activation) {
-    case KernelActivation::gelu_tanh: {
-      const float t = tanhf(sqrt_2_over_pi * (x + cubic * x * x * x));
-      return 0.5F * (1 + t) + 0.5F * x * (1 - t * t) * sqrt_2_over_pi * (1 + 3 * cubic * x * x);
-    }
-    case KernelActivation::gelu_erf:
-      return 0.5F * (1 + erff(x * 0.7071067811865476F)) + x * 0.3989422804014327F * expf(-0.5F * x * x);
-    case KernelActivation::none:
-      break;
-  }
-  return 1;
-}
-
+/// A thread for each eight columns of a row.
 template <class T>
-__global__ void __launch_bounds__(threads)
-    bias_activation_kernel(std::int64_t numel, std::int64_t columns, const T* bias, KernelActivation activation, T* z,
+__global__ void __launch_bounds__(block_threads)
+    bias_activation_kernel(std::int64_t rows, std::int64_t columns, const T* bias, Activation activation, T* z,
                            bool keep, T* y) {
-  const std::int64_t stride = std::int64_t{gridDim.x} * threads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < numel; i += stride) {
-    float x = to_float(z[i]);
-    if (bias != nullptr) x += to_float(bias[i % columns]);
-    if (keep) store(z + i, x);
-    store(y + i, activate(activation, x));
+  const std::int64_t row = global_thread() / eights_of(columns);
+  if (row >= rows) return;
+  const Eight part = eight(global_thread() % eights_of(columns), columns);
+  const std::int64_t offset = row * columns + part.begin;
+  float value[8], added[8];
+  load(z + offset, part.size, value);
+  if (bias != nullptr) {
+    load(bias + part.begin, part.size, added);
+    for (int c = 0; c < 8; ++c) value[c] += added[c];
   }
+  if (keep) store(value, part.size, z + offset);
+  for (float& v : value) v = activated(activation, v);
+  store(value, part.size, y + offset);
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
-    activation_backward_kernel(std::int64_t numel, KernelActivation activation, const T* z, T* dx) {
-  const std::int64_t stride = std::int64_t{gridDim.x} * threads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < numel; i += stride) {
-    store(dx + i, to_float(dx[i]) * derivative(activation, to_float(z[i])));
-  }
+__global__ void __launch_bounds__(block_threads)
+    activation_backward_kernel(std::int64_t n, Activation activation, const T* z, T* dx) {
+  const Eight part = eight(global_thread(), n);
+  float gradient[8], value[8];
+  load(dx + part.begin, part.size, gradient);
+  load(z + part.begin, part.size, value);
+  for (int c = 0; c < 8; ++c) gradient[c] *= activation_slope(activation, value[c]);
+  store(gradient, part.size, dx + part.begin);
 }
 
-/// Block (x, y) adds up the rows of group y in 256 columns; neighbouring threads read neighbouring columns.
 template <class T>
-__global__ void __launch_bounds__(threads)
-    column_sums_kernel(std::int64_t rows, std::int64_t columns, const T* x, float* partial) {
-  const std::int64_t column = std::int64_t{blockIdx.x} * threads + threadIdx.x;
-  if (column >= columns) return;
-  const std::int64_t begin = std::int64_t{blockIdx.y} * column_sum_rows;
-  const std::int64_t end = begin + column_sum_rows < rows ? begin + column_sum_rows : rows;
-  float sum = 0;
-  for (std::int64_t row = begin; row < end; ++row) sum += to_float(x[row * columns + column]);
-  partial[std::int64_t{blockIdx.y} * columns + column] = sum;
+__global__ void __launch_bounds__(block_threads)
+    column_sums_kernel(RowChunks chunks, std::int64_t columns, const T* x, float* partials) {
+  sum_rows<1>(chunks, columns, partials, [&](std::int64_t row, std::int64_t group, float(&sum)[1][8]) {
+    const Eight part = eight(group, columns);
+    float value[8];
+    load(x + row * columns + part.begin, part.size, value);
+    for (int c = 0; c < 8; ++c) sum[0][c] += value[c];
+  });
 }
 
-__global__ void __launch_bounds__(threads)
-    add_partial_sums_kernel(std::int64_t groups, std::int64_t columns, const float* partial, float* sums) {
-  const std::int64_t column = std::int64_t{blockIdx.x} * threads + threadIdx.x;
-  if (column >= columns) return;
-  float sum = 0;
-  for (std::int64_t group = 0; group < groups; ++group) sum += partial[group * columns + column];
-  sums[column] += sum;
-}
-
-__global__ void __launch_bounds__(threads) add_vector_kernel(std::int64_t n, const float* x, float* y) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x;
-  if (i < n) y[i] += x[i];
-}
-
-unsigned blocks_for(std::int64_t numel) {
-  constexpr std::int64_t most = 65535;
-  const std::int64_t blocks = (numel + threads - 1) / threads;
-  return static_cast<unsigned>(blocks < most ? blocks : most);
-}
-
-/// Calls function(T{}) with the CUDA type of `dtype`.
+/// Calls `function` with the type of `dtype`.
 template <class Function>
-void dispatch(DType dtype, Function&& function) {
+void dispatch_gpu(DType dtype, Function&& function) {
   switch (dtype) {
     case DType::fp32:
-      return function(float{});
+      return function.template operator()<float>();
     case DType::bf16:
-      return function(__nv_bfloat16{});
+      return function.template operator()<bf16>();
     case DType::fp16:
-      return function(__half{});
+      return function.template operator()<fp16>();
     default:
-      // Without formatting: nvcc does not take fmt's format strings.
-      throw ConfigError(std::string("the GPU computes in fp32, bf16 or fp16, not ") + std::string(name_of(dtype)));
+      throw ConfigError(std::string("a GPU's products are in fp32, bf16 or fp16, not ") + std::string(name_of(dtype)));
   }
 }
 
 }  // namespace
 
-void bias_activation(CudaStream& stream, DType dtype, std::int64_t rows, std::int64_t columns, const void* bias,
-                     KernelActivation activation, void* z, bool keep, void* y) {
-  const std::int64_t numel = rows * columns;
-  if (numel == 0) return;
-  dispatch(dtype, [&](auto element) {
-    using T = decltype(element);
-    bias_activation_kernel<<<blocks_for(numel), threads, 0, stream.handle()>>>(
-        numel, columns, static_cast<const T*>(bias), activation, static_cast<T*>(z), keep, static_cast<T*>(y));
+void bias_activation(Stream& stream, DType dtype, std::int64_t rows, std::int64_t columns, const void* bias,
+                     Activation activation, void* z, bool keep, void* y) {
+  dispatch_gpu(dtype, [&]<class T>() {
+    gpu::launch(stream, {"bias_activation", blocks_for(rows * eights_of(columns)), block_threads},
+                bias_activation_kernel<T>, rows, columns, static_cast<const T*>(bias), activation, static_cast<T*>(z),
+                keep, static_cast<T*>(y));
   });
-  stream.device().launched(stream.handle(), "bias_activation");
 }
 
-void activation_backward(CudaStream& stream, DType dtype, std::int64_t numel, KernelActivation activation,
-                         const void* z, void* dx) {
-  if (numel == 0) return;
-  dispatch(dtype, [&](auto element) {
-    using T = decltype(element);
-    activation_backward_kernel<<<blocks_for(numel), threads, 0, stream.handle()>>>(
-        numel, activation, static_cast<const T*>(z), static_cast<T*>(dx));
+void activation_backward(Stream& stream, DType dtype, std::int64_t numel, Activation activation, const void* z,
+                         void* dx) {
+  dispatch_gpu(dtype, [&]<class T>() {
+    gpu::launch(stream, {"activation_backward", blocks_for(eights_of(numel)), block_threads},
+                activation_backward_kernel<T>, numel, activation, static_cast<const T*>(z), static_cast<T*>(dx));
   });
-  stream.device().launched(stream.handle(), "activation_backward");
 }
 
-void column_sums(CudaStream& stream, DType dtype, std::int64_t rows, std::int64_t columns, const void* x,
-                 float* partial, float* sums) {
+std::size_t column_sums_bytes(std::int64_t rows, std::int64_t columns) {
+  return rows == 0 ? 0 : static_cast<std::size_t>(RowChunks(rows).count * columns) * sizeof(float);
+}
+
+void column_sums(Stream& stream, DType dtype, std::int64_t rows, std::int64_t columns, const void* x, void* scratch,
+                 float* sums) {
   if (rows == 0 || columns == 0) return;
-  const std::int64_t groups = (rows + column_sum_rows - 1) / column_sum_rows;
-  const auto across = static_cast<unsigned>((columns + threads - 1) / threads);
-  dispatch(dtype, [&](auto element) {
-    using T = decltype(element);
-    column_sums_kernel<<<dim3(across, static_cast<unsigned>(groups)), threads, 0, stream.handle()>>>(
-        rows, columns, static_cast<const T*>(x), partial);
+  const RowChunks chunks(rows);
+  auto* partials = static_cast<float*>(scratch);
+  dispatch_gpu(dtype, [&]<class T>() {
+    gpu::launch(stream, {"column_sums", chunks.count * column_tiles(columns), block_threads}, column_sums_kernel<T>,
+                chunks, columns, static_cast<const T*>(x), partials);
   });
-  stream.device().launched(stream.handle(), "column_sums");
-  add_partial_sums_kernel<<<across, threads, 0, stream.handle()>>>(groups, columns, partial, sums);
-  stream.device().launched(stream.handle(), "add_partial_sums");
+  gpu::launch(stream, {"add_chunks", blocks_for(columns), block_threads}, add_chunks<float>, chunks.count, columns,
+              columns, partials, sums);
 }
 
-void add_vector(CudaStream& stream, std::int64_t n, const float* x, float* y) {
-  if (n == 0) return;
-  add_vector_kernel<<<static_cast<unsigned>((n + threads - 1) / threads), threads, 0, stream.handle()>>>(n, x, y);
-  stream.device().launched(stream.handle(), "add_vector");
+void add_vector(Stream& stream, std::int64_t n, const float* x, float* y) {
+  gpu::launch(stream, {"add_vector", blocks_for(n), block_threads}, add_chunks<float>, 1, n, n, x, y);
 }
 
 }  // namespace trireme::cuda

@@ -34,18 +34,6 @@ int alignment_of(std::initializer_list<const void*> pointers) {
   return 1 << std::countr_zero(bits);
 }
 
-KernelActivation for_kernels(Activation activation) {
-  switch (activation) {
-    case Activation::gelu_tanh:
-      return KernelActivation::gelu_tanh;
-    case Activation::gelu_erf:
-      return KernelActivation::gelu_erf;
-    case Activation::none:
-      break;
-  }
-  return KernelActivation::none;
-}
-
 class LtGemm final : public GemmKernels {
  public:
   LtGemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, std::unique_ptr<WorkTimer> timer,
@@ -184,17 +172,14 @@ class LtGemm final : public GemmKernels {
     const ProductShape& shape = task.shape;
     if (shape.accumulate) {
       if (task.dbias == nullptr) return;
-      const std::int64_t groups = (shape.k + column_sum_rows - 1) / column_sum_rows;
-      const Buffer partial = memory_->allocate_on(stream, static_cast<std::size_t>(groups * shape.n) * sizeof(float));
-      column_sums(stream, shape.in, shape.k, shape.n, task.operands.b, reinterpret_cast<float*>(partial.data()),
-                  task.dbias);
+      const Buffer scratch = memory_->allocate_on(stream, column_sums_bytes(shape.k, shape.n));
+      column_sums(stream, shape.in, shape.k, shape.n, task.operands.b, scratch.data(), task.dbias);
     } else if (!shape.a_transposed) {
       if (task.activation == Activation::none) return;
-      activation_backward(stream, shape.in, shape.m * shape.n, for_kernels(task.activation), task.pre_activation,
-                          task.operands.d);
+      activation_backward(stream, shape.in, shape.m * shape.n, task.activation, task.pre_activation, task.operands.d);
     } else {
       if (task.bias == nullptr && task.activation == Activation::none) return;
-      bias_activation(stream, shape.in, shape.n, shape.m, task.bias, for_kernels(task.activation), plain_result(task),
+      bias_activation(stream, shape.in, shape.n, shape.m, task.bias, task.activation, plain_result(task),
                       task.pre_activation != nullptr, task.operands.d);
     }
   }

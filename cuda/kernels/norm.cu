@@ -8,12 +8,49 @@
 namespace trireme::cuda {
 namespace {
 
-// A warp takes a row, which it reads from the first-level cache after the first time. A lane has the same groups of
-// eight columns each time.
+// A warp takes a row. A lane has the same groups of eight columns each time, and keeps them in registers where it has
+// no more than `held` of them: then the row is read once. Longer rows, held = 0, are read again, from the caches.
 constexpr int warps = block_threads / warp_threads;
 
 __device__ std::int64_t own_row() { return global_thread() / warp_threads; }
 __device__ std::int64_t own_lane() { return threadIdx.x % warp_threads; }
+
+/// A lane's part of a row of h columns.
+template <class T, int held>
+class LaneRow {
+ public:
+  __device__ LaneRow(const T* row, std::int64_t h) : row_(row), h_(h) {
+    each([&](const Eight& columns, int i) {
+      if constexpr (held > 0) load_raw(row + columns.begin, columns.size, kept_[i]);
+    });
+  }
+  /// Calls function(columns, number of the group in this lane).
+  template <class Function>
+  __device__ void each(Function&& function) const {
+    if constexpr (held > 0) {
+#pragma unroll
+      for (int i = 0; i < held; ++i) {
+        const Eight columns = eight(own_lane() + i * warp_threads, h_);
+        if (columns.size > 0) function(columns, i);
+      }
+    } else {
+      for (std::int64_t group = own_lane(); group < eights_of(h_); group += warp_threads) function(eight(group, h_), 0);
+    }
+  }
+  /// 0 beyond the row.
+  __device__ void get(const Eight& columns, int i, Accumulation<T> (&value)[8]) const {
+    if constexpr (held > 0) {
+      for (int c = 0; c < 8; ++c) value[c] = gpu::widen(kept_[i][c]);
+    } else {
+      load(row_ + columns.begin, columns.size, value);
+    }
+  }
+
+ private:
+  const T* row_;
+  std::int64_t h_;
+  T kept_[held > 0 ? held : 1][8]{};
+};
 
 /// Weight, bias and what is kept for backward; bias and mean are null for RMSNorm.
 template <class T>
@@ -26,31 +63,31 @@ struct Norm {
 };
 
 /// y = the row x normalised; all lanes of the row's warp call it.
-template <class T>
+template <class T, int held>
 __device__ void normalise_row(const Norm<T>& norm, std::int64_t row, std::int64_t h, const T* x, T* y) {
   using A = Accumulation<T>;
-  const std::int64_t groups = eights_of(h);
-  A value[8], other[8];
+  const LaneRow<T, held> own(x, h);
   A mean = 0;
   if (norm.mean != nullptr) {
-    for (std::int64_t group = own_lane(); group < groups; group += warp_threads) {
-      load(x + 8 * group, eight(group, h).size, value);
+    own.each([&](const Eight& columns, int i) {
+      A value[8];
+      own.get(columns, i, value);
       for (const A v : value) mean += v;
-    }
+    });
     mean = warp_sum(mean) / static_cast<A>(h);
   }
   A squares = 0;
-  for (std::int64_t group = own_lane(); group < groups; group += warp_threads) {
-    const int size = eight(group, h).size;
-    load(x + 8 * group, size, value);
+  own.each([&](const Eight& columns, int i) {
+    A value[8];
+    own.get(columns, i, value);
     for (int c = 0; c < 8; ++c) {
-      if (c < size) squares += (value[c] - mean) * (value[c] - mean);
+      if (c < columns.size) squares += (value[c] - mean) * (value[c] - mean);
     }
-  }
+  });
   const A reciprocal = 1 / std::sqrt(warp_sum(squares) / static_cast<A>(h) + norm.epsilon);
-  for (std::int64_t group = own_lane(); group < groups; group += warp_threads) {
-    const Eight columns = eight(group, h);
-    load(x + columns.begin, columns.size, value);
+  own.each([&](const Eight& columns, int i) {
+    A value[8], other[8];
+    own.get(columns, i, value);
     load(norm.weight + columns.begin, columns.size, other);
     for (int c = 0; c < 8; ++c) value[c] = (value[c] - mean) * reciprocal * other[c];
     if (norm.bias != nullptr) {
@@ -58,21 +95,21 @@ __device__ void normalise_row(const Norm<T>& norm, std::int64_t row, std::int64_
       for (int c = 0; c < 8; ++c) value[c] += other[c];
     }
     store(value, columns.size, y + columns.begin);
-  }
+  });
   if (own_lane() != 0) return;
   if (norm.mean != nullptr) norm.mean[row] = mean;
   norm.reciprocal_deviation[row] = reciprocal;
 }
 
-template <class T>
-__global__ void __launch_bounds__(block_threads)
+template <class T, int held>
+__global__ void __launch_bounds__(block_threads, 2)
     normalise_kernel(std::int64_t rows, std::int64_t h, Norm<T> norm, const T* x, T* y) {
   const std::int64_t row = own_row();
-  if (row < rows) normalise_row(norm, row, h, x + row * h, y + row * h);
+  if (row < rows) normalise_row<T, held>(norm, row, h, x + row * h, y + row * h);
 }
 
-template <class T>
-__global__ void __launch_bounds__(block_threads)
+template <class T, int held>
+__global__ void __launch_bounds__(block_threads, 2)
     bias_dropout_add_norm_kernel(std::int64_t rows, std::int64_t h, std::int64_t batch, const T* x, const T* bias,
                                  const T* residual, Dropout dropout, Norm<T> norm, T* sum, T* y) {
   const std::int64_t row = own_row();
@@ -80,7 +117,8 @@ __global__ void __launch_bounds__(block_threads)
   for (std::int64_t group = own_lane(); group < eights_of(h); group += warp_threads) {
     add_branch(x, bias, residual, dropout, batch, h, row, group, sum);
   }
-  normalise_row(norm, row, h, sum + row * h, y + row * h);  // a lane reads what it has written itself
+  // A lane reads what it has written itself: from the first-level cache.
+  normalise_row<T, held>(norm, row, h, sum + row * h, y + row * h);
 }
 
 /// Eight columns of dy, and of x normalised. mean is null for RMSNorm.
@@ -112,41 +150,58 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 /// dx = residual_gradient + rstd (g - mean of g - normalised x times the mean of their products), g = dy weight.
-template <class T>
+template <class T, int held>
 __global__ void __launch_bounds__(block_threads)
     input_gradient_kernel(std::int64_t rows, std::int64_t h, const T* dy, const T* x, const T* weight,
                           const Accumulation<T>* mean, const Accumulation<T>* reciprocal_deviation,
                           const T* residual_gradient, T* dx) {
   using A = Accumulation<T>;
-  const std::int64_t row = own_row(), groups = eights_of(h);
+  const std::int64_t row = own_row();
   if (row >= rows) return;
-  A gradient[8], normalised[8], other[8];
-  A sum = 0, dot = 0;
-  for (std::int64_t group = own_lane(); group < groups; group += warp_threads) {
-    const Eight columns = eight(group, h);
-    load_backward(dy, x, mean, reciprocal_deviation, row, h, columns, gradient, normalised);
-    load(weight + columns.begin, columns.size, other);
+  const LaneRow<T, held> own_dy(dy + row * h, h), own_x(x + row * h, h);
+  const A shift = mean == nullptr ? 0 : mean[row], reciprocal = reciprocal_deviation[row];
+  const auto get = [&](const Eight& columns, int i, A(&gradient)[8], A(&normalised)[8]) {
+    A factor[8];
+    own_dy.get(columns, i, gradient);
+    own_x.get(columns, i, normalised);
+    load(weight + columns.begin, columns.size, factor);
     for (int c = 0; c < 8; ++c) {
-      sum += gradient[c] * other[c];
-      dot += gradient[c] * other[c] * normalised[c];
+      gradient[c] *= factor[c];
+      normalised[c] = (normalised[c] - shift) * reciprocal;
     }
-  }
+  };
+  A sum = 0, dot = 0;
+  own_dy.each([&](const Eight& columns, int i) {
+    A gradient[8], normalised[8];
+    get(columns, i, gradient, normalised);
+    for (int c = 0; c < 8; ++c) {
+      sum += gradient[c];
+      dot += gradient[c] * normalised[c];
+    }
+  });
   sum = mean == nullptr ? 0 : warp_sum(sum) / static_cast<A>(h);
   dot = warp_sum(dot) / static_cast<A>(h);
-  for (std::int64_t group = own_lane(); group < groups; group += warp_threads) {
-    const Eight columns = eight(group, h);
+  own_dy.each([&](const Eight& columns, int i) {
+    A gradient[8], other[8];
+    get(columns, i, gradient, other);
+    for (int c = 0; c < 8; ++c) gradient[c] = reciprocal * (gradient[c] - sum - other[c] * dot);
     const std::int64_t offset = row * h + columns.begin;
-    load_backward(dy, x, mean, reciprocal_deviation, row, h, columns, gradient, normalised);
-    load(weight + columns.begin, columns.size, other);
-    for (int c = 0; c < 8; ++c) {
-      gradient[c] = reciprocal_deviation[row] * (gradient[c] * other[c] - sum - normalised[c] * dot);
-    }
     if (residual_gradient != nullptr) {
       load(residual_gradient + offset, columns.size, other);
       for (int c = 0; c < 8; ++c) gradient[c] = other[c] + gradient[c];
     }
     store(gradient, columns.size, dx + offset);
-  }
+  });
+}
+
+/// Calls `function` with how many groups of eight of each row lanes hold: 4, rows of up to 1024 columns, or `most` of
+/// 12, up to 3072, where the type has 16 bits. 12 of two rows would leave a multiprocessor too few warps.
+template <class T, int most, class Function>
+void dispatch_held(std::int64_t h, Function&& function) {
+  const std::int64_t groups = (eights_of(h) + warp_threads - 1) / warp_threads;
+  if (sizeof(T) <= 4 && groups <= 4) return function.template operator() < sizeof(T) <= 4 ? 4 : 0 > ();
+  if (sizeof(T) == 2 && groups <= most) return function.template operator() < sizeof(T) == 2 ? most : 0 > ();
+  function.template operator()<0>();
 }
 
 constexpr std::int64_t row_blocks(std::int64_t rows) { return (rows + warps - 1) / warps; }
@@ -161,8 +216,10 @@ class CudaNorm final : public NormKernels {
     dispatch_float(x.dtype(), [&]<class T>() {
       const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
       if (h == 0) return;
-      gpu::launch(stream, {"normalise", row_blocks(rows), block_threads}, normalise_kernel<T>, rows, h,
-                  norm_of<T>(weight, bias, epsilon, statistics), x.as<T>(), y.as<T>());
+      dispatch_held<T, 12>(h, [&]<int held>() {
+        gpu::launch(stream, {"normalise", row_blocks(rows), block_threads}, normalise_kernel<T, held>, rows, h,
+                    norm_of<T>(weight, bias, epsilon, statistics), x.as<T>(), y.as<T>());
+      });
     });
   }
 
@@ -190,9 +247,11 @@ class CudaNorm final : public NormKernels {
         gpu::launch(stream, {"add_chunks", blocks_for(h), block_threads}, add_chunks<A>, chunks.count, sums * h, h,
                     partials + h, dbias.as<A>());
       }
-      gpu::launch(stream, {"input_gradient", row_blocks(rows), block_threads}, input_gradient_kernel<T>, rows, h,
-                  dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd,
-                  residual_gradient ? residual_gradient.as<T>() : nullptr, dx.as<T>());
+      dispatch_held<T, 4>(h, [&]<int held>() {
+        gpu::launch(stream, {"input_gradient", row_blocks(rows), block_threads}, input_gradient_kernel<T, held>, rows,
+                    h, dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd,
+                    residual_gradient ? residual_gradient.as<T>() : nullptr, dx.as<T>());
+      });
     });
   }
 
@@ -203,10 +262,12 @@ class CudaNorm final : public NormKernels {
     dispatch_float(x.dtype(), [&]<class T>() {
       const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
       if (h == 0) return;
-      gpu::launch(stream, {"bias_dropout_add_norm", row_blocks(rows), block_threads}, bias_dropout_add_norm_kernel<T>,
-                  rows, h, x.shape().rank() == 3 ? x.shape()[1] : 1, x.as<T>(), bias ? bias.as<T>() : nullptr,
-                  residual.as<T>(), dropout, norm_of<T>(weight, norm_bias, epsilon, statistics), sum.as<T>(),
-                  y.as<T>());
+      dispatch_held<T, 12>(h, [&]<int held>() {
+        gpu::launch(stream, {"bias_dropout_add_norm", row_blocks(rows), block_threads},
+                    bias_dropout_add_norm_kernel<T, held>, rows, h, x.shape().rank() == 3 ? x.shape()[1] : 1, x.as<T>(),
+                    bias ? bias.as<T>() : nullptr, residual.as<T>(), dropout,
+                    norm_of<T>(weight, norm_bias, epsilon, statistics), sum.as<T>(), y.as<T>());
+      });
     });
   }
 

@@ -43,6 +43,7 @@ class CudaGemm : public testing::Test {
  protected:
   void SetUp() override {
     fake_cuda::reset();
+    fake_cuda::start_kernels_on_streams();
     fake_cublaslt::reset();
     measured_ = 0;
   }

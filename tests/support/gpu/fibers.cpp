@@ -5,6 +5,11 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
+#if defined(TRIREME_SANITIZE_THREAD)
+#include <sanitizer/tsan_interface.h>
+extern "C" void __tsan_read_range(const void* address, std::size_t size_bytes);
+extern "C" void __tsan_write_range(void* address, std::size_t size_bytes);
+#endif
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -52,6 +57,22 @@ extern "C" void trireme_switch_fiber(void** from, void* to);
 namespace trireme::gpu::host {
 namespace {
 
+// For ThreadSanitizer each fiber is a thread, and switching orders nothing: what orders them is said here. This file is
+// compiled without it.
+#if defined(TRIREME_SANITIZE_THREAD)
+void released(void* point) { __tsan_release(point); }
+void acquired(void* point) { __tsan_acquire(point); }
+/// The running thread reads 16 bytes, if `from` is any, and writes 16.
+void accessed(const void* from, void* to) {
+  if (from != nullptr) __tsan_read_range(from, 16);
+  __tsan_write_range(to, 16);
+}
+#else
+void released(void*) {}
+void acquired(void*) {}
+void accessed(const void*, void*) {}
+#endif
+
 constexpr std::size_t stack_bytes = std::size_t{256} << 10, page_bytes = 4096;
 
 /// Where an execution was left, on a stack of its own or on the host's.
@@ -62,6 +83,9 @@ class Context {
   void prepare(char* stack, void (*entry)()) {
     bottom_ = stack;
     size_ = stack_bytes;
+#if defined(TRIREME_SANITIZE_THREAD)
+    sanitizers_thread_ = __tsan_create_fiber(0);
+#endif
 #if defined(__x86_64__)
     void** top = reinterpret_cast<void**>(stack + stack_bytes);
     std::fill(top - 8, top, nullptr);
@@ -74,8 +98,17 @@ class Context {
     makecontext(&context_, entry, 0);
 #endif
   }
+  /// For what runs on a stack that it has not made.
+  void adopt() {
+#if defined(TRIREME_SANITIZE_THREAD)
+    sanitizers_thread_ = __tsan_get_current_fiber();
+#endif
+  }
   /// Leaves `from`, which is what runs, and goes on here.
   void enter(Context& from) {
+#if defined(TRIREME_SANITIZE_THREAD)
+    __tsan_switch_to_fiber(sanitizers_thread_, __tsan_switch_to_fiber_no_sync);
+#endif
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&from.fake_stack_, bottom_, size_);
 #endif
@@ -107,6 +140,28 @@ class Context {
   [[maybe_unused]] const void* bottom_ = nullptr;
   [[maybe_unused]] std::size_t size_ = 0;
   [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] void* sanitizers_thread_ = nullptr;
+};
+
+/// A point that some reach and then all pass. Who passes late must not be ordered behind what the next round does:
+/// rounds take turns.
+class Meeting {
+ public:
+  void arrive() { released(&arrived_[round_]); }
+  /// All have arrived, and the caller sees what they did.
+  void gather() { acquired(&arrived_[round_]); }
+  /// All may pass; a new round begins.
+  void open() {
+    gather();
+    released(&passed_[round_]);
+    round_ = 1 - round_;
+  }
+  /// After `open`.
+  void pass() { acquired(&passed_[1 - round_]); }
+
+ private:
+  int round_ = 0;
+  char arrived_[2], passed_[2];
 };
 
 enum class State { ready, at_barrier, in_warp, ended };
@@ -116,6 +171,7 @@ struct Copy {
   void* to;
   const void* from;
   void make() const {
+    accessed(from, to);
     if (from != nullptr)
       std::memcpy(to, from, 16);
     else
@@ -136,6 +192,14 @@ struct SharedPiece {
   std::unique_ptr<void, void (*)(void*)> memory{nullptr, std::free};
   std::size_t size_bytes = 0;
   bool fresh = false;  // not yet filled for this block
+  char allocated;      // a point in time
+
+  /// Without memset, which ThreadSanitizer would take for an access of the running thread's.
+  void poison() {
+    auto* bytes = static_cast<volatile unsigned char*>(memory.get());
+    for (std::size_t i = 0; i < size_bytes; ++i) bytes[i] = 0xff;
+    fresh = false;
+  }
 };
 
 std::string line(const std::source_location& where) {
@@ -157,6 +221,7 @@ class Machine {
       throw std::logic_error(fmt::format("kernel {}: {} blocks", launch.kernel, launch.blocks));
     launch_ = &launch;
     body_ = &body;
+    host_.adopt();
     fibers_.reserve(1024);  // fibers keep references to themselves
     while (fibers_.size() < static_cast<std::size_t>(launch.threads)) add_fiber();
     shared_.clear();
@@ -181,14 +246,23 @@ class Machine {
     host_.enter(fiber.context);
   }
 
+  void block_barrier(const std::source_location& where) {
+    barrier_.arrive();
+    wait(State::at_barrier, where);
+    barrier_.pass();
+  }
+
   void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where) {
     const unsigned first = threadIdx.x / warp_size * warp_size;
     Fiber* warp = &fibers_[first];
+    Meeting& meeting = meetings_[first / warp_size];
     warp[threadIdx.x - first].argument = argument;
+    meeting.arrive();
     for (int lane = 0; lane < warp_size; ++lane) {
       const bool self = first + lane == threadIdx.x;
       if (!self && (warp[lane].state != State::in_warp || !same(warp[lane].where, where))) {
-        return wait(State::in_warp, where);
+        wait(State::in_warp, where);
+        return meeting.pass();
       }
     }
     void* arguments[warp_size];
@@ -196,7 +270,9 @@ class Machine {
       arguments[lane] = warp[lane].argument;
       warp[lane].state = State::ready;
     }
+    meeting.gather();
     combine(arguments);
+    meeting.open();
   }
 
   void* shared(const void* owner, std::size_t size_bytes) {
@@ -207,9 +283,10 @@ class Machine {
       piece.memory.reset(memory);
       piece.size_bytes = size_bytes;
       piece.fresh = true;
+      released(&piece.allocated);
     }
-    if (piece.fresh) std::memset(piece.memory.get(), 0xff, piece.size_bytes);
-    piece.fresh = false;
+    acquired(&piece.allocated);
+    if (piece.fresh) piece.poison();
     return piece.memory.get();
   }
   void* dynamic_shared() { return shared(nullptr, launch_->shared_bytes); }
@@ -227,12 +304,20 @@ class Machine {
     }
   }
 
+  /// All of a thread's life in a block.
+  void run_thread() {
+    acquired(&begin_);
+    (*body_)();
+    released(&end_);
+  }
+
  private:
   void add_fiber();
   [[noreturn]] static void fiber_main();
 
   void run_block(unsigned block, const std::vector<unsigned>& order) {
     blockIdx.x = block;
+    released(&begin_);
     for (auto& [owner, piece] : shared_) piece.fresh = true;
     for (const unsigned thread : order) {
       fibers_[thread].state = State::ready;
@@ -251,12 +336,13 @@ class Machine {
       const auto all = [&](auto condition) {
         return std::all_of(fibers_.begin(), fibers_.begin() + blockDim.x, condition);
       };
-      if (all([](const Fiber& fiber) { return fiber.state == State::ended; })) return;
+      if (all([](const Fiber& fiber) { return fiber.state == State::ended; })) return acquired(&end_);
       if (!all([&](const Fiber& f) { return f.state == State::at_barrier && same(f.where, first.where); })) {
         const std::string message = report(block);
         fibers_.clear();
         throw std::logic_error(message);
       }
+      barrier_.open();
       for (const unsigned thread : order) fibers_[thread].state = State::ready;
     }
   }
@@ -281,6 +367,8 @@ class Machine {
   const std::function<void()>* body_ = nullptr;
   Context host_;
   std::vector<Fiber> fibers_;
+  Meeting barrier_, meetings_[1024 / warp_size];
+  char begin_, end_;  // points in time, of a block
   std::map<const void*, SharedPiece> shared_;
 };
 
@@ -300,7 +388,7 @@ void Machine::add_fiber() {
 void Machine::fiber_main() {
   machine.fibers_[threadIdx.x].context.arrived(&machine.host_);
   for (;;) {
-    (*machine.body_)();
+    machine.run_thread();
     machine.wait(State::ended, {});
   }
 }
@@ -317,7 +405,7 @@ void start(Stream& stream, const Launch& launch, std::function<void()> body) {
 void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where) {
   machine.warp_collective(argument, combine, where);
 }
-void block_barrier(const std::source_location& where) { machine.wait(State::at_barrier, where); }
+void block_barrier(const std::source_location& where) { machine.block_barrier(where); }
 void* shared_memory(const void* owner, std::size_t size_bytes) { return machine.shared(owner, size_bytes); }
 void* dynamic_shared_memory() { return machine.dynamic_shared(); }
 void copy_async(void* shared, const void* global, bool valid) { machine.copy_async(shared, global, valid); }

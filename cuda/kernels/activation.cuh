@@ -1,0 +1,42 @@
+#pragma once
+
+#include <gpu/device.cuh>
+
+#include "src/backend/kernels/gemm.hpp"
+
+namespace trireme::cuda {
+
+/// GELU's tanh form is x / (1 + e^-2u), which keeps the digits of small results, as erfc does for the other form.
+template <class A>
+__device__ A activated(Activation activation, A x) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return x / (1 + std::exp(-static_cast<A>(1.5957691216057307118) * (x + static_cast<A>(0.044715) * x * x * x)));
+    case Activation::gelu_erf:
+      return static_cast<A>(0.5) * x * std::erfc(-static_cast<A>(0.70710678118654752440) * x);
+    case Activation::none:
+      break;
+  }
+  return x;
+}
+
+/// d activated / dx.
+template <class A>
+__device__ A activation_slope(Activation activation, A x) {
+  switch (activation) {
+    case Activation::gelu_tanh: {
+      const A two_u = static_cast<A>(1.5957691216057307118) * (x + static_cast<A>(0.044715) * x * x * x);
+      const A sigmoid = 1 / (1 + std::exp(-two_u));
+      const A slope = static_cast<A>(1.5957691216057307118) * (1 + static_cast<A>(3 * 0.044715) * x * x);
+      return sigmoid + x * sigmoid * (1 - sigmoid) * slope;
+    }
+    case Activation::gelu_erf:
+      return static_cast<A>(0.5) * std::erfc(-static_cast<A>(0.70710678118654752440) * x) +
+             x * static_cast<A>(0.39894228040143267794) * std::exp(-static_cast<A>(0.5) * x * x);
+    case Activation::none:
+      break;
+  }
+  return 1;
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,256 @@
+#include "cuda/kernels/flash_attention.hpp"
+#include "cuda/kernels/flash_blocks.cuh"
+
+namespace trireme::cuda {
+namespace {
+
+/// Of the kernel whose blocks have keys.
+constexpr int key_warps = 4, key_threads = key_warps * warp_threads, key_rows = key_warps * warp_rows;
+constexpr int query_tile = 32;
+template <int d>
+constexpr int query_stage = 2 * query_tile* row_stride<d>;
+
+/// dq = scale sum over keys of dscore k.
+template <class T, int d>
+__global__ void __launch_bounds__(query_threads, 1)
+    flash_query_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<T> dq,
+                                AllHeads<float> joined) {
+  constexpr int columns = 32;  // keys at a time, for the sake of registers
+  const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+  const QueryPlace place(problem);
+  const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
+  const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + place.head);
+  const Rows<const T> all_keys = in.k.at(sample, kv_head), all_values = in.v.at(sample, kv_head);
+  const int first = place.begin + warp * warp_rows;
+  const int sure = visible_keys(problem, first), last = visible_keys(problem, first + warp_rows - 1);
+  const int seen[2] = {visible_keys(problem, first + lane / 4), visible_keys(problem, first + lane / 4 + 8)};
+  const int tiles = static_cast<int>(tiles_of(visible_keys(problem, place.begin + query_rows - 1), key_tile));
+  const float scale = static_cast<float>(problem.scale) * log2_e;
+  const std::int64_t statistics = (sample * problem.heads + place.head) * problem.queries;
+  float lse[2], row_dot[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int query = first + lane / 4 + 8 * half;
+    const bool there = query < problem.queries;
+    lse[half] = there ? in.log_sum_exp[statistics + query] * log2_e : 0;
+    row_dot[half] = there ? in.row_dot[statistics + query] : 0;
+  }
+  T* stages = gpu::dynamic_shared<T>();
+
+  copy_tile<d, query_rows, query_threads>(in.q.at(sample, place.head), place.begin, problem.queries, stages);
+  copy_tile<d, query_rows, query_threads>(in.dout.at(sample, place.head), place.begin, problem.queries,
+                                          stages + key_stage<d>);
+  gpu::commit_copies();
+  gpu::wait_for_copies<0>();
+  __syncthreads();
+  std::uint32_t queries[d / 16][4], gradients[d / 16][4];
+  load_own_rows<d>(stages, queries);
+  load_own_rows<d>(stages + key_stage<d>, gradients);
+  __syncthreads();
+  if (tiles > 0) copy_keys<d>(all_keys, all_values, 0, problem.keys, stages);
+  gpu::commit_copies();
+
+  float sum[d / 8][4]{};
+  for (int tile = 0; tile < tiles; ++tile) {
+    if (tile + 1 < tiles) copy_keys<d>(all_keys, all_values, tile + 1, problem.keys, stages);
+    gpu::commit_copies();
+    gpu::wait_for_copies<1>();
+    __syncthreads();
+    for (int begin = tile * key_tile; begin < (tile + 1) * key_tile && begin < last; begin += columns) {
+      const T* keys = stages + tile % 2 * key_stage<d> + begin % key_tile * row_stride<d>;
+      const T* values = keys + key_tile * row_stride<d>;
+      float score[columns / 8][4]{}, dprobability[columns / 8][4]{};
+#pragma unroll
+      for (int step = 0; step < d / 16; ++step) {
+        multiply_rows<d>(queries[step], keys, step, score);
+        multiply_rows<d>(gradients[step], values, step, dprobability);
+      }
+      if (problem.dropout.enabled()) {
+        unsigned kept[4];
+        draw_rows(problem.dropout, head_key, problem.dropout.samples[sample], problem.first_query + first,
+                  (problem.first_key + begin) / 8, kept);
+#pragma unroll
+        for (int j = 0; j < columns / 8; ++j) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            dprobability[j][i] = (kept[j] >> i & 1U) == 0 ? 0 : dprobability[j][i] * problem.dropout.scale;
+          }
+        }
+      }
+      const bool whole = begin + columns <= sure;
+#pragma unroll
+      for (int j = 0; j < columns / 8; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const bool sees = whole || begin + 8 * j + 2 * (lane % 4) + i % 2 < seen[i / 2];
+          const float probability = gpu::fast_exp2(score[j][i] * scale - lse[i / 2]);
+          score[j][i] = sees ? probability * (dprobability[j][i] - row_dot[i / 2]) : 0;
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < columns / 16; ++step) {
+        std::uint32_t dscore[4];
+        pack_left<T>(score, step, dscore);
+        multiply_columns<d>(dscore, keys, step, sum);
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int j = 0; j < d / 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[j][i] *= static_cast<float>(problem.scale);
+  }
+  if (problem.results == AttentionResults::merge)
+    join_sums<d>(sum, {1, 1}, first, problem.queries, joined.at(sample, place.head));
+  else
+    store_sums<d>(sum, first, problem.queries, stages + warp * warp_rows * row_stride<d>, dq.at(sample, place.head));
+}
+
+/// Of a tile's queries.
+struct TileStatistics {
+  float lse[query_tile], row_dot[query_tile];
+};
+
+/// dk = scale sum over queries of dscore q, dv = sum over queries of the dropped probability dout, over the query heads
+/// that share the keys.
+template <class T, int d>
+__global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
+    flash_key_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<T> dk, AllHeads<T> dv,
+                              AllHeads<float> joined_k, AllHeads<float> joined_v) {
+  const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+  const std::int64_t key_blocks = tiles_of(problem.keys, key_rows);
+  const std::int64_t sample = blockIdx.x / key_blocks / problem.kv_heads;
+  const std::int64_t kv_head = blockIdx.x / key_blocks % problem.kv_heads;
+  const int block_begin = static_cast<int>(blockIdx.x % key_blocks) * key_rows, first = block_begin + warp * warp_rows;
+  const std::int64_t group = problem.heads / problem.kv_heads;
+  // Query i sees the keys up to i + between.
+  const int between = static_cast<int>(places_between(problem));
+  const int first_query = problem.causal && block_begin > between ? block_begin - between : 0;
+  const int first_tile = first_query / query_tile;
+  const int all_tiles = static_cast<int>(tiles_of(problem.queries, query_tile));
+  const int tiles = first_tile < all_tiles ? all_tiles - first_tile : 0, count = static_cast<int>(group) * tiles;
+  const float scale = static_cast<float>(problem.scale) * log2_e;
+  T* own_k = gpu::dynamic_shared<T>();
+  T* own_v = own_k + key_rows * row_stride<d>;
+  T* stages = own_v + key_rows * row_stride<d>;
+  auto* statistics = reinterpret_cast<TileStatistics*>(stages + 2 * query_stage<d>);
+  const T* warp_k = own_k + warp * warp_rows * row_stride<d>;
+  const T* warp_v = own_v + warp * warp_rows * row_stride<d>;
+
+  const auto copy_queries = [&](int i) {
+    const std::int64_t head = kv_head * group + i / tiles;
+    const int begin = (first_tile + i % tiles) * query_tile;
+    T* to = stages + i % 2 * query_stage<d>;
+    copy_tile<d, query_tile, key_threads>(in.q.at(sample, head), begin, problem.queries, to);
+    copy_tile<d, query_tile, key_threads>(in.dout.at(sample, head), begin, problem.queries,
+                                          to + query_tile * row_stride<d>);
+    if (threadIdx.x < query_tile) {
+      const int query = begin + static_cast<int>(threadIdx.x);
+      const std::int64_t at = (sample * problem.heads + head) * problem.queries + query;
+      const bool there = query < problem.queries;
+      statistics[i % 2].lse[threadIdx.x] = there ? in.log_sum_exp[at] * log2_e : -minus_infinity;
+      statistics[i % 2].row_dot[threadIdx.x] = there ? in.row_dot[at] : 0;
+    }
+  };
+
+  float sum_k[d / 8][4]{}, sum_v[d / 8][4]{};
+  if (count > 0) {
+    copy_tile<d, key_rows, key_threads>(in.k.at(sample, kv_head), block_begin, problem.keys, own_k);
+    copy_tile<d, key_rows, key_threads>(in.v.at(sample, kv_head), block_begin, problem.keys, own_v);
+    copy_queries(0);
+    gpu::commit_copies();
+  }
+  for (int index = 0; index < count; ++index) {
+    if (index + 1 < count) copy_queries(index + 1);
+    gpu::commit_copies();
+    gpu::wait_for_copies<1>();
+    __syncthreads();
+    const int begin = (first_tile + index % tiles) * query_tile;
+    if (!problem.causal || begin + query_tile - 1 + between >= first) {
+      const T* queries = stages + index % 2 * query_stage<d>;
+      const T* gradients = queries + query_tile * row_stride<d>;
+      const TileStatistics& of = statistics[index % 2];
+      float score[query_tile / 8][4]{}, probability[query_tile / 8][4]{};
+#pragma unroll
+      for (int step = 0; step < d / 16; ++step) {
+        std::uint32_t own[4];
+        load_left<d>(warp_k, step, own);
+        multiply_rows<d>(own, queries, step, score);
+        load_left<d>(warp_v, step, own);
+        multiply_rows<d>(own, gradients, step, probability);
+      }
+      unsigned kept[4] = {15, 15, 15, 15};
+      if (problem.dropout.enabled()) {
+        const std::int64_t head = kv_head * group + index / tiles;
+        draw_columns(problem.dropout, problem.dropout.head_key(problem.first_head + head),
+                     problem.dropout.samples[sample], problem.first_query + begin, (problem.first_key + first) / 8,
+                     kept);
+      }
+      const bool whole = !problem.causal || begin + between >= first + warp_rows - 1;
+#pragma unroll
+      for (int j = 0; j < query_tile / 8; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int column = 8 * j + 2 * (lane % 4) + i % 2, key = first + lane / 4 + 8 * (i / 2);
+          const bool sees = whole || key <= begin + column + between, keep = (kept[j] >> i & 1U) != 0;
+          const float p = sees ? gpu::fast_exp2(score[j][i] * scale - of.lse[column]) : 0;
+          const float gradient = keep ? probability[j][i] * problem.dropout.scale : 0;
+          score[j][i] = p * (gradient - of.row_dot[column]);
+          probability[j][i] = keep ? p : 0;
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < query_tile / 16; ++step) {
+        std::uint32_t own[4];
+        pack_left<T>(probability, step, own);
+        multiply_columns<d>(own, gradients, step, sum_v);
+        pack_left<T>(score, step, own);
+        multiply_columns<d>(own, queries, step, sum_k);
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int j = 0; j < d / 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      sum_k[j][i] *= static_cast<float>(problem.scale);
+      sum_v[j][i] *= problem.dropout.scale;
+    }
+  }
+  if (problem.results == AttentionResults::merge) {
+    join_sums<d>(sum_k, {1, 1}, first, problem.keys, joined_k.at(sample, kv_head));
+    join_sums<d>(sum_v, {1, 1}, first, problem.keys, joined_v.at(sample, kv_head));
+  } else {
+    store_sums<d>(sum_k, first, problem.keys, own_k + warp * warp_rows * row_stride<d>, dk.at(sample, kv_head));
+    store_sums<d>(sum_v, first, problem.keys, own_v + warp * warp_rows * row_stride<d>, dv.at(sample, kv_head));
+  }
+}
+
+template <int d>
+constexpr std::size_t key_shared_bytes = (2 * key_rows * row_stride<d> + 2 * query_stage<d>)*sizeof(bf16) +
+                                         2 * sizeof(TileStatistics);
+
+}  // namespace
+
+void flash_attention_backward(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
+                              const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
+                              ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq, const Heads& dk,
+                              const Heads& dv) {
+  dispatch(q.data.dtype(), problem.head_dim, [&]<class T, int d>() {
+    const BackwardInputs<T> in{all_heads<const T>(q),    all_heads<const T>(k),   all_heads<const T>(v),
+                               all_heads<const T>(dout), log_sum_exp.as<float>(), row_dot.as<float>()};
+    gpu::launch(stream,
+                {"flash_query_gradient", tiles_of(problem.queries, query_rows) * problem.heads * problem.batch,
+                 query_threads, query_shared_bytes<d>},
+                flash_query_gradient_kernel<T, d>, problem, in, written<T>(problem, dq), written<float>(problem, dq));
+    gpu::launch(stream,
+                {"flash_key_gradient", tiles_of(problem.keys, key_rows) * problem.kv_heads * problem.batch, key_threads,
+                 key_shared_bytes<d>},
+                flash_key_gradient_kernel<T, d>, problem, in, written<T>(problem, dk), written<T>(problem, dv),
+                written<float>(problem, dk), written<float>(problem, dv));
+  });
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "cuda/kernels/flash_tiles.cuh"
+
+namespace trireme::cuda {
+
+// Tiles of the others' rows go through two stages in shared memory: one is copied while the other is worked on. Forward
+// and the gradient of queries go through the keys, the gradients of keys and values through the queries: scores are
+// made twice in backward, nothing is added up by two blocks, and the order of additions is fixed.
+
+/// Of the kernels whose blocks have queries.
+constexpr int query_warps = 8, query_threads = query_warps * warp_threads, query_rows = query_warps * warp_rows;
+constexpr int key_tile = 64;
+template <int d>
+constexpr int key_stage = 2 * key_tile* row_stride<d>;
+static_assert(2 * key_tile == query_rows, "a stage also takes the block's own queries");
+
+constexpr std::int64_t tiles_of(std::int64_t rows, std::int64_t tile) { return (rows + tile - 1) / tile; }
+
+/// Which sample, head and rows a block has. The last rows, which see most keys, come first.
+struct QueryPlace {
+  std::int64_t sample, head;
+  int begin;
+  __device__ explicit QueryPlace(const AttentionProblem& problem) {
+    const std::int64_t tiles = tiles_of(problem.queries, query_rows);
+    sample = blockIdx.x / tiles / problem.heads;
+    head = blockIdx.x / tiles % problem.heads;
+    begin = static_cast<int>(tiles - 1 - blockIdx.x % tiles) * query_rows;
+  }
+};
+
+/// A query sees the keys before this one.
+__device__ inline int visible_keys(const AttentionProblem& problem, int query) {
+  const std::int64_t seen = problem.causal ? query + places_between(problem) + 1 : problem.keys;
+  if (seen <= 0) return 0;
+  return static_cast<int>(seen < problem.keys ? seen : problem.keys);
+}
+
+/// Begins to copy a tile of keys and values.
+template <int d, class T>
+__device__ void copy_keys(const Rows<const T>& k, const Rows<const T>& v, int tile, std::int64_t keys, T* stages) {
+  T* to = stages + tile % 2 * key_stage<d>;
+  copy_tile<d, key_tile, query_threads>(k, tile * key_tile, keys, to);
+  copy_tile<d, key_tile, query_threads>(v, tile * key_tile, keys, to + key_tile * row_stride<d>);
+}
+/// The warp's rows of the block's own, as left factors.
+template <int d, class T>
+__device__ void load_own_rows(const T* rows, std::uint32_t (&left)[d / 16][4]) {
+  const int warp = threadIdx.x / warp_threads;
+#pragma unroll
+  for (int step = 0; step < d / 16; ++step) load_left<d>(rows + warp * warp_rows * row_stride<d>, step, left[step]);
+}
+
+/// Calls `function` with the type and the number of channels of a problem that takes_flash_attention.
+template <class Function>
+void dispatch(DType dtype, std::int64_t d, Function&& function) {
+  const auto with_type = [&]<class T>() {
+    if (d == 64) return function.template operator()<T, 64>();
+    if (d == 96) return function.template operator()<T, 96>();
+    function.template operator()<T, 128>();
+  };
+  if (dtype == DType::bf16)
+    with_type.template operator()<bf16>();
+  else
+    with_type.template operator()<fp16>();
+}
+/// The results as those of the training type, or as sums to be joined with: one of the two.
+template <class T>
+AllHeads<T> written(const AttentionProblem& problem, const Heads& heads) {
+  if ((problem.results == AttentionResults::merge) != std::is_same_v<T, float>) return {};
+  return all_heads<T>(heads);
+}
+
+template <int d>
+constexpr std::size_t query_shared_bytes = 2 * key_stage<d> * sizeof(bf16);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,16 @@
+#include "cuda/runtime/stream.hpp"
+#include "tests/cuda/fake_cuda.hpp"
+#include "tests/support/gpu/fibers.hpp"
+
+namespace fake_cuda {
+
+void start_kernels_on_streams() {
+  using namespace trireme;
+  gpu::host::set_starter([](Stream& stream, const gpu::Launch& launch, std::function<void()> run) {
+    cuda::CudaStream& on = cuda::cuda_stream(stream);
+    enqueue(on.handle(), launch.kernel, std::move(run));
+    on.device().launched(on.handle(), launch.kernel);
+  });
+}
+
+}  // namespace fake_cuda
