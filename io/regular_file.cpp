@@ -5,6 +5,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
 
 #include "src/base/check.hpp"
 
@@ -23,6 +26,16 @@ std::int64_t regular_file_size(const std::string& path, Symlinks symlinks) {
                                  : "a device");
   TRIREME_CHECK(access(path.c_str(), R_OK) == 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
   return status.st_size;
+}
+
+std::string read_regular_file(const std::string& path, std::int64_t greatest_bytes) {
+  const std::int64_t size = regular_file_size(path);
+  TRIREME_CHECK(size <= greatest_bytes, DataError, "{} has {} bytes; such a file has at most {}", path, size,
+                greatest_bytes);
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  TRIREME_CHECK(file.is_open() && (size == 0 || text << file.rdbuf()) && !file.bad(), IoError, "cannot read {}", path);
+  return std::move(text).str();
 }
 
 }  // namespace trireme::io

@@ -1,12 +1,12 @@
 #include "io/tokenizer_files.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string_view>
 #include <unordered_map>
 
+#include "io/byte_spelling.hpp"
+#include "io/folder.hpp"
 #include "io/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/data/utf8.hpp"
@@ -20,44 +20,6 @@ constexpr std::int64_t greatest_file_bytes = std::int64_t{256} << 20;
 constexpr std::size_t greatest_vocabulary = std::size_t{1} << 24;
 constexpr std::size_t greatest_token_bytes = 65536;
 constexpr const char* end_of_document_token = "<|endoftext|>";
-
-std::string read_whole(const std::string& path) {
-  const std::int64_t size = regular_file_size(path);
-  TRIREME_CHECK(size <= greatest_file_bytes, DataError, "{} has {} bytes; a vocabulary has at most {}", path, size,
-                greatest_file_bytes);
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  TRIREME_CHECK(file.is_open() && (size == 0 || text << file.rdbuf()) && !file.bad(), IoError, "cannot read {}", path);
-  return std::move(text).str();
-}
-
-/// GPT-2's table from printable characters to the bytes they stand for: printable bytes stand for themselves, the
-/// other 68 are written, in order, as the characters from U+0100 on.
-std::unordered_map<char32_t, char> byte_of_character() {
-  std::unordered_map<char32_t, char> table;
-  char32_t next = 0x100;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-    table.emplace(printable ? static_cast<char32_t>(byte) : next++, static_cast<char>(byte));
-  }
-  return table;
-}
-
-/// The bytes that `characters` spell, empty where they do not.
-std::string bytes_of(std::string_view characters) {
-  static const std::unordered_map<char32_t, char> table = byte_of_character();
-  std::string bytes;
-  const char* at = characters.data();
-  const char* const end = at + characters.size();
-  while (at != end) {
-    const data::Utf8Character character = data::decode_utf8(at, end);
-    const auto byte = table.find(character.code_point);
-    if (character.size_bytes == 0 || byte == table.end()) return {};
-    bytes += byte->second;
-    at += character.size_bytes;
-  }
-  return bytes;
-}
 
 /// Takes {"token": id, ...} and nothing else; no tree is built, so nesting cannot exhaust anything.
 class VocabularyHandler : public nlohmann::json_sax<json> {
@@ -127,8 +89,7 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
   std::unordered_map<std::string, std::uint64_t> ids_;
 };
 
-std::vector<std::pair<std::string, std::string>> read_merges(const std::string& path) {
-  const std::string text = read_whole(path);
+std::vector<std::pair<std::string, std::string>> parse_merges(const std::string& text, const std::string& path) {
   std::vector<std::pair<std::string, std::string>> merges;
   std::int64_t line_number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -155,13 +116,55 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
 
 }  // namespace
 
-data::BpeVocabulary read_bpe_files(const std::string& vocabulary_path, const std::string& merges_path) {
-  const std::string text = read_whole(vocabulary_path);
+data::BpeVocabulary parse_bpe_files(const std::string& vocabulary, const std::string& vocabulary_path,
+                                    const std::string& merges, const std::string& merges_path) {
   VocabularyHandler handler(vocabulary_path);
-  json::sax_parse(text, &handler);
-  data::BpeVocabulary vocabulary = handler.finish();
-  vocabulary.merges = read_merges(merges_path);
+  json::sax_parse(vocabulary, &handler);
+  data::BpeVocabulary result = handler.finish();
+  result.merges = parse_merges(merges, merges_path);
+  return result;
+}
+
+data::BpeVocabulary read_bpe_files(const std::string& vocabulary_path, const std::string& merges_path) {
+  return parse_bpe_files(read_regular_file(vocabulary_path, greatest_file_bytes), vocabulary_path,
+                         read_regular_file(merges_path, greatest_file_bytes), merges_path);
+}
+
+data::WordPieceVocabulary parse_wordpiece_file(std::string_view text, const std::string& path) {
+  data::WordPieceVocabulary vocabulary;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::size_t number = vocabulary.tokens.size() + 1;
+    TRIREME_CHECK(!line.empty() && line.size() <= greatest_token_bytes, DataError,
+                  "{}:{}: the line has {} bytes; a vocabulary has one token a line", path, number, line.size());
+    TRIREME_CHECK(data::find_invalid_utf8(line) == line.size(), DataError, "{}:{}: the token is not UTF-8", path,
+                  number);
+    TRIREME_CHECK(number <= greatest_vocabulary, DataError, "{} has more than {} lines", path, greatest_vocabulary);
+    vocabulary.tokens.emplace_back(line);
+  }
   return vocabulary;
+}
+
+data::WordPieceVocabulary read_wordpiece_file(const std::string& path) {
+  return parse_wordpiece_file(read_regular_file(path, greatest_file_bytes), path);
+}
+
+void write_bpe_files(const data::BpeVocabulary& vocabulary, const std::string& vocabulary_path,
+                     const std::string& merges_path) {
+  std::string tokens = "{";
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    tokens += fmt::format("{}{}: {}", id == 0 ? "" : ", ", json(spelling_of(vocabulary.tokens[id])).dump(), id);
+  }
+  tokens += "}\n";
+  std::string merges = "#version: 0.2\n";
+  for (const auto& [left, right] : vocabulary.merges) {
+    merges += fmt::format("{} {}\n", spelling_of(left), spelling_of(right));
+  }
+  write_durably(merges_path, merges);
+  write_durably(vocabulary_path, tokens);
 }
 
 }  // namespace trireme::io

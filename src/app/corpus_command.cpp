@@ -11,11 +11,11 @@
 
 #include "io/corpus_builder.hpp"
 #include "io/corpus_store.hpp"
-#include "io/tokenizer_files.hpp"
 #include "src/app/corpus_files_command.hpp"
 #include "src/app/options.hpp"
 #include "src/app/printable.hpp"
 #include "src/app/progress_bar.hpp"
+#include "src/app/tokenizer_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
@@ -38,9 +38,7 @@ constexpr const char* usage =
 
 int build(const std::vector<std::string>& arguments) {
   io::CorpusBuildOptions build;
-  std::string tokenizer_name = "gpt2";
-  std::string vocabulary_file;
-  std::string merge_file;
+  TokenizerOptions tokens;
   bool keep_invalid_utf8 = false;
   std::optional<int> workers;
 
@@ -58,11 +56,7 @@ int build(const std::vector<std::string>& arguments) {
       {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
       "What the input files are; auto goes by their names.");
   options.add("json-key,json-keys", &build.reader.json_key, "KEY", "Key of the text in each JSON object.");
-  options.section("Tokens");
-  options.add_choice<std::string>("tokenizer", &tokenizer_name, {{"bytes", "bytes"}, {"gpt2", "gpt2"}},
-                                  "The 256 byte values, or GPT-2's byte-level BPE.");
-  options.add("vocab-file", &vocabulary_file, "FILE", "GPT-2's vocabulary: encoder.json or vocab.json.");
-  options.add("merge-file", &merge_file, "FILE", "GPT-2's merges: vocab.bpe or merges.txt.");
+  tokens.declare(options);
   options.add_flag("append-eod", &build.append_end_of_document, "End every document with the end-of-document token.");
   options.section("Bad input");
   options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
@@ -78,9 +72,9 @@ int build(const std::vector<std::string>& arguments) {
   options.require("output");
   if (!options.parse(arguments)) return 0;
 
-  const auto tokenizer = make_tokenizer(tokenizer_name, vocabulary_file, merge_file);
+  const auto tokenizer = tokens.make();
   build.reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
-  build.reader.check_utf8 = !keep_invalid_utf8 && tokenizer_name != "bytes";
+  build.reader.check_utf8 = !keep_invalid_utf8 && tokens.tokenizer != "bytes";
   ThreadPool pool(workers ? *workers : default_thread_count(1));
   const Timer timer;
   std::optional<ProgressBar> bar(std::in_place, "tokenizing", "MB", 1e6);
@@ -167,24 +161,6 @@ int verify(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
-
-std::unique_ptr<data::Tokenizer> make_tokenizer(const std::string& name, const std::string& vocabulary_file,
-                                                const std::string& merge_file) {
-  if (name == "bytes") {
-    TRIREME_CHECK(vocabulary_file.empty() && merge_file.empty(), ConfigError,
-                  "--tokenizer bytes needs no --vocab-file and no --merge-file; --tokenizer gpt2 does");
-    return data::make_byte_tokenizer();
-  }
-  TRIREME_CHECK(!vocabulary_file.empty() && !merge_file.empty(), ConfigError,
-                "--tokenizer gpt2 needs --vocab-file (encoder.json or vocab.json) and --merge-file (vocab.bpe or "
-                "merges.txt)");
-  data::BpeVocabulary vocabulary = io::read_bpe_files(vocabulary_file, merge_file);
-  try {
-    return data::make_gpt2_tokenizer(std::move(vocabulary));
-  } catch (const DataError& error) {
-    throw DataError("{} and {} do not make a tokenizer: {}", vocabulary_file, merge_file, error.what());
-  }
-}
 
 int corpus_command(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments.front();

@@ -8,8 +8,8 @@
 #include "io/folder_lock.hpp"
 #include "io/llmc_corpus.hpp"
 #include "io/megatron_corpus.hpp"
-#include "src/app/corpus_command.hpp"
 #include "src/app/options.hpp"
+#include "src/app/tokenizer_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 
@@ -93,36 +93,16 @@ int corpus_sample(const std::vector<std::string>& arguments) {
 int corpus_import(const std::vector<std::string>& arguments) {
   std::vector<std::string> inputs;
   std::string output;
-  std::string tokenizer_name = "gpt2";
-  std::string vocabulary_file;
-  std::string merge_file;
-  std::optional<std::int64_t> vocabulary_size;
-  std::optional<std::int64_t> end_of_document;
+  TokenizerOptions tokens;
   Options options("trireme corpus import",
                   "Makes a corpus of token files: of Megatron-LM (PREFIX.bin with PREFIX.idx) or of llm.c (FILE.bin, "
                   "cut into documents before every end-of-document token). Ids are taken as they are.");
   options.add_arguments("FILE...", &inputs, "PREFIX, PREFIX.bin or FILE.bin; several are put one after another.");
   options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
-  options.section("The tokenizer that made the ids");
-  options.add_choice<std::string>("tokenizer", &tokenizer_name,
-                                  {{"bytes", "bytes"}, {"gpt2", "gpt2"}, {"null", "null"}},
-                                  "null: none that is known here; the corpus then cannot be shown as text.");
-  options.add("vocab-file", &vocabulary_file, "FILE", "GPT-2's vocabulary: encoder.json or vocab.json.");
-  options.add("merge-file", &merge_file, "FILE", "GPT-2's merges: vocab.bpe or merges.txt.");
-  options.add("vocab-size", &vocabulary_size, "N", "Of --tokenizer null: ids are 0 to N - 1.",
-              between(1, 2147483648.0));
-  options.add("eod-id", &end_of_document, "N", "Of --tokenizer null: the id that ends documents; default the last.",
-              at_least(0));
+  tokens.declare(options, TokenizerOptions::Ids::from_elsewhere);
   options.require("output");
   if (!options.parse(arguments)) return 0;
-  const bool is_null = tokenizer_name == "null";
-  TRIREME_CHECK(is_null ? vocabulary_size.has_value() : !vocabulary_size && !end_of_document, ConfigError,
-                "--tokenizer null needs --vocab-size, and may have --eod-id; other tokenizers have neither");
-  TRIREME_CHECK(!is_null || (vocabulary_file.empty() && merge_file.empty()), ConfigError,
-                "--tokenizer null needs no --vocab-file and no --merge-file");
-  const auto tokenizer =
-      is_null ? data::make_null_tokenizer(*vocabulary_size, end_of_document.value_or(*vocabulary_size - 1))
-              : make_tokenizer(tokenizer_name, vocabulary_file, merge_file);
+  const auto tokenizer = tokens.make();
 
   const io::FolderLock lock(output + ".lock");
   io::CorpusWriter writer(output, *tokenizer);

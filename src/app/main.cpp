@@ -14,6 +14,7 @@
 #include "src/app/job.hpp"
 #include "src/app/plan_command.hpp"
 #include "src/app/reshard_command.hpp"
+#include "src/app/tokenizer_command.hpp"
 #include "src/app/train_command.hpp"
 #include "src/base/log.hpp"
 
@@ -32,6 +33,7 @@ struct Command {
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"corpus", "turn text into a tokenized corpus; inspect and verify corpora", app::corpus_command, {}},
+      {"tokenizer", "make a tokenizer from text; turn text into tokens and back", app::tokenizer_command, {}},
       {"train", "train a model or continue; on one rank or many", {}, app::train_command},
       {"eval", "measure a trained model, on one rank or many", {}, app::eval_command},
       {"generate", "continue a text with a trained model, on one rank or many", {}, app::generate_command},

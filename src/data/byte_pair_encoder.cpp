@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <functional>
 #include <queue>
 #include <unordered_map>
 
 #include "src/base/check.hpp"
+#include "src/data/payload_lines.hpp"
 
 namespace trireme::data {
 namespace {
@@ -19,7 +19,6 @@ constexpr std::size_t kGreatestWordKey = 15;
 constexpr std::size_t kShortWord = 64;
 // A heap entry holds rank and position in 24 and 40 bits.
 constexpr int kPositionBits = 40;
-constexpr std::size_t kGreatestVocabulary = std::size_t{1} << 24;
 
 constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15u;
 
@@ -27,36 +26,6 @@ constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15u;
 std::size_t table_size(std::size_t entries) { return std::bit_ceil(std::max<std::size_t>(2 * entries, 2)); }
 
 }  // namespace
-
-std::string escape_bytes(std::string_view bytes) {
-  std::string text;
-  for (const char c : bytes) {
-    if (c >= ' ' && c <= '~' && c != '\\') {
-      text += c;
-    } else {
-      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    }
-  }
-  return text;
-}
-
-std::string unescape_bytes(std::string_view text) {
-  std::string bytes;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\') {
-      bytes += text[i];
-      continue;
-    }
-    unsigned value = 0;
-    const char* const digits = text.data() + i + 2;
-    TRIREME_CHECK(
-        i + 4 <= text.size() && text[i + 1] == 'x' && std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2,
-        DataError, "broken escape in '{}'", text);
-    bytes += static_cast<char>(value);
-    i += 3;
-  }
-  return bytes;
-}
 
 BytePairEncoder::BytePairEncoder(const BpeVocabulary& vocabulary) {
   add_merges(vocabulary);
@@ -69,22 +38,24 @@ BytePairEncoder::BytePairEncoder(const BpeVocabulary& vocabulary) {
 
 void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
   const auto& tokens = vocabulary.tokens;
-  TRIREME_CHECK(tokens.size() <= kGreatestVocabulary && vocabulary.merges.size() < kGreatestVocabulary, DataError,
-                "the vocabulary has {} tokens and {} merges; at most {} are possible", tokens.size(),
+  TRIREME_CHECK(std::ssize(tokens) <= kGreatestVocabulary && std::ssize(vocabulary.merges) < kGreatestVocabulary,
+                DataError, "the vocabulary has {} tokens and {} merges; at most {} are possible", tokens.size(),
                 vocabulary.merges.size(), kGreatestVocabulary);
   const std::int32_t end = vocabulary.end_of_document;
   TRIREME_CHECK(end >= 0 && static_cast<std::size_t>(end) < tokens.size(), DataError,
                 "the vocabulary of {} tokens has no <|endoftext|>, the token that ends documents", tokens.size());
+  const std::vector<bool> is_added = added_ids(vocabulary);
   std::unordered_map<std::string_view, std::int32_t> ids;
   for (std::size_t id = 0; id < tokens.size(); ++id) {
     TRIREME_CHECK(!tokens[id].empty(), DataError,
                   "the vocabulary has no token of id {}: ids must be 0 to {} without gaps", id, tokens.size() - 1);
     const auto [previous, is_new] = ids.emplace(tokens[id], static_cast<std::int32_t>(id));
-    TRIREME_CHECK(is_new, DataError, "the vocabulary has token '{}' twice, as id {} and id {}",
+    const bool one_is_added = is_added[id] || is_added[static_cast<std::size_t>(previous->second)];
+    if (!is_new && one_is_added && !is_added[id]) previous->second = static_cast<std::int32_t>(id);
+    TRIREME_CHECK(is_new || one_is_added, DataError, "the vocabulary has token '{}' twice, as id {} and id {}",
                   escape_bytes(tokens[id]), previous->second, id);
   }
-  // A merge may only join bytes and what earlier merges made: otherwise it could never happen, or its rank would
-  // contradict the order in which tokens come to be.
+  // A merge may only join bytes and what merges make: otherwise it could never happen.
   std::vector<bool> made(tokens.size());
   for (int byte = 0; byte < 256; ++byte) {
     const char text = static_cast<char>(byte);
@@ -97,17 +68,15 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
   merge_shift_ = 64 - std::countr_zero(merge_slots_.size());
   for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
     const auto& [left, right] = vocabulary.merges[rank];
-    const auto id_of = [&](const std::string& bytes, bool must_be_made) {
+    const auto id_of = [&](const std::string& bytes) {
       const auto found = ids.find(bytes);
-      TRIREME_CHECK(found != ids.end() && (!must_be_made || made[static_cast<std::size_t>(found->second)]), DataError,
-                    "merge {} ('{}' + '{}'): '{}' is {}", rank + 1, escape_bytes(left), escape_bytes(right),
-                    escape_bytes(bytes),
-                    found == ids.end() ? "not in the vocabulary" : "neither a byte nor made by an earlier merge");
+      TRIREME_CHECK(found != ids.end(), DataError, "merge {} ('{}' + '{}'): '{}' is not in the vocabulary", rank + 1,
+                    escape_bytes(left), escape_bytes(right), escape_bytes(bytes));
       return found->second;
     };
-    const std::int32_t left_id = id_of(left, true);
-    const std::int32_t right_id = id_of(right, true);
-    const std::int32_t merged_id = id_of(left + right, false);
+    const std::int32_t left_id = id_of(left);
+    const std::int32_t right_id = id_of(right);
+    const std::int32_t merged_id = id_of(left + right);
     MergeSlot& slot = merge_slots_[merge_slot(left_id, right_id)];
     TRIREME_CHECK(slot.left < 0, DataError, "merge {} ('{}' + '{}') repeats merge {}", rank + 1, escape_bytes(left),
                   escape_bytes(right), slot.rank + 1);
@@ -116,25 +85,53 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
     merges_.emplace_back(left_id, right_id);
     merged_.push_back(merged_id);
   }
+  for (std::size_t rank = 0; rank < merges_.size(); ++rank) {
+    const auto& [left, right] = merges_[rank];
+    for (const std::int32_t side : {left, right}) {
+      TRIREME_CHECK(made[static_cast<std::size_t>(side)], DataError,
+                    "merge {} ('{}' + '{}'): '{}' is neither a byte nor made by a merge", rank + 1,
+                    escape_bytes(vocabulary.merges[rank].first), escape_bytes(vocabulary.merges[rank].second),
+                    escape_bytes(tokens[static_cast<std::size_t>(side)]));
+    }
+  }
   TRIREME_CHECK(!made[static_cast<std::size_t>(end)], DataError,
                 "token {} ('{}') is to end documents, but merges make it from text", end,
                 escape_bytes(tokens[static_cast<std::size_t>(end)]));
 }
 
+std::vector<bool> BytePairEncoder::added_ids(const BpeVocabulary& vocabulary) {
+  std::vector<bool> is_added(vocabulary.tokens.size());
+  for (const auto* list : {&vocabulary.special, &vocabulary.added}) {
+    for (const std::int32_t id : *list) {
+      TRIREME_CHECK(id >= 0 && static_cast<std::size_t>(id) < is_added.size(), DataError,
+                    "the added token {} is not in the vocabulary of {} ids", id, is_added.size());
+      is_added[static_cast<std::size_t>(id)] = true;
+    }
+  }
+  return is_added;
+}
+
 /// Most words of ordinary text are one token. They are found by one look-up, without merging; but only tokens that
-/// merging gives too, so that the result is the same.
+/// merging gives too, so that the result is the same, unless the vocabulary says that words go before merges.
 void BytePairEncoder::add_words(const BpeVocabulary& vocabulary) {
   word_slots_.resize(table_size(vocabulary.tokens.size()));
   word_shift_ = 64 - std::countr_zero(word_slots_.size());
+  const std::vector<bool> is_added = added_ids(vocabulary);
   std::vector<std::int32_t> ids;
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    const std::string& token = vocabulary.tokens[id];
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    const std::string& token = vocabulary.tokens[i];
+    const auto id = static_cast<std::int32_t>(i);
+    if (vocabulary.whole_words) {
+      if (is_added[i]) continue;
+      if (token.size() > kGreatestWordKey) long_words_.emplace(token, id);
+    } else if (token.size() <= kGreatestWordKey) {
+      ids.clear();
+      encode_short(token.data(), token.size(), ids);
+      if (ids.size() != 1 || ids[0] != id) continue;
+    }
     if (token.size() > kGreatestWordKey) continue;
-    ids.clear();
-    encode_short(token.data(), token.size(), ids);
-    if (ids.size() != 1 || ids[0] != static_cast<std::int32_t>(id)) continue;
     const WordKey key = word_key(token.data(), token.size(), token.data() + token.size());
-    word_slots_[word_slot(key)] = {key, ids[0]};
+    word_slots_[word_slot(key)] = {key, id};
   }
 }
 
@@ -183,6 +180,11 @@ void BytePairEncoder::encode(const char* word, std::size_t size, const char* tex
     const WordSlot& slot = word_slots_[word_slot(word_key(word, size, text_end))];
     if (slot.id >= 0) {
       ids.push_back(slot.id);
+      return;
+    }
+  } else if (!long_words_.empty()) {
+    if (const auto found = long_words_.find({word, size}); found != long_words_.end()) {
+      ids.push_back(found->second);
       return;
     }
   }

@@ -3,8 +3,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -13,7 +15,8 @@
 namespace trireme::data {
 
 /// Byte-pair encoding of single words: starting from the bytes, the pair with the best merge, the leftmost of equals,
-/// becomes one token until no pair has a merge. Nothing is written after construction, so threads may share it.
+/// becomes one token until no pair has a merge. With `BpeVocabulary::whole_words` a word that is a token stays whole.
+/// Nothing is written after construction, so threads may share it.
 class BytePairEncoder {
  public:
   /// Throws DataError naming the token or merge where the vocabulary contradicts itself.
@@ -45,6 +48,8 @@ class BytePairEncoder {
   std::size_t word_slot(WordKey key) const;
   std::size_t merge_slot(std::int32_t left, std::int32_t right) const;
   std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
+  /// Whether each id is a special or an added one. Throws DataError for one that the vocabulary lacks.
+  static std::vector<bool> added_ids(const BpeVocabulary& vocabulary);
   void add_merges(const BpeVocabulary& vocabulary);
   void add_words(const BpeVocabulary& vocabulary);
   void encode_short(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const;
@@ -56,12 +61,12 @@ class BytePairEncoder {
   std::vector<std::uint32_t> byte_pair_ranks_;  // [256, 256]: rank_of for two bytes
   std::vector<MergeSlot> merge_slots_;          // open addressing
   std::vector<WordSlot> word_slots_;            // words that are one token, open addressing
+  // Where words go before merges, those that are no key. Looked up by views, without a copy.
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> long_words_;
   int merge_shift_ = 0, word_shift_ = 0;
 };
-
-/// `bytes` in printable ASCII: a backslash, and each byte that is not printable, as \xHH.
-std::string escape_bytes(std::string_view bytes);
-/// The inverse; throws DataError where an escape is broken.
-std::string unescape_bytes(std::string_view text);
 
 }  // namespace trireme::data

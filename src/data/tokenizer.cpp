@@ -2,9 +2,10 @@
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
-#include "src/data/gpt2_tokenizer.hpp"
+#include "src/data/bpe_tokenizer.hpp"
 #include "src/data/null_tokenizer.hpp"
 #include "src/data/text_cut.hpp"
+#include "src/data/wordpiece_tokenizer.hpp"
 
 namespace trireme::data {
 namespace {
@@ -47,7 +48,15 @@ std::string Tokenizer::digest() const {
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
 
 std::unique_ptr<Tokenizer> make_gpt2_tokenizer(BpeVocabulary vocabulary) {
-  return std::make_unique<Gpt2Tokenizer>(std::move(vocabulary));
+  return std::make_unique<BpeTokenizer>("gpt2", std::move(vocabulary));
+}
+
+std::unique_ptr<Tokenizer> make_huggingface_tokenizer(BpeVocabulary vocabulary) {
+  return std::make_unique<BpeTokenizer>("huggingface", std::move(vocabulary));
+}
+
+std::unique_ptr<Tokenizer> make_wordpiece_tokenizer(WordPieceVocabulary vocabulary) {
+  return std::make_unique<WordPieceTokenizer>(std::move(vocabulary));
 }
 
 std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document) {
@@ -57,7 +66,10 @@ std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std
 std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const std::string& payload) {
   if (name == "gpt2") return make_gpt2_tokenizer(bpe_from_payload(payload));
   if (name == "null") return NullTokenizer::from_payload(payload);
-  TRIREME_CHECK(name == "bytes", DataError, "unknown tokenizer '{}'; this program knows bytes, gpt2 and null", name);
+  if (name == "huggingface") return make_huggingface_tokenizer(bpe_from_payload(payload));
+  if (name == "wordpiece") return make_wordpiece_tokenizer(wordpiece_from_payload(payload));
+  TRIREME_CHECK(name == "bytes", DataError,
+                "unknown tokenizer '{}'; this program knows bytes, gpt2, huggingface, null and wordpiece", name);
   TRIREME_CHECK(payload == kBytePayload, DataError, "the embedded definition of the byte tokenizer is damaged");
   return make_byte_tokenizer();
 }

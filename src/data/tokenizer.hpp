@@ -14,7 +14,7 @@ namespace trireme::data {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  /// "bytes", "gpt2" ...
+  /// "bytes", "gpt2", "huggingface" or "wordpiece".
   virtual const std::string& name() const = 0;
   /// Number of ids, special tokens included.
   virtual std::int64_t vocabulary_size() const = 0;
@@ -34,17 +34,37 @@ class Tokenizer {
   std::string digest() const;
 };
 
+/// How a byte-level BPE cuts text into words; `WordSplitter` gives the patterns.
+enum class WordPattern { gpt2, llama3, qwen2 };
+inline constexpr int kWordPatterns = 3;
+
 /// A byte-level BPE's definition, wherever it was read from.
 struct BpeVocabulary {
   std::vector<std::string> tokens;                          ///< bytes of each id; ids are 0 .. size - 1
   std::vector<std::pair<std::string, std::string>> merges;  ///< bytes of the two sides, best first
-  std::int32_t end_of_document = -1;                        ///< id of <|endoftext|>
+  std::int32_t end_of_document = -1;                        ///< id of the token that ends documents
+  WordPattern pattern = WordPattern::gpt2;
+  bool compose = false;               ///< bring text to Unicode's form NFC first
+  bool whole_words = false;           ///< a word that is a token is this one, whatever the merges
+  std::vector<std::int32_t> special;  ///< ids that never come from text
+  std::vector<std::int32_t> added;    ///< ids that are found in text, the longest first, before it is cut into words
+};
+
+/// The definition of BERT's tokenizer.
+struct WordPieceVocabulary {
+  std::vector<std::string> tokens;  ///< by id; "##" marks those that continue a word
+  bool lower_case = true;           ///< bring text to lower case and strip accents
 };
 
 /// 256 byte values and one end-of-document token, 256: 257 ids.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// GPT-2's byte-level BPE. Throws DataError naming the entry where the vocabulary contradicts itself.
 std::unique_ptr<Tokenizer> make_gpt2_tokenizer(BpeVocabulary vocabulary);
+/// Another byte-level BPE, as Hugging Face's tokenizer.json describes them. Throws likewise.
+std::unique_ptr<Tokenizer> make_huggingface_tokenizer(BpeVocabulary vocabulary);
+/// BERT's WordPiece. [BOS] and [EOS] are added where they are missing, as Megatron-LM does; the latter ends documents.
+/// Throws DataError naming the token where one is there twice, is not UTF-8, or a special one is missing.
+std::unique_ptr<Tokenizer> make_wordpiece_tokenizer(WordPieceVocabulary vocabulary);
 /// Ids made elsewhere, 0 to vocabulary_size - 1; see NullTokenizer. Throws ConfigError.
 std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document);
 /// The tokenizer that a corpus or checkpoint embeds.

@@ -12,8 +12,8 @@
 
 #include "src/base/error.hpp"
 #include "src/base/timer.hpp"
+#include "src/data/bpe_tokenizer.hpp"
 #include "src/data/byte_pair_encoder.hpp"
-#include "src/data/gpt2_tokenizer.hpp"
 #include "src/data/utf8.hpp"
 #include "src/data/word_splitter.hpp"
 
@@ -46,8 +46,8 @@ std::string decode(const Tokenizer& tokenizer, const std::vector<std::int32_t>& 
   return bytes;
 }
 
-std::vector<std::string> words(const std::string& text) {
-  const WordSplitter splitter;
+std::vector<std::string> words(const std::string& text, WordPattern pattern = WordPattern::gpt2) {
+  const WordSplitter splitter(pattern);
   std::vector<std::string> result;
   const char* const end = text.data() + text.size();
   for (const char* at = text.data(); at != end;) {
@@ -249,9 +249,11 @@ TEST(Gpt2Tokenizer, NamesWhatIsWrongWithAVocabulary) {
   vocabulary.merges[1] = {"a", "b"};
   EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 2 ('a' + 'b') repeats merge 1"));
 
-  // Each needs the other: neither can ever be made.
-  vocabulary = vocabulary_of({{"ab", "c"}, {"a", "b"}});
+  vocabulary = vocabulary_of({{"ab", "c"}});
+  vocabulary.tokens.emplace_back("ab");
   EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 1 ('ab' + 'c'): 'ab' is neither a byte nor made"));
+  vocabulary.special = {999};
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("the added token 999 is not in the vocabulary"));
 }
 
 TEST(TokenizerPayload, MakesAnEqualTokenizer) {

@@ -82,6 +82,24 @@ TEST_F(BpeFiles, AreRefusedNamingTheLine) {
   EXPECT_THROW(read_bpe_files(directory_.path(), directory_ / "merges.txt"), DataError);
 }
 
+TEST_F(BpeFiles, ComeBackAsTheyWereWritten) {
+  const test::SmallBpe files(directory_.path());
+  const auto vocabulary = read_bpe_files(files.vocabulary_path, files.merges_path);
+  write_bpe_files(vocabulary, directory_ / "vocab.json", directory_ / "merges.txt");
+  const auto copy = read_bpe_files(directory_ / "vocab.json", directory_ / "merges.txt");
+  EXPECT_EQ(copy.tokens, vocabulary.tokens);
+  EXPECT_EQ(copy.merges, vocabulary.merges);
+  EXPECT_EQ(copy.end_of_document, vocabulary.end_of_document);
+}
+
+TEST(WordPieceFile, HasATokenALine) {
+  EXPECT_THAT(parse_wordpiece_file("[PAD]\r\na\n##b", "vocab.txt").tokens, ElementsAre("[PAD]", "a", "##b"));
+  EXPECT_THAT([] { parse_wordpiece_file("a\n\nb", "vocab.txt"); },
+              ThrowsMessage<DataError>(HasSubstr("vocab.txt:2: the line has 0 bytes")));
+  EXPECT_THAT([] { parse_wordpiece_file("a\n\xFF\n", "vocab.txt"); },
+              ThrowsMessage<DataError>(HasSubstr("vocab.txt:2: the token is not UTF-8")));
+}
+
 TEST(Gpt2Files, GiveTheTokensOfGpt2) {
   const char* folder = std::getenv("TRIREME_TEST_DATA");
   if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name a folder with gpt2_bpe/";

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "src/data/tokenizer.hpp"
+
+namespace trireme::io {
+
+/// Reads Hugging Face's `tokenizer.json` of the byte-level BPE kind: vocabulary, merges (texts "a b" or pairs), added
+/// tokens, no normalizer or NFC, and one of the patterns of `data::WordSplitter`. What it says of post-processing is
+/// passed over: no special tokens are put round texts. The names of special tokens in texts are ordinary text; added
+/// tokens that are not special are found there. `end_of_document` names the token that ends documents; where it is
+/// empty, that is <|endoftext|>, <|end_of_text|> or </s>, whichever is there first.
+///
+/// Throws IoError where the file cannot be read, DataError naming the part where it is damaged or asks for something
+/// that this program cannot do exactly.
+data::BpeVocabulary read_huggingface_file(const std::string& path, const std::string& end_of_document);
+/// The same of the file's contents; the path is for messages.
+data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::string& path,
+                                           const std::string& end_of_document);
+
+}  // namespace trireme::io

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/check.hpp"
+
+namespace trireme::data {
+
+/// More tokens, or merges, than any vocabulary has; keeps a hostile one from taking more memory than there is.
+inline constexpr std::int64_t kGreatestVocabulary = std::int64_t{1} << 24;
+
+/// `bytes` in printable ASCII: a backslash, and each byte that is not printable, as \xHH.
+std::string escape_bytes(std::string_view bytes);
+/// The inverse; throws DataError where an escape is broken.
+std::string unescape_bytes(std::string_view text);
+
+/// The lines of an embedded tokenizer, one after another. Throws DataError where one is not there or damaged.
+class PayloadLines {
+ public:
+  explicit PayloadLines(std::string_view text) : rest_(text) {}
+
+  std::string_view line();
+  /// The next line must be this one.
+  void title(std::string_view expected);
+  /// A line of `count` numbers from 0 to `greatest`, a space between two of them.
+  template <std::size_t count>
+  std::array<std::int64_t, count> numbers(std::int64_t greatest) {
+    const std::string_view text = line();
+    const char* at = text.data();
+    const char* const end = at + text.size();
+    std::array<std::int64_t, count> values{};
+    bool good = true;
+    for (std::size_t i = 0; i < count && good; ++i) {
+      if (i > 0) good = at != end && *at++ == ' ';
+      const auto [next, error] = std::from_chars(at, end, values[i]);
+      good = good && error == std::errc{} && values[i] >= 0 && values[i] <= greatest;
+      at = next;
+    }
+    if (!good || at != end) refuse(text);
+    return values;
+  }
+  /// `count` escaped texts, a line each.
+  std::vector<std::string> texts(std::int64_t count);
+  /// Nothing may be left.
+  void finish() const;
+
+ private:
+  [[noreturn]] void refuse(std::string_view text) const;
+  std::string_view rest_;
+  std::int64_t number_ = 0;
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::data {
+
+inline constexpr char32_t kCodePoints = 0x110000;
+
+/// Unicode's property White_Space.
+bool is_white_space(char32_t c);
+
+/// Appends `c` as UTF-8.
+void append_utf8(char32_t c, std::string& text);
+
+/// True only where `text` is in Unicode's composed form NFC; a text without combining marks is found to be so at once.
+bool is_surely_composed(std::string_view text);
+/// `text` in NFC. Bytes that are not UTF-8 stay as they are.
+std::string composed(std::string_view text);
+
+/// In lower case and without accents, as BERT does: full lower case (a capital sigma at the end of a word becomes a
+/// final one), canonical decomposition (NFD), nonspacing marks left out. `word` is UTF-8 without white space.
+std::string lower_case_without_accents(std::string_view word);
+
+}  // namespace trireme::data
