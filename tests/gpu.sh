@@ -9,7 +9,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # The benchmark is left out where there is none.
-programs=(cuda_gpu_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
+programs=(cuda_gpu_test cuda_gpu_kernels_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
 
 # libraries_of FILE...: what they need, but for what belongs to the system and to CUDA: the machine with the GPU has its own.
 libraries_of() {
@@ -87,6 +87,7 @@ run() {
     "$(grep -cE '^(\[       OK|passed: )' "$log")" "$(grep -cE '^(\[  FAILED  \].*ms\)$|FAILED: )' "$log")" >>"$results"
 }
 run "runtime, products and NCCL, one rank" "$folder/cuda_gpu_test" --gtest_color=no
+run "kernels" "$folder/cuda_gpu_kernels_test" --gtest_color=no
 run "training, one rank" "$folder/cuda_gpu_training_test" --gtest_color=no
 if command -v mpirun >/dev/null; then
   run "two ranks through the host" mpirun -np 2 "$folder/cuda_gpu_ranks_test" --gtest_color=no
