@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <span>
 
 #include "io/corpus_writer.hpp"
 #include "src/base/check.hpp"
+#include "src/data/sentence_splitter.hpp"
 
 namespace trireme::io {
 namespace {
@@ -18,6 +20,7 @@ struct Work {
   bool is_json = false;
   bool ends_document = false;
   std::vector<std::int32_t> ids;
+  std::vector<std::size_t> sentence_ends;  // among the ids
   std::int64_t text_bytes = 0;
   std::int64_t cut_runs = 0;
   std::optional<DataError> error;
@@ -37,14 +40,30 @@ std::vector<Work> read_batch(TextReader& reader, std::int64_t batch_bytes) {
   return batch;
 }
 
-void encode(Work& work, const TextReaderOptions& options, const data::Tokenizer& tokenizer) {
+void encode_sentences(std::string_view text, const data::Tokenizer& tokenizer, Work& work) {
+  std::vector<std::size_t> ends;
+  data::SentenceSplitter::split(text, ends);
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    tokenizer.encode(text.substr(begin, end - begin), work.ids);
+    work.sentence_ends.push_back(work.ids.size());
+    begin = end;
+  }
+}
+
+void encode(Work& work, const CorpusBuildOptions& build, const data::Tokenizer& tokenizer) {
+  const TextReaderOptions& options = build.reader;
   try {
     const std::string text = text_of(std::move(work.piece), options);
     work.text_bytes = static_cast<std::int64_t>(text.size());
     for (std::string_view rest = text; !rest.empty();) {
       const TextCut cut = cut_text(rest, options);
       work.cut_runs += cut.forced ? 1 : 0;
-      tokenizer.encode(rest.substr(0, cut.size_bytes), work.ids);
+      if (build.split_sentences) {
+        encode_sentences(rest.substr(0, cut.size_bytes), tokenizer, work);
+      } else {
+        tokenizer.encode(rest.substr(0, cut.size_bytes), work.ids);
+      }
       rest.remove_prefix(cut.size_bytes);
     }
   } catch (const DataError& error) {
@@ -71,7 +90,7 @@ CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::To
     std::vector<Work> batch = read_batch(reader, batch_bytes);
     if (batch.empty()) break;
     pool.parallel_for(static_cast<std::int64_t>(batch.size()),
-                      [&](std::int64_t i) { encode(batch[static_cast<std::size_t>(i)], options.reader, tokenizer); });
+                      [&](std::int64_t i) { encode(batch[static_cast<std::size_t>(i)], options, tokenizer); });
     for (Work& work : batch) {
       if (work.error) {
         if (!work.is_json || !options.skip_bad_lines) throw *work.error;
@@ -84,7 +103,13 @@ CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::To
                       work.error->what());
         continue;
       }
-      writer.append(work.ids);
+      std::span<const std::int32_t> ids = work.ids;
+      // The last sentence of a document takes the token that ends it.
+      for (std::size_t i = 0, begin = 0; i < work.sentence_ends.size(); begin = work.sentence_ends[i++]) {
+        writer.end_sentence();
+        writer.append(ids.subspan(begin, work.sentence_ends[i] - begin));
+      }
+      if (!options.split_sentences) writer.append(ids);
       report.text_bytes += work.text_bytes;
       report.cut_runs += work.cut_runs;
       if (!work.ends_document) continue;
@@ -93,6 +118,7 @@ CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::To
         continue;
       }
       if (options.append_end_of_document) writer.append({&end_of_document, 1});
+      if (options.split_sentences) writer.end_sentence();
       writer.end_document();
     }
     progress(reader.bytes_read(), reader.total_bytes());
@@ -102,6 +128,7 @@ CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::To
                 report.empty_documents, report.bad_lines);
   report.documents = writer.documents();
   report.tokens = writer.token_count();
+  report.sentences = writer.sentences();
   report.cut_runs += reader.cut_runs();
   writer.finish();
   return report;

@@ -15,6 +15,7 @@ struct CorpusBuildOptions {
   std::vector<std::string> inputs;
   std::string output;
   TextReaderOptions reader;
+  bool split_sentences = false;         ///< keep sentences, too; then `reader.can_cut` must be `SentenceSplitter`'s
   bool append_end_of_document = false;  ///< after every document that is not empty
   bool skip_bad_lines = false;          ///< of JSON; otherwise the first one is an error
   std::int64_t greatest_bad_lines = 1000;
@@ -23,6 +24,7 @@ struct CorpusBuildOptions {
 struct CorpusBuildReport {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
+  std::int64_t sentences = 0;   ///< 0 where the text was not split
   std::int64_t text_bytes = 0;  ///< of the documents, without the JSON round them
   std::int64_t empty_documents = 0;
   std::int64_t cut_runs = 0;  ///< forced cuts, see `TextReaderOptions::greatest_run_bytes`

@@ -19,6 +19,7 @@
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
+#include "src/data/sentence_splitter.hpp"
 
 namespace trireme::app {
 namespace {
@@ -58,6 +59,8 @@ int build(const std::vector<std::string>& arguments) {
   options.add("json-key,json-keys", &build.reader.json_key, "KEY", "Key of the text in each JSON object.");
   tokens.declare(options);
   options.add_flag("append-eod", &build.append_end_of_document, "End every document with the end-of-document token.");
+  options.add_flag("split-sentences", &build.split_sentences,
+                   "Keep where sentences begin, for BERT; the tokens stay those of the text.");
   options.section("Bad input");
   options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
                      "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON is always UTF-8.");
@@ -74,6 +77,7 @@ int build(const std::vector<std::string>& arguments) {
 
   const auto tokenizer = tokens.make();
   build.reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
+  if (build.split_sentences) build.reader.can_cut = data::SentenceSplitter::ends_before;
   build.reader.check_utf8 = !keep_invalid_utf8 && tokens.tokenizer != "bytes";
   ThreadPool pool(workers ? *workers : default_thread_count(1));
   const Timer timer;
@@ -132,6 +136,10 @@ int inspect(const std::vector<std::string>& arguments) {
   fmt::print("documents        {}\n", store.documents());
   fmt::print("tokens           {}, {} bits each\n", store.token_count(), token_bits);
   fmt::print("document length  {} to {} tokens, mean {:.1f}\n", shortest, longest, mean);
+  if (const auto sentences = store.sentence_offsets(); !sentences.empty()) {
+    fmt::print("sentences        {}, mean {:.1f} tokens\n", sentences.size() - 1,
+               static_cast<double>(store.token_count()) / static_cast<double>(sentences.size() - 1));
+  }
   fmt::print("tokenizer        {}, {} ids, digest {}\n", info.tokenizer, info.vocabulary_size, info.tokenizer_digest);
   fmt::print("end of document  {}\n", info.end_of_document);
   fmt::print("greatest id      {}\n", info.greatest_id);

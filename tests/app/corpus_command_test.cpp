@@ -86,6 +86,40 @@ TEST_F(CorpusCommand, BuildsWithGpt2sTokenizerAndEmbedsIt) {
   EXPECT_EQ(run({"verify", corpus_}), 0) << message_;
 }
 
+TEST_F(CorpusCommand, KeepsSentencesWithTheTokensOfTheText) {
+  const std::string text = file("a.txt", "Mr. Hu rows. \"No!\" He rests.\n\nThe end");
+  const std::string lines = file("b.jsonl", "{\"text\": \"One. Two.\"}\n{\"text\": \"\"}\n");
+  const std::vector<std::string> input{"--input", text, lines, "--tokenizer", "bytes", "--append-eod"};
+  ASSERT_EQ(build(input), 0) << message_;
+  const std::string without = decoded();
+  auto splitting = input;
+  splitting.emplace_back("--split-sentences");
+  ASSERT_EQ(build(splitting), 0) << message_;
+  EXPECT_EQ(decoded(), without);
+  const io::CorpusStore store(corpus_);
+  EXPECT_THAT(store.document_offsets(), ::testing::ElementsAre(0, 38, 48));
+  EXPECT_THAT(store.sentence_offsets(), ::testing::ElementsAre(0, 12, 18, 28, 38, 42, 48));
+  EXPECT_EQ(run({"inspect", corpus_}), 0);
+  EXPECT_THAT(output_, HasSubstr("sentences        6, mean 8.0 tokens"));
+  EXPECT_EQ(run({"verify", corpus_}), 0);
+}
+
+TEST_F(CorpusCommand, BuildsWithEveryTokenizerAndRefusesFilesOfAnother) {
+  const std::string text = file("a.txt", "a b\n");
+  const std::string vocabulary = file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n");
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "wordpiece", "--vocab-file", vocabulary}), 0) << message_;
+  EXPECT_EQ(decoded(), "a b");
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "wordpiece"}), 2);
+  EXPECT_THAT(message_, HasSubstr("--tokenizer wordpiece needs --vocab-file (vocab.txt)"));
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "wordpiece", "--vocab-file", text}), 3);
+  EXPECT_THAT(message_, HasSubstr("a.txt do not make a tokenizer: the vocabulary has no [UNK]"));
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "huggingface"}), 2);
+  EXPECT_THAT(message_, HasSubstr("--tokenizer huggingface needs --tokenizer-model (tokenizer.json)"));
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "huggingface", "--tokenizer-model", text}), 3);
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "bytes", "--cased"}), 2);
+  EXPECT_THAT(message_, HasSubstr("--cased is for wordpiece"));
+}
+
 TEST_F(CorpusCommand, VerifyFindsDamageWithExitCode3) {
   ASSERT_EQ(build({"--input", file("a.txt", std::string(5000, 'x')), "--tokenizer", "bytes"}), 0);
   {

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace trireme::data {
+
+/// Cuts text into sentences by rules. A cut lies before the white space between two sentences (or right behind a full
+/// stop of Chinese or Japanese), so that the sentences together are the text, and each begins as words within a text
+/// do.
+///
+/// 1. A blank line ends a sentence, whatever stands before it.
+/// 2. So do . ! ? and the ellipsis, and the full stops, exclamation and question marks of other scripts, together with
+///    closing quotes and brackets behind them, where white space or the end follows; those of Chinese and Japanese
+///    (U+3002, U+FF01, U+FF0E, U+FF1F, U+FF61) need none.
+/// 3. They do not where the next letter is lower case.
+/// 4. A single '.' does not end a sentence behind an abbreviation that goes before a name or number (Mr. Prof. St. No.
+///    vs. e.g. Jan. and so on), a single capital letter (J. Smith), letters with points between (U.S. a.m.), or a
+///    number that begins a line (1. First).
+///
+/// `text` is UTF-8; other bytes are characters like any other.
+class SentenceSplitter {
+ public:
+  /// Whether a sentence of `text` ends before byte `at`, 0 < at < text.size(). It depends on the line before `at`, and
+  /// on what follows up to the first character that is no white space, quote or bracket; never where only white space
+  /// follows.
+  static bool ends_before(std::string_view text, std::size_t at);
+  /// Appends the end of every sentence: increasing, the last one text.size() unless `text` is empty.
+  static void split(std::string_view text, std::vector<std::size_t>& ends);
+};
+
+}  // namespace trireme::data
