@@ -1,0 +1,51 @@
+#!/bin/bash
+# GPT-2's tokenizer on real texts, by processor time of one thread: this program, tiktoken and Hugging Face tokenizers in turn, in one run.
+# usage: bench/tokenizer/run.sh ENCODER_JSON VOCAB_BPE TEXT...    prints a table for bench/results
+# Environment: BUILD (default build/release, with tokenizer_bench), PYTHON (default python3, with the two libraries),
+# REPETITIONS (default 9)
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+[ $# -ge 3 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
+build=${BUILD:-build/release}
+repetitions=${REPETITIONS:-9}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+"$build/tokenizer_bench" --benchmark_filter='encode/' --benchmark_repetitions="$repetitions" --benchmark_format=csv \
+  "$@" 2>/dev/null >"$scratch/own.csv"
+"${PYTHON:-python3}" bench/peers/gpt2_tokenizers.py "$1" "$2" "$repetitions" "${@:3}" >"$scratch/peers"
+# A line a measurement: library, text, MB/s, tokens.
+{
+  awk -F, 'NR == 1 || $1 == "name" { for (i = 1; i <= NF; i++) column[$i] = i; next }
+    $1 ~ /^"gpt2\/encode\// && $1 !~ /_(mean|median|stddev|cv)"$/ {
+      name = $1; gsub(/"|gpt2\/encode\//, "", name)
+      tokens = $column["\"tokens\""]
+      print "trireme", name, $column["bytes_per_second"] / 1e6, tokens }' "$scratch/own.csv"
+  awk '{ print $1, $2, $3 / $5 / 1e6, $4 }' "$scratch/peers"
+} | sort -k2,2 -k1,1 -k3,3g | awk '
+  function flush() {
+    if (n == 0) return
+    median[text, library] = value[int((n + 1) / 2)]
+    shown[text, library] = sprintf("%.1f (%.1f to %.1f)", median[text, library], value[1], value[n])
+    tokens[text, library] = count
+    if (!(text in seen)) { seen[text] = 1; order[++texts] = text }
+    n = 0
+  }
+  $1 != library || $2 != text { flush(); library = $1; text = $2 }
+  { value[++n] = $3; count = $4 }
+  END {
+    flush()
+    print "| text | tokens | this program, MB/s | tiktoken | ratio | tokenizers | ratio |"
+    print "| --- | --- | --- | --- | --- | --- | --- |"
+    for (i = 1; i <= texts; i++) {
+      t = order[i]
+      if (!((t, "tiktoken") in median)) continue
+      if (tokens[t, "trireme"] != tokens[t, "tiktoken"] || tokens[t, "trireme"] != tokens[t, "tokenizers"]) {
+        print "the numbers of tokens of " t " differ: " tokens[t, "trireme"], tokens[t, "tiktoken"], tokens[t, "tokenizers"]
+        exit 1
+      }
+      printf "| %s | %d | %s | %s | %.1f | %s | %.1f |\n", t, tokens[t, "trireme"], shown[t, "trireme"],
+             shown[t, "tiktoken"], median[t, "trireme"] / median[t, "tiktoken"], shown[t, "tokenizers"],
+             median[t, "trireme"] / median[t, "tokenizers"]
+    }
+  }'
