@@ -69,12 +69,20 @@ class Index {
     TRIREME_CHECK(boundary(0) == 0 && boundary(documents_) == sequences_, DataError,
                   "{}, byte {}: documents should go from sequence 0 to {}, but go from {} to {}", path_,
                   boundary_offset(0), sequences_, boundary(0), boundary(documents_));
+    for (std::uint64_t d = 0; d < documents_; ++d) {
+      const std::uint64_t begin = boundary(d);
+      const std::uint64_t end = boundary(d + 1);
+      TRIREME_CHECK(begin <= end && end <= sequences_, DataError,
+                    "{}, byte {}: document {} ends with sequence {}, but begins with {}", path_, boundary_offset(d + 1),
+                    d, end, begin);
+      has_sentences_ = has_sentences_ || end - begin > 1;
+    }
   }
 
   std::uint8_t code() const { return code_; }
   std::uint64_t documents() const { return documents_; }
   /// Whether a document is more than one sequence.
-  bool has_sentences() const { return sequences_ != documents_; }
+  bool has_sentences() const { return has_sentences_; }
   /// First sequence of document d, or one past the last of the last.
   std::uint64_t boundary(std::uint64_t d) const { return bytes_.at<std::uint64_t>(boundary_offset(d), "a document"); }
   std::size_t boundary_offset(std::uint64_t d) const { return header_bytes + sequences_ * 12 + d * 8; }
@@ -106,6 +114,7 @@ class Index {
   std::size_t token_bytes_ = 0;
   std::uint64_t sequences_ = 0;
   std::uint64_t documents_ = 0;
+  bool has_sentences_ = false;
 };
 
 /// Tokens of type T from byte `begin` of PREFIX.bin on, which need not be aligned.
@@ -155,9 +164,6 @@ void import_megatron(const std::string& prefix, CorpusWriter& writer) {
   for (std::uint64_t d = 0; d < index.documents(); ++d) {
     const std::uint64_t begin = index.boundary(d);
     const std::uint64_t end = index.boundary(d + 1);
-    TRIREME_CHECK(begin <= end && end <= index.boundary(index.documents()), DataError,
-                  "{}.idx, byte {}: document {} ends with sequence {}, but begins with {}", prefix,
-                  index.boundary_offset(d + 1), d, end, begin);
     for (std::uint64_t i = begin; i < end; ++i) {
       append_sequence(index.place(i, bin.bytes().size()));
       if (index.has_sentences()) writer.end_sentence();

@@ -159,6 +159,26 @@ TEST_F(CorpusFiles, OfMegatronWithEveryTypeOfWholeNumbersAreImported) {
   EXPECT_THAT(import(5, Bytes().add<std::int64_t>({1, 2, 256}), 8), ElementsAre(256, 1, 2));
 }
 
+TEST_F(CorpusFiles, OfMegatronHaveSentencesWhereADocumentIsSeveralSequences) {
+  const auto sentences = [&](std::initializer_list<std::int64_t> documents) {
+    file("m.idx", Bytes()
+                      .add_text({"MMIDIDX\0\0", 9})
+                      .add<std::uint64_t>({1})
+                      .add<std::uint8_t>({8})
+                      .add<std::uint64_t>({2, static_cast<std::int64_t>(documents.size())})
+                      .add<std::int32_t>({1, 1})
+                      .add<std::int64_t>({0, 2})
+                      .add<std::int64_t>(documents));
+    file("m.bin", kTokens);
+    return imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer); })
+        .sentence_offsets()
+        .size();
+  };
+  EXPECT_EQ(sentences({0, 1, 2}), 0u);
+  EXPECT_EQ(sentences({0, 1, 1, 2}), 0u);  // a document without any
+  EXPECT_EQ(sentences({0, 0, 2}), 3u);     // as many sequences as documents
+}
+
 TEST_F(CorpusFiles, OfMegatronKeepSentencesBothWays) {
   const Bytes index = Bytes()
                           .add_text({"MMIDIDX\0\0", 9})
