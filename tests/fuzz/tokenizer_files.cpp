@@ -1,34 +1,65 @@
-// A vocabulary, two zero bytes, merges: the files of a byte-level BPE, and the definition that corpora embed.
+// The files of tokenizers, and the definitions that corpora embed: one input is taken for each of them. A byte-level
+// BPE's vocabulary and merges have two zero bytes between.
 #include "io/tokenizer_files.hpp"
 
+#include "io/huggingface_file.hpp"
 #include "src/base/error.hpp"
 #include "tests/fuzz/target.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace trireme;
-  std::string_view merges = fuzz::text_of(data, size);
-  const std::string_view vocabulary = fuzz::take_until(merges, std::string_view("\0\0", 2));
+namespace {
+
+using namespace trireme;
+
+/// Uses what `make` makes of bytes that are good, and makes it again of its definition.
+template <class Make>
+void check(const Make& make, std::string_view sample) {
+  std::unique_ptr<data::Tokenizer> tokenizer;
   try {
-    for (const char* name : {"gpt2", "bytes", "null"}) {
-      try {
-        data::tokenizer_from_payload(name, std::string(fuzz::text_of(data, size)));
-      } catch (const DataError&) {
-      }
-    }
-    const fuzz::InputFile vocabulary_file("vocab.json", vocabulary);
-    const fuzz::InputFile merges_file("merges.txt", merges);
-    const auto tokenizer = data::make_gpt2_tokenizer(io::read_bpe_files(vocabulary_file.path(), merges_file.path()));
-    const auto again = data::tokenizer_from_payload(tokenizer->name(), tokenizer->payload());
-    fuzz::require(again->payload() == tokenizer->payload(), "a tokenizer comes back from its payload");
-    const std::string text = "the cat's  12\n" + std::string(merges.substr(0, 100));
-    std::vector<std::int32_t> ids, ids_again;
-    tokenizer->encode(text, ids);
-    again->encode(text, ids_again);
-    fuzz::require(ids == ids_again, "a tokenizer that came back gives the same tokens");
-    std::string back;
-    tokenizer->decode(ids, back);
-    fuzz::require(back == text, "decode gives back what encode took");
+    tokenizer = make();
   } catch (const DataError&) {
+    return;
+  }
+  const auto again = data::tokenizer_from_payload(tokenizer->name(), tokenizer->payload());
+  fuzz::require(again->payload() == tokenizer->payload(), "a tokenizer comes back from its payload");
+  const std::string text = "the cat's  12\n" + std::string(sample.substr(0, 100));
+  std::vector<std::int32_t> ids, ids_again;
+  try {
+    tokenizer->encode(text, ids);
+  } catch (const DataError&) {
+    return;
+  }
+  again->encode(text, ids_again);
+  fuzz::require(ids == ids_again, "a tokenizer that came back gives the same tokens");
+  for (const std::int32_t id : ids) fuzz::require(id >= 0 && id < tokenizer->vocabulary_size(), "ids are in range");
+  std::string back;
+  tokenizer->decode(ids, back);
+  const bool exact = tokenizer->name() == "gpt2" || tokenizer->name() == "bytes";
+  fuzz::require(!exact || back == text, "decode gives back what encode took");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string whole(fuzz::text_of(data, size));
+  std::string_view merges = whole;
+  const std::string vocabulary(fuzz::take_until(merges, std::string_view("\0\0", 2)));
+  for (const char* name : {"bytes", "gpt2", "huggingface", "null", "wordpiece"}) {
+    check([&] { return data::tokenizer_from_payload(name, whole); }, whole);
+  }
+  check(
+      [&] {
+        return data::make_gpt2_tokenizer(io::parse_bpe_files(vocabulary, "vocabulary", std::string(merges), "merges"));
+      },
+      merges);
+  check([&] { return data::make_huggingface_tokenizer(io::parse_huggingface_file(whole, "file", "")); }, whole);
+  for (const bool lower_case : {false, true}) {
+    check(
+        [&] {
+          data::WordPieceVocabulary words = io::parse_wordpiece_file(whole, "vocab.txt");
+          words.lower_case = lower_case;
+          return data::make_wordpiece_tokenizer(std::move(words));
+        },
+        whole);
   }
   return 0;
 }
