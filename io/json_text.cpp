@@ -80,4 +80,17 @@ std::string json_text(std::string_view line, const std::string& key, const std::
   return handler.finish();
 }
 
+std::string json_line(const std::string& key, const std::string& text) { return json{{key, text}}.dump(); }
+
+std::string with_json_text(std::string_view line, const std::string& key, const std::string& text) {
+  auto object = nlohmann::ordered_json::parse(line);
+  object[key] = text;
+  return object.dump();
+}
+
+std::string json_value(std::string_view line, const std::string& key) {
+  const json object = json::parse(line, nullptr, false);
+  return object.is_object() && object.contains(key) ? object[key].dump() : "null";
+}
+
 }  // namespace trireme::io

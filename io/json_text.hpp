@@ -10,4 +10,13 @@ namespace trireme::io {
 /// ..." where the line is not JSON or not an object, or the key is missing, there twice, or not a string.
 std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number);
 
+/// A line of JSON, without its end: an object with the string `text` under `key` alone. `text` is UTF-8.
+std::string json_line(const std::string& key, const std::string& text);
+
+/// The JSON object that is `line`, with another string under `key`; its other members stay as they are, in their order.
+std::string with_json_text(std::string_view line, const std::string& key, const std::string& text);
+
+/// The value under `key` of the JSON object that is `line`, as JSON; "null" where there is none.
+std::string json_value(std::string_view line, const std::string& key);
+
 }  // namespace trireme::io

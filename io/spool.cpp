@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "io/file_access.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {
@@ -16,29 +17,12 @@ Spool::Spool(std::string path)
 }
 
 void Spool::append(const void* data, std::size_t size_bytes) {
-  const char* next = static_cast<const char*>(data);
-  while (size_bytes > 0) {
-    const ssize_t written = pwrite(file_.get(), next, size_bytes, size_bytes_);
-    if (written < 0 && errno == EINTR) continue;
-    TRIREME_CHECK(written > 0, IoError, "cannot write {} more bytes to the temporary file {}, which has {}: {}",
-                  size_bytes, path_, size_bytes_, std::strerror(errno));
-    next += written;
-    size_bytes -= static_cast<std::size_t>(written);
-    size_bytes_ += written;
-  }
+  write_at(file_.get(), "the temporary file " + path_, static_cast<const char*>(data), size_bytes, size_bytes_);
+  size_bytes_ += static_cast<std::int64_t>(size_bytes);
 }
 
 void Spool::read(std::int64_t offset, void* data, std::size_t size_bytes) const {
-  char* next = static_cast<char*>(data);
-  while (size_bytes > 0) {
-    const ssize_t got = pread(file_.get(), next, size_bytes, offset);
-    if (got < 0 && errno == EINTR) continue;
-    TRIREME_CHECK(got > 0, IoError, "cannot read byte {} of {} of the temporary file {}: {}", offset, size_bytes_,
-                  path_, got < 0 ? std::strerror(errno) : "it ends there");
-    next += got;
-    size_bytes -= static_cast<std::size_t>(got);
-    offset += got;
-  }
+  read_at(file_.get(), "the temporary file " + path_, static_cast<char*>(data), size_bytes, offset);
 }
 
 }  // namespace trireme::io

@@ -56,6 +56,10 @@ std::vector<TextRange> whole_files(const std::vector<std::string>& paths) {
 
 }  // namespace
 
+bool holds_json(const std::string& path, TextFormat format) {
+  return format == TextFormat::json_lines || (format == TextFormat::by_name && is_json_name(path));
+}
+
 TextCut cut_text(std::string_view text, const TextReaderOptions& options) {
   const auto wanted = static_cast<std::size_t>(options.piece_bytes);
   const std::size_t limit = std::max(wanted, static_cast<std::size_t>(options.greatest_run_bytes));
@@ -123,8 +127,7 @@ void TextReader::open_next() {
   earlier_bytes_ = bytes_read();
   const TextRange& next = ranges_[range_number_++];
   file_ = open_input(next.path, next.begin, next.end);
-  is_json_ =
-      options_.format == TextFormat::json_lines || (options_.format == TextFormat::by_name && is_json_name(next.path));
+  is_json_ = holds_json(next.path, options_.format);
   lines_before_ = is_json_ && next.begin > 0 ? std::make_shared<LinesBefore>(next.path, next.begin) : nullptr;
   at_end_ = false;
   position_ = is_json_ ? 0 : next.begin;

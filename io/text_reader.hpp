@@ -31,6 +31,9 @@ struct TextReaderOptions {
   std::int64_t greatest_bytes = std::int64_t{256} << 20;  ///< of a line of JSON, which is held whole
 };
 
+/// Whether the file holds lines of JSON: as the format says, or its name.
+bool holds_json(const std::string& path, TextFormat format);
+
 /// Where `text` is to be cut.
 struct TextCut {
   std::size_t size_bytes = 0;  ///< of the first part; all of a text of up to `piece_bytes`

@@ -25,8 +25,10 @@ namespace trireme::app {
 namespace {
 
 constexpr const char* usage =
-    "Usage: trireme corpus build|inspect|verify|merge|split|sample|import|export [OPTION]...\n"
-    "Tokenized corpora for training, in HDF5.\n\n"
+    "Usage: trireme corpus clean|overlap|build|inspect|verify|merge|split|sample|import|export [OPTION]...\n"
+    "Tokenized corpora for training, in HDF5, and the text before.\n\n"
+    "  clean    copy text without short documents, duplicates and near duplicates\n"
+    "  overlap  count the n-grams of test sets that occur in text; copy it without them\n"
     "  build    tokenize text or JSON lines into a corpus\n"
     "  inspect  print what a corpus holds\n"
     "  verify   read a whole corpus and check it; exit code 3 where it is damaged\n"
@@ -186,7 +188,8 @@ int corpus_command(const std::vector<std::string>& arguments) {
     return 0;
   }
   throw ConfigError(
-      "{}: build, inspect, verify, merge, split, sample, import or export must follow\nsee trireme corpus --help",
+      "{}: clean, overlap, build, inspect, verify, merge, split, sample, import or export must follow\n"
+      "see trireme corpus --help",
       command.empty() ? "trireme corpus does nothing by itself"
                       : fmt::format("there is no command trireme corpus {}", command));
 }

@@ -7,11 +7,13 @@
 
 #include "mpi/run_main.hpp"
 #include "src/app/checkpoint_command.hpp"
+#include "src/app/clean_command.hpp"
 #include "src/app/corpus_command.hpp"
 #include "src/app/eval_command.hpp"
 #include "src/app/generate_command.hpp"
 #include "src/app/info_command.hpp"
 #include "src/app/job.hpp"
+#include "src/app/overlap_command.hpp"
 #include "src/app/plan_command.hpp"
 #include "src/app/reshard_command.hpp"
 #include "src/app/tokenizer_command.hpp"
@@ -32,6 +34,8 @@ struct Command {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
+      {"corpus clean", "copy text without short and repeated documents, on one rank or many", {}, app::clean_command},
+      {"corpus overlap", "count what of test sets occurs in text, on one rank or many", {}, app::overlap_command},
       {"corpus", "turn text into a tokenized corpus; inspect and verify corpora", app::corpus_command, {}},
       {"tokenizer", "make a tokenizer from text; turn text into tokens and back", app::tokenizer_command, {}},
       {"train", "train a model or continue; on one rank or many", {}, app::train_command},

@@ -11,6 +11,15 @@ std::string hex_of(XXH128_hash_t hash) { return fmt::format("{:016x}{:016x}", ha
 XXH3_state_t* state_of(void* state) { return static_cast<XXH3_state_t*>(state); }
 }  // namespace
 
+std::uint64_t hash64(const void* data, std::size_t size_bytes, std::uint64_t seed) {
+  return XXH3_64bits_withSeed(data, size_bytes, seed);
+}
+
+Hash128 hash128(const void* data, std::size_t size_bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(data, size_bytes);
+  return {hash.high64, hash.low64};
+}
+
 std::string digest(const void* data, std::size_t size_bytes) { return hex_of(XXH3_128bits(data, size_bytes)); }
 
 Digest::Digest() : state_(XXH3_createState()) {

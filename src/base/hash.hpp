@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -25,6 +26,17 @@ constexpr std::uint64_t mix64(std::uint64_t z) {
 constexpr std::uint64_t splitmix64(std::uint64_t seed, std::uint64_t index) {
   return mix64(seed + (index + 1) * 0x9E3779B97F4A7C15u);
 }
+
+/// XXH3 of 64 bits.
+std::uint64_t hash64(const void* data, std::size_t size_bytes, std::uint64_t seed);
+
+/// XXH3 of 128 bits: different contents have different ones, as far as accidents go.
+struct Hash128 {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  auto operator<=>(const Hash128&) const = default;
+};
+Hash128 hash128(const void* data, std::size_t size_bytes);
 
 /// XXH3 of 128 bits as 32 hexadecimal digits: finds accidents, not malice.
 std::string digest(const void* data, std::size_t size_bytes);

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/text_reader.hpp"
+
+namespace trireme::io {
+
+/// Hands out whole documents, each to one of several ranks: in order, about the same number of bytes of the files to
+/// each. A text file is a document, or, with `text_lines`, each of its lines that is not blank. Files of lines are cut
+/// between ranks, so that each reads its own part alone; texts that are documents and compressed files go to one rank.
+class DocumentReader {
+ public:
+  /// Throws as TextReader does.
+  DocumentReader(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines, int rank,
+                 int ranks);
+
+  /// Moves on to the next document of this rank, as a piece that holds all of it (`text_of` gives its text). False at
+  /// the end.
+  bool next(TextPiece& document);
+
+  /// Of this rank's parts of the files, as they are on the disk.
+  std::int64_t total_bytes() const { return total_bytes_; }
+  std::int64_t bytes_read() const { return earlier_bytes_ + (reader_ ? reader_->bytes_read() : 0); }
+
+ private:
+  bool open_next();
+  bool next_whole(TextPiece& document);
+  bool next_line(TextPiece& document);
+
+  std::vector<TextRange> ranges_;
+  TextReaderOptions options_;
+  bool text_lines_;
+  std::size_t range_number_ = 0;  // of the next range
+  std::optional<TextReader> reader_;
+  std::int64_t total_bytes_ = 0;
+  std::int64_t earlier_bytes_ = 0;  // of ranges before this one
+  TextPiece rest_;                  // with `text_lines`: what is read of a range and not yet given out
+  std::size_t rest_begin_ = 0;
+};
+
+}  // namespace trireme::io

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "src/comm/communicator.hpp"
+
+namespace trireme {
+
+/// What every rank has for this one, in rank order; `outgoing[r]` is what this rank has for rank r. Blocking, on host
+/// memory.
+std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
+                                                        std::span<const std::span<const std::uint8_t>> outgoing);
+
+/// The same for records, in one list: those of rank 0 first, each rank's in the order in which it had them.
+template <class T>
+std::vector<T> all_to_all(Communicator& comm, const std::vector<std::vector<T>>& outgoing) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<std::span<const std::uint8_t>> bytes;
+  for (const std::vector<T>& records : outgoing) {
+    bytes.emplace_back(reinterpret_cast<const std::uint8_t*>(records.data()), records.size() * sizeof(T));
+  }
+  std::vector<T> result;
+  for (const std::vector<std::uint8_t>& part : all_to_all_bytes(comm, bytes)) {
+    const T* const first = reinterpret_cast<const T*>(part.data());
+    result.insert(result.end(), first, first + part.size() / sizeof(T));
+  }
+  return result;
+}
+
+/// The number of every rank, in rank order. Blocking, on host memory.
+std::vector<std::int64_t> all_gather_number(Communicator& comm, std::int64_t number);
+
+}  // namespace trireme

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "src/base/hash.hpp"
+#include "src/base/thread_pool.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace trireme::data {
+
+/// What a rank keeps of its documents to find duplicates by: 24 + 8 x bands bytes each, however long they are.
+struct Fingerprints {
+  std::vector<std::int64_t> documents;  ///< numbers in the whole input; ascending, and from rank to rank
+  std::vector<Hash128> digests;         ///< of the texts
+  int bands = 0;
+  std::vector<std::uint64_t>
+      band_keys;  ///< [documents, bands], of MinHash; without bands only exact duplicates are found
+};
+
+struct DuplicateSearchOptions {
+  double jaccard = 0.7;          ///< documents more similar than this are duplicates
+  std::int64_t neighbours = 16;  ///< of one bucket that a document is compared with: the nearest before it
+  /// The set of shingles of any rank's document, sorted. Called by all threads.
+  std::function<std::vector<std::uint64_t>(std::int64_t)> shingle_set;
+};
+
+struct Duplicate {
+  std::int64_t document;
+  std::int64_t kept;      ///< the first document of its cluster
+  std::int64_t is_exact;  ///< 1 where an earlier document has the same text
+};
+
+struct DuplicateSearchResult {
+  std::vector<Duplicate> duplicates;  ///< of this rank's documents, ascending
+  std::int64_t compared_pairs = 0;    ///< by this rank
+};
+
+/// Finds the documents that repeat an earlier one. Those of equal text are found by their digests. Of each other text
+/// the first document takes part in the search for near duplicates: documents with the same key in some band are
+/// candidates, their sets of shingles are compared, and pairs above the threshold are united, directly or through
+/// others, into clusters, of which the first document is kept. The result does not depend on the number of ranks.
+///
+/// Collective. A rank holds the entries of a band (or of several, up to some megabytes) of its share of the documents
+/// at a time, the pairs that were compared, and on rank 0 the duplicates of all ranks.
+DuplicateSearchResult find_duplicates(Communicator& comm, ThreadPool& pool, const Fingerprints& fingerprints,
+                                      const DuplicateSearchOptions& options);
+
+}  // namespace trireme::data

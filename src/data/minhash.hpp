@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace trireme::data {
+
+struct MinHashOptions {
+  int bands = 48;
+  int rows = 6;  ///< hash functions of a band
+  std::uint64_t seed = 1234;
+};
+
+/// MinHash (Broder 1997) with locality-sensitive hashing by bands. Of a set of shingles each of bands x rows hash
+/// functions keeps the least value; two sets agree in one function with a probability that is their Jaccard similarity
+/// J, in all of a band with J^rows, and in some band with 1 - (1 - J^rows)^bands: 0.9975 at J = 0.7 by default. The
+/// functions are (x ^ s) * a modulo 2^32, with s and an odd a from the seed, of 32 bits of the shingle's hash.
+class MinHash {
+ public:
+  explicit MinHash(const MinHashOptions& options);
+
+  int bands() const { return options_.bands; }
+
+  /// A hash of each band's least values: sets with the same key in a band are candidates for being similar. `keys` has
+  /// an element a band. Shingles may be repeated. Safe to call from several threads at once.
+  void band_keys(std::span<const std::uint64_t> shingles, std::span<std::uint64_t> keys) const;
+
+ private:
+  MinHashOptions options_;
+  std::vector<std::uint32_t> flips_;    // s and a of each function, in whole blocks of what the processor
+  std::vector<std::uint32_t> factors_;  // computes at a time
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace trireme::data {
+
+/// The words of a text: what stands between white space, in lower case, punctuation kept. White space and case are
+/// Python's str.split and Unicode's simple lower-case mapping. Bytes that are not UTF-8 stay as they are.
+class WordReader {
+ public:
+  explicit WordReader(std::string_view text) : text_(text) {}
+
+  /// Moves on to the next word. False at the end.
+  bool next();
+
+  /// The word in lower case; valid until `next`.
+  std::string_view word() const { return word_; }
+  /// Where the word stands in the text.
+  std::size_t begin() const { return begin_; }
+  std::size_t end() const { return end_; }
+
+ private:
+  std::string_view text_;
+  std::string word_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+};
+
+/// The words of a text with one space between them: what two texts that differ in case and white space have in common.
+std::string folded(std::string_view text);
+
+}  // namespace trireme::data

@@ -1,0 +1,86 @@
+#!/bin/bash
+# Cleaning of text and its overlap with test sets: the same on any number of ranks, refusals, kills.
+source "$(dirname "$0")/functions.sh"
+
+# Documents of different lengths, some of them twice, some with one word changed.
+make_documents() {
+  awk -v documents="$1" 'BEGIN {
+    srand(3)
+    for (d = 0; d < documents; ++d) {
+      text = "document " d
+      for (w = 0; w < 5 + rand() * 60; ++w) text = text sprintf(" w%d", rand() * 100000)
+      print "{\"id\": " d ", \"text\": \"" text "\"}"
+      if (d % 7 == 0) print "{\"id\": \"again " d "\", \"text\": \"" text "\"}"
+      if (d % 5 == 0) print "{\"id\": \"near " d "\", \"text\": \"" text " changed\"}"
+    }
+  }'
+}
+make_documents 300 >a.jsonl
+make_text 1 >b.jsonl
+gzip -k a.jsonl
+clean=(corpus clean --input a.jsonl b.jsonl --tokenizer bytes --min-tokens 100)
+for ranks in 1 2 4; do
+  done_by $ranks "${clean[@]}" --output clean-$ranks.jsonl --report report-$ranks.jsonl
+  check "$ranks ranks sum up once" [ "$(grep -c 'near duplicates' err)" -eq 1 ]
+  check "$ranks ranks keep what one keeps" cmp clean-1.jsonl clean-$ranks.jsonl
+  check "$ranks ranks report what one reports" cmp report-1.jsonl report-$ranks.jsonl
+done
+check "documents are missing from the output" [ "$(wc -l <clean-1.jsonl)" -lt "$(cat a.jsonl b.jsonl | wc -l)" ]
+check "each document is in the output or the report" \
+  [ "$(cat clean-1.jsonl report-1.jsonl | wc -l)" -eq "$(cat a.jsonl b.jsonl | wc -l)" ]
+check "exact duplicates are named with what was kept" \
+  grep -q '"id":"again [0-9]*","reason":"exact duplicate","kept":[0-9]*,"kept_id":' report-1.jsonl
+check "short documents are named with their tokens" grep -q '"reason":"short","tokens":[1-9]' report-1.jsonl
+check "a line is kept as it is" grep -qxFf <(head -3 clean-1.jsonl) a.jsonl
+done_by 2 corpus clean --input a.jsonl.gz b.jsonl --tokenizer bytes --min-tokens 100 --output packed.jsonl --workers 2
+check "compressed input gives the same" cmp clean-1.jsonl packed.jsonl
+done_by 1 "${clean[@]}" --output other.jsonl --seed 99
+check "another seed finds the same here" cmp clean-1.jsonl other.jsonl
+done_by 1 corpus clean --input a.jsonl --min-tokens 0 --jaccard 1 --output exact.jsonl
+check "without near duplicates only equal texts go" [ "$(wc -l <exact.jsonl)" -eq 360 ]
+
+head -20 a.jsonl | tail -5 >test.jsonl
+for ranks in 1 2 4; do
+  done_by $ranks corpus overlap --corpus a.jsonl b.jsonl --test test.jsonl b.jsonl --ngram 5 \
+    --output without-$ranks.jsonl --min-piece 1 --margin 0
+  cp out overlap-$ranks
+  check "$ranks ranks find the overlap that one finds" cmp overlap-1 overlap-$ranks
+  check "$ranks ranks write what one writes" cmp without-1.jsonl without-$ranks.jsonl
+done
+check "a test that is in the corpus overlaps whole" [ "$(field percent overlap-1 | sort -u)" = 100.0 ]
+check "what overlapped is gone" [ "$(grep -cFf test.jsonl without-1.jsonl)" -eq 0 ]
+done_by 2 corpus overlap --corpus without-1.jsonl --test test.jsonl --ngram 5
+check "and overlaps no more" [ "$(field overlapping out)" -eq 0 ]
+
+# Bad usage, bad input, on one rank and several: one message, and nothing left behind.
+names=$(ls)
+new() { ls | grep -vxF "$names" | grep -vxE 'out|err'; }
+refused 2 "--output must be given" 1 corpus clean --input a.jsonl
+refused 2 "--tokenizer gpt2 needs --vocab-file" 2 corpus clean --input a.jsonl --output x.jsonl
+refused 2 "a.jsonl is both input and output" 2 corpus clean --input a.jsonl --output a.jsonl --min-tokens 0
+refused 2 "it is written without compression" 2 corpus clean --input a.jsonl --output x.jsonl.gz --min-tokens 0
+refused 2 "--jaccard 1.5" 1 corpus clean --input a.jsonl --output x.jsonl --jaccard 1.5
+refused 2 "--margin says how --output is made" 2 corpus overlap --corpus a.jsonl --test b.jsonl --margin 3
+refused 3 "nothing is left of" 2 corpus clean --input a.jsonl --tokenizer bytes --min-tokens 100000 --output x.jsonl
+refused 5 "absent.jsonl: No such file or directory" 2 corpus clean --input absent.jsonl --output x.jsonl --min-tokens 0
+refused 5 "absent/x.jsonl" 2 "${clean[@]}" --output absent/x.jsonl
+refused 3 "has no key 'body'" 4 "${clean[@]}" --output x.jsonl --json-key body
+{ cat a.jsonl && echo '{"text": "cut'; } >bad.jsonl
+bad_line=$(wc -l <bad.jsonl)
+refused 3 "bad.jsonl:$bad_line:" 2 corpus clean --input bad.jsonl --output x.jsonl --min-tokens 0
+rm bad.jsonl
+refused 3 "none of the" 2 corpus overlap --corpus a.jsonl --test b.jsonl --ngram 999
+check "nothing was left behind: $(new)" [ -z "$(new)" ]
+
+# Killed at any time: what stands under the name is whole, or nothing is.
+make_documents 4000 >big.jsonl
+done_by 1 corpus clean --input big.jsonl --min-tokens 0 --output whole.jsonl
+for delay in 0.02 0.05 0.1 0.2 0.3 0.5; do
+  rm -rf killed.jsonl*
+  "$trireme" corpus clean --input big.jsonl --min-tokens 0 --output killed.jsonl >out 2>err &
+  killed=$!
+  sleep $delay
+  kill -9 $killed 2>/dev/null
+  wait $killed 2>/dev/null
+  check "killed after $delay s: nothing, or all of it" eval '[ ! -e killed.jsonl ] || cmp whole.jsonl killed.jsonl'
+done
