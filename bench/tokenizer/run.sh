@@ -11,16 +11,17 @@ repetitions=${REPETITIONS:-9}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-"$build/tokenizer_bench" --benchmark_filter='encode/' --benchmark_repetitions="$repetitions" --benchmark_format=csv \
-  "$@" 2>/dev/null >"$scratch/own.csv"
-"${PYTHON:-python3}" bench/peers/gpt2_tokenizers.py "$1" "$2" "$repetitions" "${@:3}" >"$scratch/peers"
+"$build/tokenizer_bench" --benchmark_filter='encode/' --benchmark_repetitions="$repetitions" --benchmark_format=json \
+  "$@" 2>/dev/null >"$scratch/own.json"
+python=${PYTHON:-python3}
+"$python" bench/peers/gpt2_tokenizers.py "$1" "$2" "$repetitions" "${@:3}" >"$scratch/peers"
 # A line a measurement: library, text, MB/s, tokens.
 {
-  awk -F, 'NR == 1 || $1 == "name" { for (i = 1; i <= NF; i++) column[$i] = i; next }
-    $1 ~ /^"gpt2\/encode\// && $1 !~ /_(mean|median|stddev|cv)"$/ {
-      name = $1; gsub(/"|gpt2\/encode\//, "", name)
-      tokens = $column["\"tokens\""]
-      print "trireme", name, $column["bytes_per_second"] / 1e6, tokens }' "$scratch/own.csv"
+  "$python" -c '
+import json, sys
+for run in json.load(sys.stdin)["benchmarks"]:
+    if run["run_type"] == "iteration":
+        print("trireme", run["name"].split("/")[2], run["bytes_per_second"] / 1e6, int(run["tokens"]))' <"$scratch/own.json"
   awk '{ print $1, $2, $3 / $5 / 1e6, $4 }' "$scratch/peers"
 } | sort -k2,2 -k1,1 -k3,3g | awk '
   function flush() {
