@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "io/document_reader.hpp"
 #include "io/document_spool.hpp"
@@ -16,6 +17,7 @@
 #include "src/base/timer.hpp"
 #include "src/comm/all_to_all.hpp"
 #include "src/data/duplicate_search.hpp"
+#include "src/data/unicode.hpp"
 
 namespace trireme::io {
 namespace {
@@ -128,7 +130,11 @@ class Cleaner {
     try {
       const bool is_json = work.piece.is_json;
       if (is_json) work.record = work.piece.bytes;
-      const std::string text = text_of(std::move(work.piece), options_.reader);
+      std::string text = text_of(std::move(work.piece), options_.reader);
+      if (options_.compose_unicode && !data::is_surely_composed(text)) {
+        const std::string before = std::exchange(text, data::composed(text));
+        if (is_json && text != before) work.record = with_json_text(work.record, options_.reader.json_key, text);
+      }
       if (!is_json) work.record = json_line(options_.reader.json_key, text);
       if (work.record.ends_with('\r')) work.record.pop_back();
       work.record += '\n';

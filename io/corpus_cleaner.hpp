@@ -21,6 +21,7 @@ struct CorpusCleanOptions {
   TextReaderOptions reader;
   bool text_lines = false;  ///< each line of a text file is a document
   std::string id_key = "id";
+  bool compose_unicode = false;     ///< texts are brought into the form NFC
   std::int64_t least_tokens = 128;  ///< shorter documents go; 0 keeps all and needs no tokenizer
   double jaccard = 0.7;             ///< 1: only documents of equal text are duplicates
   data::ShingleOptions shingles;
@@ -44,9 +45,10 @@ struct CorpusCleanReport {
 };
 
 /// Copies documents of JSON lines or text to one file of JSON lines, in their order, without those of few tokens and
-/// without those that repeat an earlier one (`data::find_duplicates`). A line of JSON stays byte for byte as it is. The
-/// report has a line of JSON for each document that went: its number in the input from 0, its id, the reason ("short",
-/// "exact duplicate", "near duplicate"), and for duplicates the document kept for them and the similarity to that.
+/// without those that repeat an earlier one (`data::find_duplicates`). A line of JSON stays byte for byte as it is
+/// unless its text changes into NFC. The report has a line of JSON for each document that went: its number in the input
+/// from 0, its id, the reason ("short", "exact duplicate", "near duplicate"), and for duplicates the document kept for
+/// them and the similarity to that.
 ///
 /// Collective; the result does not depend on ranks and threads. Each rank needs disk for its part of the text beside
 /// the output. `progress` is called with the bytes read so far and those there are. On failure nothing stands under the

@@ -34,6 +34,9 @@ struct CleanCommandOptions {
     options.add("json-key,json-keys", &clean.reader.json_key, "KEY", "Key of the text in each JSON object.");
     options.add("id-key", &clean.id_key, "KEY", "Key of the documents' names, for the report.");
     options.add("max-line", &clean.reader.greatest_bytes, "N", "Longest line or document.", at_least(1));
+    options.add_choice("unicode", &clean.compose_unicode, {{"keep", false}, {"nfc", true}},
+                       "Characters as they are, or letters and their marks joined where Unicode has one character for "
+                       "them (NFC).");
     options.section("Short documents");
     options.add("min-tokens", &clean.least_tokens, "N", "Documents of fewer tokens go; 0: none, without a tokenizer.",
                 at_least(0));

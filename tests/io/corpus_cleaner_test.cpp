@@ -127,6 +127,16 @@ TEST_F(CorpusCleaner, FoldsCaseAndWhiteSpaceForTheComparisonAlone) {
   EXPECT_EQ(clean().kept_documents, 1);
 }
 
+TEST_F(CorpusCleaner, ComposesLettersAndMarksWhereThatIsWanted) {
+  const std::string same = "{\"text\":  \"\u00e9t\u00e9\"}";
+  write("a.jsonl", same + "\n{\"id\": 1, \"text\": \"ne\u0301\", \"x\": 2}\n{\"text\": \"e\\u0301te\\u0301\"}\n");
+  options_.jaccard = 1;
+  EXPECT_EQ(clean().kept_documents, 3);
+  options_.compose_unicode = true;
+  EXPECT_EQ(clean().kept_documents, 2);
+  EXPECT_THAT(lines(options_.output), ElementsAre(same, "{\"id\":1,\"text\":\"n\u00e9\",\"x\":2}"));
+}
+
 /// 80 texts of 40 to 100 random words, and after each up to three more with a part of the words changed.
 std::vector<std::string> planted_texts() {
   std::mt19937 random(11);
