@@ -9,7 +9,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # The benchmark is left out where there is none.
-programs=(cuda_gpu_test cuda_gpu_kernels_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
+programs=(cuda_gpu_test cuda_gpu_kernels_test cuda_gpu_shapes_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
 
 # libraries_of FILE...: what they need, but for what belongs to the system and to CUDA: the machine with the GPU has its own.
 libraries_of() {
@@ -43,7 +43,7 @@ if [ "${1:-}" = --pack ]; then
   build=$here/../build/release
   mkdir -p "$folder/lib"
   for program in "${programs[@]}"; do cp "$build/$program" "$folder"; done
-  [ ! -x "$build/collectives_bench" ] || cp "$build/collectives_bench" "$folder"
+  for bench in collectives_bench kernels_gpu_bench; do [ ! -x "$build/$bench" ] || cp "$build/$bench" "$folder"; done
   cp "$build"/libtrireme_cuda.so "$folder/lib"
   { libraries_of "$folder"/{trireme,cuda_gpu_ranks_test} "$build/libtrireme_cuda.so"; pack_mpi "$folder/mpi"; } | sort -u |
     while read -r library; do cp -L "$library" "$folder/lib"; done
@@ -88,6 +88,23 @@ run() {
 }
 run "runtime, products and NCCL, one rank" "$folder/cuda_gpu_test" --gtest_color=no
 run "kernels" "$folder/cuda_gpu_kernels_test" --gtest_color=no
+run "kernels at the shapes of models" "$folder/cuda_gpu_shapes_test" --gtest_color=no
+if sanitizer=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v compute-sanitizer); then
+  for tool in memcheck racecheck initcheck synccheck; do
+    run "kernels under $tool" env TRIREME_TEST_SMALL=1 "$sanitizer" --tool $tool --error-exitcode 1 \
+      "$folder/cuda_gpu_shapes_test" --gtest_color=no
+  done
+else
+  echo "NOT RUN         kernels under memcheck, racecheck, initcheck, synccheck: there is no compute-sanitizer here" >>"$results"
+fi
+if [ -x "$folder/kernels_gpu_bench" ]; then
+  if "$folder/kernels_gpu_bench" | tee "$folder/kernels.jsonl"; then
+    echo "measured         kernels: see kernels.jsonl" >>"$results"
+  else
+    echo "FAILED           kernels_gpu_bench" >>"$results"
+    status=1
+  fi
+fi
 run "training, one rank" "$folder/cuda_gpu_training_test" --gtest_color=no
 if command -v mpirun >/dev/null; then
   run "two ranks through the host" mpirun -np 2 "$folder/cuda_gpu_ranks_test" --gtest_color=no

@@ -1,0 +1,213 @@
+// Every hand-written kernel through the CUDA backend, against the CPU backend in fp64: on a GPU at the shapes of GPT-2
+// 124M, of 1.2B and of a TP-8 rank of 8.3B; on the fakes at small ones. Relative errors of whole tensors.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/cuda/gpu_backend.hpp"
+#include "tests/support/fresh_seed.hpp"
+#include "tests/support/random_tensor.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme::test {
+namespace {
+
+struct Model {
+  std::int64_t s, b, h, heads, d, f, v;
+};
+std::vector<Model> models() {
+  // The tools that watch every access of a GPU take their time.
+  if (!is_real_gpu() || std::getenv("TRIREME_TEST_SMALL") != nullptr) return {{9, 2, 128, 2, 64, 40, 67}};
+  return {
+      {1024, 2, 768, 12, 64, 3072, 50304}, {1024, 2, 1536, 16, 96, 6144, 51200}, {1024, 2, 3072, 4, 96, 1536, 6400}};
+}
+
+/// Both sides of a comparison: `run` is called with each, and leaves what it computed in `results`.
+struct Side {
+  Backend& b;
+  DType training, type, accumulation;  ///< inputs are rounded to `training`, stored as `type`
+  std::uint64_t seed;
+  std::vector<std::vector<double>> results{};
+
+  Stream& stream() const { return b.compute_stream(); }
+  Tensor input(const Shape& shape, std::uint64_t number, double low = -1, double high = 1) const {
+    return make(type, training, shape, number, low, high);
+  }
+  /// Of the accumulation type; not rounded.
+  Tensor wide(const Shape& shape, std::uint64_t number, double low = -1, double high = 1) const {
+    return make(accumulation, DType::fp32, shape, number, low, high);
+  }
+  Tensor output(const Shape& shape) const { return poisoned_tensor(b, type, shape); }
+  Tensor wide_output(const Shape& shape) const { return poisoned_tensor(b, accumulation, shape); }
+  Tensor samples(std::int64_t count) const {
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+    std::iota(numbers.begin(), numbers.end(), std::int64_t{5} << 32);
+    Tensor tensor(b, DType::int64, {count});
+    b.copy_from_host(stream(), ConstTensorView(numbers.data(), {count}), tensor);
+    stream().synchronize();
+    return tensor;
+  }
+  Tensor tokens(std::int64_t count, std::int64_t below) const {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = static_cast<std::int32_t>(splitmix64(seed, i) % static_cast<std::uint64_t>(below));
+    }
+    return make_tensor(b, {count}, ids);
+  }
+  void result(ConstTensorView tensor) { results.push_back(values_of(b, tensor)); }
+
+ private:
+  Tensor make(DType stored, DType rounded, const Shape& shape, std::uint64_t number, double low, double high) const {
+    std::vector<double> values = random_values(shape.numel(), seed + number, low, high);
+    for (double& value : values) {
+      const auto narrow = static_cast<float>(value);
+      value = rounded == DType::bf16   ? static_cast<float>(bf16(narrow))
+              : rounded == DType::fp16 ? static_cast<float>(fp16(narrow))
+                                       : narrow;
+    }
+    return make_tensor(b, stored, shape, values);
+  }
+};
+
+class GpuKernels : public GpuBackendTest {
+ protected:
+  void SetUp() override {
+    GpuBackendTest::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) gpu_ = make_gpu_backend({});
+  }
+  /// Runs `run(side, model)` on both backends for every type and model, and compares all results.
+  template <class Run>
+  void compare(Operation operation, Run&& run) {
+    const std::uint64_t seed = fresh_seed();
+    SCOPED_TRACE(fmt::format("TRIREME_TEST_SEED={}", seed));
+    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+      for (const Model& model : models()) {
+        Side gpu{*gpu_, dtype, dtype, DType::fp32, seed}, exact{*cpu_, dtype, DType::fp64, DType::fp64, seed};
+        run(gpu, model);
+        run(exact, model);
+        ASSERT_EQ(gpu.results.size(), exact.results.size());
+        // Tensor cores, which want factors of 16 bits, have no part in fp32.
+        const bool plain = dtype == DType::fp32 && operation == Operation::rounded_sum;
+        const Tolerance allowed = tolerance(dtype, plain ? Operation::sum : operation, DType::fp32);
+        for (std::size_t i = 0; i < gpu.results.size(); ++i) {
+          double error = 0, norm = 0;
+          for (std::size_t j = 0; j < gpu.results[i].size(); ++j) {
+            error += std::pow(gpu.results[i][j] - exact.results[i][j], 2);
+            norm += std::pow(exact.results[i][j], 2);
+          }
+          EXPECT_LE(std::sqrt(error), (allowed.relative + allowed.absolute) * std::sqrt(norm))
+              << name_of(dtype) << ", hidden " << model.h << ", result " << i;
+        }
+      }
+    }
+  }
+
+  std::unique_ptr<Backend> cpu_ = cpu::make_backend(4), gpu_;
+};
+
+TEST_F(GpuKernels, Norms) {
+  compare(Operation::sum, [](Side& t, const Model& m) {
+    const Shape shape{m.s, m.b, m.h}, rows{m.s * m.b};
+    const Tensor x = t.input(shape, 1), weight = t.input({m.h}, 2), bias = t.input({m.h}, 3);
+    const Tensor residual = t.input(shape, 4), samples = t.samples(m.b);
+    const Tensor sum = t.output(shape), y = t.output(shape), mean = t.wide_output(rows), rstd = t.wide_output(rows);
+    const Dropout dropout(0.1, 1, 1, DropoutSite::mlp_output, samples.view().as<std::int64_t>());
+    t.b.norm().bias_dropout_add_norm(t.stream(), x, bias, residual, dropout, weight, bias, 1e-5, sum, y, {mean, rstd});
+    t.result(sum);
+    // From here on of inputs that both have alike.
+    const Tensor z = t.output(shape), dx = t.output(shape), dy = t.input(shape, 5);
+    const Tensor dweight = t.wide({m.h}, 6), dbias = t.wide({m.h}, 7);
+    t.b.norm().normalise(t.stream(), x, weight, bias, 1e-5, z, {mean, rstd});
+    t.b.norm().normalise_backward(t.stream(), dy, x, weight, {mean, rstd}, residual, dx, dweight, dbias);
+    for (const Tensor* tensor : {&z, &mean, &rstd, &dx, &dweight, &dbias}) t.result(*tensor);
+  });
+}
+
+TEST_F(GpuKernels, Elementwise) {
+  compare(Operation::elementwise, [](Side& t, const Model& m) {
+    const Shape shape{m.s, m.b, m.h}, wide{m.s, m.b, m.f};
+    const Tensor dsum = t.input(shape, 1), dx = t.output(shape), samples = t.samples(m.b);
+    const Dropout dropout(0.1, 1, 1, DropoutSite::mlp_output, samples.view().as<std::int64_t>());
+    t.b.elementwise().bias_dropout_add_backward(t.stream(), dsum, dropout, dx, {});
+    t.result(dx);
+    const Tensor gate_up = t.input({m.s, m.b, 2 * m.f}, 2, -3, 3), y = t.output(wide), dy = t.input(wide, 3);
+    const Tensor dgate_up = t.output({m.s, m.b, 2 * m.f}), activated = t.output(wide);
+    t.b.elementwise().swiglu(t.stream(), gate_up, y);
+    t.b.elementwise().swiglu_backward(t.stream(), dy, gate_up, dgate_up);
+    t.b.elementwise().activate(t.stream(), Activation::gelu_tanh, dy, activated);
+    for (const Tensor* tensor : {&y, &dgate_up, &activated}) t.result(*tensor);
+  });
+}
+
+TEST_F(GpuKernels, Embedding) {
+  compare(Operation::sum, [](Side& t, const Model& m) {
+    const std::int64_t n = m.s * m.b;
+    const Tensor ids = t.tokens(n, m.v), table = t.input({m.v, m.h}, 1), y = t.output({n, m.h});
+    const Tensor dy = t.input({n, m.h}, 2), dtable = t.wide({m.v, m.h}, 3);
+    t.b.embedding().lookup(t.stream(), ids, table, 0, y);
+    t.b.embedding().lookup_backward(t.stream(), ids, dy, 0, dtable);
+    t.result(y);
+    t.result(dtable);
+  });
+}
+
+TEST_F(GpuKernels, CrossEntropy) {
+  compare(Operation::sum, [](Side& t, const Model& m) {
+    const Shape rows{m.s};
+    const VocabularyShard shard{0, m.v - 3};  // padded
+    const Tensor logits = t.input({m.s, m.v}, 1, -5, 5), targets = t.tokens(m.s, m.v - 3);
+    const Tensor maximum = t.wide_output(rows), sum = t.wide_output(rows), target = t.wide_output(rows);
+    const Tensor weights = t.wide(rows, 2, 0.5, 1), losses = t.wide_output(rows);
+    CrossEntropyKernels& kernels = t.b.cross_entropy();
+    kernels.row_maximum(t.stream(), logits, shard, maximum);
+    kernels.sum_exponentials(t.stream(), logits, shard, maximum, targets, sum, target);
+    kernels.losses(t.stream(), maximum, sum, target, weights, losses);
+    kernels.backward(t.stream(), shard, maximum, sum, targets, weights, logits);
+    for (const Tensor* tensor : {&losses, &logits}) t.result(*tensor);
+  });
+}
+
+TEST_F(GpuKernels, Attention) {
+  compare(Operation::rounded_sum, [](Side& t, const Model& m) {
+    const std::int64_t row = m.heads * m.d;
+    const Shape shape{m.s, m.b, m.heads, m.d}, rows{m.b, m.heads, m.s};
+    const Tensor q = t.input(shape, 1, -2, 2), k = t.input(shape, 2, -2, 2), v = t.input(shape, 3);
+    const Tensor dout = t.input(shape, 4), given = t.input(shape, 5), samples = t.samples(m.b);
+    const Tensor out = t.output(shape), lse = t.wide_output(rows), row_dot = t.wide_output(rows);
+    const Tensor dq = t.output(shape), dk = t.output(shape), dv = t.output(shape);
+    const AttentionProblem problem{
+        .queries = m.s,
+        .keys = m.s,
+        .batch = m.b,
+        .heads = m.heads,
+        .kv_heads = m.heads,
+        .head_dim = m.d,
+        .scale = 1 / std::sqrt(static_cast<double>(m.d)),
+        .dropout = {0.1, 1, 1, DropoutSite::attention_scores, samples.view().as<std::int64_t>()}};
+    const auto heads = [&](TensorView x) { return Heads{x, m.b * row, row, m.d}; };
+    AttentionKernels& kernels = t.b.attention();
+    kernels.attention(t.stream(), problem, heads(q), heads(k), heads(v), heads(out), lse);
+    // Backward takes an `out` that both have alike.
+    kernels.attention_backward(t.stream(), problem, heads(dout), heads(q), heads(k), heads(v), heads(given), lse,
+                               row_dot, heads(dq), heads(dk), heads(dv));
+    for (const Tensor* tensor : {&out, &lse, &dq, &dk, &dv}) t.result(*tensor);
+  });
+}
+
+TEST_F(GpuKernels, AdamWAndSums) {
+  compare(Operation::sum, [](Side& t, const Model& m) {
+    const Shape shape{m.h * m.f + 1};
+    const Tensor gradient = t.wide(shape, 1), w = t.wide(shape, 2), mean = t.wide(shape, 3);
+    const Tensor square = t.wide(shape, 4, 0, 1), rounded = t.output(shape),
+                 sum = poisoned_tensor(t.b, DType::fp64, {1});
+    const AdamWStep step{.learning_rate = 1e-3, .weight_decay = 0.1, .update = 7, .gradient_scale = 0.5};
+    t.b.optimizer().adamw(t.stream(), step, gradient, w, mean, square, rounded);
+    t.b.elementwise().fill(t.stream(), 0, sum);
+    t.b.reduce().sum_squares(t.stream(), gradient, sum);
+    for (const Tensor* tensor : {&w, &mean, &square, &rounded, &sum}) t.result(*tensor);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::test
