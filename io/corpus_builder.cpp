@@ -1,136 +1,318 @@
 #include "io/corpus_builder.hpp"
 
-#include <algorithm>
-#include <filesystem>
-#include <optional>
-#include <span>
+#include <fcntl.h>
+#include <unistd.h>
 
-#include "io/corpus_writer.hpp"
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "io/corpus_file.hpp"
+#include "io/corpus_format.hpp"
+#include "io/durable_file.hpp"
+#include "io/folder.hpp"
+#include "io/folder_lock.hpp"
 #include "src/base/check.hpp"
-#include "src/data/sentence_splitter.hpp"
+#include "src/base/log.hpp"
+#include "src/base/timer.hpp"
 
 namespace trireme::io {
 namespace {
 
-constexpr std::size_t greatest_first_bad_lines = 5;
+constexpr const char* lock_name = "lock";
+constexpr const char* stop_name = "stop";      // there once a rank has failed: the others need not go on
+constexpr const char* corpus_name = "corpus";  // while it is written
+constexpr double look_interval_s = 1;
 
-/// A piece and what a thread made of it.
-struct Work {
-  TextPiece piece;
-  bool is_json = false;
-  bool ends_document = false;
-  std::vector<std::int32_t> ids;
-  std::vector<std::size_t> sentence_ends;  // among the ids
-  std::int64_t text_bytes = 0;
-  std::int64_t cut_runs = 0;
-  std::optional<DataError> error;
+bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+/// The folder of the parts, as rank 0 has it: locked, and gone in the end unless parts in it are of use later.
+class PartsFolder {
+ public:
+  PartsFolder(const std::string& path, const std::vector<InputPart>& parts) : path_(path) {
+    make_folders(path_);
+    lock_ = std::make_unique<FolderLock>(path_ + "/" + lock_name);
+    std::set<std::string> wanted{lock_name};
+    for (const InputPart& part : parts) wanted.insert(part.digest);
+    for (const std::string& name : names_in(path_)) {
+      if (!wanted.contains(name)) unlink((path_ + "/" + name).c_str());
+    }
+  }
+  ~PartsFolder() {
+    unlink((path_ + "/" + stop_name).c_str());
+    const bool is_empty = !whole_ && names_in(path_).size() <= 1;
+    if (!whole_ && !is_empty) log::info("{} keeps the parts that are done for the next build of this corpus", path_);
+    if (whole_) {
+      for (const std::string& name : names_in(path_)) {
+        if (name != lock_name) unlink((path_ + "/" + name).c_str());
+      }
+    }
+    lock_.reset();
+    if (whole_ || is_empty) rmdir(path_.c_str());  // stays where another build has just taken it
+  }
+  PartsFolder(const PartsFolder&) = delete;
+  PartsFolder& operator=(const PartsFolder&) = delete;
+
+  /// The corpus is whole: no part is needed any more.
+  void set_whole() { whole_ = true; }
+
+ private:
+  std::string path_;
+  std::unique_ptr<FolderLock> lock_;
+  bool whole_ = false;
 };
 
-// As much as keeps all threads busy for a while: pieces of text are a MiB, lines of JSON may be short.
-std::vector<Work> read_batch(TextReader& reader, std::int64_t batch_bytes) {
-  std::vector<Work> batch;
-  Work work;
-  for (std::int64_t bytes = 0; bytes < batch_bytes && reader.next(work.piece);) {
-    bytes += static_cast<std::int64_t>(work.piece.bytes.size());
-    work.is_json = work.piece.is_json;
-    work.ends_document = work.piece.ends_document;
-    batch.push_back(std::move(work));
-    work = {};
-  }
-  return batch;
-}
-
-void encode_sentences(std::string_view text, const data::Tokenizer& tokenizer, Work& work) {
-  std::vector<std::size_t> ends;
-  data::SentenceSplitter::split(text, ends);
-  std::size_t begin = 0;
-  for (const std::size_t end : ends) {
-    tokenizer.encode(text.substr(begin, end - begin), work.ids);
-    work.sentence_ends.push_back(work.ids.size());
-    begin = end;
-  }
-}
-
-void encode(Work& work, const CorpusBuildOptions& build, const data::Tokenizer& tokenizer) {
-  const TextReaderOptions& options = build.reader;
-  try {
-    const std::string text = text_of(std::move(work.piece), options);
-    work.text_bytes = static_cast<std::int64_t>(text.size());
-    for (std::string_view rest = text; !rest.empty();) {
-      const TextCut cut = cut_text(rest, options);
-      work.cut_runs += cut.forced ? 1 : 0;
-      if (build.split_sentences) {
-        encode_sentences(rest.substr(0, cut.size_bytes), tokenizer, work);
-      } else {
-        tokenizer.encode(rest.substr(0, cut.size_bytes), work.ids);
-      }
-      rest.remove_prefix(cut.size_bytes);
-    }
-  } catch (const DataError& error) {
-    work.error = error;
-  }
-}
-
-}  // namespace
-
-CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::Tokenizer& tokenizer, ThreadPool& pool,
-                               const std::function<void(std::int64_t, std::int64_t)>& progress) {
+void check_output(const CorpusBuildOptions& options) {
   for (const std::string& input : options.inputs) {
     std::error_code ignored;
     TRIREME_CHECK(!std::filesystem::equivalent(input, options.output, ignored), ConfigError,
                   "{} is both input and output", options.output);
   }
-  TextReader reader(options.inputs, options.reader);
-  CorpusWriter writer(options.output, tokenizer);
-  CorpusBuildReport report;
-  const std::int32_t end_of_document = tokenizer.end_of_document();
-  const auto batch_bytes = options.reader.piece_bytes * 2 * pool.threads();
+  TRIREME_CHECK(!is_folder(options.output), IoError, "cannot write {}: it is a folder", options.output);
+  const TemporaryFile probe(options.output);
+}
 
-  for (;;) {
-    std::vector<Work> batch = read_batch(reader, batch_bytes);
-    if (batch.empty()) break;
-    pool.parallel_for(static_cast<std::int64_t>(batch.size()),
-                      [&](std::int64_t i) { encode(batch[static_cast<std::size_t>(i)], options, tokenizer); });
-    for (Work& work : batch) {
-      if (work.error) {
-        if (!work.is_json || !options.skip_bad_lines) throw *work.error;
-        ++report.bad_lines;
-        if (report.first_bad_lines.size() < greatest_first_bad_lines) {
-          report.first_bad_lines.emplace_back(work.error->what());
-        }
-        TRIREME_CHECK(report.bad_lines <= options.greatest_bad_lines, DataError,
-                      "more than {} bad lines, the last: {}; --max-bad-lines allows more", options.greatest_bad_lines,
-                      work.error->what());
-        continue;
-      }
-      std::span<const std::int32_t> ids = work.ids;
-      // The last sentence of a document takes the token that ends it.
-      for (std::size_t i = 0, begin = 0; i < work.sentence_ends.size(); begin = work.sentence_ends[i++]) {
-        writer.end_sentence();
-        writer.append(ids.subspan(begin, work.sentence_ends[i] - begin));
-      }
-      if (!options.split_sentences) writer.append(ids);
-      report.text_bytes += work.text_bytes;
-      report.cut_runs += work.cut_runs;
-      if (!work.ends_document) continue;
-      if (writer.document_tokens() == 0) {
-        ++report.empty_documents;
-        continue;
-      }
-      if (options.append_end_of_document) writer.append({&end_of_document, 1});
-      if (options.split_sentences) writer.end_sentence();
-      writer.end_document();
-    }
-    progress(reader.bytes_read(), reader.total_bytes());
+/// The parts that rank `rank` makes, of those that are not there yet: to each the next largest, so that all have about
+/// the same number of bytes.
+std::vector<std::size_t> share_of(int rank, int ranks, const std::vector<InputPart>& parts,
+                                  std::vector<std::size_t> missing) {
+  std::ranges::stable_sort(missing, std::greater(), [&](std::size_t i) { return parts[i].bytes; });
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(ranks), 0);
+  std::vector<std::size_t> share;
+  for (const std::size_t i : missing) {
+    const auto least = std::ranges::min_element(loads);
+    *least += parts[i].bytes;
+    if (least - loads.begin() == rank) share.push_back(i);
   }
-  TRIREME_CHECK(writer.token_count() > 0, DataError,
-                "the input of {} bytes holds no text: {} empty documents, {} bad lines", reader.total_bytes(),
-                report.empty_documents, report.bad_lines);
-  report.documents = writer.documents();
-  report.tokens = writer.token_count();
-  report.sentences = writer.sentences();
-  report.cut_runs += reader.cut_runs();
-  writer.finish();
+  std::ranges::sort(share);
+  return share;
+}
+
+/// What is done by all ranks together: this one's bytes, and parts that are whole in the folder.
+class Progress {
+ public:
+  Progress(const std::vector<InputPart>& parts, const std::vector<std::string>& paths, const CorpusProgress& report)
+      : parts_(parts), paths_(paths), report_(report), done_(parts.size(), false) {
+    for (const InputPart& part : parts) total_ += part.bytes;
+    look();
+    report_(whole_bytes_, total_);
+  }
+  void update(std::size_t own_part, std::int64_t bytes) {
+    if (since_look_.elapsed_s() > look_interval_s) look();
+    report_(std::min(total_, whole_bytes_ + (done_[own_part] ? 0 : bytes)), total_);
+  }
+  void look() {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (done_[i] || !exists(paths_[i])) continue;
+      done_[i] = true;
+      whole_bytes_ += parts_[i].bytes;
+    }
+    since_look_ = Timer();
+  }
+
+ private:
+  const std::vector<InputPart>& parts_;
+  const std::vector<std::string>& paths_;
+  const CorpusProgress& report_;
+  std::vector<bool> done_;
+  std::int64_t whole_bytes_ = 0;
+  std::int64_t total_ = 0;
+  Timer since_look_;
+};
+
+/// What of a part goes into the corpus.
+struct Share {
+  CorpusPart::Summary part;
+  std::int64_t first_token = 0;  // 1 where an empty document's end-of-document token is left out
+  std::int64_t first_end = 0;    // 1 where that document's end is
+  std::int64_t first_sentence_end = 0;
+  std::int64_t begin = 0;  // in the corpus
+};
+
+/// Joins parts into one corpus, in their order.
+class Joiner {
+ public:
+  Joiner(const std::vector<std::string>& paths, const CorpusTextOptions& options) : paths_(paths) {
+    std::int64_t carried = 0;  // tokens of the document that goes on in the next part
+    std::int64_t last_sentence_end = 0;
+    for (const std::string& path : paths) {
+      const CorpusPart part(path);
+      Share share{.part = part.summary(), .begin = contents_.tokens};
+      const std::int64_t mark = options.append_end_of_document ? 1 : 0;
+      report_.counts += share.part.counts;
+      if (share.part.begins_inside_document && share.part.ends > 0 && carried + share.part.first_end == mark) {
+        ++report_.counts.empty_documents;  // only here it is known that nothing came before
+        share.first_token = mark;
+        share.first_end = 1;
+      }
+      const std::vector<std::int64_t> sentences = numbers_of(part.sentence_ends(), share.begin - share.first_token);
+      share.first_sentence_end = std::ranges::upper_bound(sentences, last_sentence_end) - sentences.begin();
+      if (!sentences.empty()) last_sentence_end = std::max(last_sentence_end, sentences.back());
+      contents_.sentences += share.part.sentence_ends - share.first_sentence_end;
+      contents_.tokens += share.part.tokens - share.first_token;
+      contents_.documents += share.part.ends - share.first_end;
+      contents_.greatest_id = std::max(contents_.greatest_id, share.part.greatest_id);
+      carried = share.part.tokens - share.part.last_end + (share.part.ends == 0 ? carried : 0);
+      shares_.push_back(share);
+    }
+    report_.tokens = contents_.tokens;
+    report_.documents = contents_.documents;
+    report_.sentences = contents_.sentences;
+  }
+
+  const CorpusBuildReport& report() const { return report_; }
+
+  void write(const std::string& path, const data::Tokenizer& tokenizer) {
+    const std::size_t element_bytes = size_of(token_type(tokenizer.vocabulary_size()));
+    std::span<const std::byte> rest;
+    contents_.next_tokens = [&](std::span<std::byte> out) {
+      fill(out, rest, [&](const CorpusPart& part, const Share& share) {
+        return part.tokens().subspan(static_cast<std::size_t>(share.first_token) * element_bytes);
+      });
+    };
+    contents_.next_document_offsets = offsets(
+        rest, [](const CorpusPart& part, const Share& share) { return std::pair(part.ends(), share.first_end); });
+    contents_.next_sentence_offsets = offsets(rest, [](const CorpusPart& part, const Share& share) {
+      return std::pair(part.sentence_ends(), share.first_sentence_end);
+    });
+    write_corpus_file(path, tokenizer, contents_);
+  }
+
+ private:
+  static std::vector<std::int64_t> numbers_of(std::span<const std::byte> bytes, std::int64_t added) {
+    std::vector<std::int64_t> numbers(bytes.size() / sizeof(std::int64_t));
+    std::memcpy(numbers.data(), bytes.data(), bytes.size());
+    for (std::int64_t& number : numbers) number += added;
+    return numbers;
+  }
+
+  /// Hands out 0 and then, of every part in turn, the ends that `choose` names, behind the first few.
+  template <class Choose>
+  CorpusContents::Next offsets(std::span<const std::byte>& rest, const Choose& choose) {
+    return [this, &rest, choose, at_start = true](std::span<std::byte> out) mutable {
+      if (std::exchange(at_start, false)) {
+        std::memset(out.data(), 0, sizeof(std::int64_t));
+        out = out.subspan(sizeof(std::int64_t));
+        number_ = 0;
+        rest = {};
+      }
+      fill(out, rest, [&](const CorpusPart& part, const Share& share) {
+        const auto [ends, first] = choose(part, share);
+        offsets_ = numbers_of(ends, share.begin - share.first_token);
+        return std::as_bytes(std::span(offsets_)).subspan(static_cast<std::size_t>(first) * sizeof(std::int64_t));
+      });
+    };
+  }
+
+  /// Fills `out` with what `section` gives of one part after another; `rest` is what is left of the current one.
+  template <class Section>
+  void fill(std::span<std::byte> out, std::span<const std::byte>& rest, const Section& section) {
+    while (!out.empty()) {
+      if (rest.empty()) {
+        current_ = std::make_unique<CorpusPart>(paths_[number_]);
+        rest = section(*current_, shares_[number_++]);
+        continue;
+      }
+      const std::size_t size_bytes = std::min(out.size(), rest.size());
+      std::memcpy(out.data(), rest.data(), size_bytes);
+      out = out.subspan(size_bytes);
+      rest = rest.subspan(size_bytes);
+    }
+  }
+
+  const std::vector<std::string>& paths_;
+  std::vector<Share> shares_;
+  CorpusContents contents_;
+  CorpusBuildReport report_;
+  std::unique_ptr<CorpusPart> current_;
+  std::size_t number_ = 0;  // of the next part
+  std::vector<std::int64_t> offsets_;
+};
+
+std::string numbers_text(const std::vector<std::size_t>& numbers) { return fmt::format("{}", fmt::join(numbers, " ")); }
+
+std::vector<std::size_t> numbers_in(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::size_t> numbers;
+  for (std::size_t number = 0; stream >> number;) numbers.push_back(number);
+  return numbers;
+}
+
+}  // namespace
+
+CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::Tokenizer& tokenizer, ThreadPool& pool,
+                               Communicator& comm, const CorpusProgress& progress) {
+  const bool leads = comm.rank() == 0;
+  const std::string folder_path = options.output + ".parts";
+  std::vector<InputPart> parts;
+  std::vector<std::string> paths;
+  collectively(comm, [&] {
+    if (leads) check_output(options);
+    const std::string purpose =
+        fmt::format("trireme corpus part 1\ntokenizer {}\nappend {}\nskip {}\nsentences {}", tokenizer.digest(),
+                    options.text.append_end_of_document, options.text.skip_bad_lines, options.text.split_sentences);
+    parts = cut_input(options.inputs, options.text.reader, options.part_bytes, purpose);
+    for (const InputPart& part : parts) paths.push_back(folder_path + "/" + part.digest);
+  });
+  check_same_everywhere(comm, "the input, its names, sizes and times", fmt::format("{}", fmt::join(paths, "\n")));
+
+  std::unique_ptr<PartsFolder> folder;
+  std::string missing_text;
+  collectively(comm, [&] {
+    if (!leads) return;
+    folder = std::make_unique<PartsFolder>(folder_path, parts);
+    std::vector<std::size_t> missing;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (!exists(paths[i])) missing.push_back(i);
+    }
+    if (missing.size() < parts.size()) {
+      log::info("{} of {} parts are there from an earlier build", parts.size() - missing.size(), parts.size());
+    }
+    missing_text = numbers_text(missing);
+  });
+  missing_text = broadcast_text(comm, missing_text, 0);
+
+  collectively(comm, [&] {
+    const std::string stop = folder_path + "/" + stop_name;
+    std::unique_ptr<Progress> all = leads ? std::make_unique<Progress>(parts, paths, progress) : nullptr;
+    try {
+      for (const std::size_t i : share_of(comm.rank(), comm.size(), parts, numbers_in(missing_text))) {
+        if (comm.size() > 1 && exists(stop)) return;
+        tokenize_part(parts[i], options.text, tokenizer, pool, paths[i], [&](std::int64_t bytes) {
+          if (all) all->update(i, bytes);
+        });
+        if (all) all->look();
+      }
+    } catch (const Error&) {
+      if (comm.size() > 1) close(open(stop.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+      throw;
+    }
+  });
+
+  CorpusBuildReport report;
+  collectively(comm, [&] {
+    if (!leads) return;
+    if (parts.size() > 1) log::info("joining {} parts", parts.size());
+    Joiner joiner(paths, options.text);
+    report = joiner.report();
+    std::int64_t input_bytes = 0;
+    for (const InputPart& part : parts) input_bytes += part.bytes;
+    progress(input_bytes, input_bytes);
+    TRIREME_CHECK(report.counts.bad_lines <= options.text.greatest_bad_lines, DataError,
+                  "{} bad lines, more than the {} that --max-bad-lines allows, the first: {}", report.counts.bad_lines,
+                  options.text.greatest_bad_lines, report.counts.first_bad_lines.front());
+    if (report.tokens == 0) folder->set_whole();  // such parts are of no use to anybody
+    TRIREME_CHECK(report.tokens > 0, DataError, "the input of {} bytes holds no text: {} empty documents, {} bad lines",
+                  input_bytes, report.counts.empty_documents, report.counts.bad_lines);
+    const std::string corpus = folder_path + "/" + corpus_name;
+    joiner.write(corpus, tokenizer);
+    sync_to_disk(corpus);
+    rename_durably(corpus, options.output);
+    folder->set_whole();
+  });
   return report;
 }
 

@@ -5,40 +5,41 @@
 #include <string>
 #include <vector>
 
-#include "io/text_reader.hpp"
-#include "src/base/thread_pool.hpp"
-#include "src/data/tokenizer.hpp"
+#include "io/corpus_part.hpp"
+#include "src/comm/communicator.hpp"
 
 namespace trireme::io {
 
 struct CorpusBuildOptions {
   std::vector<std::string> inputs;
   std::string output;
-  TextReaderOptions reader;
-  bool split_sentences = false;         ///< keep sentences, too; then `reader.can_cut` must be `SentenceSplitter`'s
-  bool append_end_of_document = false;  ///< after every document that is not empty
-  bool skip_bad_lines = false;          ///< of JSON; otherwise the first one is an error
-  std::int64_t greatest_bad_lines = 1000;
+  CorpusTextOptions text;
+  std::int64_t part_bytes = std::int64_t{256} << 20;  ///< of the input
 };
 
 struct CorpusBuildReport {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
-  std::int64_t sentences = 0;   ///< 0 where the text was not split
-  std::int64_t text_bytes = 0;  ///< of the documents, without the JSON round them
-  std::int64_t empty_documents = 0;
-  std::int64_t cut_runs = 0;  ///< forced cuts, see `TextReaderOptions::greatest_run_bytes`
-  std::int64_t bad_lines = 0;
-  std::vector<std::string> first_bad_lines;  ///< what was wrong with the first few
+  std::int64_t sentences = 0;  ///< 0 where the text was not split
+  CorpusTextCounts counts;
 };
 
-/// Tokenizes text into a corpus. Pieces of the input are encoded by all threads of `pool`, some at a time, and written
-/// in order, so that the result does not depend on the threads and memory does not grow with the input. Documents
-/// without a byte are left out and counted. `progress` is called now and then with the bytes read so far and those
-/// there are. On failure nothing stands under the name of the output that did not before. Throws DataError (input that
-/// cannot be read as text, too many bad lines, nothing to write), ConfigError (the output is one of the inputs),
-/// IoError, Hdf5Error.
+/// Bytes of the input done, and those there are.
+using CorpusProgress = std::function<void(std::int64_t, std::int64_t)>;
+
+/// Tokenizes text into a corpus, on all ranks of `comm`; rank 0 gets the report. Input is cut into parts
+/// (`cut_input`), which the ranks share; rank 0 puts what was made of them into one file. The corpus' bytes depend
+/// neither on ranks nor on threads, memory does not grow with the input. Documents without a byte are left out and
+/// counted. `progress` is called on rank 0, at the start and now and then.
+///
+/// Parts that are done stand in a folder, OUTPUT.parts, until the corpus is whole. A build that was killed or failed is
+/// continued by the next of the same output: those of its parts that are still wanted, with the same options and
+/// unchanged files, are not made again. The folder is locked, see `FolderLock`, against a second build at once.
+///
+/// On failure, which all ranks throw, nothing stands under the name of the output that did not before: DataError
+/// (input that cannot be read as text, too many bad lines, nothing to write), ConfigError (the output is one of the
+/// inputs), EnvironmentError (another build is at work), IoError, Hdf5Error.
 CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::Tokenizer& tokenizer, ThreadPool& pool,
-                               const std::function<void(std::int64_t, std::int64_t)>& progress);
+                               Communicator& comm, const CorpusProgress& progress);
 
 }  // namespace trireme::io

@@ -3,34 +3,22 @@
 #include <algorithm>
 #include <cstring>
 
+#include "io/corpus_file.hpp"
 #include "io/corpus_format.hpp"
-#include "io/h5/file.hpp"
 #include "src/base/check.hpp"
+#include "src/base/hash.hpp"
 
 namespace trireme::io {
 namespace {
 
 constexpr std::size_t offsets_per_flush = 1 << 16;
 
-/// Creates dataset `path` from all of `spool`, in parts of `part_bytes`; `check` sees each.
-template <class Check>
-void copy_spool(h5::File& file, const std::string& path, DType dtype, const Spool& spool, std::size_t part_bytes,
-                const Check& check) {
-  const auto element_bytes = static_cast<std::int64_t>(size_of(dtype));
-  h5::Dataset dataset = file.create_dataset(path, dtype, {spool.size_bytes() / element_bytes});
-  std::vector<std::byte> part;
-  for (std::int64_t begin = 0; begin < spool.size_bytes(); begin += static_cast<std::int64_t>(part.size())) {
-    part.resize(std::min(part_bytes, static_cast<std::size_t>(spool.size_bytes() - begin)));
-    spool.read(begin, part.data(), part.size());
-    check(part);
-    const auto count = static_cast<std::int64_t>(part.size()) / element_bytes;
-    dataset.write_flat(begin / element_bytes, ConstTensorView(part.data(), dtype, {count}));
-  }
-}
-
-void write_bytes(h5::File& file, const std::string& path, const std::string& bytes, const Shape& shape) {
-  file.create_dataset(path, DType::uint8, shape)
-      .write(ConstTensorView(reinterpret_cast<const std::uint8_t*>(bytes.data()), shape));
+/// Gives back what was spooled, from its beginning on.
+auto reader_of(const Spool& spool) {
+  return [&spool, position = std::int64_t{0}](std::span<std::byte> out) mutable {
+    spool.read(position, out.data(), out.size());
+    position += static_cast<std::int64_t>(out.size());
+  };
 }
 
 }  // namespace
@@ -86,7 +74,6 @@ void CorpusWriter::end_document() {
 void CorpusWriter::flush_block() {
   if (block_.empty()) return;
   block_digests_ += digest(block_.data(), block_.size());
-  content_.update(block_.data(), block_.size());
   tokens_.append(block_.data(), block_.size());
   block_.clear();
 }
@@ -105,41 +92,18 @@ void CorpusWriter::finish() {
   flush_block();
   flush_offsets();
   if (sentences_) flush_sentences();
-  const std::string payload = tokenizer_.payload();
-  h5::File file = h5::File::create(file_.path());
-  write_bytes(file, "/tokenizer_payload", payload, {static_cast<std::int64_t>(payload.size())});
-  const auto blocks = static_cast<std::int64_t>(block_digests_.size() / digest_digits);
-  write_bytes(file, "/block_digests", block_digests_, {blocks, static_cast<std::int64_t>(digest_digits)});
-
-  const std::size_t block_bytes = static_cast<std::size_t>(corpus_block_tokens) * size_of(dtype_);
   std::size_t block = 0;
-  copy_spool(file, "/tokens", dtype_, tokens_, block_bytes, [&](const std::vector<std::byte>& part) {
-    TRIREME_CHECK(block_digests_.compare(block++ * digest_digits, digest_digits, digest(part.data(), part.size())) == 0,
+  const auto next_tokens = [&, next = reader_of(tokens_)](std::span<std::byte> out) mutable {
+    next(out);
+    TRIREME_CHECK(block_digests_.compare(block++ * digest_digits, digest_digits, digest(out.data(), out.size())) == 0,
                   IoError, "the temporary file beside {} gave back other bytes than were written", file_.target());
-  });
-  Digest table;
-  const auto copy_offsets = [&](const std::string& path, const Spool& offsets) {
-    copy_spool(file, path, DType::int64, offsets, offsets_per_flush * sizeof(std::int64_t),
-               [&](const std::vector<std::byte>& part) {
-                 content_.update(part.data(), part.size());
-                 table.update(part.data(), part.size());
-               });
   };
-  copy_offsets("/document_offsets", offsets_);
-  if (sentences_) copy_offsets("/sentence_offsets", *sentences_);
-  table.update(block_digests_.data(), block_digests_.size());
-
-  h5::Object root = file.root();
-  root.write_attribute("format", corpus_format_name);
-  root.write_attribute("format_version", corpus_format_version);
-  root.write_attribute("tokenizer", tokenizer_.name());
-  root.write_attribute("tokenizer_digest", tokenizer_.digest());
-  root.write_attribute("vocabulary_size", tokenizer_.vocabulary_size());
-  root.write_attribute("end_of_document", std::int64_t{tokenizer_.end_of_document()});
-  root.write_attribute("greatest_id", greatest_id_);
-  root.write_attribute("content_digest", content_.hex());
-  root.write_attribute("table_digest", table.hex());
-  file.close();
+  CorpusContents contents{token_count_, greatest_id_, next_tokens, documents_, reader_of(offsets_)};
+  if (sentences_) {
+    contents.sentences = sentence_count_;
+    contents.next_sentence_offsets = reader_of(*sentences_);
+  }
+  write_corpus_file(file_.path(), tokenizer_, contents);
   file_.commit();
 }
 

@@ -8,7 +8,6 @@
 
 #include "io/durable_file.hpp"
 #include "io/spool.hpp"
-#include "src/base/hash.hpp"
 #include "src/data/tokenizer.hpp"
 #include "src/tensor/dtype.hpp"
 
@@ -55,7 +54,6 @@ class CorpusWriter {
   std::vector<std::int64_t> recent_offsets_{0};
   std::vector<std::int64_t> recent_sentences_{0};
   std::string block_digests_;
-  Digest content_;
   std::int64_t token_count_ = 0;
   std::int64_t documents_ = 0;
   std::int64_t document_begin_ = 0;

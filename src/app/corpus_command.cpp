@@ -9,17 +9,12 @@
 #include <span>
 #include <variant>
 
-#include "io/corpus_builder.hpp"
 #include "io/corpus_store.hpp"
 #include "src/app/corpus_files_command.hpp"
 #include "src/app/options.hpp"
 #include "src/app/printable.hpp"
-#include "src/app/progress_bar.hpp"
-#include "src/app/tokenizer_options.hpp"
 #include "src/base/check.hpp"
-#include "src/base/log.hpp"
-#include "src/base/timer.hpp"
-#include "src/data/sentence_splitter.hpp"
+#include "src/data/tokenizer.hpp"
 
 namespace trireme::app {
 namespace {
@@ -38,69 +33,6 @@ constexpr const char* usage =
     "  import   read the token files of Megatron-LM or llm.c\n"
     "  export   write the token files of Megatron-LM\n\n"
     "trireme corpus COMMAND --help explains each.\n";
-
-int build(const std::vector<std::string>& arguments) {
-  io::CorpusBuildOptions build;
-  TokenizerOptions tokens;
-  bool keep_invalid_utf8 = false;
-  std::optional<int> workers;
-
-  Options options(
-      "trireme corpus build",
-      "Tokenizes text into one HDF5 corpus, with as many threads as there are cores, in memory that does not "
-      "grow with the text.");
-  options.section("Input and output");
-  options.add("input", &build.inputs, "FILE",
-              "Text files, a document each, and files of JSON lines (.json, .jsonl, .ndjson), an object a line; "
-              "plain or compressed (gzip, Zstandard).");
-  options.add("output", &build.output, "FILE.h5", "The corpus. It gets this name when it is whole.");
-  options.add_choice(
-      "input-format", &build.reader.format,
-      {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
-      "What the input files are; auto goes by their names.");
-  options.add("json-key,json-keys", &build.reader.json_key, "KEY", "Key of the text in each JSON object.");
-  tokens.declare(options);
-  options.add_flag("append-eod", &build.append_end_of_document, "End every document with the end-of-document token.");
-  options.add_flag("split-sentences", &build.split_sentences,
-                   "Keep where sentences begin, for BERT; the tokens stay those of the text.");
-  options.section("Bad input");
-  options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
-                     "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON is always UTF-8.");
-  options.add_choice("on-bad-line", &build.skip_bad_lines, {{"stop", false}, {"skip", true}},
-                     "Lines that are not JSON or have no text under the key.");
-  options.add("max-bad-lines", &build.greatest_bad_lines, "N", "Bad lines to skip before giving up.", at_least(0));
-  options.add("max-line", &build.reader.greatest_bytes, "BYTES", "Longest line of JSON; a longer one is refused.",
-              at_least(1));
-  options.section("Speed");
-  options.add("workers", &workers, "N", "Threads; by default as many as there are cores.", between(1, 4096));
-  options.require("input");
-  options.require("output");
-  if (!options.parse(arguments)) return 0;
-
-  const auto tokenizer = tokens.make();
-  build.reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
-  if (build.split_sentences) build.reader.can_cut = data::SentenceSplitter::ends_before;
-  build.reader.check_utf8 = !keep_invalid_utf8 && tokens.tokenizer != "bytes";
-  ThreadPool pool(workers ? *workers : default_thread_count(1));
-  const Timer timer;
-  std::optional<ProgressBar> bar(std::in_place, "tokenizing", "MB", 1e6);
-  const io::CorpusBuildReport report = io::build_corpus(
-      build, *tokenizer, pool, [&](std::int64_t done, std::int64_t total) { bar->update(done, total); });
-  const double elapsed_s = timer.elapsed_s();
-  bar.reset();
-  for (const std::string& line : report.first_bad_lines) log::warn("skipped {}", line);
-  if (report.bad_lines > 0) log::warn("skipped {} bad lines in all", report.bad_lines);
-  if (report.cut_runs > 0) {
-    log::warn("cut {} runs of more than {} bytes without a place between two words; their tokens may differ there",
-              report.cut_runs, build.reader.greatest_run_bytes);
-  }
-  if (report.empty_documents > 0) log::info("left out {} empty documents", report.empty_documents);
-  log::info("{}: {} documents, {} tokens from {} bytes of text, {:.3f} bytes/token, {:.1f} s, {:.1f} MB/s",
-            build.output, report.documents, report.tokens, report.text_bytes,
-            static_cast<double>(report.text_bytes) / static_cast<double>(report.tokens), elapsed_s,
-            static_cast<double>(report.text_bytes) / 1e6 / elapsed_s);
-  return 0;
-}
 
 std::vector<std::int32_t> ids_in(const data::TokenStore& store, std::int64_t begin, std::int64_t end) {
   return std::visit(
@@ -175,7 +107,6 @@ int verify(const std::vector<std::string>& arguments) {
 int corpus_command(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments.front();
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
-  if (command == "build") return build(rest);
   if (command == "inspect") return inspect(rest);
   if (command == "verify") return verify(rest);
   if (command == "merge") return corpus_merge(rest);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mpi/run_main.hpp"
+#include "src/app/build_command.hpp"
 #include "src/app/checkpoint_command.hpp"
 #include "src/app/clean_command.hpp"
 #include "src/app/corpus_command.hpp"
@@ -36,7 +37,8 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"corpus clean", "copy text without short and repeated documents, on one rank or many", {}, app::clean_command},
       {"corpus overlap", "count what of test sets occurs in text, on one rank or many", {}, app::overlap_command},
-      {"corpus", "turn text into a tokenized corpus; inspect and verify corpora", app::corpus_command, {}},
+      {"corpus build", "turn text into a tokenized corpus, on one rank or many", {}, app::build_command},
+      {"corpus", "inspect, verify, merge, split and exchange corpora", app::corpus_command, {}},
       {"tokenizer", "make a tokenizer from text; turn text into tokens and back", app::tokenizer_command, {}},
       {"train", "train a model or continue; on one rank or many", {}, app::train_command},
       {"eval", "measure a trained model, on one rank or many", {}, app::eval_command},

@@ -14,6 +14,7 @@
 #include "io/corpus_store.hpp"
 #include "io/corpus_writer.hpp"
 #include "io/h5/file.hpp"
+#include "src/base/hash.hpp"
 #include "src/base/philox.hpp"
 #include "src/data/memory_token_store.hpp"
 #include "tests/support/temporary_directory.hpp"

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "src/data/tokenizer.hpp"
+
+namespace trireme::io {
+
+/// What a corpus is made of, once it is known how much of it there is. Each function fills the bytes it is given with
+/// those that follow the ones it gave before; all of them are asked for, tokens first, in this order.
+struct CorpusContents {
+  using Next = std::function<void(std::span<std::byte>)>;
+  std::int64_t tokens = 0;
+  std::int64_t greatest_id = -1;
+  Next next_tokens;  ///< a block of `corpus_block_tokens` at a time, in the type of the vocabulary
+  std::int64_t documents = 0;
+  Next next_document_offsets;  ///< documents + 1 int64
+  std::int64_t sentences = 0;
+  Next next_sentence_offsets = nullptr;  ///< sentences + 1 int64; never called where there are no sentences
+};
+
+/// Writes a whole corpus (`CorpusStore` describes the file) as `path`, in memory that does not grow with it. Throws
+/// IoError or Hdf5Error.
+void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer, const CorpusContents& contents);
+
+}  // namespace trireme::io

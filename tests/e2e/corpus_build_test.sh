@@ -1,0 +1,124 @@
+#!/bin/bash
+# Corpora built by several ranks, from compressed text, in several lives: always the same corpus, or a reason and nothing
+# that looks whole.
+shim=$(realpath "${3:?usage: corpus_build_test.sh TRIREME MPIEXEC IO_FAULT_SHIM}")
+source "$(dirname "$0")/functions.sh"
+
+for seed in 1 2 3 4; do make_text $seed; done >text.jsonl
+make_text 5 | sed 's/.*": "//; s/"}//' >text.txt
+build=(corpus build --input text.jsonl text.txt --tokenizer bytes --append-eod)
+done_by 1 "${build[@]}" --part-size 20000 --output one.h5
+check "parts are joined and gone" [ ! -e one.h5.parts ]
+check "the log says how many" grep -q 'joining [0-9]* parts' err
+done_by 1 corpus verify one.h5
+
+# Ranks, threads, the size of parts.
+for ranks in 2 4; do
+  done_by $ranks "${build[@]}" --part-size 20000 --output ranks.h5
+  check "$ranks ranks make the same corpus" cmp one.h5 ranks.h5
+  check "only one of them says so" [ "$(grep -c 'documents,' err)" -eq 1 ]
+done
+done_by 1 "${build[@]}" --workers 3 --output ranks.h5
+check "parts of any size make the same corpus" cmp one.h5 ranks.h5
+
+done_by 1 "${build[@]}" --split-sentences --output sentences.h5
+done_by 2 "${build[@]}" --split-sentences --part-size 3000 --output ranks.h5
+check "parts of any size keep the same sentences" cmp sentences.h5 ranks.h5
+done_by 1 corpus verify sentences.h5
+
+# Compressed text.
+gzip -k text.jsonl
+zstd -q -k text.txt
+done_by 2 corpus build --input text.jsonl.gz text.txt.zst --tokenizer bytes --append-eod --output packed.h5
+check "compressed text makes the same corpus" cmp one.h5 packed.h5
+size=$(stat -c %s text.jsonl.gz)
+head -c $((size / 2)) text.jsonl.gz >cut.jsonl.gz
+refused 3 "cut.jsonl.gz, byte $((size / 2)): the gzip data end here" 1 corpus build --input cut.jsonl.gz --tokenizer bytes --output bad.h5
+refused 3 "cut.jsonl.gz, byte $((size / 2)): the gzip data end here" 2 corpus build --input text.txt cut.jsonl.gz --part-size 999 \
+  --tokenizer bytes --output bad.h5
+check "what was refused is not there" [ ! -e bad.h5 ]
+rm -rf bad.h5.parts
+cp text.txt.zst flipped.zst
+size=$(stat -c %s flipped.zst)
+for place in 3 4 5 6; do flip flipped.zst $((size * place / 8)); done
+refused 3 "the Zstandard data are damaged" 1 corpus build --input flipped.zst --tokenizer bytes --output bad.h5
+
+# Lines and runs that are too long, in little memory.
+{ cat text.jsonl && printf '{"text": "%0300000d"}\n' 7; } >long.jsonl
+line=$(wc -l <long.jsonl)
+refused 3 "long.jsonl:$line: the line has more than 100000 bytes; --max-line allows more" 2 corpus build --input long.jsonl \
+  --max-line 100000 --part-size 20000 --tokenizer bytes --output bad.h5
+rm -rf bad.h5.parts
+awk 'BEGIN {
+  printf "{"
+  for (byte = 0; byte < 256; ++byte) {
+    visible = byte > 32 && byte < 127 || byte > 160 && byte != 173
+    printf "\"\\u%04x\": %d, ", visible ? byte : 256 + invisible++, byte
+  }
+  print "\"th\": 256, \"<|endoftext|>\": 257}"
+}' >encoder.json
+printf '#version: 0.2\nt h\n' >vocab.bpe
+head -c 40000000 /dev/zero | tr '\0' x >run.txt
+(ulimit -v 700000; OPENBLAS_NUM_THREADS=1 timeout 60 "$trireme" corpus build --input run.txt --tokenizer gpt2 --vocab-file encoder.json \
+  --merge-file vocab.bpe --workers 1 --output run.h5 >out 2>err)
+check "a run of 40 MB is cut, in less memory than 700 MB" [ $? -eq 0 ]
+check "and it is said how often" grep -q 'cut 38 runs of more than 1048576 bytes' err
+done_by 1 corpus verify run.h5
+
+# Killed before calls that change a file, every seventh of them, and run again; the parts that were done are kept.
+shimmed() { # shimmed FAULT AT ARGUMENT...
+  LD_PRELOAD=$shim TRIREME_FAULT_FOLDER=killed.h5 TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 timeout 60 "$trireme" "${@:3}" >out 2>err
+  code=$?
+}
+build=(corpus build --input text.jsonl text.txt --tokenizer bytes --append-eod --part-size 40000 --workers 1)
+whole=0 wrong=0 calls=0 kept=0
+while [ $whole -eq 0 ] && [ $calls -lt 400 ]; do
+  rm -rf killed.h5 killed.h5.*
+  calls=$((calls + 7))
+  { shimmed kill $calls "${build[@]}" --output killed.h5; } 2>/dev/null
+  [ $code -eq 0 ] && whole=1
+  if [ -e killed.h5 ]; then cmp -s one.h5 killed.h5 || wrong=$((wrong + 1)); fi
+  on 1 "${build[@]}" --output killed.h5
+  grep -q 'parts are there from an earlier build' err && kept=$((kept + 1))
+  { [ $code -eq 0 ] && cmp -s one.h5 killed.h5 && [ ! -e killed.h5.parts ]; } || wrong=$((wrong + 1))
+done
+check "killed at any of up to $calls calls, then run again: always the whole corpus" [ "$whole $wrong" = "1 0" ]
+check "finished parts are kept" [ $kept -gt 2 ]
+
+# Such a call fails; a disk that is full.
+failures_seen=0 wrong=0
+for ((at = 3; at < calls; at += 11)); do
+  rm -rf killed.h5 killed.h5.*
+  shimmed 28 $at "${build[@]}" --output killed.h5
+  [ $code -eq 0 ] || failures_seen=$((failures_seen + 1))
+  [ $code -eq 0 ] || [ $code -eq 5 ] || wrong=$((wrong + 1))
+  if [ -e killed.h5 ]; then cmp -s one.h5 killed.h5 || wrong=$((wrong + 1)); fi
+done
+check "ENOSPC at any call: exit code 5, nothing half-made ($failures_seen failures)" [ $wrong -eq 0 ]
+rm -rf killed.h5 killed.h5.*
+mkdir full
+if mount -t tmpfs -o size=100k tmpfs full 2>/dev/null; then
+  refused 5 "No space left on device" 2 "${build[@]}" --output full/new.h5
+  check "a full disk leaves no corpus" [ ! -e full/new.h5 ]
+fi
+
+# A rank that is killed, and two builds at once.
+for _ in $(seq 40); do cat text.jsonl; done >more.jsonl
+more=(corpus build --input more.jsonl --tokenizer gpt2 --vocab-file encoder.json --merge-file vocab.bpe --part-size 20000
+  --workers 1)
+done_by 2 "${more[@]}" --output more.h5
+"$mpiexec" -n 2 "$trireme" "${more[@]}" --output again.h5 >out 2>err &
+job=$!
+for _ in $(seq 2000); do
+  parts=(again.h5.parts/*)
+  [ ${#parts[@]} -gt 5 ] && break
+  sleep 0.003
+done
+pkill -STOP -P $job
+refused 4 "in use by another job" 1 "${more[@]}" --output again.h5
+pkill -9 -P $job 2>/dev/null
+wait $job 2>/dev/null
+check "a build of which the ranks are killed leaves no corpus" [ ! -e again.h5 ]
+done_by 4 "${more[@]}" --output again.h5
+check "the next one goes on" grep -q 'parts are there from an earlier build' err
+check "and makes the same corpus" cmp more.h5 again.h5
