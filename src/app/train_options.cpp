@@ -245,12 +245,6 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
   expect(!rounded || data_sharding != DataSharding::optimizer_and_gradients,
          "--data-parallel-sharding-strategy optim_grads keeps its shard of the gradients in fp32: leave out "
          "--main-grads-dtype");
-  expect(
-      (!rounded && data_sharding != DataSharding::optimizer_and_gradients) ||
-          schedule != parallel::ScheduleKind::zero_bubble,
-      fmt::format("--schedule zero-bubble makes the gradients of a layer at two times: it does not go with {}; choose "
-                  "1f1b, interleaved or gpipe",
-                  rounded ? "a 16-bit --main-grads-dtype" : "--data-parallel-sharding-strategy optim_grads"));
 
   settle_learning_rate(options, expect);
 

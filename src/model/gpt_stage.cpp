@@ -288,7 +288,7 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
     const TensorView dx = groups.empty() && !is_first(chunk) ? input_gradient : spare[0];
     backward_head(micro_batch, *state.head, state.head_input, dx);
     dy = dx;
-    if (weights == WeightGradient::now) hooks_.after_backward(head_group());
+    hooks_.after_backward(head_group());
     arena.release(state.head_mark);
   }
   for (std::size_t g = groups.size(); g-- > 0;) {
@@ -313,6 +313,7 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
         hooks_.after_backward(layer_group(layer));
       } else {
         layers_[static_cast<std::size_t>(layer)].keep_for_weights(kept.layers[static_cast<std::size_t>(i)], gradients);
+        hooks_.pause_backward(layer_group(layer));
       }
       dy = dx;
     }
@@ -322,7 +323,7 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
   if (is_first(chunk)) {
     hooks_.before_backward(embedding_group);
     backward_embedding(micro_batch, dy);
-    if (weights == WeightGradient::now) hooks_.after_backward(embedding_group);
+    hooks_.after_backward(embedding_group);
   }
   note_activation_bytes();
 }
@@ -334,17 +335,16 @@ void GptStage::backward_input(int chunk, int micro_batch, ConstTensorView output
 void GptStage::backward_weight(int chunk, int micro_batch) {
   Saved& state = saved(chunk, micro_batch);
   const int first = first_layer_index(chunk);
-  if (is_last(chunk)) hooks_.after_backward(head_group());
   const std::vector<LayerGroup> groups = this->groups(chunk);
   for (std::size_t g = groups.size(); g-- > 0;) {
     const SavedGroup& kept = state.groups[g];
     for (std::size_t i = kept.layers.size(); i-- > 0;) {
       const int layer = first + groups[g].first + static_cast<int>(i);
+      hooks_.before_backward(layer_group(layer));
       layers_[static_cast<std::size_t>(layer)].backward_weight(shape_, kept.layers[i], kept.gradients[i]);
       hooks_.after_backward(layer_group(layer));
     }
   }
-  if (is_first(chunk)) hooks_.after_backward(embedding_group);
   release(state);
 }
 

@@ -11,6 +11,9 @@ class ParameterHooks {
   virtual void before_forward(int group) = 0;
   /// Gradients are about to be added to the group's. May come more than once before after_backward.
   virtual void before_backward(int group) = 0;
+  /// One micro-batch's gradients of a part of the group have been added; the rest follows after another
+  /// before_backward, and other groups may have their turn before.
+  virtual void pause_backward(int group) = 0;
   /// One micro-batch's gradients of the whole group have been added.
   virtual void after_backward(int group) = 0;
 };

@@ -44,11 +44,7 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
               communicators.context->size() > 1 ? communicators.context.get() : nullptr},
              parameters_, config, place_, vocabulary_, sequence_share_, layout.micro_batch_size, layout.dtype,
              layout.recomputation, data_parallel_),
-      executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout)) {
-  TRIREME_CHECK(layout.schedule != parallel::ScheduleKind::zero_bubble || !parameters_.has_work(), ConfigError,
-                "a zero-bubble schedule makes the gradients of a layer at two times: they cannot be of 16 bits or in "
-                "shards");
-}
+      executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout)) {}
 
 void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {
   const int count = static_cast<int>(micro_batches.size());

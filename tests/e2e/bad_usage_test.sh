@@ -65,10 +65,6 @@ refused 2 "--accumulate-allreduce-grads-in-fp32 contradicts --main-grads-dtype b
 refused 2 "--main-grads-dtype fp32 does not go with --dtype fp64" 1 train "${run[@]}" --dtype fp64 --main-grads-dtype fp32
 refused 2 "optim_grads keeps its shard of the gradients in fp32" \
   2 train "${run[@]}" --bf16 --main-grads-dtype bf16 --data-parallel-sharding-strategy optim_grads
-refused 2 "does not go with --data-parallel-sharding-strategy optim_grads; choose 1f1b, interleaved or gpipe" \
-  2 train "${run[@]}" --pp 2 --schedule zero-bubble --data-parallel-sharding-strategy optim_grads
-refused 2 "does not go with a 16-bit --main-grads-dtype; choose" \
-  2 train "${run[@]}" --pp 2 --schedule zero-bubble --bf16 --main-grads-dtype bf16
 refused 2 "--recompute-num-layers needs --recompute-granularity full" 1 train "${run[@]}" --recompute-num-layers 2
 refused 2 "--recompute-activations means" 1 train "${run[@]}" --recompute-activations --recompute-granularity full
 refused 2 "--distribute-saved-activations needs --tensor-model-parallel-size 2 or more" \

@@ -95,22 +95,28 @@ void DataParallel::before_backward(int group) {
   groups_[g].open = true;
 }
 
-void DataParallel::after_backward(int group) {
-  const auto g = static_cast<std::size_t>(group);
-  const BufferGroup& place = buffer_.layout().groups()[g];
-  GroupState& state = groups_[g];
-  state.open = false;
+void DataParallel::put_away(std::size_t group) {
+  const BufferGroup& place = buffer_.layout().groups()[group];
+  groups_[group].open = false;
   if (shards_gradients()) {
     for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) start_reduction(b);
-    state.travelling = true;
-    if (!buffer_.options().overlap_reduce) collect(g);
-    return;
-  }
-  if (buffer_.has_work()) {
-    backend_.elementwise().convert(backend_.compute_stream(), buffer_.group_gradients(g),
+    groups_[group].travelling = true;
+    if (!buffer_.options().overlap_reduce) collect(group);
+  } else {
+    backend_.elementwise().convert(backend_.compute_stream(), buffer_.group_gradients(group),
                                    buffer_.gradients().flat(place.begin, place.size));
   }
-  if (--state.backwards_left != 0 || !buffer_.options().overlap_reduce) return;
+}
+
+void DataParallel::pause_backward(int group) {
+  if (buffer_.has_work()) put_away(static_cast<std::size_t>(group));
+}
+
+void DataParallel::after_backward(int group) {
+  const auto g = static_cast<std::size_t>(group);
+  if (buffer_.has_work()) put_away(g);
+  if (shards_gradients() || --groups_[g].backwards_left != 0 || !buffer_.options().overlap_reduce) return;
+  const BufferGroup& place = buffer_.layout().groups()[g];
   for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) {
     if (--buckets_[b].groups_left == 0) start_reduction(b);
   }

@@ -34,12 +34,15 @@ class DataParallel final : public ParameterHooks {
 
   void before_forward(int group) override;
   void before_backward(int group) override;
+  void pause_backward(int group) override;
   void after_backward(int group) override;
 
  private:
   void wait_for_parameters();
   bool shards_gradients() const { return buffer_.options().sharding == DataSharding::optimizer_and_gradients; }
   void start_reduction(std::size_t bucket);
+  /// Takes the gradients of one group out of the work memory: back to 16 bits; in ZeRO 2, on their way to the shards.
+  void put_away(std::size_t group);
   /// ZeRO 2: waits for the sums of one group and adds them to the shard.
   void collect(std::size_t group);
 

@@ -45,13 +45,14 @@ struct Rig {
   Rig(DType dtype, const DataParallelOptions& options)
       : buffer(*backend, dtype, three_groups(), options), data_parallel(*backend, buffer, scribe) {}
   /// A micro-batch's backward of one group adds 1 to all its gradients.
-  void backward(int group) {
+  void backward(int group) { add_one(group, &DataParallel::after_backward); }
+  void add_one(int group, void (DataParallel::*end)(int)) {
     data_parallel.before_backward(group);
     const Parameter& parameter = buffer.parameters()[static_cast<std::size_t>(group)];
     const Tensor one(*backend, parameter.gradient.dtype(), parameter.gradient.shape());
     backend->elementwise().fill(backend->compute_stream(), 1, one);
     backend->elementwise().add(backend->compute_stream(), one, parameter.gradient);
-    data_parallel.after_backward(group);
+    (data_parallel.*end)(group);
   }
   std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   Scribe scribe;
@@ -99,6 +100,23 @@ TEST(DataParallel, ShardsOfGradientsAreReducedAfterEveryMicroBatchOfAGroup) {
     for (std::size_t i = 0; i < 3; ++i) {
       const TensorView sum = rig.buffer.shard_gradient(i);
       for (std::int64_t j = 0; j < sum.numel(); ++j) ASSERT_EQ(sum.as<float>()[j], 2);
+    }
+  }
+}
+
+TEST(DataParallel, AGroupMayPauseWhileAnotherHasItsWorkMemory) {
+  DataParallelOptions shards{DataSharding::optimizer_and_gradients}, overlapped = shards, rounded;
+  overlapped.overlap_reduce = true;
+  rounded.rounded_gradients = true;
+  for (const DataParallelOptions& options : {shards, overlapped, rounded}) {
+    Rig rig(DType::bf16, options);
+    rig.data_parallel.begin_step(1);
+    for (const int group : {2, 0, 1}) rig.add_one(group, &DataParallel::pause_backward);
+    for (const int group : {0, 1, 2}) rig.backward(group);
+    rig.data_parallel.finish_reduction();
+    for (std::size_t i = 0; i < 3; ++i) {
+      const TensorView sum = rig.buffer.shard_gradient(i);
+      for (std::int64_t j = 0; j < sum.numel(); ++j) ASSERT_EQ(sum.as<float>()[j], 2) << i;
     }
   }
 }
