@@ -109,21 +109,8 @@ class Cleaner {
 
   void read(const std::function<void(std::int64_t, std::int64_t)>& progress) {
     DocumentReader reader(options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
-    const std::int64_t batch_bytes = (std::int64_t{2} << 20) * pool_.threads();
-    for (;;) {
-      std::vector<Work> batch;
-      Work work;
-      for (std::int64_t bytes = 0; bytes < batch_bytes && reader.next(work.piece);) {
-        bytes += static_cast<std::int64_t>(work.piece.bytes.size());
-        batch.push_back(std::move(work));
-        work = {};
-      }
-      progress(reader.bytes_read(), reader.total_bytes());
-      if (batch.empty()) break;
-      pool_.parallel_for(static_cast<std::int64_t>(batch.size()),
-                         [&](std::int64_t i) { examine(batch[static_cast<std::size_t>(i)]); });
-      for (Work& examined : batch) add(examined);
-    }
+    read_in_batches<Work>(
+        reader, pool_, progress, [&](Work& work) { examine(work); }, [&](const Work& work) { add(work); });
   }
 
   void examine(Work& work) const {

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/text_reader.hpp"
+#include "src/base/thread_pool.hpp"
 
 namespace trireme::io {
 
@@ -41,5 +44,28 @@ class DocumentReader {
   TextPiece rest_;                  // with `text_lines`: what is read of a range and not yet given out
   std::size_t rest_begin_ = 0;
 };
+
+/// Reads all documents of `reader` into the `piece` of a Work each, some at a time: `examine(Work&)` runs on the
+/// threads of `pool`, then `add(const Work&)` in order. `progress` is called with the bytes read and those there are in
+/// all.
+template <class Work, class Examine, class Add>
+void read_in_batches(DocumentReader& reader, ThreadPool& pool,
+                     const std::function<void(std::int64_t, std::int64_t)>& progress, Examine&& examine, Add&& add) {
+  const std::int64_t batch_bytes = (std::int64_t{2} << 20) * pool.threads();
+  for (;;) {
+    std::vector<Work> batch;
+    Work work;
+    for (std::int64_t bytes = 0; bytes < batch_bytes && reader.next(work.piece);) {
+      bytes += static_cast<std::int64_t>(work.piece.bytes.size());
+      batch.push_back(std::move(work));
+      work = {};
+    }
+    progress(reader.bytes_read(), reader.total_bytes());
+    if (batch.empty()) return;
+    pool.parallel_for(static_cast<std::int64_t>(batch.size()),
+                      [&](std::int64_t i) { examine(batch[static_cast<std::size_t>(i)]); });
+    for (const Work& examined : batch) add(examined);
+  }
+}
 
 }  // namespace trireme::io

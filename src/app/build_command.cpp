@@ -89,8 +89,9 @@ int build_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   tokens.declare(options);
   options.add_flag("append-eod", &build.text.append_end_of_document,
                    "End every document with the end-of-document token.");
-  options.add_flag("split-sentences", &build.text.split_sentences,
-                   "Keep where sentences begin, for BERT; the tokens stay those of the text.");
+  options.add_flag(
+      "split-sentences", &build.text.split_sentences,
+      "Keep where sentences begin, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
   options.section("Bad input");
   options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
                      "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON is always UTF-8.");

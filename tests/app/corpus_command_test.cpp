@@ -7,9 +7,11 @@
 #include <fstream>
 
 #include "io/corpus_store.hpp"
+#include "src/app/build_command.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/base/error.hpp"
 #include "src/data/tokenizer.hpp"
+#include "tests/support/mpi_world.hpp"
 #include "tests/support/small_bpe.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -31,7 +33,9 @@ class CorpusCommand : public ::testing::Test {
     message_.clear();
     int code = 0;
     try {
-      code = corpus_command(arguments);
+      const bool builds = !arguments.empty() && arguments.front() == "build";
+      code = builds ? build_command({arguments.begin() + 1, arguments.end()}, test::mpi_environment())
+                    : corpus_command(arguments);
     } catch (const Error& error) {
       message_ = error.what();
       code = static_cast<int>(error.exit_code());
