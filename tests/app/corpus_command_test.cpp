@@ -9,11 +9,10 @@
 #include "io/corpus_store.hpp"
 #include "src/app/build_command.hpp"
 #include "src/app/progress_bar.hpp"
-#include "src/base/error.hpp"
 #include "src/data/tokenizer.hpp"
+#include "tests/app/command_test.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/small_bpe.hpp"
-#include "tests/support/temporary_directory.hpp"
 
 namespace trireme::app {
 namespace {
@@ -21,27 +20,11 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class CorpusCommand : public ::testing::Test {
+class CorpusCommand : public CommandTest {
  protected:
-  std::string file(const std::string& name, const std::string& bytes) {
-    std::ofstream(directory_ / name, std::ios::binary) << bytes;
-    return directory_ / name;
-  }
-  /// Runs the command; the exit code is that of an error where one is thrown.
-  int run(const std::vector<std::string>& arguments) {
-    ::testing::internal::CaptureStdout();
-    message_.clear();
-    int code = 0;
-    try {
-      const bool builds = !arguments.empty() && arguments.front() == "build";
-      code = builds ? build_command({arguments.begin() + 1, arguments.end()}, test::mpi_environment())
-                    : corpus_command(arguments);
-    } catch (const Error& error) {
-      message_ = error.what();
-      code = static_cast<int>(error.exit_code());
-    }
-    output_ = ::testing::internal::GetCapturedStdout();
-    return code;
+  int command(const std::vector<std::string>& arguments) override {
+    if (arguments.empty() || arguments.front() != "build") return corpus_command(arguments);
+    return build_command({arguments.begin() + 1, arguments.end()}, test::mpi_environment());
   }
   int build(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"build", "--output", corpus_});
@@ -57,10 +40,7 @@ class CorpusCommand : public ::testing::Test {
     return text;
   }
 
-  test::TemporaryDirectory directory_;
   std::string corpus_ = directory_ / "corpus.h5";
-  std::string output_;
-  std::string message_;
 };
 
 TEST_F(CorpusCommand, BuildsInspectsAndVerifies) {

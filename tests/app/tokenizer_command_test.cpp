@@ -7,40 +7,20 @@
 #include <fstream>
 
 #include "io/tokenizer_files.hpp"
-#include "src/base/error.hpp"
-#include "tests/support/temporary_directory.hpp"
+#include "tests/app/command_test.hpp"
 
 namespace trireme::app {
 namespace {
 
 using ::testing::HasSubstr;
 
-class TokenizerCommand : public ::testing::Test {
+class TokenizerCommand : public CommandTest {
  protected:
-  std::string file(const std::string& name, const std::string& bytes) {
-    std::ofstream(directory_ / name, std::ios::binary) << bytes;
-    return directory_ / name;
-  }
-  int run(const std::vector<std::string>& arguments) {
-    ::testing::internal::CaptureStdout();
-    message_.clear();
-    int code = 0;
-    try {
-      code = tokenizer_command(arguments);
-    } catch (const Error& error) {
-      message_ = error.what();
-      code = static_cast<int>(error.exit_code());
-    }
-    output_ = ::testing::internal::GetCapturedStdout();
-    return code;
-  }
+  int command(const std::vector<std::string>& arguments) override { return tokenizer_command(arguments); }
   std::string whole(const std::string& path) const {
     std::ifstream stream(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(stream), {}};
   }
-
-  test::TemporaryDirectory directory_;
-  std::string output_, message_;
 };
 
 TEST_F(TokenizerCommand, TrainsTheSameVocabularyWithAnyNumberOfThreads) {
