@@ -24,18 +24,21 @@ std::string host_name() {
   return name.data();
 }
 
-/// When the process was started, in the kernel's ticks; empty where there is no such process.
+/// When the process was started, in the kernel's ticks; empty where there is no such process, or only what its parent
+/// has not yet asked for (in containers often for long).
 std::string start_time(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::string line;
   std::getline(file, line);
-  // "pid (name) state ...": the name may hold anything; the start time is field 22.
+  // "pid (name) state ...": the name may hold anything; the state is field 3, the number of threads 20, the start
+  // time 22.
   const std::size_t name_end = line.rfind(')');
   if (name_end == std::string::npos) return {};
   std::istringstream fields(line.substr(name_end + 1));
-  std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;
-  return field;
+  std::array<std::string, 20> values;
+  for (std::string& value : values) fields >> value;
+  const bool ended = values[0] == "Z" && values[17] == "1";
+  return ended ? "" : values[19];
 }
 
 std::string boot_id() {

@@ -118,6 +118,7 @@ pkill -STOP -P $job
 refused 4 "in use by another job" 1 "${more[@]}" --output again.h5
 pkill -9 -P $job 2>/dev/null
 wait $job 2>/dev/null
+while pgrep -f "output again.h5" >/dev/null; do sleep 0.05; done  # mpirun may leave before all its ranks have
 check "a build of which the ranks are killed leaves no corpus" [ ! -e again.h5 ]
 done_by 4 "${more[@]}" --output again.h5
 check "the next one goes on" grep -q 'parts are there from an earlier build' err

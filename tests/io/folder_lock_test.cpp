@@ -65,6 +65,18 @@ TEST_F(FolderLockTest, LockOfADeadProcessIsTakenOver) {
   EXPECT_NO_THROW(FolderLock lock(path));
 }
 
+TEST_F(FolderLockTest, AProcessThatNobodyHasWaitedForIsDead) {
+  const pid_t child = fork();
+  if (child == 0) {
+    new FolderLock(path);
+    _exit(0);
+  }
+  siginfo_t ended;
+  waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);
+  EXPECT_NO_THROW(FolderLock lock(path));
+  waitpid(child, nullptr, 0);
+}
+
 TEST_F(FolderLockTest, ProcessOfTheSameNumberIsNotTheSameProcess) {
   write(content_with("started", "1"));
   EXPECT_NO_THROW(FolderLock lock(path));
