@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(TRIREME_SANITIZE_THREAD)
@@ -83,6 +84,9 @@ class Context {
   void prepare(char* stack, void (*entry)()) {
     bottom_ = stack;
     size_ = stack_bytes;
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(stack, stack_bytes);  // frames that a fault has left for ever
+#endif
 #if defined(TRIREME_SANITIZE_THREAD)
     sanitizers_thread_ = __tsan_create_fiber(0);
 #endif
