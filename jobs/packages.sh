@@ -12,7 +12,7 @@ build_packages=(
   zlib1g-dev libzstd-dev        # compressed text
   libspdlog-dev libfmt-dev      # the log
 )
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format zstd)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format zstd procps)
 
 # install_packages NAME...: installs those that are missing, where this user may; else names them and returns 1.
 install_packages() {
