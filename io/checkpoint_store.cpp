@@ -62,7 +62,7 @@ CheckpointStore::CheckpointStore(std::string root) : root_(std::move(root)) {
 void CheckpointStore::take_folder() {
   if (lock_) return;
   make_folders(root_);
-  lock_ = std::make_unique<FolderLock>(path(lock_name));
+  lock_ = std::make_unique<FolderLock>(path(lock_name), root_);
 }
 
 void CheckpointStore::check_space(std::int64_t needed_bytes) const {

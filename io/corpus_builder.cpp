@@ -32,9 +32,9 @@ bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 /// The folder of the parts, as rank 0 has it: locked, and gone in the end unless parts in it are of use later.
 class PartsFolder {
  public:
-  PartsFolder(const std::string& path, const std::vector<InputPart>& parts) : path_(path) {
+  PartsFolder(const std::string& path, const std::string& output, const std::vector<InputPart>& parts) : path_(path) {
     make_folders(path_);
-    lock_ = std::make_unique<FolderLock>(path_ + "/" + lock_name);
+    lock_ = std::make_unique<FolderLock>(path_ + "/" + lock_name, output);
     std::set<std::string> wanted{lock_name};
     for (const InputPart& part : parts) wanted.insert(part.digest);
     for (const std::string& name : names_in(path_)) {
@@ -148,9 +148,12 @@ class Joiner {
         share.first_token = mark;
         share.first_end = 1;
       }
-      const std::vector<std::int64_t> sentences = numbers_of(part.sentence_ends(), share.begin - share.first_token);
-      share.first_sentence_end = std::ranges::upper_bound(sentences, last_sentence_end) - sentences.begin();
-      if (!sentences.empty()) last_sentence_end = std::max(last_sentence_end, sentences.back());
+      const auto sentence_end = [&](std::int64_t i) { return share.begin - share.first_token + part.sentence_end(i); };
+      const std::int64_t sentences = share.part.sentence_ends;
+      while (share.first_sentence_end < sentences && sentence_end(share.first_sentence_end) <= last_sentence_end) {
+        ++share.first_sentence_end;
+      }
+      if (sentences > 0) last_sentence_end = std::max(last_sentence_end, sentence_end(sentences - 1));
       contents_.sentences += share.part.sentence_ends - share.first_sentence_end;
       contents_.tokens += share.part.tokens - share.first_token;
       contents_.documents += share.part.ends - share.first_end;
@@ -166,70 +169,68 @@ class Joiner {
   const CorpusBuildReport& report() const { return report_; }
 
   void write(const std::string& path, const data::Tokenizer& tokenizer) {
-    const std::size_t element_bytes = size_of(token_type(tokenizer.vocabulary_size()));
-    std::span<const std::byte> rest;
-    contents_.next_tokens = [&](std::span<std::byte> out) {
-      fill(out, rest, [&](const CorpusPart& part, const Share& share) {
-        return part.tokens().subspan(static_cast<std::size_t>(share.first_token) * element_bytes);
-      });
-    };
-    contents_.next_document_offsets = offsets(
-        rest, [](const CorpusPart& part, const Share& share) { return std::pair(part.ends(), share.first_end); });
-    contents_.next_sentence_offsets = offsets(rest, [](const CorpusPart& part, const Share& share) {
-      return std::pair(part.sentence_ends(), share.first_sentence_end);
-    });
+    const auto element_bytes = static_cast<std::int64_t>(size_of(token_type(tokenizer.vocabulary_size())));
+    contents_.next_tokens =
+        reader(CorpusPart::Section::tokens, [=](const Share& share) { return share.first_token * element_bytes; });
+    contents_.next_document_offsets =
+        offsets(reader(CorpusPart::Section::ends, [](const Share& share) { return share.first_end * offset_bytes; }));
+    contents_.next_sentence_offsets = offsets(reader(CorpusPart::Section::sentence_ends, [](const Share& share) {
+      return share.first_sentence_end * offset_bytes;
+    }));
     write_corpus_file(path, tokenizer, contents_);
   }
 
  private:
-  static std::vector<std::int64_t> numbers_of(std::span<const std::byte> bytes, std::int64_t added) {
-    std::vector<std::int64_t> numbers(bytes.size() / sizeof(std::int64_t));
-    std::memcpy(numbers.data(), bytes.data(), bytes.size());
-    for (std::int64_t& number : numbers) number += added;
-    return numbers;
-  }
+  static constexpr std::int64_t offset_bytes = sizeof(std::int64_t);
 
-  /// Hands out 0 and then, of every part in turn, the ends that `choose` names, behind the first few.
-  template <class Choose>
-  CorpusContents::Next offsets(std::span<const std::byte>& rest, const Choose& choose) {
-    return [this, &rest, choose, at_start = true](std::span<std::byte> out) mutable {
-      if (std::exchange(at_start, false)) {
-        std::memset(out.data(), 0, sizeof(std::int64_t));
-        out = out.subspan(sizeof(std::int64_t));
-        number_ = 0;
-        rest = {};
+  /// Gives a section of one part after another, each without its first `skipped(share)` bytes; ends count from the
+  /// beginning of the corpus.
+  template <class Skipped>
+  CorpusContents::Next reader(CorpusPart::Section section, const Skipped& skipped) const {
+    return [this, section, skipped, number = std::size_t{0},
+            part = std::shared_ptr<CorpusPart>()](std::span<std::byte> out) mutable {
+      while (!out.empty()) {
+        const Share& share = shares_[number];
+        if (!part) {
+          part = std::make_shared<CorpusPart>(paths_[number], section);
+          std::vector<std::byte> first(static_cast<std::size_t>(skipped(share)));
+          part->read(first);
+        }
+        const std::size_t got = part->read(out);
+        if (section != CorpusPart::Section::tokens) add(out.first(got), share.begin - share.first_token);
+        out = out.subspan(got);
+        if (got == 0) {
+          part.reset();
+          ++number;
+        }
       }
-      fill(out, rest, [&](const CorpusPart& part, const Share& share) {
-        const auto [ends, first] = choose(part, share);
-        offsets_ = numbers_of(ends, share.begin - share.first_token);
-        return std::as_bytes(std::span(offsets_)).subspan(static_cast<std::size_t>(first) * sizeof(std::int64_t));
-      });
     };
   }
 
-  /// Fills `out` with what `section` gives of one part after another; `rest` is what is left of the current one.
-  template <class Section>
-  void fill(std::span<std::byte> out, std::span<const std::byte>& rest, const Section& section) {
-    while (!out.empty()) {
-      if (rest.empty()) {
-        current_ = std::make_unique<CorpusPart>(paths_[number_]);
-        rest = section(*current_, shares_[number_++]);
-        continue;
-      }
-      const std::size_t size_bytes = std::min(out.size(), rest.size());
-      std::memcpy(out.data(), rest.data(), size_bytes);
-      out = out.subspan(size_bytes);
-      rest = rest.subspan(size_bytes);
+  static void add(std::span<std::byte> offsets, std::int64_t added) {
+    for (std::size_t i = 0; i < offsets.size(); i += sizeof(added)) {
+      std::int64_t offset = 0;
+      std::memcpy(&offset, &offsets[i], sizeof(offset));
+      offset += added;
+      std::memcpy(&offsets[i], &offset, sizeof(offset));
     }
+  }
+
+  /// Gives 0 and then what `next` gives.
+  static CorpusContents::Next offsets(CorpusContents::Next next) {
+    return [next = std::move(next), at_start = true](std::span<std::byte> out) mutable {
+      if (std::exchange(at_start, false)) {
+        std::memset(out.data(), 0, offset_bytes);
+        out = out.subspan(offset_bytes);
+      }
+      next(out);
+    };
   }
 
   const std::vector<std::string>& paths_;
   std::vector<Share> shares_;
   CorpusContents contents_;
   CorpusBuildReport report_;
-  std::unique_ptr<CorpusPart> current_;
-  std::size_t number_ = 0;  // of the next part
-  std::vector<std::int64_t> offsets_;
 };
 
 std::string numbers_text(const std::vector<std::size_t>& numbers) { return fmt::format("{}", fmt::join(numbers, " ")); }
@@ -263,7 +264,7 @@ CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::To
   std::string missing_text;
   collectively(comm, [&] {
     if (!leads) return;
-    folder = std::make_unique<PartsFolder>(folder_path, parts);
+    folder = std::make_unique<PartsFolder>(folder_path, options.output, parts);
     std::vector<std::size_t> missing;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (!exists(paths[i])) missing.push_back(i);
@@ -308,9 +309,11 @@ CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::To
     TRIREME_CHECK(report.tokens > 0, DataError, "the input of {} bytes holds no text: {} empty documents, {} bad lines",
                   input_bytes, report.counts.empty_documents, report.counts.bad_lines);
     const std::string corpus = folder_path + "/" + corpus_name;
+    const Timer timer;
     joiner.write(corpus, tokenizer);
     sync_to_disk(corpus);
     rename_durably(corpus, options.output);
+    report.join_s = timer.elapsed_s();
     folder->set_whole();
   });
   return report;

@@ -27,7 +27,10 @@ class CheckedCopy {
   void append(std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       const std::int64_t block = begin / corpus_block_tokens;
-      if (block != checked_) store_.verify_block(checked_ = block);
+      if (block != checked_) {
+        if (checked_ >= 0) store_.release_block(checked_);
+        store_.verify_block(checked_ = block);
+      }
       const std::int64_t stop = std::min(end, (block + 1) * corpus_block_tokens);
       const auto copy = [&](const auto& tokens) {
         const auto part = tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(stop - begin));
@@ -100,7 +103,7 @@ CorpusSize merge_corpora(const std::vector<std::string>& inputs, const std::stri
   }
   const data::CorpusInfo& info = stores.front()->info();
   const auto tokenizer = data::tokenizer_from_payload(info.tokenizer, info.tokenizer_payload);
-  const FolderLock lock(output + ".lock");
+  const FolderLock lock(output + ".lock", output);
   CorpusWriter writer(output, *tokenizer);
   for (const auto& store : stores) copy_documents(*store, all_of(*store), always, writer);
   return finish(writer);
@@ -116,7 +119,7 @@ std::array<CorpusSize, 3> split_corpus(const std::string& input, const std::arra
     const auto i = static_cast<std::size_t>(split);
     const data::DocumentRange range = data::documents_of(store, split, shares, by);
     if (range.documents == 0) continue;
-    const FolderLock lock(outputs[i] + ".lock");
+    const FolderLock lock(outputs[i] + ".lock", outputs[i]);
     CorpusWriter writer(outputs[i], *tokenizer);
     copy_documents(store, range, always, writer);
     sizes[i] = finish(writer);
@@ -128,7 +131,7 @@ CorpusSize sample_corpus(const std::string& input, double share, std::uint64_t s
   check_output(input, output);
   const CorpusStore store(input);
   const auto tokenizer = data::tokenizer_from_payload(store.info().tokenizer, store.info().tokenizer_payload);
-  const FolderLock lock(output + ".lock");
+  const FolderLock lock(output + ".lock", output);
   CorpusWriter writer(output, *tokenizer);
   copy_documents(
       store, all_of(store),

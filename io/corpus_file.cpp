@@ -39,19 +39,14 @@ void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer
   const std::string payload = tokenizer.payload();
   write_bytes(file, "/tokenizer_payload", payload, {static_cast<std::int64_t>(payload.size())});
 
-  Digest content;
   std::string block_digests;
   copy(file, "/tokens", token_type(tokenizer.vocabulary_size()), contents.tokens, corpus_block_tokens,
-       contents.next_tokens, [&](const std::vector<std::byte>& block) {
-         block_digests += digest(block.data(), block.size());
-         content.update(block.data(), block.size());
-       });
+       contents.next_tokens,
+       [&](const std::vector<std::byte>& block) { block_digests += digest(block.data(), block.size()); });
   Digest table;
   const auto copy_offsets = [&](const std::string& name, std::int64_t count, const CorpusContents::Next& next) {
-    copy(file, name, DType::int64, count, offsets_at_once, next, [&](const std::vector<std::byte>& part) {
-      content.update(part.data(), part.size());
-      table.update(part.data(), part.size());
-    });
+    copy(file, name, DType::int64, count, offsets_at_once, next,
+         [&](const std::vector<std::byte>& part) { table.update(part.data(), part.size()); });
   };
   copy_offsets("/document_offsets", contents.documents + 1, contents.next_document_offsets);
   if (contents.sentences > 0) {
@@ -69,7 +64,6 @@ void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer
   root.write_attribute("vocabulary_size", tokenizer.vocabulary_size());
   root.write_attribute("end_of_document", std::int64_t{tokenizer.end_of_document()});
   root.write_attribute("greatest_id", contents.greatest_id);
-  root.write_attribute("content_digest", content.hex());
   root.write_attribute("table_digest", table.hex());
   file.close();
 }

@@ -1,16 +1,21 @@
 #include "io/corpus_part.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "io/corpus_format.hpp"
 #include "io/durable_file.hpp"
+#include "io/file_access.hpp"
 #include "io/file_output.hpp"
 #include "io/spool.hpp"
 #include "src/base/check.hpp"
-#include "src/base/hash.hpp"
 #include "src/data/sentence_splitter.hpp"
 
 namespace trireme::io {
@@ -21,6 +26,12 @@ using nlohmann::json;
 constexpr std::size_t greatest_first_bad_lines = 5;
 constexpr std::size_t ends_at_once = 1 << 16;
 constexpr std::uint64_t magic = 0x74726150656D6572;  // "remePart"
+const std::map<CorpusPart::Section, const char*> digest_names = {
+    {CorpusPart::Section::tokens, "tokens_digest"},
+    {CorpusPart::Section::ends, "ends_digest"},
+    {CorpusPart::Section::sentence_ends, "sentences_digest"}};
+
+std::string damage(const std::string& path) { return path + " is damaged; delete it and build again"; }
 
 /// A piece and what a thread made of it.
 struct Work {
@@ -251,20 +262,26 @@ void tokenize_part(const InputPart& part, const CorpusTextOptions& options, cons
   writer.finish(counts);
 }
 
-CorpusPart::CorpusPart(std::string path) : path_(std::move(path)), file_(path_) {
-  const auto bytes = file_.bytes();
-  const auto number = [&](std::size_t from_end) {
-    std::uint64_t value = 0;
-    std::memcpy(&value, bytes.data() + bytes.size() - from_end, sizeof(value));
-    return value;
-  };
-  const std::string damaged = path_ + " is damaged; delete it and build again";
-  TRIREME_CHECK(bytes.size() >= 16 && number(8) == magic && number(16) <= bytes.size() - 16, DataError, "{}", damaged);
-  const auto text_bytes = static_cast<std::size_t>(number(16));
-  const std::size_t payload_bytes = bytes.size() - 16 - text_bytes;
-  const char* const text = reinterpret_cast<const char*>(bytes.data() + payload_bytes);
+CorpusPart::CorpusPart(std::string path, Section section)
+    : path_(std::move(path)), file_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  struct stat status {};
+  TRIREME_CHECK(file_ && fstat(file_.get(), &status) == 0, IoError, "cannot open {}: {}", path_, std::strerror(errno));
+  struct {
+    std::uint64_t summary_bytes;
+    std::uint64_t magic;
+  } tail{};
+  const std::int64_t before_tail = status.st_size - static_cast<std::int64_t>(sizeof(tail));
+  const std::string damaged = damage(path_);
+  TRIREME_CHECK(before_tail >= 0, DataError, "{}", damaged);
+  read_at(file_.get(), path_, reinterpret_cast<char*>(&tail), sizeof(tail), before_tail);
+  TRIREME_CHECK(tail.magic == magic && tail.summary_bytes <= static_cast<std::uint64_t>(before_tail), DataError, "{}",
+                damaged);
+  std::string text(static_cast<std::size_t>(tail.summary_bytes), '\0');
+  const std::int64_t payload_bytes = before_tail - static_cast<std::int64_t>(tail.summary_bytes);
+  read_at(file_.get(), path_, text.data(), text.size(), payload_bytes);
+  std::int64_t tokens_bytes = 0;
   try {
-    const json value = json::parse(text, text + text_bytes);
+    const json value = json::parse(text);
     value.at("tokens").get_to(summary_.tokens);
     value.at("ends").get_to(summary_.ends);
     value.at("first_end").get_to(summary_.first_end);
@@ -277,34 +294,33 @@ CorpusPart::CorpusPart(std::string path) : path_(std::move(path)), file_(path_) 
     value.at("cut_runs").get_to(summary_.counts.cut_runs);
     value.at("bad_lines").get_to(summary_.counts.bad_lines);
     value.at("first_bad_lines").get_to(summary_.counts.first_bad_lines);
-    value.at("tokens_digest").get_to(tokens_digest_);
-    value.at("ends_digest").get_to(ends_digest_);
-    value.at("sentences_digest").get_to(sentences_digest_);
-    tokens_bytes_ = static_cast<std::size_t>(summary_.tokens) * value.at("token_bytes").get<std::size_t>();
+    tokens_bytes = summary_.tokens * value.at("token_bytes").get<std::int64_t>();
+    value.at(digest_names.at(section)).get_to(expected_digest_);
   } catch (const json::exception&) {
     throw DataError("{}", damaged);
   }
-  const auto ends_bytes = static_cast<std::size_t>(summary_.ends + summary_.sentence_ends) * sizeof(std::int64_t);
-  TRIREME_CHECK(payload_bytes == tokens_bytes_ + ends_bytes, DataError, "{}", damaged);
+  constexpr std::int64_t end_bytes = sizeof(std::int64_t);
+  sentences_begin_ = tokens_bytes + summary_.ends * end_bytes;
+  TRIREME_CHECK(payload_bytes == sentences_begin_ + summary_.sentence_ends * end_bytes, DataError, "{}", damaged);
+  position_ = section == Section::tokens ? 0 : section == Section::ends ? tokens_bytes : sentences_begin_;
+  end_ = section == Section::tokens ? tokens_bytes : section == Section::ends ? sentences_begin_ : payload_bytes;
 }
 
-std::span<const std::byte> CorpusPart::tokens() const { return checked(0, tokens_bytes_, tokens_digest_); }
-
-std::span<const std::byte> CorpusPart::ends() const {
-  return checked(tokens_bytes_, static_cast<std::size_t>(summary_.ends) * sizeof(std::int64_t), ends_digest_);
+std::size_t CorpusPart::read(std::span<std::byte> out) {
+  const std::size_t size_bytes = std::min(out.size(), static_cast<std::size_t>(end_ - position_));
+  if (size_bytes == 0) return 0;
+  read_at(file_.get(), path_, reinterpret_cast<char*>(out.data()), size_bytes, position_);
+  position_ += static_cast<std::int64_t>(size_bytes);
+  digest_.update(out.data(), size_bytes);
+  TRIREME_CHECK(position_ < end_ || digest_.hex() == expected_digest_, DataError, "{}", damage(path_));
+  return size_bytes;
 }
 
-std::span<const std::byte> CorpusPart::sentence_ends() const {
-  return checked(tokens_bytes_ + static_cast<std::size_t>(summary_.ends) * sizeof(std::int64_t),
-                 static_cast<std::size_t>(summary_.sentence_ends) * sizeof(std::int64_t), sentences_digest_);
-}
-
-std::span<const std::byte> CorpusPart::checked(std::size_t begin, std::size_t size_bytes,
-                                               const std::string& expected) const {
-  const auto section = file_.bytes().subspan(begin, size_bytes);
-  TRIREME_CHECK(digest(section.data(), section.size()) == expected, DataError,
-                "{} is damaged; delete it and build again", path_);
-  return section;
+std::int64_t CorpusPart::sentence_end(std::int64_t i) const {
+  std::int64_t end = 0;
+  read_at(file_.get(), path_, reinterpret_cast<char*>(&end), sizeof(end),
+          sentences_begin_ + i * static_cast<std::int64_t>(sizeof(end)));
+  return end;
 }
 
 }  // namespace trireme::io

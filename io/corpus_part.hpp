@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "io/file_handle.hpp"
 #include "io/input_parts.hpp"
-#include "io/mapped_file.hpp"
+#include "src/base/hash.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/data/tokenizer.hpp"
 
@@ -41,11 +42,18 @@ struct CorpusTextCounts {
 void tokenize_part(const InputPart& part, const CorpusTextOptions& options, const data::Tokenizer& tokenizer,
                    ThreadPool& pool, const std::string& path, const std::function<void(std::int64_t)>& progress);
 
-/// What `tokenize_part` wrote: tokens as they lie in a corpus, then where each document and each sentence ends. Throws
-/// IoError or, where the file is not what was written, DataError.
+/// What `tokenize_part` wrote: tokens as they lie in a corpus, then where each document and each sentence ends. One of
+/// these sections is read, from its beginning on, in memory that does not grow with it. Throws IoError or, where the
+/// file is not what was written, DataError.
 class CorpusPart {
  public:
-  explicit CorpusPart(std::string path);
+  enum class Section {
+    tokens,        ///< in the type of the vocabulary
+    ends,          ///< int64, counted from the beginning of the part
+    sentence_ends  ///< likewise; the first is 0 where the part begins with a sentence inside a document: that ends the
+                   ///< one before
+  };
+  explicit CorpusPart(std::string path, Section section = Section::tokens);
 
   struct Summary {
     std::int64_t tokens = 0;
@@ -59,22 +67,21 @@ class CorpusPart {
   };
   const Summary& summary() const { return summary_; }
 
-  /// In the type of the vocabulary; checked against their digest first.
-  std::span<const std::byte> tokens() const;
-  /// int64, counted from the beginning of the part; checked likewise.
-  std::span<const std::byte> ends() const;
-  /// Likewise. The first is 0 where the part begins with a sentence inside a document: that ends the one before.
-  std::span<const std::byte> sentence_ends() const;
+  /// Fills `out` with the next bytes of the section and returns how many; fewer only at its end. Whoever reads all of
+  /// it has had it checked against its digest.
+  std::size_t read(std::span<std::byte> out);
+  /// Where sentence `i` ends, not checked: that is up to those who read the section.
+  std::int64_t sentence_end(std::int64_t i) const;
 
  private:
-  std::span<const std::byte> checked(std::size_t begin, std::size_t size_bytes, const std::string& expected) const;
   std::string path_;
-  MappedFile file_;
+  Descriptor file_;
   Summary summary_;
-  std::size_t tokens_bytes_ = 0;
-  std::string tokens_digest_;
-  std::string ends_digest_;
-  std::string sentences_digest_;
+  std::int64_t sentences_begin_ = 0;
+  std::int64_t position_ = 0;  // in the file, of what is read next
+  std::int64_t end_ = 0;       // of the section
+  Digest digest_;              // of what was read
+  std::string expected_digest_;
 };
 
 }  // namespace trireme::io

@@ -1,12 +1,15 @@
 #include "io/corpus_store.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <variant>
+#include <vector>
 
 #include "io/corpus_format.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
+#include "src/comm/self_communicator.hpp"
 #include "src/data/tokenizer.hpp"
 
 namespace trireme::io {
@@ -37,6 +40,13 @@ Place place_of_offsets(const h5::File& file, const std::string& path) {
   TRIREME_CHECK(offsets.dtype() == DType::int64 && offsets.shape().rank() == 1 && offsets.numel() >= 1, DataError,
                 "{} is not a list of 64-bit offsets", offsets.description());
   return place_of(offsets);
+}
+
+/// A block of the tokens, the last one of which may be shorter.
+template <class T>
+std::span<const T> block_of(std::span<const T> tokens, std::int64_t block) {
+  const auto begin = static_cast<std::size_t>(block * corpus_block_tokens);
+  return tokens.subspan(begin, std::min<std::size_t>(tokens.size() - begin, corpus_block_tokens));
 }
 
 /// Whether every one of `documents` is also one of `sentences`; both sorted, with the same ends.
@@ -70,7 +80,6 @@ void CorpusStore::read() {
                 path_, version, corpus_format_version);
   info_.tokenizer = root.text_attribute("tokenizer");
   info_.tokenizer_digest = root.text_attribute("tokenizer_digest");
-  info_.content_digest = root.text_attribute("content_digest");
   info_.vocabulary_size = root.integer_attribute("vocabulary_size");
   info_.end_of_document = root.integer_attribute("end_of_document");
   info_.greatest_id = root.integer_attribute("greatest_id");
@@ -88,7 +97,7 @@ void CorpusStore::read() {
   const bool has_sentences = std::ranges::binary_search(file.dataset_paths(), "/sentence_offsets");
   const Place sentence_place = has_sentences ? place_of_offsets(file, "/sentence_offsets") : Place{};
   const DType dtype = tokens.dtype();
-  const std::string table_digest = root.text_attribute("table_digest");
+  info_.content_digest = root.text_attribute("table_digest");
   file.close();
 
   mapping_ = std::make_unique<MappedFile>(path_);
@@ -110,7 +119,7 @@ void CorpusStore::read() {
   table.update(offsets_.data(), offsets_.size_bytes());
   table.update(sentences_.data(), sentences_.size_bytes());
   table.update(block_digests_.data(), block_digests_.size());
-  TRIREME_CHECK(table.hex() == table_digest, DataError,
+  TRIREME_CHECK(table.hex() == info_.content_digest, DataError,
                 "the document offsets or block digests of {} are damaged: build it again", path_);
   TRIREME_CHECK(digest(info_.tokenizer_payload.data(), info_.tokenizer_payload.size()) == info_.tokenizer_digest,
                 DataError, "the tokenizer in {} is damaged: build it again", path_);
@@ -132,38 +141,72 @@ std::int64_t CorpusStore::blocks() const { return (token_count() + corpus_block_
 
 std::int64_t CorpusStore::verify_block(std::int64_t block) const {
   const std::int64_t begin = block * corpus_block_tokens;
-  const std::int64_t end = std::min(token_count(), begin + corpus_block_tokens);
   const auto check = [&](const auto& tokens) -> std::int64_t {
-    const auto part = tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const auto part = block_of(tokens, block);
     const auto expected =
         std::string_view(block_digests_).substr(static_cast<std::size_t>(block) * digest_digits, digest_digits);
     TRIREME_CHECK(digest(part.data(), part.size_bytes()) == expected, DataError,
                   "tokens {} to {} of {} are not those that were written: the file is damaged, build it again", begin,
-                  end - 1, path_);
+                  begin + std::ssize(part) - 1, path_);
     return *std::ranges::max_element(part);
   };
   return std::visit(check, tokens_);
 }
 
-void CorpusStore::verify() const {
-  Digest content;
+void CorpusStore::release_block(std::int64_t block) const {
+  std::visit([&](const auto& tokens) { mapping_->release(std::as_bytes(block_of(tokens, block))); }, tokens_);
+}
+
+/// Checks blocks [begin, end) and returns the greatest of their ids.
+std::int64_t CorpusStore::verify_blocks(std::int64_t begin, std::int64_t end, ThreadPool& pool) const {
+  const std::int64_t at_once = std::int64_t{8} * pool.threads();
   std::int64_t greatest_id = -1;
-  for (std::int64_t block = 0; block < blocks(); ++block) {
-    greatest_id = std::max(greatest_id, verify_block(block));
-    const auto begin = static_cast<std::size_t>(block * corpus_block_tokens);
-    const auto update = [&](const auto& tokens) {
-      const auto part = tokens.subspan(begin, std::min<std::size_t>(tokens.size() - begin, corpus_block_tokens));
-      content.update(part.data(), part.size_bytes());
-    };
-    std::visit(update, tokens_);
+  for (; begin < end; begin += at_once) {
+    std::vector<std::int64_t> greatest(static_cast<std::size_t>(std::min(at_once, end - begin)));
+    std::vector<std::optional<DataError>> faults(greatest.size());
+    pool.parallel_for(std::ssize(greatest), [&](std::int64_t task) {
+      const auto i = static_cast<std::size_t>(task);
+      try {
+        greatest[i] = verify_block(begin + task);
+      } catch (const DataError& fault) {
+        faults[i] = fault;
+      }
+      release_block(begin + task);
+    });
+    for (const auto& fault : faults) {
+      if (fault) throw DataError(*fault);
+    }
+    greatest_id = std::max(greatest_id, std::ranges::max(greatest));
   }
-  content.update(offsets_.data(), offsets_.size_bytes());
-  content.update(sentences_.data(), sentences_.size_bytes());
+  return greatest_id;
+}
+
+void CorpusStore::verify() const {
+  SelfCommunicator self;
+  ThreadPool pool(1);
+  verify(self, pool);
+}
+
+void CorpusStore::verify(Communicator& comm, ThreadPool& pool) const {
+  std::int64_t greatest_id = -1;
+  collectively(comm, [&] {
+    const auto begin_of = [&](int rank) {
+      return blocks() / comm.size() * rank + blocks() % comm.size() * rank / comm.size();
+    };
+    greatest_id = verify_blocks(begin_of(comm.rank()), begin_of(comm.rank() + 1), pool);
+  });
+  ImmediateStream host;
+  comm.all_reduce(host, TensorView(&greatest_id, {1}), ReduceOp::max).wait(host);
+  collectively(comm, [&] { verify_header(greatest_id); });
+}
+
+/// Checks what the attributes say of the tokens and their vocabulary.
+void CorpusStore::verify_header(std::int64_t greatest_id) const {
   TRIREME_CHECK(greatest_id < info_.vocabulary_size, DataError, "{} holds token {}, but its vocabulary has {} ids",
                 path_, greatest_id, info_.vocabulary_size);
-  TRIREME_CHECK(greatest_id == info_.greatest_id && content.hex() == info_.content_digest, DataError,
-                "the tokens of {} have the greatest id {} and the digest {}, its header says {} and {}: it is damaged",
-                path_, greatest_id, content.hex(), info_.greatest_id, info_.content_digest);
+  TRIREME_CHECK(greatest_id == info_.greatest_id, DataError,
+                "the tokens of {} have the greatest id {}, its header says {}: it is damaged", path_, greatest_id,
+                info_.greatest_id);
   const auto tokenizer = data::tokenizer_from_payload(info_.tokenizer, info_.tokenizer_payload);
   TRIREME_CHECK(
       tokenizer->vocabulary_size() == info_.vocabulary_size && tokenizer->end_of_document() == info_.end_of_document,

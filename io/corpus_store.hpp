@@ -6,6 +6,8 @@
 #include <string>
 
 #include "io/mapped_file.hpp"
+#include "src/base/thread_pool.hpp"
+#include "src/comm/communicator.hpp"
 #include "src/data/token_store.hpp"
 
 namespace trireme::io {
@@ -20,9 +22,8 @@ namespace trireme::io {
 ///   /block_digests      uint8 [blocks, 32]: digest of each 1,048,576 tokens, in hexadecimal digits
 ///   /tokenizer_payload  uint8 [bytes]: the tokenizer's definition
 ///   attributes of /     format "trireme-corpus", format_version, tokenizer, tokenizer_digest, vocabulary_size,
-///                       end_of_document, greatest_id, content_digest (of the bytes of tokens, then of document
-///                       and sentence offsets) and table_digest (of the bytes of document offsets, sentence offsets,
-///                       then block digests)
+///                       end_of_document, greatest_id and table_digest (of the bytes of document offsets, sentence
+///                       offsets, then block digests; it changes with any token, and is `info().content_digest`)
 ///
 /// Everything is little-endian; digests are XXH3 of 128 bits.
 class CorpusStore final : public data::TokenStore {
@@ -37,16 +38,23 @@ class CorpusStore final : public data::TokenStore {
   std::span<const std::int64_t> sentence_offsets() const override { return sentences_; }
   data::TokenSpan tokens() const override { return tokens_; }
 
-  /// Reads every token. Throws DataError naming the first block that is not as it was written, or an id that is not in
-  /// the vocabulary.
+  /// Reads every token, on all ranks of `comm`, which have opened the same corpus, and all threads of `pool` together.
+  /// Throws on all ranks DataError naming the first block that is not as it was written, or an id that is not in the
+  /// vocabulary.
+  void verify(Communicator& comm, ThreadPool& pool) const;
+  /// Alone, on one thread.
   void verify() const;
   /// Number of blocks of 1,048,576 tokens.
   std::int64_t blocks() const;
   /// Reads one block. Throws DataError where it is not as it was written; returns its greatest id.
   std::int64_t verify_block(std::int64_t block) const;
+  /// The process gives back the memory that reading the block took.
+  void release_block(std::int64_t block) const;
 
  private:
   void read();
+  std::int64_t verify_blocks(std::int64_t begin, std::int64_t end, ThreadPool& pool) const;
+  void verify_header(std::int64_t greatest_id) const;
   std::string path_;
   data::CorpusInfo info_;
   std::string block_digests_;

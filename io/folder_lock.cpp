@@ -99,7 +99,7 @@ std::string content_of(const std::string& path) {
 
 }  // namespace
 
-FolderLock::FolderLock(std::string path) : path_(std::move(path)), content_(own_content()) {
+FolderLock::FolderLock(std::string path, const std::string& locked) : path_(std::move(path)), content_(own_content()) {
   for (int attempt = 0; !try_acquire(); ++attempt) {
     TRIREME_CHECK(attempt < 100, IoError, "cannot lock {}: it comes and goes", path_);
     const std::string theirs = content_of(path_);
@@ -107,8 +107,7 @@ FolderLock::FolderLock(std::string path) : path_(std::move(path)), content_(own_
     const std::string death = proof_of_death(fields_of(theirs), fields_of(content_));
     TRIREME_CHECK(
         !death.empty(), EnvironmentError,
-        "the folder is in use by another job, {}. Choose another folder, or wait; if that job is surely dead, "
-        "delete {}",
+        "{} is in use by another job, {}. Choose another name, or wait; if that job is surely dead, delete {}", locked,
         description(fields_of(theirs)), path_);
     // Of several that find the owner dead one gets the file away; who gets a living one's instead gives it back.
     const std::string away = path_ + "-" + unique_suffix();

@@ -17,6 +17,10 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  /// The process gives back the memory of `part`, some of the bytes: it is read again from the file, or from what the
+  /// system still holds of it, where it is used again.
+  void release(std::span<const std::byte> part) const;
+
  private:
   std::span<const std::byte> bytes_;
 };

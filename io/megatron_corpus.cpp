@@ -200,6 +200,7 @@ void export_megatron(const CorpusStore& store, const std::string& prefix) {
       }
     };
     std::visit(write, store.tokens());
+    store.release_block(block);
   }
   tokens_out.close();
 

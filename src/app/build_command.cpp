@@ -55,10 +55,11 @@ void log_report(const io::CorpusBuildOptions& build, const io::CorpusBuildReport
   }
   if (report.sentences > 0) log::info("kept where {} sentences begin", report.sentences);
   if (counts.empty_documents > 0) log::info("left out {} empty documents", counts.empty_documents);
-  log::info("{}: {} documents, {} tokens from {} bytes of text, {:.3f} bytes/token, {:.1f} s, {:.1f} MB/s",
-            build.output, report.documents, report.tokens, counts.text_bytes,
-            static_cast<double>(counts.text_bytes) / static_cast<double>(report.tokens), elapsed_s,
-            static_cast<double>(counts.text_bytes) / 1e6 / elapsed_s);
+  log::info(
+      "{}: {} documents, {} tokens from {} bytes of text, {:.3f} bytes/token, {:.1f} s (joining {:.2f} s), {:.1f} MB/s",
+      build.output, report.documents, report.tokens, counts.text_bytes,
+      static_cast<double>(counts.text_bytes) / static_cast<double>(report.tokens), elapsed_s, report.join_s,
+      static_cast<double>(counts.text_bytes) / 1e6 / elapsed_s);
 }
 
 }  // namespace

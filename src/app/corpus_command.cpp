@@ -90,25 +90,12 @@ int inspect(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-int verify(const std::vector<std::string>& arguments) {
-  std::string path;
-  Options options("trireme corpus verify", "Reads a whole corpus and checks it against its digests.");
-  options.add_argument("FILE.h5", &path, "A corpus that trireme corpus build made.");
-  if (!options.parse(arguments)) return 0;
-  const io::CorpusStore store(path);
-  store.verify();
-  fmt::print("{} is whole: {} documents, {} tokens, digest {}\n", path, store.documents(), store.token_count(),
-             store.info().content_digest);
-  return 0;
-}
-
 }  // namespace
 
 int corpus_command(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments.front();
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
   if (command == "inspect") return inspect(rest);
-  if (command == "verify") return verify(rest);
   if (command == "merge") return corpus_merge(rest);
   if (command == "split") return corpus_split(rest);
   if (command == "sample") return corpus_sample(rest);

@@ -104,7 +104,7 @@ int corpus_import(const std::vector<std::string>& arguments) {
   if (!options.parse(arguments)) return 0;
   const auto tokenizer = tokens.make();
 
-  const io::FolderLock lock(output + ".lock");
+  const io::FolderLock lock(output + ".lock", output);
   io::CorpusWriter writer(output, *tokenizer);
   for (const std::string& input : inputs) {
     if (const std::string prefix = megatron_prefix(input); !prefix.empty()) {
@@ -131,7 +131,7 @@ int corpus_export(const std::vector<std::string>& arguments) {
   options.require("output-prefix");
   if (!options.parse(arguments)) return 0;
   const io::CorpusStore store(input);
-  const io::FolderLock lock(prefix + ".lock");
+  const io::FolderLock lock(prefix + ".lock", prefix);
   io::export_megatron(store, prefix);
   log::info("{0}.bin and {0}.idx: {1} documents, {2} tokens", prefix, store.documents(), store.token_count());
   return 0;

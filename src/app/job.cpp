@@ -70,13 +70,13 @@ std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::st
   collectively(world, [&] {
     store = std::make_shared<io::CorpusStore>(path);
     const std::int64_t blocks = store->blocks();
-    if (check == CorpusCheck::full || (check == CorpusCheck::sample && blocks <= sampled_blocks)) {
-      for (std::int64_t block = world.rank(); block < blocks; block += world.size()) store->verify_block(block);
-    } else if (check == CorpusCheck::sample) {
-      for (std::int64_t i = world.rank(); i < sampled_blocks; i += world.size()) {
-        const std::uint64_t draw = splitmix64(mix64(seed), static_cast<std::uint64_t>(i));
-        store->verify_block(static_cast<std::int64_t>(draw % static_cast<std::uint64_t>(blocks)));
-      }
+    const bool all = check == CorpusCheck::full || blocks <= sampled_blocks;
+    const std::int64_t checked = check == CorpusCheck::none ? 0 : all ? blocks : sampled_blocks;
+    for (std::int64_t i = world.rank(); i < checked; i += world.size()) {
+      const std::uint64_t draw = splitmix64(mix64(seed), static_cast<std::uint64_t>(i));
+      const std::int64_t block = all ? i : static_cast<std::int64_t>(draw % static_cast<std::uint64_t>(blocks));
+      store->verify_block(block);
+      store->release_block(block);
     }
   });
   return store;

@@ -19,6 +19,7 @@
 #include "src/app/reshard_command.hpp"
 #include "src/app/tokenizer_command.hpp"
 #include "src/app/train_command.hpp"
+#include "src/app/verify_command.hpp"
 #include "src/base/log.hpp"
 
 namespace {
@@ -38,7 +39,8 @@ const std::vector<Command>& commands() {
       {"corpus clean", "copy text without short and repeated documents, on one rank or many", {}, app::clean_command},
       {"corpus overlap", "count what of test sets occurs in text, on one rank or many", {}, app::overlap_command},
       {"corpus build", "turn text into a tokenized corpus, on one rank or many", {}, app::build_command},
-      {"corpus", "inspect, verify, merge, split and exchange corpora", app::corpus_command, {}},
+      {"corpus verify", "read a whole corpus and check it, on one rank or many", {}, app::verify_command},
+      {"corpus", "inspect, merge, split and exchange corpora", app::corpus_command, {}},
       {"tokenizer", "make a tokenizer from text; turn text into tokens and back", app::tokenizer_command, {}},
       {"train", "train a model or continue; on one rank or many", {}, app::train_command},
       {"eval", "measure a trained model, on one rank or many", {}, app::eval_command},

@@ -15,7 +15,7 @@ struct CorpusInfo {
   std::string tokenizer;          ///< "bytes", "gpt2" ...
   std::string tokenizer_digest;   ///< of the tokenizer's definition; equal digests give equal ids
   std::string tokenizer_payload;  ///< the definition itself, so that nothing but the corpus is needed to decode it
-  std::string content_digest;     ///< of the tokens, the document and the sentence offsets
+  std::string content_digest;     ///< changes with the tokens, the document and the sentence offsets
   std::int64_t vocabulary_size = 0;
   std::int64_t end_of_document = -1;  ///< id of the token that ends documents, -1 where there is none
   std::int64_t greatest_id = -1;      ///< greatest id among the tokens, -1 in an empty corpus

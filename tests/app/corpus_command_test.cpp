@@ -9,6 +9,7 @@
 #include "io/corpus_store.hpp"
 #include "src/app/build_command.hpp"
 #include "src/app/progress_bar.hpp"
+#include "src/app/verify_command.hpp"
 #include "src/data/tokenizer.hpp"
 #include "tests/app/command_test.hpp"
 #include "tests/support/mpi_world.hpp"
@@ -23,8 +24,11 @@ using ::testing::HasSubstr;
 class CorpusCommand : public CommandTest {
  protected:
   int command(const std::vector<std::string>& arguments) override {
-    if (arguments.empty() || arguments.front() != "build") return corpus_command(arguments);
-    return build_command({arguments.begin() + 1, arguments.end()}, test::mpi_environment());
+    const std::string name = arguments.empty() ? "" : arguments.front();
+    if (name != "build" && name != "verify") return corpus_command(arguments);
+    const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+    return name == "build" ? build_command(rest, test::mpi_environment())
+                           : verify_command(rest, test::mpi_environment());
   }
   int build(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"build", "--output", corpus_});

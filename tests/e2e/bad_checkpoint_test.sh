@@ -130,7 +130,7 @@ mkfifo stop
 "$trireme" train "${model[@]}" --data-path corpus.h5 --train-iters 1000000 --lr 0.01 --eval-iters 0 --save shared >/dev/null 2>&1 &
 job=$!
 for _ in $(seq 300); do [ -e shared/.lock ] && break; sleep 0.1; done
-refused_folder 4 "the folder is in use by another job" shared
+refused_folder 4 "shared is in use by another job" shared
 check "the message names the job's host and process" grep -q "$(hostname).*$job\|$job.*$(hostname)" err
 { kill -9 $job && wait $job; } 2>/dev/null
 on 2 train "${run[@]}" --save shared

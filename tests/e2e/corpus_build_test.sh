@@ -2,6 +2,7 @@
 # Corpora built by several ranks, from compressed text, in several lives: always the same corpus, or a reason and nothing
 # that looks whole.
 shim=$(realpath "${3:?usage: corpus_build_test.sh TRIREME MPIEXEC IO_FAULT_SHIM}")
+measure=$(realpath "$(dirname "$0")/../../bench/corpus/measure.sh")
 source "$(dirname "$0")/functions.sh"
 
 for seed in 1 2 3 4; do make_text $seed; done >text.jsonl
@@ -65,6 +66,42 @@ check "a run of 40 MB is cut, in less memory than 700 MB" [ $? -eq 0 ]
 check "and it is said how often" grep -q 'cut 38 runs of more than 1048576 bytes' err
 done_by 1 corpus verify run.h5
 
+# peak ARGUMENT...: runs trireme; the KiB that it took at most in $peak.
+peak() {
+  rm -f memory
+  bash "$measure" memory "$trireme" "$@" >out 2>err
+  code=$?
+  read -r peak _ <memory
+}
+yes 'rowing on ' | tr -d '\n' | head -c 64000000 >line.txt
+head -c 8000000 line.txt >short_line.txt
+one_line=(corpus build --tokenizer bytes --workers 1 --output line.h5)
+peak "${one_line[@]}" --input short_line.txt
+usual=$peak
+peak "${one_line[@]}" --input line.txt
+check "a line of 64 MB takes no more memory than one of 8 MB" [ "$code $((peak - usual > 20000))" = "0 0" ]
+done_by 2 corpus verify line.h5
+flip line.h5 100000000
+on 1 corpus verify line.h5
+damage=$(grep -o 'tokens [0-9]* to [0-9]* of line.h5 are not' err)
+refused 3 "${damage:-no damage}" 2 corpus verify line.h5
+peak "${one_line[@]}" --input line.txt --part-size 1000000000
+check "nor in one part" [ "$code $((peak - usual > 20000))" = "0 0" ]
+{ printf '{"text": "' && cat line.txt && printf '"}\n'; } >line.jsonl
+peak "${one_line[@]}" --input line.jsonl --max-line 1000000
+check "nor one of JSON that is refused" [ "$code $((peak - usual > 20000))" = "3 0" ]
+
+# A limit of the sizes of files, which the parts keep and the corpus of 16 MB does not.
+rm -f line.h5
+one_line+=(--input short_line.txt --part-size 2000000)
+(ulimit -f 12000 && "$trireme" "${one_line[@]}" >out 2>err)
+check "a file that may not grow: exit code 5" [ $? -eq 5 ]
+check "no corpus, and the reason" eval '[ ! -e line.h5 ] && grep -q "File too large" err'
+done_by 1 "${one_line[@]}"
+check "without the limit the build goes on" grep -q '4 of 4 parts are there' err
+done_by 1 corpus verify line.h5
+rm -rf line.* short_line.txt
+
 # Killed before calls that change a file, every seventh of them, and run again; the parts that were done are kept.
 shimmed() { # shimmed FAULT AT ARGUMENT...
   LD_PRELOAD=$shim TRIREME_FAULT_FOLDER=killed.h5 TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 timeout 60 "$trireme" "${@:3}" >out 2>err
@@ -115,7 +152,7 @@ for _ in $(seq 2000); do
   sleep 0.003
 done
 pkill -STOP -P $job
-refused 4 "in use by another job" 1 "${more[@]}" --output again.h5
+refused 4 "again.h5 is in use by another job" 1 "${more[@]}" --output again.h5
 pkill -9 -P $job 2>/dev/null
 wait $job 2>/dev/null
 while pgrep -f "output again.h5" >/dev/null; do sleep 0.05; done  # mpirun may leave before all its ranks have

@@ -358,7 +358,7 @@ TEST_F(CorpusFiles, CopiesFindDamageAndLeaveNothing) {
 
 TEST_F(CorpusFiles, AreNotWrittenByTwoAtOnce) {
   const std::string a = corpus("a.h5", {{1, 2}}, *narrow_);
-  const FolderLock other(directory_ / "b.h5.lock");
+  const FolderLock other(directory_ / "b.h5.lock", "b.h5");
   EXPECT_THAT([&] { merge_corpora({a}, directory_ / "b.h5"); },
               ThrowsMessage<EnvironmentError>(HasSubstr("in use by another job")));
 }

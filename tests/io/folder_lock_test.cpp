@@ -26,14 +26,14 @@ class FolderLockTest : public testing::Test {
  protected:
   /// The content that this process would write, with one line changed.
   std::string content_with(const std::string& key, const std::string& value) {
-    std::string content = FolderLock(path).content();
+    std::string content = FolderLock(path, "runs").content();
     const std::size_t begin = content.find(key + " ") + key.size() + 1;
     return content.replace(begin, content.find('\n', begin) - begin, value);
   }
   void write(const std::string& content) { std::ofstream(path) << content; }
   void expect_refused(const std::string& message) {
-    EXPECT_THAT([&] { FolderLock lock(path); },
-                ThrowsMessage<EnvironmentError>(AllOf(HasSubstr("in use by another job"), HasSubstr(message))));
+    EXPECT_THAT([&] { FolderLock lock(path, "runs"); },
+                ThrowsMessage<EnvironmentError>(AllOf(HasSubstr("runs is in use by another job"), HasSubstr(message))));
   }
   void TearDown() override {
     unsetenv("SLURM_JOB_ID");
@@ -46,42 +46,42 @@ class FolderLockTest : public testing::Test {
 
 TEST_F(FolderLockTest, SecondOneIsRefusedAndNamesTheFirst) {
   {
-    const FolderLock lock(path);
+    const FolderLock lock(path, "runs");
     expect_refused(std::to_string(getpid()));
     EXPECT_EQ(read_whole_file(path, 4096), lock.content());
   }
   EXPECT_TRUE(names_in(directory.path()).empty());
-  EXPECT_NO_THROW(FolderLock lock(path));
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
 }
 
 TEST_F(FolderLockTest, LockOfADeadProcessIsTakenOver) {
   const pid_t child = fork();
   if (child == 0) {
-    new FolderLock(path);
+    new FolderLock(path, "runs");
     _exit(0);
   }
   waitpid(child, nullptr, 0);
   ASSERT_EQ(names_in(directory.path()).size(), 1u);
-  EXPECT_NO_THROW(FolderLock lock(path));
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
 }
 
 TEST_F(FolderLockTest, AProcessThatNobodyHasWaitedForIsDead) {
   const pid_t child = fork();
   if (child == 0) {
-    new FolderLock(path);
+    new FolderLock(path, "runs");
     _exit(0);
   }
   siginfo_t ended;
   waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);
-  EXPECT_NO_THROW(FolderLock lock(path));
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
   waitpid(child, nullptr, 0);
 }
 
 TEST_F(FolderLockTest, ProcessOfTheSameNumberIsNotTheSameProcess) {
   write(content_with("started", "1"));
-  EXPECT_NO_THROW(FolderLock lock(path));
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
   write(content_with("boot", "0123"));
-  EXPECT_NO_THROW(FolderLock lock(path));
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
 }
 
 TEST_F(FolderLockTest, AnotherHostMayBeAlive) {
@@ -96,7 +96,7 @@ TEST_F(FolderLockTest, AnEarlierLifeOfThisJobIsDead) {
   write(content);
   expect_refused("SLURM job 77");  // the same life: another step of the job
   setenv("SLURM_RESTART_COUNT", "1", 1);
-  EXPECT_NO_THROW(FolderLock lock(path));
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
 }
 
 TEST_F(FolderLockTest, OfManyWhoTryOneHasIt) {
@@ -107,7 +107,7 @@ TEST_F(FolderLockTest, OfManyWhoTryOneHasIt) {
   for (auto& lock : locks) {
     threads.emplace_back([&] {
       try {
-        lock = std::make_unique<FolderLock>(path);
+        lock = std::make_unique<FolderLock>(path, "runs");
         ++acquired;
       } catch (const EnvironmentError&) {
       }

@@ -66,7 +66,6 @@ void write_sparse(const std::string& path) {
   root.write_attribute("vocabulary_size", tokenizer->vocabulary_size());
   root.write_attribute("end_of_document", std::int64_t{tokenizer->end_of_document()});
   root.write_attribute("greatest_id", kMarks);
-  root.write_attribute("content_digest", "of a hundred thousand million tokens");
   root.write_attribute("table_digest", table.hex());
   file.close();
 }
