@@ -139,9 +139,8 @@ void run(Bench& bench, const Model& m) {
     const std::vector<std::int32_t> ids(static_cast<std::size_t>(rows), 7);
     b.copy_from_host(stream, ConstTensorView(ids.data(), {rows}), targets);
     const VocabularyShard shard{0, m.v};
-    bench.memory("row_maximum", m, bytes, [&] { b.cross_entropy().row_maximum(stream, logits, shard, maximum); });
-    bench.memory("sum_exponentials", m, bytes,
-                 [&] { b.cross_entropy().sum_exponentials(stream, logits, shard, maximum, targets, sum, maximum); });
+    bench.memory("cross_entropy_statistics", m, bytes,
+                 [&] { b.cross_entropy().statistics(stream, logits, shard, targets, maximum, sum, sum); });
     bench.memory("cross_entropy_backward", m, 2 * bytes,
                  [&] { b.cross_entropy().backward(stream, shard, maximum, sum, targets, maximum, logits); });
   }

@@ -63,7 +63,11 @@ void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, 
   cuts.push_back(c.classes);
   const Tensor targets = make_tensor(b, {n}, c.targets), weights = make_tensor(b, accumulation, {n}, c.weights);
 
-  std::vector<Tensor> parts;
+  struct Part {
+    VocabularyShard shard;
+    Tensor logits, maximum, sum, target_logit;
+  };
+  std::vector<Part> parts;
   std::vector<double> maximum(n, -std::numeric_limits<double>::infinity()), sum(n, 0), target(n, 0);
   for (std::size_t part = 0; part + 1 < cuts.size(); ++part) {
     const VocabularyShard shard{cuts[part], cuts[part + 1] - cuts[part]};
@@ -72,37 +76,35 @@ void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, 
       for (std::int64_t j = 0; j < shard.classes; ++j) values.push_back(c.logits[i * c.classes + cuts[part] + j]);
       values.insert(values.end(), padding, std::nan(""));
     }
-    parts.push_back(make_tensor(b, dtype, {n, shard.classes + padding}, values));
-    const Tensor own = poisoned_tensor(b, accumulation, {n});
-    kernels.row_maximum(stream, parts.back(), shard, own);
-    const std::vector<double> own_values = values_of(b, own);
-    for (std::int64_t i = 0; i < n; ++i) maximum[i] = std::max(maximum[i], own_values[i]);
+    const Part& own = parts.emplace_back(shard, make_tensor(b, dtype, {n, shard.classes + padding}, values),
+                                         poisoned_tensor(b, accumulation, {n}), poisoned_tensor(b, accumulation, {n}),
+                                         poisoned_tensor(b, accumulation, {n}));
+    kernels.statistics(stream, own.logits, shard, targets, own.maximum, own.sum, own.target_logit);
+    const std::vector<double> own_maximum = values_of(b, own.maximum), chosen = values_of(b, own.target_logit);
+    for (std::int64_t i = 0; i < n; ++i) maximum[i] = std::max(maximum[i], own_maximum[i]);
+    for (std::int64_t i = 0; i < n; ++i) target[i] += chosen[i];
   }
   const Tensor all_maximum = make_tensor(b, accumulation, {n}, maximum);
-  for (std::size_t part = 0; part + 1 < cuts.size(); ++part) {
-    const VocabularyShard shard{cuts[part], cuts[part + 1] - cuts[part]};
-    const Tensor own_sum = poisoned_tensor(b, accumulation, {n}), own_target = poisoned_tensor(b, accumulation, {n});
-    kernels.sum_exponentials(stream, parts[part], shard, all_maximum, targets, own_sum, own_target);
-    const std::vector<double> sums = values_of(b, own_sum), chosen = values_of(b, own_target);
+  for (const Part& own : parts) {
+    kernels.rescale(stream, own.maximum, all_maximum, own.sum);
+    const std::vector<double> sums = values_of(b, own.sum);
     for (std::int64_t i = 0; i < n; ++i) sum[i] += sums[i];
-    for (std::int64_t i = 0; i < n; ++i) target[i] += chosen[i];
   }
   const Tensor all_sum = make_tensor(b, accumulation, {n}, sum), losses = make_tensor(b, accumulation, {n}, target);
   kernels.losses(stream, all_maximum, all_sum, losses, weights, losses);
   c.losses = values_of(b, losses);
 
   c.dlogits.assign(n * c.classes, 0);
-  for (std::size_t part = 0; part + 1 < cuts.size(); ++part) {
-    const VocabularyShard shard{cuts[part], cuts[part + 1] - cuts[part]};
-    const std::vector<double> rounded = values_of(b, parts[part]);
-    kernels.backward(stream, shard, all_maximum, all_sum, targets, weights, parts[part]);
-    const std::vector<double> gradients = values_of(b, parts[part]);
+  for (const auto& [shard, logits, own_maximum, own_sum, own_target] : parts) {
+    const std::vector<double> rounded = values_of(b, logits);
+    kernels.backward(stream, shard, all_maximum, all_sum, targets, weights, logits);
+    const std::vector<double> gradients = values_of(b, logits);
     for (std::int64_t i = 0; i < n; ++i) {
       for (std::int64_t j = 0; j < shard.classes + padding; ++j) {
         const double gradient = gradients[i * (shard.classes + padding) + j];
         if (j < shard.classes) {
-          c.logits[i * c.classes + cuts[part] + j] = rounded[i * (shard.classes + padding) + j];
-          c.dlogits[i * c.classes + cuts[part] + j] = gradient;
+          c.logits[i * c.classes + shard.first_class + j] = rounded[i * (shard.classes + padding) + j];
+          c.dlogits[i * c.classes + shard.first_class + j] = gradient;
         } else {
           EXPECT_EQ(gradient, 0) << "padding";
         }
@@ -176,16 +178,44 @@ TEST(CrossEntropy, ARowOfNoWeightHasNoLossEvenWhereItIsNotFinite) {
   EXPECT_TRUE(std::isfinite(c.losses[1]));
 }
 
+// Masked classes, at the row's begin for one and everywhere on one of the ranks for the other; and what is not a
+// number.
+TEST(CrossEntropy, TakesLogitsOfMinusInfinityAndPassesNaNOn) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  CrossEntropy c = random_case(2, 3000);
+  std::fill_n(c.logits.begin(), 1500, -infinity);
+  std::fill_n(c.logits.begin() + 3000 + 1000, 2000, -infinity);
+  c.targets = {2900, 3};
+  for (const auto& cuts : {std::vector<std::int64_t>{}, {1000}}) {
+    CrossEntropy actual = c;
+    compute(DType::fp32, actual, cuts);
+    CrossEntropy expected = actual;
+    reference(expected);
+    expect_close(actual.losses, expected.losses, tolerance(DType::fp32, Operation::sum), "losses");
+    expect_close(actual.dlogits, expected.dlogits, tolerance(DType::fp32, Operation::sum), "dlogits");
+    for (const std::int64_t place : {0, 700, 2999}) {
+      CrossEntropy poisoned = c;
+      poisoned.logits[place] = std::nan("");
+      compute(DType::fp32, poisoned, cuts);
+      EXPECT_TRUE(std::isnan(poisoned.losses[0])) << place;
+      EXPECT_TRUE(std::isfinite(poisoned.losses[1]));
+    }
+  }
+}
+
 TEST(CrossEntropy, RefusesTensorsThatDoNotFit) {
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const Tensor logits = random_tensor(b, DType::fp32, {2, 8}, 1), two = poisoned_tensor(b, DType::fp32, {2});
   const Tensor three = poisoned_tensor(b, DType::fp32, {3});
   Stream& stream = b.compute_stream();
-  EXPECT_THROW(b.cross_entropy().row_maximum(stream, logits, {0, 9}, two), ShapeError);
-  EXPECT_THROW(b.cross_entropy().row_maximum(stream, logits, {0, 8}, three), ShapeError);
-  EXPECT_THROW(b.cross_entropy().sum_exponentials(stream, logits, {0, 8}, two, two, two, two), ShapeError)
+  const Tensor targets = make_tensor(b, {2}, std::vector<std::int32_t>{0, 1});
+  CrossEntropyKernels& kernels = b.cross_entropy();
+  EXPECT_THROW(kernels.statistics(stream, logits, {0, 9}, targets, two, two, two), ShapeError);
+  EXPECT_THROW(kernels.statistics(stream, logits, {0, 8}, targets, three, two, two), ShapeError);
+  EXPECT_THROW(kernels.statistics(stream, logits, {0, 8}, two, two, two, two), ShapeError)
       << "targets are whole numbers";
+  EXPECT_THROW(kernels.rescale(stream, three, two, two), ShapeError);
 }
 
 }  // namespace

@@ -160,8 +160,8 @@ TEST_F(GpuKernels, CrossEntropy) {
     const Tensor maximum = t.wide_output(rows), sum = t.wide_output(rows), target = t.wide_output(rows);
     const Tensor weights = t.wide(rows, 2, 0.5, 1), losses = t.wide_output(rows);
     CrossEntropyKernels& kernels = t.b.cross_entropy();
-    kernels.row_maximum(t.stream(), logits, shard, maximum);
-    kernels.sum_exponentials(t.stream(), logits, shard, maximum, targets, sum, target);
+    kernels.statistics(t.stream(), logits, shard, targets, maximum, sum, target);
+    kernels.rescale(t.stream(), maximum, maximum, sum);
     kernels.losses(t.stream(), maximum, sum, target, weights, losses);
     kernels.backward(t.stream(), shard, maximum, sum, targets, weights, logits);
     for (const Tensor* tensor : {&losses, &logits}) t.result(*tensor);

@@ -45,45 +45,46 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
  public:
   explicit CpuCrossEntropy(ThreadPool& pool) : pool_(pool) {}
 
-  void row_maximum(Stream&, ConstTensorView logits, VocabularyShard shard, TensorView maximum) override {
-    check_cross_entropy("row_maximum", logits, shard, {maximum});
+  void statistics(Stream&, ConstTensorView logits, VocabularyShard shard, ConstTensorView targets, TensorView maximum,
+                  TensorView sum_exp, TensorView target_logit) override {
+    check_cross_entropy("cross entropy's statistics", logits, shard, {maximum, sum_exp, target_logit});
+    check_targets("cross entropy's statistics", logits, targets);
     dispatch_float(logits.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
+      constexpr A infinity = std::numeric_limits<A>::infinity();
       const std::int64_t columns = logits.shape()[1];
       const T* all = logits.as<T>();
-      A* largest = maximum.as<A>();
-      pool_.parallel_for(logits.shape()[0], [&](std::int64_t i) {
-        A result = -std::numeric_limits<A>::infinity();
-        for_column_blocks(all + i * columns, shard.classes, [&](const A* x, std::int64_t, std::int64_t n) {
-          result = std::max(result, largest_of(x, n));
-        });
-        largest[i] = result;
-      });
-    });
-  }
-
-  void sum_exponentials(Stream&, ConstTensorView logits, VocabularyShard shard, ConstTensorView maximum,
-                        ConstTensorView targets, TensorView sum_exp, TensorView target_logit) override {
-    check_cross_entropy("sum_exponentials", logits, shard, {maximum, sum_exp, target_logit});
-    check_targets("sum_exponentials", logits, targets);
-    dispatch_float(logits.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
-      const std::int64_t columns = logits.shape()[1];
-      const T* all = logits.as<T>();
-      const A* largest = maximum.as<A>();
       const std::int32_t* target = targets.as<std::int32_t>();
+      A* maxima = maximum.as<A>();
       A* sums = sum_exp.as<A>();
       A* chosen = target_logit.as<A>();
       pool_.parallel_for(logits.shape()[0], [&](std::int64_t i) {
         const T* row = all + i * columns;
-        const A shift = largest[i];
-        A sum = 0;
-        for_column_blocks(row, shard.classes,
-                          [&](const A* x, std::int64_t, std::int64_t n) { sum += sum_of_exponentials(x, n, shift); });
+        A largest = -infinity, sum = 0;
+        for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t, std::int64_t n) {
+          const A here = largest_of(x, n);
+          if (here > largest) {
+            sum *= std::exp(largest - here);
+            largest = here;
+          }
+          sum += sum_of_exponentials(x, n, largest == -infinity ? A{0} : largest);
+        });
+        maxima[i] = largest;
         sums[i] = sum;
         const std::int64_t c = target[i] - shard.first_class;
         chosen[i] = c >= 0 && c < shard.classes ? static_cast<A>(row[c]) : A{0};
       });
+    });
+  }
+
+  void rescale(Stream&, ConstTensorView own_maximum, ConstTensorView maximum, TensorView sum_exp) override {
+    check_rescale(own_maximum, maximum, sum_exp);
+    dispatch_float(sum_exp.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const A* own = own_maximum.as<A>();
+      const A* largest = maximum.as<A>();
+      A* sums = sum_exp.as<A>();
+      for (std::int64_t i = 0; i < sum_exp.numel(); ++i) sums[i] *= std::exp(own[i] - largest[i]);
     });
   }
 

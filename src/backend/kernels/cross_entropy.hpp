@@ -19,13 +19,15 @@ class CrossEntropyKernels {
  public:
   virtual ~CrossEntropyKernels() = default;
 
-  /// maximum[i] = largest logit of row i among this rank's classes (minus infinity where it has none). Overwrites.
-  virtual void row_maximum(Stream& stream, ConstTensorView logits, VocabularyShard shard, TensorView maximum) = 0;
-
-  /// sum_exp[i] = sum of exp(logit - maximum[i]) over this rank's classes; target_logit[i] = the target's logit, or 0
+  /// In one pass over the logits: maximum[i] = largest logit of row i among this rank's classes (minus infinity where
+  /// it has none); sum_exp[i] = sum of exp(logit - maximum[i]) over them; target_logit[i] = the target's logit, or 0
   /// where another rank holds it. Overwrites.
-  virtual void sum_exponentials(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView maximum,
-                                ConstTensorView targets, TensorView sum_exp, TensorView target_logit) = 0;
+  virtual void statistics(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView targets,
+                          TensorView maximum, TensorView sum_exp, TensorView target_logit) = 0;
+
+  /// sum_exp[i] *= exp(own_maximum[i] - maximum[i]): one rank's sums, relative to the largest logit of all ranks
+  /// instead of its own. All [n] A.
+  virtual void rescale(Stream& stream, ConstTensorView own_maximum, ConstTensorView maximum, TensorView sum_exp) = 0;
 
   /// losses[i] = weights[i] (log(sum_exp[i]) + maximum[i] - target_logit[i]); all [n] A; 0 where the weight is 0.
   /// `losses` may be the same memory as target_logit. Overwrites.

@@ -237,6 +237,11 @@ inline void check_cross_entropy(std::string_view where, ConstTensorView logits, 
                        accumulation_type(logits.dtype()));
   }
 }
+inline void check_rescale(ConstTensorView own_maximum, ConstTensorView maximum, ConstTensorView sum_exp) {
+  for (const ConstTensorView& tensor : {own_maximum, maximum}) {
+    detail::check_size("rescale", "a maximum of the rows", tensor, sum_exp.numel(), sum_exp.dtype());
+  }
+}
 inline void check_targets(std::string_view where, ConstTensorView logits, ConstTensorView targets) {
   detail::check_size(where, "targets", targets, rows_of(logits.shape()), DType::int32);
 }

@@ -48,11 +48,15 @@ void VocabularyParallelCrossEntropy::forward(ConstTensorView logits, ConstTensor
   const TensorView sums = context_.workspace.allocate(losses.dtype(), {2, n});
   const TensorView target_logit = sums.flat(n, n);
 
-  kernels.row_maximum(stream, logits, shard_, saved.maximum);
-  if (context_.tensor_group.size() > 1) {
+  if (context_.tensor_group.size() == 1) {
+    kernels.statistics(stream, logits, shard_, targets, saved.maximum, sums.flat(0, n), target_logit);
+  } else {
+    // This rank's own maxima stand where the losses will.
+    kernels.statistics(stream, logits, shard_, targets, losses, sums.flat(0, n), target_logit);
+    context_.backend.elementwise().convert(stream, losses, saved.maximum);
     context_.tensor_group.all_reduce(stream, saved.maximum, ReduceOp::max).wait(stream);
+    kernels.rescale(stream, losses, saved.maximum, sums.flat(0, n));
   }
-  kernels.sum_exponentials(stream, logits, shard_, saved.maximum, targets, sums.flat(0, n), target_logit);
   context_.all_reduce(sums);
   context_.backend.elementwise().convert(stream, sums.flat(0, n), saved.sum_exponentials);
   kernels.losses(stream, saved.maximum, saved.sum_exponentials, target_logit, weights, losses);
