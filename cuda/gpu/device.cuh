@@ -30,7 +30,7 @@ void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
   if (launch.blocks == 0) return;
   cuda::CudaStream& on = cuda::cuda_stream(stream);
-  constexpr std::size_t without_asking = 48 << 10;
+  constexpr std::size_t without_asking = 32 << 10;  // 48 KiB with the kernel's static shared memory
   if (launch.shared_bytes > without_asking) {
     on.device().check(
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -52,6 +52,12 @@ template <class T>
 __device__ __forceinline__ T* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char dynamic_memory[];
   return reinterpret_cast<T*>(dynamic_memory);
+}
+
+/// The same number, of which the compiler knows nothing.
+__device__ __forceinline__ std::uint32_t forgotten(std::uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }
 
 template <class T>

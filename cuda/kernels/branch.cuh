@@ -23,12 +23,11 @@ __device__ void row_factors(const Dropout& dropout, std::int64_t row, std::int64
                   factor);
 }
 
-/// The end of a branch: eight columns of sum = residual + dropout(x + bias). bias may be null.
+/// The end of a branch: eight columns of residual + dropout(x + bias), rounded; 0 beyond the row. bias may be null.
 template <class T>
-__device__ void add_branch(const T* x, const T* bias, const T* residual, const Dropout& dropout, std::int64_t batch,
-                           std::int64_t h, std::int64_t row, std::int64_t group, T* sum) {
+__device__ void end_branch(const T* x, const T* bias, const T* residual, const Dropout& dropout, std::int64_t batch,
+                           std::int64_t h, std::int64_t row, const Eight& columns, T (&rounded)[8]) {
   using A = Accumulation<T>;
-  const Eight columns = eight(group, h);
   const std::int64_t offset = row * h + columns.begin;
   A value[8], other[8];
   load(x + offset, columns.size, value);
@@ -37,12 +36,11 @@ __device__ void add_branch(const T* x, const T* bias, const T* residual, const D
     for (int c = 0; c < 8; ++c) value[c] += other[c];
   }
   if (dropout.enabled()) {
-    row_factors(dropout, row, batch, group, other);
+    row_factors(dropout, row, batch, columns.begin / 8, other);
     for (int c = 0; c < 8; ++c) value[c] *= other[c];
   }
   load(residual + offset, columns.size, other);
-  for (int c = 0; c < 8; ++c) value[c] = other[c] + value[c];
-  store(value, columns.size, sum + offset);
+  for (int c = 0; c < 8; ++c) rounded[c] = gpu::narrow<T>(other[c] + value[c]);
 }
 
 }  // namespace trireme::cuda

@@ -81,4 +81,53 @@ __device__ void store(const Accumulation<T> (&from)[8], int size, T* to) {
   store_raw(raw, size, to);
 }
 
+/// Eight elements that a thread keeps, as they lie in memory: two of 16 bits in a register, where the compiler gives
+/// each element of an array its own.
+template <class T>
+class PackedEight {
+ public:
+  /// 0 from `size` on.
+  __device__ void load(const T* from, int size) {
+    if (size == 8 && is_aligned(from)) {
+      constexpr int each = 16 / sizeof(Stored);
+      for (int part = 0; part < count / each; ++part) {
+        const auto piece = reinterpret_cast<const SixteenBytes<Stored>*>(from)[part];
+        for (int i = 0; i < each; ++i) stored_[part * each + i] = piece.elements[i];
+      }
+    } else {
+      T raw[8]{};
+      load_raw(from, size, raw);
+      pack(raw);
+    }
+  }
+  __device__ void pack(const T (&from)[8]) {
+    if constexpr (pairs) {
+      for (int i = 0; i < count; ++i) stored_[i] = from[2 * i].bits | std::uint32_t{from[2 * i + 1].bits} << 16;
+    } else {
+      for (int i = 0; i < count; ++i) stored_[i] = from[i];
+    }
+  }
+  __device__ void unpack(Accumulation<T> (&to)[8]) const {
+    if constexpr (pairs) {
+      for (int i = 0; i < count; ++i) {
+        // Else the compiler would keep what it has unpacked for the next time.
+        const std::uint32_t pair = gpu::forgotten(stored_[i]);
+        T low, high;
+        low.bits = static_cast<std::uint16_t>(pair);
+        high.bits = static_cast<std::uint16_t>(pair >> 16);
+        to[2 * i] = gpu::widen(low);
+        to[2 * i + 1] = gpu::widen(high);
+      }
+    } else {
+      for (int i = 0; i < count; ++i) to[i] = stored_[i];
+    }
+  }
+
+ private:
+  static constexpr bool pairs = sizeof(T) == 2;
+  static constexpr int count = pairs ? 4 : 8;
+  using Stored = std::conditional_t<pairs, std::uint32_t, T>;
+  Stored stored_[count]{};
+};
+
 }  // namespace trireme::cuda

@@ -68,7 +68,11 @@ __global__ void __launch_bounds__(block_threads)
     bias_dropout_add_kernel(std::int64_t rows, std::int64_t h, std::int64_t batch, const T* x, const T* bias,
                             const T* residual, Dropout dropout, T* sum) {
   const std::int64_t row = global_thread() / eights_of(h);
-  if (row < rows) add_branch(x, bias, residual, dropout, batch, h, row, global_thread() % eights_of(h), sum);
+  if (row >= rows) return;
+  const Eight columns = eight(global_thread() % eights_of(h), h);
+  T rounded[8];
+  end_branch(x, bias, residual, dropout, batch, h, row, columns, rounded);
+  store_raw(rounded, columns.size, sum + row * h + columns.begin);
 }
 
 /// dx of eight columns, also left in `value`.
@@ -215,8 +219,7 @@ class CudaElementwise final : public ElementwiseKernels {
       A* sums = reinterpret_cast<A*>(partials.data());
       gpu::launch(stream, {"bias_dropout_add_backward", chunks.count * column_tiles(h), block_threads},
                   drop_gradient_and_sum_kernel<T>, chunks, h, batch_of(dsum), dsum.as<T>(), dropout, dx.as<T>(), sums);
-      gpu::launch(stream, {"add_chunks", blocks_for(h), block_threads}, add_chunks<A>, chunks.count, h, h, sums,
-                  dbias.as<A>());
+      add_chunks(stream, chunks.count, h, sums, dbias.as<A>());
     });
   }
 

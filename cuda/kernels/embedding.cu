@@ -46,13 +46,23 @@ __global__ void __launch_bounds__(block_threads)
 
   const Eight columns = eight(warp % tiles * tile_groups + lane, h);
   A* to = dtable + (id - first_row) * h + columns.begin;
-  A total[8], value[8];
+  constexpr int at_once = 4;  // loads on their way: the most frequent tokens have a row in twenty
+  A total[8];
   load(to, columns.size, total);
   for (std::int64_t base = own;;) {
-    for (std::int64_t token = base; found != 0; ++token, found >>= 1) {
-      if ((found & 1U) == 0) continue;
-      load(dy + token * h + columns.begin, columns.size, value);
-      for (int c = 0; c < 8; ++c) total[c] += value[c];
+    for (std::int64_t token = base; found != 0;) {
+      T row[at_once][8]{};
+#pragma unroll
+      for (int i = 0; i < at_once && found != 0; ++i) {
+        for (; (found & 1U) == 0; found >>= 1) ++token;
+        load_raw(dy + token * h + columns.begin, columns.size, row[i]);
+        found >>= 1;
+        ++token;
+      }
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        for (int c = 0; c < 8; ++c) total[c] += gpu::widen(row[i][c]);
+      }
     }
     base += warp_threads;
     if (base >= n) break;

@@ -95,12 +95,9 @@ void column_sums(Stream& stream, DType dtype, std::int64_t rows, std::int64_t co
     gpu::launch(stream, {"column_sums", chunks.count * column_tiles(columns), block_threads}, column_sums_kernel<T>,
                 chunks, columns, static_cast<const T*>(x), partials);
   });
-  gpu::launch(stream, {"add_chunks", blocks_for(columns), block_threads}, add_chunks<float>, chunks.count, columns,
-              columns, partials, sums);
+  add_chunks(stream, chunks.count, columns, partials, sums);
 }
 
-void add_vector(Stream& stream, std::int64_t n, const float* x, float* y) {
-  gpu::launch(stream, {"add_vector", blocks_for(n), block_threads}, add_chunks<float>, 1, n, n, x, y);
-}
+void add_vector(Stream& stream, std::int64_t n, const float* x, float* y) { add_chunks(stream, 1, n, x, y); }
 
 }  // namespace trireme::cuda

@@ -20,8 +20,18 @@ template <class T, int held>
 class LaneRow {
  public:
   __device__ LaneRow(const T* row, std::int64_t h) : row_(row), h_(h) {
+    if constexpr (held > 0) {
+      each([&](const Eight& columns, int i) { kept_[i].load(row + columns.begin, columns.size); });
+    }
+  }
+  /// Of a row that is made here: make(columns, rounded) gives eight columns, 0 beyond the row, and writes them to
+  /// memory.
+  template <class Make>
+  __device__ LaneRow(const T* row, std::int64_t h, Make&& make) : row_(row), h_(h) {
     each([&](const Eight& columns, int i) {
-      if constexpr (held > 0) load_raw(row + columns.begin, columns.size, kept_[i]);
+      T rounded[8];
+      make(columns, rounded);
+      if constexpr (held > 0) kept_[i].pack(rounded);
     });
   }
   /// Calls function(columns, number of the group in this lane).
@@ -40,7 +50,7 @@ class LaneRow {
   /// 0 beyond the row.
   __device__ void get(const Eight& columns, int i, Accumulation<T> (&value)[8]) const {
     if constexpr (held > 0) {
-      for (int c = 0; c < 8; ++c) value[c] = gpu::widen(kept_[i][c]);
+      kept_[i].unpack(value);
     } else {
       load(row_ + columns.begin, columns.size, value);
     }
@@ -49,7 +59,7 @@ class LaneRow {
  private:
   const T* row_;
   std::int64_t h_;
-  T kept_[held > 0 ? held : 1][8]{};
+  PackedEight<T> kept_[held > 0 ? held : 1];
 };
 
 /// Weight, bias and what is kept for backward; bias and mean are null for RMSNorm.
@@ -62,11 +72,11 @@ struct Norm {
   Accumulation<T>* reciprocal_deviation;
 };
 
-/// y = the row x normalised; all lanes of the row's warp call it.
+/// y = the row `own` normalised; all lanes of the row's warp call it.
 template <class T, int held>
-__device__ void normalise_row(const Norm<T>& norm, std::int64_t row, std::int64_t h, const T* x, T* y) {
+__device__ void normalise_row(const Norm<T>& norm, std::int64_t row, std::int64_t h, const LaneRow<T, held>& own,
+                              T* y) {
   using A = Accumulation<T>;
-  const LaneRow<T, held> own(x, h);
   A mean = 0;
   if (norm.mean != nullptr) {
     own.each([&](const Eight& columns, int i) {
@@ -105,7 +115,7 @@ template <class T, int held>
 __global__ void __launch_bounds__(block_threads, 2)
     normalise_kernel(std::int64_t rows, std::int64_t h, Norm<T> norm, const T* x, T* y) {
   const std::int64_t row = own_row();
-  if (row < rows) normalise_row<T, held>(norm, row, h, x + row * h, y + row * h);
+  if (row < rows) normalise_row(norm, row, h, LaneRow<T, held>(x + row * h, h), y + row * h);
 }
 
 template <class T, int held>
@@ -114,11 +124,11 @@ __global__ void __launch_bounds__(block_threads, 2)
                                  const T* residual, Dropout dropout, Norm<T> norm, T* sum, T* y) {
   const std::int64_t row = own_row();
   if (row >= rows) return;
-  for (std::int64_t group = own_lane(); group < eights_of(h); group += warp_threads) {
-    add_branch(x, bias, residual, dropout, batch, h, row, group, sum);
-  }
-  // A lane reads what it has written itself: from the first-level cache.
-  normalise_row<T, held>(norm, row, h, sum + row * h, y + row * h);
+  const LaneRow<T, held> own(sum + row * h, h, [&](const Eight& columns, T(&rounded)[8]) {
+    end_branch(x, bias, residual, dropout, batch, h, row, columns, rounded);
+    store_raw(rounded, columns.size, sum + row * h + columns.begin);
+  });
+  normalise_row(norm, row, h, own, y + row * h);
 }
 
 /// Eight columns of dy, and of x normalised. mean is null for RMSNorm.
@@ -150,7 +160,7 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 /// dx = residual_gradient + rstd (g - mean of g - normalised x times the mean of their products), g = dy weight.
-template <class T, int held>
+template <class T>
 __global__ void __launch_bounds__(block_threads)
     input_gradient_kernel(std::int64_t rows, std::int64_t h, const T* dy, const T* x, const T* weight,
                           const Accumulation<T>* mean, const Accumulation<T>* reciprocal_deviation,
@@ -158,22 +168,19 @@ __global__ void __launch_bounds__(block_threads)
   using A = Accumulation<T>;
   const std::int64_t row = own_row();
   if (row >= rows) return;
-  const LaneRow<T, held> own_dy(dy + row * h, h), own_x(x + row * h, h);
-  const A shift = mean == nullptr ? 0 : mean[row], reciprocal = reciprocal_deviation[row];
-  const auto get = [&](const Eight& columns, int i, A(&gradient)[8], A(&normalised)[8]) {
-    A factor[8];
-    own_dy.get(columns, i, gradient);
-    own_x.get(columns, i, normalised);
-    load(weight + columns.begin, columns.size, factor);
-    for (int c = 0; c < 8; ++c) {
-      gradient[c] *= factor[c];
-      normalised[c] = (normalised[c] - shift) * reciprocal;
+  // Calls function(columns, gradient, normalised) for the lane's groups of eight.
+  const auto each = [&](auto&& function) {
+    for (std::int64_t group = own_lane(); group < eights_of(h); group += warp_threads) {
+      const Eight columns = eight(group, h);
+      A gradient[8], normalised[8], factor[8];
+      load_backward(dy, x, mean, reciprocal_deviation, row, h, columns, gradient, normalised);
+      load(weight + columns.begin, columns.size, factor);
+      for (int c = 0; c < 8; ++c) gradient[c] *= factor[c];
+      function(columns, gradient, normalised);
     }
   };
   A sum = 0, dot = 0;
-  own_dy.each([&](const Eight& columns, int i) {
-    A gradient[8], normalised[8];
-    get(columns, i, gradient, normalised);
+  each([&](const Eight&, A(&gradient)[8], A(&normalised)[8]) {
     for (int c = 0; c < 8; ++c) {
       sum += gradient[c];
       dot += gradient[c] * normalised[c];
@@ -181,26 +188,135 @@ __global__ void __launch_bounds__(block_threads)
   });
   sum = mean == nullptr ? 0 : warp_sum(sum) / static_cast<A>(h);
   dot = warp_sum(dot) / static_cast<A>(h);
-  own_dy.each([&](const Eight& columns, int i) {
-    A gradient[8], other[8];
-    get(columns, i, gradient, other);
-    for (int c = 0; c < 8; ++c) gradient[c] = reciprocal * (gradient[c] - sum - other[c] * dot);
+  each([&](const Eight& columns, A(&gradient)[8], A(&normalised)[8]) {
+    for (int c = 0; c < 8; ++c) gradient[c] = reciprocal_deviation[row] * (gradient[c] - sum - normalised[c] * dot);
     const std::int64_t offset = row * h + columns.begin;
     if (residual_gradient != nullptr) {
-      load(residual_gradient + offset, columns.size, other);
-      for (int c = 0; c < 8; ++c) gradient[c] = other[c] + gradient[c];
+      load(residual_gradient + offset, columns.size, normalised);
+      for (int c = 0; c < 8; ++c) gradient[c] += normalised[c];
     }
     store(gradient, columns.size, dx + offset);
   });
 }
 
-/// Calls `function` with how many groups of eight of each row lanes hold: 4, rows of up to 1024 columns, or `most` of
-/// 12, up to 3072, where the type has 16 bits. 12 of two rows would leave a multiprocessor too few warps.
-template <class T, int most, class Function>
+// All of backward in one pass: dy, x and residual_gradient are read once, dx is written once. A block takes a chunk of
+// rows, `teams` of them at a time; a team is some of the block's warps, and each of its threads holds up to held_groups
+// groups of eight columns, and sums the gradients of their weights.
+constexpr int held_groups = 3, widest_held = 8 * held_groups * block_threads;
+
+template <class A>
+struct TeamSums {
+  A of[2][warps][2];  ///< rows take turns: one barrier a row is enough
+};
+/// Both sums over the team's threads, for each of them; all threads of the block call it.
+template <class A>
+__device__ void team_sums(int team, int turn, A& first, A& second) {
+  first = warp_sum(first);
+  second = warp_sum(second);
+  if (team == warp_threads) return;
+  auto& parts = gpu::shared<TeamSums<A>>();
+  const int warp = threadIdx.x / warp_threads, begin = static_cast<int>(threadIdx.x) / team * team / warp_threads;
+  if (threadIdx.x % warp_threads == 0) {
+    parts.of[turn][warp][0] = first;
+    parts.of[turn][warp][1] = second;
+  }
+  __syncthreads();
+  first = second = 0;
+  for (int other = begin; other < begin + team / warp_threads; ++other) {
+    first += parts.of[turn][other][0];
+    second += parts.of[turn][other][1];
+  }
+}
+
+/// partials [chunks, sums, h]: of dweight, and of dbias where there are two `sums`. Dynamic shared memory: as much as
+/// one chunk's.
+template <class T>
+__global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
+    norm_backward_kernel(RowChunks chunks, int team, int sums, std::int64_t h, const T* dy, const T* x, const T* weight,
+                         const Accumulation<T>* mean, const Accumulation<T>* reciprocal_deviation,
+                         const T* residual_gradient, T* dx, Accumulation<T>* partials) {
+  using A = Accumulation<T>;
+  const int own_team = static_cast<int>(threadIdx.x) / team, member = static_cast<int>(threadIdx.x) % team;
+  const int teams = block_threads / team;
+  // The columns of this thread's group i, none beyond the row.
+  const auto columns_of = [&](int i) { return eight(member + i * team, h); };
+  A dweight[held_groups][8]{}, dbias[held_groups][8]{};
+  int turn = 0;
+  for (std::int64_t first = chunks.begin(blockIdx.x); first < chunks.end(blockIdx.x); first += teams, turn = 1 - turn) {
+    const std::int64_t row = first + own_team;
+    const bool there = row < chunks.end(blockIdx.x);
+    const std::int64_t offset = row * h;
+    PackedEight<T> own_dy[held_groups], own_x[held_groups];
+#pragma unroll
+    for (int i = 0; i < held_groups; ++i) {
+      const Eight columns = columns_of(i);
+      if (!there) continue;
+      own_dy[i].load(dy + offset + columns.begin, columns.size);
+      own_x[i].load(x + offset + columns.begin, columns.size);
+    }
+    const A shift = there && mean != nullptr ? mean[row] : 0, reciprocal = there ? reciprocal_deviation[row] : 0;
+    A sum = 0, dot = 0;
+#pragma unroll
+    for (int i = 0; i < held_groups; ++i) {
+      A gradient[8], normalised[8], factor[8];
+      own_dy[i].unpack(gradient);
+      own_x[i].unpack(normalised);
+      load(weight + columns_of(i).begin, columns_of(i).size, factor);
+      for (int c = 0; c < 8; ++c) {
+        normalised[c] = (normalised[c] - shift) * reciprocal;
+        dweight[i][c] += gradient[c] * normalised[c];
+        dbias[i][c] += gradient[c];
+        sum += gradient[c] * factor[c];
+        dot += gradient[c] * factor[c] * normalised[c];
+      }
+    }
+    team_sums(team, turn, sum, dot);
+    sum = mean == nullptr ? 0 : sum / static_cast<A>(h);
+    dot /= static_cast<A>(h);
+    if (!there) continue;
+#pragma unroll
+    for (int i = 0; i < held_groups; ++i) {
+      A value[8], normalised[8], factor[8];
+      own_dy[i].unpack(value);
+      own_x[i].unpack(normalised);
+      load(weight + columns_of(i).begin, columns_of(i).size, factor);
+      for (int c = 0; c < 8; ++c) {
+        value[c] = reciprocal * (value[c] * factor[c] - sum - (normalised[c] - shift) * reciprocal * dot);
+      }
+      if (residual_gradient != nullptr) {
+        load(residual_gradient + offset + columns_of(i).begin, columns_of(i).size, factor);
+        for (int c = 0; c < 8; ++c) value[c] += factor[c];
+      }
+      store(value, columns_of(i).size, dx + offset + columns_of(i).begin);
+    }
+  }
+  // The teams' sums, one team after another.
+  A* total = gpu::dynamic_shared<A>();
+  for (int turn_of = 0; turn_of < teams; ++turn_of) {
+    if (own_team == turn_of) {
+#pragma unroll
+      for (int i = 0; i < held_groups; ++i) {
+        const Eight columns = columns_of(i);
+        for (int c = 0; c < 8; ++c) {
+          if (c >= columns.size) continue;
+          A* place = total + columns.begin + c;
+          *place = turn_of == 0 ? dweight[i][c] : *place + dweight[i][c];
+          if (sums == 2) place[h] = turn_of == 0 ? dbias[i][c] : place[h] + dbias[i][c];
+        }
+      }
+    }
+    __syncthreads();
+  }
+  for (std::int64_t i = threadIdx.x; i < sums * h; i += block_threads) partials[blockIdx.x * sums * h + i] = total[i];
+}
+
+/// Calls `function` with how many groups of eight of a row lanes hold: 4, rows of up to 1024 columns, or 12, up to
+/// 3072, where the type has 16 bits.
+template <class T, class Function>
 void dispatch_held(std::int64_t h, Function&& function) {
   const std::int64_t groups = (eights_of(h) + warp_threads - 1) / warp_threads;
   if (sizeof(T) <= 4 && groups <= 4) return function.template operator() < sizeof(T) <= 4 ? 4 : 0 > ();
-  if (sizeof(T) == 2 && groups <= most) return function.template operator() < sizeof(T) == 2 ? most : 0 > ();
+  if (sizeof(T) == 2 && groups <= 12) return function.template operator() < sizeof(T) == 2 ? 12 : 0 > ();
   function.template operator()<0>();
 }
 
@@ -216,7 +332,7 @@ class CudaNorm final : public NormKernels {
     dispatch_float(x.dtype(), [&]<class T>() {
       const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
       if (h == 0) return;
-      dispatch_held<T, 12>(h, [&]<int held>() {
+      dispatch_held<T>(h, [&]<int held>() {
         gpu::launch(stream, {"normalise", row_blocks(rows), block_threads}, normalise_kernel<T, held>, rows, h,
                     norm_of<T>(weight, bias, epsilon, statistics), x.as<T>(), y.as<T>());
       });
@@ -233,25 +349,31 @@ class CudaNorm final : public NormKernels {
       if (h == 0 || rows == 0) return;
       const A* mean = statistics.mean ? statistics.mean.as<A>() : nullptr;
       const A* rstd = statistics.reciprocal_deviation.as<A>();
+      const T* residual = residual_gradient ? residual_gradient.as<T>() : nullptr;
       const int sums = dbias ? 2 : 1;
-      const RowChunks chunks(rows);
-      const Buffer scratch = scratch_(stream, static_cast<std::size_t>(chunks.count * sums * h) * sizeof(A));
+      constexpr bool can_hold = sizeof(T) <= 4;  // registers
+      const bool held = can_hold && h <= widest_held;
+      const RowChunks chunks(rows, held ? 256 : 64);
+      const std::size_t size_bytes = static_cast<std::size_t>(sums * h) * sizeof(A);
+      const Buffer scratch = scratch_(stream, static_cast<std::size_t>(chunks.count) * size_bytes);
       A* partials = reinterpret_cast<A*>(scratch.data());
-      // First the gradients of the weights: dx may lie over dy.
-      gpu::launch(stream, {"weight_gradient", chunks.count * column_tiles(h), block_threads},
-                  dbias ? weight_gradient_kernel<2, T> : weight_gradient_kernel<1, T>, chunks, h, dy.as<T>(), x.as<T>(),
-                  mean, rstd, partials);
-      gpu::launch(stream, {"add_chunks", blocks_for(h), block_threads}, add_chunks<A>, chunks.count, sums * h, h,
-                  partials, dweight.as<A>());
-      if (dbias) {
-        gpu::launch(stream, {"add_chunks", blocks_for(h), block_threads}, add_chunks<A>, chunks.count, sums * h, h,
-                    partials + h, dbias.as<A>());
+      if (held) {
+        if constexpr (can_hold) {
+          int team = warp_threads;
+          while (std::int64_t{8} * held_groups * team < h) team *= 2;
+          gpu::launch(stream, {"norm_backward", chunks.count, block_threads, size_bytes}, norm_backward_kernel<T>,
+                      chunks, team, sums, h, dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd, residual, dx.as<T>(),
+                      partials);
+        }
+      } else {
+        // First the gradients of the weights: dx may lie over dy.
+        gpu::launch(stream, {"weight_gradient", chunks.count * column_tiles(h), block_threads},
+                    dbias ? weight_gradient_kernel<2, T> : weight_gradient_kernel<1, T>, chunks, h, dy.as<T>(),
+                    x.as<T>(), mean, rstd, partials);
+        gpu::launch(stream, {"input_gradient", row_blocks(rows), block_threads}, input_gradient_kernel<T>, rows, h,
+                    dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd, residual, dx.as<T>());
       }
-      dispatch_held<T, 4>(h, [&]<int held>() {
-        gpu::launch(stream, {"input_gradient", row_blocks(rows), block_threads}, input_gradient_kernel<T, held>, rows,
-                    h, dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd,
-                    residual_gradient ? residual_gradient.as<T>() : nullptr, dx.as<T>());
-      });
+      add_chunks(stream, chunks.count, h, partials, dweight.as<A>(), dbias ? dbias.as<A>() : nullptr);
     });
   }
 
@@ -262,7 +384,7 @@ class CudaNorm final : public NormKernels {
     dispatch_float(x.dtype(), [&]<class T>() {
       const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
       if (h == 0) return;
-      dispatch_held<T, 12>(h, [&]<int held>() {
+      dispatch_held<T>(h, [&]<int held>() {
         gpu::launch(stream, {"bias_dropout_add_norm", row_blocks(rows), block_threads},
                     bias_dropout_add_norm_kernel<T, held>, rows, h, x.shape().rank() == 3 ? x.shape()[1] : 1, x.as<T>(),
                     bias ? bias.as<T>() : nullptr, residual.as<T>(), dropout,

@@ -51,10 +51,13 @@ __device__ A block_combine(A value) {
 
 struct RowChunks {
   std::int64_t rows, chunk, count;
-  explicit RowChunks(std::int64_t all) : rows(all) {
-    chunk = (all + 63) / 64 < 32 ? 32 : (all + 63) / 64;
+  /// At most `most` chunks, of at least 32 rows but for the last.
+  explicit RowChunks(std::int64_t all, std::int64_t most = 64) : rows(all) {
+    chunk = (all + most - 1) / most < 32 ? 32 : (all + most - 1) / most;
     count = (all + chunk - 1) / chunk;
   }
+  __device__ std::int64_t begin(std::int64_t i) const { return i * chunk; }
+  __device__ std::int64_t end(std::int64_t i) const { return (i + 1) * chunk < rows ? (i + 1) * chunk : rows; }
 };
 
 /// Columns of a block of sum_rows, and how many of its rows are summed side by side.
@@ -73,11 +76,11 @@ __device__ void sum_rows(const RowChunks& chunks, std::int64_t h, A* partials, c
   const std::int64_t tiles = column_tiles(h), tile = blockIdx.x % tiles, chunk = blockIdx.x / tiles;
   const int lane = threadIdx.x / tile_groups, group_in_tile = threadIdx.x % tile_groups;
   const std::int64_t group = tile * tile_groups + group_in_tile;
-  const std::int64_t begin = chunk * chunks.chunk;
-  const std::int64_t end = begin + chunks.chunk < chunks.rows ? begin + chunks.chunk : chunks.rows;
   A value[sums][8]{};
   if (8 * group < h) {
-    for (std::int64_t row = begin + lane; row < end; row += row_lanes) term(row, group, value);
+    for (std::int64_t row = chunks.begin(chunk) + lane; row < chunks.end(chunk); row += row_lanes) {
+      term(row, group, value);
+    }
   }
   auto& all = gpu::shared<RowSums<A, sums>>();
   for (int s = 0; s < sums; ++s) {
@@ -93,15 +96,39 @@ __device__ void sum_rows(const RowChunks& chunks, std::int64_t h, A* partials, c
   }
 }
 
-/// to += the chunks' sums, one thread a column; `stride` is from one chunk to the next.
+template <class A>
+struct WarpColumns {
+  A of[block_threads / warp_threads][warp_threads];
+};
+/// first += the sums over chunks of partials[., 0, .], second += those of partials[., 1, .] where there are two `sums`.
+/// partials [count, sums, columns]. A block takes 32 numbers, of which its warps add up the chunks side by side.
 template <class A>
 __global__ void __launch_bounds__(block_threads)
-    add_chunks(std::int64_t count, std::int64_t stride, std::int64_t columns, const A* partials, A* to) {
-  const std::int64_t column = global_thread();
-  if (column >= columns) return;
+    add_chunks_kernel(std::int64_t count, std::int64_t sums, std::int64_t columns, const A* partials, A* first,
+                      A* second) {
+  auto& parts = gpu::shared<WarpColumns<A>>();
+  const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+  const std::int64_t place = std::int64_t{blockIdx.x} * warp_threads + lane, stride = sums * columns;
   A total = 0;
-  for (std::int64_t chunk = 0; chunk < count; ++chunk) total += partials[chunk * stride + column];
-  to[column] += total;
+  if (place < stride) {
+#pragma unroll 8
+    for (std::int64_t chunk = warp; chunk < count; chunk += block_threads / warp_threads) {
+      total += partials[chunk * stride + place];
+    }
+  }
+  parts.of[warp][lane] = total;
+  __syncthreads();
+  if (warp != 0 || place >= stride) return;
+  for (int other = 1; other < block_threads / warp_threads; ++other) total += parts.of[other][lane];
+  *(place < columns ? first + place : second + (place - columns)) += total;
+}
+/// `second` may be null: then there is one sum.
+template <class A>
+void add_chunks(Stream& stream, std::int64_t count, std::int64_t columns, const A* partials, A* first,
+                A* second = nullptr) {
+  const std::int64_t sums = second == nullptr ? 1 : 2;
+  gpu::launch(stream, {"add_chunks", (sums * columns + warp_threads - 1) / warp_threads, block_threads},
+              add_chunks_kernel<A>, count, sums, columns, partials, first, second);
 }
 
 }  // namespace trireme::cuda

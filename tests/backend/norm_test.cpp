@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(LayerNorm, LayerNormTypes, testing::Values(DType::fp64,
 
 TEST_P(LayerNormTypes, MatchesTheDefinition) {
   for (const auto& [n, h] : std::vector<std::pair<int, int>>{
-           {0, 8}, {1, 1}, {3, 31}, {31, 33}, {1025, 40}, {70, 1025}, {2, 1536}, {2, 3208}}) {
+           {0, 8}, {1, 1}, {3, 31}, {31, 33}, {1025, 40}, {70, 1025}, {9, 2000}, {2, 3208}, {2, 6160}}) {
     for (const bool with_residual : {true, false}) {
       for (const bool rms : {false, true}) {
         NormTensors actual = random_norm(n, h, rms);
