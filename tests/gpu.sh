@@ -10,6 +10,8 @@ set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # The benchmark is left out where there is none.
 programs=(cuda_gpu_test cuda_gpu_kernels_test cuda_gpu_shapes_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
+# Packed for what is run by hand: bench/step/gpu.sh
+benchmarks=(bench/step/gpu.sh bench/peers/gpt2_pytorch.py)
 
 # libraries_of FILE...: what they need, but for what belongs to the system and to CUDA: the machine with the GPU has its own.
 libraries_of() {
@@ -42,12 +44,14 @@ if [ "${1:-}" = --pack ]; then
   folder=${2:?usage: tests/gpu.sh --pack FOLDER}
   build=$here/../build/release
   mkdir -p "$folder/lib"
+  folder=$(cd "$folder" && pwd)
   for program in "${programs[@]}"; do cp "$build/$program" "$folder"; done
   for bench in collectives_bench kernels_gpu_bench; do [ ! -x "$build/$bench" ] || cp "$build/$bench" "$folder"; done
   cp "$build"/libtrireme_cuda.so "$folder/lib"
   { libraries_of "$folder"/{trireme,cuda_gpu_ranks_test} "$build/libtrireme_cuda.so"; pack_mpi "$folder/mpi"; } | sort -u |
     while read -r library; do cp -L "$library" "$folder/lib"; done
-  cp -r "$here/e2e" "$here/fixtures" "$here/gpu.sh" "$folder"
+  cp -r "$here/e2e" "$here/fixtures" "$here/gpu.sh" "$here/gpu_environment.sh" "$folder"
+  (cd "$here/.." && cp --parents "${benchmarks[@]}" "$folder")
   du -sh "$folder"
   exit
 fi
@@ -55,21 +59,9 @@ fi
 if [ $# -gt 0 ]; then folder=$1; elif [ -x "$here/${programs[0]}" ]; then folder=$here; else folder=$here/../build/release; fi
 folder=$(cd "$folder" && pwd) || exit 1
 
-# CUDA's libraries: the toolkit's, or those of Python's packages.
-wheels=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null)
-for place in "$folder/lib" "${CUDA_HOME:-/usr/local/cuda}/lib64" ${wheels:+"$wheels"/*/lib}; do
-  [ -d "$place" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$place
-done
-export LD_LIBRARY_PATH TRIREME_REQUIRE_GPU=1
+source "$here/gpu_environment.sh"
+export TRIREME_REQUIRE_GPU=1
 if [ -d "$folder/fixtures" ]; then export TRIREME_FIXTURES=$folder/fixtures; fi
-if [ -x "$folder/mpi/bin/mpirun" ]; then
-  mpi=$folder/mpi
-  export PATH=$mpi/bin:$PATH OPAL_PREFIX=$mpi OPAL_BINDIR=$mpi/bin OPAL_LIBDIR=$folder/lib OPAL_PKGLIBDIR=$mpi/plugins
-  export OPAL_DATADIR=$mpi/share OPAL_PKGDATADIR=$mpi/share/openmpi OPAL_SYSCONFDIR=$mpi/etc
-  export PMIX_INSTALL_PREFIX=$mpi PMIX_LIBDIR=$folder/lib PMIX_PKGLIBDIR=$mpi/pmix
-  export OMPI_MCA_mca_base_component_path=$mpi/plugins OMPI_MCA_plm=isolated OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,self
-fi
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 
 status=0
 results=$folder/gpu-results.txt
@@ -98,8 +90,8 @@ else
   echo "NOT RUN         kernels under memcheck, racecheck, initcheck, synccheck: there is no compute-sanitizer here" >>"$results"
 fi
 if [ -x "$folder/kernels_gpu_bench" ]; then
-  if "$folder/kernels_gpu_bench" | tee "$folder/kernels.jsonl"; then
-    echo "measured         kernels: see kernels.jsonl" >>"$results"
+  if "$folder/kernels_gpu_bench" --json "$folder/kernels.jsonl" | tee "$folder/kernels.txt"; then
+    echo "measured         kernels: see kernels.txt, kernels.jsonl" >>"$results"
   else
     echo "FAILED           kernels_gpu_bench" >>"$results"
     status=1

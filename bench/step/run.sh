@@ -57,15 +57,16 @@ train() {
 printf 'model\ttype\tlayout\ttokens/s\tleast\tgreatest\tshare\tPyTorch\tratio\n'
 for model in ${MODELS:-4x256 124m}; do
   case $model in
-    4x256) options=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --micro-batch-size 8) peer=(4 256 4 256 8) ;;
-    124m) options=(--model gpt2-124m --micro-batch-size 4) peer=(12 768 12 256 4) ;;
+    4x256) options=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --micro-batch-size 8) peer=(--layers 4 --hidden 256 --heads 4 --batch 8) ;;
+    124m) options=(--model gpt2-124m --micro-batch-size 4) peer=(--layers 12 --hidden 768 --heads 12 --batch 4) ;;
     *) echo "unknown model $model: 4x256 or 124m" >&2; exit 2 ;;
   esac
   for type in ${DTYPES:-fp32 bf16}; do
     top=$(ceiling "$type")
     peer_median=-
     if [ $have_torch = yes ]; then
-      read -r peer_median _ < <("$python" "$root/bench/peers/gpt2_pytorch.py" "${peer[@]}" "$type" "$threads" "$steps" | summary; echo)
+      read -r peer_median _ < <("$python" "$root/bench/peers/gpt2_pytorch.py" "${peer[@]}" --sequence 256 --dtype "$type" \
+        --threads "$threads" --steps "$steps" | summary; echo)
     fi
     layouts=threads
     [ $((threads % 2)) = 0 ] && layouts='threads tp2'
