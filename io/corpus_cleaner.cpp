@@ -1,12 +1,13 @@
 #include "io/corpus_cleaner.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
+#include <numeric>
 #include <optional>
-#include <tuple>
+#include <sstream>
 #include <utility>
 
 #include "io/document_reader.hpp"
@@ -17,7 +18,9 @@
 #include "src/base/timer.hpp"
 #include "src/comm/all_to_all.hpp"
 #include "src/data/duplicate_search.hpp"
+#include "src/data/language.hpp"
 #include "src/data/unicode.hpp"
+#include "src/data/unicode_repair.hpp"
 
 namespace trireme::io {
 namespace {
@@ -25,17 +28,23 @@ namespace {
 /// A document and what a thread found out about it.
 struct Work {
   TextPiece piece;
+  bool is_json = false;
   std::string record;  // the line of the output, with its end
-  std::int64_t tokens = 0;
+  bool is_changed = false;
+  bool is_short = false;
+  std::string reason_to_go;  // for the report; empty where there is none
   Hash128 digest;
   std::vector<std::uint64_t> band_keys;
   std::optional<DataError> error;
 };
 
-struct ShortDocument {
+/// A document that goes whatever else there is.
+struct Unwanted {
   std::int64_t document;  // of this rank
-  std::int64_t tokens;
+  std::string reason;
 };
+
+constexpr std::size_t greatest_first_bad_lines = 5;
 
 /// The number of tokens where it is below `enough`; otherwise some number that is not. Long texts are not read whole.
 std::int64_t count_tokens(std::string_view text, const data::Tokenizer& tokenizer, std::int64_t enough) {
@@ -55,15 +64,20 @@ class Cleaner {
   Cleaner(const CorpusCleanOptions& options, const data::Tokenizer* tokenizer, Communicator& comm, ThreadPool& pool)
       : options_(options), tokenizer_(tokenizer), comm_(comm), pool_(pool), minhash_(options.minhash) {
     fingerprints_.bands = options.jaccard < 1 ? minhash_.bands() : 0;
-    collectively(comm_, [&] { check_names(); });
-    output_.emplace(comm_, options_.output);
-    if (!options_.report.empty()) report_file_.emplace(comm_, options_.report);
-    spool_.emplace(comm_, options_.output);
+    collectively(comm_, [&] {
+      check_names();
+      if (!options.languages.empty()) languages_.emplace(options.languages);
+    });
+    output_.emplace(comm_, pool_, options_.output);
+    if (!options_.report.empty()) report_file_.emplace(comm_, pool_, options_.report);
+    spool_.emplace(comm_, output_->folder());
   }
 
   CorpusCleanReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
     const Timer reading;
     collectively(comm_, [&] { read(progress); });
+    gather_bad_lines();
+    check_bad_lines(sum(report_.bad_lines));
     spool_->finish();
     for (std::int64_t& document : fingerprints_.documents) document += spool_->begin();
     report_.read_s = reading.elapsed_s();
@@ -82,11 +96,13 @@ class Cleaner {
     report_.search_s = searching.elapsed_s();
 
     const Timer writing;
+    if (!output_->is_compressed()) output_->expect(kept_bytes(found.duplicates));
     collectively(comm_, [&] { write(found.duplicates); });
     sum_over_ranks();
     TRIREME_CHECK(report_.kept_documents > 0, DataError,
-                  "nothing is left of {} documents: {} have fewer than {} tokens; is --json-key the right one?",
-                  report_.documents, report_.short_documents, options_.least_tokens);
+                  "nothing is left of {} documents: {} have fewer than {} tokens, {} are in other languages; is "
+                  "--json-key the right one?",
+                  report_.documents, report_.short_documents, options_.least_tokens, report_.foreign_documents);
     if (report_file_) report_file_->commit();
     output_->commit();
     report_.write_s = greatest(writing.elapsed_s());
@@ -115,18 +131,15 @@ class Cleaner {
 
   void examine(Work& work) const {
     try {
-      const bool is_json = work.piece.is_json;
-      if (is_json) work.record = work.piece.bytes;
+      work.is_json = work.piece.is_json;
+      if (work.is_json) work.record = work.piece.bytes;
       std::string text = text_of(std::move(work.piece), options_.reader);
-      if (options_.compose_unicode && !data::is_surely_composed(text)) {
-        const std::string before = std::exchange(text, data::composed(text));
-        if (is_json && text != before) work.record = with_json_text(work.record, options_.reader.json_key, text);
-      }
-      if (!is_json) work.record = json_line(options_.reader.json_key, text);
+      if (options_.unicode != UnicodeForm::as_it_is) change_characters(text, work);
+      if (!work.is_json) work.record = json_line(options_.reader.json_key, text);
       if (work.record.ends_with('\r')) work.record.pop_back();
       work.record += '\n';
-      if (options_.least_tokens > 0) work.tokens = count_tokens(text, *tokenizer_, options_.least_tokens);
-      if (work.tokens < options_.least_tokens) return;
+      find_reason_to_go(text, work);
+      if (!work.reason_to_go.empty()) return;
       work.digest = hash128(text.data(), text.size());
       work.band_keys.resize(static_cast<std::size_t>(fingerprints_.bands));
       if (fingerprints_.bands == 0) return;
@@ -138,18 +151,70 @@ class Cleaner {
     }
   }
 
+  void change_characters(std::string& text, Work& work) const {
+    std::string changed;
+    if (options_.unicode == UnicodeForm::repaired) {
+      changed = data::repaired(text);
+    } else {
+      changed = data::is_surely_composed(text) ? text : data::composed(text);
+    }
+    work.is_changed = changed != text;
+    if (!work.is_changed) return;
+    text = std::move(changed);
+    if (work.is_json) work.record = with_json_text(work.record, options_.reader.json_key, text);
+  }
+
+  void find_reason_to_go(std::string_view text, Work& work) const {
+    if (options_.least_tokens > 0) {
+      const std::int64_t tokens = count_tokens(text, *tokenizer_, options_.least_tokens);
+      work.is_short = tokens < options_.least_tokens;
+      if (work.is_short) work.reason_to_go = fmt::format(R"("short","tokens":{})", tokens);
+    }
+    if (work.is_short || !languages_) return;
+    const auto found = languages_->detect(text);
+    if (found.wanted_share >= options_.least_language_share) return;
+    work.reason_to_go = fmt::format(R"("language","language":"{}","share":{:.2f})", found.main, found.wanted_share);
+  }
+
   void add(const Work& work) {
-    if (work.error) throw *work.error;
+    if (work.error) {
+      if (!options_.skip_bad_lines || !work.is_json) throw *work.error;
+      if (report_.first_bad_lines.size() < greatest_first_bad_lines) {
+        report_.first_bad_lines.emplace_back(work.error->what());
+      }
+      check_bad_lines(++report_.bad_lines);
+      return;
+    }
     const std::int64_t document = report_.documents++;
     report_.input_bytes += static_cast<std::int64_t>(work.record.size());
+    report_.changed_documents += work.is_changed ? 1 : 0;
     spool_->append(work.record);
-    if (work.tokens < options_.least_tokens) {
-      short_documents_.push_back({document, work.tokens});
+    if (!work.reason_to_go.empty()) {
+      ++(work.is_short ? report_.short_documents : report_.foreign_documents);
+      unwanted_.push_back({document, work.reason_to_go});
       return;
     }
     fingerprints_.documents.push_back(document);
     fingerprints_.digests.push_back(work.digest);
     fingerprints_.band_keys.insert(fingerprints_.band_keys.end(), work.band_keys.begin(), work.band_keys.end());
+  }
+
+  void check_bad_lines(std::int64_t bad_lines) const {
+    TRIREME_CHECK(bad_lines <= options_.greatest_bad_lines, DataError,
+                  "more than the {} bad lines that --max-bad-lines allows, among them: {}", options_.greatest_bad_lines,
+                  report_.first_bad_lines.front());
+  }
+
+  /// The first bad lines of all ranks.
+  void gather_bad_lines() {
+    const std::vector<std::string> texts =
+        all_gather_text(comm_, fmt::format("{}", fmt::join(report_.first_bad_lines, "\n")));
+    report_.first_bad_lines.clear();
+    for (const std::string& text : texts) {
+      std::istringstream lines(text);
+      for (std::string line; std::getline(lines, line);) report_.first_bad_lines.push_back(line);
+    }
+    report_.first_bad_lines.resize(std::min(report_.first_bad_lines.size(), greatest_first_bad_lines));
   }
 
   std::vector<std::uint64_t> shingle_set(std::int64_t document) const {
@@ -161,15 +226,22 @@ class Cleaner {
     return shingles;
   }
 
+  /// Of this rank's documents that stay.
+  std::int64_t kept_bytes(const std::vector<data::Duplicate>& duplicates) const {
+    std::int64_t bytes = spool_->size_bytes();
+    for (const Unwanted& unwanted : unwanted_) bytes -= spool_->size_bytes(spool_->begin() + unwanted.document);
+    for (const data::Duplicate& duplicate : duplicates) bytes -= spool_->size_bytes(duplicate.document);
+    return bytes;
+  }
+
   void write(const std::vector<data::Duplicate>& duplicates) {
-    auto next_short = short_documents_.begin();
+    auto next_unwanted = unwanted_.begin();
     auto next_duplicate = duplicates.begin();
     for (std::int64_t document = spool_->begin(); document < spool_->end(); ++document) {
       const std::string line = spool_->read(document);
-      if (next_short != short_documents_.end() && next_short->document + spool_->begin() == document) {
-        ++report_.short_documents;
-        report_line(R"({{"document":{},"id":{},"reason":"short","tokens":{}}})", document,
-                    json_value(line, options_.id_key), next_short++->tokens);
+      if (next_unwanted != unwanted_.end() && next_unwanted->document + spool_->begin() == document) {
+        report_line(R"({{"document":{},"id":{},"reason":{}}})", document, json_value(line, options_.id_key),
+                    next_unwanted++->reason);
       } else if (next_duplicate != duplicates.end() && next_duplicate->document == document) {
         const data::Duplicate& duplicate = *next_duplicate++;
         ++(duplicate.is_exact != 0 ? report_.exact_duplicates : report_.near_duplicates);
@@ -190,6 +262,11 @@ class Cleaner {
     if (report_file_) report_file_->append(fmt::format(format, std::forward<Arguments>(arguments)...) + "\n");
   }
 
+  std::int64_t sum(std::int64_t number) {
+    const std::vector<std::int64_t> numbers = all_gather_number(comm_, number);
+    return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
+  }
+
   double greatest(double number) {
     ImmediateStream host;
     comm_.all_reduce(host, TensorView(&number, {1}), ReduceOp::max).wait(host);
@@ -197,13 +274,12 @@ class Cleaner {
   }
 
   void sum_over_ranks() {
-    ImmediateStream host;
-    std::array<std::int64_t, 7> sums = {report_.documents,        report_.input_bytes,     report_.short_documents,
-                                        report_.exact_duplicates, report_.near_duplicates, report_.kept_documents,
-                                        report_.compared_pairs};
-    comm_.all_reduce(host, TensorView(sums.data(), {std::ssize(sums)}), ReduceOp::sum).wait(host);
-    std::tie(report_.documents, report_.input_bytes, report_.short_documents, report_.exact_duplicates,
-             report_.near_duplicates, report_.kept_documents, report_.compared_pairs) = std::tuple_cat(sums);
+    for (std::int64_t* number :
+         {&report_.documents, &report_.input_bytes, &report_.changed_documents, &report_.bad_lines,
+          &report_.short_documents, &report_.foreign_documents, &report_.exact_duplicates, &report_.near_duplicates,
+          &report_.kept_documents, &report_.compared_pairs}) {
+      *number = sum(*number);
+    }
     report_.read_s = greatest(report_.read_s);
     report_.search_s = greatest(report_.search_s);
   }
@@ -213,11 +289,12 @@ class Cleaner {
   Communicator& comm_;
   ThreadPool& pool_;
   data::MinHash minhash_;
+  std::optional<data::LanguageDetector> languages_;
   std::optional<OrderedOutput> output_;
   std::optional<OrderedOutput> report_file_;
   std::optional<DocumentSpool> spool_;
   data::Fingerprints fingerprints_;  // documents' numbers are this rank's until all are read
-  std::vector<ShortDocument> short_documents_;
+  std::vector<Unwanted> unwanted_;
   CorpusCleanReport report_;
 };
 

@@ -37,7 +37,7 @@ class Overlap {
       for (const std::string& test : options_.tests) read_test(test);
     });
     marks_.resize(static_cast<std::size_t>(ngrams_.places()));
-    if (!options_.output.empty()) output_.emplace(comm_, options_.output);
+    if (!options_.output.empty()) output_.emplace(comm_, pool_, options_.output);
     collectively(comm_, [&] { read_corpus(progress); });
     sum_over_ranks();
     for (std::size_t t = 0; t < tests_.size(); ++t) {

@@ -7,11 +7,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "io/file_access.hpp"
-#include "io/folder.hpp"
 #include "src/base/check.hpp"
-#include "src/base/log.hpp"
 #include "src/comm/all_to_all.hpp"
 
 namespace trireme::io {
@@ -19,25 +18,12 @@ namespace {
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 }
 
-DocumentSpool::DocumentSpool(Communicator& comm, const std::string& output) : comm_(comm) {
-  folder_ = broadcast_text(comm, fmt::format("{}.partial-{}", output, unique_suffix()), 0);
-  collectively(comm, [&] {
-    if (comm.rank() == 0) make_folders(folder_);
-  });
+DocumentSpool::DocumentSpool(Communicator& comm, std::string folder) : comm_(comm), folder_(std::move(folder)) {
   collectively(comm, [&] {
     const std::string path = path_of(comm.rank());
     file_ = Descriptor(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    TRIREME_CHECK(file_, IoError, "cannot write {}: {}; all ranks must see its folder", path, std::strerror(errno));
+    TRIREME_CHECK(file_, IoError, "cannot write {}: {}", path, std::strerror(errno));
   });
-}
-
-DocumentSpool::~DocumentSpool() {
-  if (comm_.rank() != 0) return;
-  try {
-    remove_folder(folder_, "");
-  } catch (const Error& error) {
-    log::warn("{} can be deleted: {}", folder_, error.what());
-  }
 }
 
 std::string DocumentSpool::path_of(int rank) const { return fmt::format("{}/rank-{}", folder_, rank); }
@@ -49,8 +35,8 @@ void DocumentSpool::append(std::string_view record) {
 }
 
 void DocumentSpool::flush() {
-  write_at(file_.get(), path_of(comm_.rank()), buffer_.data(), buffer_.size(), size_bytes_);
-  size_bytes_ += static_cast<std::int64_t>(buffer_.size());
+  write_at(file_.get(), path_of(comm_.rank()), buffer_.data(), buffer_.size(), written_bytes_);
+  written_bytes_ += static_cast<std::int64_t>(buffer_.size());
   buffer_.clear();
 }
 
@@ -58,9 +44,9 @@ void DocumentSpool::finish() {
   collectively(comm_, [&] {
     flush();
     write_at(file_.get(), path_of(comm_.rank()), reinterpret_cast<const char*>(offsets_.data()),
-             offsets_.size() * sizeof(std::int64_t), size_bytes_);
+             offsets_.size() * sizeof(std::int64_t), written_bytes_);
   });
-  sizes_bytes_ = all_gather_number(comm_, size_bytes_);
+  sizes_bytes_ = all_gather_number(comm_, written_bytes_);
   firsts_ = {0};
   for (const std::int64_t count : all_gather_number(comm_, static_cast<std::int64_t>(offsets_.size()) - 1)) {
     firsts_.push_back(firsts_.back() + count);

@@ -12,14 +12,11 @@
 namespace trireme::io {
 
 /// The documents of all ranks, a record each, on the disk: every rank writes its own, then reads any rank's. They stand
-/// in a folder OUTPUT.partial-... beside a file that is to be made, which all ranks must see, and go with this object.
+/// in a folder that all ranks see, whose owner removes them.
 class DocumentSpool {
  public:
   /// Collective.
-  DocumentSpool(Communicator& comm, const std::string& output);
-  ~DocumentSpool();
-  DocumentSpool(const DocumentSpool&) = delete;
-  DocumentSpool& operator=(const DocumentSpool&) = delete;
+  DocumentSpool(Communicator& comm, std::string folder);
 
   /// This rank's next document.
   void append(std::string_view record);
@@ -29,7 +26,13 @@ class DocumentSpool {
   /// Number of this rank's first document, and of the one behind its last.
   std::int64_t begin() const { return firsts_[static_cast<std::size_t>(comm_.rank())]; }
   std::int64_t end() const { return firsts_[static_cast<std::size_t>(comm_.rank()) + 1]; }
-  std::int64_t documents() const { return firsts_.back(); }
+  /// Of this rank's document.
+  std::int64_t size_bytes(std::int64_t document) const {
+    const auto at = static_cast<std::size_t>(document - begin());
+    return offsets_[at + 1] - offsets_[at];
+  }
+  /// Of this rank's documents.
+  std::int64_t size_bytes() const { return offsets_.back(); }
 
   /// Any rank's document. Safe to call from several threads at once.
   std::string read(std::int64_t document) const;
@@ -43,7 +46,7 @@ class DocumentSpool {
   std::string folder_;
   Descriptor file_;
   std::string buffer_;
-  std::int64_t size_bytes_ = 0;
+  std::int64_t written_bytes_ = 0;
   std::vector<std::int64_t> offsets_ = {0};  // of this rank's records, which stand behind them in the file, too
   std::vector<std::int64_t> firsts_;         // of each rank, and the number of all
   std::vector<std::int64_t> sizes_bytes_;    // of each rank's records

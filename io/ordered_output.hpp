@@ -1,24 +1,33 @@
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "io/durable_file.hpp"
+#include "io/input_file.hpp"
 #include "io/spool.hpp"
+#include "io/work_folder.hpp"
+#include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
 
 namespace trireme::io {
 
-/// One file that all ranks write: what rank 0 appended, then what rank 1 did, and so on. It has another name until it
-/// is whole. Rank 0 writes into it at once; the others keep their parts in files without a name beside it until
-/// `commit`.
+/// One file that all ranks write: what rank 0 appended, then what rank 1 did, and so on; compressed where its name ends
+/// in .gz or .zst, by all threads. Until it is whole it stands in a folder TARGET.partial, which is this job's alone
+/// and goes with this object. Rank 0 writes into the file at once, the others where they have said how much they will
+/// write; else they keep their parts in files without a name in that folder until `commit`.
 class OrderedOutput {
  public:
-  /// Collective. Throws IoError where the file cannot be made.
-  OrderedOutput(Communicator& comm, const std::string& target);
+  /// Collective. Throws IoError where the file cannot be made, EnvironmentError where another job makes it.
+  OrderedOutput(Communicator& comm, ThreadPool& pool, const std::string& target);
 
+  /// The folder, which all ranks see, for whatever else is needed meanwhile.
+  const std::string& folder() const { return folder_path_; }
+  bool is_compressed() const { return compression_ != Compression::none; }
+
+  /// Collective, before anything is appended, not with compression: this rank will append so many bytes.
+  void expect(std::int64_t size_bytes);
   /// This rank's next bytes. Throws IoError.
   void append(std::string_view bytes);
 
@@ -29,11 +38,15 @@ class OrderedOutput {
   void flush();
 
   Communicator& comm_;
+  ThreadPool& pool_;
   std::string target_;
-  std::optional<TemporaryFile> file_;  // rank 0's
-  std::optional<Spool> part_;          // the other ranks'
-  std::string path_;                   // of the file while it is written
+  Compression compression_;
+  std::optional<WorkFolder> folder_;  // rank 0's
+  std::string folder_path_;
+  std::string path_;  // of the file while it is written
   Descriptor descriptor_;
+  std::optional<std::int64_t> begin_;  // of this rank's bytes in the file, where it is known
+  std::optional<Spool> part_;          // this rank's bytes, where it is not
   std::string buffer_;
   std::int64_t written_bytes_ = 0;
 };

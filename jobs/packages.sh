@@ -12,10 +12,17 @@ build_packages=(
   zlib1g-dev libzstd-dev        # compressed text
   libspdlog-dev libfmt-dev      # the log
 )
+optional_packages=(libcld2-dev)  # languages of texts; the program can be built without
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format zstd procps)
 
-# install_packages NAME...: installs those that are missing, where this user may; else names them and returns 1.
+# install_packages NAME...: installs those that are missing, where this user may; else names them and returns 1. Goes on
+# without the optional ones where they cannot be had.
 install_packages() {
+  install_needed "$@" || return
+  install_needed "${optional_packages[@]}" || echo "Going on without ${optional_packages[*]}" >&2
+}
+
+install_needed() {
   if ! command -v dpkg-query >/dev/null; then
     echo "This is not Debian or Ubuntu: nothing is installed. Needed, by Debian's names: $*" >&2
     return 0

@@ -6,6 +6,7 @@
 
 #include "io/corpus_builder.hpp"
 #include "mpi/node.hpp"
+#include "src/app/document_options.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options.hpp"
 #include "src/app/progress_bar.hpp"
@@ -96,9 +97,7 @@ int build_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   options.section("Bad input");
   options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
                      "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON is always UTF-8.");
-  options.add_choice("on-bad-line", &build.text.skip_bad_lines, {{"stop", false}, {"skip", true}},
-                     "Lines that are not JSON or have no text under the key.");
-  options.add("max-bad-lines", &build.text.greatest_bad_lines, "N", "Bad lines to skip before giving up.", at_least(0));
+  add_bad_lines(options, &build.text.skip_bad_lines, &build.text.greatest_bad_lines);
   options.add("max-line", &reader.greatest_bytes, "BYTES",
               "Longest line of JSON, which is held in memory; a longer one is refused. Lines of text may have any "
               "length.",

@@ -1,8 +1,11 @@
 #include "src/app/clean_command.hpp"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "io/corpus_cleaner.hpp"
 #include "src/app/document_options.hpp"
@@ -19,24 +22,36 @@ struct CleanCommandOptions {
   io::CorpusCleanOptions clean;
   DocumentFormat format;
   TokenizerOptions tokenizer;
+  std::string languages;
   std::optional<int> workers;
 
   void declare(Options& options) {
     options.section("Input and output");
     options.add("input", &clean.inputs, "FILE",
                 "Files of JSON lines (.json, .jsonl, .ndjson), an object a line, and text files, a document each.");
-    options.add("output", &clean.output, "FILE.jsonl",
-                "What stays, in order: lines of JSON as they were. It gets this name when it is whole.");
-    options.add("report", &clean.report, "FILE.jsonl", "What went and why, an object a document.");
+    options.add(
+        "output", &clean.output, "FILE.jsonl",
+        "What stays, in order: lines of JSON as they were; compressed as FILE.jsonl.gz or FILE.jsonl.zst. It gets "
+        "this name when it is whole.");
+    options.add("report", &clean.report, "FILE.jsonl", "What went and why, an object a document; compressed likewise.");
     add_document_format(
         options, "input-format", &format,
         "What the input files are; auto goes by their names; in lines each line of text is a document.");
     options.add("json-key,json-keys", &clean.reader.json_key, "KEY", "Key of the text in each JSON object.");
     options.add("id-key", &clean.id_key, "KEY", "Key of the documents' names, for the report.");
     options.add("max-line", &clean.reader.greatest_bytes, "N", "Longest line or document.", at_least(1));
-    options.add_choice("unicode", &clean.compose_unicode, {{"keep", false}, {"nfc", true}},
-                       "Characters as they are, or letters and their marks joined where Unicode has one character for "
-                       "them (NFC).");
+    add_bad_lines(options, &clean.skip_bad_lines, &clean.greatest_bad_lines);
+    options.section("Characters and languages");
+    options.add_choice(
+        "unicode", &clean.unicode,
+        {{"keep", io::UnicodeForm::as_it_is}, {"nfc", io::UnicodeForm::nfc}, {"repair", io::UnicodeForm::repaired}},
+        "Characters as they are; or letters and their marks joined where Unicode has one character for them (NFC); or "
+        "that, and UTF-8 that was read as windows-1252 or Latin-1 read again, and control characters removed.");
+    options.add("language", &languages, "LANG,...",
+                "Documents stay that are in one of these languages (ISO 639 codes: en,de,zh), as CLD2 finds; by "
+                "default all languages do.");
+    options.add("language-confidence", &clean.least_language_share, "X",
+                "Least share of a document's letters that CLD2 finds to be in these languages.", between(0, 1));
     options.section("Short documents");
     options.add("min-tokens", &clean.least_tokens, "N", "Documents of fewer tokens go; 0: none, without a tokenizer.",
                 at_least(0));
@@ -69,6 +84,16 @@ struct CleanCommandOptions {
     options.require("input");
     options.require("output");
   }
+
+  void check(const Options& options) {
+    TRIREME_CHECK(!options.given("language-confidence") || options.given("language"), ConfigError,
+                  "--language-confidence {} says which documents are in a --language, which is not given",
+                  clean.least_language_share);
+    std::istringstream codes(languages);
+    for (std::string code; std::getline(codes, code, ',');) clean.languages.push_back(code);
+    clean.reader.format = format.format;
+    clean.text_lines = format.text_lines;
+  }
 };
 
 void print_summary(const io::CorpusCleanOptions& options, const io::CorpusCleanReport& report) {
@@ -78,6 +103,16 @@ void print_summary(const io::CorpusCleanOptions& options, const io::CorpusCleanR
   const double input_mb = static_cast<double>(report.input_bytes) / 1e6;
   log::info("{} documents, {:.1f} MB: {} kept in {}", report.documents, input_mb, report.kept_documents,
             options.output);
+  for (const std::string& line : report.first_bad_lines) log::warn("skipped {}", line);
+  if (report.bad_lines > 0) log::warn("skipped {} bad lines in all", report.bad_lines);
+  if (options.unicode != io::UnicodeForm::as_it_is) {
+    log::info("changed characters of {} documents ({:.2f}%)", report.changed_documents,
+              percent(report.changed_documents));
+  }
+  if (!options.languages.empty()) {
+    log::info("removed {} in other languages than {} ({:.2f}%)", report.foreign_documents,
+              fmt::join(options.languages, ", "), percent(report.foreign_documents));
+  }
   log::info("removed {} of fewer than {} tokens ({:.2f}%), {} exact ({:.2f}%) and {} near duplicates ({:.2f}%)",
             report.short_documents, options.least_tokens, percent(report.short_documents), report.exact_duplicates,
             percent(report.exact_duplicates), report.near_duplicates, percent(report.near_duplicates));
@@ -98,14 +133,12 @@ int clean_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
                   "Copies text to one file of JSON lines without short documents, without documents of equal text and "
                   "without near duplicates, which MinHash and locality-sensitive hashing find and exact Jaccard "
                   "similarities confirm. Under mpirun the ranks share the work; the result is the same. Memory goes by "
-                  "the number of documents, not by their length; the text is kept once more on the disk meanwhile.");
+                  "the number of documents, not by their length; the text is kept once more on the disk meanwhile, in "
+                  "OUTPUT.partial.");
   o.declare(options);
   if (asks_for_help(arguments) && environment.rank() != 0) return 0;
   if (!options.parse(arguments)) return 0;
-  check_output_name("output", o.clean.output);
-  check_output_name("report", o.clean.report);
-  o.clean.reader.format = o.format.format;
-  o.clean.text_lines = o.format.text_lines;
+  o.check(options);
 
   const auto world = environment.make_world();
   check_same_options(*world, options);

@@ -2,7 +2,6 @@
 
 #include "mpi/node.hpp"
 #include "src/app/job.hpp"
-#include "src/base/check.hpp"
 
 namespace trireme::app {
 
@@ -15,10 +14,10 @@ void add_document_format(Options& options, const std::string& name, DocumentForm
                      help);
 }
 
-void check_output_name(const std::string& option, const std::string& path) {
-  TRIREME_CHECK(!path.ends_with(".gz") && !path.ends_with(".zst"), ConfigError,
-                "--{} {}: it is written without compression; give it another name and compress it afterwards", option,
-                path);
+void add_bad_lines(Options& options, bool* skip, std::int64_t* most) {
+  options.add_choice("on-bad-line", skip, {{"stop", false}, {"skip", true}},
+                     "Lines that are not JSON or have no text under the key.");
+  options.add("max-bad-lines", most, "N", "Bad lines to skip before giving up.", at_least(0));
 }
 
 void check_same_options(Communicator& world, const Options& options) {

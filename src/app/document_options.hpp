@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -20,8 +21,8 @@ struct DocumentFormat {
 /// Adds an option NAME of these.
 void add_document_format(Options& options, const std::string& name, DocumentFormat* format, const std::string& help);
 
-/// Throws ConfigError where the name of an output asks for compression, which is not there.
-void check_output_name(const std::string& option, const std::string& path);
+/// Adds --on-bad-line and --max-bad-lines.
+void add_bad_lines(Options& options, bool* skip, std::int64_t* most);
 
 /// Throws unless every rank was given the same options. Collective.
 void check_same_options(Communicator& world, const Options& options);

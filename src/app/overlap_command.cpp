@@ -41,8 +41,8 @@ struct OverlapCommandOptions {
     options.add("max-line", &greatest_bytes, "N", "Longest line or document.", at_least(1));
     options.section("Removal");
     options.add("output", &overlap.output, "FILE.jsonl",
-                "The corpus without the passages that occur in a test set, in order, a document a piece that stays. It "
-                "gets this name when it is whole.");
+                "The corpus without the passages that occur in a test set, in order, a document a piece that stays; "
+                "compressed as FILE.jsonl.gz or FILE.jsonl.zst. It gets this name when it is whole.");
     options.add("margin", &overlap.removal.margin, "N",
                 "Characters that go on either side of a passage, and on to the end of a sentence.", at_least(0));
     options.add("min-piece", &overlap.removal.least_piece, "N", "Characters of the shortest piece that stays.",
@@ -61,7 +61,6 @@ struct OverlapCommandOptions {
       TRIREME_CHECK(!overlap.output.empty() || !options.given(name), ConfigError,
                     "--{} says how --output is made, which is not given", name);
     }
-    check_output_name("output", overlap.output);
     overlap.reader = {.format = format.format, .json_key = json_key};
     overlap.test_reader = {.format = test_format.format, .json_key = test_json_key};
     overlap.reader.greatest_bytes = overlap.test_reader.greatest_bytes = greatest_bytes;

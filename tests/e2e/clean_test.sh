@@ -53,12 +53,13 @@ done_by 2 corpus overlap --corpus without-1.jsonl --test test.jsonl --ngram 5
 check "and overlaps no more" [ "$(field overlapping out)" -eq 0 ]
 
 # Bad usage, bad input, on one rank and several: one message, and nothing left behind.
-names=$(ls)
+names=$(ls; echo bad.jsonl)
 new() { ls | grep -vxF "$names" | grep -vxE 'out|err'; }
 refused 2 "--output must be given" 1 corpus clean --input a.jsonl
 refused 2 "--tokenizer gpt2 needs --vocab-file" 2 corpus clean --input a.jsonl --output x.jsonl
 refused 2 "a.jsonl is both input and output" 2 corpus clean --input a.jsonl --output a.jsonl --min-tokens 0
-refused 2 "it is written without compression" 2 corpus clean --input a.jsonl --output x.jsonl.gz --min-tokens 0
+refused 2 "--language-confidence 0.7 says which documents" 2 corpus clean --input a.jsonl --output x.jsonl \
+  --min-tokens 0 --language-confidence 0.7
 refused 2 "--jaccard 1.5" 1 corpus clean --input a.jsonl --output x.jsonl --jaccard 1.5
 refused 2 "--margin says how --output is made" 2 corpus overlap --corpus a.jsonl --test b.jsonl --margin 3
 refused 3 "nothing is left of" 2 corpus clean --input a.jsonl --tokenizer bytes --min-tokens 100000 --output x.jsonl
@@ -68,15 +69,22 @@ refused 3 "has no key 'body'" 4 "${clean[@]}" --output x.jsonl --json-key body
 { cat a.jsonl && echo '{"text": "cut'; } >bad.jsonl
 bad_line=$(wc -l <bad.jsonl)
 refused 3 "bad.jsonl:$bad_line:" 2 corpus clean --input bad.jsonl --output x.jsonl --min-tokens 0
-rm bad.jsonl
+refused 3 "more than the 0 bad lines" 2 corpus clean --input bad.jsonl --output x.jsonl --min-tokens 0 \
+  --on-bad-line skip --max-bad-lines 0
 refused 3 "none of the" 2 corpus overlap --corpus a.jsonl --test b.jsonl --ngram 999
 check "nothing was left behind: $(new)" [ -z "$(new)" ]
+for ranks in 1 2 4; do
+  done_by $ranks corpus clean --input bad.jsonl --output good-$ranks.jsonl.zst --min-tokens 0 --on-bad-line skip
+  check "$ranks ranks say which lines they skip" grep -q "skipped bad.jsonl:$bad_line:" err
+  zstd -dqf good-$ranks.jsonl.zst
+  check "$ranks ranks pack what one packs" cmp good-1.jsonl good-$ranks.jsonl
+done
 
-# Killed at any time: what stands under the name is whole, or nothing is.
+# Killed at any time: what stands under the name is whole, or nothing is; the next run clears away what is left.
 make_documents 4000 >big.jsonl
 done_by 1 corpus clean --input big.jsonl --min-tokens 0 --output whole.jsonl
 for delay in 0.02 0.05 0.1 0.2 0.3 0.5; do
-  rm -rf killed.jsonl*
+  rm -f killed.jsonl
   "$trireme" corpus clean --input big.jsonl --min-tokens 0 --output killed.jsonl >out 2>err &
   killed=$!
   sleep $delay
@@ -84,3 +92,12 @@ for delay in 0.02 0.05 0.1 0.2 0.3 0.5; do
   wait $killed 2>/dev/null
   check "killed after $delay s: nothing, or all of it" eval '[ ! -e killed.jsonl ] || cmp whole.jsonl killed.jsonl'
 done
+"$trireme" corpus clean --input big.jsonl --min-tokens 0 --output killed.jsonl >out 2>err &
+stopped=$!
+until [ -e killed.jsonl.partial/rank-0 ]; do sleep 0.01; done
+kill -STOP $stopped
+refused 4 "in use by another job" 2 corpus clean --input big.jsonl --min-tokens 0 --output killed.jsonl
+kill -CONT $stopped
+wait $stopped
+check "the first of two at once ends well: $?" cmp whole.jsonl killed.jsonl
+check "nothing is left" [ -z "$(ls -d killed.jsonl.* 2>/dev/null)" ]

@@ -11,8 +11,11 @@
 #include <random>
 #include <set>
 
+#include "io/folder_lock.hpp"
+#include "io/input_file.hpp"
 #include "io/tokenizer_files.hpp"
 #include "src/base/error.hpp"
+#include "src/data/language.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -132,9 +135,115 @@ TEST_F(CorpusCleaner, ComposesLettersAndMarksWhereThatIsWanted) {
   write("a.jsonl", same + "\n{\"id\": 1, \"text\": \"ne\u0301\", \"x\": 2}\n{\"text\": \"e\\u0301te\\u0301\"}\n");
   options_.jaccard = 1;
   EXPECT_EQ(clean().kept_documents, 3);
-  options_.compose_unicode = true;
+  options_.unicode = UnicodeForm::nfc;
   EXPECT_EQ(clean().kept_documents, 2);
   EXPECT_THAT(lines(options_.output), ElementsAre(same, "{\"id\":1,\"text\":\"n\u00e9\",\"x\":2}"));
+}
+
+TEST_F(CorpusCleaner, RepairsCharactersAndDropsOtherLanguagesWhereThatIsWanted) {
+  if (!data::can_detect_languages()) GTEST_SKIP() << "built without CLD2";
+  write("a.jsonl",
+        R"({"id": 1, "text": "The cafÃ© is open every day, and everybody in the town knows the people there."})"
+        "\n"
+        R"({"id": 2, "text": "Das Haus ist jeden Tag offen, und alle in der Stadt kennen die Leute dort."})"
+        "\n"
+        R"({"id": 3, "text": "The café is open every day, and everybody in the town knows the people there."})"
+        "\n");
+  options_.jaccard = 1;
+  options_.unicode = UnicodeForm::repaired;
+  options_.languages = {"en"};
+  const CorpusCleanReport report = clean();
+  EXPECT_THAT(
+      lines(options_.output),
+      ElementsAre(
+          R"({"id":1,"text":"The café is open every day, and everybody in the town knows the people there."})"));
+  EXPECT_THAT(lines(options_.report),
+              ElementsAre(R"({"document":1,"id":2,"reason":"language","language":"de","share":0.00})",
+                          HasSubstr(R"("document":2,"id":3,"reason":"exact duplicate","kept":0)")));
+  EXPECT_EQ(report.changed_documents, 1);
+  EXPECT_EQ(report.foreign_documents, 1);
+  comm_.barrier();  // before the files are made again
+  options_.languages = {"fr", "xx"};
+  EXPECT_THAT(refusal(), HasSubstr("'xx' is not the ISO 639 code"));
+}
+
+TEST_F(CorpusCleaner, SkipsAndCountsBadLinesWhereThatIsWanted) {
+  std::string file;
+  for (int i = 0; i < 40; ++i) {
+    file += i % 5 == 2 ? "{\"text\": cut" + std::to_string(i) + "\n" : "{\"text\": \"" + std::to_string(i) + "\"}\n";
+  }
+  write("a.jsonl", file);
+  options_.jaccard = 1;
+  EXPECT_THAT(refusal(), HasSubstr("a.jsonl:3:"));
+  options_.skip_bad_lines = true;
+  const CorpusCleanReport report = clean();
+  EXPECT_EQ(report.documents, 32);
+  EXPECT_EQ(report.kept_documents, 32);
+  EXPECT_EQ(report.bad_lines, 8);
+  EXPECT_THAT(report.first_bad_lines,
+              ElementsAre(HasSubstr("a.jsonl:3:"), HasSubstr("a.jsonl:8:"), HasSubstr("a.jsonl:13:"),
+                          HasSubstr("a.jsonl:18:"), HasSubstr("a.jsonl:23:")));
+  options_.greatest_bad_lines = 7;
+  EXPECT_THAT(refusal(), HasSubstr("more than the 7 bad lines that --max-bad-lines allows"));
+}
+
+TEST_F(CorpusCleaner, WritesCompressedFilesThatUnpackToTheSame) {
+  std::string file;
+  for (int i = 0; i < 3000; ++i)
+    file += json{{"id", i}, {"text", std::string(1000, 'a') + std::to_string(i)}}.dump() + "\n";
+  write("a.jsonl", file);
+  options_.jaccard = 1;
+  for (const std::string suffix : {".gz", ".zst"}) {
+    options_.output = folder_ + "/out.jsonl" + suffix;
+    options_.report = folder_ + "/report.jsonl" + suffix;
+    EXPECT_EQ(clean().kept_documents, 3000);
+    comm_.barrier();
+    const auto unpacked = [](const std::string& path) {
+      std::string bytes(8 << 20, '\0');
+      bytes.resize(open_input(path)->read(bytes.data(), bytes.size()));
+      return bytes;
+    };
+    EXPECT_EQ(unpacked(options_.output), file);
+    EXPECT_LT(std::filesystem::file_size(options_.output), file.size() / 10);
+    EXPECT_NE(compression_of(options_.report), Compression::none);
+    EXPECT_EQ(unpacked(options_.report), "");
+    comm_.barrier();
+  }
+}
+
+TEST_F(CorpusCleaner, ClearsAwayWhatAKilledJobLeftButNothingElse) {
+  write("a.jsonl", "{\"text\": \"one\"}\n");
+  const std::string work = options_.output + ".partial";
+  if (comm_.rank() == 0) {
+    std::filesystem::create_directory(work);
+    std::ofstream(work + "/somebody's") << "notes";
+  }
+  comm_.barrier();
+  EXPECT_THAT(refusal(), HasSubstr("holds files that this program did not leave there, somebody's first"));
+  comm_.barrier();
+  if (comm_.rank() == 0) {
+    EXPECT_TRUE(std::filesystem::exists(work + "/somebody's"));
+    std::ofstream(work + "/lock") << "host nowhere\npid 1\nboot none\n";
+  }
+  comm_.barrier();
+  EXPECT_THAT(refusal(), HasSubstr("in use by another job, process 1 on host nowhere"));
+  comm_.barrier();
+  if (comm_.rank() == 0) {  // as a process of this machine leaves it that is there no more
+    {
+      const FolderLock own(work + "/lock-of-mine", "out.jsonl");
+      std::filesystem::copy(work + "/lock-of-mine", work + "/lock", std::filesystem::copy_options::overwrite_existing);
+    }
+    std::ifstream lock(work + "/lock");
+    std::string content{std::istreambuf_iterator<char>(lock), {}};
+    content.replace(content.find("started "), 8, "started 1");
+    std::ofstream(work + "/lock") << content;
+    std::ofstream(work + "/rank-0") << "half";
+    std::ofstream(work + "/whole") << "half";
+  }
+  comm_.barrier();
+  EXPECT_EQ(clean().kept_documents, 1);
+  comm_.barrier();
+  EXPECT_THAT(names(), UnorderedElementsAre("a.jsonl", "out.jsonl", "report.jsonl"));
 }
 
 /// 80 texts of 40 to 100 random words, and after each up to three more with a part of the words changed.
