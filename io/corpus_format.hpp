@@ -9,6 +9,7 @@ namespace trireme::io {
 
 // What the writer and the reader of corpora share; `CorpusStore` describes the format.
 inline constexpr const char* corpus_format_name = "trireme-corpus";
+inline constexpr const char* corpus_view_format_name = "trireme-corpus-view";
 inline constexpr std::int64_t corpus_format_version = 1;
 inline constexpr std::int64_t corpus_block_tokens = std::int64_t{1} << 20;
 inline constexpr std::size_t digest_digits = 32;

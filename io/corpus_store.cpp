@@ -1,7 +1,9 @@
 #include "io/corpus_store.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <sstream>
 #include <variant>
 #include <vector>
 
@@ -35,6 +37,23 @@ Place place_of(const h5::Dataset& dataset) {
   return {static_cast<std::size_t>(begin), static_cast<std::size_t>(dataset.numel())};
 }
 
+Place place_of_tokens(const h5::File& file, DType dtype, std::int64_t vocabulary_size) {
+  const h5::Dataset tokens = file.dataset("/tokens");
+  TRIREME_CHECK(tokens.dtype() == dtype && tokens.shape().rank() == 1, DataError,
+                "{} is {} {}, but a vocabulary of {} ids needs a list of {}", tokens.description(),
+                name_of(tokens.dtype()), to_string(tokens.shape()), vocabulary_size, name_of(dtype));
+  return place_of(tokens);
+}
+
+Place place_of_runs(const h5::File& file) {
+  const h5::Dataset runs = file.dataset("/runs");
+  TRIREME_CHECK(runs.dtype() == DType::int64 && runs.shape().rank() == 2 && runs.shape()[1] == 3, DataError,
+                "{} is not a table of three 64-bit numbers a line", runs.description());
+  Place place = place_of(runs);
+  place.count /= 3;
+  return place;
+}
+
 Place place_of_offsets(const h5::File& file, const std::string& path) {
   const h5::Dataset offsets = file.dataset(path);
   TRIREME_CHECK(offsets.dtype() == DType::int64 && offsets.shape().rank() == 1 && offsets.numel() >= 1, DataError,
@@ -60,19 +79,24 @@ bool holds_each(std::span<const std::int64_t> sentences, std::span<const std::in
 
 }  // namespace
 
-CorpusStore::CorpusStore(const std::string& path) : path_(path) {
+CorpusStore::CorpusStore(const std::string& path) : CorpusStore(path, Kind::any) {}
+
+CorpusStore::CorpusStore(const std::string& path, Kind kind) : path_(path) {
   try {
-    read();
+    read(kind);
   } catch (const Hdf5Error& error) {  // the file was opened: what is wrong is what it holds
     throw DataError("{}; the corpus is damaged: build it again", error.what());
   }
 }
 
-void CorpusStore::read() {
+void CorpusStore::read(Kind kind) {
   h5::File file = h5::File::open(path_, h5::Symlinks::follow);
   const h5::Object root = file.root();
-  TRIREME_CHECK(root.has_attribute("format") && root.text_attribute("format") == corpus_format_name, DataError,
+  const std::string format = root.has_attribute("format") ? root.text_attribute("format") : "";
+  const bool is_view = format == corpus_view_format_name;
+  TRIREME_CHECK(is_view || format == corpus_format_name, DataError,
                 "{} is not a corpus of this program; trireme corpus build makes one from text", path_);
+  TRIREME_CHECK(!is_view || kind == Kind::any, DataError, "{} is a view itself", path_);
   const std::int64_t version = root.integer_attribute("format_version");
   TRIREME_CHECK(version == corpus_format_version, DataError,
                 "{} has version {} of the corpus format, this program knows version {}: use the program that built it, "
@@ -84,19 +108,21 @@ void CorpusStore::read() {
   info_.end_of_document = root.integer_attribute("end_of_document");
   info_.greatest_id = root.integer_attribute("greatest_id");
   info_.tokenizer_payload = read_bytes(file, "/tokenizer_payload");
-  block_digests_ = read_bytes(file, "/block_digests");
-
-  const h5::Dataset tokens = file.dataset("/tokens");
-  TRIREME_CHECK(info_.vocabulary_size > 0 && info_.vocabulary_size <= std::int64_t{1} << 31 &&
-                    tokens.dtype() == token_type(info_.vocabulary_size) && tokens.shape().rank() == 1,
-                DataError, "{} is {} {}, but a vocabulary of {} ids needs a list of {}", tokens.description(),
-                name_of(tokens.dtype()), to_string(tokens.shape()), info_.vocabulary_size,
-                name_of(token_type(info_.vocabulary_size)));
-  const Place token_place = place_of(tokens);
+  TRIREME_CHECK(info_.vocabulary_size > 0 && info_.vocabulary_size <= std::int64_t{1} << 31, DataError,
+                "{} has a vocabulary of {} ids", path_, info_.vocabulary_size);
+  const DType dtype = token_type(info_.vocabulary_size);
+  std::vector<SourceName> sources;
+  if (is_view) {
+    std::istringstream lines(read_bytes(file, "/sources"));
+    for (std::string line; std::getline(lines, line);) {
+      sources.push_back({line.substr(0, digest_digits), line.substr(std::min(line.size(), digest_digits + 1))});
+    }
+  }
+  if (!is_view) block_digests_ = read_bytes(file, "/block_digests");
+  const Place token_place = is_view ? place_of_runs(file) : place_of_tokens(file, dtype, info_.vocabulary_size);
   const Place offset_place = place_of_offsets(file, "/document_offsets");
   const bool has_sentences = std::ranges::binary_search(file.dataset_paths(), "/sentence_offsets");
   const Place sentence_place = has_sentences ? place_of_offsets(file, "/sentence_offsets") : Place{};
-  const DType dtype = tokens.dtype();
   info_.content_digest = root.text_attribute("table_digest");
   file.close();
 
@@ -109,7 +135,9 @@ void CorpusStore::read() {
   };
   offsets_ = mapped(static_cast<const std::int64_t*>(nullptr), offset_place);
   sentences_ = mapped(static_cast<const std::int64_t*>(nullptr), sentence_place);
-  if (dtype == DType::uint32) {
+  if (is_view) {
+    runs_ = mapped(static_cast<const CorpusRun*>(nullptr), token_place);
+  } else if (dtype == DType::uint32) {
     tokens_ = mapped(static_cast<const std::uint32_t*>(nullptr), token_place);
   } else {
     tokens_ = mapped(static_cast<const std::uint16_t*>(nullptr), token_place);
@@ -119,13 +147,16 @@ void CorpusStore::read() {
   table.update(offsets_.data(), offsets_.size_bytes());
   table.update(sentences_.data(), sentences_.size_bytes());
   table.update(block_digests_.data(), block_digests_.size());
+  table.update(runs_.data(), runs_.size_bytes());
+  for (const SourceName& source : sources) table.update(source.content_digest.data(), source.content_digest.size());
   TRIREME_CHECK(table.hex() == info_.content_digest, DataError,
-                "the document offsets or block digests of {} are damaged: build it again", path_);
+                "the document offsets or {} of {} are damaged: {} it again", is_view ? "sources" : "block digests",
+                path_, is_view ? "make" : "build");
   TRIREME_CHECK(digest(info_.tokenizer_payload.data(), info_.tokenizer_payload.size()) == info_.tokenizer_digest,
                 DataError, "the tokenizer in {} is damaged: build it again", path_);
-  const auto token_count = static_cast<std::int64_t>(token_place.count);
+  const std::int64_t token_count = is_view ? offsets_.back() : static_cast<std::int64_t>(token_place.count);
   TRIREME_CHECK(offsets_.front() == 0 && std::ranges::is_sorted(offsets_) && offsets_.back() == token_count &&
-                    block_digests_.size() == static_cast<std::size_t>(blocks()) * digest_digits,
+                    (is_view || block_digests_.size() == static_cast<std::size_t>(blocks()) * digest_digits),
                 DataError, "{} holds {} tokens, but its document offsets end at {} and {} blocks have digests", path_,
                 token_count, offsets_.back(), block_digests_.size() / digest_digits);
   TRIREME_CHECK(sentences_.empty() || (sentences_.front() == 0 && std::ranges::is_sorted(sentences_) &&
@@ -135,11 +166,98 @@ void CorpusStore::read() {
                     info_.end_of_document < info_.vocabulary_size,
                 DataError, "{} has a greatest id of {} and ends documents with {}, in a vocabulary of {} ids", path_,
                 info_.greatest_id, info_.end_of_document, info_.vocabulary_size);
+  if (is_view) {
+    open_sources(sources);
+    check_runs();
+  }
 }
 
-std::int64_t CorpusStore::blocks() const { return (token_count() + corpus_block_tokens - 1) / corpus_block_tokens; }
+void CorpusStore::open_sources(const std::vector<SourceName>& names) {
+  constexpr const char* remedy = "put that corpus back, or make the view again";
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  std::int64_t blocks = 0;
+  for (const SourceName& name : names) {
+    const std::string source = (folder / name.path).string();
+    try {
+      sources_.emplace_back(new CorpusStore(source, Kind::no_view));
+    } catch (const IoError& error) {
+      throw IoError("{} is a view of {}: {}; {}", path_, source, error.what(), remedy);
+    } catch (const DataError& error) {
+      throw DataError("{} is a view of {}: {}; {}", path_, source, error.what(), remedy);
+    }
+    const data::CorpusInfo& info = sources_.back()->info();
+    TRIREME_CHECK(info.content_digest == name.content_digest && info.tokenizer_digest == info_.tokenizer_digest,
+                  DataError, "{} is a view of {}, which has changed since: its digest was {} and is {}; {}", path_,
+                  source, name.content_digest, info.content_digest, remedy);
+    first_blocks_.push_back(blocks);
+    blocks += sources_.back()->blocks();
+  }
+  TRIREME_CHECK(!sources_.empty(), DataError, "{} is a view of nothing: make it again", path_);
+}
+
+void CorpusStore::check_runs() const {
+  bool is_good = runs_.empty() ? token_count() == 0 : runs_.front().first == 0;
+  for (std::size_t i = 0; i < runs_.size() && is_good; ++i) {
+    const CorpusRun& run = runs_[i];
+    is_good = run.source >= 0 && run.source < std::ssize(sources_) && run_end(i) > run.first;
+    if (!is_good) break;
+    const std::int64_t there = sources_[static_cast<std::size_t>(run.source)]->token_count();
+    is_good = run.begin >= 0 && run.begin <= there && run_end(i) - run.first <= there - run.begin;
+  }
+  TRIREME_CHECK(is_good, DataError, "the runs of the view {} do not make up its {} tokens: make it again", path_,
+                token_count());
+}
+
+std::int64_t CorpusStore::run_end(std::size_t run) const {
+  return run + 1 < runs_.size() ? runs_[run + 1].first : token_count();
+}
+
+std::size_t CorpusStore::run_of(std::int64_t token) const {
+  return static_cast<std::size_t>(std::ranges::upper_bound(runs_, token, {}, &CorpusRun::first) - runs_.begin()) - 1;
+}
+
+data::TokenSpan CorpusStore::tokens(std::int64_t first, std::int64_t count) const {
+  if (!is_view()) {
+    return std::visit([&](const auto& all) -> data::TokenSpan { return data::tokens_in(all, first, count); }, tokens_);
+  }
+  if (count == 0) return sources_.front()->tokens(0, 0);
+  const std::size_t i = run_of(first);
+  const CorpusRun& run = runs_[i];
+  return sources_[static_cast<std::size_t>(run.source)]->tokens(run.begin + (first - run.first),
+                                                                std::min(count, run_end(i) - first));
+}
+
+CorpusStore::Stretch CorpusStore::stretch_at(std::int64_t token) const {
+  if (!is_view()) {
+    const std::int64_t block = token / corpus_block_tokens;
+    return {0, token, block, std::min((block + 1) * corpus_block_tokens, token_count()) - token};
+  }
+  const std::size_t i = run_of(token);
+  const auto source = static_cast<std::size_t>(runs_[i].source);
+  Stretch stretch = sources_[source]->stretch_at(runs_[i].begin + (token - runs_[i].first));
+  stretch.source = runs_[i].source;
+  stretch.block += first_blocks_[source];
+  stretch.size = std::min(stretch.size, run_end(i) - token);
+  return stretch;
+}
+
+std::int64_t CorpusStore::blocks() const {
+  if (is_view()) return first_blocks_.back() + sources_.back()->blocks();
+  return (token_count() + corpus_block_tokens - 1) / corpus_block_tokens;
+}
+
+/// The source of a view that has a block, whose number becomes that in the source.
+const CorpusStore& CorpusStore::source_of_block(std::int64_t& block) const {
+  const auto i = static_cast<std::size_t>(std::ranges::upper_bound(first_blocks_, block) - first_blocks_.begin()) - 1;
+  block -= first_blocks_[i];
+  return *sources_[i];
+}
 
 std::int64_t CorpusStore::verify_block(std::int64_t block) const {
+  if (is_view()) {
+    const CorpusStore& source = source_of_block(block);
+    return source.verify_block(block);
+  }
   const std::int64_t begin = block * corpus_block_tokens;
   const auto check = [&](const auto& tokens) -> std::int64_t {
     const auto part = block_of(tokens, block);
@@ -154,6 +272,10 @@ std::int64_t CorpusStore::verify_block(std::int64_t block) const {
 }
 
 void CorpusStore::release_block(std::int64_t block) const {
+  if (is_view()) {
+    const CorpusStore& source = source_of_block(block);
+    return source.release_block(block);
+  }
   std::visit([&](const auto& tokens) { mapping_->release(std::as_bytes(block_of(tokens, block))); }, tokens_);
 }
 

@@ -186,22 +186,16 @@ void export_megatron(const CorpusStore& store, const std::string& prefix) {
   TemporaryFile bin(prefix + ".bin");
   TemporaryFile idx(prefix + ".idx");
   FileOutput tokens_out(bin.path());
-  for (std::int64_t block = 0; block < store.blocks(); ++block) {
-    store.verify_block(block);
-    const auto write = [&](const auto& tokens) {
-      const auto begin = static_cast<std::size_t>(block * corpus_block_tokens);
-      const auto count = std::min<std::size_t>(tokens.size() - begin, corpus_block_tokens);
-      for (const auto token : tokens.subspan(begin, count)) {
-        if (narrow) {
-          tokens_out.write(static_cast<std::uint16_t>(token));
-        } else {
-          tokens_out.write(static_cast<std::int32_t>(token));
-        }
+  const auto write = [&](const auto& tokens) {
+    for (const auto token : tokens) {
+      if (narrow) {
+        tokens_out.write(static_cast<std::uint16_t>(token));
+      } else {
+        tokens_out.write(static_cast<std::int32_t>(token));
       }
-    };
-    std::visit(write, store.tokens());
-    store.release_block(block);
-  }
+    }
+  };
+  VerifiedTokens(store).read(0, store.token_count(), write);
   tokens_out.close();
 
   FileOutput out(idx.path());

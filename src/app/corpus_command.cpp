@@ -35,12 +35,10 @@ constexpr const char* usage =
     "trireme corpus COMMAND --help explains each.\n";
 
 std::vector<std::int32_t> ids_in(const data::TokenStore& store, std::int64_t begin, std::int64_t end) {
-  return std::visit(
-      [&](const auto& tokens) {
-        const auto part = tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-        return std::vector<std::int32_t>(part.begin(), part.end());
-      },
-      store.tokens());
+  std::vector<std::int32_t> ids;
+  data::read_tokens(store, begin, end - begin,
+                    [&](const auto& tokens, std::int64_t) { ids.insert(ids.end(), tokens.begin(), tokens.end()); });
+  return ids;
 }
 
 int inspect(const std::vector<std::string>& arguments) {
@@ -65,8 +63,9 @@ int inspect(const std::vector<std::string>& arguments) {
   }
   const double mean =
       store.documents() > 0 ? static_cast<double>(store.token_count()) / static_cast<double>(store.documents()) : 0;
-  const int token_bits = std::holds_alternative<std::span<const std::uint16_t>>(store.tokens()) ? 16 : 32;
+  const int token_bits = std::holds_alternative<std::span<const std::uint16_t>>(store.tokens(0, 0)) ? 16 : 32;
   fmt::print("file             {}\n", path);
+  for (const auto& source : store.sources()) fmt::print("view of          {}\n", source->name());
   fmt::print("documents        {}\n", store.documents());
   fmt::print("tokens           {}, {} bits each\n", store.token_count(), token_bits);
   fmt::print("document length  {} to {} tokens, mean {:.1f}\n", shortest, longest, mean);

@@ -20,6 +20,14 @@ void log_written(const std::string& path, const io::CorpusSize& size) {
   log::info("{}: {} documents, {} tokens", path, size.documents, size.tokens);
 }
 
+io::CorpusKind kind_of(bool view) { return view ? io::CorpusKind::view : io::CorpusKind::copy; }
+
+void add_view(Options& options, bool* view) {
+  options.add_flag(
+      "view", view,
+      "Copy no tokens: the new file says where in the others its documents lie, and needs them unchanged.");
+}
+
 /// PREFIX of the PREFIX.bin and PREFIX.idx that `path` or one of the two names means; empty where there is no index.
 std::string megatron_prefix(const std::string& path) {
   std::string prefix = path;
@@ -36,9 +44,11 @@ int corpus_merge(const std::vector<std::string>& arguments) {
                   "Puts corpora of one tokenizer into one file, their documents one corpus after another.");
   options.add_arguments("FILE.h5...", &inputs, "Corpora, in this order.");
   options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
+  bool view = false;
+  add_view(options, &view);
   options.require("output");
   if (!options.parse(arguments)) return 0;
-  log_written(output, io::merge_corpora(inputs, output));
+  log_written(output, io::merge_corpora(inputs, output, kind_of(view)));
   return 0;
 }
 
@@ -57,10 +67,12 @@ int corpus_split(const std::vector<std::string>& arguments) {
       "split-by", &by,
       {{"auto", data::SplitBy::automatic}, {"documents", data::SplitBy::documents}, {"tokens", data::SplitBy::tokens}},
       "What --split counts; auto: tokens where there are fewer documents than 100.");
+  bool view = false;
+  add_view(options, &view);
   options.require("output-prefix");
   if (!options.parse(arguments)) return 0;
   const std::array<std::string, 3> outputs{prefix + "_train.h5", prefix + "_valid.h5", prefix + "_test.h5"};
-  const auto sizes = io::split_corpus(input, data::parse_split(split), by, outputs);
+  const auto sizes = io::split_corpus(input, data::parse_split(split), by, outputs, kind_of(view));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (sizes[i].documents > 0) {
       log_written(outputs[i], sizes[i]);
@@ -83,10 +95,12 @@ int corpus_sample(const std::vector<std::string>& arguments) {
   options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
   options.add("share", &share, "X", "Probability of each document.", between(0, 1));
   options.add("seed", &seed, "N", "Which documents are taken.");
+  bool view = false;
+  add_view(options, &view);
   options.require("output");
   options.require("share");
   if (!options.parse(arguments)) return 0;
-  log_written(output, io::sample_corpus(input, share, seed, output));
+  log_written(output, io::sample_corpus(input, share, seed, output, kind_of(view)));
   return 0;
 }
 

@@ -22,16 +22,15 @@ CheckedTokens::CheckedTokens(std::shared_ptr<const TokenStore> store, std::int64
     : store_(std::move(store)), vocabulary_size_(vocabulary_size) {}
 
 void CheckedTokens::read(std::int64_t first, std::span<std::int32_t> ids) const {
-  const auto copy = [&](const auto& all) {
-    const auto tokens = all.subspan(static_cast<std::size_t>(first), ids.size());
-    for (std::size_t i = 0; i < ids.size(); ++i) {
+  read_tokens(*store_, first, std::ssize(ids), [&](const auto& tokens, std::int64_t begin) {
+    std::int32_t* const to = ids.data() + begin;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
       TRIREME_CHECK(tokens[i] < vocabulary_size_, DataError,
                     "{}: token {} is {}, not in the vocabulary of {} ids; the corpus is damaged", store_->name(),
-                    first + static_cast<std::int64_t>(i), tokens[i], vocabulary_size_);
-      ids[i] = static_cast<std::int32_t>(tokens[i]);
+                    first + begin + static_cast<std::int64_t>(i), tokens[i], vocabulary_size_);
+      to[i] = static_cast<std::int32_t>(tokens[i]);
     }
-  };
-  std::visit(copy, store_->tokens());
+  });
 }
 
 SequentialSamples::SequentialSamples(CheckedTokens tokens, std::int64_t sequence_length)

@@ -30,8 +30,8 @@ MemoryTokenStore::MemoryTokenStore(CorpusInfo info, const std::vector<std::vecto
   info_.content_digest = digest.hex();
 }
 
-TokenSpan MemoryTokenStore::tokens() const {
-  return std::visit([](const auto& tokens) -> TokenSpan { return std::span(tokens); }, tokens_);
+TokenSpan MemoryTokenStore::tokens(std::int64_t first, std::int64_t count) const {
+  return std::visit([&](const auto& all) -> TokenSpan { return tokens_in(std::span(all), first, count); }, tokens_);
 }
 
 }  // namespace trireme::data

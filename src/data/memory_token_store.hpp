@@ -20,7 +20,7 @@ class MemoryTokenStore final : public TokenStore {
   const std::string& name() const override { return name_; }
   const CorpusInfo& info() const override { return info_; }
   std::span<const std::int64_t> document_offsets() const override { return offsets_; }
-  TokenSpan tokens() const override;
+  TokenSpan tokens(std::int64_t first, std::int64_t count) const override;
 
  private:
   std::string name_ = "memory";

@@ -33,11 +33,31 @@ class TokenStore {
   /// Sentence i is tokens [offsets[i], offsets[i + 1]), from 0 to the number of tokens; every document begins with one.
   /// Empty where the corpus was built without sentences.
   virtual std::span<const std::int64_t> sentence_offsets() const { return {}; }
-  /// All tokens; valid as long as the store lives.
-  virtual TokenSpan tokens() const = 0;
+  /// The tokens from `first` on, as many of the next `count` as lie together: at least one where `count` is not 0, and
+  /// in most corpora all. Valid as long as the store lives.
+  virtual TokenSpan tokens(std::int64_t first, std::int64_t count) const = 0;
 
   std::int64_t documents() const { return static_cast<std::int64_t>(document_offsets().size()) - 1; }
   std::int64_t token_count() const { return document_offsets().back(); }
 };
+
+/// Calls `take(span, begin)` with all tokens [first, first + count) of `store`, a span at a time; `begin` counts from
+/// `first`.
+template <class Take>
+void read_tokens(const TokenStore& store, std::int64_t first, std::int64_t count, const Take& take) {
+  for (std::int64_t begin = 0; begin < count;) {
+    const auto take_span = [&](const auto& span) {
+      take(span, begin);
+      begin += static_cast<std::int64_t>(span.size());
+    };
+    std::visit(take_span, store.tokens(first + begin, count - begin));
+  }
+}
+
+/// Tokens [first, first + count) of a span of all of them.
+template <class Token>
+std::span<const Token> tokens_in(std::span<const Token> all, std::int64_t first, std::int64_t count) {
+  return all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+}
 
 }  // namespace trireme::data

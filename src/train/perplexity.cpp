@@ -18,13 +18,9 @@ class Windows final : public data::SampleSource {
     const std::int64_t begin = index * s_;
     const std::int64_t count = std::min(s_ + 1, store_.token_count() - begin);
     std::ranges::fill(tokens, -1);
-    std::visit(
-        [&](const auto& ids) {
-          for (std::int64_t i = 0; i < count; ++i) {
-            tokens[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(ids[static_cast<std::size_t>(begin + i)]);
-          }
-        },
-        store_.tokens());
+    data::read_tokens(store_, begin, count, [&](const auto& ids, std::int64_t at) {
+      std::ranges::transform(ids, tokens.begin() + at, [](auto id) { return static_cast<std::int32_t>(id); });
+    });
   }
 
  private:

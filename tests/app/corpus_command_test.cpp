@@ -40,7 +40,7 @@ class CorpusCommand : public CommandTest {
     std::string text;
     std::visit(
         [&](const auto& tokens) { tokenizer->decode(std::vector<std::int32_t>(tokens.begin(), tokens.end()), text); },
-        store.tokens());
+        store.tokens(0, store.token_count()));
     return text;
   }
 

@@ -25,7 +25,7 @@ using ::testing::ThrowsMessage;
 
 std::vector<std::int32_t> ids_of(const CorpusStore& store) {
   return std::visit([](const auto& span) { return std::vector<std::int32_t>(span.begin(), span.end()); },
-                    store.tokens());
+                    store.tokens(0, store.token_count()));
 }
 
 /// Words, numbers, runs of all kinds of white space, apostrophes, characters of all sizes, in any order.

@@ -11,6 +11,8 @@
 #include "io/folder_lock.hpp"
 #include "io/llmc_corpus.hpp"
 #include "io/megatron_corpus.hpp"
+#include "src/data/gpt_data.hpp"
+#include "src/data/sample_source.hpp"
 #include "src/data/tokenizer.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -42,8 +44,10 @@ class Bytes {
 };
 
 std::vector<std::int32_t> ids_of(const CorpusStore& store) {
-  return std::visit([](const auto& span) { return std::vector<std::int32_t>(span.begin(), span.end()); },
-                    store.tokens());
+  std::vector<std::int32_t> ids;
+  data::read_tokens(store, 0, store.token_count(),
+                    [&](const auto& span, std::int64_t) { ids.insert(ids.end(), span.begin(), span.end()); });
+  return ids;
 }
 
 class CorpusFiles : public ::testing::Test {
@@ -340,6 +344,132 @@ TEST_F(CorpusFiles, SampleTakesTheShareAndAGreaterOneMore) {
   EXPECT_NE(at, more.end());
   EXPECT_EQ(sample_corpus(whole, 1, 7, directory_ / "d.h5").documents, 2000);
   EXPECT_THROW(sample_corpus(whole, 0, 7, directory_ / "d.h5"), DataError);
+}
+
+/// Two corpora that say the same of the same documents.
+void expect_same(const CorpusStore& a, const CorpusStore& b) {
+  EXPECT_EQ(ids_of(a), ids_of(b));
+  EXPECT_TRUE(std::ranges::equal(a.document_offsets(), b.document_offsets()));
+  EXPECT_TRUE(std::ranges::equal(a.sentence_offsets(), b.sentence_offsets()));
+  EXPECT_EQ(a.info().tokenizer_payload, b.info().tokenizer_payload);
+  EXPECT_EQ(a.info().end_of_document, b.info().end_of_document);
+}
+
+TEST_F(CorpusFiles, ViewsHoldWhatCopiesDo) {
+  Documents documents;
+  for (std::int32_t d = 0; d < 300; ++d) documents.emplace_back(static_cast<std::size_t>(d % 7), d);
+  const std::string a = corpus("a.h5", documents, *wide_);
+  std::filesystem::create_directory(directory_ / "below");
+  const std::string b = corpus("below/b.h5", {{1, 2, 3}, {}, {4}}, *wide_);
+  const auto both = [&](const std::string& name, const auto& make) {
+    make(directory_ / ("copy_" + name), CorpusKind::copy);
+    make(directory_ / ("view_" + name), CorpusKind::view);
+    const CorpusStore view(directory_ / ("view_" + name));
+    EXPECT_TRUE(view.is_view());
+    EXPECT_NO_THROW(view.verify());
+    expect_same(view, CorpusStore(directory_ / ("copy_" + name)));
+  };
+  both("sample", [&](const std::string& path, CorpusKind kind) { sample_corpus(a, 0.3, 5, path, kind); });
+  both("merged", [&](const std::string& path, CorpusKind kind) { merge_corpora({b, a, b}, path, kind); });
+  both("train.h5", [&](const std::string& path, CorpusKind kind) {
+    split_corpus(a, {0.5, 0.3, 0.2}, data::SplitBy::tokens, {path, path + "v", path + "t"}, kind);
+  });
+  expect_same(CorpusStore(directory_ / "view_train.h5v"), CorpusStore(directory_ / "copy_train.h5v"));
+  // Of a view: the sources are taken, not the view.
+  both("again", [&](const std::string& path, CorpusKind kind) {
+    sample_corpus(directory_ / (kind == CorpusKind::view ? "view_merged" : "copy_merged"), 0.5, 9, path, kind);
+  });
+  EXPECT_EQ(CorpusStore(directory_ / "view_again").sources().size(), 2u);
+  std::filesystem::remove(directory_ / "view_merged");
+  EXPECT_NO_THROW(CorpusStore(directory_ / "view_again"));
+  sample_corpus(directory_ / "view_again", 1, 1, directory_ / "copy_of_view");  // a copy again
+  EXPECT_FALSE(CorpusStore(directory_ / "copy_of_view").is_view());
+  expect_same(CorpusStore(directory_ / "copy_of_view"), CorpusStore(directory_ / "copy_again"));
+  export_megatron(CorpusStore(directory_ / "view_again"), directory_ / "v");
+  export_megatron(CorpusStore(directory_ / "copy_again"), directory_ / "c");
+  EXPECT_EQ(content("v.bin"), content("c.bin"));
+  EXPECT_EQ(content("v.idx"), content("c.idx"));
+}
+
+TEST_F(CorpusFiles, ViewsGiveTrainingTheSamplesThatCopiesDo) {
+  Documents documents;
+  for (std::int32_t d = 0; d < 200; ++d) documents.emplace_back(static_cast<std::size_t>(5 + d % 9), d);
+  const std::string a = corpus("a.h5", documents, *narrow_);
+  std::vector<std::vector<std::int32_t>> samples;
+  for (const CorpusKind kind : {CorpusKind::copy, CorpusKind::view}) {
+    sample_corpus(a, 0.5, 5, directory_ / "part.h5", kind);
+    data::GptDataOptions options;
+    options.sequence_length = 16;
+    options.budgets = {{50, 2, 0}};
+    const auto gpt = data::make_gpt_data({{std::make_shared<CorpusStore>(directory_ / "part.h5")}}, options);
+    std::vector<std::int32_t>& all = samples.emplace_back();
+    for (std::int64_t i = 0; i < 50; ++i) {
+      std::vector<std::int32_t> ids(17);
+      gpt.train->read(i, ids);
+      all.insert(all.end(), ids.begin(), ids.end());
+    }
+  }
+  EXPECT_EQ(samples[0], samples[1]);
+}
+
+TEST_F(CorpusFiles, ViewsKeepSentences) {
+  CorpusWriter writer(directory_ / "a.h5", *narrow_);
+  for (std::int32_t d = 0; d < 50; ++d) {
+    for (std::int32_t s = 0; s <= d % 3; ++s) {
+      writer.append(std::vector<std::int32_t>(static_cast<std::size_t>(1 + s), d));
+      writer.end_sentence();
+    }
+    writer.end_document();
+  }
+  writer.finish();
+  sample_corpus(directory_ / "a.h5", 0.5, 2, directory_ / "copy.h5");
+  sample_corpus(directory_ / "a.h5", 0.5, 2, directory_ / "view.h5", CorpusKind::view);
+  expect_same(CorpusStore(directory_ / "view.h5"), CorpusStore(directory_ / "copy.h5"));
+  EXPECT_FALSE(CorpusStore(directory_ / "view.h5").sentence_offsets().empty());
+}
+
+TEST_F(CorpusFiles, ViewsFindThatASourceIsGoneOrChanged) {
+  std::filesystem::create_directory(directory_ / "x");
+  const std::string a = corpus("x/a.h5", {{1, 2}, {3}}, *narrow_);
+  const std::string view = directory_ / "x/view.h5";
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(directory_ / "x");
+  merge_corpora({"a.h5", a}, "view.h5", CorpusKind::view);
+  std::filesystem::current_path(before);
+  EXPECT_THAT([&] { merge_corpora({view}, a); }, ThrowsMessage<ConfigError>(HasSubstr("is both input and output")));
+  std::filesystem::rename(directory_ / "x", directory_ / "y");  // both moved
+  const std::string moved = directory_ / "y/view.h5";
+  EXPECT_THAT(ids_of(CorpusStore(moved)), ElementsAre(1, 2, 3, 1, 2, 3));
+  EXPECT_THAT([&] { merge_corpora({moved}, directory_ / "y/a.h5", CorpusKind::view); },
+              ThrowsMessage<ConfigError>(HasSubstr("is both")));
+  std::filesystem::rename(directory_ / "y/a.h5", directory_ / "a.h5");
+  EXPECT_THAT(
+      [&] { CorpusStore{moved}; },
+      ThrowsMessage<IoError>(AllOf(HasSubstr("y/view.h5 is a view of"), HasSubstr("a.h5"), HasSubstr("No such file"),
+                                   HasSubstr("put that corpus back, or make the view again"))));
+  corpus("y/a.h5", {{1, 2}, {4}}, *narrow_);
+  EXPECT_THAT([&] { CorpusStore{moved}; },
+              ThrowsMessage<DataError>(HasSubstr("which has changed since: its digest was")));
+  std::filesystem::copy(moved, directory_ / "y/a.h5", std::filesystem::copy_options::overwrite_existing);  // itself
+  EXPECT_THAT([&] { CorpusStore{moved}; }, ThrowsMessage<DataError>(HasSubstr("is a view itself")));
+}
+
+TEST_F(CorpusFiles, ViewsThatAreDamagedAreRefused) {
+  const std::string a = corpus("a.h5", {{1, 2}, {3}, {4, 5, 6}}, *narrow_);
+  sample_corpus(a, 0.9, 3, directory_ / "view.h5", CorpusKind::view);
+  const std::string good = content("view.h5");
+  const auto ids = ids_of(CorpusStore(directory_ / "view.h5"));
+  for (std::size_t at = 0; at < good.size(); at += 13) {
+    std::string bad = good;
+    bad[at] ^= 4;
+    std::ofstream(directory_ / "bad.h5", std::ios::binary) << bad;
+    try {
+      EXPECT_EQ(ids_of(CorpusStore(directory_ / "bad.h5")), ids) << at;
+    } catch (const DataError&) {
+    } catch (const IoError&) {  // another name of the source
+    }
+    std::filesystem::remove(directory_ / "bad.h5");
+  }
 }
 
 TEST_F(CorpusFiles, CopiesFindDamageAndLeaveNothing) {

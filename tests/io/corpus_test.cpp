@@ -87,7 +87,7 @@ TEST_F(Corpus, GivesBackWhatWasWritten) {
   EXPECT_EQ(store.documents(), 4);
   EXPECT_EQ(store.token_count(), 6);
   EXPECT_THAT(store.document_offsets(), ElementsAre(0, 3, 3, 4, 6));
-  EXPECT_THAT(as_ids(store.tokens()), ElementsAre(1, 2, 3, 256, 7, 8));
+  EXPECT_THAT(as_ids(store.tokens(0, store.token_count())), ElementsAre(1, 2, 3, 256, 7, 8));
   const data::CorpusInfo& info = store.info();
   EXPECT_EQ(info.tokenizer, "bytes");
   EXPECT_EQ(info.tokenizer_digest, bytes_->digest());
@@ -102,10 +102,10 @@ TEST_F(Corpus, HoldsSixteenBitsUpTo65536IdsAndThirtyTwoBeyond) {
     const auto ids = random_ids(5000, size);
     write(FakeTokenizer(size), {ids, {size - 1}});
     const CorpusStore store(path_);
-    EXPECT_EQ(store.tokens().index(), size == 65536 ? 0u : 1u);
+    EXPECT_EQ(store.tokens(0, store.token_count()).index(), size == 65536 ? 0u : 1u);
     std::vector<std::int32_t> expected = ids;
     expected.push_back(size - 1);
-    EXPECT_EQ(as_ids(store.tokens()), expected);
+    EXPECT_EQ(as_ids(store.tokens(0, store.token_count())), expected);
     EXPECT_EQ(store.info().greatest_id, size - 1);
   }
 }
@@ -124,7 +124,7 @@ TEST_F(Corpus, SpansBlocksAndManyDocuments) {
   writer.finish();
   const CorpusStore store(path_);
   EXPECT_NO_THROW(store.verify());
-  EXPECT_EQ(as_ids(store.tokens()), ids);
+  EXPECT_EQ(as_ids(store.tokens(0, store.token_count())), ids);
   EXPECT_TRUE(std::ranges::equal(store.document_offsets(), offsets));
 }
 
@@ -241,7 +241,7 @@ TEST_F(Corpus, FlippedBitsAreFoundOrHarmless) {
   write(*bytes_, {random_ids(3000, 256), random_ids(2000, 257)});
   const std::string good = whole();
   const CorpusStore store(path_);
-  const auto ids = as_ids(store.tokens());
+  const auto ids = as_ids(store.tokens(0, store.token_count()));
   const std::vector<std::int64_t> offsets(store.document_offsets().begin(), store.document_offsets().end());
   const data::CorpusInfo info = store.info();
   int found = 0;
@@ -254,7 +254,7 @@ TEST_F(Corpus, FlippedBitsAreFoundOrHarmless) {
     try {
       const CorpusStore damaged(path_);
       damaged.verify();
-      EXPECT_EQ(as_ids(damaged.tokens()), ids);
+      EXPECT_EQ(as_ids(damaged.tokens(0, damaged.token_count())), ids);
       EXPECT_TRUE(std::ranges::equal(damaged.document_offsets(), offsets));
       EXPECT_EQ(damaged.info().content_digest, info.content_digest);
       EXPECT_EQ(damaged.info().tokenizer_payload, info.tokenizer_payload);
