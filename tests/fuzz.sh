@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-600}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(corpus text_reader token_files tokenizer_files utf8)
+[ ${#targets[@]} -gt 0 ] || targets=(corpus corpus_file text_reader token_files tokenizer_files utf8)
 compiler=
 for candidate in clang++ clang++-{20,19,18,17,16}; do
   major=$("$candidate" -dumpversion 2>/dev/null | cut -d. -f1) || continue
@@ -26,7 +26,7 @@ libraries="$(pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5
 # Objects of the layers that the targets need, each built again when it or a header is newer.
 newest_header=$(find src io tests/fuzz -name '*.hpp' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2)
 objects=()
-for source in src/base/*.cpp src/tensor/*.cpp src/data/*.cpp io/h5/*.cpp io/*.cpp; do
+for source in src/base/*.cpp src/tensor/*.cpp src/comm/*.cpp src/data/*.cpp io/h5/*.cpp io/*.cpp; do
   object=$build/${source//\//_}.o
   objects+=("$object")
   [ "$object" -nt "$source" ] && [ "$object" -nt "$newest_header" ] && continue
@@ -42,8 +42,10 @@ done
 for target in "${targets[@]}"; do
   mkdir -p "$build/$target/corpus"
   echo "== $target: $seconds s"
+  longest=4096
+  [ "$target" = corpus_file ] && longest=16384
   # The longest input, memory and time of one: beyond, it is a finding.
-  "$build/$target.fuzzer" -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=1024 -timeout=5 -print_final_stats=1 \
+  "$build/$target.fuzzer" -max_total_time="$seconds" -max_len="$longest" -rss_limit_mb=1024 -timeout=5 -print_final_stats=1 \
     -artifact_prefix="$build/$target/" "$build/$target/corpus" "tests/fuzz/seeds/$target" 2>"$build/$target/log" ||
     { tail -40 "$build/$target/log"; exit 1; }
   grep -E 'stat::(number_of_executed_units|peak_rss_mb)|cov:' "$build/$target/log" | tail -3

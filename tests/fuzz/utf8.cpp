@@ -2,6 +2,7 @@
 #include "src/data/utf8.hpp"
 #include "src/data/text_cut.hpp"
 #include "src/data/tokenizer.hpp"
+#include "src/data/unicode_repair.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace {
@@ -27,6 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t invalid = data::find_invalid_utf8(text);
   fuzz::require(data::find_invalid_utf8(std::string_view(text).substr(0, invalid)) == invalid,
                 "what stands before the first bad byte is UTF-8");
+  const std::string mended = data::repaired(text);
+  fuzz::require(invalid < size || data::find_invalid_utf8(mended) == mended.size(), "repaired text is UTF-8");
   std::vector<std::int32_t> ids;
   tokenizer->encode(text, ids);
   std::string back;
