@@ -8,23 +8,6 @@
 #include "src/data/text_cut.hpp"
 
 namespace trireme::io {
-namespace {
-
-/// The first place from `at` on, in a file of `size_bytes`, where a line begins, or the end of the file.
-std::int64_t line_begin(const std::string& path, std::int64_t size_bytes, std::int64_t at) {
-  if (at <= 0 || at >= size_bytes) return std::clamp<std::int64_t>(at, 0, size_bytes);
-  const auto file = open_input(path, at - 1);
-  std::string bytes(std::size_t{1} << 16, '\0');
-  for (std::int64_t offset = at - 1;;) {
-    const std::size_t got = file->read(bytes.data(), bytes.size());
-    const std::size_t end = std::string_view(bytes).substr(0, got).find('\n');
-    if (end != std::string_view::npos) return offset + static_cast<std::int64_t>(end) + 1;
-    offset += static_cast<std::int64_t>(got);
-    if (got < bytes.size()) return offset;
-  }
-}
-
-}  // namespace
 
 DocumentReader::DocumentReader(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,
                                int rank, int ranks)

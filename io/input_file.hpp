@@ -28,4 +28,7 @@ Compression compression_of(const std::string& path);
 /// read; `read` throws DataError with the byte of the file where compressed data are damaged or end too early.
 std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t begin = 0, std::int64_t end = INT64_MAX);
 
+/// The first place from `at` on, in a plain file of `size_bytes`, where a line begins, or the end of the file.
+std::int64_t line_begin(const std::string& path, std::int64_t size_bytes, std::int64_t at);
+
 }  // namespace trireme::io

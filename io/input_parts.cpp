@@ -23,15 +23,6 @@ std::string read_range(const std::string& path, std::int64_t begin, std::int64_t
   return bytes;
 }
 
-/// The first byte from `at` on, 0 < at <= size, behind the end of a line; `size` where there is none.
-std::int64_t line_cut(const std::string& path, std::int64_t at, std::int64_t size) {
-  for (std::int64_t begin = at - 1; begin < size; begin += read_bytes) {
-    const std::size_t found = read_range(path, begin, std::min(begin + read_bytes, size)).find('\n');
-    if (found != std::string::npos) return begin + static_cast<std::int64_t>(found) + 1;
-  }
-  return size;
-}
-
 /// The first byte from `at` on, 0 < at < size, where the text may be cut, or the forced cut; `size` where the text ends
 /// before.
 std::int64_t text_cut(const std::string& path, std::int64_t at, std::int64_t size, const TextReaderOptions& options,
@@ -93,7 +84,7 @@ std::vector<InputPart> cut_input(const std::vector<std::string>& paths, const Te
       const std::int64_t wanted = begin + part_bytes - part.bytes;
       if (can_cut && wanted < size) {
         bool forced = false;
-        end = is_json ? line_cut(path, wanted, size) : text_cut(path, wanted, size, options, forced);
+        end = is_json ? line_begin(path, size, wanted) : text_cut(path, wanted, size, options, forced);
         next.cut_runs = forced ? 1 : 0;
       }
       part.ranges.push_back({path, begin, end});
