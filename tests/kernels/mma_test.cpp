@@ -37,10 +37,7 @@ void product(const T* a, const T* b, bool transposed, float* c) {
   auto& tiles = shared<Tiles<T>>();
   const unsigned lane = threadIdx.x, g = lane / 4, t = lane % 4;
   copy_async(tiles.a + lane / 2 * 24 + lane % 2 * 8, a + lane * 8, true);
-  if (transposed)
-    copy_async(tiles.b + lane / 2 % 8 * 24 + lane % 2 * 8, b + lane % 16 * 8, true);
-  else
-    copy_async(tiles.b + lane % 16 * 24, b + lane % 16 * 8, true);
+  if (lane < 16) copy_async(tiles.b + (transposed ? lane / 2 * 24 + lane % 2 * 8 : lane * 24), b + lane * 8, true);
   commit_copies();
   wait_for_copies<0>();
   __syncwarp();
