@@ -8,6 +8,9 @@
 namespace trireme::cuda {
 namespace {
 
+// Bytes from and to memory for each element of 16 bits: lookup 4, add_positions and its backward 4; lookup_backward 2,
+// and 8 for each element of a row of the table that occurs.
+
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     lookup_kernel(std::int64_t n, std::int64_t h, const std::int32_t* ids, const T* table, std::int64_t rows,

@@ -8,6 +8,9 @@
 namespace trireme::cuda {
 namespace {
 
+// Bytes from and to memory for each element of 16 bits: 4 in forward, 8 where it ends a branch, too, and in backward
+// with a residual's gradient (6 without).
+//
 // A warp takes a row. A lane has the same groups of eight columns each time, and keeps them in registers where it has
 // no more than `held` of them: then the row is read once. Longer rows, held = 0, are read again, from the caches.
 constexpr int warps = block_threads / warp_threads;
