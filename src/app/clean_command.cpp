@@ -91,6 +91,8 @@ struct CleanCommandOptions {
                   clean.least_language_share);
     std::istringstream codes(languages);
     for (std::string code; std::getline(codes, code, ',');) clean.languages.push_back(code);
+    TRIREME_CHECK(!options.given("language") || !clean.languages.empty(), ConfigError,
+                  "--language names no language; without it all stay");
     clean.reader.format = format.format;
     clean.text_lines = format.text_lines;
   }
