@@ -14,6 +14,7 @@
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/gemm.hpp"
 #include "cuda/runtime/copy.hpp"
+#include "cuda/runtime/graph.hpp"
 #include "src/comm/device_communicators.hpp"
 
 namespace trireme::cuda {
@@ -31,7 +32,7 @@ Place place_of(const CudaOptions& options) {
   return place;
 }
 
-class CudaBackend final : public Backend, public DeviceCommunicators {
+class CudaBackend final : public Backend, public DeviceCommunicators, public GraphRecorder {
  public:
   CudaBackend(const CudaOptions& options, const std::string& built_for)
       : device_(std::make_shared<Device>(place_of(options),
@@ -102,6 +103,14 @@ class CudaBackend final : public Backend, public DeviceCommunicators {
     if (deterministic_) setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
     return NcclCommunicator::make(device_, memory_, *host);
   }
+
+  std::unique_ptr<Graph> record(const std::function<void()>& enqueue) override {
+    return CudaGraph::record(device_, stream_, enqueue);
+  }
+  void copy_within(Stream& stream, ConstTensorView from, TensorView to) override {
+    copy(cuda_stream(stream), from, to);
+  }
+  std::size_t launches() const override { return device_->launches(); }
 
   GemmKernels& gemm() override { return *gemm_; }
   NormKernels& norm() override { return *norm_; }

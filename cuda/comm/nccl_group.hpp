@@ -35,7 +35,8 @@ class NcclGroup {
   void settle(ncclResult_t status, const char* call);
   /// Throws NcclError where NCCL has found an error since.
   void poll();
-  /// Keeps the name of what was just enqueued until it is over. Returns the event after it.
+  /// Keeps the name of what was just enqueued until it is over, unless it was recorded as a part of a graph. Returns
+  /// the event after it.
   std::shared_ptr<Event> enqueued(std::string operation);
 
   static constexpr double patience_s = 300;

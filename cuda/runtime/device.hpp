@@ -43,6 +43,9 @@ class Device {
   void launched(cudaStream_t stream, const char* kernel,
                 const std::source_location& location = std::source_location::current());
 
+  /// Launches so far.
+  std::size_t launches() const { return launch_count_; }
+
   /// Blocks the host until `query`, a call such as cudaEventQuery, no longer says cudaErrorNotReady. Meanwhile the
   /// watched communications are asked for errors. Throws CudaError, which names the latest kernels, and what a watched
   /// communication throws.

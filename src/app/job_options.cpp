@@ -203,7 +203,7 @@ void DeviceOptions::check(const Options& options, const Backend& backend, const 
     return;
   }
   std::string idle;
-  for (const char* name : {"communicator", "allow-tf32", "gemm-cache", "check-launches"}) {
+  for (const char* name : {"communicator", "allow-tf32", "gemm-cache", "check-launches", "cuda-graphs"}) {
     if (options.given(name)) idle += (idle.empty() ? "--" : ", --") + std::string(name);
   }
   TRIREME_CHECK(idle.empty(), ConfigError, "{}: for GPUs alone, and this job runs on the backend {} ({}); leave out {}",

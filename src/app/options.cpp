@@ -267,7 +267,10 @@ std::string Options::nearest(const std::string& name) const {
   return best.empty() ? "" : fmt::format("; did you mean --{}?", best);
 }
 
-bool Options::given(const std::string& name) const { return find(name)->given; }
+bool Options::given(const std::string& name) const {
+  const Entry* entry = find(name);
+  return entry != nullptr && entry->given;
+}
 
 std::vector<std::pair<std::string, std::string>> Options::values() const {
   std::vector<std::pair<std::string, std::string>> result;

@@ -92,7 +92,8 @@ class Options {
   /// Sets the variables. False where `--help` was asked for: the help has been printed to stdout, nothing is set.
   bool parse(const std::vector<std::string>& arguments);
 
-  /// Whether the option, under any of its names, was given on the command line or in a file.
+  /// Whether the option, under any of its names, was given on the command line or in a file; false for one that this
+  /// command does not have.
   bool given(const std::string& name) const;
 
   /// First name and present value of every option that has one, in order of declaration: what a run was asked to do.

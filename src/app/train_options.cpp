@@ -64,6 +64,9 @@ void TrainCommandOptions::declare(Options& options) {
   options.add_flag(
       "no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
       "Do not hide the tensor-parallel communication of backward behind the products of weight gradients.");
+  options.add_flag("cuda-graphs", &cuda_graphs,
+                   "GPU: record the work of a micro-batch once and replay it, which spares the host's time. Needs one "
+                   "pipeline rank and goes without overlaps of gradients and parameters. Not yet proved on a GPU.");
   options.add_choice(
       "recompute-granularity", &recomputation.granularity,
       {{"none", model::RecomputeGranularity::none},
@@ -246,6 +249,18 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
          "--data-parallel-sharding-strategy optim_grads keeps its shard of the gradients in fp32: leave out "
          "--main-grads-dtype");
 
+  expect(!cuda_graphs || grid.pipeline == 1,
+         fmt::format("--cuda-graphs needs --pipeline-model-parallel-size 1, not {}: what passes between pipeline ranks "
+                     "has no fixed place in memory",
+                     grid.pipeline));
+  expect(!cuda_graphs || !(overlap_reduce || overlap_gather),
+         fmt::format("--cuda-graphs goes without --{}: what is recorded cannot wait for what travels beside it",
+                     overlap_reduce ? "overlap-grad-reduce" : "overlap-param-gather"));
+  expect(!cuda_graphs || grid.device.communicator != DeviceTransport::staged,
+         "--cuda-graphs goes without --communicator staged, with which the host takes part in every message");
+  expect(!cuda_graphs || !grid.device.check_launches,
+         "--cuda-graphs goes without --check-launches, with which the host waits for every kernel");
+
   settle_learning_rate(options, expect);
 
   loss_scale.dynamic = dtype == DType::fp16 && !constant_loss_scale;
@@ -312,6 +327,7 @@ train::LayoutOptions TrainCommandOptions::layout() const {
   layout.async_tensor_all_reduce = !no_async_tensor_all_reduce;
   layout.pipeline = grid.pipeline_cut();
   layout.recomputation = recomputation;
+  layout.cuda_graphs = cuda_graphs;
   layout.schedule = schedule;
   return layout;
 }

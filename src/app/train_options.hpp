@@ -38,6 +38,7 @@ struct TrainCommandOptions {
   bool overlap_p2p = false;
   bool no_scatter_gather = false;
   bool no_async_tensor_all_reduce = false;
+  bool cuda_graphs = false;
   model::Recomputation recomputation;
   bool recompute_activations = false;
   model::Initialisation initialisation;

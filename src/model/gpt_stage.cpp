@@ -15,7 +15,8 @@ struct GptStage::SavedGroup {
 };
 
 struct GptStage::Saved {
-  std::unique_ptr<Arena> arena;
+  std::size_t arena_number = 0;
+  Arena* arena = nullptr;  // null when all is done
   std::vector<SavedGroup> groups;
   ConstTensorView head_input;
   Arena::Mark head_mark;
@@ -67,10 +68,20 @@ GptStage::GptStage(const parallel::TensorContext& context, const parallel::Param
 
 GptStage::~GptStage() = default;
 
+void GptStage::use_graphs() {
+  TRIREME_CHECK(place_.first_stage && place_.last_stage && place_.chunks.size() == 1, ConfigError,
+                "--cuda-graphs needs one pipeline rank with one chunk of layers");
+  graphs_.emplace(context_.backend, shape_.s, shape_.b, accumulation_type(shape_.dtype));
+}
+
 void GptStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
   micro_batches_ = std::move(micro_batches);
   mode_ = mode;
-  saved_.clear();  // a forward whose backward never came is forgotten
+  if (runs_graphs()) graphs_->begin(mode);
+  for (const auto& saved : saved_) {
+    if (saved && saved->arena != nullptr) release(*saved);  // a forward whose backward never came
+  }
+  saved_.clear();
   saved_.resize(micro_batches_.size() * place_.chunks.size());
 }
 
@@ -86,16 +97,30 @@ GptStage::Saved& GptStage::saved(int chunk, int micro_batch) {
   return *saved_[static_cast<std::size_t>(chunk) * micro_batches_.size() + static_cast<std::size_t>(micro_batch)];
 }
 
-std::unique_ptr<Arena> GptStage::take_arena() {
-  if (free_arenas_.empty()) return std::make_unique<Arena>(context_.backend, std::size_t{1} << 22);
-  std::unique_ptr<Arena> arena = std::move(free_arenas_.back());
-  free_arenas_.pop_back();
-  return arena;
+GptStage::Saved& GptStage::open(int chunk, int micro_batch) {
+  if (free_arenas_.empty()) {
+    free_arenas_.insert(arenas_.size());
+    arenas_.push_back(std::make_unique<Arena>(context_.backend, std::size_t{1} << 22));
+  }
+  const std::size_t number = *free_arenas_.begin();
+  free_arenas_.erase(free_arenas_.begin());
+  auto& slot = saved_[static_cast<std::size_t>(chunk) * micro_batches_.size() + static_cast<std::size_t>(micro_batch)];
+  slot = std::make_unique<Saved>();
+  slot->arena_number = number;
+  slot->arena = arenas_[number].get();
+  return *slot;
 }
 
 void GptStage::release(Saved& saved) {
   saved.arena->clear();
-  free_arenas_.push_back(std::move(saved.arena));
+  saved.arena = nullptr;
+  free_arenas_.insert(saved.arena_number);
+}
+
+void GptStage::run(parallel::StepKind kind, int chunk, int micro_batch, const std::function<void()>& enqueue) {
+  if (!runs_graphs()) return enqueue();
+  graphs_->bring(micro_batch, micro_batches_[static_cast<std::size_t>(micro_batch)]);
+  graphs_->run(kind, saved(chunk, micro_batch).arena_number, enqueue);
 }
 
 void GptStage::note_activation_bytes() {
@@ -112,7 +137,7 @@ DropoutPlan GptStage::dropout(int micro_batch) const {
   plan.seed = mode_.seed;
   if (plan.hidden != 0 || plan.attention != 0) {
     plan.positions = residual_positions();
-    plan.samples = micro_batches_[static_cast<std::size_t>(micro_batch)].samples.as<std::int64_t>();
+    plan.samples = batch(micro_batch).samples.as<std::int64_t>();
   }
   return plan;
 }
@@ -124,8 +149,7 @@ int GptStage::first_layer_index(int chunk) const {
 }
 
 void GptStage::embed(int micro_batch, TensorView x) {
-  const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
-  embedding_->forward(batch.ids.reshape({shape_.rows()}), shape_.as_rows(x));
+  embedding_->forward(batch(micro_batch).ids.reshape({shape_.rows()}), shape_.as_rows(x));
   context_.backend.embedding().add_positions(context_.stream(), positions_, residual_positions(),
                                              dropout(micro_batch).at(0, DropoutSite::embedding), x);
 }
@@ -174,10 +198,14 @@ ConstTensorView GptStage::own_part(ConstTensorView stream, Arena& arena) {
 }
 
 void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) {
-  auto& slot = saved_[static_cast<std::size_t>(chunk) * micro_batches_.size() + static_cast<std::size_t>(micro_batch)];
-  slot = std::make_unique<Saved>();
-  slot->arena = take_arena();
-  Arena& arena = *slot->arena;
+  Saved& state = open(chunk, micro_batch);
+  run(parallel::StepKind::forward, chunk, micro_batch, [&] { run_forward(chunk, micro_batch, input, output); });
+  if (!mode_.backward) release(state);
+}
+
+void GptStage::run_forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) {
+  Saved& state = saved(chunk, micro_batch);
+  Arena& arena = *state.arena;
   const bool last = is_last(chunk);
   const int first = first_layer_index(chunk);
   const DropoutPlan plan = dropout(micro_batch);
@@ -202,7 +230,7 @@ void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, Tensor
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const LayerGroup& group = groups[i];
-    SavedGroup& kept = slot->groups.emplace_back();
+    SavedGroup& kept = state.groups.emplace_back();
     kept.mark = arena.mark();
     kept.input = keeps_part_of_input(group) ? own_part(input, arena) : input;
     const TensorView y = i + 1 == groups.size() && !last ? output : stream_into(i + 1);
@@ -214,18 +242,17 @@ void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, Tensor
     input = y;
   }
   if (last) {
-    slot->head_mark = arena.mark();
-    slot->head = Head::allocate(shape_, vocabulary_rows_, arena);
-    slot->head_input = input;
+    state.head_mark = arena.mark();
+    state.head = Head::allocate(shape_, vocabulary_rows_, arena);
+    state.head_input = input;
     hooks_.before_forward(head_group());
-    forward_head(micro_batch, *slot->head, input);
+    forward_head(micro_batch, *state.head, input);
   }
   note_activation_bytes();
-  if (!mode_.backward) release(*slot);
 }
 
 void GptStage::forward_head(int micro_batch, Head& head, ConstTensorView x) {
-  const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
+  const MicroBatch& batch = this->batch(micro_batch);
   const std::int64_t n = shape_.rows();
   const ArenaScope scope(context_.workspace);
   const TensorView losses = context_.workspace.allocate(accumulation_type(shape_.dtype), {n});
@@ -237,14 +264,19 @@ void GptStage::forward_head(int micro_batch, Head& head, ConstTensorView x) {
 }
 
 void GptStage::backward_head(int micro_batch, Head& head, ConstTensorView x, TensorView dx) {
-  const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
+  const MicroBatch& batch = this->batch(micro_batch);
   const std::int64_t n = shape_.rows();
   const ArenaScope scope(context_.workspace);
-  const TensorView loss_gradient = context_.workspace.allocate(accumulation_type(shape_.dtype), {n});
   const TensorView dnormed = shape_.allocate_residual(context_.workspace);
-  ElementwiseKernels& elementwise = context_.backend.elementwise();
-  elementwise.convert(context_.stream(), batch.weights, loss_gradient);
-  elementwise.scale(context_.stream(), mode_.loss_gradient, loss_gradient);
+  ConstTensorView loss_gradient;
+  if (runs_graphs()) {
+    loss_gradient = graphs_->loss_gradient();
+  } else {
+    const TensorView made = context_.workspace.allocate(accumulation_type(shape_.dtype), {n});
+    context_.backend.elementwise().convert(context_.stream(), batch.weights, made);
+    context_.backend.elementwise().scale(context_.stream(), mode_.loss_gradient, made);
+    loss_gradient = made;
+  }
   cross_entropy_.backward(head.logits, batch.targets.reshape({n}), loss_gradient, head.loss);
   head_->backward_input(head.logits, shape_.as_rows(head.normed), shape_.as_rows(dnormed),
                         parallel::WeightGradient::now);
@@ -253,7 +285,7 @@ void GptStage::backward_head(int micro_batch, Head& head, ConstTensorView x, Ten
 }
 
 void GptStage::backward_embedding(int micro_batch, ConstTensorView dx) {
-  const MicroBatch& batch = micro_batches_[static_cast<std::size_t>(micro_batch)];
+  const MicroBatch& batch = this->batch(micro_batch);
   const ArenaScope scope(context_.workspace);
   const TensorView masked = shape_.allocate_residual(context_.workspace);
   context_.backend.embedding().add_positions_backward(context_.stream(), dx, residual_positions(),
@@ -329,11 +361,17 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
 }
 
 void GptStage::backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
-  run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::later);
+  run(parallel::StepKind::backward_input, chunk, micro_batch,
+      [&] { run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::later); });
 }
 
 void GptStage::backward_weight(int chunk, int micro_batch) {
-  Saved& state = saved(chunk, micro_batch);
+  run(parallel::StepKind::backward_weight, chunk, micro_batch, [&] { run_backward_weight(chunk, micro_batch); });
+  release(saved(chunk, micro_batch));
+}
+
+void GptStage::run_backward_weight(int chunk, int micro_batch) {
+  const Saved& state = saved(chunk, micro_batch);
   const int first = first_layer_index(chunk);
   const std::vector<LayerGroup> groups = this->groups(chunk);
   for (std::size_t g = groups.size(); g-- > 0;) {
@@ -345,56 +383,12 @@ void GptStage::backward_weight(int chunk, int micro_batch) {
       hooks_.after_backward(layer_group(layer));
     }
   }
-  release(state);
 }
 
 void GptStage::backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
-  run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::now);
+  run(parallel::StepKind::backward, chunk, micro_batch,
+      [&] { run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::now); });
   release(saved(chunk, micro_batch));
-}
-
-std::vector<KeyValueCache> GptStage::make_caches(std::int64_t capacity, Arena& arena) const {
-  std::vector<KeyValueCache> caches;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    caches.push_back({arena.allocate(shape_.dtype, {capacity, 1, 2, shape_.kv_local, shape_.d}), 0});
-  }
-  return caches;
-}
-
-void GptStage::forward_cached(int chunk, std::int64_t positions, std::int64_t first_position, ConstTensorView ids,
-                              ConstTensorView input, std::vector<KeyValueCache>& caches, TensorView output) {
-  TRIREME_CHECK(!context_.sequence_parallel, ConfigError, "generation runs without --sequence-parallel");
-  Stream& stream = context_.stream();
-  LayerShape shape = shape_;
-  shape.s = shape.s_local = positions;
-  shape.positions = {first_position};
-  shape.b = 1;
-  const bool last = is_last(chunk);
-  const ArenaScope scope(context_.workspace);
-  const TensorView streams[] = {shape.allocate_residual(context_.workspace),
-                                shape.allocate_residual(context_.workspace)};
-  const int layers = place_.chunks[static_cast<std::size_t>(chunk)].layers;
-  if (is_first(chunk)) {
-    const TensorView x = layers == 0 && !last ? output : streams[1];
-    embedding_->forward(ids.reshape({positions}), shape.as_rows(x));
-    context_.backend.embedding().add_positions(stream, positions_, shape.positions, {}, x);
-    input = x;
-  }
-  const auto first = static_cast<std::size_t>(first_layer_index(chunk));
-  for (int i = 0; i < layers; ++i) {
-    const TensorView y = i + 1 == layers && !last ? output : streams[i % 2];
-    const std::size_t layer = first + static_cast<std::size_t>(i);
-    layers_[layer].forward_cached(shape, input, caches[layer], y);
-    input = y;
-  }
-  if (last) {
-    shape.s = shape.s_local = 1;
-    const ConstTensorView newest = input.rows(positions - 1, 1);
-    const TensorView normed = shape.allocate_residual(context_.workspace);
-    context_.backend.norm().normalise(stream, newest, final_norm_->weight, final_norm_->bias, config_.norm_epsilon,
-                                      normed, shape.allocate_statistics(context_.workspace));
-    head_->forward(shape.as_rows(normed), Activation::none, {}, output);
-  }
 }
 
 }  // namespace trireme::model

@@ -2,9 +2,12 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "src/model/gpt_parameters.hpp"
+#include "src/model/micro_batch.hpp"
+#include "src/model/micro_batch_graphs.hpp"
 #include "src/model/recomputation.hpp"
 #include "src/model/transformer_layer.hpp"
 #include "src/parallel/context/sequence_share.hpp"
@@ -12,23 +15,6 @@
 #include "src/parallel/pipeline/stage.hpp"
 
 namespace trireme::model {
-
-/// One micro-batch on the device, as every stage of a pipeline gets it; s are the rows of this context rank.
-struct MicroBatch {
-  ConstTensorView ids;      ///< [s, b] int32
-  ConstTensorView targets;  ///< [s, b] int32
-  ConstTensorView weights;  ///< [s b] A: 1 where the target counts in the loss, 0 where it is masked
-  ConstTensorView samples;  ///< [b] int64: number of each sample since the start of training
-};
-
-/// How the micro-batches to come are to be run.
-struct StageMode {
-  bool backward = false;  ///< keep what backward needs
-  double hidden_dropout = 0;
-  double attention_dropout = 0;
-  std::uint64_t seed = 0;
-  double loss_gradient = 1;  ///< gradient of the sum of weighted token losses: loss scale / tokens that count
-};
 
 /// One rank's part of a GPT of pre-norm layers: embeddings on the first stage, layers, final norm, head and loss on the
 /// last. Implements what the pipeline executor drives; calls the hooks for every group of parameters
@@ -41,6 +27,9 @@ class GptStage final : public parallel::Stage {
            parallel::ParameterHooks& hooks);
   ~GptStage() override;
 
+  /// From now on the steps of training run as graphs (MicroBatchGraphs). ConfigError where the backend has none, or
+  /// where this is not the whole model: what passes between stages has no fixed place.
+  void use_graphs();
   /// Sets what the next run of the executor works on. The tensors must live until it is done.
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode);
   /// The sum of weighted token losses since the last call, on the last stage's ranks; 0 on others. Waits for the
@@ -98,8 +87,16 @@ class GptStage final : public parallel::Stage {
   struct Saved;
 
   Saved& saved(int chunk, int micro_batch);
-  std::unique_ptr<Arena> take_arena();
+  /// A micro-batch on its way, with the arena of the lowest number that is free: which, depends on the schedule alone.
+  Saved& open(int chunk, int micro_batch);
   void release(Saved& saved);
+  /// Enqueues a step of the micro-batch, or the graph recorded of it.
+  void run(parallel::StepKind kind, int chunk, int micro_batch, const std::function<void()>& enqueue);
+  bool runs_graphs() const { return graphs_ && mode_.backward; }
+  const MicroBatch& batch(int micro_batch) const {
+    return runs_graphs() ? graphs_->micro_batch() : micro_batches_[static_cast<std::size_t>(micro_batch)];
+  }
+  void run_forward(int chunk, int micro_batch, ConstTensorView input, TensorView output);
   void note_activation_bytes();
   std::vector<LayerGroup> groups(int chunk) const;
   /// Runs consecutive layers from x to y; what backward needs comes from `arena`. With an empty y the last layer makes
@@ -134,6 +131,7 @@ class GptStage final : public parallel::Stage {
   /// Both kinds of backward: layer by layer, from last to first.
   void run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
                     parallel::WeightGradient weights);
+  void run_backward_weight(int chunk, int micro_batch);
 
   parallel::TensorContext context_;
   parallel::ParameterHooks& hooks_;
@@ -153,7 +151,9 @@ class GptStage final : public parallel::Stage {
   std::vector<MicroBatch> micro_batches_;
   StageMode mode_;
   std::vector<std::unique_ptr<Saved>> saved_;  // [chunk][micro-batch]
-  std::vector<std::unique_ptr<Arena>> free_arenas_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::set<std::size_t> free_arenas_;  // numbers
+  std::optional<MicroBatchGraphs> graphs_;
   Tensor loss_sum_;  // [1] fp64
   std::size_t peak_activation_bytes_ = 0;
 };

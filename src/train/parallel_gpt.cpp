@@ -44,7 +44,13 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
               communicators.context->size() > 1 ? communicators.context.get() : nullptr},
              parameters_, config, place_, vocabulary_, sequence_share_, layout.micro_batch_size, layout.dtype,
              layout.recomputation, data_parallel_),
-      executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout)) {}
+      executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout)) {
+  if (!layout.cuda_graphs) return;
+  TRIREME_CHECK(!layout.data_parallel.overlap_reduce && !layout.data_parallel.overlap_gather, ConfigError,
+                "--cuda-graphs goes without --overlap-grad-reduce and --overlap-param-gather: what is recorded cannot "
+                "wait for what is enqueued apart from it");
+  stage_.use_graphs();
+}
 
 void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {
   const int count = static_cast<int>(micro_batches.size());

@@ -29,6 +29,7 @@ struct LayoutOptions {
   bool overlap_p2p = false;                        ///< messages between stages travel while ranks compute
   bool scatter_gather = true;                      ///< each tensor rank sends its part of a message between stages
   parallel::DataParallelOptions data_parallel;     ///< of training
+  bool cuda_graphs = false;                        ///< training's steps are recorded and replayed (MicroBatchGraphs)
 };
 
 /// What the loss of a global batch is: the mean over all of its tokens that count, so that the micro-batch size does

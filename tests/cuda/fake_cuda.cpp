@@ -2,30 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <random>
 #include <utility>
 
+#include "tests/cuda/fake_streams.hpp"
 #include "tests/cuda/guarded_heap.hpp"
 
-struct CUevent_st {
-  int recorded = 0;  // how many times it was enqueued, and has passed
-  int passed = 0;
-};
-struct CUstream_st {
-  int number = 0;
-  struct Item {
-    std::string name;
-    std::function<bool()> ready;
-    std::function<void()> run;
-  };
-  std::deque<Item> queue;
-};
 struct CUmemPoolHandle_st {};
 
 namespace fake_cuda {
@@ -35,6 +24,7 @@ struct State {
   std::mt19937 random{1};
   std::vector<CUstream_st*> streams;
   int streams_made = 0;
+  bool slow_streams = false;
   std::vector<std::string> log;
   std::map<std::string, cudaError_t> failures;
   cudaError_t broken = cudaSuccess;
@@ -58,6 +48,7 @@ bool run_one() {
     if (!stream->queue.empty() && stream->queue.front().ready()) ready.push_back(stream);
   }
   if (ready.empty()) return false;
+  if (!std::ranges::all_of(ready, &CUstream_st::slow)) std::erase_if(ready, std::mem_fn(&CUstream_st::slow));
   CUstream_st* stream = ready[state().random() % ready.size()];
   const auto run = std::move(stream->queue.front().run);
   stream->queue.pop_front();
@@ -85,7 +76,17 @@ cudaError_t query(const std::function<bool()>& condition) {
   return condition() ? cudaSuccess : cudaErrorNotReady;
 }
 
-/// What a call returns: an error that a test asked for, or that of a broken device.
+/// Whether a copy may use this memory.
+bool may_copy(const void* pointer) {
+  if (!state().heap || state().heap->contains(pointer)) return true;
+  const auto behind = state().pinned.upper_bound(pointer);
+  if (behind == state().pinned.begin()) return false;
+  const auto& [begin, size] = *std::prev(behind);
+  return static_cast<const std::byte*>(pointer) < static_cast<const std::byte*>(begin) + size;
+}
+
+}  // namespace
+
 cudaError_t outcome(const char* function) {
   if (const auto it = state().failures.find(function); it != state().failures.end()) {
     const cudaError_t status = it->second;
@@ -109,16 +110,14 @@ void release(void* pointer) {
   }
 }
 
-/// Whether a copy may use this memory.
-bool may_copy(const void* pointer) {
-  if (!state().heap || state().heap->contains(pointer)) return true;
-  const auto behind = state().pinned.upper_bound(pointer);
-  if (behind == state().pinned.begin()) return false;
-  const auto& [begin, size] = *std::prev(behind);
-  return static_cast<const std::byte*>(pointer) < static_cast<const std::byte*>(begin) + size;
+void push(cudaStream_t stream, Item item) {
+  if (stream->capture == nullptr) return stream->queue.push_back(std::move(item));
+  push_captured(stream, std::move(item));
 }
-
-}  // namespace
+std::vector<cudaStream_t>& streams() { return state().streams; }
+void push_poison(cudaStream_t stream, void* to, std::size_t size) {
+  if (state().heap) push(stream, {"poison", [] { return true; }, [to, size] { std::memset(to, 0xff, size); }});
+}
 
 void reset(unsigned seed) {
   State fresh;
@@ -127,8 +126,10 @@ void reset(unsigned seed) {
   fresh.allocations = state().allocations;
   fresh.heap = state().heap;
   fresh.pinned = state().pinned;
+  // What is dropped may be graphs, whose streams leave the list.
+  std::vector<std::deque<Item>> dropped;
+  for (CUstream_st* stream : fresh.streams) dropped.push_back(std::exchange(stream->queue, {}));
   state() = std::move(fresh);
-  for (CUstream_st* stream : state().streams) stream->queue.clear();
 }
 void guard_device_memory() {
   if (!state().heap) state().heap = std::make_shared<GuardedHeap>();
@@ -143,7 +144,7 @@ std::size_t pending() {
 }
 void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work) {
   note(fmt::format("{} {}", name, name_of(stream)));
-  stream->queue.push_back({name, [] { return true; }, std::move(work)});
+  push(stream, {name, [] { return true; }, std::move(work)});
 }
 void enqueue_until(cudaStream_t stream, const std::string& name, std::function<void()> start,
                    std::function<bool()> done, std::function<void()> finish) {
@@ -151,10 +152,10 @@ void enqueue_until(cudaStream_t stream, const std::string& name, std::function<v
     ++state().outside;
     start();
   });
-  stream->queue.push_back({name, std::move(done), [finish = std::move(finish)] {
-                             --state().outside;
-                             finish();
-                           }});
+  push(stream, {name, std::move(done), [finish = std::move(finish)] {
+                  --state().outside;
+                  finish();
+                }});
 }
 void note(const std::string& text) { state().log.push_back(text); }
 void run_all() {
@@ -162,6 +163,7 @@ void run_all() {
   while (run_one() || state().outside > 0) {
   }
 }
+void make_slow_streams(bool slow) { state().slow_streams = slow; }
 void break_device(cudaError_t status) { state().broken = status; }
 void set_devices(int count, unsigned char uuid) {
   state().devices = count;
@@ -174,10 +176,6 @@ std::string name_of(cudaStream_t stream) { return fmt::format("stream {}", strea
 
 using namespace fake_cuda;
 
-// Returns the error a test asked for, if it did.
-#define FAKE_OUTCOME(function) \
-  if (const cudaError_t status = outcome(function); status != cudaSuccess) return status
-
 extern "C" {
 
 const char* cudaGetErrorName(cudaError_t error) {
@@ -188,6 +186,12 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorIllegalAddress";
     case cudaErrorNoDevice:
       return "cudaErrorNoDevice";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureUnjoined:
+      return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation:
+      return "cudaErrorStreamCaptureIsolation";
     default:
       return "cudaErrorUnknown";
   }
@@ -243,7 +247,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   FAKE_OUTCOME("cudaStreamCreateWithPriority");
-  *stream = new CUstream_st{state().streams_made++, {}};
+  *stream = new CUstream_st;
+  (*stream)->number = state().streams_made++;
+  (*stream)->slow = state().slow_streams;
   state().streams.push_back(*stream);
   return cudaSuccess;
 }
@@ -256,11 +262,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  FAKE_OUTCOME("cudaStreamQuery");
+  FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaStreamQuery");
   return query([stream] { return stream->queue.empty(); });
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  FAKE_OUTCOME("cudaStreamSynchronize");
+  FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaStreamSynchronize");
   note("cudaStreamSynchronize " + name_of(stream));
   while (!stream->queue.empty() && step()) {
   }
@@ -269,9 +275,25 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   FAKE_OUTCOME("cudaStreamWaitEvent");
   note("cudaStreamWaitEvent " + name_of(stream));
+  if (event->captured) {
+    const std::shared_ptr<Capture> capture = event->capture.lock();
+    if (capture == nullptr || capture->origin == nullptr) return cudaErrorCapturedEvent;
+    if (stream->capture != nullptr && stream->capture != capture) return cudaErrorStreamCaptureMerge;
+    // The stream takes part in the capture, from this event on.
+    if (stream->capture == nullptr) {
+      stream->capture = capture;
+      stream->last_node = event->node;
+    }
+    push_captured(stream, {"wait", [] { return true; }, [] {}}, {event->node});
+    return cudaSuccess;
+  }
+  if (stream->capture != nullptr) {
+    refuse_in_capture();
+    return cudaErrorStreamCaptureIsolation;
+  }
   // An event that is destroyed while it is waited for is still kept to: the number is copied, the event is not freed.
   const int turn = event->recorded;
-  stream->queue.push_back({"wait", [event, turn] { return event->passed >= turn; }, [] {}});
+  push(stream, {"wait", [event, turn] { return event->passed >= turn; }, [] {}});
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -291,17 +313,25 @@ cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   FAKE_OUTCOME("cudaEventRecord");
   note("cudaEventRecord " + name_of(stream));
+  event->captured = stream->capture != nullptr;
+  event->capture = stream->capture;
+  if (event->captured) {
+    push_captured(stream, {"record", [] { return true; }, [] {}});
+    event->node = stream->last_node;
+    return cudaSuccess;
+  }
   const int turn = ++event->recorded;
-  stream->queue.push_back({"record", [] { return true; }, [event, turn] { event->passed = turn; }});
+  push(stream, {"record", [] { return true; }, [event, turn] { event->passed = turn; }});
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  FAKE_OUTCOME("cudaEventQuery");
+  FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaEventQuery");
+  if (event->captured) return cudaErrorCapturedEvent;
   return query([event] { return event->passed == event->recorded; });
 }
 
 cudaError_t cudaMalloc(void** pointer, std::size_t size) {
-  FAKE_OUTCOME("cudaMalloc");
+  FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaMalloc");
   note(fmt::format("cudaMalloc {}", size));
   *pointer = allocate(size);
   if (state().heap) {
@@ -311,6 +341,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t size) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* pointer) {
+  if (const cudaError_t status = refuse_in_capture(); status != cudaSuccess) return status;
   run_all();  // waits for the device
   release(pointer);
   return cudaSuccess;
@@ -334,16 +365,23 @@ cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t size, cudaMemPoo
   FAKE_OUTCOME("cudaMallocFromPoolAsync");
   note(fmt::format("cudaMallocFromPoolAsync {} {}", size, name_of(stream)));
   *pointer = allocate(size);
-  if (state().heap)
-    stream->queue.push_back({"poison", [] { return true; }, [to = *pointer, size] { std::memset(to, 0xff, size); }});
+  if (stream->capture != nullptr) stream->capture->memory.push_back(*pointer);
+  push_poison(stream, *pointer, size);
   return cudaSuccess;
 }
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  if (stream->capture != nullptr) {
+    // A graph's memory is its own until it is destroyed; that of others it cannot free.
+    const auto& memory = stream->capture->memory;
+    if (std::find(memory.begin(), memory.end(), pointer) != memory.end()) return cudaSuccess;
+    refuse_in_capture();
+    return cudaErrorInvalidValue;
+  }
   enqueue(stream, "cudaFreeAsync", [pointer] { release(pointer); });
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t size, unsigned) {
-  FAKE_OUTCOME("cudaHostAlloc");
+  FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaHostAlloc");
   note(fmt::format("cudaHostAlloc {}", size));
   *pointer = std::aligned_alloc(4096, (size + 4095) / 4096 * 4096);
   state().pinned[*pointer] = size;

@@ -22,6 +22,8 @@ void clear_log();
 void fail_next(const std::string& function, cudaError_t status);
 /// Work on a stream that was enqueued but has not run yet.
 std::size_t pending();
+/// Whether streams made from now on are slow: they run only where no other can. For what else is too seldom the last.
+void make_slow_streams(bool slow);
 /// Enqueues `work` on `stream` under `name`, as a kernel launch or a library's call would.
 void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work);
 /// Enqueues work that another process takes part in: `start`, and `finish` once `done` says so.

@@ -66,6 +66,27 @@ TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
 }
 
+TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
+  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+  const int ranks = world().size();
+  Layout tensor{ranks, 1, {}}, data{1, 1, {}}, context{1, 1, {}, ranks};
+  tensor.options.sequence_parallel = true;
+  data.options.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
+  RunConfig config = small_run();
+  config.model.layers = 1;
+  config.batch = 3 * ranks;  // as ever, recorded, replayed
+  CudaOptions options = own_gpu();
+  options.deterministic = true;
+  for (Layout layout : {Layout{ranks, 1, {}}, tensor, data, context}) {
+    SCOPED_TRACE(testing::Message() << layout);
+    const Curve expected = training_curve(world(), config, layout, gpu_device(DeviceTransport::nccl, options));
+    layout.options.cuda_graphs = true;
+    const Curve curve = training_curve(world(), config, layout, gpu_device(DeviceTransport::nccl, options));
+    EXPECT_EQ(curve.loss, expected.loss);
+    EXPECT_EQ(curve.grad_norm, expected.grad_norm);
+  }
+}
+
 TEST_F(GpuGrid, NcclRefusesRanksThatShareAGpuAndSaysWhatHelps) {
   const std::unique_ptr<Backend> backend = make_gpu_backend({.world_rank = world().rank()});
   auto& devices = dynamic_cast<DeviceCommunicators&>(*backend);

@@ -72,6 +72,80 @@ TEST_F(GpuTraining, Fp16ScalesItsLoss) {
   expect_close(curve.loss, training_curve(world_, config, {}).loss, 1e-3);
 }
 
+/// Expects the same bits of steps that run as graphs.
+void expect_the_same_from_graphs(Communicator& world, const RunConfig& config, Layout layout) {
+  SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
+  const DeviceChoice device = gpu_device(DeviceTransport::nccl, {.deterministic = true});
+  const Curve expected = training_curve(world, config, layout, device);
+  layout.options.cuda_graphs = true;
+  const Curve curve = training_curve(world, config, layout, device);
+  EXPECT_EQ(curve.loss, expected.loss);
+  EXPECT_EQ(curve.grad_norm, expected.grad_norm);
+}
+
+TEST_F(GpuTraining, GraphsComputeTheSameBits) {
+  // 1F1B has one micro-batch in flight: of the four of an update one runs as ever, one is recorded, two are replayed.
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    RunConfig config = small_run();
+    config.dtype = dtype;
+    expect_the_same_from_graphs(world_, config, {});
+  }
+}
+
+TEST_F(GpuTraining, GraphsOfAllMicroBatchesInFlightComputeTheSameBits) {
+  RunConfig config = small_run();
+  config.model.layers = 1;
+  config.batch = 2;
+  config.steps = 4;  // as ever, recorded, replayed twice
+  for (const auto schedule : {parallel::ScheduleKind::gpipe, parallel::ScheduleKind::zero_bubble}) {
+    Layout layout;
+    layout.options.schedule = schedule;
+    expect_the_same_from_graphs(world_, config, layout);
+  }
+}
+
+TEST_F(GpuTraining, GraphsReadTheLossScaleThatChanges) {
+  RunConfig config = small_run();
+  config.dtype = DType::fp16;
+  config.loss_scale.dynamic = true;
+  config.loss_scale.initial_scale = 1024;
+  config.loss_scale.growth_window = 1;
+  config.steps = 3;
+  expect_the_same_from_graphs(world_, config, {});
+}
+
+TEST_F(GpuTraining, EvaluationsBetweenGraphsChangeNothing) {
+  RunConfig config = small_run();
+  config.steps = 2;
+  Layout layout;
+  std::vector<double> losses[2];
+  for (const bool graphs : {false, true}) {
+    layout.options.cuda_graphs = graphs;
+    TrainingRun run(world_, config, layout, {}, gpu_device(DeviceTransport::nccl, {.deterministic = true}));
+    for (std::int64_t i = 0; i < config.steps; ++i) {
+      losses[graphs].push_back(run.step().lm_loss);
+      losses[graphs].push_back(run.trainer.evaluate(*run.data.train, 0, 1).valid_loss);
+    }
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
+TEST_F(GpuTraining, GraphsAreRefusedWhereTheyCannotBe) {
+  const auto refusal = [&](const Layout& layout, const DeviceChoice& device) -> std::string {
+    try {
+      TrainingRun run(world_, small_run(), layout, {}, device);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "it runs";
+  };
+  Layout layout;
+  layout.options.cuda_graphs = true;
+  EXPECT_THAT(refusal(layout, {}), testing::HasSubstr("the backend cpu has no graphs"));
+  layout.options.data_parallel.overlap_reduce = true;
+  EXPECT_THAT(refusal(layout, gpu_device()), testing::HasSubstr("goes without --overlap-grad-reduce"));
+}
+
 /// Saves where `from` is and goes on there in `to`.
 void move_state(TrainingRun& from, TrainingRun& to, Communicator& world) {
   checkpoint::MemoryStore store;

@@ -43,6 +43,16 @@ done
 check "--deterministic-mode gives the same bits" \
   cmp <(field lm_loss deterministic.1.jsonl) <(field lm_loss deterministic.2.jsonl)
 
+# Steps that are recorded and replayed.
+for graphs in "" --cuda-graphs; do
+  # shellcheck disable=SC2086 # one option or none
+  done_by 1 train "${run[@]:0:${#run[@]}-2}" --bf16 --deterministic-mode $graphs --metrics-file graphs$graphs.jsonl
+done
+check "--cuda-graphs gives the same bits" cmp <(field lm_loss graphs.jsonl) <(field lm_loss graphs--cuda-graphs.jsonl)
+refused 2 "--cuda-graphs goes without --communicator staged" 2 train "${run[@]}" --cuda-graphs --communicator staged
+refused 2 "--cuda-graphs needs --pipeline-model-parallel-size 1, not 2" 2 train "${run[@]}" --cuda-graphs \
+  --communicator staged --pp 2
+
 # What is made of it.
 for backend in cuda cpu; do
   done_by 1 eval --load one --data-path held_out.h5 --backend $backend

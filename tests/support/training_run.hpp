@@ -56,6 +56,7 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
         << recomputation.layers << (recomputation.distribute ? ", distributed)" : ")");
   }
   if (!layout.options.async_tensor_all_reduce) out << ", no overlap in tensor groups";
+  if (layout.options.cuda_graphs) out << ", CUDA graphs";
   return out;
 }
 

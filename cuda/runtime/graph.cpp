@@ -1,0 +1,49 @@
+#include "cuda/runtime/graph.hpp"
+
+#include <exception>
+
+namespace trireme::cuda {
+namespace {
+
+struct RecordedTraits {
+  using Handle = cudaGraph_t;
+  static Handle null() { return nullptr; }
+  static void close(Handle graph) noexcept { cudaGraphDestroy(graph); }
+};
+
+}  // namespace
+
+std::unique_ptr<CudaGraph> CudaGraph::record(std::shared_ptr<Device> device, CudaStream& stream,
+                                             const std::function<void()>& enqueue) {
+  try {
+    // Other threads may go on with what they do.
+    device->check(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    std::exception_ptr error;
+    try {
+      enqueue();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    cudaGraph_t made = nullptr;
+    const cudaError_t end = cudaStreamEndCapture(stream.handle(), &made);
+    const UniqueHandle<RecordedTraits> recorded(made);
+    if (error) {
+      cudaGetLastError();  // it is no error of a later launch
+      std::rethrow_exception(error);
+    }
+    device->check(end, "cudaStreamEndCapture");
+    cudaGraphExec_t ready = nullptr;
+    device->check(cudaGraphInstantiate(&ready, recorded.get(), 0), "cudaGraphInstantiate");
+    return std::unique_ptr<CudaGraph>(new CudaGraph(std::move(device), ready));
+  } catch (const CudaError& error) {
+    throw CudaError("{}; it happened while work was recorded as a CUDA graph: leave out --cuda-graphs", error.what());
+  }
+}
+
+void CudaGraph::launch(Stream& stream) {
+  CudaStream& on = cuda_stream(stream);
+  device_->check(cudaGraphLaunch(graph_.get(), on.handle()), "cudaGraphLaunch");
+  device_->launched(on.handle(), "cudaGraphLaunch");
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "cuda/runtime/stream.hpp"
+#include "src/backend/graphs.hpp"
+
+namespace trireme::cuda {
+
+/// A CUDA graph, ready to run.
+class CudaGraph final : public Graph {
+ public:
+  /// Records what `enqueue` puts on `stream` and on streams forked from it and joined again. Throws CudaError, which
+  /// says that it was while recording, where that is not possible; the streams are as before then.
+  static std::unique_ptr<CudaGraph> record(std::shared_ptr<Device> device, CudaStream& stream,
+                                           const std::function<void()>& enqueue);
+  void launch(Stream& stream) override;
+
+ private:
+  struct Traits {
+    using Handle = cudaGraphExec_t;
+    static Handle null() { return nullptr; }
+    static void close(Handle graph) noexcept { cudaGraphExecDestroy(graph); }
+  };
+  CudaGraph(std::shared_ptr<Device> device, cudaGraphExec_t graph) : device_(std::move(device)), graph_(graph) {}
+
+  std::shared_ptr<Device> device_;
+  UniqueHandle<Traits> graph_;
+};
+
+}  // namespace trireme::cuda

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme::model {
+
+/// One micro-batch on the device, as every stage of a pipeline gets it; s are the rows of this context rank.
+struct MicroBatch {
+  ConstTensorView ids;      ///< [s, b] int32
+  ConstTensorView targets;  ///< [s, b] int32
+  ConstTensorView weights;  ///< [s b] A: 1 where the target counts in the loss, 0 where it is masked
+  ConstTensorView samples;  ///< [b] int64: number of each sample since the start of training
+};
+
+/// How the micro-batches to come are to be run.
+struct StageMode {
+  bool backward = false;  ///< keep what backward needs
+  double hidden_dropout = 0;
+  double attention_dropout = 0;
+  std::uint64_t seed = 0;
+  double loss_gradient = 1;  ///< gradient of the sum of weighted token losses: loss scale / tokens that count
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,59 @@
+#include "src/model/micro_batch_graphs.hpp"
+
+#include "src/base/check.hpp"
+
+namespace trireme::model {
+namespace {
+
+GraphRecorder& recorder_of(Backend& backend) {
+  auto* recorder = dynamic_cast<GraphRecorder*>(&backend);
+  TRIREME_CHECK(recorder != nullptr, ConfigError, "--cuda-graphs: the backend {} has no graphs", backend.name());
+  return *recorder;
+}
+
+}  // namespace
+
+MicroBatchGraphs::MicroBatchGraphs(Backend& backend, std::int64_t s, std::int64_t b, DType weight_type)
+    : backend_(backend),
+      recorder_(recorder_of(backend)),
+      ids_(backend, DType::int32, {s, b}),
+      targets_(backend, DType::int32, {s, b}),
+      weights_(backend, weight_type, {s * b}),
+      samples_(backend, DType::int64, {b}),
+      loss_gradient_(backend, weight_type, {s * b}),
+      place_{ids_, targets_, weights_, samples_} {}
+
+void MicroBatchGraphs::begin(const StageMode& mode) {
+  brought_ = -1;
+  if (mode.hidden_dropout != mode_.hidden_dropout || mode.attention_dropout != mode_.attention_dropout ||
+      mode.seed != mode_.seed) {
+    graphs_.clear();
+    rounds_.clear();
+  }
+  mode_ = mode;
+}
+
+void MicroBatchGraphs::bring(int number, const MicroBatch& from) {
+  if (brought_ == number) return;
+  brought_ = number;
+  Stream& stream = backend_.compute_stream();
+  recorder_.copy_within(stream, from.ids, ids_);
+  recorder_.copy_within(stream, from.targets, targets_);
+  recorder_.copy_within(stream, from.weights, weights_);
+  recorder_.copy_within(stream, from.samples, samples_);
+  backend_.elementwise().convert(stream, weights_, loss_gradient_);
+  backend_.elementwise().scale(stream, mode_.loss_gradient, loss_gradient_);
+}
+
+void MicroBatchGraphs::run(parallel::StepKind kind, std::size_t arena, const std::function<void()>& enqueue) {
+  constexpr int recording = 2;
+  if (arena >= rounds_.size()) rounds_.resize(arena + 1);
+  int& round = rounds_[arena];
+  if (kind == parallel::StepKind::forward && round <= recording) ++round;
+  if (round < recording) return enqueue();
+  std::unique_ptr<Graph>& graph = graphs_[{kind, arena}];
+  if (round == recording) graph = recorder_.record(enqueue);
+  graph->launch(backend_.compute_stream());
+}
+
+}  // namespace trireme::model

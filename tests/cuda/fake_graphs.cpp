@@ -1,0 +1,156 @@
+// Stream capture and graphs of the fake CUDA runtime. A graph that is launched runs as the streams it was captured from
+// would: each in its order, events between them kept, else in any order, and beside all other streams.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tests/cuda/fake_cuda.hpp"
+#include "tests/cuda/fake_streams.hpp"
+
+using namespace fake_cuda;
+
+struct CUgraph_st {
+  std::shared_ptr<Capture> work;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<Capture> work;
+};
+
+namespace {
+
+/// The capture that goes on; one at a time.
+std::weak_ptr<Capture> current;
+
+/// A launch under way.
+struct Run {
+  explicit Run(std::shared_ptr<Capture> what) : work(std::move(what)), done(work->nodes.size(), false) {}
+  ~Run() {
+    for (const auto& line : lines) std::erase(streams(), line.get());
+  }
+  std::shared_ptr<Capture> work;
+  std::vector<char> done;
+  std::vector<std::unique_ptr<CUstream_st>> lines;
+  bool over() const {
+    return std::ranges::all_of(done, [](char is) { return is != 0; });
+  }
+};
+
+/// Puts the nodes on streams of their own, one for each line.
+void start(Run& run) {
+  for (std::size_t i = 0; i < run.work->nodes.size(); ++i) {
+    const Capture::Node& node = run.work->nodes[i];
+    const auto line = std::ranges::find_if(run.lines, [&](const auto& have) { return have->number == node.line; });
+    CUstream_st* stream = line == run.lines.end() ? nullptr : line->get();
+    if (stream == nullptr) {
+      stream = run.lines.emplace_back(std::make_unique<CUstream_st>()).get();
+      stream->number = node.line;
+      streams().push_back(stream);
+    }
+    // `run` lives until the piece behind all of these has run.
+    stream->queue.push_back({node.item.name,
+                             [&run, &node] {
+                               return std::ranges::all_of(node.after,
+                                                          [&](std::size_t before) { return run.done[before] != 0; }) &&
+                                      node.item.ready();
+                             },
+                             [&run, &node, i] {
+                               node.item.run();
+                               run.done[i] = true;
+                             }});
+  }
+}
+
+/// Whether all nodes come before the latest of the origin.
+bool joined(const Capture& work, std::size_t last) {
+  std::vector<char> reached(work.nodes.size(), false);
+  std::vector<std::size_t> open{last};
+  while (!open.empty()) {
+    const std::size_t node = open.back();
+    open.pop_back();
+    if (std::exchange(reached[node], true)) continue;
+    open.insert(open.end(), work.nodes[node].after.begin(), work.nodes[node].after.end());
+  }
+  return std::ranges::all_of(reached, [](char is) { return is != 0; });
+}
+
+}  // namespace
+
+namespace fake_cuda {
+
+Capture::~Capture() {
+  for (void* pointer : memory) release(pointer);
+}
+
+void push_captured(cudaStream_t stream, Item item, std::vector<std::size_t> others) {
+  others.push_back(stream->last_node);
+  stream->last_node = stream->capture->nodes.size();
+  stream->capture->nodes.push_back({std::move(item), stream->number, std::move(others)});
+}
+
+cudaError_t refuse_in_capture() {
+  const std::shared_ptr<Capture> capture = current.lock();
+  if (capture == nullptr) return cudaSuccess;
+  capture->valid = false;
+  return cudaErrorStreamCaptureUnsupported;
+}
+
+}  // namespace fake_cuda
+
+extern "C" {
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  FAKE_OUTCOME("cudaStreamBeginCapture");
+  if (!current.expired()) return cudaErrorIllegalState;
+  note("cudaStreamBeginCapture " + name_of(stream));
+  stream->capture = std::make_shared<Capture>();
+  stream->capture->origin = stream;
+  stream->last_node = 0;
+  stream->capture->nodes.push_back({{"begin", [] { return true; }, [] {}}, stream->number, {}});
+  current = stream->capture;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  FAKE_OUTCOME("cudaStreamEndCapture");
+  *graph = nullptr;
+  const std::shared_ptr<Capture> capture = stream->capture;
+  if (capture == nullptr) return cudaErrorIllegalState;
+  if (capture->origin != stream) return cudaErrorStreamCaptureUnmatched;
+  for (CUstream_st* other : streams()) {
+    if (other->capture == capture) other->capture = nullptr;
+  }
+  capture->origin = nullptr;
+  current.reset();
+  if (!capture->valid) return cudaErrorStreamCaptureInvalidated;
+  if (!joined(*capture, stream->last_node)) return cudaErrorStreamCaptureUnjoined;
+  *graph = new CUgraph_st{capture};
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = stream->capture == nullptr ? cudaStreamCaptureStatusNone
+            : stream->capture->valid   ? cudaStreamCaptureStatusActive
+                                       : cudaStreamCaptureStatusInvalidated;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaGraphInstantiate");
+  *ready = new CUgraphExec_st{graph->work};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaGraphLaunch");
+  note("cudaGraphLaunch " + name_of(stream));
+  const auto run = std::make_shared<Run>(graph->work);
+  push(stream, {"graph", [] { return true; }, [run] { start(*run); }});
+  push(stream, {"end of graph", [run] { return run->over(); }, [] {}});
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+// What the parts of the fake CUDA runtime share: streams, events, and work that is being recorded.
+
+namespace fake_cuda {
+
+/// A piece of work: it may begin when `ready` says so.
+struct Item {
+  std::string name;
+  std::function<bool()> ready;
+  std::function<void()> run;
+};
+
+/// Work of a capture: pieces, each of which comes after others. Those of one captured stream make a line.
+struct Capture {
+  struct Node {
+    Item item;
+    int line;                        // number of its stream
+    std::vector<std::size_t> after;  // nodes
+  };
+  cudaStream_t origin = nullptr;  // null when the capture is over
+  bool valid = true;
+  std::vector<Node> nodes;
+  std::vector<void*> memory;  // that of cudaMallocFromPoolAsync: the graph's own
+  Capture() = default;
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+};
+
+}  // namespace fake_cuda
+
+struct CUevent_st {
+  int recorded = 0;  // how many times it was enqueued, and has passed
+  int passed = 0;
+  bool captured = false;  // it was recorded last in a capture: as its node
+  std::weak_ptr<fake_cuda::Capture> capture;
+  std::size_t node = 0;
+};
+struct CUstream_st {
+  int number = 0;
+  bool slow = false;  // runs only where no other can
+  std::deque<fake_cuda::Item> queue;
+  std::shared_ptr<fake_cuda::Capture> capture;  // that takes what is enqueued; null: none
+  std::size_t last_node = 0;
+};
+
+namespace fake_cuda {
+
+/// Puts an item on a stream, or into the capture that the stream takes part in.
+void push(cudaStream_t stream, Item item);
+/// Adds a node after the latest of `stream`, which takes part in a capture, and after those of `others`.
+void push_captured(cudaStream_t stream, Item item, std::vector<std::size_t> others = {});
+/// The streams that are run; they include those of graphs under way.
+std::vector<cudaStream_t>& streams();
+/// An error where a capture goes on and the call is one that it forbids; the capture is lost then.
+cudaError_t refuse_in_capture();
+/// The error that a test asked for, or that of a broken device.
+cudaError_t outcome(const char* function);
+/// Memory of the GPU.
+void* allocate(std::size_t size_bytes);
+void release(void* pointer);
+/// A piece that fills memory with NaN, for where it may be told from other memory.
+void push_poison(cudaStream_t stream, void* to, std::size_t size_bytes);
+
+}  // namespace fake_cuda
+
+// Returns the error a test asked for, if it did.
+#define FAKE_OUTCOME(function) \
+  if (const cudaError_t status = fake_cuda::outcome(function); status != cudaSuccess) return status
+// And that of a call which is not allowed while work is recorded.
+#define FAKE_OUTCOME_OUTSIDE_CAPTURE(function) \
+  FAKE_OUTCOME(function);                      \
+  if (const cudaError_t status = fake_cuda::refuse_in_capture(); status != cudaSuccess) return status

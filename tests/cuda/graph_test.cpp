@@ -1,0 +1,124 @@
+// Recording and replaying of graphs, against the fake of tests/cuda/fake_cuda.hpp.
+#include "cuda/runtime/graph.hpp"
+
+#include <gmock/gmock.h>
+
+#include "cuda/runtime/memory.hpp"
+#include "tests/cuda/fake_cuda.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class CudaGraphs : public testing::Test {
+ protected:
+  void SetUp() override { fake_cuda::reset(); }
+  /// What recording `enqueue` says of it.
+  std::string refusal(const std::function<void()>& enqueue) {
+    try {
+      CudaGraph::record(device_, stream_, enqueue);
+    } catch (const CudaError& error) {
+      return error.what();
+    }
+    return "it was recorded";
+  }
+  std::shared_ptr<Device> device_ = std::make_shared<Device>(Place{3, "node7", 0, ""}, LaunchChecks::deferred);
+  CudaStream stream_{device_};
+};
+
+TEST_F(CudaGraphs, RunAtEveryLaunchAndNotWhenTheyAreRecorded) {
+  int runs = 0;
+  const auto graph =
+      CudaGraph::record(device_, stream_, [&] { fake_cuda::enqueue(stream_.handle(), "kernel", [&] { ++runs; }); });
+  stream_.synchronize();
+  EXPECT_EQ(runs, 0);
+  graph->launch(stream_);
+  graph->launch(stream_);
+  stream_.synchronize();
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(CudaGraphs, KeepTheOrderOfForkedStreamsAndOfWhatComesBeforeAndBehind) {
+  int beside = 0;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    fake_cuda::reset(seed);
+    CudaStream stream(device_), fork(device_);
+    std::vector<int> order;
+    const auto piece = [&](CudaStream& on, int number) {
+      fake_cuda::enqueue(on.handle(), "kernel", [&order, number] { order.push_back(number); });
+    };
+    const auto graph = CudaGraph::record(device_, stream, [&] {
+      piece(stream, 1);
+      fork.wait(*stream.record());
+      piece(fork, 2);
+      piece(stream, 3);
+      stream.wait(*fork.record());
+      piece(stream, 4);
+    });
+    piece(stream, 0);
+    graph->launch(stream);
+    piece(stream, 5);
+    stream.synchronize();
+    beside += order == std::vector{0, 1, 3, 2, 4, 5};
+    EXPECT_THAT(order, testing::AnyOf(ElementsAre(0, 1, 2, 3, 4, 5), ElementsAre(0, 1, 3, 2, 4, 5)));
+  }
+  EXPECT_GT(beside, 5);
+  EXPECT_LT(beside, 45);
+}
+
+TEST_F(CudaGraphs, TheirScratchMemoryIsTheirOwn) {
+  const int before = fake_cuda::live_allocations();
+  {
+    DeviceMemory memory(device_);
+    float result = 0;
+    const auto graph = CudaGraph::record(device_, stream_, [&] {
+      const Buffer scratch = memory.allocate_on(stream_, 4);
+      auto* value = reinterpret_cast<float*>(scratch.data());
+      fake_cuda::enqueue(stream_.handle(), "write", [value] { *value = 3; });
+      fake_cuda::enqueue(stream_.handle(), "read", [value, &result] { result += *value; });
+    });
+    EXPECT_EQ(memory.allocated_bytes(), 0U);
+    for (int i = 0; i < 2; ++i) graph->launch(stream_);
+    stream_.synchronize();
+    EXPECT_EQ(result, 6);
+  }
+  EXPECT_EQ(fake_cuda::live_allocations(), before);
+}
+
+TEST_F(CudaGraphs, RefuseWhatMakesTheHostWaitOrAllocates) {
+  DeviceMemory memory(device_);
+  CudaStream other(device_);
+  const std::unique_ptr<Event> earlier = stream_.record();
+  const auto said = [](const char* call, const char* status) {
+    return AllOf(HasSubstr(std::string(call) + " failed: "), HasSubstr(status), HasSubstr("rank 3 on node7"),
+                 HasSubstr("recorded as a CUDA graph: leave out --cuda-graphs"));
+  };
+  EXPECT_THAT(refusal([&] { stream_.synchronize(); }), said("cudaStreamQuery", "cudaErrorStreamCaptureUnsupported"));
+  EXPECT_THAT(refusal([&] { other.synchronize(); }), said("cudaStreamQuery", "cudaErrorStreamCaptureUnsupported"));
+  EXPECT_THAT(refusal([&] { (void)earlier->done(); }), said("cudaEventQuery", "cudaErrorStreamCaptureUnsupported"));
+  EXPECT_THAT(refusal([&] { (void)memory.allocate(100); }), said("cudaMalloc", "cudaErrorStreamCaptureUnsupported"));
+  EXPECT_THAT(refusal([&] { stream_.wait(*earlier); }), said("cudaStreamWaitEvent", "cudaErrorStreamCaptureIsolation"));
+  EXPECT_THAT(refusal([&] {
+                other.wait(*stream_.record());
+                fake_cuda::enqueue(other.handle(), "left alone", [] {});
+              }),
+              said("cudaStreamEndCapture", "cudaErrorStreamCaptureUnjoined"));
+  // And the streams are as before.
+  int runs = 0;
+  for (CudaStream* stream : {&stream_, &other}) {
+    fake_cuda::enqueue(stream->handle(), "kernel", [&] { ++runs; });
+    stream->synchronize();
+  }
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(CudaGraphs, ErrorsOfWhoEnqueuesComeThrough) {
+  EXPECT_THROW(CudaGraph::record(device_, stream_, [] { throw ShapeError("no such shape"); }), ShapeError);
+  EXPECT_EQ(refusal([] {}), "it was recorded");
+}
+
+}  // namespace
+}  // namespace trireme::cuda
