@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <future>
+#include <utility>
 
 #include "io/checkpoint_store.hpp"
 #include "io/index_files.hpp"
@@ -256,6 +258,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   std::optional<train::HostState> state;
   std::unique_ptr<Communicator> writers;  // of the threads that write behind the training
   std::future<void> writing;
+  std::function<void()> write_copy;  // once the copy of the state is there
   if (!o.save.empty()) {
     collectively(*job.world, [&] {
       store = std::make_unique<io::CheckpointStore>(o.save);
@@ -263,21 +266,37 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
                     o.async_save ? HostCopies::Place::always : HostCopies::Place::where_needed);
     });
     checkpoint::prepare_saving(*store, *job.world, state->tensors());
-    if (o.async_save) writers = job.world->split(0, job.world->rank(), "checkpoint writers");
-    hooks.finish_saving = [&] {
+    if (o.async_save) {
+      writers = job.world->split(0, job.world->rank(), "checkpoint writers");
+      trainer.before_update([&] { state->keep_order(); });
+    }
+    // The thread that writes begins when the copy is there: it has nothing to do with the device.
+    const auto start_writing = [&] { writing = std::async(std::launch::async, std::exchange(write_copy, {})); };
+    hooks.go_on_saving = [&, start_writing] {
+      if (write_copy && state->fetched()) start_writing();
+    };
+    hooks.finish_saving = [&, start_writing] {
+      if (write_copy) {
+        state->wait();
+        start_writing();
+      }
       if (writing.valid()) writing.get();
     };
     hooks.save = [&] {
       hooks.finish_saving();
-      state->fetch();
       checkpoint::RunDescription description{trainer.progress().iteration, attributes, {}};
       description.attributes.merge(trainer.state_attributes());
       description.blobs["tokenizer"] = stores.front().store->info().tokenizer_payload;
       const auto write = [&, description = std::move(description)](Communicator& ranks) {
         checkpoint::save(*store, ranks, description, state->tensors(), {.keep_last = o.keep_last});
       };
-      if (!o.async_save) return write(*job.world);
-      writing = std::async(std::launch::async, [&, write] { write(*writers); });
+      if (!o.async_save) {
+        state->fetch();
+        return write(*job.world);
+      }
+      state->begin_fetch();
+      write_copy = [&, write] { write(*writers); };
+      hooks.go_on_saving();
     };
   }
 

@@ -29,6 +29,12 @@ class HostCopies {
   void download(Stream& stream);
   /// Blocks the host until the latest copies are done.
   void wait();
+  /// Whether they are.
+  bool done() const { return copied_ == nullptr || copied_->done(); }
+  /// What is enqueued on `stream` from now on comes after the latest copies.
+  void order_before(Stream& stream) const {
+    if (copied_ != nullptr) stream.wait(*copied_);
+  }
 
  private:
   Backend& backend_;

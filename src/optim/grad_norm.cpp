@@ -6,9 +6,8 @@
 namespace trireme::optim {
 
 double gradient_norm(Backend& backend, const parallel::ParameterBuffer& parameters, int tensor_rank,
-                     Communicator& model_group, Communicator& gradient_group) {
+                     Communicator& model_group, Communicator& gradient_group, TensorView sum) {
   Stream& stream = backend.compute_stream();
-  const Tensor sum(backend, DType::fp64, {1});
   backend.elementwise().fill(stream, 0, sum);
   for (std::size_t i = 0; i < parameters.parameters().size(); ++i) {
     if (!parameters.parameters()[i].counts_here(tensor_rank)) continue;

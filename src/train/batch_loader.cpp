@@ -1,9 +1,19 @@
 #include "src/train/batch_loader.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <utility>
 
 namespace trireme::train {
+
+BatchLoader::Set::Set(Backend& backend, std::int64_t micro_batches, std::int64_t rows, std::int64_t b,
+                      DType weight_type)
+    : ids(backend, DType::int32, {micro_batches, rows, b}),
+      targets(backend, DType::int32, {micro_batches, rows, b}),
+      weights(backend, weight_type, {micro_batches, rows * b}),
+      numbers(backend, DType::int64, {micro_batches, b}),
+      copies(backend, {ids, targets, weights, numbers}) {}
 
 BatchLoader::BatchLoader(Backend& backend, const parallel::SequenceShare& share, std::int64_t b,
                          std::int64_t micro_batches, DType dtype)
@@ -11,30 +21,31 @@ BatchLoader::BatchLoader(Backend& backend, const parallel::SequenceShare& share,
       share_(share),
       b_(b),
       weight_type_(accumulation_type(dtype)),
-      ids_(backend, DType::int32, {micro_batches, share.rows, b}),
-      targets_(backend, DType::int32, {micro_batches, share.rows, b}),
-      weights_(backend, weight_type_, {micro_batches, share.rows * b}),
-      numbers_(backend, DType::int64, {micro_batches, b}),
-      copies_(backend, {ids_, targets_, weights_, numbers_}) {}
+      sets_{Set(backend, micro_batches, share.rows, b, weight_type_),
+            Set(backend, micro_batches, share.rows, b, weight_type_)},
+      copying_(backend.make_stream()) {}
 
-std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& source, const std::vector<Sample>& samples,
-                                                 LossAverage average) {
-  const auto count = static_cast<std::int64_t>(samples.size()) / b_;
-  TRIREME_CHECK(count * b_ == static_cast<std::int64_t>(samples.size()) && count <= ids_.view().shape()[0], ShapeError,
-                "{} samples do not make up to {} micro-batches of {}", samples.size(), ids_.view().shape()[0], b_);
+void BatchLoader::check(const Request& request) const {
+  const auto samples = static_cast<std::int64_t>(request.samples.size());
+  const std::int64_t most = sets_[0].ids.view().shape()[0];
+  TRIREME_CHECK(samples % b_ == 0 && samples / b_ <= most, ShapeError,
+                "{} samples do not make up to {} micro-batches of {}", samples, most, b_);
+}
+
+void BatchLoader::fill(Set& set, const Request& request) const {
+  const std::vector<Sample>& samples = request.samples;
   // Samples arrive one by one, whole and with one token more; the device wants the rows of the share, [s, b].
   const std::int64_t s = share_.rows;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(share_.sequence) + 1);
   std::vector<double> weights(samples.size() * static_cast<std::size_t>(s));
-  copies_.wait();  // the samples before may still be on their way
-  auto* const ids = copies_.host(0).as<std::int32_t>();
-  auto* const targets = copies_.host(1).as<std::int32_t>();
-  auto* const numbers = copies_.host(3).as<std::int64_t>();
-  std::vector<std::int64_t> counted(static_cast<std::size_t>(count));  // tokens of each micro-batch
+  auto* const ids = set.copies.host(0).as<std::int32_t>();
+  auto* const targets = set.copies.host(1).as<std::int32_t>();
+  auto* const numbers = set.copies.host(3).as<std::int64_t>();
+  std::vector<std::int64_t> counted(samples.size() / static_cast<std::size_t>(b_));  // tokens of each micro-batch
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(samples.size()); ++i) {
     const Sample& sample = samples[static_cast<std::size_t>(i)];
     std::ranges::fill(tokens, 0);
-    if (sample.index >= 0) source.read(sample.index, tokens);
+    if (sample.index >= 0) request.source->read(sample.index, tokens);
     numbers[i] = sample.number;
     if (sample.index >= 0) {
       counted[static_cast<std::size_t>(i / b_)] +=
@@ -51,25 +62,85 @@ std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& sourc
       weights[place] = counts ? 1 : 0;
     }
   }
-  counted_tokens_ = std::accumulate(counted.begin(), counted.end(), std::int64_t{0});
-  if (average == LossAverage::micro_batch) {
+  set.counted_tokens = std::accumulate(counted.begin(), counted.end(), std::int64_t{0});
+  if (request.average == LossAverage::micro_batch) {
     for (std::size_t place = 0; place < weights.size(); ++place) {
       const std::int64_t tokens_of_batch = counted[place / static_cast<std::size_t>(s * b_)];
       if (tokens_of_batch > 0) weights[place] /= static_cast<double>(tokens_of_batch);
     }
   }
   dispatch_float(weight_type_, [&]<class T>() {
-    std::ranges::transform(weights, copies_.host(2).as<T>(), [](double weight) { return T(weight); });
+    std::ranges::transform(weights, set.copies.host(2).as<T>(), [](double weight) { return T(weight); });
   });
-  const auto rows = static_cast<std::int64_t>(weights.size());
-  copies_.upload(backend_.compute_stream(), {rows, rows, rows, static_cast<std::int64_t>(samples.size())});
+}
 
+void BatchLoader::upload(Set& set, const Request& request, Stream& stream) const {
+  const auto samples = static_cast<std::int64_t>(request.samples.size());
+  const std::int64_t rows = samples * share_.rows;
+  set.copies.upload(stream, {rows, rows, rows, samples});
+}
+
+void BatchLoader::end_reading() {
+  if (reading_.valid()) failure_ = reading_.get();
+}
+
+std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& source, const std::vector<Sample>& samples,
+                                                 LossAverage average) {
+  const Request request{&source, samples, average};
+  Stream& stream = backend_.compute_stream();
+  if (request == ahead_) {
+    end_reading();
+    ahead_ = {};
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    current_ = 1 - current_;
+    if (copied_ahead_) {
+      sets_[current_].copies.order_before(stream);
+    } else {
+      upload(sets_[current_], request, stream);
+    }
+  } else {
+    check(request);
+    sets_[current_].copies.wait();  // the samples before may still be on their way
+    fill(sets_[current_], request);
+    upload(sets_[current_], request, stream);
+  }
+
+  const Set& set = sets_[current_];
+  const std::int64_t s = share_.rows, count = static_cast<std::int64_t>(samples.size()) / b_;
   std::vector<model::MicroBatch> batches;
   for (std::int64_t j = 0; j < count; ++j) {
-    batches.push_back({ids_.view().rows(j, 1).reshape({s, b_}), targets_.view().rows(j, 1).reshape({s, b_}),
-                       weights_.view().rows(j, 1).reshape({s * b_}), numbers_.view().rows(j, 1).reshape({b_})});
+    batches.push_back({set.ids.view().rows(j, 1).reshape({s, b_}), set.targets.view().rows(j, 1).reshape({s, b_}),
+                       set.weights.view().rows(j, 1).reshape({s * b_}), set.numbers.view().rows(j, 1).reshape({b_})});
   }
   return batches;
+}
+
+void BatchLoader::read_ahead(const data::SampleSource& source, std::vector<Sample> samples, LossAverage average) {
+  end_reading();
+  failure_ = nullptr;
+  copied_ahead_ = false;
+  ahead_ = {&source, std::move(samples), average};
+  check(ahead_);
+  Set& set = sets_[1 - current_];
+  set.copies.wait();
+  // What worked on the set's tensors last was enqueued before.
+  copying_->wait(*backend_.compute_stream().record());
+  reading_ = std::async(std::launch::async, [this, &set]() -> std::exception_ptr {
+    try {
+      fill(set, ahead_);
+      return nullptr;
+    } catch (...) {
+      return std::current_exception();
+    }
+  });
+}
+
+void BatchLoader::copy_ahead() {
+  if (!reading_.valid() || reading_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+  end_reading();
+  if (failure_) return;
+  upload(sets_[1 - current_], ahead_, *copying_);
+  copied_ahead_ = true;
 }
 
 }  // namespace trireme::train

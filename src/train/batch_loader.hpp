@@ -1,16 +1,20 @@
 #pragma once
 
+#include <exception>
+#include <future>
+#include <memory>
 #include <vector>
 
 #include "src/backend/host_copies.hpp"
 #include "src/data/sample_source.hpp"
-#include "src/model/gpt_stage.hpp"
+#include "src/model/micro_batch.hpp"
+#include "src/parallel/context/sequence_share.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::train {
 
-/// Brings samples to the device as micro-batches. The memory, on the device and for the host, is allocated once and
-/// used again by every call.
+/// Brings samples to the device as micro-batches, and reads those of the next update while this one runs. The memory,
+/// on the device and for the host, is allocated once, twice over, and used again by every call.
 class BatchLoader {
  public:
   /// For `micro_batches` micro-batches of `b` samples, of whose tokens this rank has `share`; weights in the
@@ -23,26 +27,60 @@ class BatchLoader {
   struct Sample {
     std::int64_t index = -1;
     std::int64_t number = 0;
+    friend bool operator==(const Sample&, const Sample&) = default;
   };
 
-  /// Reads `samples`, b for each micro-batch, one after another. A token that counts has weight 1 or, with
-  /// LossAverage::micro_batch, one over their number in its micro-batch. The result is valid until the next call.
+  /// Reads `samples`, b for each micro-batch, one after another, or takes them where they were read ahead. A token that
+  /// counts has weight 1 or, with LossAverage::micro_batch, one over their number in its micro-batch. The result is
+  /// valid until the next call.
   std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples,
                                       LossAverage average = LossAverage::tokens);
-  /// How many tokens of the samples read last count, on all context ranks together.
-  std::int64_t counted_tokens() const { return counted_tokens_; }
+  /// How many tokens of the samples loaded last count, on all context ranks together.
+  std::int64_t counted_tokens() const { return sets_[current_].counted_tokens; }
+
+  /// Begins to read, in a thread, samples that a later `load` will ask for; those read ahead before are forgotten. An
+  /// error of the reading is thrown by that `load`. `source` must live until `end_reading`, and who asks
+  /// for the samples then names the same one.
+  void read_ahead(const data::SampleSource& source, std::vector<Sample> samples,
+                  LossAverage average = LossAverage::tokens);
+  /// Begins to copy to the device, beside its work, what has been read ahead by now.
+  void copy_ahead();
+  /// Waits for the thread, so that the source may go.
+  void end_reading();
 
  private:
+  struct Set {
+    Set(Backend& backend, std::int64_t micro_batches, std::int64_t rows, std::int64_t b, DType weight_type);
+    Tensor ids;         // [m, s, b] int32, s the rows of the share
+    Tensor targets;     // [m, s, b] int32
+    Tensor weights;     // [m, s b] A
+    Tensor numbers;     // [m, b] int64
+    HostCopies copies;  // of the four, in this order
+    std::int64_t counted_tokens = 0;
+  };
+  /// What is asked for.
+  struct Request {
+    const data::SampleSource* source = nullptr;
+    std::vector<Sample> samples;
+    LossAverage average = LossAverage::tokens;
+    friend bool operator==(const Request&, const Request&) = default;
+  };
+  void check(const Request& request) const;
+  /// Reads into the host's part of `set`.
+  void fill(Set& set, const Request& request) const;
+  void upload(Set& set, const Request& request, Stream& stream) const;
+
   Backend& backend_;
   parallel::SequenceShare share_;
   std::int64_t b_;
   DType weight_type_;
-  std::int64_t counted_tokens_ = 0;
-  Tensor ids_;         // [m, s, b] int32, s the rows of the share
-  Tensor targets_;     // [m, s, b] int32
-  Tensor weights_;     // [m, s b] A
-  Tensor numbers_;     // [m, b] int64
-  HostCopies copies_;  // of the four, in this order
+  Set sets_[2];
+  std::size_t current_ = 0;          // the set loaded last; what is read ahead goes to the other
+  std::unique_ptr<Stream> copying_;  // copies beside the device's work
+  Request ahead_;                    // without a source: nothing was read ahead
+  bool copied_ahead_ = false;
+  std::exception_ptr failure_;               // of what was read ahead
+  std::future<std::exception_ptr> reading_;  // dies first, and waits
 };
 
 }  // namespace trireme::train

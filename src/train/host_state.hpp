@@ -20,6 +20,14 @@ class HostState {
   const std::vector<checkpoint::StateTensor>& tensors() const { return tensors_; }
   /// Takes what the device has at this point of its compute stream. Waits for it.
   void fetch();
+  /// Begins to take it, beside the work that is enqueued next; only with memory of its own. Who changes the tensors
+  /// before `fetched` calls `keep_order` first.
+  void begin_fetch();
+  /// What is enqueued on the compute stream from now on comes after the copies that were begun.
+  void keep_order() { copies_.order_before(backend_.compute_stream()); }
+  /// Whether what was begun is there; `wait` blocks the host until it is.
+  bool fetched() const { return copies_.done(); }
+  void wait() { copies_.wait(); }
   /// Brings to the device what was loaded. Waits until it is there.
   void store();
 
@@ -27,6 +35,7 @@ class HostState {
   Backend& backend_;
   std::vector<checkpoint::StateTensor> tensors_;
   HostCopies copies_;
+  std::unique_ptr<Stream> copying_;  // copies beside the compute stream
 };
 
 }  // namespace trireme::train

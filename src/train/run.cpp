@@ -92,6 +92,7 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
   while (trainer.progress().iteration < train_iterations) {
     const TrainRecord record = trainer.step(train);
     const std::int64_t iteration = record.iteration;
+    if (hooks.go_on_saving) hooks.go_on_saving();
     const bool last = iteration == train_iterations;
     window.add(record);
     if (hooks.metrics != nullptr) hooks.metrics->write(record);

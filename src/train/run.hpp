@@ -22,6 +22,8 @@ struct RunSchedule {
 struct RunHooks {
   /// Saves a checkpoint of the present state; empty where the run has no folder to save to.
   std::function<void()> save;
+  /// Goes on with what `save` has begun; called after every iteration, not collective. May be empty.
+  std::function<void()> go_on_saving;
   /// Waits until what was saved is on the disk, where `save` returns earlier; may be empty.
   std::function<void()> finish_saving;
   /// Whether this rank was asked to stop (a signal). Ranks need not agree: one is enough.

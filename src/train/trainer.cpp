@@ -37,7 +37,8 @@ Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
       loader_(gpt.backend(), gpt.sequence_share(), gpt.layout().micro_batch_size,
               batches_.largest() / (gpt.layout().micro_batch_size * gpt.grid().data_size()), gpt.layout().dtype),
       adamw_(gpt.backend(), gpt.parameters(), options.adamw),
-      loss_scaler_(options.loss_scale) {}
+      loss_scaler_(options.loss_scale),
+      norm_sum_(gpt.backend(), DType::fp64, {1}) {}
 
 std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index, std::int64_t first_number,
                                                         std::int64_t size) const {
@@ -63,6 +64,9 @@ std::int64_t Trainer::sum_over_data_ranks(std::int64_t mine) const {
 
 TrainRecord Trainer::step(const data::SampleSource& samples) {
   const Timer timer;
+  // However this ends, `samples` is the caller's again.
+  const std::unique_ptr<BatchLoader, void (*)(BatchLoader*)> reading(
+      &loader_, [](BatchLoader* loader) { loader->end_reading(); });
   TraceRecorder* const trace = gpt_.trace();
   const TraceScope scope(trace, "iteration", "iteration");
   const LayoutOptions& layout = gpt_.layout();
@@ -80,6 +84,10 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   {
     const TraceScope reading(trace, "read samples", "data");
     micro_batches = loader_.load(samples, batch_samples(first, first, batch_size), options_.loss_average);
+    const std::int64_t next = first + batch_size, next_size = batches_.size(next);
+    if (next + next_size <= samples.size()) {
+      loader_.read_ahead(samples, batch_samples(next, next, next_size), options_.loss_average);
+    }
   }
   // The loss is the weighted sum of token losses over this number: of tokens, or of micro-batches.
   const std::int64_t parts = options_.loss_average == LossAverage::tokens
@@ -95,18 +103,20 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   mode.loss_gradient = scale / share;
   gpt_.run(std::move(micro_batches), mode);
   gpt_.reduce_gradients();
+  loader_.copy_ahead();
 
   {
     const TraceScope norm(trace, "loss and gradient norm", "communication");
     record.lm_loss = gpt_.take_global_loss_sum() / share;
     record.grad_norm = optim::gradient_norm(gpt_.backend(), gpt_.parameters(), gpt_.communicators().tensor->rank(),
-                                            *gpt_.communicators().model, gpt_.gradient_group()) /
+                                            *gpt_.communicators().model, gpt_.gradient_group(), norm_sum_) /
                        scale;
   }
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss);
   loss_scaler_.update(record.skipped);
   if (!record.skipped) {
     const TraceScope update(trace, "optimizer", "update");
+    if (before_update_) before_update_();
     const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
     adamw_.step(record.learning_rate, clip / scale,
                 [&](std::size_t bucket) { gpt_.data_parallel().start_gather(bucket); });

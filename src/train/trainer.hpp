@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -41,6 +42,9 @@ class Trainer {
   const BatchSchedule& batches() const { return batches_; }
   bool dynamic_loss_scale() const { return loss_scaler_.dynamic(); }
 
+  /// What is to be done before every update of the parameters and the optimizer's state: for who still reads them.
+  void before_update(std::function<void()> action) { before_update_ = std::move(action); }
+
   /// Takes the parameters over as they are now, after they were initialised.
   void start() { adamw_.reset_masters(); }
 
@@ -66,7 +70,9 @@ class Trainer {
   BatchLoader loader_;
   optim::AdamW adamw_;
   optim::LossScaler loss_scaler_;
+  Tensor norm_sum_;
   Progress progress_;
+  std::function<void()> before_update_;
 };
 
 }  // namespace trireme::train

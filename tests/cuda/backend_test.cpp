@@ -4,6 +4,8 @@
 #include "cuda/backend/architectures.hpp"
 #include "cuda/backend/cuda_backend.hpp"
 #include "src/backend/host_copies.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "src/train/host_state.hpp"
 #include "tests/cuda/fake_cuda.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 
@@ -70,6 +72,44 @@ TEST_F(CudaBackendOnFakes, HostCopiesGoThereAndBack) {
   copies.wait();
   EXPECT_THAT(Floats(copies.host(0).as<float>(), copies.host(0).as<float>() + 10), testing::Each(2.0f));
   EXPECT_EQ(copies.host(1).as<std::int64_t>()[2], 5);
+}
+
+/// The state after a first step, as a copy of it has it that was begun then and is slower than the second step.
+std::vector<std::vector<std::byte>> state_copied_beside_a_step(bool keeps_order) {
+  SelfCommunicator world("world");
+  fake_cuda::make_slow_streams(false);
+  test::TrainingRun run(world, test::small_run(), {}, {}, test::gpu_device());
+  fake_cuda::make_slow_streams(true);
+  train::HostState state(*run.backend, run.trainer.state_tensors(), HostCopies::Place::always);
+  fake_cuda::make_slow_streams(false);
+  if (keeps_order) run.trainer.before_update([&] { state.keep_order(); });
+  run.step();
+  state.begin_fetch();
+  run.step();
+  EXPECT_EQ(fake_cuda::pending() == 0, keeps_order) << "the update has waited for the copy";
+  state.wait();
+  std::vector<std::vector<std::byte>> bytes;
+  for (const checkpoint::StateTensor& tensor : state.tensors()) {
+    bytes.emplace_back(tensor.data.data(), tensor.data.data() + tensor.data.size_bytes());
+  }
+  return bytes;
+}
+
+TEST_F(CudaBackendOnFakes, ACopyOfTheStateIsOfItsMomentWhileTrainingGoesOn) {
+  SelfCommunicator world("world");
+  test::TrainingRun run(world, test::small_run(), {}, {}, test::gpu_device());
+  run.step();
+  train::HostState state(*run.backend, run.trainer.state_tensors());
+  state.fetch();
+  const auto copied = state_copied_beside_a_step(true), torn = state_copied_beside_a_step(false);
+  bool all_equal = true;
+  for (std::size_t i = 0; i < copied.size(); ++i) {
+    const TensorView expected = state.tensors()[i].data;
+    const std::vector<std::byte> bytes(expected.data(), expected.data() + expected.size_bytes());
+    EXPECT_EQ(copied[i], bytes) << state.tensors()[i].name;
+    all_equal = all_equal && torn[i] == bytes;
+  }
+  EXPECT_FALSE(all_equal) << "a canary: without the order the update comes before the copy";
 }
 
 // A canary: the tests of training prove nothing where the host may read what it likes.

@@ -41,11 +41,17 @@ ParameterBuffer buffer_of(Backend& backend, int tensor_rank, int tensor_size, in
   return buffer;
 }
 
+double norm_of(Backend& backend, const ParameterBuffer& buffer, int tensor_rank, Communicator& model_group,
+               Communicator& gradient_group) {
+  const Tensor sum(backend, DType::fp64, {1});
+  return gradient_norm(backend, buffer, tensor_rank, model_group, gradient_group, sum);
+}
+
 TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
   Communicator& world = test::world();
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   SelfCommunicator self;
-  const double expected = gradient_norm(*backend, buffer_of(*backend, 0, 1, 0, 1), 0, self, self);
+  const double expected = norm_of(*backend, buffer_of(*backend, 0, 1, 0, 1), 0, self, self);
   EXPECT_GT(expected, 1);
   for (int tensor = 1; tensor <= world.size(); ++tensor) {
     if (world.size() % tensor != 0) continue;
@@ -54,7 +60,7 @@ TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
     const ParameterBuffer buffer =
         buffer_of(*backend, position.tensor, tensor, position.pipeline, world.size() / tensor);
     // The same squares, added in another order.
-    EXPECT_NEAR(gradient_norm(*backend, buffer, position.tensor, world, self) / expected, 1, 1e-13) << "TP " << tensor;
+    EXPECT_NEAR(norm_of(*backend, buffer, position.tensor, world, self) / expected, 1, 1e-13) << "TP " << tensor;
   }
 }
 
@@ -72,8 +78,8 @@ TEST(GradientNorm, IsTheRootOfTheSumOfSquares) {
     const ParameterBuffer buffer(*backend, dtype, {p, copy});
     backend->elementwise().fill(backend->compute_stream(), 3, buffer.gradients());
     SelfCommunicator self;
-    EXPECT_EQ(gradient_norm(*backend, buffer, 0, self, self), 6) << name_of(dtype);  // the copy does not count
-    EXPECT_EQ(gradient_norm(*backend, buffer, 1, self, self), 0) << name_of(dtype);  // tensor rank 0 speaks for it
+    EXPECT_EQ(norm_of(*backend, buffer, 0, self, self), 6) << name_of(dtype);  // the copy does not count
+    EXPECT_EQ(norm_of(*backend, buffer, 1, self, self), 0) << name_of(dtype);  // tensor rank 0 speaks for it
   }
 }
 
@@ -89,7 +95,7 @@ TEST(GradientNorm, IsNotFiniteOnAnyRankWhereOneElementOfOneRankIsNot) {
         if (p.name == "h.7.mlp.fc.bias") p.gradient.as<double>()[0] = bad;
       }
     }
-    EXPECT_FALSE(std::isfinite(gradient_norm(*backend, buffer, world.rank(), world, self)));
+    EXPECT_FALSE(std::isfinite(norm_of(*backend, buffer, world.rank(), world, self)));
   }
 }
 

@@ -1,0 +1,110 @@
+// Batches that are read ahead, against those that are read when they are wanted.
+#include "src/train/batch_loader.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace trireme::train {
+namespace {
+
+/// Sample i is i, i + 1, i + 2 ...; reading fails from sample `damaged` on.
+class Numbers final : public data::SampleSource {
+ public:
+  explicit Numbers(std::int64_t damaged = 1000) : damaged_(damaged) {}
+  std::int64_t size() const override { return 1000; }
+  std::int64_t sample_length() const override { return 5; }
+  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    TRIREME_CHECK(index < damaged_, DataError, "sample {} is damaged", index);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(index) + static_cast<int>(i);
+    if (std::this_thread::get_id() != reader_) ++elsewhere;
+  }
+  mutable std::atomic<int> elsewhere = 0;  ///< samples read by another thread than the one that made this
+
+ private:
+  std::int64_t damaged_;
+  std::thread::id reader_ = std::this_thread::get_id();
+};
+
+class BatchesAhead : public testing::Test {
+ protected:
+  static std::vector<BatchLoader::Sample> samples(std::int64_t first) {
+    std::vector<BatchLoader::Sample> list;
+    for (std::int64_t i = 0; i < 4; ++i) list.push_back({first + i, 100 + first + i});
+    return list;
+  }
+  /// Loads the samples; expects that they are those.
+  void expect_loaded(const data::SampleSource& source, std::int64_t first, LossAverage average = LossAverage::tokens) {
+    const std::vector<model::MicroBatch> batches = loader_.load(source, samples(first), average);
+    ASSERT_EQ(batches.size(), 2U);
+    for (std::int64_t j = 0; j < 2; ++j) {
+      const model::MicroBatch& batch = batches[static_cast<std::size_t>(j)];
+      for (std::int64_t row = 0; row < 4; ++row) {
+        for (std::int64_t i = 0; i < 2; ++i) {
+          const std::int64_t place = row * 2 + i, token = first + 2 * j + i + row;
+          EXPECT_EQ(batch.ids.as<std::int32_t>()[place], token);
+          EXPECT_EQ(batch.targets.as<std::int32_t>()[place], token + 1);
+          EXPECT_EQ(batch.weights.as<float>()[place], average == LossAverage::tokens ? 1 : 0.125F);
+        }
+      }
+      EXPECT_EQ(batch.samples.as<std::int64_t>()[1], 100 + first + 2 * j + 1);
+    }
+    EXPECT_EQ(loader_.counted_tokens(), 16);
+  }
+  std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
+  BatchLoader loader_{*backend_, parallel::SequenceShare::of(4), 2, 2, DType::fp32};
+};
+
+TEST_F(BatchesAhead, AreThoseThatWouldBeReadAndComeFromAnotherThread) {
+  const Numbers source;
+  expect_loaded(source, 0);
+  EXPECT_EQ(source.elsewhere, 0);
+  for (const std::int64_t first : {4, 8, 12}) {
+    loader_.read_ahead(source, samples(first));
+    loader_.copy_ahead();
+    expect_loaded(source, first);
+  }
+  EXPECT_EQ(source.elsewhere, 12);
+}
+
+TEST_F(BatchesAhead, WaitWhileOthersAreLoaded) {
+  const Numbers training, validation;
+  loader_.read_ahead(training, samples(4));
+  expect_loaded(validation, 4);
+  expect_loaded(training, 8);
+  expect_loaded(training, 4, LossAverage::micro_batch);  // other weights: not what was read ahead
+  expect_loaded(training, 4);
+  EXPECT_EQ(training.elsewhere, 4);
+  EXPECT_EQ(validation.elsewhere, 0);
+}
+
+TEST_F(BatchesAhead, AreForgottenWhereOthersAreReadAhead) {
+  const Numbers source;
+  loader_.read_ahead(source, samples(4));
+  loader_.read_ahead(source, samples(8));
+  expect_loaded(source, 8);
+  expect_loaded(source, 4);
+}
+
+TEST_F(BatchesAhead, TellOfErrorsOnceAndToWhoAsksForThem) {
+  const Numbers source(6);
+  loader_.read_ahead(source, samples(4));
+  expect_loaded(source, 0);
+  try {
+    loader_.load(source, samples(4));
+    FAIL() << "sample 6 is damaged";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(), "sample 6 is damaged");
+    EXPECT_EQ(error.exit_code(), ExitCode::data);
+  }
+  expect_loaded(source, 2);
+  // Nobody asks for these.
+  loader_.read_ahead(source, samples(8));
+  loader_.end_reading();
+  loader_.copy_ahead();
+  expect_loaded(source, 1);
+}
+
+}  // namespace
+}  // namespace trireme::train
