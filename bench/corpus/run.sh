@@ -1,6 +1,6 @@
 #!/bin/bash
 # The way of a text from raw lines to a corpus, on this machine: makes English-like documents with duplicates, trains a
-# tokenizer on the first 50 MB of them, then cleans, builds, verifies, inspects, splits, merges and counts overlaps, on one
+# tokenizer on the first 50 MB of them or less, then cleans, builds, verifies, inspects, splits, merges and counts overlaps, on one
 # rank and on two, and compares what they write. Prints a table for bench/results: each stage's rate, alone and as a
 # multiple of the disk's, and the memory of its largest rank; then what 174 GB would take on a cluster.
 # The stages whose memory must not grow with the text also do a quarter of it first: exit code 1 where the whole takes
@@ -29,6 +29,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 cores=$(nproc)
 half=$((cores > 1 ? cores / 2 : 1))
+sample_bytes=$((megabytes < 200 ? megabytes * 250000 : 50000000))  # the same for a quarter as for the whole
 declare -A seconds anonymous
 
 size_of() { cat "$@" | wc -c; }
@@ -77,7 +78,7 @@ pipeline() {
   shift
   "$build/make_documents" "$bytes" >text.jsonl
   documents=$(wc -l <text.jsonl)
-  head -c 50000000 text.jsonl | sed '$d' >sample.jsonl
+  head -c "$sample_bytes" text.jsonl | sed '$d' >sample.jsonl
   bytes=$(size_of text.jsonl)
   stage "tokenizer train" "$(size_of sample.jsonl)" 1 "$cores" tokenizer train --input sample.jsonl --output bpe --vocab-size 32000
   local bpe=(--tokenizer gpt2 --vocab-file bpe/vocab.json --merge-file bpe/merges.txt)
