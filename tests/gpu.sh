@@ -1,17 +1,20 @@
 #!/bin/bash
-# The tests that need a GPU. Builds nothing: runs the programs of a build folder, or of a folder that --pack made there, on
-# a machine with a GPU, its driver and the CUDA libraries (cuBLASLt, NCCL), and neither development packages nor MPI.
+# The tests that need a GPU, and the benchmarks. Builds nothing: runs the programs of a build folder, or of what --pack
+# made there, on a machine with a GPU, its driver and the CUDA libraries (cuBLASLt, NCCL), and neither development packages
+# nor MPI.
 # usage: tests/gpu.sh [FOLDER]           the programs of FOLDER; default build/release
 #        tests/gpu.sh --pack FOLDER      from build/release: FOLDER then has the programs, their libraries, Open MPI's part
-#                                        for one machine, test data, and this script
-# Where the processors differ, build with -D TRIREME_MARCH=x86-64-v3.
-# Exit status 1 where a test failed or was not run. The table of results is printed last, and is in FOLDER/gpu-results.txt.
+#                                        for one machine, test data, and this script; FOLDER.tar.xz is all of it, to be
+#                                        carried: tar xJf FOLDER.tar.xz && FOLDER/gpu.sh
+# The build that is packed runs on any x86-64-v3 processor: cmake --preset release -D TRIREME_MARCH=x86-64-v3.
+# Exit status 1 where a test failed or was not run. FOLDER/gpu-results.txt is the table of results, a line as each comes,
+# FOLDER/gpu-log.txt what was printed; the table is printed last. What matters most comes first; all of it ends within
+# eight minutes (TRIREME_GPU_SECONDS, default 470), and no part takes more than its own share of that.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# The benchmark is left out where there is none.
 programs=(cuda_gpu_test cuda_gpu_kernels_test cuda_gpu_shapes_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
-# Packed for what is run by hand: bench/step/gpu.sh
-benchmarks=(bench/step/gpu.sh bench/peers/gpt2_pytorch.py)
+benchmarks=(kernels_gpu_bench step_gpu_bench collectives_bench)
+by_hand=(bench/step/gpu.sh bench/peers/gpt2_pytorch.py) # packed, and not run here
 
 # libraries_of FILE...: what they need, but for what belongs to the system and to CUDA: the machine with the GPU has its own.
 libraries_of() {
@@ -42,17 +45,31 @@ pack_mpi() {
 if [ "${1:-}" = --pack ]; then
   set -e
   folder=${2:?usage: tests/gpu.sh --pack FOLDER}
-  build=$here/../build/release
+  build=$(cd "$here/../build/release" && pwd)
+  march=$(sed -n 's/^TRIREME_MARCH:[A-Z]*=//p' "$build/CMakeCache.txt")
+  if [ "$march" != x86-64-v3 ] && [ "$march" != x86-64-v2 ] && [ "$march" != x86-64 ]; then
+    echo "$build was built for the processor '$march' and may not run on another one: cmake --preset release" \
+      "-D TRIREME_MARCH=x86-64-v3, build, and pack again" >&2
+    exit 2
+  fi
+  if [ -e "$folder" ] && [ ! -e "$folder/gpu.sh" ]; then
+    echo "$folder is there, and nothing that this script has packed: name a new folder" >&2
+    exit 2
+  fi
+  rm -rf "$folder"
   mkdir -p "$folder/lib"
   folder=$(cd "$folder" && pwd)
-  for program in "${programs[@]}"; do cp "$build/$program" "$folder"; done
-  for bench in collectives_bench kernels_gpu_bench; do [ ! -x "$build/$bench" ] || cp "$build/$bench" "$folder"; done
+  for program in "${programs[@]}" "${benchmarks[@]}"; do cp "$build/$program" "$folder"; done
   cp "$build"/libtrireme_cuda.so "$folder/lib"
-  { libraries_of "$folder"/{trireme,cuda_gpu_ranks_test} "$build/libtrireme_cuda.so"; pack_mpi "$folder/mpi"; } | sort -u |
-    while read -r library; do cp -L "$library" "$folder/lib"; done
+  { libraries_of "${programs[@]/#/$folder/}" "${benchmarks[@]/#/$folder/}" "$build/libtrireme_cuda.so"; pack_mpi "$folder/mpi"; } |
+    sort -u | while read -r library; do cp -L "$library" "$folder/lib"; done
+  find "$folder" -type f \( -name '*.so*' -o -perm -100 \) -print0 | xargs -0 strip --strip-unneeded
   cp -r "$here/e2e" "$here/fixtures" "$here/gpu.sh" "$here/gpu_environment.sh" "$folder"
-  (cd "$here/.." && cp --parents "${benchmarks[@]}" "$folder")
-  du -sh "$folder"
+  (cd "$here/.." && cp --parents "${by_hand[@]}" "$folder")
+  echo "trireme $("$build/trireme" info | sed -n 's/^trireme *//p'), -march=$march" >"$folder/build.txt"
+  # One window for all of it: the programs hold the same kernels.
+  tar -C "$(dirname "$folder")" --sort=name -cf - "$(basename "$folder")" | xz -T1 -6 --lzma2=preset=6,dict=96MiB >"$folder.tar.xz"
+  du -sh "$folder" "$folder.tar.xz"
   exit
 fi
 
@@ -65,55 +82,115 @@ if [ -d "$folder/fixtures" ]; then export TRIREME_FIXTURES=$folder/fixtures; fi
 
 status=0
 results=$folder/gpu-results.txt
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null | tee "$results"
-# run NAME COMMAND...
-run() {
-  local name=$1 outcome=passed
-  shift
-  SECONDS=0
-  "$@" 2>&1 | tee "$log"
-  [ "${PIPESTATUS[0]}" -eq 0 ] || { outcome=FAILED; status=1; }
-  printf '%-8s %4d s  %s: %s tests passed, %s failed\n' "$outcome" "$SECONDS" "$name" \
-    "$(grep -cE '^(\[       OK|passed: )' "$log")" "$(grep -cE '^(\[  FAILED  \].*ms\)$|FAILED: )' "$log")" >>"$results"
+log=$folder/gpu-log.txt
+part=$(mktemp)
+trap 'rm -rf "$part" "$part".*' EXIT
+SECONDS=0
+limit=${TRIREME_GPU_SECONDS:-470}
+: >"$log"
+{
+  if [ -f "$folder/build.txt" ]; then cat "$folder/build.txt"; else "$folder/trireme" info 2>&1 | head -1; fi
+  echo "$(uname -n), $(nproc) cores ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), $(date -u +%Y-%m-%dT%H:%MZ)"
+  nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null || echo "no nvidia-smi"
+} >"$results"
+cat "$results"
+
+# note OUTCOME SECONDS TEXT: a line of the table.
+note() {
+  printf '%-10s %4s s  %s\n' "$@" | tee -a "$results"
+  case $1 in passed | measured) ;; *) status=1 ;; esac
 }
-run "runtime, products and NCCL, one rank" "$folder/cuda_gpu_test" --gtest_color=no
-run "kernels" "$folder/cuda_gpu_kernels_test" --gtest_color=no
-run "kernels at the shapes of models" "$folder/cuda_gpu_shapes_test" --gtest_color=no
-if sanitizer=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v compute-sanitizer); then
-  for tool in memcheck racecheck initcheck synccheck; do
-    run "kernels under $tool" env TRIREME_TEST_SMALL=1 "$sanitizer" --tool $tool --error-exitcode 1 \
-      "$folder/cuda_gpu_shapes_test" --gtest_color=no
+# start SECONDS FILE COMMAND...: runs the command, no longer than this or than there is time; its output goes to FILE.
+start() {
+  local left=$((limit - SECONDS)) most=$1 file=$2
+  shift 2
+  [ "$left" -ge 5 ] || return 125
+  timeout -k 5 $((left < most ? left : most)) "$@" >"$file" 2>&1 </dev/null
+}
+# judge NAME CODE SECONDS FILE: enters what a test program has printed.
+judge() {
+  local outcome=FAILED
+  [ "$2" -eq 0 ] && outcome=passed
+  [ "$2" -eq 124 ] || [ "$2" -eq 137 ] && outcome=TIMEOUT
+  [ "$2" -eq 125 ] && outcome="NOT RUN"
+  { printf '\n=== %s\n' "$1"; cat "$4"; } >>"$log"
+  grep -E '^(\[  FAILED  \].*ms\)$|FAILED: )' "$4" | head -20
+  [ "$2" -eq 0 ] || tail -n 15 "$4"
+  note "$outcome" "$3" "$1: $(grep -cE '^(\[       OK|passed: )' "$4") tests passed, $(
+    grep -cE '^(\[  FAILED  \].*ms\)$|FAILED: )' "$4") failed$([ "$2" -lt 126 ] || echo ", exit status $2")"
+}
+# run NAME SECONDS COMMAND...
+run() {
+  local name=$1 most=$2 begun=$SECONDS
+  shift 2
+  : >"$part"
+  start "$most" "$part" "$@"
+  judge "$name" $? $((SECONDS - begun)) "$part"
+}
+# suites NAME SECONDS PROGRAM: each suite of a program as a process of its own: after a fault in a kernel the GPU is lost to
+# the process that started it.
+suites() {
+  local suite listed
+  listed=$("$folder/$3" --gtest_list_tests 2>&1 | grep -oE '^[A-Za-z0-9_/]+\.')
+  [ -n "$listed" ] || run "$1" "$2" "$folder/$3"
+  for suite in $listed; do
+    run "$1, ${suite%.}" "$2" "$folder/$3" --gtest_color=no "--gtest_filter=$suite*"
   done
+}
+# measure NAME SECONDS FILE COMMAND...: a benchmark, whose output goes to FILE.
+measure() {
+  local name=$1 most=$2 file=$folder/$3 begun=$SECONDS code
+  shift 3
+  [ -x "$1" ] || command -v "$1" >/dev/null || { note "NOT RUN" 0 "$name: $1 is not here"; return; }
+  start "$most" "$file" "$@"
+  code=$?
+  { printf '\n=== %s\n' "$name"; cat "$file"; } >>"$log"
+  [ $code -eq 0 ] || tail -n 5 "$file"
+  note "$([ $code -eq 0 ] && echo measured || echo FAILED)" $((SECONDS - begun)) "$name: see ${file##*/}"
+}
+
+suites "runtime, products and NCCL, one rank" 60 cuda_gpu_test
+suites "kernels" 40 cuda_gpu_kernels_test
+suites "kernels at the shapes of models" 60 cuda_gpu_shapes_test
+suites "training, one rank" 90 cuda_gpu_training_test
+measure "training steps, without and with graphs" 60 steps.jsonl "$folder/step_gpu_bench"
+have_mpi=$(command -v mpirun)
+if [ -n "$have_mpi" ]; then
+  run "two ranks through the host" 30 mpirun -np 2 "$folder/cuda_gpu_ranks_test" --gtest_color=no
+  run "grids of two ranks" 60 mpirun -np 2 "$folder/cuda_gpu_grid_test" --gtest_color=no
+  run "grids of four ranks" 60 mpirun -np 4 "$folder/cuda_gpu_grid_test" --gtest_color=no
 else
-  echo "NOT RUN         kernels under memcheck, racecheck, initcheck, synccheck: there is no compute-sanitizer here" >>"$results"
+  note "NOT RUN" 0 "several ranks, and the program: there is no mpirun here"
 fi
-if [ -x "$folder/kernels_gpu_bench" ]; then
-  if "$folder/kernels_gpu_bench" --json "$folder/kernels.jsonl" | tee "$folder/kernels.txt"; then
-    echo "measured         kernels: see kernels.txt, kernels.jsonl" >>"$results"
-  else
-    echo "FAILED           kernels_gpu_bench" >>"$results"
-    status=1
-  fi
-fi
-run "training, one rank" "$folder/cuda_gpu_training_test" --gtest_color=no
-if command -v mpirun >/dev/null; then
-  run "two ranks through the host" mpirun -np 2 "$folder/cuda_gpu_ranks_test" --gtest_color=no
-  run "grids of two ranks" mpirun -np 2 "$folder/cuda_gpu_grid_test" --gtest_color=no
-  run "grids of four ranks" mpirun -np 4 "$folder/cuda_gpu_grid_test" --gtest_color=no
+measure "kernels" 60 kernels.txt "$folder/kernels_gpu_bench" --json "$folder/kernels.jsonl"
+if [ -n "$have_mpi" ]; then
   e2e=$folder/e2e
   [ -d "$e2e" ] || e2e=$here/e2e
-  run "the program" bash "$e2e/gpu_test.sh" "$folder/trireme" mpirun
-  if [ -x "$folder/collectives_bench" ]; then
-    mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 64 >"$folder/collectives.jsonl"
-    mpirun -np 2 "$folder/collectives_bench" --backend cuda --communicator staged --largest-mb 64 >>"$folder/collectives.jsonl"
-    echo "measured         collectives: see collectives.jsonl" >>"$results"
-  fi
+  run "the program" 150 bash "$e2e/gpu_test.sh" "$folder/trireme" mpirun
+  measure "collectives, NCCL" 20 collectives.jsonl mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 64
+  measure "collectives, staged" 20 collectives-staged.jsonl \
+    mpirun -np 2 "$folder/collectives_bench" --backend cuda --communicator staged --largest-mb 64
+fi
+# The sanitizer's tools run together: they look for errors, not at times.
+if sanitizer=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v compute-sanitizer); then
+  begun=$SECONDS
+  tools=(memcheck racecheck initcheck synccheck)
+  for tool in "${tools[@]}"; do
+    {
+      TRIREME_TEST_SMALL=1 start 120 "$part.$tool" "$sanitizer" --tool "$tool" --error-exitcode 1 \
+        "$folder/cuda_gpu_shapes_test" --gtest_color=no
+      echo $? >"$part.$tool.code"
+    } &
+  done
+  wait
+  for tool in "${tools[@]}"; do
+    touch "$part.$tool"
+    judge "kernels under $tool" "$(cat "$part.$tool.code")" $((SECONDS - begun)) "$part.$tool"
+  done
 else
-  echo "NOT RUN         several ranks, and the program: there is no mpirun here" >>"$results"
-  status=1
+  note "NOT RUN" 0 "kernels under memcheck, racecheck, initcheck, synccheck: there is no compute-sanitizer here"
 fi
 echo
+echo "$SECONDS s in all" >>"$results"
 cat "$results"
 exit $status
