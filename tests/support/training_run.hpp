@@ -13,6 +13,7 @@
 #include "src/data/gpt_data.hpp"
 #include "src/data/memory_token_store.hpp"
 #include "src/model/initialisation.hpp"
+#include "src/train/memory_estimate.hpp"
 #include "src/train/trainer.hpp"
 
 // Whole training runs of a small model on tokens given by a formula, on any layout: for tests that the layout does not
@@ -209,6 +210,38 @@ inline void expect_close(const std::vector<double>& actual, const std::vector<do
 inline void expect_close(const Curve& actual, const Curve& expected, double tolerance) {
   expect_close(actual.loss, expected.loss, tolerance);
   expect_close(actual.grad_norm, expected.grad_norm, tolerance);
+}
+
+/// Expects two runs in `dtype`, of which one computes in another order, to differ by no more than the type rounds: a
+/// few units in the last place of single activations, of which losses are means over many.
+inline void expect_close(const Curve& actual, const Curve& expected, DType dtype) {
+  if (dtype == DType::fp64) return expect_close(actual, expected, 1e-10);
+  expect_close(actual.loss, expected.loss, dtype == DType::fp32 ? 1e-6 : 1e-3);
+  expect_close(actual.grad_norm, expected.grad_norm, dtype == DType::fp32 ? 1e-5 : 1e-2);
+}
+
+inline void expect_same_bits(const Curve& actual, const Curve& expected) {
+  EXPECT_EQ(actual.loss, expected.loss);
+  EXPECT_EQ(actual.grad_norm, expected.grad_norm);
+}
+
+/// Expects a run that is made twice to have the same bits. Collective.
+inline void expect_same_bits_twice(Communicator& world, const RunConfig& config, const Layout& layout) {
+  SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
+  expect_same_bits(training_curve(world, config, layout), training_curve(world, config, layout));
+}
+
+/// Bytes of this rank's activations in a step, as the allocator counts them; expects them to be as predicted.
+/// Collective.
+inline std::size_t activation_bytes(Communicator& world, const RunConfig& config, const Layout& layout) {
+  TrainingRun run(world, config, layout);
+  run.step();
+  const train::LayoutOptions& options = run.gpt.layout();
+  const std::int64_t micro_batches = config.batch / (options.micro_batch_size * run.grid.data_size());
+  const std::size_t counted = run.gpt.stage().peak_activation_bytes();
+  EXPECT_EQ(counted, train::estimate_memory(config.model, options, run.grid, world.rank(), micro_batches).activations)
+      << layout;
+  return counted;
 }
 
 }  // namespace trireme::test

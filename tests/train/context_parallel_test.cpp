@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/train/memory_estimate.hpp"
 #include "src/train/perplexity.hpp"
 #include "tests/support/model_variants.hpp"
 #include "tests/support/mpi_world.hpp"
@@ -75,10 +74,7 @@ TEST(ContextParallel, TheSameGridTwiceGivesTheSameBits) {
     config.dtype = dtype;
     config.steps = 2;
     const Layout layout = layouts(ranks.size()).front();
-    const Curve first = training_curve(ranks, config, layout);
-    const Curve second = training_curve(ranks, config, layout);
-    EXPECT_EQ(first.loss, second.loss) << layout;
-    EXPECT_EQ(first.grad_norm, second.grad_norm) << layout;
+    expect_same_bits_twice(ranks, config, layout);
   }
 }
 
@@ -92,9 +88,7 @@ TEST(ContextParallel, NarrowTypesStayWithinTheirTolerance) {
     const Curve reference = training_curve(alone, config, {});
     const Layout layout = layouts(ranks.size()).front();
     SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
-    const Curve curve = training_curve(ranks, config, layout);
-    expect_close(curve.loss, reference.loss, dtype == DType::fp32 ? 1e-6 : 1e-3);
-    expect_close(curve.grad_norm, reference.grad_norm, dtype == DType::fp32 ? 1e-5 : 1e-2);
+    expect_close(training_curve(ranks, config, layout), reference, dtype);
   }
 }
 
@@ -105,12 +99,7 @@ TEST(ContextParallel, MemoryIsAsPredicted) {
     config.dtype = DType::bf16;
     config.steps = 1;
     if (layout.options.schedule == ScheduleKind::zero_bubble) config.dtype = DType::fp32;
-    SCOPED_TRACE(testing::Message() << layout);
-    TrainingRun run(ranks, config, layout);
-    run.step();
-    const train::MemoryEstimate estimate = train::estimate_memory(
-        config.model, run.gpt.layout(), run.grid, ranks.rank(), config.batch / (2 * run.grid.data_size()));
-    EXPECT_EQ(run.gpt.stage().peak_activation_bytes(), estimate.activations);
+    activation_bytes(ranks, config, layout);
   }
 }
 

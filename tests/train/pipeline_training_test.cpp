@@ -5,7 +5,6 @@
 
 #include "src/comm/self_communicator.hpp"
 #include "src/train/generation.hpp"
-#include "src/train/memory_estimate.hpp"
 #include "src/train/perplexity.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
@@ -110,11 +109,7 @@ TEST(PipelineTraining, TheSameFormTwiceGivesTheSameBits) {
   config.dtype = DType::bf16;
   config.steps = 2;
   for (const Layout& layout : layouts(world().size())) {
-    SCOPED_TRACE(testing::Message() << layout);
-    const Curve first = training_curve(world(), config, layout);
-    const Curve second = training_curve(world(), config, layout);
-    EXPECT_EQ(first.loss, second.loss);
-    EXPECT_EQ(first.grad_norm, second.grad_norm);
+    expect_same_bits_twice(world(), config, layout);
   }
 }
 
@@ -141,28 +136,10 @@ struct Rig {
   train::ParallelGpt gpt;
 };
 
-/// Peak of the activations of this rank in one step; expects the prediction to be the same.
-std::size_t peak_activations(const RunConfig& config, const Layout& layout) {
-  Rig rig(world(), config, layout);
-  train::Trainer trainer(rig.gpt, train_options(config));
-  data::GptDataOptions data_options;
-  data_options.sequence_length = config.s;
-  data_options.sampling = data::Sampling::sequential;
-  data_options.budgets = {{config.steps * config.batch, 0, 0}};
-  const data::GptData data = data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options);
-  trainer.step(*data.train);
-  const train::LayoutOptions& options = rig.gpt.layout();
-  const std::int64_t micro_batches = config.batch / (options.micro_batch_size * rig.grid.data_size());
-  const train::MemoryEstimate estimate =
-      train::estimate_memory(config.model, options, rig.grid, world().rank(), micro_batches);
-  EXPECT_EQ(rig.gpt.stage().peak_activation_bytes(), estimate.activations);
-  return estimate.activations;
-}
-
 TEST(PipelineTraining, EveryFormTakesTheMemoryPredicted) {
   for (const Layout& layout : layouts(world().size())) {
     SCOPED_TRACE(testing::Message() << layout);
-    peak_activations(six_layers(), layout);
+    activation_bytes(world(), six_layers(), layout);
   }
 }
 
@@ -175,9 +152,10 @@ TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
   for (const bool swiglu : {false, true}) {
     RunConfig config = six_layers();
     config.model.swiglu = swiglu;
-    const std::size_t zero_bubble = peak_activations(config, layout_of(1, p, 1, ScheduleKind::zero_bubble, cut));
+    const std::size_t zero_bubble =
+        activation_bytes(world(), config, layout_of(1, p, 1, ScheduleKind::zero_bubble, cut));
     const std::size_t one_f_one_b =
-        peak_activations(config, layout_of(1, p, 1, ScheduleKind::one_forward_one_backward, cut));
+        activation_bytes(world(), config, layout_of(1, p, 1, ScheduleKind::one_forward_one_backward, cut));
     if (world().rank() == 0) {
       EXPECT_EQ(zero_bubble, one_f_one_b);
     }
