@@ -20,20 +20,6 @@ std::string label(const Step& step, const Schedule& schedule) {
                              : fmt::format("{}{}", letter(step.kind), step.micro_batch);
 }
 
-const char* name_of(StepKind kind) {
-  switch (kind) {
-    case StepKind::forward:
-      return "forward";
-    case StepKind::backward:
-      return "backward";
-    case StepKind::backward_input:
-      return "backward, input";
-    case StepKind::backward_weight:
-      return "backward, weights";
-  }
-  return "";
-}
-
 /// Hue by kind of step; the lightness tells chunks apart.
 std::string colour(const Step& step, const Schedule& schedule) {
   const int hues[] = {210, 130, 130, 45};

@@ -8,20 +8,6 @@ namespace {
 // Steps for which receives are posted ahead: a forward and a backward in steady state.
 constexpr std::size_t steps_ahead = 2;
 
-const char* name_of(StepKind kind) {
-  switch (kind) {
-    case StepKind::forward:
-      return "forward";
-    case StepKind::backward:
-      return "backward";
-    case StepKind::backward_input:
-      return "backward input";
-    case StepKind::backward_weight:
-      return "backward weight";
-  }
-  return "";
-}
-
 }  // namespace
 
 Tensor* PipelineExecutor::take_buffer() {

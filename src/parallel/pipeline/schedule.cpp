@@ -81,6 +81,20 @@ Schedule empty_schedule(int stages, int micro_batches, int chunks) {
 
 }  // namespace
 
+const char* name_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::forward:
+      return "forward";
+    case StepKind::backward:
+      return "backward";
+    case StepKind::backward_input:
+      return "backward input";
+    case StepKind::backward_weight:
+      return "backward weight";
+  }
+  return "";
+}
+
 std::string to_string(ScheduleKind kind) {
   switch (kind) {
     case ScheduleKind::gpipe:

@@ -12,6 +12,9 @@ enum class StepKind {
   backward_weight,  ///< gradients of the parameters, after backward_input
 };
 
+/// "backward input", for people.
+const char* name_of(StepKind kind);
+
 /// One piece of work of one rank: what it does to which micro-batch in which of its chunks.
 struct Step {
   StepKind kind = StepKind::forward;
