@@ -41,7 +41,7 @@ Shard shard_of(std::span<const StateTensor> tensors, int rank) {
 
 /// Throws on all ranks unless every element of every tensor that any rank holds has exactly one writer.
 void check_writers(Communicator& world, const Shard& shard) {
-  const std::vector<std::string> texts = all_gather_text(world, to_text(shard.content.pieces) + to_text(shard.held));
+  const std::vector<std::string> texts = gather_text(world, to_text(shard.content.pieces) + to_text(shard.held), 0);
   collectively(world, [&] {
     if (world.rank() != 0) return;
     std::vector<Piece> all;

@@ -36,14 +36,14 @@ WrittenFiles write_shards(Store& store, const std::string& staging, std::vector<
   return result;
 }
 
-/// The manifest of what all ranks wrote, on every rank. Files are in the order of their names.
+/// The manifest of what all ranks wrote, on rank 0. Files are in the order of their names.
 Manifest gather_manifest(Communicator& world, const RunDescription& description, const WrittenFiles& written) {
   std::string mine;
   for (const FileEntry& file : written.files)
     mine += fmt::format("{} {} {}\n", file.name, file.size_bytes, file.digest);
-  const std::vector<std::string> files = all_gather_text(world, mine);
-  const std::vector<std::string> pieces = all_gather_text(world, to_text(written.pieces));
-  const std::vector<std::string> blobs = all_gather_text(world, to_text(written.blobs));
+  const std::vector<std::string> files = gather_text(world, mine, 0);
+  const std::vector<std::string> pieces = gather_text(world, to_text(written.pieces), 0);
+  const std::vector<std::string> blobs = gather_text(world, to_text(written.blobs), 0);
   struct Entry {
     FileEntry file;
     std::vector<Piece> pieces;

@@ -54,6 +54,33 @@ std::vector<std::string> all_gather_text(Communicator& comm, const std::string& 
   return texts;
 }
 
+std::vector<std::string> gather_text(Communicator& comm, const std::string& text, int root) {
+  ImmediateStream host;
+  const auto view_of = [](std::string& bytes) {
+    return TensorView(reinterpret_cast<std::uint8_t*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())});
+  };
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  std::vector<std::int64_t> sizes(ranks);
+  std::int64_t size = static_cast<std::int64_t>(text.size());
+  comm.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {comm.size()})).wait(host);
+  std::string mine = text;
+  std::vector<std::string> texts;
+  std::vector<Transfer> transfers;
+  if (comm.rank() == root) {
+    texts.resize(ranks);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      texts[r].resize(static_cast<std::size_t>(sizes[r]));
+      const int peer = static_cast<int>(r);
+      if (peer != root && sizes[r] > 0) transfers.push_back({Transfer::Direction::receive, peer, view_of(texts[r])});
+    }
+    texts[static_cast<std::size_t>(root)] = text;
+  } else if (size > 0) {
+    transfers.push_back({Transfer::Direction::send, root, view_of(mine)});
+  }
+  for (Work& work : comm.exchange(host, transfers)) work.wait(host);
+  return texts;
+}
+
 std::string broadcast_text(Communicator& comm, const std::string& text, int root) {
   ImmediateStream host;
   std::int64_t size = static_cast<std::int64_t>(text.size());

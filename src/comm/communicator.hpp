@@ -98,6 +98,10 @@ void collectively(Communicator& comm, const std::function<void()>& function);
 /// The texts of all ranks, in rank order, on every rank. `comm` works on host memory.
 std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text);
 
+/// The texts of all ranks, in rank order, on rank `root`; nothing on the others, which are spared the memory. `comm`
+/// works on host memory.
+std::vector<std::string> gather_text(Communicator& comm, const std::string& text, int root);
+
 /// The text of rank `root` on every rank. `comm` works on host memory.
 std::string broadcast_text(Communicator& comm, const std::string& text, int root);
 

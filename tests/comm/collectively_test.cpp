@@ -27,6 +27,14 @@ TEST(AllGatherText, EmptyTextsAreTexts) {
   EXPECT_EQ(all_gather_text(world(), ""), std::vector<std::string>(static_cast<std::size_t>(world().size())));
 }
 
+TEST(GatherText, GivesEveryTextToTheRootAlone) {
+  const std::string mine(static_cast<std::size_t>(world().rank() * 1000), static_cast<char>('a' + world().rank()));
+  const std::vector<std::string> all = all_gather_text(world(), mine);
+  for (int root = 0; root < world().size(); ++root) {
+    EXPECT_EQ(gather_text(world(), mine, root), world().rank() == root ? all : std::vector<std::string>());
+  }
+}
+
 TEST(BroadcastText, GivesTheTextOfTheRoot) {
   for (int root = 0; root < world().size(); ++root) {
     EXPECT_EQ(broadcast_text(world(), "from " + std::to_string(world().rank()), root), "from " + std::to_string(root));
