@@ -15,6 +15,13 @@ std::string this_rank_and_host() {
   return fmt::format("rank {} on host {}", rank, host.data());
 }
 
+std::string ranks_text(const std::vector<int>& ranks) {
+  constexpr std::size_t most = 8;
+  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  for (std::size_t i = 0; i < ranks.size() && i < most; ++i) text += fmt::format("{} {}", i == 0 ? "" : ",", ranks[i]);
+  return ranks.size() > most ? text + fmt::format(" and {} more", ranks.size() - most) : text;
+}
+
 void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};

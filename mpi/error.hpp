@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "src/base/error.hpp"
 
@@ -17,5 +18,8 @@ void check(int code, const char* call);
 
 /// "rank 3 on host n17"
 std::string this_rank_and_host();
+
+/// "rank 3", "ranks 0, 1, 4": of many the first few, and how many more there are.
+std::string ranks_text(const std::vector<int>& ranks);
 
 }  // namespace trireme::mpi

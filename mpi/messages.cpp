@@ -30,7 +30,7 @@ void Messages::send(const std::byte* data, std::size_t size_bytes, int peer) {
   in_pieces(size_bytes, [&](std::size_t offset, int count) {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Isend(data + offset, count, MPI_BYTE, peer, tag_, comm_, &request), "MPI_Isend");
-    add(request, {0, no_peer});
+    add(request, {false, 0, peer});
   });
 }
 
@@ -38,7 +38,7 @@ void Messages::receive(std::byte* data, std::size_t size_bytes, int peer) {
   in_pieces(size_bytes, [&](std::size_t offset, int count) {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Irecv(data + offset, count, MPI_BYTE, peer, tag_, comm_, &request), "MPI_Irecv");
-    add(request, {static_cast<std::size_t>(count), peer});
+    add(request, {true, static_cast<std::size_t>(count), peer});
   });
 }
 
@@ -46,14 +46,14 @@ void Messages::broadcast(std::byte* data, std::size_t size_bytes, int root) {
   in_pieces(size_bytes, [&](std::size_t offset, int count) {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibcast(data + offset, count, MPI_BYTE, root, comm_, &request), "MPI_Ibcast");
-    add(request, {0, no_peer});
+    add(request, {false, 0, no_peer});
   });
 }
 
 void Messages::barrier() {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
-  add(request, {0, no_peer});
+  add(request, {false, 0, no_peer});
 }
 
 bool Messages::test() {
@@ -69,7 +69,7 @@ bool Messages::test() {
   check(code, "MPI_Testall");
   if (done == 0) return false;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (expected_[i].peer == no_peer) continue;
+    if (!expected_[i].received) continue;
     int count = 0;
     check(MPI_Get_count(&statuses_[i], MPI_BYTE, &count), "MPI_Get_count");
     TRIREME_CHECK(static_cast<std::size_t>(count) == expected_[i].size_bytes, MpiError,
@@ -80,6 +80,29 @@ bool Messages::test() {
   requests_.clear();
   expected_.clear();
   return true;
+}
+
+std::vector<int> Messages::awaited_ranks() const {
+  std::vector<int> peers;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    int done = 0;
+    if (expected_[i].peer == no_peer || MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+      continue;
+    }
+    if (done == 0) peers.push_back(expected_[i].peer);
+  }
+  std::vector<int> ranks(peers.size());
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Group world = MPI_GROUP_NULL;
+  check(MPI_Comm_group(comm_, &group), "MPI_Comm_group");
+  check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  check(MPI_Group_translate_ranks(group, static_cast<int>(peers.size()), peers.data(), world, ranks.data()),
+        "MPI_Group_translate_ranks");
+  MPI_Group_free(&group);
+  MPI_Group_free(&world);
+  std::ranges::sort(ranks);
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
 }
 
 }  // namespace trireme::mpi

@@ -21,9 +21,14 @@ class Messages {
   /// less than was to be received: the ranks have called different operations then.
   bool test();
 
+  /// World ranks with which messages are under way, each once. Without those of a broadcast or a barrier, of which MPI
+  /// does not tell.
+  std::vector<int> awaited_ranks() const;
+
  private:
   struct Expected {
-    std::size_t size_bytes;  // of a message to be received; any for the others
+    bool received;  // or else sent
+    std::size_t size_bytes;
     int peer;
   };
   void add(MPI_Request request, Expected expected);

@@ -60,14 +60,15 @@ Channel MpiCommunicator::next_channel() {
   return {*engine_, comm_, rank_, size_, tag};
 }
 
-Work MpiCommunicator::start(Operation operation) {
-  return Work(std::make_unique<MpiWork>(engine_, engine_->submit(std::move(operation))));
+Work MpiCommunicator::start(Operation operation, const char* kind) {
+  std::string description = fmt::format("{} of the group {}", kind, name_);
+  return Work(std::make_unique<MpiWork>(engine_, engine_->submit(std::move(operation), std::move(description))));
 }
 
 Work MpiCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
   stream.synchronize();
   if (size_ == 1 || data.numel() == 0) return {};
-  return start(mpi::all_reduce(next_channel(), data, op));
+  return start(mpi::all_reduce(next_channel(), data, op), "an all-reduce");
 }
 
 Work MpiCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) {
@@ -76,7 +77,7 @@ Work MpiCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorV
                 to_string(in.shape()), name_of(out.dtype()), to_string(out.shape()));
   stream.synchronize();
   if (out.numel() == 0) return {};
-  return start(mpi::reduce_scatter(next_channel(), in, out, op));
+  return start(mpi::reduce_scatter(next_channel(), in, out, op), "a reduce-scatter");
 }
 
 Work MpiCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
@@ -85,7 +86,7 @@ Work MpiCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView 
                 to_string(in.shape()), name_of(out.dtype()), to_string(out.shape()));
   stream.synchronize();
   if (in.numel() == 0) return {};
-  return start(mpi::all_gather(next_channel(), in, out));
+  return start(mpi::all_gather(next_channel(), in, out), "an all-gather");
 }
 
 Work MpiCommunicator::broadcast(Stream& stream, TensorView data, int root) {
@@ -93,7 +94,7 @@ Work MpiCommunicator::broadcast(Stream& stream, TensorView data, int root) {
                 size_);
   stream.synchronize();
   if (size_ == 1 || data.numel() == 0) return {};
-  return start(mpi::broadcast(next_channel(), data, root));
+  return start(mpi::broadcast(next_channel(), data, root), "a broadcast");
 }
 
 std::vector<Work> MpiCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
@@ -113,13 +114,13 @@ std::vector<Work> MpiCommunicator::exchange(Stream& stream, std::span<const Tran
   }
   std::vector<Work> works;
   works.reserve(transfers.size());
-  for (Messages& one : messages) works.push_back(start(completion(std::move(one))));
+  for (Messages& one : messages) works.push_back(start(completion(std::move(one)), "an exchange"));
   return works;
 }
 
 void MpiCommunicator::barrier() {
   ImmediateStream host;
-  start(mpi::barrier(next_channel())).wait(host);
+  start(mpi::barrier(next_channel()), "a barrier").wait(host);
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key, const std::string& name) {

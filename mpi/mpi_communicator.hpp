@@ -42,7 +42,7 @@ class MpiCommunicator final : public Communicator {
   struct Owned {};
   MpiCommunicator(Owned, std::shared_ptr<ProgressEngine> engine, MPI_Comm comm, std::string name);
   Channel next_channel();
-  Work start(Operation operation);
+  Work start(Operation operation, const char* kind);
 
   std::shared_ptr<ProgressEngine> engine_;
   MPI_Comm comm_ = MPI_COMM_NULL;

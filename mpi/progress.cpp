@@ -13,6 +13,7 @@
 
 #include "mpi/error.hpp"
 #include "src/base/check.hpp"
+#include "src/base/timer.hpp"
 
 namespace trireme::mpi {
 namespace {
@@ -43,6 +44,11 @@ bool Operation::advance() {
   promise.awaited = nullptr;
   handle_.resume();
   return true;
+}
+
+std::vector<int> Operation::awaited_ranks() const {
+  const Messages* awaited = handle_.promise().awaited;
+  return awaited == nullptr ? std::vector<int>() : awaited->awaited_ranks();
 }
 
 ProgressEngine::ProgressEngine() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
@@ -78,9 +84,9 @@ void ProgressEngine::check_usable() const {
   TRIREME_CHECK(!abandoned_, MpiError, "communication was given up because of an earlier error of this rank");
 }
 
-std::shared_ptr<ProgressEngine::Entry> ProgressEngine::submit(Operation operation) {
+std::shared_ptr<ProgressEngine::Entry> ProgressEngine::submit(Operation operation, std::string description) {
   check_usable();
-  auto entry = std::make_shared<Entry>(std::move(operation));
+  auto entry = std::make_shared<Entry>(std::move(operation), std::move(description));
   const std::lock_guard lock(mutex_);
   advance(*entry);
   if (!entry->finished) {
@@ -113,19 +119,32 @@ bool ProgressEngine::poll() {
 void ProgressEngine::wait(Entry& entry) {
   // The first tries cost nothing but time of an idle core; after them another rank may want the core.
   constexpr int tries_before_yield = 20;
-  waiting_.fetch_add(1);
+  struct Waiting {
+    explicit Waiting(std::atomic<int>& count) : count_(count) { count_.fetch_add(1); }
+    ~Waiting() { count_.fetch_sub(1); }
+    std::atomic<int>& count_;
+  } const waiting(waiting_);
+  Patience patience(longest_wait_s_);
   for (int tries = 0; !entry.finished.load(std::memory_order_acquire) && !abandoned_;) {
     bool moved = false;
     if (std::unique_lock lock(mutex_, std::try_to_lock); lock) moved = poll();
     if (moved) {
       tries = 0;
+      patience.restart();
     } else if (++tries > tries_before_yield) {
       sched_yield();
+      if (patience.over()) give_up(entry);
     }
   }
-  waiting_.fetch_sub(1);
   if (!entry.finished) check_usable();
   if (entry.failure) std::rethrow_exception(entry.failure);
+}
+
+void ProgressEngine::give_up(Entry& entry) {
+  std::vector<int> ranks;
+  if (const std::lock_guard lock(mutex_); entry.operation) ranks = entry.operation->awaited_ranks();
+  throw HungError("waiting for {:g} s in {} for {}", longest_wait_s_.load(), entry.description,
+                  ranks.empty() ? "other ranks" : ranks_text(ranks));
 }
 
 void ProgressEngine::abandon() noexcept {

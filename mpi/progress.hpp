@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -50,6 +51,8 @@ class Operation {
   /// At its end, or failed.
   bool finished() const { return handle_.done() || handle_.promise().failure; }
   std::exception_ptr failure() const { return handle_.promise().failure; }
+  /// World ranks whose messages it awaits, as far as MPI tells.
+  std::vector<int> awaited_ranks() const;
 
  private:
   explicit Operation(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
@@ -69,16 +72,22 @@ class ProgressEngine {
 
   /// An operation under way.
   struct Entry {
-    explicit Entry(Operation started) : operation(std::move(started)) {}
+    Entry(Operation started, std::string text) : operation(std::move(started)), description(std::move(text)) {}
     std::optional<Operation> operation;  // guarded by the engine's mutex; gone when finished
     std::atomic<bool> finished{false};
     std::exception_ptr failure;  // valid when finished
+    std::string description;
   };
 
-  /// Starts an operation: its first messages are issued before this returns.
-  std::shared_ptr<Entry> submit(Operation operation);
-  /// Blocks until `entry` is finished; throws what it failed with.
+  /// Starts an operation: its first messages are issued before this returns. `description` is for messages: "an
+  /// all-reduce of the group data".
+  std::shared_ptr<Entry> submit(Operation operation, std::string description);
+  /// Blocks until `entry` is finished; throws what it failed with, and HungError where no operation has made a step for
+  /// the longest wait.
   void wait(Entry& entry);
+  /// 0, as at first: waits for ever.
+  void set_longest_wait(double seconds) { longest_wait_s_ = seconds; }
+  double longest_wait_s() const { return longest_wait_s_; }
   /// Gives up for good, without any further call of MPI: for a rank that leaves because of an error and cannot wait for
   /// the others any more. What is under way stays unfinished, and its memory untouched.
   void abandon() noexcept;
@@ -112,6 +121,7 @@ class ProgressEngine {
   void run();
   void set_timer(std::chrono::microseconds delay);  // with mutex_ held
   void check_usable() const;
+  [[noreturn]] void give_up(Entry& entry);
 
   std::mutex mutex_;  // guards everything below but the atomics, and all steps of operations
   std::vector<Scratch::Buffer> free_buffers_;
@@ -122,6 +132,7 @@ class ProgressEngine {
   bool stopping_ = false;
   std::atomic<int> waiting_{0};
   std::atomic<bool> abandoned_{false};
+  std::atomic<double> longest_wait_s_{0};
   std::thread thread_;  // last, so that it finds everything else in place
 };
 

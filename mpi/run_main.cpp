@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mpi/error.hpp"
+#include "mpi/hang_report.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
@@ -59,6 +60,7 @@ int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& f
     log::initialise(environment.rank(), environment.size());
     MPI_Comm failing = MPI_COMM_NULL;  // carries nothing but what is agreed on after an exception
     check(MPI_Comm_dup(MPI_COMM_WORLD, &failing), "MPI_Comm_dup");
+    const std::vector<std::string> hosts = all_hosts(failing);
     int exit_code = 0;
     try {
       exit_code = function(environment);
@@ -67,6 +69,10 @@ int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& f
       exit_code = static_cast<int>(failure.exit_code);
       if (environment.size() == 1) {
         log::error("{}", failure.message);
+      } else if (failure.exit_code == ExitCode::hung) {
+        // Others may have begun to wait later than this rank.
+        report_hang(failing, hosts, failure.message, std::max(2.0, environment.engine()->longest_wait_s() / 10));
+        environment.abort(failure.exit_code);
       } else if (!environment.engine()->abandoned() && all_fail(failing)) {
         // Each different message once, from the lowest rank that has it.
         std::uint64_t mine = fnv1a(failure.message);

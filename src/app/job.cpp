@@ -13,6 +13,7 @@ Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const G
     : world(environment.make_world()),
       node(mpi::find_node_place(*world)),
       grid(world->size(), grid_options.tensor, grid_options.pipeline, grid_options.context) {
+  environment.engine()->set_longest_wait(60 * grid_options.device.timeout_minutes);
   std::string given = version();
   for (const auto& [name, value] : options.values()) given += "\n" + name + " = " + value;
   check_same_everywhere(*world, "the options or the program", given);

@@ -12,15 +12,15 @@ void ModelOptions::declare(Options& options) {
   options.section("Model");
   options.add("model", &preset, "NAME", "A known shape: " + model::preset_names() + ". Single options override it.");
   options.add("num-layers", &layers, "N", "Transformer layers.", at_least(1));
-  options.add("hidden-size", &hidden, "N", "Width of the residual stream.", at_least(1));
-  options.add("num-attention-heads", &heads, "N", "Attention heads.", at_least(1));
+  options.add("hidden-size", &hidden, "N", "Width of the residual stream.", countable());
+  options.add("num-attention-heads", &heads, "N", "Attention heads.", countable());
   options.add("ffn-hidden-size", &ffn_hidden, "N",
               "Width of the feed-forward block; default 4 x hidden size, with --swiglu two thirds of that down to a "
               "multiple of 64.",
-              at_least(1));
+              countable());
   options.add("max-position-embeddings", &max_positions, "N", "Longest sequence; default the sequence length.",
-              at_least(1));
-  options.add("vocab-size", &vocabulary, "N", "True size of the vocabulary; default the corpus'.", at_least(1));
+              countable());
+  options.add("vocab-size", &vocabulary, "N", "True size of the vocabulary; default the corpus'.", countable());
   options.add_choice<std::optional<Activation>>("gelu", &activation,
                                                 {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
                                                 "Form of the activation; default tanh.");
@@ -139,9 +139,9 @@ void GridOptions::declare_layout(Options& options, const std::string& title) {
   options.add(
       "make-vocab-size-divisible-by", &vocabulary_multiple, "N",
       "The vocabulary is padded to a multiple of this times the tensor ranks; padding takes no part in the loss.",
-      at_least(1));
+      countable());
   options.add("padded-vocab-size", &padded_vocabulary, "N",
-              "Pad the vocabulary to this size instead; 0: by the multiple.", at_least(0));
+              "Pad the vocabulary to this size instead; 0: by the multiple.", between(0, countable().greatest));
 }
 
 void GridOptions::declare(Options& options) {
@@ -158,6 +158,10 @@ void DeviceOptions::declare(Options& options) {
       "communicator", &communicator, {{"nccl", DeviceTransport::nccl}, {"staged", DeviceTransport::staged}},
       "How GPUs communicate: nccl (the default), or staged through host memory by MPI, which is slow and lets several "
       "ranks share a GPU.");
+  options.add("distributed-timeout-minutes", &timeout_minutes, "X",
+              "A rank that has waited this long for others ends the job with exit code 7 and names those that do not "
+              "answer; 0: ranks wait for ever.",
+              at_least(0));
   options.add_flag(
       "deterministic-mode", &deterministic,
       "The same bits in every run on one grid, on GPUs too: products take cuBLASLt's first suggestion, not "

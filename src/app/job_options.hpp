@@ -48,8 +48,8 @@ struct ModelOptions {
 /// The option `--schedule`.
 void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* schedule);
 
-/// Options of the device, for every command that runs a model. What only a GPU can do is refused where the backend is
-/// the CPU.
+/// Options of the device and what lies between devices, for every command that runs a model. What only a GPU can do is
+/// refused where the backend is the CPU.
 struct DeviceOptions {
   BackendChoice backend = BackendChoice::automatic;
   std::optional<DeviceTransport> communicator;
@@ -57,6 +57,7 @@ struct DeviceOptions {
   bool allow_tf32 = false;
   bool deterministic = false;
   std::string gemm_cache;
+  double timeout_minutes = 10;
 
   void declare(Options& options);
   /// What the CUDA backend of one rank is told.

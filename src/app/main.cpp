@@ -1,5 +1,7 @@
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <string>
@@ -20,6 +22,7 @@
 #include "src/app/tokenizer_command.hpp"
 #include "src/app/train_command.hpp"
 #include "src/app/verify_command.hpp"
+#include "src/base/check.hpp"
 #include "src/base/log.hpp"
 
 namespace {
@@ -62,17 +65,23 @@ void print_help(std::FILE* out) {
   std::fputs(
       "\n'trireme COMMAND --help' explains each. Exit codes: 0 done; 2 usage or configuration; 3 bad data or "
       "checkpoint;\n"
-      "4 environment; 5 input or output failed; 6 a rank died; 8 numerical; 75 stopped early with everything saved, "
-      "run\n"
-      "the same command again.\n",
+      "4 environment; 5 input or output failed; 6 a rank died; 7 a rank hung; 8 numerical; 75 stopped early with "
+      "everything\nsaved, run the same command again.\n",
       out);
+}
+
+/// The exit code of a command that has printed its results, if they have arrived.
+int after_output(int exit_code) {
+  TRIREME_CHECK(exit_code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0), IoError,
+                "cannot write to standard output: {}", std::strerror(errno));
+  return exit_code;
 }
 
 /// A command of one process: its error is printed once, and is the exit code.
 int run_alone(const Command& command, const Arguments& arguments) {
   log::initialise(0, 1);
   try {
-    return command.run(arguments);
+    return after_output(command.run(arguments));
   } catch (const Error& error) {
     std::fprintf(stderr, "trireme %s: %s\n", command.name, error.what());
     return static_cast<int>(error.exit_code());
@@ -100,7 +109,7 @@ int main(int argc, char** argv) {
     if (command.run) return !first && app::asks_for_help(arguments) ? 0 : run_alone(command, arguments);
     return mpi::run_main(argc, argv, [&](mpi::MpiEnvironment& environment) {
       log::initialise(environment.rank(), environment.size());
-      return command.run_on_ranks(arguments, environment);
+      return after_output(command.run_on_ranks(arguments, environment));
     });
   }
   if (!name.empty()) std::fprintf(stderr, "trireme: there is no command '%s'\n\n", name.c_str());

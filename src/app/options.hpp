@@ -20,6 +20,8 @@ struct Range {
 };
 constexpr Range at_least(double least) { return {.least = least}; }
 constexpr Range between(double least, double greatest) { return {least, greatest}; }
+/// A number of things: at least one, and few enough that the product of two counts fits into 64 bits.
+constexpr Range countable() { return {1, std::numeric_limits<std::int32_t>::max()}; }
 
 /// The options of one subcommand. Each is bound to a variable, whose value at that time is the default:
 ///

@@ -71,6 +71,10 @@ class BackendUnavailable : public detail::ErrorOf<ExitCode::environment> {
 class IoError : public detail::ErrorOf<ExitCode::io> {
   using ErrorOf::ErrorOf;
 };
+/// Other ranks, or the GPU, have not answered for longer than the job waits.
+class HungError : public detail::ErrorOf<ExitCode::hung> {
+  using ErrorOf::ErrorOf;
+};
 /// The run no longer produces finite numbers.
 class NumericalError : public detail::ErrorOf<ExitCode::numerical> {
   using ErrorOf::ErrorOf;

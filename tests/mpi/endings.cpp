@@ -31,6 +31,14 @@ int end(mpi::MpiEnvironment& environment, const std::string& how) {
     const Work work = world->all_reduce(host, TensorView(data.data(), {1 << 20}), ReduceOp::sum);
     throw DataError("the corpus is torn");
   }
+  if (how == "one_is_stopped" || how == "one_goes_another_way") {
+    environment.engine()->set_longest_wait(1);
+    if (odd_one && how == "one_is_stopped") raise(SIGSTOP);
+    if (!odd_one) {
+      std::int32_t flag = 0;
+      world->all_reduce(host, TensorView(&flag, {1}), ReduceOp::max).wait(host);
+    }
+  }
   world->barrier();
   return 0;
 }

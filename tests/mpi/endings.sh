@@ -29,6 +29,10 @@ check one_throws 3 "rank 1 on host $(hostname) failed alone and ends the job: th
 check one_throws_foreign 4 "rank 1 on host $(hostname) failed alone and ends the job: something else" 1
 check one_throws_while_communicating 3 "rank 1 on host $(hostname) failed alone and ends the job: the corpus is torn" 1
 check one_is_killed 137 "" 0
+check one_is_stopped 7 "the job hangs: rank 1 on host $(hostname) does not answer" 1
+check one_is_stopped 7 "ranks 0, 2, 3: waiting for 1 s in an all-reduce of the group world for rank 1" 1
+check one_goes_another_way 7 "the job hangs: every rank waits" 1
+check one_goes_another_way 7 "rank 1: waiting for 1 s in a barrier of the group world for other ranks" 1
 
 # A launcher that MPI does not know: each task would be alone and believe that it is the whole job.
 if output=$(PMI_SIZE=4 "$program" all_right 2>&1 >/dev/null); then

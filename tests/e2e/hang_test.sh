@@ -1,0 +1,38 @@
+#!/bin/bash
+# A rank that is stopped: the others name it, the job ends with 7, and it goes on from its checkpoint.
+source "$(dirname "$0")/functions.sh"
+
+make_corpus corpus 1
+run=("${run[@]/#8/100000}" --hidden-dropout 0)
+lives=(--save saved --load saved --load-or-init --save-interval 1 --keep-last 2)
+
+# stopped WHAT OPTION...: a run of which rank 1 of 4 is stopped after some iterations ends with 7 and names it.
+stopped() {
+  local what=$1 job rank=
+  shift
+  timeout -k 5 60 "$mpiexec" -n 4 "$trireme" train "${run[@]}" "${lives[@]}" --distributed-timeout-minutes 0.05 "$@" \
+    >out 2>err &
+  job=$!
+  for _ in $(seq 3000); do
+    if grep -q 'saved step' err || ! kill -0 $job 2>/dev/null; then break; fi
+    sleep 0.01
+  done
+  for process in $(pgrep -f "^$trireme train "); do
+    if grep -qz '^OMPI_COMM_WORLD_RANK=1$' "/proc/$process/environ" &&
+      [ "$(readlink "/proc/$process/cwd")" = "$scratch" ]; then rank=$process; fi
+  done
+  kill -STOP "$rank"
+  wait $job
+  code=$?
+  if [ "$code $(grep -c "the job hangs: rank 1 on host $(hostname) does not answer" err)" = "7 1" ] &&
+    grep -q 'waiting for 3 s in an\? .* of the group .* for .*rank.* 1' err; then
+    passed "$what"
+  else
+    failed "$what: exit code $code"
+  fi
+}
+stopped "a stopped tensor rank is named" --tp 2 --pp 2
+stopped "a stopped data rank is named, by a run that goes on from the last checkpoint" --use-distributed-optimizer
+check "it did go on" grep -q 'continuing after iteration' err
+done_by 1 checkpoint verify saved
+refused 2 "--distributed-timeout-minutes -1 must be at least 0" 1 train "${run[@]}" --distributed-timeout-minutes -1
