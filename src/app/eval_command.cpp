@@ -1,6 +1,6 @@
 #include "src/app/eval_command.hpp"
 
-#include <cstdio>
+#include <cmath>
 
 #include "src/app/job.hpp"
 #include "src/app/options.hpp"
@@ -23,8 +23,8 @@ int eval_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
   options.add_choice("task", &task, {{"perplexity", Task::perplexity}},
                      "perplexity: of every token of a corpus but the first.");
   options.add("data-path", &data_path, "FILE", "Corpus of the model's tokenizer.");
-  options.add("seq-length", &sequence_length, "N", "Tokens of a window; default the model's positions.", at_least(1));
-  options.add("micro-batch-size", &micro_batch_size, "N", "Windows that one rank works on at a time.", at_least(1));
+  options.add("seq-length", &sequence_length, "N", "Tokens of a window; default the model's positions.", countable());
+  options.add("micro-batch-size", &micro_batch_size, "N", "Windows that one rank works on at a time.", countable());
   model.declare(options);
   options.require("data-path");
   if (asks_for_help(arguments) && environment.rank() != 0) return 0;
@@ -49,8 +49,10 @@ int eval_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
       attribute(saved->description.attributes, "tokenizer"), tokenizer_digest);
   const train::PerplexityResult result = train::measure_perplexity(*saved->gpt, *corpus);
   if (job.speaks()) {
-    std::printf("{\"task\": \"perplexity\", \"tokens\": %lld, \"loss\": %.17g, \"perplexity\": %.17g}\n",
-                static_cast<long long>(result.tokens), result.loss, result.perplexity);
+    // JSON has no numbers that are not finite.
+    const auto number = [](double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; };
+    fmt::print("{{\"task\": \"perplexity\", \"tokens\": {}, \"loss\": {}, \"perplexity\": {}}}\n", result.tokens,
+               number(result.loss), number(result.perplexity));
   }
   return 0;
 }

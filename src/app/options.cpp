@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -197,6 +198,8 @@ Options::Source Options::read_command_line(const std::vector<std::string>& argum
 Options::Source Options::read_file(const std::string& path) const {
   std::ifstream file(path);
   TRIREME_CHECK(file.is_open(), IoError, "cannot read the options in {}", path);
+  TRIREME_CHECK(std::filesystem::is_regular_file(path), IoError, "cannot read the options in {}: it is not a file",
+                path);
   Source source{" in " + path, {}};
   try {
     const po::options_description none;

@@ -57,8 +57,8 @@ int plan_command(const std::vector<std::string>& arguments) {
   declare_schedule(options, &asked);
   options.add("micro-batches", &count, "N", "Micro-batches of an update on one data rank.", at_least(1));
   options.add("global-batch-size", &global_batch_size, "N", "Instead: samples of an update on all data ranks.",
-              at_least(1));
-  options.add("micro-batch-size", &micro_batch_size, "N", "Samples of a micro-batch.", at_least(1));
+              countable());
+  options.add("micro-batch-size", &micro_batch_size, "N", "Samples of a micro-batch.", countable());
   options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", at_least(1));
   if (!options.parse(arguments)) return 0;
   TRIREME_CHECK(show_schedule, ConfigError,

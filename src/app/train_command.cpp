@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
 #include <future>
 #include <utility>
@@ -196,6 +197,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   if (asks_for_help(arguments) && environment.rank() != 0) return 0;
   if (!options.parse(arguments)) return 0;
   catch_stop_signals();
+  std::signal(SIGPIPE, SIG_IGN);  // a log that nobody reads any more does not end a run
 
   Job job(environment, options, o.grid);
   o.settle(options, job.grid.data_size());

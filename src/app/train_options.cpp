@@ -27,10 +27,10 @@ void TrainCommandOptions::declare(Options& options) {
   grid.declare(options);
 
   options.section("Training");
-  options.add("seq-length", &sequence_length, "N", "Tokens of a sample.", at_least(1));
-  options.add("micro-batch-size", &micro_batch_size, "N", "Samples that one rank works on at a time.", at_least(1));
+  options.add("seq-length", &sequence_length, "N", "Tokens of a sample.", countable());
+  options.add("micro-batch-size", &micro_batch_size, "N", "Samples that one rank works on at a time.", countable());
   options.add("global-batch-size", &global_batch_size, "N",
-              "Samples of an update; default one micro-batch a data rank.", at_least(1));
+              "Samples of an update; default one micro-batch a data rank.", countable());
   options.add("rampup-batch-size", &ramp_up_text, "START INCREMENT SAMPLES",
               "With --train-samples: begin with batches of START and add INCREMENT at equal distances until the global "
               "batch is reached at sample number SAMPLES.");

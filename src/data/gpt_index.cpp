@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -89,6 +90,17 @@ bool GptIndex::take(const IndexCache::Kept& kept) {
 }
 
 void GptIndex::build(const DocumentRange& range, std::uint32_t seed) {
+  try {
+    compute(range, seed);
+  } catch (const std::bad_alloc&) {
+    throw EnvironmentError(
+        "the order of {} samples, {} epochs of {} documents, takes {} MiB of memory, which this machine does not give: "
+        "train for fewer samples, or on a longer text",
+        plan_.size, plan_.epochs, range.documents, (plan_.entries * 12 + plan_.size * 4) >> 20);
+  }
+}
+
+void GptIndex::compute(const DocumentRange& range, std::uint32_t seed) {
   struct Arrays {
     std::vector<std::uint32_t> document_order;
     std::vector<std::int64_t> starts;

@@ -52,6 +52,7 @@ class GptIndex {
   };
   GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples);
   void build(const DocumentRange& range, std::uint32_t seed);
+  void compute(const DocumentRange& range, std::uint32_t seed);
   bool take(const IndexCache::Kept& kept);
 
   std::int64_t sequence_length_;

@@ -48,6 +48,15 @@ void validate(const GptConfig& config) {
                        config.rotary_percent, config.head_dim(), config.rotary_channels()));
   }
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
+  // Beyond any machine, and before a product of sizes leaves 64 bits.
+  const double h = static_cast<double>(config.hidden);
+  const double parameters =
+      h * (config.layers * (4 * h + 3 * static_cast<double>(config.ffn_hidden)) +
+           2 * static_cast<double>(config.vocabulary) + static_cast<double>(config.max_positions));
+  TRIREME_CHECK(parameters < 1e16, ConfigError,
+                "--num-layers {} --hidden-size {} --ffn-hidden-size {} --vocab-size {} --max-position-embeddings {}: "
+                "{:.1g} parameters are more than any machine holds",
+                config.layers, config.hidden, config.ffn_hidden, config.vocabulary, config.max_positions, parameters);
 }
 
 std::int64_t parameter_count(const GptConfig& config) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "src/backend/kernels/norm.hpp"
 #include "src/model/gpt_config.hpp"
 #include "src/tensor/memory.hpp"
@@ -37,6 +39,13 @@ struct LayerShape {
                   "--sequence-parallel: a sequence of {} (of one context rank) does not split over {} tensor ranks; "
                   "--seq-length over --context-parallel-size must be a multiple of {}",
                   s, tensor_size, tensor_size);
+    const double widest = static_cast<double>(std::max({config.hidden, config.ffn_hidden, config.vocabulary}));
+    const double elements = static_cast<double>(s) * static_cast<double>(b) * widest;
+    TRIREME_CHECK(
+        elements < 1e15, ConfigError,
+        "a micro-batch of {} sequences of {} tokens: activations of {:.1g} elements are more than any machine "
+        "holds; lower --micro-batch-size or --seq-length",
+        b, s, elements);
     return {s,
             sequence_parallel ? s / tensor_size : s,
             b,

@@ -135,8 +135,15 @@ std::vector<std::int32_t> generate(ParallelGpt& gpt, Communicator& world, const 
       fresh = latest(std::max<std::int64_t>(1, capacity / 2));
     }
     const std::vector<float> logits = decoder.feed(fresh);
-    std::int32_t token = logits.empty() ? 0 : choose_token(logits, options, std::ssize(text));
+    constexpr std::int32_t none = -1;
+    const bool finite = std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); });
+    std::int32_t token = logits.empty() || !finite ? none : choose_token(logits, options, std::ssize(text));
     world.broadcast(host, TensorView(&token, {1}), chooser).wait(host);
+    TRIREME_CHECK(
+        token != none, NumericalError,
+        "the model's output is not finite after {} tokens: its training diverged, or its weights are too large "
+        "for {}; take an earlier checkpoint, or a wider --dtype",
+        text.size(), name_of(gpt.layout().dtype));
     if (token == end_of_document) break;
     text.push_back(token);
     fresh = {token};

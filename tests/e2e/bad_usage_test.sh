@@ -41,7 +41,12 @@ refused 2 "unexpected argument 'corpus.h5'" 1 train corpus.h5 "${run[@]}"
 refused 2 "--seed 9x is not" 1 train "${run[@]}" --seed 9x
 refused 2 "--seed 99999999999999999999 does not fit" 1 train "${run[@]}" --seed 99999999999999999999
 refused 2 "--micro-batch-size 9223372036854775808 does not fit" 1 train "${run[@]}" --micro-batch-size 9223372036854775808
-refused 2 "--micro-batch-size 0 must be at least 1" 1 train "${run[@]}" --micro-batch-size 0
+refused 2 "--micro-batch-size 0 must be between 1 and 2147483647" 1 train "${run[@]}" --micro-batch-size 0
+refused 2 "--micro-batch-size 4611686018427387904 must be between" 4 train "${run[@]}" --micro-batch-size 4611686018427387904
+refused 2 "is 2147483644 micro-batches on each data rank, more than" \
+  1 train "${shape[@]}" --hidden-size 16 --num-attention-heads 4 --global-batch-size 2147483644
+refused 2 "parameters are more than any machine holds" 1 train "${shape[@]}" --hidden-size 2147483644 --num-attention-heads 4
+refused 4 "the order of" 2 train "${run[@]/#8/100000000000000}"
 refused 2 "--clip-grad nan is not a number" 2 train "${run[@]}" --clip-grad nan
 refused 2 "--clip-grad -1 must be at least 0" 1 train "${run[@]}" --clip-grad -1
 refused 2 "--hidden-dropout 1 must be between 0 and 0.99" 1 train "${run[@]}" --hidden-dropout 1
@@ -94,6 +99,7 @@ refused 2 "--tokenizer gpt2 needs --vocab-file" 1 corpus build --input corpus.js
 
 # Files of options.
 refused 5 "cannot read the options in absent.ini" 2 train --config absent.ini
+refused 5 "cannot read the options in /dev/zero: it is not a file" 1 train --config /dev/zero
 printf 'lr = 0.1\nlearning-rate = 0.1\n' >options.ini
 refused 2 "there is no option --learning-rate in options.ini" 1 train --config options.ini
 printf 'lr = 0.1\nlr = 0.2\n' >options.ini

@@ -37,6 +37,18 @@ check "bf16: the loss falls" awk "BEGIN { exit !($(field lm_loss one.bf16.jsonl 
 done_by 2 train "${run[@]}" --fp16 --initial-loss-scale 4096 --metrics-file fp16.jsonl
 check "fp16: the loss falls" awk "BEGIN { exit !($(field lm_loss fp16.jsonl | tail -1) < 0.9 * $first) }"
 
+# Whatever becomes of the log, a run goes on; what was to be printed and was not is an error.
+{ "$trireme" train "${run[@]}" --log-interval 1 --save unread; echo $? >code; } 2>&1 >/dev/null | true
+check "a log that nobody reads does not end a run" [ "$(cat code) $(cat unread/LATEST)" = "0 $last" ]
+"$trireme" corpus inspect corpus.h5 >/dev/full 2>err
+check "output that does not arrive is an error" [ "$? $(grep -c 'cannot write to standard output: No space' err)" = "5 1" ]
+
+# A model that has diverged.
+done_by 1 train "${run[@]/#0.01/1e20}" --max-skipped 100 --save diverged
+done_by 1 eval --load diverged --data-path held_out.h5
+check "a loss that is not finite is null" grep -q '"loss": null, "perplexity": null}' out
+refused 8 "the model's output is not finite after 8 tokens" 2 generate --load diverged --prompt "the ship"
+
 # Past its end a run has nothing to do.
 cp two.fp32.jsonl before.jsonl
 done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save two.fp32 --metrics-file two.fp32.jsonl
