@@ -45,6 +45,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
                         {options.allow_tf32, options.deterministic, options.gemm_cache})) {
     const std::string problem = architecture_problem(built_for, device_->compute_capability());
     TRIREME_CHECK(problem.empty(), BackendUnavailable, "{}; {}", problem, to_string(device_->place()));
+    device_->set_longest_wait(options.longest_wait_s);
   }
   ~CudaBackend() override {
     // Their memory is used again, or freed, as soon as it is let go.

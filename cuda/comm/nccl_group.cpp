@@ -45,7 +45,11 @@ NcclGroup::NcclGroup(std::shared_ptr<Device> device, ncclComm_t comm, std::strin
     : device_(std::move(device)), comm_(comm), name_(std::move(name)), stream_(device_, CudaStream::Priority::high) {
   settle(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank");
   settle(ncclCommCount(comm_, &size_), "ncclCommCount");
-  watch_ = device_->watch([this] { poll(); });
+  watch_ = device_->watch([this] { poll(); },
+                          [this] {
+                            const std::string operation = under_way();
+                            return operation.empty() ? "" : fmt::format("the group {}: {}", name_, operation);
+                          });
 }
 
 NcclGroup::~NcclGroup() {
@@ -81,7 +85,9 @@ void NcclGroup::poll() {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t status = ncclCommGetAsyncError(comm_, &state);
   if (status != ncclSuccess) state = status;
-  if (state != ncclSuccess && state != ncclInProgress) give_up(under_way(), reason_of(state, comm_));
+  if (state == ncclSuccess || state == ncclInProgress) return;
+  const std::string operation = under_way();
+  give_up(operation.empty() ? "a communicator without an operation under way" : operation, reason_of(state, comm_));
 }
 
 std::shared_ptr<Event> NcclGroup::enqueued(std::string operation) {
@@ -105,7 +111,7 @@ std::string NcclGroup::under_way() {
     }
     if (!done) return fmt::format("{} (operation {} of the group)", operation.text, operation.number);
   }
-  return "a communicator without an operation under way";
+  return "";
 }
 
 void NcclGroup::give_up(const std::string& what, const std::string& reason) {

@@ -47,7 +47,7 @@ class NcclGroup {
     std::string text;
     std::shared_ptr<Event> end;
   };
-  /// The oldest operation that is not over, for messages.
+  /// The oldest operation that is not over, for messages; empty where there is none.
   std::string under_way();
   [[noreturn]] void give_up(const std::string& what, const std::string& reason);
 

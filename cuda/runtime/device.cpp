@@ -62,19 +62,31 @@ void Device::wait_until(const std::function<cudaError_t()>& query, const char* c
   constexpr double spin_ms = 0.2;
   constexpr auto pause = std::chrono::microseconds(20);
   const Timer timer;
+  Patience patience(longest_wait_s_);
   for (;;) {
     const cudaError_t status = query();
     if (status == cudaSuccess) return;
     if (status != cudaErrorNotReady) {
       throw CudaError(error_text(call, reason_of(status) + latest_launches(), place_, location));
     }
-    for (const auto& check : watched_) check();
+    for (const Watched& watched : watched_) watched.check();
+    if (patience.over()) give_up();
     if (timer.elapsed_ms() > spin_ms) std::this_thread::sleep_for(pause);
   }
 }
 
-Device::Watch Device::watch(std::function<void()> check) {
-  watched_.push_back(std::move(check));
+void Device::give_up() const {
+  std::string text;
+  for (const Watched& watched : watched_) {
+    const std::string one = watched.under_way();
+    if (!one.empty()) text += (text.empty() ? " in " : ", ") + one;
+  }
+  throw HungError("waiting for {:g} s for GPU {} ({}){}", longest_wait_s_, place_.device, place_.device_name,
+                  text.empty() ? latest_launches() : text);
+}
+
+Device::Watch Device::watch(std::function<void()> check, std::function<std::string()> under_way) {
+  watched_.push_back({std::move(check), std::move(under_way)});
   const auto position = std::prev(watched_.end());
   return {nullptr, [this, position](void*) { watched_.erase(position); }};
 }

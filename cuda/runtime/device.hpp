@@ -47,24 +47,35 @@ class Device {
   std::size_t launches() const { return launch_count_; }
 
   /// Blocks the host until `query`, a call such as cudaEventQuery, no longer says cudaErrorNotReady. Meanwhile the
-  /// watched communications are asked for errors. Throws CudaError, which names the latest kernels, and what a watched
-  /// communication throws.
+  /// watched communications are asked for errors. Throws CudaError, which names the latest kernels, what a watched
+  /// communication throws, and HungError, which names the communications under way, after the longest wait.
   void wait_until(const std::function<cudaError_t()>& query, const char* call,
                   const std::source_location& location = std::source_location::current());
 
+  /// 0, as at first: waits for ever.
+  void set_longest_wait(double seconds) { longest_wait_s_ = seconds; }
+
   /// While the token lives, `check` is called now and then when the host waits for the GPU; it throws to end the wait.
+  /// `under_way` says what communication is, for messages; empty: none.
   using Watch = std::shared_ptr<void>;
-  [[nodiscard]] Watch watch(std::function<void()> check);
+  [[nodiscard]] Watch watch(
+      std::function<void()> check, std::function<std::string()> under_way = [] { return std::string(); });
 
  private:
   std::string latest_launches() const;
+  [[noreturn]] void give_up() const;
 
   Place place_;
   std::string uuid_;
   std::string properties_;
   int compute_capability_ = 0;
   LaunchChecks checks_;
-  std::list<std::function<void()>> watched_;
+  struct Watched {
+    std::function<void()> check;
+    std::function<std::string()> under_way;
+  };
+  std::list<Watched> watched_;
+  double longest_wait_s_ = 0;
   std::array<const char*, 4> launches_{};  // the latest, in a ring
   std::size_t launch_count_ = 0;
 };

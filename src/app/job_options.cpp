@@ -194,6 +194,7 @@ CudaOptions DeviceOptions::cuda(int world_rank, int local_rank) const {
   options.check_launches = check_launches;
   options.allow_tf32 = allow_tf32;
   options.deterministic = deterministic;
+  options.longest_wait_s = 60 * timeout_minutes;
   if (gemm_cache != "none") options.gemm_cache = gemm_cache.empty() ? default_gemm_cache() : gemm_cache;
   return options;
 }

@@ -16,6 +16,7 @@ struct CudaOptions {
   bool check_launches = false;  ///< wait for every kernel, so that an error names the one that caused it: slow
   bool allow_tf32 = false;      ///< fp32 products may round their inputs to TF32
   bool deterministic = false;   ///< the same bits in every run: products take no algorithm by its time
+  double longest_wait_s = 0;    ///< after which the GPU counts as hung; 0: waits for ever
   std::string gemm_cache = {};  ///< file that keeps the algorithms chosen for products; empty: none
 };
 

@@ -136,6 +136,16 @@ TEST_F(CudaRuntime, WatchedCommunicationsAreAskedWhileTheHostWaits) {
   EXPECT_THROW(stream.synchronize(), NcclError);
 }
 
+TEST_F(CudaRuntime, AGpuThatDoesNotComeToAnEndIsHungAndWhatIsUnderWayIsNamed) {
+  CudaStream stream(device_);
+  const Device::Watch watch = device_->watch([] {}, [] { return std::string("the group data: all-reduce of 8 fp32"); });
+  device_->set_longest_wait(0.05);
+  fake_cuda::enqueue_until(
+      stream.handle(), "all-reduce", [] {}, [] { return false; }, [] {});
+  EXPECT_EQ(message_of<HungError>([&] { stream.synchronize(); }),
+            "waiting for 0.05 s for GPU 0 (Fake H200) in the group data: all-reduce of 8 fp32");
+}
+
 TEST_F(CudaRuntime, MemoryIsCountedAndOutlivesItsAllocator) {
   const int before = fake_cuda::live_allocations();
   Buffer kept;
