@@ -84,7 +84,7 @@ void run(std::int64_t s, std::int64_t b, bool graphs) {
 
 int main() {
   try {
-    for (const auto [s, b] : {std::pair{1024, 16}, std::pair{256, 1}}) {
+    for (const auto& [s, b] : {std::pair{1024, 16}, std::pair{256, 1}}) {
       for (const bool graphs : {false, true}) trireme::bench::run(s, b, graphs);
     }
   } catch (const trireme::Error& error) {
