@@ -35,6 +35,7 @@ struct Work {
   std::string reason_to_go;  // for the report; empty where there is none
   Hash128 digest;
   std::vector<std::uint64_t> band_keys;
+  std::string sketch;
   std::optional<DataError> error;
 };
 
@@ -70,7 +71,8 @@ class Cleaner {
     });
     output_.emplace(comm_, pool_, options_.output);
     if (!options_.report.empty()) report_file_.emplace(comm_, pool_, options_.report);
-    spool_.emplace(comm_, output_->folder());
+    spool_.emplace(comm_, output_->folder(), "documents");
+    sketches_.emplace(comm_, output_->folder(), "sketches");
   }
 
   CorpusCleanReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
@@ -79,6 +81,7 @@ class Cleaner {
     gather_bad_lines();
     check_bad_lines(sum(report_.bad_lines));
     spool_->finish();
+    sketches_->finish();
     for (std::int64_t& document : fingerprints_.documents) document += spool_->begin();
     report_.read_s = reading.elapsed_s();
 
@@ -86,10 +89,11 @@ class Cleaner {
     data::DuplicateSearchOptions search;
     search.jaccard = options_.jaccard;
     search.neighbours = options_.neighbours;
+    search.sketch = [&](std::int64_t document) { return sketches_->read(document); };
     search.shingle_set = [&](std::int64_t document) { return shingle_set(document); };
     report_.state_bytes =
         static_cast<std::int64_t>(sizeof(std::int64_t) + sizeof(Hash128) +
-                                  sizeof(std::uint64_t) * (1 + static_cast<unsigned>(fingerprints_.bands)));
+                                  sizeof(std::uint64_t) * (2 + static_cast<unsigned>(fingerprints_.bands)));
     const auto found = data::find_duplicates(comm_, pool_, fingerprints_, search);
     fingerprints_ = {};
     report_.compared_pairs = found.compared_pairs;
@@ -145,7 +149,8 @@ class Cleaner {
       if (fingerprints_.bands == 0) return;
       std::vector<std::uint64_t> shingles;
       data::shingle_hashes(text, options_.shingles, shingles);
-      minhash_.band_keys(shingles, work.band_keys);
+      work.sketch.resize(static_cast<std::size_t>(minhash_.sketch_bytes()));
+      minhash_.band_keys(shingles, work.band_keys, work.sketch);
     } catch (const DataError& error) {
       work.error = error;
     }
@@ -189,6 +194,7 @@ class Cleaner {
     report_.input_bytes += static_cast<std::int64_t>(work.record.size());
     report_.changed_documents += work.is_changed ? 1 : 0;
     spool_->append(work.record);
+    sketches_->append(work.sketch);
     if (!work.reason_to_go.empty()) {
       ++(work.is_short ? report_.short_documents : report_.foreign_documents);
       unwanted_.push_back({document, work.reason_to_go});
@@ -292,8 +298,9 @@ class Cleaner {
   std::optional<data::LanguageDetector> languages_;
   std::optional<OrderedOutput> output_;
   std::optional<OrderedOutput> report_file_;
-  std::optional<DocumentSpool> spool_;
-  data::Fingerprints fingerprints_;  // documents' numbers are this rank's until all are read
+  std::optional<DocumentSpool> spool_;     // of the records
+  std::optional<DocumentSpool> sketches_;  // of the documents that were compared; others have an empty one
+  data::Fingerprints fingerprints_;        // documents' numbers are this rank's until all are read
   std::vector<Unwanted> unwanted_;
   CorpusCleanReport report_;
 };

@@ -18,7 +18,8 @@ namespace {
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 }
 
-DocumentSpool::DocumentSpool(Communicator& comm, std::string folder) : comm_(comm), folder_(std::move(folder)) {
+DocumentSpool::DocumentSpool(Communicator& comm, std::string folder, std::string name)
+    : comm_(comm), folder_(std::move(folder)), name_(std::move(name)) {
   collectively(comm, [&] {
     const std::string path = path_of(comm.rank());
     file_ = Descriptor(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -26,7 +27,7 @@ DocumentSpool::DocumentSpool(Communicator& comm, std::string folder) : comm_(com
   });
 }
 
-std::string DocumentSpool::path_of(int rank) const { return fmt::format("{}/rank-{}", folder_, rank); }
+std::string DocumentSpool::path_of(int rank) const { return fmt::format("{}/{}-{}", folder_, name_, rank); }
 
 void DocumentSpool::append(std::string_view record) {
   buffer_ += record;

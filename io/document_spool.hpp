@@ -15,8 +15,8 @@ namespace trireme::io {
 /// in a folder that all ranks see, whose owner removes them.
 class DocumentSpool {
  public:
-  /// Collective.
-  DocumentSpool(Communicator& comm, std::string folder);
+  /// In files called `name` and a rank's number. Collective.
+  DocumentSpool(Communicator& comm, std::string folder, std::string name);
 
   /// This rank's next document.
   void append(std::string_view record);
@@ -44,6 +44,7 @@ class DocumentSpool {
 
   Communicator& comm_;
   std::string folder_;
+  std::string name_;
   Descriptor file_;
   std::string buffer_;
   std::int64_t written_bytes_ = 0;

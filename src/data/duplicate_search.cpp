@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "src/comm/all_to_all.hpp"
+#include "src/data/minhash.hpp"
 #include "src/data/near_duplicates.hpp"
 #include "src/data/shingles.hpp"
 
@@ -73,6 +74,7 @@ class Comparer {
     // By the later document: its set serves all its pairs of a batch.
     std::ranges::sort(pairs, {}, [](const DocumentPair& pair) { return std::tuple(pair.second, pair.first); });
     pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+    keep_similar_sketches(pairs);
     const auto batch_size = static_cast<std::size_t>(16 * pool_.threads());
     std::vector<DocumentPair> rejected;
     for (std::size_t next = 0; next < pairs.size();) {
@@ -94,6 +96,23 @@ class Comparer {
   std::int64_t compared_pairs() const { return compared_pairs_; }
 
  private:
+  /// Leaves the pairs whose sketches are alike.
+  void keep_similar_sketches(std::vector<DocumentPair>& pairs) {
+    constexpr std::int64_t of_a_task = 1024;
+    const std::int64_t count = std::ssize(pairs);
+    pool_.parallel_for((count + of_a_task - 1) / of_a_task, [&](std::int64_t task) {
+      const std::int64_t end = std::min(count, (task + 1) * of_a_task);
+      std::int64_t later = -1;
+      std::string sketch;
+      for (std::int64_t i = task * of_a_task; i < end; ++i) {
+        DocumentPair& pair = pairs[static_cast<std::size_t>(i)];
+        if (pair.second != later) sketch = options_.sketch(later = pair.second);
+        if (!may_be_similar(options_.sketch(pair.first), sketch, options_.jaccard)) pair = differing;
+      }
+    });
+    std::erase(pairs, differing);
+  }
+
   void compare_batch(const std::vector<DocumentPair>& batch, std::vector<DocumentPair>& rejected) {
     std::vector<std::size_t> groups;  // where the pairs of each later document begin
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -118,6 +137,8 @@ class Comparer {
     }
     compared_pairs_ += static_cast<std::int64_t>(batch.size());
   }
+
+  static constexpr DocumentPair differing = {-1, -1};
 
   ThreadPool& pool_;
   const DuplicateSearchOptions& options_;

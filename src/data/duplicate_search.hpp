@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "src/base/hash.hpp"
@@ -22,6 +23,9 @@ struct Fingerprints {
 struct DuplicateSearchOptions {
   double jaccard = 0.7;          ///< documents more similar than this are duplicates
   std::int64_t neighbours = 16;  ///< of one bucket that a document is compared with: the nearest before it
+  /// What `MinHash` made of any rank's document, to tell without its text that most candidates are far apart. Called by
+  /// all threads.
+  std::function<std::string(std::int64_t)> sketch;
   /// The set of shingles of any rank's document, sorted. Called by all threads.
   std::function<std::vector<std::uint64_t>(std::int64_t)> shingle_set;
 };
@@ -34,13 +38,14 @@ struct Duplicate {
 
 struct DuplicateSearchResult {
   std::vector<Duplicate> duplicates;  ///< of this rank's documents, ascending
-  std::int64_t compared_pairs = 0;    ///< by this rank
+  std::int64_t compared_pairs = 0;    ///< by this rank, of sets of shingles
 };
 
 /// Finds the documents that repeat an earlier one. Those of equal text are found by their digests. Of each other text
 /// the first document takes part in the search for near duplicates: documents with the same key in some band are
-/// candidates, their sets of shingles are compared, and pairs above the threshold are united, directly or through
-/// others, into clusters, of which the first document is kept. The result does not depend on the number of ranks.
+/// candidates; of those whose sketches do not rule it out the sets of shingles are compared, and pairs above the
+/// threshold are united, directly or through others, into clusters, of which the first document is kept. The result
+/// does not depend on the number of ranks.
 ///
 /// Collective. A rank holds the entries of a band (or of several, up to some megabytes) of its share of the documents
 /// at a time, the pairs that were compared, and on rank 0 the duplicates of all ranks.

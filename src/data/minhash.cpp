@@ -1,7 +1,10 @@
 #include "src/data/minhash.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
@@ -33,7 +36,10 @@ MinHash::MinHash(const MinHashOptions& options) : options_(options) {
   }
 }
 
-void MinHash::band_keys(std::span<const std::uint64_t> shingles, std::span<std::uint64_t> keys) const {
+int MinHash::sketch_bytes() const { return std::min(128, options_.bands * options_.rows); }
+
+void MinHash::band_keys(std::span<const std::uint64_t> shingles, std::span<std::uint64_t> keys,
+                        std::span<char> sketch) const {
   std::vector<std::uint32_t> signature(flips_.size());
   for (std::size_t first = 0; first < signature.size(); first += block) {
     const Lanes flip_0 = load(&flips_[first]);
@@ -56,6 +62,14 @@ void MinHash::band_keys(std::span<const std::uint64_t> shingles, std::span<std::
   for (std::size_t band = 0; band < keys.size(); ++band) {
     keys[band] = hash64(&signature[band * rows], rows * sizeof(std::uint32_t), options_.seed + band);
   }
+  for (std::size_t i = 0; i < sketch.size(); ++i) sketch[i] = static_cast<char>(signature[i]);
+}
+
+bool may_be_similar(std::string_view a, std::string_view b, double jaccard) {
+  const auto n = static_cast<double>(a.size());
+  const auto agreeing =
+      static_cast<double>(std::inner_product(a.begin(), a.end(), b.begin(), 0, std::plus<>(), std::equal_to<>()));
+  return agreeing >= n * jaccard - 6 * std::sqrt(n * jaccard * (1 - jaccard));
 }
 
 }  // namespace trireme::data

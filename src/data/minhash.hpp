@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace trireme::data {
@@ -22,14 +23,24 @@ class MinHash {
 
   int bands() const { return options_.bands; }
 
+  /// Functions whose least values a sketch keeps, of each the lowest byte (Li and Koenig 2010).
+  int sketch_bytes() const;
+
   /// A hash of each band's least values: sets with the same key in a band are candidates for being similar. `keys` has
-  /// an element a band. Shingles may be repeated. Safe to call from several threads at once.
-  void band_keys(std::span<const std::uint64_t> shingles, std::span<std::uint64_t> keys) const;
+  /// an element a band, `sketch` sketch_bytes() or none. Shingles may be repeated. Safe to call from several threads at
+  /// once.
+  void band_keys(std::span<const std::uint64_t> shingles, std::span<std::uint64_t> keys,
+                 std::span<char> sketch = {}) const;
 
  private:
   MinHashOptions options_;
   std::vector<std::uint32_t> flips_;    // s and a of each function, in whole blocks of what the processor
   std::vector<std::uint32_t> factors_;  // computes at a time
 };
+
+/// Whether two sets with these sketches, of the same length n, may have a Jaccard similarity above J: at least
+/// n J - 6 sqrt(n J (1 - J)) bytes agree, six standard deviations below what J itself gives. False for one of such
+/// pairs in some hundred thousand, and for nearly all whose similarity is far below.
+bool may_be_similar(std::string_view a, std::string_view b, double jaccard);
 
 }  // namespace trireme::data

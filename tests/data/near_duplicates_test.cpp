@@ -99,6 +99,30 @@ TEST(MinHash, AgreesInABandWithTheProbabilityOfTheTheory) {
   }
 }
 
+// 300 pairs of sets of 300. Each byte of a sketch agrees with probability J, or by chance with 1/256.
+TEST(MinHash, SketchesTellSimilarSetsFromOthers) {
+  const MinHash minhash({.bands = 48, .rows = 6, .seed = 1234});
+  ASSERT_EQ(minhash.sketch_bytes(), 128);
+  std::mt19937_64 random(6);
+  for (const auto& [common, similar] : {std::pair{250, 300}, std::pair{130, 0}}) {  // J = 0.714, J = 0.277
+    int taken = 0;
+    for (int pair = 0; pair < 300; ++pair) {
+      std::vector<std::uint64_t> a(300), b(300), keys(48);
+      std::ranges::generate(a, random);
+      std::ranges::generate(b, random);
+      std::copy_n(a.begin(), common, b.begin());
+      std::string sketch_a(128, '\0'), sketch_b(128, '\0');
+      minhash.band_keys(a, keys, sketch_a);
+      minhash.band_keys(b, keys, sketch_b);
+      taken += may_be_similar(sketch_a, sketch_b, 0.7) ? 1 : 0;
+    }
+    EXPECT_EQ(taken, similar) << common << " in common";
+  }
+  const MinHash small({.bands = 2, .rows = 3, .seed = 1});
+  EXPECT_EQ(small.sketch_bytes(), 6);
+  EXPECT_TRUE(may_be_similar("abcdef", "uvwxyz", 0.7));  // six bytes cannot tell
+}
+
 TEST(CandidatePairs, JoinDocumentsOfABucketToTheNearestBeforeThem) {
   std::vector<BucketEntry> entries = {{7, 30}, {9, 1}, {7, 10}, {7, 20}, {8, 2}, {7, 40}};
   EXPECT_THAT(candidate_pairs(entries, 2), ElementsAre(DocumentPair{10, 20}, DocumentPair{20, 30}, DocumentPair{10, 30},

@@ -94,7 +94,7 @@ for delay in 0.02 0.05 0.1 0.2 0.3 0.5; do
 done
 "$trireme" corpus clean --input big.jsonl --min-tokens 0 --output killed.jsonl >out 2>err &
 stopped=$!
-until [ -e killed.jsonl.partial/rank-0 ]; do sleep 0.01; done
+for ((i = 0; i < 3000; ++i)); do [ -e killed.jsonl.partial/documents-0 ] && break; sleep 0.01; done
 kill -STOP $stopped
 refused 4 "in use by another job" 2 corpus clean --input big.jsonl --min-tokens 0 --output killed.jsonl
 kill -CONT $stopped

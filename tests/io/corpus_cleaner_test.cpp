@@ -237,7 +237,7 @@ TEST_F(CorpusCleaner, ClearsAwayWhatAKilledJobLeftButNothingElse) {
     std::string content{std::istreambuf_iterator<char>(lock), {}};
     content.replace(content.find("started "), 8, "started 1");
     std::ofstream(work + "/lock") << content;
-    std::ofstream(work + "/rank-0") << "half";
+    std::ofstream(work + "/documents-0") << "half";
     std::ofstream(work + "/whole") << "half";
   }
   comm_.barrier();
