@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <functional>
 #include <random>
 
 #include "src/data/minhash.hpp"
@@ -108,8 +110,8 @@ TEST(MinHash, SketchesTellSimilarSetsFromOthers) {
     int taken = 0;
     for (int pair = 0; pair < 300; ++pair) {
       std::vector<std::uint64_t> a(300), b(300), keys(48);
-      std::ranges::generate(a, random);
-      std::ranges::generate(b, random);
+      std::ranges::generate(a, std::ref(random));
+      std::ranges::generate(b, std::ref(random));
       std::copy_n(a.begin(), common, b.begin());
       std::string sketch_a(128, '\0'), sketch_b(128, '\0');
       minhash.band_keys(a, keys, sketch_a);
