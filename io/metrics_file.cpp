@@ -22,9 +22,9 @@ using Json = nlohmann::ordered_json;
 /// A number with 17 digits, so that reading it gives the same bits; null where it is not finite.
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
 
-/// Bytes of the lines up to and including iteration `last`: what a resumed run keeps. A damaged last line, of a run
-/// that was killed while writing it, goes too.
-std::int64_t kept_bytes(const std::string& path, std::int64_t last) {
+/// Bytes of the lines up to and including iteration `last`, without its evaluation where that is to come: what a
+/// resumed run keeps. A damaged last line, of a run that was killed while writing it, goes too.
+std::int64_t kept_bytes(const std::string& path, std::int64_t last, bool evaluation_left) {
   std::ifstream in(path, std::ios::binary);
   std::int64_t kept = 0;
   for (std::string line; std::getline(in, line) && !in.eof();) {
@@ -33,6 +33,7 @@ std::int64_t kept_bytes(const std::string& path, std::int64_t last) {
         record["iteration"].get<std::int64_t>() > last) {
       break;
     }
+    if (evaluation_left && record["iteration"].get<std::int64_t>() == last && record.contains("valid_loss")) break;
     kept += static_cast<std::int64_t>(line.size()) + 1;
   }
   return kept;
@@ -40,8 +41,9 @@ std::int64_t kept_bytes(const std::string& path, std::int64_t last) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(std::string path, std::int64_t after_iteration) : path_(std::move(path)) {
-  const std::int64_t kept = after_iteration > 0 ? kept_bytes(path_, after_iteration) : 0;
+MetricsFile::MetricsFile(std::string path, std::int64_t after_iteration, bool evaluation_left)
+    : path_(std::move(path)) {
+  const std::int64_t kept = after_iteration > 0 ? kept_bytes(path_, after_iteration, evaluation_left) : 0;
   file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) fail("cannot be opened", path_);
   if (::ftruncate(file_.get(), kept) != 0) fail("cannot be cut", path_);

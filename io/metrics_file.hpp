@@ -11,8 +11,9 @@ namespace trireme::io {
 class MetricsFile final : public train::MetricsSink {
  public:
   /// Appends to `path`. A run that goes on from iteration `after_iteration` cuts off what the file holds of later ones
-  /// first, so that every iteration stands once; 0 begins the file anew. Throws IoError.
-  MetricsFile(std::string path, std::int64_t after_iteration);
+  /// first, and its evaluation where `evaluation_left` says that it comes again, so that everything stands once; 0
+  /// begins the file anew. Throws IoError.
+  MetricsFile(std::string path, std::int64_t after_iteration, bool evaluation_left = false);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
 

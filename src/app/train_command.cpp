@@ -250,7 +250,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
     trainer.start();
   }
   start = {};
-  if (trainer.progress().iteration >= train_iterations) {
+  if (trainer.progress().iteration >= train_iterations && !trainer.progress().evaluation_left) {
     log::info("nothing to do: {} of {} iterations are done", trainer.progress().iteration, train_iterations);
     return 0;
   }
@@ -305,7 +305,8 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   std::unique_ptr<io::MetricsFile> metrics;
   collectively(*job.world, [&] {
     if (job.speaks() && !o.metrics_file.empty()) {
-      metrics = std::make_unique<io::MetricsFile>(o.metrics_file, trainer.progress().iteration);
+      metrics = std::make_unique<io::MetricsFile>(o.metrics_file, trainer.progress().iteration,
+                                                  trainer.progress().evaluation_left);
     }
   });
   std::unique_ptr<io::TraceFile> trace_file;

@@ -88,6 +88,38 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
     if (hooks.finish_saving) hooks.finish_saving();
   };
 
+  const auto time_is_up = [&] {
+    return schedule.exit_duration_minutes > 0 && run_timer.elapsed_s() > schedule.exit_duration_minutes * 60;
+  };
+  const auto is_signalled = [&] { return hooks.stop_requested && hooks.stop_requested(); };
+  const auto stop_after = [&](std::int64_t iteration, const char* why) {
+    save_at_end();
+    log::info("stopping after iteration {} of {}: {}{}", iteration, train_iterations, why,
+              hooks.save ? "; everything is saved, run the same command again to go on"
+                         : "; nothing is saved without --save");
+    return RunEnd::stopped_early;
+  };
+  const auto why_now = [&] { return time_is_up() ? "--exit-duration-in-mins" : "a signal asked for it"; };
+
+  // A stop does not wait for the end of an evaluation: the run that resumes this one makes it up, on the same samples.
+  // Every evaluation of a run reads samples of its own.
+  const bool evaluates = valid != nullptr && schedule.eval_iterations > 0;
+  const auto evaluate = [&] {
+    const std::int64_t iteration = trainer.progress().iteration;
+    const std::int64_t earlier = schedule.eval_interval > 0 ? (iteration - 1) / schedule.eval_interval : 0;
+    const std::optional<EvaluationRecord> evaluation =
+        trainer.evaluate(*valid, earlier * schedule.eval_iterations * batches.largest(), schedule.eval_iterations,
+                         [&] { return any_rank(world, time_is_up() || is_signalled()); });
+    if (!evaluation) return;
+    if (hooks.metrics != nullptr) hooks.metrics->write(*evaluation);
+    log::info("validation after {}: loss {:.4f}, perplexity {:.2f}", iteration, evaluation->valid_loss,
+              evaluation->valid_ppl);
+  };
+  if (evaluates && trainer.progress().evaluation_left) {
+    evaluate();
+    if (trainer.progress().evaluation_left) return stop_after(trainer.progress().iteration, why_now());
+  }
+
   Window window;
   while (trainer.progress().iteration < train_iterations) {
     const TrainRecord record = trainer.step(train);
@@ -105,30 +137,14 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
                    trainer.dynamic_loss_scale(), batches.ramps_up() ? batches.size(record.consumed_samples) : 0);
       window = {};
     }
-    if (valid != nullptr && schedule.eval_iterations > 0 && (last || divides(schedule.eval_interval, iteration))) {
-      // Every evaluation of a run reads samples of its own; a resumed run reads the same ones.
-      const std::int64_t earlier = schedule.eval_interval > 0 ? (iteration - 1) / schedule.eval_interval : 0;
-      const EvaluationRecord evaluation =
-          trainer.evaluate(*valid, earlier * schedule.eval_iterations * batches.largest(), schedule.eval_iterations);
-      if (hooks.metrics != nullptr) hooks.metrics->write(evaluation);
-      log::info("validation after {}: loss {:.4f}, perplexity {:.2f}", iteration, evaluation.valid_loss,
-                evaluation.valid_ppl);
-    }
+    if (evaluates && (last || divides(schedule.eval_interval, iteration))) evaluate();
     if (divides(schedule.save_interval, iteration)) save();
+    if (trainer.progress().evaluation_left) return stop_after(iteration, why_now());
     if (last) break;
 
-    const bool time_is_up =
-        schedule.exit_duration_minutes > 0 && run_timer.elapsed_s() > schedule.exit_duration_minutes * 60;
     const bool interval_is_up = divides(schedule.exit_interval, iteration);
-    if (any_rank(world, time_is_up || interval_is_up || (hooks.stop_requested && hooks.stop_requested()))) {
-      save_at_end();
-      log::info("stopping after iteration {} of {}: {}{}", iteration, train_iterations,
-                interval_is_up ? "--exit-interval"
-                : time_is_up   ? "--exit-duration-in-mins"
-                               : "a signal asked for it",
-                hooks.save ? "; everything is saved, run the same command again to go on"
-                           : "; nothing is saved without --save");
-      return RunEnd::stopped_early;
+    if (any_rank(world, interval_is_up || time_is_up() || is_signalled())) {
+      return stop_after(iteration, interval_is_up ? "--exit-interval" : why_now());
     }
   }
   save_at_end();

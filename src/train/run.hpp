@@ -37,7 +37,8 @@ struct RunHooks {
 enum class RunEnd { complete, stopped_early };
 
 /// Trains until the last iteration or until something asks to stop: after every iteration the ranks agree on whether
-/// one of them was signalled or time is up, save together, and leave together.
+/// one of them was signalled or time is up, save together, and leave together. So they do after every batch of an
+/// evaluation, which is then left to the run that resumes this one.
 RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSource& train,
            const data::SampleSource* valid, const RunSchedule& schedule, const RunHooks& hooks);
 

@@ -26,6 +26,8 @@ Progress progress_from(const std::map<std::string, std::string>& attributes) {
   progress.skipped = std::stoll(state(attributes, "skipped"));
   progress.skipped_in_row = std::stoi(state(attributes, "skipped_in_row"));
   progress.updated_samples = std::stoll(state(attributes, "updated_samples"));
+  const auto left = attributes.find("state.evaluation_left");  // unknown to older checkpoints
+  progress.evaluation_left = left != attributes.end() && left->second == "true";
   return progress;
 }
 
@@ -125,6 +127,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   gpt_.backend().compute_stream().synchronize();
 
   progress_.iteration += 1;
+  progress_.evaluation_left = false;
   progress_.consumed_samples += batch_size;
   progress_.updated_samples += record.skipped ? 0 : batch_size;
   progress_.skipped += record.skipped ? 1 : 0;
@@ -143,17 +146,21 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   return record;
 }
 
-EvaluationRecord Trainer::evaluate(const data::SampleSource& samples, std::int64_t begin, std::int64_t iterations) {
+std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samples, std::int64_t begin,
+                                                  std::int64_t iterations, const std::function<bool()>& stop) {
   const std::int64_t batch_size = batches_.largest();
   std::int64_t tokens = 0;
-  for (std::int64_t i = 0; i < iterations; ++i) {
+  progress_.evaluation_left = false;
+  for (std::int64_t i = 0; i < iterations && !progress_.evaluation_left; ++i) {
     gpt_.run(loader_.load(samples, batch_samples(begin + i * batch_size, 0, batch_size)), {});
     tokens += loader_.counted_tokens();
+    progress_.evaluation_left = stop && i + 1 < iterations && stop();
   }
+  const double loss_sum = gpt_.take_global_loss_sum();
+  if (progress_.evaluation_left) return std::nullopt;
   EvaluationRecord record;
   record.iteration = progress_.iteration;
-  record.valid_loss =
-      gpt_.take_global_loss_sum() / static_cast<double>(std::max<std::int64_t>(sum_over_data_ranks(tokens), 1));
+  record.valid_loss = loss_sum / static_cast<double>(std::max<std::int64_t>(sum_over_data_ranks(tokens), 1));
   record.valid_ppl = std::exp(std::min(20.0, record.valid_loss));
   return record;
 }
@@ -175,6 +182,7 @@ std::map<std::string, std::string> Trainer::state_attributes() const {
           {"state.skipped", fmt::format("{}", progress_.skipped)},
           {"state.skipped_in_row", fmt::format("{}", progress_.skipped_in_row)},
           {"state.updated_samples", fmt::format("{}", progress_.updated_samples)},
+          {"state.evaluation_left", progress_.evaluation_left ? "true" : "false"},
           {"state.updates", fmt::format("{}", adamw_.updates())},
           {"state.loss_scale", fmt::format("{:.17g}", scale.scale)},
           {"state.loss_scale_good_updates", fmt::format("{}", scale.good_updates)},

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Progress {
   std::int64_t skipped = 0;  ///< iterations without an update
   int skipped_in_row = 0;
   std::int64_t updated_samples = 0;  ///< consumed by iterations with an update
+  bool evaluation_left = false;      ///< the evaluation after this iteration was stopped on its way
 };
 
 /// The progress that a checkpoint's attributes tell of. CheckpointError where they do not.
@@ -35,8 +37,10 @@ class Trainer {
   /// not finite there is no update. Throws NumericalError after too many of those in a row.
   TrainRecord step(const data::SampleSource& samples);
   /// Mean loss over all tokens that count of the samples [begin, begin + iterations x batches().largest()) of
-  /// `samples`, without dropout.
-  EvaluationRecord evaluate(const data::SampleSource& samples, std::int64_t begin, std::int64_t iterations);
+  /// `samples`, without dropout. `stop`, collective, is asked after every batch but the last, where given; where it
+  /// says yes there is no record and progress().evaluation_left is set.
+  std::optional<EvaluationRecord> evaluate(const data::SampleSource& samples, std::int64_t begin,
+                                           std::int64_t iterations, const std::function<bool()>& stop = {});
 
   const Progress& progress() const { return progress_; }
   const BatchSchedule& batches() const { return batches_; }
