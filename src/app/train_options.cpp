@@ -65,8 +65,8 @@ void TrainCommandOptions::declare(Options& options) {
       "no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
       "Do not hide the tensor-parallel communication of backward behind the products of weight gradients.");
   options.add_flag("cuda-graphs", &cuda_graphs,
-                   "GPU: record the work of a micro-batch once and replay it, which spares the host's time. Needs one "
-                   "pipeline rank and goes without overlaps of gradients and parameters. Not yet proved on a GPU.");
+                   "GPU: record the work of a micro-batch once and replay it, which spares the host's time. Goes "
+                   "without overlaps of gradients and parameters. Not yet proved on a GPU.");
   options.add_choice(
       "recompute-granularity", &recomputation.granularity,
       {{"none", model::RecomputeGranularity::none},
@@ -249,10 +249,6 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
          "--data-parallel-sharding-strategy optim_grads keeps its shard of the gradients in fp32: leave out "
          "--main-grads-dtype");
 
-  expect(!cuda_graphs || grid.pipeline == 1,
-         fmt::format("--cuda-graphs needs --pipeline-model-parallel-size 1, not {}: what passes between pipeline ranks "
-                     "has no fixed place in memory",
-                     grid.pipeline));
   expect(!cuda_graphs || !(overlap_reduce || overlap_gather),
          fmt::format("--cuda-graphs goes without --{}: what is recorded cannot wait for what travels beside it",
                      overlap_reduce ? "overlap-grad-reduce" : "overlap-param-gather"));

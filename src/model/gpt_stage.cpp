@@ -68,11 +68,7 @@ GptStage::GptStage(const parallel::TensorContext& context, const parallel::Param
 
 GptStage::~GptStage() = default;
 
-void GptStage::use_graphs() {
-  TRIREME_CHECK(place_.first_stage && place_.last_stage && place_.chunks.size() == 1, ConfigError,
-                "--cuda-graphs needs one pipeline rank with one chunk of layers");
-  graphs_.emplace(context_.backend, shape_.s, shape_.b, accumulation_type(shape_.dtype));
-}
+void GptStage::use_graphs() { graphs_.emplace(context_.backend, shape_.s, shape_.b, accumulation_type(shape_.dtype)); }
 
 void GptStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
   micro_batches_ = std::move(micro_batches);
@@ -117,10 +113,11 @@ void GptStage::release(Saved& saved) {
   free_arenas_.insert(saved.arena_number);
 }
 
-void GptStage::run(parallel::StepKind kind, int chunk, int micro_batch, const std::function<void()>& enqueue) {
-  if (!runs_graphs()) return enqueue();
+void GptStage::run(parallel::StepKind kind, int chunk, int micro_batch, ConstTensorView received, TensorView sent,
+                   const MicroBatchGraphs::Enqueue& enqueue) {
+  if (!runs_graphs()) return enqueue(received, sent);
   graphs_->bring(micro_batch, micro_batches_[static_cast<std::size_t>(micro_batch)]);
-  graphs_->run(kind, saved(chunk, micro_batch).arena_number, enqueue);
+  graphs_->run(kind, chunk, saved(chunk, micro_batch).arena_number, received, sent, enqueue);
 }
 
 void GptStage::note_activation_bytes() {
@@ -199,7 +196,8 @@ ConstTensorView GptStage::own_part(ConstTensorView stream, Arena& arena) {
 
 void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) {
   Saved& state = open(chunk, micro_batch);
-  run(parallel::StepKind::forward, chunk, micro_batch, [&] { run_forward(chunk, micro_batch, input, output); });
+  run(parallel::StepKind::forward, chunk, micro_batch, input, output,
+      [&](ConstTensorView x, TensorView y) { run_forward(chunk, micro_batch, x, y); });
   if (!mode_.backward) release(state);
 }
 
@@ -361,12 +359,13 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
 }
 
 void GptStage::backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
-  run(parallel::StepKind::backward_input, chunk, micro_batch,
-      [&] { run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::later); });
+  run(parallel::StepKind::backward_input, chunk, micro_batch, output_gradient, input_gradient,
+      [&](ConstTensorView dy, TensorView dx) { run_backward(chunk, micro_batch, dy, dx, WeightGradient::later); });
 }
 
 void GptStage::backward_weight(int chunk, int micro_batch) {
-  run(parallel::StepKind::backward_weight, chunk, micro_batch, [&] { run_backward_weight(chunk, micro_batch); });
+  run(parallel::StepKind::backward_weight, chunk, micro_batch, {}, {},
+      [&](ConstTensorView, TensorView) { run_backward_weight(chunk, micro_batch); });
   release(saved(chunk, micro_batch));
 }
 
@@ -386,8 +385,8 @@ void GptStage::run_backward_weight(int chunk, int micro_batch) {
 }
 
 void GptStage::backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
-  run(parallel::StepKind::backward, chunk, micro_batch,
-      [&] { run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::now); });
+  run(parallel::StepKind::backward, chunk, micro_batch, output_gradient, input_gradient,
+      [&](ConstTensorView dy, TensorView dx) { run_backward(chunk, micro_batch, dy, dx, WeightGradient::now); });
   release(saved(chunk, micro_batch));
 }
 

@@ -27,8 +27,7 @@ class GptStage final : public parallel::Stage {
            parallel::ParameterHooks& hooks);
   ~GptStage() override;
 
-  /// From now on the steps of training run as graphs (MicroBatchGraphs). ConfigError where the backend has none, or
-  /// where this is not the whole model: what passes between stages has no fixed place.
+  /// From now on the steps of training run as graphs (MicroBatchGraphs). ConfigError where the backend has none.
   void use_graphs();
   /// Sets what the next run of the executor works on. The tensors must live until it is done.
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode);
@@ -47,7 +46,7 @@ class GptStage final : public parallel::Stage {
   }
   bool reads_input_in_backward(int chunk) const override {
     const std::vector<LayerGroup> list = groups(chunk);
-    return list.empty() || !keeps_part_of_input(list.front());
+    return !runs_graphs() && (list.empty() || !keeps_part_of_input(list.front()));
   }
   void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) override;
   void backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) override;
@@ -91,7 +90,8 @@ class GptStage final : public parallel::Stage {
   Saved& open(int chunk, int micro_batch);
   void release(Saved& saved);
   /// Enqueues a step of the micro-batch, or the graph recorded of it.
-  void run(parallel::StepKind kind, int chunk, int micro_batch, const std::function<void()>& enqueue);
+  void run(parallel::StepKind kind, int chunk, int micro_batch, ConstTensorView received, TensorView sent,
+           const MicroBatchGraphs::Enqueue& enqueue);
   bool runs_graphs() const { return graphs_ && mode_.backward; }
   const MicroBatch& batch(int micro_batch) const {
     return runs_graphs() ? graphs_->micro_batch() : micro_batches_[static_cast<std::size_t>(micro_batch)];

@@ -45,15 +45,36 @@ void MicroBatchGraphs::bring(int number, const MicroBatch& from) {
   backend_.elementwise().scale(stream, mode_.loss_gradient, loss_gradient_);
 }
 
-void MicroBatchGraphs::run(parallel::StepKind kind, std::size_t arena, const std::function<void()>& enqueue) {
+TensorView MicroBatchGraphs::place(char name, std::size_t arena, ConstTensorView like) {
+  const auto [found, is_new] = places_.try_emplace({name, arena});
+  if (is_new) found->second = Tensor(backend_, like.dtype(), like.shape());
+  return found->second;
+}
+
+void MicroBatchGraphs::run(parallel::StepKind kind, int chunk, std::size_t arena, ConstTensorView received,
+                           TensorView sent, const Enqueue& enqueue) {
   constexpr int recording = 2;
-  if (arena >= rounds_.size()) rounds_.resize(arena + 1);
-  int& round = rounds_[arena];
-  if (kind == parallel::StepKind::forward && round <= recording) ++round;
-  if (round < recording) return enqueue();
-  std::unique_ptr<Graph>& graph = graphs_[{kind, arena}];
-  if (round == recording) graph = recorder_.record(enqueue);
-  graph->launch(backend_.compute_stream());
+  const bool is_forward = kind == parallel::StepKind::forward;
+  int& round = rounds_[{chunk, arena}];
+  if (is_forward && round <= recording) ++round;
+  Stream& stream = backend_.compute_stream();
+  // What was received is read until the last step of the micro-batch; a result is sent, or copied, before the next one.
+  ConstTensorView input;
+  TensorView output;
+  if (received) {
+    const TensorView kept = place(is_forward ? 'x' : 'g', arena, received);
+    recorder_.copy_within(stream, received, kept);
+    input = kept;
+  }
+  if (sent) output = place('y', 0, sent);
+  if (round < recording) {
+    enqueue(input, output);
+  } else {
+    std::unique_ptr<Graph>& graph = graphs_[{kind, chunk, arena}];
+    if (round == recording) graph = recorder_.record([&] { enqueue(input, output); });
+    graph->launch(stream);
+  }
+  if (sent) recorder_.copy_within(stream, output, sent);
 }
 
 }  // namespace trireme::model

@@ -34,6 +34,22 @@ void expect_the_losses_of_one_rank(RunConfig config, const std::vector<Layout>& 
   }
 }
 
+/// Every schedule on a pipeline of all ranks, for a model of four layers.
+std::vector<Layout> schedules(int ranks) {
+  std::vector<Layout> list;
+  for (const auto kind : {parallel::ScheduleKind::one_forward_one_backward, parallel::ScheduleKind::gpipe,
+                          parallel::ScheduleKind::interleaved, parallel::ScheduleKind::zero_bubble}) {
+    const bool interleaved = kind == parallel::ScheduleKind::interleaved;
+    if (interleaved && ranks != 2) continue;  // a layer for each chunk
+    Layout layout{1, ranks, {}};
+    layout.options.schedule = kind;
+    layout.options.overlap_p2p = true;
+    if (interleaved) layout.options.pipeline.chunks = 2;
+    list.push_back(layout);
+  }
+  return list;
+}
+
 /// A GPU for each rank.
 CudaOptions own_gpu() { return {.world_rank = world().rank(), .local_rank = world().rank()}; }
 
@@ -51,19 +67,23 @@ TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   RunConfig config = small_run();
   config.model.layers = 4;
-  std::vector<Layout> list;
-  for (const auto kind : {parallel::ScheduleKind::one_forward_one_backward, parallel::ScheduleKind::gpipe,
-                          parallel::ScheduleKind::interleaved, parallel::ScheduleKind::zero_bubble}) {
-    const bool interleaved = kind == parallel::ScheduleKind::interleaved;
-    if (interleaved && world().size() != 2) continue;  // a layer for each chunk
-    Layout layout{1, world().size(), {}};
-    layout.options.schedule = kind;
-    layout.options.overlap_p2p = true;
-    if (interleaved) layout.options.pipeline.chunks = 2;
-    list.push_back(layout);
-  }
+  std::vector<Layout> list = schedules(world().size());
   list.push_back({1, 1, {}, world().size()});  // keys and values round a ring
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
+}
+
+/// Expects the same bits, with a GPU for each rank, of steps that run as graphs.
+void expect_the_same_from_graphs(const RunConfig& config, const std::vector<Layout>& layouts) {
+  CudaOptions options = own_gpu();
+  options.deterministic = true;
+  for (Layout layout : layouts) {
+    SCOPED_TRACE(testing::Message() << layout);
+    const Curve expected = training_curve(world(), config, layout, gpu_device(DeviceTransport::nccl, options));
+    layout.options.cuda_graphs = true;
+    const Curve curve = training_curve(world(), config, layout, gpu_device(DeviceTransport::nccl, options));
+    EXPECT_EQ(curve.loss, expected.loss);
+    EXPECT_EQ(curve.grad_norm, expected.grad_norm);
+  }
 }
 
 TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
@@ -75,16 +95,19 @@ TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
   RunConfig config = small_run();
   config.model.layers = 1;
   config.batch = 3 * ranks;  // as ever, recorded, replayed
-  CudaOptions options = own_gpu();
-  options.deterministic = true;
-  for (Layout layout : {Layout{ranks, 1, {}}, tensor, data, context}) {
-    SCOPED_TRACE(testing::Message() << layout);
-    const Curve expected = training_curve(world(), config, layout, gpu_device(DeviceTransport::nccl, options));
-    layout.options.cuda_graphs = true;
-    const Curve curve = training_curve(world(), config, layout, gpu_device(DeviceTransport::nccl, options));
-    EXPECT_EQ(curve.loss, expected.loss);
-    EXPECT_EQ(curve.grad_norm, expected.grad_norm);
-  }
+  expect_the_same_from_graphs(config, {Layout{ranks, 1, {}}, tensor, data, context});
+}
+
+TEST_F(GpuGrid, GraphsOfPipelineStagesComputeTheSameBits) {
+  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+  RunConfig config = small_run();
+  config.model.layers = 4;
+  config.batch = 2 * world().size();
+  config.steps = 3;  // GPipe has all micro-batches in flight: as ever, recorded, replayed
+  std::vector<Layout> list = schedules(world().size());
+  list.push_back({1, world().size(), {}});
+  list.back().options.recomputation.granularity = model::RecomputeGranularity::full;
+  expect_the_same_from_graphs(config, list);
 }
 
 TEST_F(GpuGrid, NcclRefusesRanksThatShareAGpuAndSaysWhatHelps) {

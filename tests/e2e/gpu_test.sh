@@ -50,8 +50,6 @@ for graphs in "" --cuda-graphs; do
 done
 check "--cuda-graphs gives the same bits" cmp <(field lm_loss graphs.jsonl) <(field lm_loss graphs--cuda-graphs.jsonl)
 refused 2 "--cuda-graphs goes without --communicator staged" 2 train "${run[@]}" --cuda-graphs --communicator staged
-refused 2 "--cuda-graphs needs --pipeline-model-parallel-size 1, not 2" 2 train "${run[@]}" --cuda-graphs \
-  --communicator staged --pp 2
 
 # What is made of it.
 for backend in cuda cpu; do
