@@ -39,6 +39,7 @@ ar rcs $build/layers.a "${objects[@]}"
 for target in "${targets[@]}"; do
   "$compiler" $flags -fsanitize=fuzzer "tests/fuzz/$target.cpp" $build/layers.a $libraries -o "$build/$target.fuzzer"
 done
+export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0}
 for target in "${targets[@]}"; do
   mkdir -p "$build/$target/corpus"
   echo "== $target: $seconds s"

@@ -10,6 +10,7 @@
 #include "cuda/backend/cuda_backend.hpp"
 #include "src/backend/graphs.hpp"
 #include "src/base/hash.hpp"
+#include "src/base/thread_pool.hpp"
 #include "src/comm/device_communicators.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/model/initialisation.hpp"
@@ -57,7 +58,8 @@ void run(std::int64_t s, std::int64_t b, bool graphs) {
   options.lr_schedule.maximum = 1e-4;
   options.lr_schedule.decay = 100;
   train::Trainer trainer(gpt, options);
-  model::initialise(*backend, gpt.parameters().parameters(), {.layers = config.layers});
+  model::initialise(*backend, gpt.parameters().parameters(),
+                    {.layers = config.layers, .threads = default_thread_count(1)});
   trainer.start();
   const Tokens tokens(s + 1, config.vocabulary);
   std::vector<double> times;

@@ -20,6 +20,7 @@
 #include "src/app/stop_signal.hpp"
 #include "src/app/train_options.hpp"
 #include "src/base/log.hpp"
+#include "src/base/thread_pool.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/train/host_state.hpp"
 #include "src/train/memory_estimate.hpp"
@@ -246,6 +247,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
     log::info("continuing after iteration {}, {} samples", trainer.progress().iteration,
               trainer.progress().consumed_samples);
   } else {
+    o.initialisation.threads = default_thread_count(job.node.ranks_sharing_cores);
     model::initialise(*job.backend, gpt.parameters().parameters(), o.initialisation);
     trainer.start();
   }

@@ -6,6 +6,7 @@
 
 #include "src/base/hash.hpp"
 #include "src/base/philox.hpp"
+#include "src/base/thread_pool.hpp"
 
 namespace trireme::model {
 namespace {
@@ -76,27 +77,19 @@ class InitialValues {
   std::array<std::uint32_t, 4> words_{};
 };
 
-/// Calls `visit(row of the box in memory order, index of its first element in the whole tensor)` for each innermost
-/// row.
-template <class Visit>
-void for_each_row(const Parameter& parameter, Visit&& visit) {
+/// Index in the whole tensor of the first element of an innermost row of the box; rows in memory order.
+std::int64_t first_index(const Parameter& parameter, std::int64_t row) {
   const Shape& whole = parameter.shape;
   const Box& box = parameter.box;
   const int last = whole.rank() - 1;
-  const std::int64_t row_size = box.extent[last];
-  if (box.numel() == 0) return;
-  const std::int64_t rows = box.numel() / row_size;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::int64_t rest = row;
-    std::int64_t index = box.offset[last];
-    std::int64_t stride = whole[last];
-    for (int dimension = last - 1; dimension >= 0; --dimension) {
-      index += (box.offset[dimension] + rest % box.extent[dimension]) * stride;
-      rest /= box.extent[dimension];
-      stride *= whole[dimension];
-    }
-    visit(row, index);
+  std::int64_t index = box.offset[last];
+  std::int64_t stride = whole[last];
+  for (int dimension = last - 1; dimension >= 0; --dimension) {
+    index += (box.offset[dimension] + row % box.extent[dimension]) * stride;
+    row /= box.extent[dimension];
+    stride *= whole[dimension];
   }
+  return index;
 }
 
 }  // namespace
@@ -151,20 +144,28 @@ double initial_value(const std::string& name, Role role, std::int64_t index, con
 }
 
 void initialise(Backend& backend, std::span<const Parameter> parameters, const Initialisation& options) {
+  ThreadPool pool(options.threads);
   for (const Parameter& parameter : parameters) {
     if (parameter.box.numel() == 0) continue;
     dispatch_float(parameter.value.dtype(), [&]<class T>() {
       std::vector<T> values(static_cast<std::size_t>(parameter.box.numel()));
       const std::int64_t row_size = parameter.box.extent.back();
-      InitialValues initial(parameter.name, parameter.role, options);
-      for_each_row(parameter, [&](std::int64_t row, std::int64_t first) {
-        for (std::int64_t i = 0; i < row_size; ++i) {
-          const double value = initial(first + i);
-          // By way of fp32, so that the 16-bit types are rounded from the same master weights on every backend.
-          values[static_cast<std::size_t>(row * row_size + i)] =
-              std::is_same_v<T, double> ? T(value) : T(static_cast<float>(value));
-        }
-      });
+      const std::int64_t rows = parameter.box.numel() / row_size;
+      constexpr std::int64_t wanted_elements = 1 << 14;
+      pool.parallel_ranges(rows, (wanted_elements + row_size - 1) / row_size,
+                           [&](std::int64_t begin, std::int64_t end) {
+                             InitialValues initial(parameter.name, parameter.role, options);
+                             for (std::int64_t row = begin; row < end; ++row) {
+                               const std::int64_t first = first_index(parameter, row);
+                               for (std::int64_t i = 0; i < row_size; ++i) {
+                                 const double value = initial(first + i);
+                                 // By way of fp32, so that the 16-bit types are rounded from the same master weights on
+                                 // every backend.
+                                 values[static_cast<std::size_t>(row * row_size + i)] =
+                                     std::is_same_v<T, double> ? T(value) : T(static_cast<float>(value));
+                               }
+                             }
+                           });
       const Shape flat{parameter.box.numel()};
       backend.copy_from_host(backend.compute_stream(), ConstTensorView(values.data(), flat),
                              parameter.value.flat(0, parameter.box.numel()));

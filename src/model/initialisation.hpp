@@ -16,6 +16,7 @@ struct Initialisation {
   int layers = 1;     ///< of the whole model: residual matrices are smaller by sqrt(2 layers)
   double scale = 1;   ///< multiplies the matrices of the layers (h.*); for tests of attention and activations
   double std = 0.02;  ///< of `normal`
+  int threads = 1;    ///< of this rank, that compute values; they do not depend on it
 };
 
 /// Writes initial values to the parameters. Element i (row-major in the whole, logical tensor) of the tensor NAME

@@ -65,6 +65,16 @@ TEST(HashedUniform, ScalesByRoleAndRoundsInFp32) {
   }
 }
 
+TEST(Initialisation, DoesNotDependOnTheThreads) {
+  Parameter part = whole("h.0.mlp.fc.weight", Role::matrix, {600, 101});
+  part.box.offset = {7, 3};
+  part.box.extent = {501, 97};
+  part.storage = {501, 97};
+  Initialisation threaded = normal;
+  threaded.threads = 3;
+  EXPECT_EQ(initialised(part, DType::fp32, threaded), initialised(part, DType::fp32, normal));
+}
+
 TEST(Initialisation, ScaleMultipliesTheMatricesOfTheLayersOnly) {
   for (Initialisation options : {normal, hashed}) {
     Initialisation scaled = options;
