@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <set>
 
 #include "cuda/comm/gpu_table.hpp"
 #include "cuda/comm/lanes.hpp"
@@ -52,11 +53,16 @@ ncclDataType_t nccl_type(DType dtype) {
 
 ncclRedOp_t nccl_operation(ReduceOp op) { return op == ReduceOp::sum ? ncclSum : ncclMax; }
 
-/// Calls do not block, so that the host can react to errors.
-ncclConfig_t configuration(const std::string& name) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+/// Calls do not block, so that the host can react to errors. A name, for NCCL's own log, is known from version 2.27 on;
+/// NCCL may keep the pointer.
+template <class Config = ncclConfig_t>
+Config configuration(const std::string& name) {
+  Config config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.commName = name.c_str();
+  if constexpr (requires { config.commName; }) {
+    static std::set<std::string> names;
+    config.commName = names.insert(name).first->c_str();
+  }
   return config;
 }
 
