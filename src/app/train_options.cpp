@@ -65,8 +65,9 @@ void TrainCommandOptions::declare(Options& options) {
       "no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
       "Do not hide the tensor-parallel communication of backward behind the products of weight gradients.");
   options.add_flag("cuda-graphs", &cuda_graphs,
-                   "GPU: record the work of a micro-batch once and replay it, which spares the host's time. Goes "
-                   "without overlaps of gradients and parameters. Not yet proved on a GPU.");
+                   "GPU: record the work of a micro-batch once and replay it, which spares the host's time. The "
+                   "first micro-batch of an update is not replayed with --overlap-param-gather, the last one not with "
+                   "--overlap-grad-reduce. Not yet proved on a GPU.");
   options.add_choice(
       "recompute-granularity", &recomputation.granularity,
       {{"none", model::RecomputeGranularity::none},
@@ -249,9 +250,9 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
          "--data-parallel-sharding-strategy optim_grads keeps its shard of the gradients in fp32: leave out "
          "--main-grads-dtype");
 
-  expect(!cuda_graphs || !(overlap_reduce || overlap_gather),
-         fmt::format("--cuda-graphs goes without --{}: what is recorded cannot wait for what travels beside it",
-                     overlap_reduce ? "overlap-grad-reduce" : "overlap-param-gather"));
+  expect(!cuda_graphs || !overlap_reduce || data_sharding != DataSharding::optimizer_and_gradients,
+         "--cuda-graphs with --data-parallel-sharding-strategy optim_grads goes without --overlap-grad-reduce: what is "
+         "recorded cannot wait for what travels beside it");
   expect(!cuda_graphs || grid.device.communicator != DeviceTransport::staged,
          "--cuda-graphs goes without --communicator staged, with which the host takes part in every message");
   expect(!cuda_graphs || !grid.device.check_launches,

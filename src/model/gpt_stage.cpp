@@ -68,7 +68,10 @@ GptStage::GptStage(const parallel::TensorContext& context, const parallel::Param
 
 GptStage::~GptStage() = default;
 
-void GptStage::use_graphs() { graphs_.emplace(context_.backend, shape_.s, shape_.b, accumulation_type(shape_.dtype)); }
+void GptStage::use_graphs(const Unrecorded& unrecorded) {
+  graphs_.emplace(context_.backend, shape_.s, shape_.b, accumulation_type(shape_.dtype));
+  unrecorded_ = unrecorded;
+}
 
 void GptStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
   micro_batches_ = std::move(micro_batches);
@@ -117,7 +120,19 @@ void GptStage::run(parallel::StepKind kind, int chunk, int micro_batch, ConstTen
                    const MicroBatchGraphs::Enqueue& enqueue) {
   if (!runs_graphs()) return enqueue(received, sent);
   graphs_->bring(micro_batch, micro_batches_[static_cast<std::size_t>(micro_batch)]);
-  graphs_->run(kind, chunk, saved(chunk, micro_batch).arena_number, received, sent, enqueue);
+  const bool recordable = !(unrecorded_.first && micro_batch == 0) &&
+                          !(unrecorded_.last && micro_batch + 1 == static_cast<int>(micro_batches_.size()));
+  const bool replayed =
+      graphs_->run(kind, chunk, saved(chunk, micro_batch).arena_number, recordable, received, sent, enqueue);
+  if (!replayed) return;
+  // The hooks were not called: those of the layers come with the weights' half of backward, others with the first half.
+  const bool input_half = kind == parallel::StepKind::backward || kind == parallel::StepKind::backward_input;
+  const bool weight_half = kind == parallel::StepKind::backward || kind == parallel::StepKind::backward_weight;
+  if (input_half && is_last(chunk)) hooks_.after_replayed_backward(head_group());
+  if (input_half && is_first(chunk)) hooks_.after_replayed_backward(embedding_group);
+  for (int i = 0; weight_half && i < place_.chunks[static_cast<std::size_t>(chunk)].layers; ++i) {
+    hooks_.after_replayed_backward(layer_group(first_layer_index(chunk) + i));
+  }
 }
 
 void GptStage::note_activation_bytes() {

@@ -27,8 +27,13 @@ class GptStage final : public parallel::Stage {
            parallel::ParameterHooks& hooks);
   ~GptStage() override;
 
-  /// From now on the steps of training run as graphs (MicroBatchGraphs). ConfigError where the backend has none.
-  void use_graphs();
+  /// From now on the steps of training run as graphs (MicroBatchGraphs), but for those of an update's first or last
+  /// micro-batch where the hooks have to wait, or communicate, in them. ConfigError where the backend has none.
+  struct Unrecorded {
+    bool first = false;
+    bool last = false;
+  };
+  void use_graphs(const Unrecorded& unrecorded);
   /// Sets what the next run of the executor works on. The tensors must live until it is done.
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode);
   /// The sum of weighted token losses since the last call, on the last stage's ranks; 0 on others. Waits for the
@@ -154,6 +159,7 @@ class GptStage final : public parallel::Stage {
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::set<std::size_t> free_arenas_;  // numbers
   std::optional<MicroBatchGraphs> graphs_;
+  Unrecorded unrecorded_;
   Tensor loss_sum_;  // [1] fp64
   std::size_t peak_activation_bytes_ = 0;
 };

@@ -51,12 +51,13 @@ TensorView MicroBatchGraphs::place(char name, std::size_t arena, ConstTensorView
   return found->second;
 }
 
-void MicroBatchGraphs::run(parallel::StepKind kind, int chunk, std::size_t arena, ConstTensorView received,
-                           TensorView sent, const Enqueue& enqueue) {
+bool MicroBatchGraphs::run(parallel::StepKind kind, int chunk, std::size_t arena, bool recordable,
+                           ConstTensorView received, TensorView sent, const Enqueue& enqueue) {
   constexpr int recording = 2;
   const bool is_forward = kind == parallel::StepKind::forward;
   int& round = rounds_[{chunk, arena}];
-  if (is_forward && round <= recording) ++round;
+  if (is_forward && recordable && round <= recording) ++round;
+  const bool as_ever = !recordable || round < recording;
   Stream& stream = backend_.compute_stream();
   // What was received is read until the last step of the micro-batch; a result is sent, or copied, before the next one.
   ConstTensorView input;
@@ -67,7 +68,7 @@ void MicroBatchGraphs::run(parallel::StepKind kind, int chunk, std::size_t arena
     input = kept;
   }
   if (sent) output = place('y', 0, sent);
-  if (round < recording) {
+  if (as_ever) {
     enqueue(input, output);
   } else {
     std::unique_ptr<Graph>& graph = graphs_[{kind, chunk, arena}];
@@ -75,6 +76,7 @@ void MicroBatchGraphs::run(parallel::StepKind kind, int chunk, std::size_t arena
     graph->launch(stream);
   }
   if (sent) recorder_.copy_within(stream, output, sent);
+  return !as_ever && round > recording;
 }
 
 }  // namespace trireme::model

@@ -36,11 +36,12 @@ class MicroBatchGraphs {
 
   /// Enqueues a step, given what it reads and where to put what it makes.
   using Enqueue = std::function<void(ConstTensorView input, TensorView output)>;
-  /// Enqueues one step of the micro-batch whose activations are in arena number `arena`. `received` is what came from
-  /// another stage for it, which is no longer needed when the step is done, `sent` where its result goes; either may be
-  /// empty.
-  void run(parallel::StepKind kind, int chunk, std::size_t arena, ConstTensorView received, TensorView sent,
-           const Enqueue& enqueue);
+  /// Enqueues one step of the micro-batch whose activations are in arena number `arena`: by `enqueue`, or what that was
+  /// recorded to do; true where `enqueue` was not called. All steps of a micro-batch are `recordable` or none.
+  /// `received` is what came from another stage, which is no longer needed when the step is done, `sent` where its
+  /// result goes; either may be empty.
+  bool run(parallel::StepKind kind, int chunk, std::size_t arena, bool recordable, ConstTensorView received,
+           TensorView sent, const Enqueue& enqueue);
 
  private:
   /// A tensor as `like` that stays what it is: of this name, as many as there are arenas.

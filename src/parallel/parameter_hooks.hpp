@@ -16,6 +16,8 @@ class ParameterHooks {
   virtual void pause_backward(int group) = 0;
   /// One micro-batch's gradients of the whole group have been added.
   virtual void after_backward(int group) = 0;
+  /// The same of recorded work, which holds what the hooks had done when it was recorded.
+  virtual void after_replayed_backward(int group) = 0;
 };
 
 }  // namespace trireme::parallel

@@ -46,10 +46,11 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
              layout.recomputation, data_parallel_),
       executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout)) {
   if (!layout.cuda_graphs) return;
-  TRIREME_CHECK(!layout.data_parallel.overlap_reduce && !layout.data_parallel.overlap_gather, ConfigError,
-                "--cuda-graphs goes without --overlap-grad-reduce and --overlap-param-gather: what is recorded cannot "
-                "wait for what is enqueued apart from it");
-  stage_.use_graphs();
+  const parallel::DataParallelOptions& data = layout.data_parallel;
+  TRIREME_CHECK(!data.overlap_reduce || data.sharding != parallel::DataSharding::optimizer_and_gradients, ConfigError,
+                "--cuda-graphs goes without --overlap-grad-reduce in ZeRO 2, which reduces gradients behind every "
+                "micro-batch: what is recorded cannot wait for what is enqueued apart from it");
+  stage_.use_graphs({.first = data.overlap_gather, .last = data.overlap_reduce});
 }
 
 void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {

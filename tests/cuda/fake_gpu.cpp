@@ -10,6 +10,7 @@ bool have_gpus(int count) {
   fake_cuda::set_devices(count);
   return true;
 }
+void slow_new_streams(bool slow) { fake_cuda::make_slow_streams(slow); }
 std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options) {
   fake_cuda::guard_device_memory();
   fake_cublaslt::behaviour().algorithms = 1;

@@ -17,6 +17,8 @@ bool is_real_gpu();
 /// Whether there are as many GPUs; fakes can be had.
 bool have_gpus(int count);
 std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options);
+/// On fakes: from now on new streams run only where no other can, so that what does not wait for them comes too early.
+void slow_new_streams(bool slow);
 
 inline DeviceChoice gpu_device(DeviceTransport transport = DeviceTransport::nccl, const CudaOptions& options = {}) {
   return {[options] { return make_gpu_backend(options); }, transport};

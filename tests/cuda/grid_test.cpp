@@ -23,6 +23,18 @@ std::vector<Layout> layouts(int ranks) {
   return {tensor, block, data};
 }
 
+/// A GPU whose communication, on fakes, is slow.
+DeviceChoice slow_communication(DeviceTransport transport, const CudaOptions& options) {
+  DeviceChoice device = gpu_device(transport, options);
+  device.make = [make = device.make] {
+    slow_new_streams(false);
+    std::unique_ptr<Backend> backend = make();
+    slow_new_streams(true);
+    return backend;
+  };
+  return device;
+}
+
 void expect_the_losses_of_one_rank(RunConfig config, const std::vector<Layout>& layouts, DeviceTransport transport,
                                    const CudaOptions& options) {
   SelfCommunicator alone("world");
@@ -30,8 +42,9 @@ void expect_the_losses_of_one_rank(RunConfig config, const std::vector<Layout>& 
   const Curve expected = training_curve(alone, config, {}, gpu_device(DeviceTransport::nccl, options));
   for (const Layout& layout : layouts) {
     SCOPED_TRACE(testing::Message() << layout);
-    expect_close(training_curve(world(), config, layout, gpu_device(transport, options)), expected, 2e-5);
+    expect_close(training_curve(world(), config, layout, slow_communication(transport, options)), expected, 2e-5);
   }
+  slow_new_streams(false);
 }
 
 /// Every schedule on a pipeline of all ranks, for a model of four layers.
@@ -80,7 +93,8 @@ void expect_the_same_from_graphs(const RunConfig& config, const std::vector<Layo
     SCOPED_TRACE(testing::Message() << layout);
     const Curve expected = training_curve(world(), config, layout, gpu_device(DeviceTransport::nccl, options));
     layout.options.cuda_graphs = true;
-    const Curve curve = training_curve(world(), config, layout, gpu_device(DeviceTransport::nccl, options));
+    const Curve curve = training_curve(world(), config, layout, slow_communication(DeviceTransport::nccl, options));
+    slow_new_streams(false);
     EXPECT_EQ(curve.loss, expected.loss);
     EXPECT_EQ(curve.grad_norm, expected.grad_norm);
   }
@@ -96,6 +110,26 @@ TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
   config.model.layers = 1;
   config.batch = 3 * ranks;  // as ever, recorded, replayed
   expect_the_same_from_graphs(config, {Layout{ranks, 1, {}}, tensor, data, context});
+}
+
+TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits) {
+  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+  RunConfig config = small_run();
+  config.dtype = DType::bf16;
+  config.model.layers = 2;
+  config.batch = 5 * world().size();  // the first and the last micro-batch, and one each as ever, recorded, replayed
+  config.steps = 3;
+  std::vector<Layout> list;
+  for (const bool rounded : {false, true}) {
+    Layout& layout = list.emplace_back(Layout{1, world().size() / 2, {}});
+    layout.options.data_parallel.sharding = parallel::DataSharding::optimizer;
+    layout.options.data_parallel.overlap_reduce = layout.options.data_parallel.overlap_gather = true;
+    layout.options.data_parallel.bucket_elements = 5000;
+    layout.options.data_parallel.rounded_gradients = rounded;
+  }
+  list.push_back(list.front());
+  list.back().options.schedule = parallel::ScheduleKind::zero_bubble;
+  expect_the_same_from_graphs(config, list);
 }
 
 TEST_F(GpuGrid, GraphsOfPipelineStagesComputeTheSameBits) {

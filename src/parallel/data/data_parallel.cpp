@@ -122,6 +122,8 @@ void DataParallel::after_backward(int group) {
   }
 }
 
+void DataParallel::after_replayed_backward(int group) { --groups_[static_cast<std::size_t>(group)].backwards_left; }
+
 void DataParallel::collect(std::size_t group) {
   if (!groups_[group].travelling) return;
   const BufferGroup& place = buffer_.layout().groups()[group];

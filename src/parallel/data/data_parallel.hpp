@@ -13,6 +13,10 @@ namespace trireme::parallel {
 /// with start_gather after each, finish_gather. What is communicated, and in which order it is added up, does not
 /// depend on the overlaps: they change only when somebody waits. All ranks of the group make the same calls; the order
 /// of groups in the backward must be the same for all of them.
+///
+/// What hooks enqueue can be recorded and replayed, but for the first micro-batch of a step where parameters are
+/// gathered behind its forward, and the last one where gradients are reduced behind its backward; in ZeRO 2 they then
+/// are in every micro-batch.
 class DataParallel final : public ParameterHooks {
  public:
   /// `group` is the data group for whose size and rank the buffer was made. Both must live longer.
@@ -36,6 +40,7 @@ class DataParallel final : public ParameterHooks {
   void before_backward(int group) override;
   void pause_backward(int group) override;
   void after_backward(int group) override;
+  void after_replayed_backward(int group) override;
 
  private:
   void wait_for_parameters();
