@@ -46,7 +46,8 @@ refused 2 "--micro-batch-size 4611686018427387904 must be between" 4 train "${ru
 refused 2 "is 2147483644 micro-batches on each data rank, more than" \
   1 train "${shape[@]}" --hidden-size 16 --num-attention-heads 4 --global-batch-size 2147483644
 refused 2 "parameters are more than any machine holds" 1 train "${shape[@]}" --hidden-size 2147483644 --num-attention-heads 4
-refused 4 "the order of" 2 train "${run[@]/#8/100000000000000}"
+# AddressSanitizer ends a program that asks for so much.
+[ -n "${ASAN_OPTIONS:-}" ] || refused 4 "the order of" 2 train "${run[@]/#8/100000000000000}"
 refused 2 "--clip-grad nan is not a number" 2 train "${run[@]}" --clip-grad nan
 refused 2 "--clip-grad -1 must be at least 0" 1 train "${run[@]}" --clip-grad -1
 refused 2 "--hidden-dropout 1 must be between 0 and 0.99" 1 train "${run[@]}" --hidden-dropout 1

@@ -92,6 +92,7 @@ for delay in 0.02 0.05 0.1 0.2 0.3 0.5; do
   wait $killed 2>/dev/null
   check "killed after $delay s: nothing, or all of it" eval '[ ! -e killed.jsonl ] || cmp whole.jsonl killed.jsonl'
 done
+rm -rf killed.jsonl killed.jsonl.partial
 "$trireme" corpus clean --input big.jsonl --min-tokens 0 --output killed.jsonl >out 2>err &
 stopped=$!
 for ((i = 0; i < 3000; ++i)); do [ -e killed.jsonl.partial/documents-0 ] && break; sleep 0.01; done
