@@ -27,12 +27,12 @@ class GptStage final : public parallel::Stage {
            parallel::ParameterHooks& hooks);
   ~GptStage() override;
 
-  /// From now on the steps of training run as graphs (MicroBatchGraphs), but for those of an update's first or last
-  /// micro-batch where the hooks have to wait, or communicate, in them. ConfigError where the backend has none.
+  /// Which micro-batches of an update do not run as graphs: those in which hooks wait or communicate.
   struct Unrecorded {
     bool first = false;
     bool last = false;
   };
+  /// From now on the steps of training run as graphs (MicroBatchGraphs). ConfigError where the backend has none.
   void use_graphs(const Unrecorded& unrecorded);
   /// Sets what the next run of the executor works on. The tensors must live until it is done.
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode);
