@@ -44,36 +44,21 @@ void AdamW::step(double learning_rate, double gradient_scale, const std::functio
 }
 
 void AdamW::step_bucket(std::size_t bucket, AdamWStep& step) {
-  const std::vector<parallel::Parameter>& list = parameters_.parameters();
-  const parallel::Bucket& place = parameters_.layout().buckets()[bucket];
   const TensorView gradients = parameters_.shard_gradients(bucket);
   const TensorView values = parameters_.shard_values(bucket);
   const TensorView masters = this->masters(bucket);
   const TensorView first_moments = of_bucket(first_moments_, bucket);
   const TensorView second_moments = of_bucket(second_moments_, bucket);
-  // In memory the last parameter is the first. Neighbours with the same decay are updated together, the zeros between
-  // them too: they stay zero.
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  const auto update = [&] {
-    if (begin == end) return;
-    const std::int64_t count = end - begin;
+  const auto decay = [this](const parallel::Parameter& p) {
+    return parallel::decays(p.role) ? options_.weight_decay : 0;
+  };
+  // The zeros between parameters are updated, too: they stay zero.
+  parameters_.for_each_stretch(bucket, decay, [&](double weight_decay, std::int64_t begin, std::int64_t count) {
+    step.weight_decay = weight_decay;
     backend_.optimizer().adamw(backend_.compute_stream(), step, gradients.flat(begin, count),
                                masters.flat(begin, count), first_moments.flat(begin, count),
                                second_moments.flat(begin, count), rounds() ? values.flat(begin, count) : TensorView());
-  };
-  for (std::size_t i = place.last; i-- > place.first;) {
-    const parallel::ShardPart own = parameters_.part(i);
-    if (own.count == 0) continue;
-    const double decay = parallel::decays(list[i].role) ? options_.weight_decay : 0;
-    if (begin == end || decay != step.weight_decay) {
-      update();
-      begin = own.at;
-      step.weight_decay = decay;
-    }
-    end = own.at + own.count;
-  }
-  update();
+  });
 }
 
 void AdamW::restore(std::int64_t updates) {

@@ -9,11 +9,12 @@ double gradient_norm(Backend& backend, const parallel::ParameterBuffer& paramete
                      Communicator& model_group, Communicator& gradient_group, TensorView sum) {
   Stream& stream = backend.compute_stream();
   backend.elementwise().fill(stream, 0, sum);
-  for (std::size_t i = 0; i < parameters.parameters().size(); ++i) {
-    if (!parameters.parameters()[i].counts_here(tensor_rank)) continue;
-    if (const TensorView gradient = parameters.shard_gradient(i); gradient.numel() > 0) {
-      backend.reduce().sum_squares(stream, gradient, sum);
-    }
+  const auto counts = [tensor_rank](const parallel::Parameter& p) { return p.counts_here(tensor_rank); };
+  for (std::size_t bucket = 0; bucket < parameters.layout().buckets().size(); ++bucket) {
+    parameters.for_each_stretch(bucket, counts, [&](bool count_here, std::int64_t begin, std::int64_t count) {
+      if (!count_here) return;
+      backend.reduce().sum_squares(stream, parameters.shard_gradients(bucket).flat(begin, count), sum);
+    });
   }
   if (parameters.layout().shards() > 1) gradient_group.all_reduce(stream, sum, ReduceOp::sum).wait(stream);
   model_group.all_reduce(stream, sum, ReduceOp::sum).wait(stream);

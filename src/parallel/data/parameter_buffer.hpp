@@ -1,5 +1,6 @@
 #pragma once
 
+#include <type_traits>
 #include <vector>
 
 #include "src/backend/backend.hpp"
@@ -81,6 +82,11 @@ class ParameterBuffer {
   /// The part of parameter i in this rank's shard, and its gradient.
   ShardPart part(std::size_t i) const { return layout_.part_of(i, parameters_[i].stored_numel(), shard_); }
   TensorView shard_gradient(std::size_t i) const;
+  /// Calls function(kind, begin, count) for the stretches of this rank's shard of a bucket, in the order of memory,
+  /// whose parameters are of the same kind(const Parameter&): so that kernels run over many at once. The zeros between
+  /// neighbours are part of a stretch.
+  template <class Kind, class Function>
+  void for_each_stretch(std::size_t bucket, const Kind& kind, const Function& function) const;
 
   /// Sets all main gradients to 0.
   void clear_gradients(Backend& backend);
@@ -102,5 +108,26 @@ class ParameterBuffer {
   Tensor shard_gradients_;
   Tensor work_;
 };
+
+template <class Kind, class Function>
+void ParameterBuffer::for_each_stretch(std::size_t bucket, const Kind& kind, const Function& function) const {
+  const Bucket& place = layout_.buckets()[bucket];
+  using Value = std::decay_t<decltype(kind(parameters_.front()))>;
+  Value of_stretch{};
+  std::int64_t begin = 0, end = 0;
+  // In memory the last parameter is the first.
+  for (std::size_t i = place.last; i-- > place.first;) {
+    const ShardPart own = part(i);
+    if (own.count == 0) continue;
+    const Value of_parameter = kind(parameters_[i]);
+    if (begin == end || of_parameter != of_stretch) {
+      if (begin != end) function(of_stretch, begin, end - begin);
+      begin = own.at;
+      of_stretch = of_parameter;
+    }
+    end = own.at + own.count;
+  }
+  if (begin != end) function(of_stretch, begin, end - begin);
+}
 
 }  // namespace trireme::parallel

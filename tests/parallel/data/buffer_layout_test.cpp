@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/model/gpt_parameters.hpp"
+#include "src/parallel/data/parameter_buffer.hpp"
 
 namespace trireme::parallel {
 namespace {
@@ -106,6 +107,29 @@ TEST(BufferLayout, ShardsIgnoreTheBoundsOfParameters) {
   EXPECT_EQ(second.at, 0);
   EXPECT_EQ(second.begin, 64);
   EXPECT_EQ(second.count, 36);
+}
+
+TEST(ParameterBuffer, NeighboursOfAKindAreOneStretch) {
+  std::vector<Parameter> list = six();
+  for (const std::size_t i : {1, 2, 5}) list[i].role = Role::bias;
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  using Stretch = std::tuple<bool, std::int64_t, std::int64_t>;
+  const auto stretches = [&](int shards, int shard) {
+    DataParallelOptions options;
+    options.sharding = shards > 1 ? DataSharding::optimizer : DataSharding::none;
+    const ParameterBuffer buffer(*backend, DType::fp32, list, options, shards, shard);
+    std::vector<Stretch> seen;
+    buffer.for_each_stretch(
+        0, [](const Parameter& p) { return decays(p.role); },
+        [&](bool decays, std::int64_t begin, std::int64_t count) { seen.emplace_back(decays, begin, count); });
+    return seen;
+  };
+  EXPECT_THAT(stretches(1, 0), testing::ElementsAre(Stretch(false, 0, 16), Stretch(true, 16, 148),
+                                                    Stretch(false, 176, 21), Stretch(true, 208, 20)));
+  // A shard of 128: the first ends in d.
+  EXPECT_THAT(stretches(2, 0), testing::ElementsAre(Stretch(false, 0, 16), Stretch(true, 16, 112)));
+  EXPECT_THAT(stretches(2, 1),
+              testing::ElementsAre(Stretch(true, 0, 36), Stretch(false, 48, 21), Stretch(true, 80, 20)));
 }
 
 TEST(BufferLayout, BothEndsOfAPipelineCutTheTiedTableAlike) {
