@@ -5,7 +5,7 @@
 # usage: tests/gpu.sh [FOLDER]           the programs of FOLDER; default build/release
 #        tests/gpu.sh --pack FOLDER      from build/release: FOLDER then has the programs, their libraries, Open MPI's part
 #                                        for one machine, test data, and this script; FOLDER.tar.xz is all of it, to be
-#                                        carried: tar xJf FOLDER.tar.xz && FOLDER/gpu.sh
+#                                        carried: tar xJf FOLDER.tar.xz (or python3 -m tarfile -e), FOLDER/gpu.sh
 # The build that is packed runs on any x86-64-v3 processor: cmake --preset release -D TRIREME_MARCH=x86-64-v3.
 # Exit status 1 where a test failed or was not run. FOLDER/gpu-results.txt is the table of results, a line as each comes,
 # FOLDER/gpu-log.txt what was printed; the table is printed last. What matters most comes first; all of it ends within
@@ -14,7 +14,7 @@ set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=(cuda_gpu_test cuda_gpu_kernels_test cuda_gpu_shapes_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
 benchmarks=(kernels_gpu_bench step_gpu_bench collectives_bench)
-by_hand=(bench/step/gpu.sh bench/peers/gpt2_pytorch.py) # packed, and not run here
+peer=(bench/step/gpu.sh bench/peers/gpt2_pytorch.py)
 
 # libraries_of FILE...: what they need, but for what belongs to the system and to CUDA: the machine with the GPU has its own.
 libraries_of() {
@@ -65,7 +65,7 @@ if [ "${1:-}" = --pack ]; then
     sort -u | while read -r library; do cp -L "$library" "$folder/lib"; done
   find "$folder" -type f \( -name '*.so*' -o -perm -100 \) -print0 | xargs -0 strip --strip-unneeded
   cp -r "$here/e2e" "$here/fixtures" "$here/gpu.sh" "$here/gpu_environment.sh" "$folder"
-  (cd "$here/.." && cp --parents "${by_hand[@]}" "$folder")
+  (cd "$here/.." && cp --parents "${peer[@]}" "$folder")
   echo "trireme $("$build/trireme" info | sed -n 's/^trireme *//p'), -march=$march" >"$folder/build.txt"
   # One window for all of it: the programs hold the same kernels.
   tar -C "$(dirname "$folder")" --sort=name -cf - "$(basename "$folder")" | xz -T1 -6 --lzma2=preset=6,dict=96MiB >"$folder.tar.xz"
@@ -190,6 +190,10 @@ if sanitizer=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v compute-s
 else
   note "NOT RUN" 0 "kernels under memcheck, racecheck, initcheck, synccheck: there is no compute-sanitizer here"
 fi
+# Compiling takes PyTorch the most of it: one model, in the time that is left. By hand bench/step/gpu.sh runs more.
+steps=$folder/${peer[0]}
+[ -x "$steps" ] || steps=$here/../${peer[0]}
+MODELS=gpt2-1.2b STEPS=15 measure "training steps beside PyTorch's" 240 steps-peer.txt "$steps" "$folder"
 echo
 echo "$SECONDS s in all" >>"$results"
 cat "$results"

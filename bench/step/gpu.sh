@@ -2,7 +2,7 @@
 # Times whole training steps on one GPU, ours and PyTorch's (compiled, its fused attention and optimizer) in the same run:
 # GPT-2 1.2B at micro-batch 8, an update after one micro-batch and after 16, and 124M at micro-batch 64; s 1024, bf16,
 # dropout 0.1. Prints one line a run: median tokens/s (least to greatest, the first steps left out), model TFLOP/s with
-# attention counted in full, MFU against PEAK, and our median over PyTorch's.
+# attention counted in full, MFU against PEAK, and beside PyTorch's our median over its.
 #
 # usage: bench/step/gpu.sh [FOLDER]      the programs of FOLDER: a build folder, or what tests/gpu.sh --pack made; by default
 #                                        the folder that this script was packed into, or build/release
@@ -46,7 +46,7 @@ summary() {
 }
 line() { printf '%-12s %13s  %-9s %10s  %-23s %8s %6s %6s\n' "$@"; }
 
-[ $dry_run = yes ] || nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader
+[ $dry_run = yes ] || nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader || echo "no nvidia-smi"
 line model micro-batches program tokens/s "(least to greatest)" TFLOP/s MFU ratio
 for entry in $models; do
   model=${entry%:*} micro_batches=1
@@ -65,7 +65,9 @@ for entry in $models; do
   field() { sed -n "$((warm_up + 1)),\$s/.*\"$1\": *\([0-9.e+-]*\).*/\1/p" "$work/$entry.jsonl" | summary; }
   read -r ours least greatest < <(field tokens_per_second)
   read -r tflops _ < <(field tflops_per_rank)
-  theirs=""
+  calculate() { awk "BEGIN { printf \"%$1\", $2 }"; }
+  line "$model" "$micro_batches" trireme "$(calculate .0f "$ours")" "($(calculate .0f "$least") to $(calculate .0f "$greatest"))" \
+    "$(calculate .1f "$tflops")" "$(calculate .3f "$tflops / $peak")" ""
   if "$python" -c 'import torch' 2>/dev/null; then
     compile=(--compile)
     [ $dry_run = no ] || compile=()
@@ -73,11 +75,9 @@ for entry in $models; do
       --micro-batches "$micro_batches" --vocabulary $vocabulary --dropout 0.1 --dtype bf16 --device $device "${compile[@]}" \
       --steps "$steps" --warm-up $warm_up >"$work/peer" 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
     read -r theirs their_least their_greatest < <(summary <"$work/peer")
+    # FLOPs a token are the model's: PyTorch's rate is ours times the ratio of tokens.
+    line "" "" PyTorch "$(calculate .0f "$theirs")" "($(calculate .0f "$their_least") to $(calculate .0f "$their_greatest"))" \
+      "$(calculate .1f "$tflops * $theirs / $ours")" "$(calculate .3f "$tflops * $theirs / $ours / $peak")" \
+      "$(calculate .2f "$ours / $theirs")"
   fi
-  # FLOPs a token are the model's: PyTorch's rate is ours times the ratio of tokens.
-  calculate() { awk "BEGIN { printf \"%$1\", $2 }"; }
-  line "$model" "$micro_batches" trireme "$(calculate .0f "$ours")" "($(calculate .0f "$least") to $(calculate .0f "$greatest"))" \
-    "$(calculate .1f "$tflops")" "$(calculate .3f "$tflops / $peak")" "${theirs:+$(calculate .2f "$ours / ${theirs:-1}")}"
-  [ -z "$theirs" ] || line "" "" PyTorch "$(calculate .0f "$theirs")" "($(calculate .0f "$their_least") to $(calculate .0f "$their_greatest"))" \
-    "$(calculate .1f "$tflops * $theirs / $ours")" "$(calculate .3f "$tflops * $theirs / $ours / $peak")" ""
 done
