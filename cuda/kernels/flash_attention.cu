@@ -66,8 +66,9 @@ __global__ void __launch_bounds__(query_threads, d == 64 ? 2 : 1)
           largest = Maximum<float>{}(largest, Maximum<float>{}(score[j][2 * half], score[j][2 * half + 1]));
         }
         largest = combine_row<Maximum<float>>(largest);
-        const float shift = largest == minus_infinity ? 0 : largest * scale;
-        rescale[half] = gpu::fast_exp2(maximum[half] * scale - shift);
+        // Of the difference, not as one fused x * scale - shift: 1 where the largest stays what it was.
+        const float subtracted = largest == minus_infinity ? 0 : largest, shift = subtracted * scale;
+        rescale[half] = gpu::fast_exp2((maximum[half] - subtracted) * scale);
         maximum[half] = largest;
         float added = 0;
 #pragma unroll

@@ -214,6 +214,22 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
   }
 }
 
+// Every score of a query is the same: its largest never changes, and values that cancel leave nothing.
+TEST_P(FlashAttentionTypes, TilesOfTheSameLargestScoreAreAddedAsTheyAre) {
+  const auto backend = test::make_backend(1);
+  const std::int64_t queries = 128, keys = 640, d = 64;
+  Given given(*backend, GetParam(), {queries, keys, 1, 1, 1, d, false}, 1);
+  std::vector<double> k(keys * d), v(keys * d);
+  const std::vector<double> key = random_values(d, 2, -3, 3);
+  for (std::int64_t i = 0; i < keys * d; ++i) {
+    k[i] = key[i % d];
+    v[i] = i < keys / 2 * d ? 1 : -1;
+  }
+  given.k = make_tensor(*backend, GetParam(), {keys, 1, 1, d}, k);
+  given.v = make_tensor(*backend, GetParam(), {keys, 1, 1, d}, v);
+  for (const double value : compute(given).out) ASSERT_EQ(value, 0);
+}
+
 TEST_P(FlashAttentionTypes, ARowThatSeesNoKeyIsZero) {
   const auto backend = test::make_backend(1);
   Given behind(*backend, GetParam(), {70, 3, 1, 2, 1, 64}, 1),
