@@ -60,6 +60,13 @@ __device__ __forceinline__ std::uint32_t forgotten(std::uint32_t x) {
   return x;
 }
 
+/// a b in one instruction: of a product of two widened numbers the compiler makes two.
+__device__ __forceinline__ std::uint64_t wide_product(std::uint32_t a, std::uint32_t b) {
+  std::uint64_t product;
+  asm("mul.wide.u32 %0,%1,%2;" : "=l"(product) : "r"(a), "r"(b));
+  return product;
+}
+
 template <class T>
 __device__ __forceinline__ Accumulation<T> widen(T x) {
   if constexpr (std::is_same_v<T, bf16>) {

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/eight.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/flash_attention.hpp"
@@ -39,9 +40,11 @@ __device__ inline bool sees(const AttentionProblem& problem, std::int64_t query,
 template <class A>
 __device__ A dropout_factor(const AttentionProblem& problem, std::uint64_t head_key, std::int64_t sample,
                             std::int64_t query, std::int64_t key) {
-  const bool keep = problem.dropout.keeps(head_key, problem.dropout.samples[sample], problem.first_query + query,
-                                          problem.first_key + key);
-  return keep ? static_cast<A>(problem.dropout.scale) : A{0};
+  const Dropout& dropout = problem.dropout;
+  const std::int64_t column = problem.first_key + key;
+  const auto words = dropout_words(head_key, dropout.samples[sample], problem.first_query + query, column / 8);
+  const bool keep = Dropout::bits_of_column(words, column) < dropout.keep_threshold;
+  return keep ? static_cast<A>(dropout.scale) : A{0};
 }
 
 /// to[i][c] = factor from row begin + i, for i < count, 0 beyond `end`; by the whole block. Rows of `to` are `stride`

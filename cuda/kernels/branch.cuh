@@ -1,7 +1,7 @@
 #pragma once
 
+#include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/eight.cuh"
-#include "src/backend/kernels/dropout.hpp"
 
 namespace trireme::cuda {
 
@@ -9,7 +9,7 @@ namespace trireme::cuda {
 template <class A>
 __device__ void dropout_factors(const Dropout& dropout, std::uint64_t key, std::int64_t sample, std::int64_t row,
                                 std::int64_t column_block, A (&factor)[8]) {
-  const auto words = Dropout::words(key, sample, row, column_block);
+  const auto words = dropout_words(key, sample, row, column_block);
   for (int c = 0; c < 8; ++c) {
     const bool keep = Dropout::bits_of_column(words, c) < dropout.keep_threshold;
     factor[c] = keep ? static_cast<A>(dropout.scale) : A{0};

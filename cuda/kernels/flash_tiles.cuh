@@ -2,6 +2,7 @@
 
 #include <gpu/mma.cuh>
 
+#include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/heads.cuh"
 #include "cuda/kernels/sums.cuh"
 
@@ -84,7 +85,7 @@ __device__ inline unsigned kept_keys(const Dropout& dropout, std::uint64_t head_
   unsigned bits = 0;
 #pragma unroll
   for (int o = 0; o < 2; ++o) {
-    const auto words = Dropout::words(head_key, sample, query, octet + o);
+    const auto words = dropout_words(head_key, sample, query, octet + o);
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
       if (Dropout::bits_of_column(words, c) < dropout.keep_threshold) bits |= 1U << (8 * o + c);

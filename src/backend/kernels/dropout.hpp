@@ -43,10 +43,13 @@ struct Dropout {
   }
 
   /// Random words of the eight columns [8 column_block, 8 column_block + 8).
+  template <class Product = WideProduct>
   static constexpr std::array<std::uint32_t, 4> words(std::uint64_t key, std::int64_t sample, std::int64_t row,
-                                                      std::int64_t column_block) {
-    return philox4x32(key, {static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32),
-                            static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(column_block)});
+                                                      std::int64_t column_block, Product product = {}) {
+    return philox4x32(key,
+                      {static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32),
+                       static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(column_block)},
+                      product);
   }
   static constexpr std::uint32_t bits_of_column(const std::array<std::uint32_t, 4>& words, std::int64_t column) {
     return words[column % 8 / 2] >> (16 * (column % 2)) & 0xffffu;

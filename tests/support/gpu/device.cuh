@@ -36,6 +36,7 @@ T* dynamic_shared() {
 }
 
 inline std::uint32_t forgotten(std::uint32_t x) { return x; }
+inline std::uint64_t wide_product(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} * b; }
 
 template <class T>
 Accumulation<T> widen(T x) {
