@@ -55,8 +55,12 @@ __device__ __forceinline__ T* dynamic_shared() {
 }
 
 /// The same number, of which the compiler knows nothing.
-__device__ __forceinline__ std::uint32_t forgotten(std::uint32_t x) {
-  asm volatile("" : "+r"(x));
+template <class T>
+__device__ __forceinline__ T forgotten(T x) {
+  if constexpr (sizeof(T) == 4)
+    asm volatile("" : "+r"(x));
+  else
+    asm volatile("" : "+l"(x));
   return x;
 }
 

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(query_threads, d == 64 ? 2 : 1)
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const QueryPlace place(problem);
   const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
-  const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + place.head);
+  const HeadDropout dropout(problem, sample, place.head);
   const Rows<const T> all_keys = k.at(sample, kv_head), all_values = v.at(sample, kv_head);
   const int first = place.begin + warp * warp_rows;
   const int sure = visible_keys(problem, first), last = visible_keys(problem, first + warp_rows - 1);
@@ -93,8 +93,7 @@ __global__ void __launch_bounds__(query_threads, d == 64 ? 2 : 1)
 #pragma unroll
         for (int part = 0; part < key_tile / 32; ++part) {
           unsigned kept[4];
-          draw_rows(problem.dropout, head_key, problem.dropout.samples[sample], problem.first_query + first,
-                    (problem.first_key + begin) / 8 + 4 * part, kept);
+          draw_rows(dropout, problem.first_query + first, (problem.first_key + begin) / 8 + 4 * part, kept);
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
 #pragma unroll

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(query_threads, 1)
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const QueryPlace place(problem);
   const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
-  const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + place.head);
+  const HeadDropout dropout(problem, sample, place.head);
   const Rows<const T> all_keys = in.k.at(sample, kv_head), all_values = in.v.at(sample, kv_head);
   const int first = place.begin + warp * warp_rows;
   const int sure = visible_keys(problem, first), last = visible_keys(problem, first + warp_rows - 1);
@@ -67,8 +67,7 @@ __global__ void __launch_bounds__(query_threads, 1)
       }
       if (problem.dropout.enabled()) {
         unsigned kept[4];
-        draw_rows(problem.dropout, head_key, problem.dropout.samples[sample], problem.first_query + first,
-                  (problem.first_key + begin) / 8, kept);
+        draw_rows(dropout, problem.first_query + first, (problem.first_key + begin) / 8, kept);
 #pragma unroll
         for (int j = 0; j < columns / 8; ++j) {
 #pragma unroll
@@ -182,10 +181,8 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
       }
       unsigned kept[4] = {15, 15, 15, 15};
       if (problem.dropout.enabled()) {
-        const std::int64_t head = kv_head * group + index / tiles;
-        draw_columns(problem.dropout, problem.dropout.head_key(problem.first_head + head),
-                     problem.dropout.samples[sample], problem.first_query + begin, (problem.first_key + first) / 8,
-                     kept);
+        const HeadDropout dropout(problem, sample, kv_head * group + index / tiles);
+        draw_columns(dropout, problem.first_query + begin, (problem.first_key + first) / 8, kept);
       }
       const bool whole = !problem.causal || begin + between >= first + warp_rows - 1;
 #pragma unroll

@@ -79,13 +79,24 @@ __device__ float combine_row(float value) {
   return Combine{}(value, __shfl_xor_sync(all_lanes, value, 2));
 }
 
+/// What all draws of one head share. The compiler is kept from making it anew for every tile.
+struct HeadDropout {
+  std::uint32_t keep_threshold;
+  std::uint64_t key = 0;
+  std::int64_t sample = 0;
+  __device__ HeadDropout(const AttentionProblem& problem, std::int64_t sample_of_batch, std::int64_t head)
+      : keep_threshold(problem.dropout.keep_threshold) {
+    if (!problem.dropout.enabled()) return;
+    key = gpu::forgotten(problem.dropout.head_key(problem.first_head + head));
+    sample = gpu::forgotten(problem.dropout.samples[sample_of_batch]);
+  }
+};
 /// Bit i says whether `query` keeps key 8 octet + i, of 16 keys. `query` and keys count from the sequence's begin.
-__device__ inline unsigned kept_keys(const Dropout& dropout, std::uint64_t head_key, std::int64_t sample,
-                                     std::int64_t query, std::int64_t octet) {
+__device__ inline unsigned kept_keys(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
   unsigned bits = 0;
 #pragma unroll
   for (int o = 0; o < 2; ++o) {
-    const auto words = dropout_words(head_key, sample, query, octet + o);
+    const auto words = dropout_words(dropout.key, dropout.sample, query, octet + o);
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
       if (Dropout::bits_of_column(words, c) < dropout.keep_threshold) bits |= 1U << (8 * o + c);
@@ -95,10 +106,10 @@ __device__ inline unsigned kept_keys(const Dropout& dropout, std::uint64_t head_
 }
 /// kept[j]: bit i says whether element i of the lane's part of tile j is kept, for the warp's queries from `query` on
 /// and the 32 keys from 8 octet on. A lane draws 16 keys of one query for all lanes.
-__device__ inline void draw_rows(const Dropout& dropout, std::uint64_t head_key, std::int64_t sample,
-                                 std::int64_t query, std::int64_t octet, unsigned (&kept)[4]) {
+__device__ inline void draw_rows(const HeadDropout& dropout, std::int64_t query, std::int64_t octet,
+                                 unsigned (&kept)[4]) {
   const int lane = threadIdx.x % warp_threads, g = lane / 4, t = lane % 4;
-  const unsigned own = kept_keys(dropout, head_key, sample, query + lane % 16, octet + lane / 16 * 2);
+  const unsigned own = kept_keys(dropout, query + lane % 16, octet + lane / 16 * 2);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const unsigned above = __shfl_sync(all_lanes, own, g + 16 * half);
@@ -111,10 +122,10 @@ __device__ inline void draw_rows(const Dropout& dropout, std::uint64_t head_key,
   }
 }
 /// The same where the warp's rows are the 16 keys from 8 octet on, and columns the 32 queries from `query` on.
-__device__ inline void draw_columns(const Dropout& dropout, std::uint64_t head_key, std::int64_t sample,
-                                    std::int64_t query, std::int64_t octet, unsigned (&kept)[4]) {
+__device__ inline void draw_columns(const HeadDropout& dropout, std::int64_t query, std::int64_t octet,
+                                    unsigned (&kept)[4]) {
   const int lane = threadIdx.x % warp_threads, g = lane / 4, t = lane % 4;
-  const unsigned own = kept_keys(dropout, head_key, sample, query + lane, octet);
+  const unsigned own = kept_keys(dropout, query + lane, octet);
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const unsigned left = __shfl_sync(all_lanes, own, 8 * j + 2 * t);

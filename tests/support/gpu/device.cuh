@@ -35,7 +35,10 @@ T* dynamic_shared() {
   return static_cast<T*>(host::dynamic_shared_memory());
 }
 
-inline std::uint32_t forgotten(std::uint32_t x) { return x; }
+template <class T>
+T forgotten(T x) {
+  return x;
+}
 inline std::uint64_t wide_product(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} * b; }
 
 template <class T>
