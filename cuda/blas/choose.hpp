@@ -23,7 +23,7 @@ class EventTimer final : public WorkTimer {
 };
 
 /// The candidate whose median time over several runs is the least, on the real operands, after a run that is not
-/// counted. Of equal ones the first. There must be at least one.
+/// counted; of equal ones the first. There must be at least one. Throws CublasError where `run` does for all of them.
 Choice choose_fastest(CudaStream& stream, WorkTimer& timer, const std::vector<Choice>& candidates,
                       const std::function<void(const Choice&)>& run);
 

@@ -218,6 +218,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, con
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* algorithm, void*, size_t,
                               cudaStream_t stream) {
   if (c != d) return CUBLAS_STATUS_INVALID_VALUE;
+  if (state().behaviour.refused.contains(algorithm->data[0])) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Description what = *reinterpret_cast<const Description*>(opaque);
   const auto layout = [](cublasLtMatrixLayout_t l) { return *reinterpret_cast<const Layout*>(l); };
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);

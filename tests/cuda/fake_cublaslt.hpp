@@ -13,6 +13,7 @@ struct Behaviour {
   int algorithms = 3;                            ///< of every product
   std::set<cublasLtEpilogue_t> cannot_fuse;      ///< epilogues without an algorithm
   std::uint64_t usable_algorithms = UINT64_MAX;  ///< numbers from here on are refused by cublasLtMatmulAlgoCheck
+  std::set<std::uint64_t> refused;               ///< by cublasLtMatmul itself
 };
 Behaviour& behaviour();
 

@@ -26,9 +26,10 @@ class ScriptedTimer final : public WorkTimer {
   using Cost = std::function<double(const fake_cublaslt::Last&)>;
   ScriptedTimer(Cost cost, int& measured) : cost_(std::move(cost)), measured_(measured) {}
   double time_us(CudaStream&, const std::function<void()>& run) override {
+    const int before = fake_cublaslt::products();
     run();
     ++measured_;
-    return cost_(fake_cublaslt::last());
+    return cost_(fake_cublaslt::last()) * (fake_cublaslt::products() - before);
   }
 
  private:
@@ -36,8 +37,8 @@ class ScriptedTimer final : public WorkTimer {
   int& measured_;
 };
 
-double prefer_fused(const fake_cublaslt::Last& last) { return last.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 2 : 1; }
-double prefer_separate(const fake_cublaslt::Last& last) { return -prefer_fused(last); }
+double prefer_fused(const fake_cublaslt::Last& last) { return last.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 200 : 100; }
+double prefer_separate(const fake_cublaslt::Last& last) { return 300 - prefer_fused(last); }
 
 class CudaGemm : public testing::Test {
  protected:
@@ -167,7 +168,7 @@ TEST_F(CudaGemm, TakesTheFormAndAlgorithmOfLeastTimeAndRemembersThem) {
     return last.epilogue == CUBLASLT_EPILOGUE_DEFAULT && last.algorithm == 2 ? 1.0 : 5.0;
   });
   multiply(*gemm);
-  EXPECT_EQ(measured_, 2 * 3 * 5) << "two forms of three algorithms, five times each";
+  EXPECT_EQ(measured_, 2 * 3 * 6) << "two forms of three algorithms, six times each";
   EXPECT_EQ(fake_cublaslt::last().algorithm, 2u);
   EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_DEFAULT);
   const int products = fake_cublaslt::products(), searches = fake_cublaslt::searches();
@@ -225,6 +226,14 @@ TEST_F(CudaGemm, AKeptAlgorithmThatTheLibraryRefusesIsChosenAnew) {
   measured_ = 0;
   multiply(*make(prefer_fused, options));
   EXPECT_GT(measured_, 0);
+}
+
+TEST_F(CudaGemm, ASuggestionThatTheLibraryRefusesIsPassedOver) {
+  fake_cublaslt::behaviour().refused = {0, 2};
+  multiply(*make(prefer_fused));
+  EXPECT_EQ(fake_cublaslt::last().algorithm, 1u);
+  fake_cublaslt::behaviour().refused = {0, 1, 2};
+  EXPECT_THROW(multiply(*make(prefer_fused)), CublasError);
 }
 
 TEST_F(CudaGemm, AProductWithoutAlgorithmIsAnErrorThatNamesIt) {
