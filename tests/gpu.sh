@@ -168,6 +168,8 @@ if [ -n "$have_mpi" ]; then
   [ -d "$e2e" ] || e2e=$here/e2e
   run "the program" 150 bash "$e2e/gpu_test.sh" "$folder/trireme" mpirun
   measure "collectives, NCCL" 20 collectives.jsonl mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 64
+  measure "collectives, NCCL with calls that block" 20 collectives-blocking.jsonl env NCCL_COMM_BLOCKING=1 \
+    mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 1
   measure "collectives, staged" 20 collectives-staged.jsonl \
     mpirun -np 2 "$folder/collectives_bench" --backend cuda --communicator staged --largest-mb 64
 fi

@@ -1,7 +1,8 @@
 # Sourced: the environment of the programs in $folder, a build folder or what tests/gpu.sh --pack made of one, on a machine
 # with a GPU.
 
-# CUDA's libraries: the toolkit's, or those of Python's packages.
+# CUDA's libraries: the toolkit's, or those of Python's packages; PyTorch finds its own.
+outside_libraries=${LD_LIBRARY_PATH:-}
 wheels=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
 for place in "$folder/lib" "${CUDA_HOME:-/usr/local/cuda}/lib64" ${wheels:+"$wheels"/*/lib}; do
   [ -d "$place" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$place
@@ -13,5 +14,6 @@ if [ -x "$folder/mpi/bin/mpirun" ]; then
   export OPAL_DATADIR=$mpi/share OPAL_PKGDATADIR=$mpi/share/openmpi OPAL_SYSCONFDIR=$mpi/etc
   export PMIX_INSTALL_PREFIX=$mpi PMIX_LIBDIR=$folder/lib PMIX_PKGLIBDIR=$mpi/pmix
   export OMPI_MCA_mca_base_component_path=$mpi/plugins OMPI_MCA_plm=isolated OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,self
+  export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers may forbid it
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1

@@ -68,10 +68,10 @@ for entry in $models; do
   calculate() { awk "BEGIN { printf \"%$1\", $2 }"; }
   line "$model" "$micro_batches" trireme "$(calculate .0f "$ours")" "($(calculate .0f "$least") to $(calculate .0f "$greatest"))" \
     "$(calculate .1f "$tflops")" "$(calculate .3f "$tflops / $peak")" ""
-  if "$python" -c 'import torch' 2>/dev/null; then
+  if LD_LIBRARY_PATH=$outside_libraries "$python" -c 'import torch' 2>/dev/null; then
     compile=(--compile)
     [ $dry_run = no ] || compile=()
-    "$python" "$root/bench/peers/gpt2_pytorch.py" "${peer[@]}" --sequence $sequence --positions $sequence --batch $batch \
+    LD_LIBRARY_PATH=$outside_libraries "$python" "$root/bench/peers/gpt2_pytorch.py" "${peer[@]}" --sequence $sequence --positions $sequence --batch $batch \
       --micro-batches "$micro_batches" --vocabulary $vocabulary --dropout 0.1 --dtype bf16 --device $device "${compile[@]}" \
       --steps "$steps" --warm-up $warm_up >"$work/peer" 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
     read -r theirs their_least their_greatest < <(summary <"$work/peer")
