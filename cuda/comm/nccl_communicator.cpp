@@ -1,6 +1,6 @@
 #include "cuda/comm/nccl_communicator.hpp"
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -53,12 +53,17 @@ ncclDataType_t nccl_type(DType dtype) {
 
 ncclRedOp_t nccl_operation(ReduceOp op) { return op == ReduceOp::sum ? ncclSum : ncclMax; }
 
+/// Thread blocks that a lane takes, and holds while a message that is waited for is not there: NCCL would take up to 32
+/// of a GPU's 132 multiprocessors. To be measured.
+constexpr int lane_blocks = 8;
+
 /// Calls do not block, so that the host can react to errors. A name, for NCCL's own log, is known from version 2.27 on;
 /// NCCL may keep the pointer.
 template <class Config = ncclConfig_t>
-Config configuration(const std::string& name) {
+Config configuration(const std::string& name, int most_blocks = NCCL_CONFIG_UNDEF_INT) {
   Config config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.maxCTAs = most_blocks;
   if constexpr (requires { config.commName; }) {
     static std::set<std::string> names;
     config.commName = names.insert(name).first->c_str();
@@ -102,7 +107,12 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device>
 }
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclGroup> group, std::shared_ptr<DeviceMemory> memory)
-    : group_(std::move(group)), memory_(std::move(memory)), token_(memory_->allocate(sizeof(std::int32_t))) {}
+    : group_(std::move(group)), memory_(std::move(memory)), token_(memory_->allocate(2 * sizeof(std::int32_t))) {}
+
+NcclCommunicator::~NcclCommunicator() {
+  // The end of a lane waits for the other rank's: both end theirs in one order.
+  for (Lane& lane : lanes_) lane.group.reset();
+}
 
 void NcclCommunicator::begin(Stream& stream) {
   group_->check_alive();
@@ -162,11 +172,12 @@ std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Tra
   std::vector<Work> works;
   for (const Transfer& transfer : transfers) {
     const bool sends = transfer.direction == Transfer::Direction::send;
-    const auto found = lanes_.find({transfer.peer, sends});
+    const auto found = std::ranges::find_if(
+        lanes_, [&](const Lane& lane) { return lane.peer == transfer.peer && lane.sends == sends; });
     TRIREME_CHECK(found != lanes_.end(), ShapeError,
                   "rank {} of {} has an exchange with rank {}: NCCL's exchanges go between neighbours of the ring",
                   rank(), name(), transfer.peer);
-    const std::shared_ptr<NcclGroup>& lane = found->second;
+    const std::shared_ptr<NcclGroup>& lane = found->group;
     lane->check_alive();
     lane->stream().wait(*before);
     const TensorView& data = transfer.data;
@@ -202,8 +213,15 @@ std::vector<Work> NcclCommunicator::exchange_with_self(Stream& stream, std::span
 void NcclCommunicator::make_lanes() {
   for (const LaneSplit& split : lane_splits(rank(), size())) {
     const int from = split.sends ? rank() : split.peer, to = split.sends ? split.peer : rank();
-    auto lane = split_group(split.colour, split.key, fmt::format("{} {} to {}", name(), from, to));
-    if (lane != nullptr) lanes_[{split.peer, split.sends}] = std::move(lane);
+    auto lane = split_group(split.colour, split.key, fmt::format("{} {} to {}", name(), from, to), lane_blocks);
+    if (lane == nullptr) continue;
+    // NCCL connects two ranks at their first message, and the host of each waits there for the other's: now, while both
+    // are here, not when one may have another message to begin before.
+    std::byte* const sent = token_.data() + sizeof(std::int32_t);
+    lane->settle(split.sends ? ncclSend(sent, 1, ncclUint8, 1, lane->handle(), lane->stream().handle())
+                             : ncclRecv(sent + 1, 1, ncclUint8, 0, lane->handle(), lane->stream().handle()),
+                 split.sends ? "ncclSend" : "ncclRecv");
+    lanes_.push_back({split.peer, split.sends, std::move(lane)});
   }
 }
 
@@ -218,9 +236,10 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key, const
   return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), memory_));
 }
 
-std::shared_ptr<NcclGroup> NcclCommunicator::split_group(int colour, int key, const std::string& name) {
+std::shared_ptr<NcclGroup> NcclCommunicator::split_group(int colour, int key, const std::string& name,
+                                                         int most_blocks) {
   group_->check_alive();
-  ncclConfig_t config = configuration(name);
+  ncclConfig_t config = configuration(name, most_blocks);
   ncclComm_t part = nullptr;
   const ncclResult_t status =
       ncclCommSplit(group_->handle(), colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &part, &config);

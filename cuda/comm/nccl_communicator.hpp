@@ -1,7 +1,6 @@
 #pragma once
 
-#include <map>
-#include <utility>
+#include <vector>
 
 #include "cuda/comm/nccl_group.hpp"
 #include "src/comm/communicator.hpp"
@@ -23,6 +22,7 @@ class NcclCommunicator final : public Communicator {
   /// EnvironmentError where ranks share a GPU.
   static std::unique_ptr<NcclCommunicator> make(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
                                                 Communicator& host);
+  ~NcclCommunicator() override;
 
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
@@ -41,14 +41,20 @@ class NcclCommunicator final : public Communicator {
   void begin(Stream& stream);
   Work finish(ncclResult_t status, const char* call, std::string operation);
   /// A part of this group; null without a colour. Collective.
-  std::shared_ptr<NcclGroup> split_group(int colour, int key, const std::string& name);
+  std::shared_ptr<NcclGroup> split_group(int colour, int key, const std::string& name,
+                                         int most_blocks = NCCL_CONFIG_UNDEF_INT);
   void make_lanes();
   std::vector<Work> exchange_with_self(Stream& stream, std::span<const Transfer> transfers);
 
   std::shared_ptr<NcclGroup> group_;
   std::shared_ptr<DeviceMemory> memory_;
-  Buffer token_;                                                      // what a barrier reduces
-  std::map<std::pair<int, bool>, std::shared_ptr<NcclGroup>> lanes_;  // by peer and whether this rank sends
+  Buffer token_;  // what a barrier reduces, and what lanes are tried with
+  struct Lane {
+    int peer;
+    bool sends;  // this rank
+    std::shared_ptr<NcclGroup> group;
+  };
+  std::vector<Lane> lanes_;  // in the order in which all ranks make theirs
 };
 
 }  // namespace trireme::cuda

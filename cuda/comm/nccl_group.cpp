@@ -6,6 +6,7 @@
 #include <exception>
 #include <source_location>
 #include <thread>
+#include <utility>
 
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
@@ -19,13 +20,15 @@ std::string reason_of(ncclResult_t status, ncclComm_t comm) {
                      detail == nullptr || *detail == '\0' ? "" : fmt::format(": {}", detail));
 }
 
-/// The state of a call that may still be under way, once it is not, or ncclInProgress after too long.
+/// The state of a call that may still be under way, once it is not, or ncclInProgress after too long. Only the
+/// communicator knows: ncclCommSplit says success when it has hardly begun.
 ncclResult_t final_state(ncclResult_t status, ncclComm_t comm) {
-  for (Timer timer; status == ncclInProgress && timer.elapsed_s() < NcclGroup::patience_s;) {
+  if (status != ncclSuccess && status != ncclInProgress) return status;
+  for (const Timer timer;;) {
     if (ncclCommGetAsyncError(comm, &status) != ncclSuccess) return ncclInternalError;
-    if (status == ncclInProgress && timer.elapsed_ms() > 1) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (status != ncclInProgress || timer.elapsed_s() > NcclGroup::patience_s) return status;
+    if (timer.elapsed_ms() > 1) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  return status;
 }
 
 std::string too_long() { return fmt::format("not done after {:.0f} s", NcclGroup::patience_s); }
@@ -45,28 +48,31 @@ NcclGroup::NcclGroup(std::shared_ptr<Device> device, ncclComm_t comm, std::strin
     : device_(std::move(device)), comm_(comm), name_(std::move(name)), stream_(device_, CudaStream::Priority::high) {
   settle(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank");
   settle(ncclCommCount(comm_, &size_), "ncclCommCount");
-  watch_ = device_->watch([this] { poll(); },
-                          [this] {
-                            const std::string operation = under_way();
-                            return operation.empty() ? "" : fmt::format("the group {}: {}", name_, operation);
-                          });
+  const auto text = [this] {
+    const std::string operation = under_way();
+    return operation.empty() ? "" : fmt::format("the group {}: {}", name_, operation);
+  };
+  watch_ = device_->watch({[this] { poll(); }, text, [this] { abandon(); }});
 }
 
 NcclGroup::~NcclGroup() {
+  // While an exception unwinds the other ranks may never come to this point.
+  if (std::uncaught_exceptions() > 0) device_->abandon();
   if (comm_ == nullptr) return;
-  if (std::uncaught_exceptions() > 0) {
-    // The other ranks may never come to this point.
-    ncclCommAbort(comm_);
-    return;
-  }
   try {
     stream_.synchronize();
     settle(ncclCommFinalize(comm_), "ncclCommFinalize");
     ncclCommDestroy(comm_);
   } catch (const std::exception& error) {
     log::error("the communicator {} did not end in order: {}", name_, error.what());
-    if (comm_ != nullptr) ncclCommAbort(comm_);
+    abandon();
   }
+}
+
+void NcclGroup::abandon() {
+  if (comm_ == nullptr) return;
+  // By a thread: it ends the group's kernels at once, and then waits for graphs that hold the communicator to die.
+  aborting_ = std::async(std::launch::async, &ncclCommAbort, std::exchange(comm_, nullptr));
 }
 
 void NcclGroup::check_alive() const {
@@ -115,8 +121,7 @@ std::string NcclGroup::under_way() {
 }
 
 void NcclGroup::give_up(const std::string& what, const std::string& reason) {
-  ncclCommAbort(comm_);
-  comm_ = nullptr;
+  device_->abandon();
   throw NcclError("NCCL: {} failed on rank {} of {} of the group {}: {}; {}", what, rank_, size_, name_, reason,
                   to_string(device_->place()));
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <future>
 
 #include "cuda/runtime/memory.hpp"
 
@@ -11,7 +12,7 @@ namespace trireme::cuda {
 
 /// One NCCL communicator, with the stream its collectives run on and the names of those under way. Its calls do not
 /// block: the host asks until they have taken effect, and NCCL's errors show while anything waits for the GPU. An error
-/// gives the communicator up (ncclCommAbort), so that its kernels end.
+/// gives all communicators of the GPU up (ncclCommAbort), so that their kernels end.
 class NcclGroup {
  public:
   /// Takes over `comm`, once its making has come to its end.
@@ -49,6 +50,8 @@ class NcclGroup {
   };
   /// The oldest operation that is not over, for messages; empty where there is none.
   std::string under_way();
+  /// Begins to abort the communicator: what it has under way ends, wherever the other ranks are.
+  void abandon();
   [[noreturn]] void give_up(const std::string& what, const std::string& reason);
 
   std::shared_ptr<Device> device_;
@@ -60,6 +63,7 @@ class NcclGroup {
   std::deque<Operation> operations_;
   std::uint64_t operations_begun_ = 0;
   Device::Watch watch_;
+  std::future<ncclResult_t> aborting_;  // waited for when the group dies
 };
 
 /// Waits until a communicator that is being made is there: `comm` may be null meanwhile. Throws NcclError.

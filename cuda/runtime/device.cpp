@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "src/base/timer.hpp"
@@ -24,6 +25,13 @@ std::string to_text(const cudaDeviceProp& properties) {
                      properties.pciBusID, properties.pciDeviceID);
 }
 
+cudaError_t count_devices(int& count) {
+  // By default streams share eight queues to the GPU, and what is on one stream may hold what is on another, even what
+  // it waits for. 32 is the most there are.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  return cudaGetDeviceCount(&count);
+}
+
 Device::Device(Place place, LaunchChecks checks) : place_(std::move(place)), checks_(checks) {
   check(cudaSetDevice(place_.device), "cudaSetDevice");
   cudaDeviceProp properties{};
@@ -37,6 +45,7 @@ Device::Device(Place place, LaunchChecks checks) : place_(std::move(place)), che
 std::string Device::description() const { return fmt::format("GPU {} ({})", place_.device, properties_); }
 
 void Device::check(cudaError_t status, const char* call, const std::source_location& location) const {
+  if (status != cudaSuccess) cudaGetLastError();  // it is no error of a later launch
   cuda::check(status, call, place_, location);
 }
 
@@ -85,8 +94,12 @@ void Device::give_up() const {
                   text.empty() ? latest_launches() : text);
 }
 
-Device::Watch Device::watch(std::function<void()> check, std::function<std::string()> under_way) {
-  watched_.push_back({std::move(check), std::move(under_way)});
+void Device::abandon() const {
+  for (const Watched& watched : watched_) watched.abandon();
+}
+
+Device::Watch Device::watch(Watched communication) {
+  watched_.push_back(std::move(communication));
   const auto position = std::prev(watched_.end());
   return {nullptr, [this, position](void*) { watched_.erase(position); }};
 }

@@ -14,6 +14,9 @@ namespace trireme::cuda {
 /// GPUs than ranks. `visible` > 0.
 inline int choose_device(int local_rank, int visible) { return local_rank % visible; }
 
+/// The number of visible GPUs, by this process' first call of CUDA, before which it says how CUDA shall work.
+cudaError_t count_devices(int& count);
+
 /// "NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0"
 std::string to_text(const cudaDeviceProp& properties);
 
@@ -55,11 +58,18 @@ class Device {
   /// 0, as at first: waits for ever.
   void set_longest_wait(double seconds) { longest_wait_s_ = seconds; }
 
-  /// While the token lives, `check` is called now and then when the host waits for the GPU; it throws to end the wait.
-  /// `under_way` says what communication is, for messages; empty: none.
+  /// Communication that goes on beside the host.
+  struct Watched {
+    std::function<void()> check;                                            ///< throws to end a wait
+    std::function<std::string()> under_way = [] { return std::string(); };  ///< for messages; empty: nothing
+    std::function<void()> abandon = [] {};                                  ///< ends it, whatever other ranks do
+  };
+  /// While the token lives, `check` is called now and then when the host waits for the GPU.
   using Watch = std::shared_ptr<void>;
-  [[nodiscard]] Watch watch(
-      std::function<void()> check, std::function<std::string()> under_way = [] { return std::string(); });
+  [[nodiscard]] Watch watch(Watched communication);
+  /// Ends all watched communication. To be called before an error that is no other rank's lets memory go: freeing it
+  /// waits for the GPU, and there an operation may wait for a rank that will never come.
+  void abandon() const;
 
  private:
   std::string latest_launches() const;
@@ -70,10 +80,6 @@ class Device {
   std::string properties_;
   int compute_capability_ = 0;
   LaunchChecks checks_;
-  struct Watched {
-    std::function<void()> check;
-    std::function<std::string()> under_way;
-  };
   std::list<Watched> watched_;
   double longest_wait_s_ = 0;
   std::array<const char*, 4> launches_{};  // the latest, in a ring

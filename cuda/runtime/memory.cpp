@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <exception>
 #include <iterator>
 #include <map>
 #include <vector>
@@ -50,7 +51,8 @@ Buffer DeviceMemory::allocate(std::size_t size_bytes) {
   void* data = nullptr;
   check_allocation(cudaMalloc(&data, taken), "cudaMalloc", taken);
   count_->add(taken);
-  return {static_cast<std::byte*>(data), size_bytes, [count = count_, taken](std::byte* pointer) {
+  return {static_cast<std::byte*>(data), size_bytes, [device = device_, count = count_, taken](std::byte* pointer) {
+            if (std::uncaught_exceptions() > 0) device->abandon();
             cudaFree(pointer);
             count->now -= taken;
           }};

@@ -29,7 +29,8 @@ void enqueue(cudaStream_t stream, const std::string& name, std::function<void()>
 /// Enqueues work that another process takes part in: `start`, and `finish` once `done` says so.
 void enqueue_until(cudaStream_t stream, const std::string& name, std::function<void()> start,
                    std::function<bool()> done, std::function<void()> finish);
-/// From now on kernels on the host (tests/support/gpu) are enqueued, too.
+/// From now on kernels on the host (tests/support/gpu) are enqueued, too; the first launch of each waits until nothing
+/// is enqueued any more.
 void start_kernels_on_streams();
 /// Puts a line into the log.
 void note(const std::string& text);

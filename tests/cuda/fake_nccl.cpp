@@ -2,16 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "tests/cuda/fake_cuda.hpp"
 
 struct ncclComm {
   int rank = 0;
   int size = 1;
-  int busy = 0;  // how often it still says that a call is under way
+  fake_nccl::CallUnderWay call = {};
+  std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
 };
 
 namespace {
@@ -19,22 +23,23 @@ namespace {
 struct State {
   std::map<std::string, ncclResult_t> failures;
   ncclResult_t broken = ncclSuccess;
-  int live = 0;
-  int aborted = 0;
+  bool peers_lost = false;
+  std::atomic<int> live = 0;  // groups are aborted by threads of their own
+  std::atomic<int> aborted = 0;
 };
 State& state() {
   static State the_state;
   return the_state;
 }
 
-ncclResult_t begin(const char* function, ncclComm_t comm) {
+ncclResult_t begin(
+    const char* function, ncclComm_t comm, std::function<void()> effect = [] {}) {
   if (const auto it = state().failures.find(function); it != state().failures.end()) {
     const ncclResult_t status = it->second;
     state().failures.erase(it);
     return status;
   }
-  comm->busy = 2;
-  return ncclInProgress;
+  return comm->call.begin(std::move(effect));
 }
 
 std::size_t size_of(ncclDataType_t type) {
@@ -56,12 +61,15 @@ std::size_t size_of(ncclDataType_t type) {
 
 ncclResult_t move(const char* function, ncclComm_t comm, cudaStream_t stream, const void* from, void* to,
                   std::size_t bytes) {
-  const ncclResult_t status = begin(function, comm);
-  if (status != ncclInProgress) return status;
-  fake_cuda::enqueue(stream, fmt::format("{} {} bytes", function, bytes), [=] {
-    if (from != nullptr && to != nullptr && from != to) std::memcpy(to, from, bytes);
+  return begin(function, comm, [=] {
+    const std::string name = fmt::format("{} {} bytes", function, bytes);
+    const auto run = [=] {
+      if (from != nullptr && to != nullptr && from != to) std::memcpy(to, from, bytes);
+    };
+    if (!state().peers_lost) return fake_cuda::enqueue(stream, name, run);
+    fake_cuda::enqueue_until(
+        stream, name, [] {}, [ended = comm->ended] { return ended->load(); }, [] {});
   });
-  return status;
 }
 
 }  // namespace
@@ -70,7 +78,9 @@ namespace fake_nccl {
 void reset() {
   state().failures.clear();
   state().broken = ncclSuccess;
+  state().peers_lost = false;
 }
+void lose_peers() { state().peers_lost = true; }
 void fail_next(const char* function, ncclResult_t status) { state().failures[function] = status; }
 void break_communicators(ncclResult_t status) { state().broken = status; }
 int live() { return state().live; }
@@ -92,22 +102,24 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 const char* ncclGetLastError(ncclComm_t) { return "socket closed by peer"; }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank, ncclConfig_t* config) {
-  *comm = new ncclComm{rank, size, 0};
+  *comm = new ncclComm{rank, size};
   ++state().live;
   return config->blocking == 0 ? begin("ncclCommInitRankConfig", *comm) : ncclInvalidArgument;
 }
 ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* part, ncclConfig_t*) {
   fake_cuda::note(fmt::format("ncclCommSplit colour {} key {}", colour, key));
-  if (colour != NCCL_SPLIT_NOCOLOR) {
+  *part = nullptr;
+  const ncclResult_t status = begin("ncclCommSplit", comm, [=] {
+    if (colour == NCCL_SPLIT_NOCOLOR) return;
     // Every group of a test but the lanes is of one rank; a lane's key is its rank.
-    *part = new ncclComm{comm->size == 1 ? 0 : key, comm->size == 1 ? 1 : 2, 1};
+    *part = new ncclComm{comm->size == 1 ? 0 : key, comm->size == 1 ? 1 : 2};
     ++state().live;
-  }
-  return begin("ncclCommSplit", comm);
+  });
+  // As NCCL does, though it has only begun.
+  return status == ncclInProgress ? ncclSuccess : status;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* status) {
-  *status = state().broken != ncclSuccess ? state().broken : comm->busy > 0 ? ncclInProgress : ncclSuccess;
-  if (comm->busy > 0) --comm->busy;
+  *status = state().broken != ncclSuccess ? state().broken : comm->call.ask();
   return ncclSuccess;
 }
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
@@ -125,6 +137,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  *comm->ended = true;
   delete comm;
   --state().live;
   ++state().aborted;

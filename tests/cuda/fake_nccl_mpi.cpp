@@ -7,15 +7,19 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "src/tensor/dtype.hpp"
 #include "tests/cuda/fake_cuda.hpp"
+#include "tests/cuda/fake_nccl.hpp"
 
 struct ncclComm {
   MPI_Comm mpi = MPI_COMM_NULL;
   int rank = 0;
   int size = 1;
+  fake_nccl::CallUnderWay call = {};
+  bool connected[2] = {false, false};  // for receives and sends, of a group of two
 };
 
 namespace {
@@ -39,17 +43,35 @@ std::function<bool()> is_done(const std::shared_ptr<Message>& message) {
 ncclResult_t gather(const char* function, ncclComm_t comm, cudaStream_t stream, const void* from, std::size_t bytes,
                     std::function<void(const std::byte* all)> use) {
   auto message = std::make_shared<Message>();
-  fake_cuda::enqueue_until(
-      stream, function,
-      [=] {
-        message->mine.resize(bytes);
-        std::memcpy(message->mine.data(), from, bytes);
-        message->others.resize(bytes * static_cast<std::size_t>(comm->size));
-        MPI_Iallgather(message->mine.data(), static_cast<int>(bytes), MPI_BYTE, message->others.data(),
-                       static_cast<int>(bytes), MPI_BYTE, comm->mpi, &message->request);
-      },
-      is_done(message), [message, use = std::move(use)] { use(message->others.data()); });
-  return ncclSuccess;
+  const auto start = [=] {
+    message->mine.resize(bytes);
+    std::memcpy(message->mine.data(), from, bytes);
+    message->others.resize(bytes * static_cast<std::size_t>(comm->size));
+    MPI_Iallgather(message->mine.data(), static_cast<int>(bytes), MPI_BYTE, message->others.data(),
+                   static_cast<int>(bytes), MPI_BYTE, comm->mpi, &message->request);
+  };
+  return comm->call.begin([=] {
+    fake_cuda::enqueue_until(stream, function, start, is_done(message), [=] { use(message->others.data()); });
+  });
+}
+
+/// A message of a group of two. The first of each direction waits, as a call under way, for the peer's host: both are
+/// connected then.
+ncclResult_t pass(const char* function, ncclComm_t comm, cudaStream_t stream, bool sends, int peer,
+                  std::function<void(Message&)> start, std::function<void(Message&)> finish) {
+  auto message = std::make_shared<Message>();
+  const auto enqueue = [=] {
+    fake_cuda::enqueue_until(
+        stream, function, [=] { start(*message); }, is_done(message), [=] { finish(*message); });
+  };
+  if (std::exchange(comm->connected[sends], true)) return comm->call.begin(enqueue);
+  auto greeting = std::make_shared<Message>();
+  if (sends) {
+    MPI_Issend(nullptr, 0, MPI_BYTE, peer, 1, comm->mpi, &greeting->request);
+  } else {
+    MPI_Irecv(nullptr, 0, MPI_BYTE, peer, 1, comm->mpi, &greeting->request);
+  }
+  return comm->call.begin(enqueue, is_done(greeting));
 }
 
 /// out[i] = sum or maximum over ranks of element first + i of their `count`.
@@ -109,16 +131,20 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, in
   return ncclSuccess;
 }
 ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* part, ncclConfig_t*) {
-  MPI_Comm mpi = MPI_COMM_NULL;
-  MPI_Comm_split(comm->mpi, colour == NCCL_SPLIT_NOCOLOR ? MPI_UNDEFINED : colour, key, &mpi);
-  if (mpi == MPI_COMM_NULL) return ncclSuccess;
-  *part = new ncclComm{mpi};
-  MPI_Comm_rank(mpi, &(*part)->rank);
-  MPI_Comm_size(mpi, &(*part)->size);
-  return ncclSuccess;
+  *part = nullptr;
+  const ncclResult_t status = comm->call.begin([=] {
+    MPI_Comm mpi = MPI_COMM_NULL;
+    MPI_Comm_split(comm->mpi, colour == NCCL_SPLIT_NOCOLOR ? MPI_UNDEFINED : colour, key, &mpi);
+    if (mpi == MPI_COMM_NULL) return;
+    *part = new ncclComm{mpi};
+    MPI_Comm_rank(mpi, &(*part)->rank);
+    MPI_Comm_size(mpi, &(*part)->size);
+  });
+  // As NCCL does, though it has only begun.
+  return status == ncclInProgress ? ncclSuccess : status;
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* status) {
-  *status = ncclSuccess;
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* status) {
+  *status = comm->call.ask();
   return ncclSuccess;
 }
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
@@ -129,8 +155,9 @@ ncclResult_t ncclCommCount(ncclComm_t comm, int* size) {
   *size = comm->size;
   return ncclSuccess;
 }
-ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommFinalize(ncclComm_t comm) { return comm->call.begin(); }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  MPI_Barrier(comm->mpi);  // as NCCL's may wait for all of the group
   MPI_Comm_free(&comm->mpi);
   delete comm;
   return ncclSuccess;
@@ -161,28 +188,21 @@ ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDa
 }
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  auto message = std::make_shared<Message>();
-  fake_cuda::enqueue_until(
-      stream, "ncclSend",
-      [=] {
-        message->mine.resize(count);
-        std::memcpy(message->mine.data(), from, count);
-        // As NCCL does for what is large: it ends when the receiver has begun.
-        MPI_Issend(message->mine.data(), static_cast<int>(count), MPI_BYTE, peer, 0, comm->mpi, &message->request);
-      },
-      is_done(message), [] {});
-  return ncclSuccess;
+  const auto start = [=](Message& message) {
+    message.mine.resize(count);
+    std::memcpy(message.mine.data(), from, count);
+    // As NCCL does for what is large: it ends when the receiver has begun.
+    MPI_Issend(message.mine.data(), static_cast<int>(count), MPI_BYTE, peer, 0, comm->mpi, &message.request);
+  };
+  return pass("ncclSend", comm, stream, true, peer, start, [](Message&) {});
 }
 ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
-  auto message = std::make_shared<Message>();
-  fake_cuda::enqueue_until(
-      stream, "ncclRecv",
-      [=] {
-        message->others.resize(count);
-        MPI_Irecv(message->others.data(), static_cast<int>(count), MPI_BYTE, peer, 0, comm->mpi, &message->request);
-      },
-      is_done(message), [=] { std::memcpy(to, message->others.data(), count); });
-  return ncclSuccess;
+  const auto start = [=](Message& message) {
+    message.others.resize(count);
+    MPI_Irecv(message.others.data(), static_cast<int>(count), MPI_BYTE, peer, 0, comm->mpi, &message.request);
+  };
+  return pass("ncclRecv", comm, stream, false, peer, start,
+              [=](Message& message) { std::memcpy(to, message.others.data(), count); });
 }
 
 }  // extern "C"

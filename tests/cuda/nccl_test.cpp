@@ -101,6 +101,7 @@ TEST_F(Nccl, AnAsynchronousErrorEndsTheWaitAndNamesTheCollective) {
               AllOf(HasSubstr("NCCL: "), HasSubstr("failed on rank 0 of 1 of the group"),
                     HasSubstr("remote process exited or there was a network error: socket closed by peer"),
                     HasSubstr("rank 0 on node7, GPU 0")));
+  comm_.reset();
   EXPECT_GT(fake_nccl::aborted(), aborted);
 }
 
@@ -137,14 +138,34 @@ TEST_F(Nccl, SplitGivesNoGroupWithoutAColour) {
   part->barrier();
 }
 
-TEST_F(Nccl, AGroupIsGivenUpWhileAnErrorUnwinds) {
+TEST_F(Nccl, AllGroupsAreGivenUpWhileAnErrorUnwinds) {
   const int aborted = fake_nccl::aborted();
   try {
     const auto part = comm_->split(0, 0, "tensor");
     throw ConfigError("another error");
   } catch (const ConfigError&) {
   }
-  EXPECT_EQ(fake_nccl::aborted(), aborted + 1);
+  EXPECT_THAT(message_of<NcclError>([&] { comm_->barrier(); }), HasSubstr("was given up after an earlier error"));
+  comm_.reset();
+  EXPECT_EQ(fake_nccl::aborted(), aborted + 2);
+}
+
+TEST_F(Nccl, MemoryIsFreedWhereTheOtherRanksNeverCome) {
+  fake_nccl::lose_peers();
+  device_->set_longest_wait(0.05);
+  EXPECT_THAT(message_of<HungError>([&] {
+                const Buffer buffer = memory_->allocate(16);  // freeing it waits for the GPU
+                comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum).wait(compute_);
+                compute_.synchronize();
+              }),
+              HasSubstr("in the group world: all-reduce of 4 fp32"));
+  comm_ = make();
+  EXPECT_THAT(message_of<ConfigError>([&] {
+                const Buffer buffer = memory_->allocate(16);
+                comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum).wait(compute_);
+                throw ConfigError("another error");
+              }),
+              HasSubstr("another error"));
 }
 
 TEST_F(Nccl, ExchangeWithItselfCopies) {

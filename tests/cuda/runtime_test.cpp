@@ -1,6 +1,7 @@
 // Streams, events, memory and errors of the CUDA runtime, against the fake of tests/cuda/fake_cuda.hpp.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <numeric>
 
 #include "cuda/runtime/copy.hpp"
@@ -118,11 +119,27 @@ TEST_F(CudaRuntime, DeferredChecksListTheLatestKernelsWhenAnErrorShows) {
               AllOf(HasSubstr("newest first: k5, k4, k3, k2;"), HasSubstr("--check-launches")));
 }
 
+TEST_F(CudaRuntime, ACallThatIsRefusedIsNoErrorOfTheNextLaunch) {
+  CudaStream stream(device_);
+  fake_cuda::fail_next("cudaEventRecord", cudaErrorInvalidValue);
+  EXPECT_THROW(stream.record(), CudaError);
+  EXPECT_NO_THROW(device_->launched(stream.handle(), "kernel"));
+}
+
+TEST_F(CudaRuntime, StreamsHaveQueuesOfTheirOwnUnlessTheUserSaysElse) {
+  int count = 0;
+  EXPECT_EQ(count_devices(count), cudaSuccess);
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 1);
+  EXPECT_EQ(count_devices(count), cudaSuccess);
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "8");
+}
+
 TEST_F(CudaRuntime, WatchedCommunicationsAreAskedWhileTheHostWaits) {
   CudaStream stream(device_);
   int asked = 0;
   {
-    const Device::Watch watch = device_->watch([&] { ++asked; });
+    const Device::Watch watch = device_->watch({[&] { ++asked; }});
     fake_cuda::enqueue(stream.handle(), "work", [] {});
     stream.synchronize();
   }
@@ -131,14 +148,15 @@ TEST_F(CudaRuntime, WatchedCommunicationsAreAskedWhileTheHostWaits) {
   fake_cuda::enqueue(stream.handle(), "work", [] {});
   stream.synchronize();
   EXPECT_EQ(asked, asked_while_watching);
-  const Device::Watch watch = device_->watch([] { throw NcclError("a peer died"); });
+  const Device::Watch watch = device_->watch({[] { throw NcclError("a peer died"); }});
   fake_cuda::enqueue(stream.handle(), "work", [] {});
   EXPECT_THROW(stream.synchronize(), NcclError);
 }
 
 TEST_F(CudaRuntime, AGpuThatDoesNotComeToAnEndIsHungAndWhatIsUnderWayIsNamed) {
   CudaStream stream(device_);
-  const Device::Watch watch = device_->watch([] {}, [] { return std::string("the group data: all-reduce of 8 fp32"); });
+  const Device::Watch watch =
+      device_->watch({[] {}, [] { return std::string("the group data: all-reduce of 8 fp32"); }});
   device_->set_longest_wait(0.05);
   fake_cuda::enqueue_until(
       stream.handle(), "all-reduce", [] {}, [] { return false; }, [] {});

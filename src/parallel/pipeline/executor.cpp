@@ -8,6 +8,11 @@ namespace {
 // Steps for which receives are posted ahead: a forward and a backward in steady state.
 constexpr std::size_t steps_ahead = 2;
 
+// On a GPU what runs for the first time loads kernels, takes memory, is recorded as a graph, and for any of this CUDA
+// may wait until the GPU has nothing to do. A receive under way whose message depends on what the host enqueues next
+// would never let it. So many runs of a schedule see to all of it.
+constexpr int runs_without_receives_ahead = 3;
+
 }  // namespace
 
 Tensor* PipelineExecutor::take_buffer() {
@@ -163,12 +168,14 @@ void PipelineExecutor::run(const Schedule& schedule) {
     }
   }
 
+  const int earlier_runs = runs_[{has_backward_, steps.size()}]++;
+  const bool ahead = options_.overlap && (backend_.memory_is_host() || earlier_runs >= runs_without_receives_ahead);
   Exchange exchange;
   if (!steps.empty()) add_receives(schedule, steps.front(), exchange);
   start(exchange);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
-    if (options_.overlap) {
+    if (ahead) {
       for (std::size_t next = i + 1; next < std::min(i + 1 + steps_ahead, steps.size()); ++next) {
         add_receives(schedule, steps[next], exchange);
       }
@@ -185,7 +192,7 @@ void PipelineExecutor::run(const Schedule& schedule) {
       forget({false, rank, step.chunk, step.micro_batch});
       forget({true, rank, step.chunk, step.micro_batch});
     }
-    if (i + 1 < steps.size() && !options_.overlap) add_receives(schedule, steps[i + 1], exchange);
+    if (i + 1 < steps.size() && !ahead) add_receives(schedule, steps[i + 1], exchange);
     if (output != nullptr) add_send(schedule, step, output, exchange);
     start(exchange);
   }

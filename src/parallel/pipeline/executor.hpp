@@ -16,7 +16,7 @@ namespace trireme::parallel {
 /// How messages travel between the stages of a pipeline.
 struct ExchangeOptions {
   /// Receives are posted before the two steps ahead of the one that needs them, so that messages travel while this rank
-  /// computes; without it, together with the send of the step before.
+  /// computes; without it, and in the first runs of a schedule on a GPU, together with the send of the step before.
   bool overlap = false;
   /// Where given, each of its t ranks, which all hold the whole message, sends 1/t of it, and the receivers gather it
   /// on arrival. Messages whose size t does not divide are sent whole.
@@ -83,7 +83,8 @@ class PipelineExecutor {
   TraceRecorder* trace_ = nullptr;
   std::list<Tensor> buffers_;
   std::vector<Tensor*> free_;
-  bool has_backward_ = false;  // whether the schedule has backwards
+  bool has_backward_ = false;                         // whether the schedule has backwards
+  std::map<std::pair<bool, std::size_t>, int> runs_;  // of schedules with these: backwards, steps of this rank
   // During a run: messages posted or arrived, by what they are; sends under way; what each peer will send, in order.
   std::map<Message, Arrival> arrivals_;
   std::map<Message, Departure> departures_;
