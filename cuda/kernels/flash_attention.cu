@@ -89,26 +89,21 @@ __global__ void __launch_bounds__(query_threads, d == 64 ? 2 : 1)
           for (int i = 0; i < 4; ++i) sum[j][i] *= rescale[i / 2];
         }
       }
+      std::uint32_t probability[key_tile / 16][4];
+#pragma unroll
+      for (int step = 0; step < key_tile / 16; ++step) pack_left<T>(score, step, probability[step]);
       if (problem.dropout.enabled()) {
+        const std::uint32_t drawn = draw_rows(dropout, problem.first_query + first, (problem.first_key + begin) / 8);
 #pragma unroll
-        for (int part = 0; part < key_tile / 32; ++part) {
-          unsigned kept[4];
-          draw_rows(dropout, problem.first_query + first, (problem.first_key + begin) / 8 + 4 * part, kept);
+        for (int i = 0; i < key_tile / 16; ++i) {
+          const int part = i / 2, half = i % 2;
+          const std::uint32_t pairs = pairs_of_row(drawn, part, half);
 #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-              if ((kept[j] >> i & 1U) == 0) score[4 * part + j][i] = 0;
-            }
-          }
+          for (int j = 0; j < 4; ++j) probability[2 * part + j / 2][2 * (j % 2) + half] &= kept_mask(pairs, 4 * j);
         }
       }
 #pragma unroll
-      for (int step = 0; step < key_tile / 16; ++step) {
-        std::uint32_t probability[4];
-        pack_left<T>(score, step, probability);
-        multiply_columns<d>(probability, values, step, sum);
-      }
+      for (int step = 0; step < key_tile / 16; ++step) multiply_columns<d>(probability[step], values, step, sum);
     }
     __syncthreads();
   }

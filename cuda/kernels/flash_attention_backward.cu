@@ -56,6 +56,10 @@ __global__ void __launch_bounds__(query_threads, 1)
     gpu::commit_copies();
     gpu::wait_for_copies<1>();
     __syncthreads();
+    std::uint32_t drawn = 0;
+    if (problem.dropout.enabled() && tile * key_tile < last) {
+      drawn = draw_rows(dropout, problem.first_query + first, (problem.first_key + tile * key_tile) / 8);
+    }
     for (int begin = tile * key_tile; begin < (tile + 1) * key_tile && begin < last; begin += columns) {
       const T* keys = stages + tile % 2 * key_stage<d> + begin % key_tile * row_stride<d>;
       const T* values = keys + key_tile * row_stride<d>;
@@ -66,13 +70,15 @@ __global__ void __launch_bounds__(query_threads, 1)
         multiply_rows<d>(gradients[step], values, step, dprobability);
       }
       if (problem.dropout.enabled()) {
-        unsigned kept[4];
-        draw_rows(dropout, problem.first_query + first, (problem.first_key + begin) / 8, kept);
 #pragma unroll
-        for (int j = 0; j < columns / 8; ++j) {
+        for (int half = 0; half < 2; ++half) {
+          const std::uint32_t pairs = pairs_of_row(drawn, begin % key_tile / columns, half);
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            dprobability[j][i] = (kept[j] >> i & 1U) == 0 ? 0 : dprobability[j][i] * problem.dropout.scale;
+          for (int j = 0; j < columns / 8; ++j) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              if (!is_kept(pairs, 4 * j, i)) dprobability[j][2 * half + i] = 0;
+            }
           }
         }
       }
@@ -83,7 +89,7 @@ __global__ void __launch_bounds__(query_threads, 1)
         for (int i = 0; i < 4; ++i) {
           const bool sees = whole || begin + 8 * j + 2 * (lane % 4) + i % 2 < seen[i / 2];
           const float probability = gpu::fast_exp2(score[j][i] * scale - lse[i / 2]);
-          score[j][i] = sees ? probability * (dprobability[j][i] - row_dot[i / 2]) : 0;
+          score[j][i] = sees ? probability * (dprobability[j][i] * problem.dropout.scale - row_dot[i / 2]) : 0;
         }
       }
 #pragma unroll
@@ -179,10 +185,10 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
         load_left<d>(warp_v, step, own);
         multiply_rows<d>(own, gradients, step, probability);
       }
-      unsigned kept[4] = {15, 15, 15, 15};
+      std::uint32_t pairs = ~0U;
       if (problem.dropout.enabled()) {
         const HeadDropout dropout(problem, sample, kv_head * group + index / tiles);
-        draw_columns(dropout, problem.first_query + begin, (problem.first_key + first) / 8, kept);
+        pairs = draw_columns(dropout, problem.first_query + begin, (problem.first_key + first) / 8);
       }
       const bool whole = !problem.causal || begin + between >= first + warp_rows - 1;
 #pragma unroll
@@ -190,10 +196,9 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int column = 8 * j + 2 * (lane % 4) + i % 2, key = first + lane / 4 + 8 * (i / 2);
-          const bool sees = whole || key <= begin + column + between, keep = (kept[j] >> i & 1U) != 0;
+          const bool sees = whole || key <= begin + column + between, keep = is_kept(pairs, 4 * (i / 2) + j, i % 2);
           const float p = sees ? gpu::fast_exp2(score[j][i] * scale - of.lse[column]) : 0;
-          const float gradient = keep ? probability[j][i] * problem.dropout.scale : 0;
-          score[j][i] = p * (gradient - of.row_dot[column]);
+          score[j][i] = p * ((keep ? probability[j][i] : 0) * problem.dropout.scale - of.row_dot[column]);
           probability[j][i] = keep ? p : 0;
         }
       }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cuda/kernels/flash_dropout.cuh"
 #include "cuda/kernels/flash_tiles.cuh"
 
 namespace trireme::cuda {

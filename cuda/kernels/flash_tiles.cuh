@@ -2,7 +2,6 @@
 
 #include <gpu/mma.cuh>
 
-#include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/heads.cuh"
 #include "cuda/kernels/sums.cuh"
 
@@ -77,61 +76,6 @@ template <class Combine>
 __device__ float combine_row(float value) {
   value = Combine{}(value, __shfl_xor_sync(all_lanes, value, 1));
   return Combine{}(value, __shfl_xor_sync(all_lanes, value, 2));
-}
-
-/// What all draws of one head share. The compiler is kept from making it anew for every tile.
-struct HeadDropout {
-  std::uint32_t keep_threshold;
-  std::uint64_t key = 0;
-  std::int64_t sample = 0;
-  __device__ HeadDropout(const AttentionProblem& problem, std::int64_t sample_of_batch, std::int64_t head)
-      : keep_threshold(problem.dropout.keep_threshold) {
-    if (!problem.dropout.enabled()) return;
-    key = gpu::forgotten(problem.dropout.head_key(problem.first_head + head));
-    sample = gpu::forgotten(problem.dropout.samples[sample_of_batch]);
-  }
-};
-/// Bit i says whether `query` keeps key 8 octet + i, of 16 keys. `query` and keys count from the sequence's begin.
-__device__ inline unsigned kept_keys(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
-  unsigned bits = 0;
-#pragma unroll
-  for (int o = 0; o < 2; ++o) {
-    const auto words = dropout_words(dropout.key, dropout.sample, query, octet + o);
-#pragma unroll
-    for (int c = 0; c < 8; ++c) {
-      if (Dropout::bits_of_column(words, c) < dropout.keep_threshold) bits |= 1U << (8 * o + c);
-    }
-  }
-  return bits;
-}
-/// kept[j]: bit i says whether element i of the lane's part of tile j is kept, for the warp's queries from `query` on
-/// and the 32 keys from 8 octet on. A lane draws 16 keys of one query for all lanes.
-__device__ inline void draw_rows(const HeadDropout& dropout, std::int64_t query, std::int64_t octet,
-                                 unsigned (&kept)[4]) {
-  const int lane = threadIdx.x % warp_threads, g = lane / 4, t = lane % 4;
-  const unsigned own = kept_keys(dropout, query + lane % 16, octet + lane / 16 * 2);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const unsigned above = __shfl_sync(all_lanes, own, g + 16 * half);
-    const unsigned below = __shfl_sync(all_lanes, own, g + 8 + 16 * half);
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int shift = 8 * j + 2 * t;
-      kept[2 * half + j] = (above >> shift & 3U) | (below >> shift & 3U) << 2;
-    }
-  }
-}
-/// The same where the warp's rows are the 16 keys from 8 octet on, and columns the 32 queries from `query` on.
-__device__ inline void draw_columns(const HeadDropout& dropout, std::int64_t query, std::int64_t octet,
-                                    unsigned (&kept)[4]) {
-  const int lane = threadIdx.x % warp_threads, g = lane / 4, t = lane % 4;
-  const unsigned own = kept_keys(dropout, query + lane, octet);
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const unsigned left = __shfl_sync(all_lanes, own, 8 * j + 2 * t);
-    const unsigned right = __shfl_sync(all_lanes, own, 8 * j + 2 * t + 1);
-    kept[j] = (left >> g & 1U) | (right >> g & 1U) << 1 | (left >> (g + 8) & 1U) << 2 | (right >> (g + 8) & 1U) << 3;
-  }
 }
 
 /// The warp's rows from `begin` on = the sums, rounded to T, by way of shared memory of its own.

@@ -40,6 +40,14 @@ T forgotten(T x) {
   return x;
 }
 inline std::uint64_t wide_product(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} * b; }
+inline std::uint32_t permute_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  std::uint32_t bytes = 0;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t nibble = selector >> 4 * i, byte = (std::uint64_t{high} << 32 | low) >> 8 * (nibble % 8) & 0xff;
+    bytes |= (nibble / 8 % 2 == 0 ? byte : byte / 0x80 * 0xff) << 8 * i;
+  }
+  return bytes;
+}
 
 template <class T>
 Accumulation<T> widen(T x) {

@@ -1,0 +1,76 @@
+#pragma once
+
+#include "cuda/kernels/dropout.cuh"
+#include "cuda/kernels/heads.cuh"
+#include "cuda/kernels/sums.cuh"
+
+namespace trireme::cuda {
+
+// Dropout of a warp's tile of probabilities. The lanes draw all of them between them, and hand each other what they
+// need: of 16 x 8 elements a lane has rows g and g + 8, columns 2t and 2t + 1 (g = lane / 4, t = lane % 4). Queries and
+// keys count from the sequence's begin; an octet is eight keys, the columns of one call of Philox.
+
+/// What all draws of one head share. The compiler is kept from making it anew for every tile.
+struct HeadDropout {
+  PackedThreshold threshold;
+  std::uint64_t key = 0;
+  std::int64_t sample = 0;
+  __device__ HeadDropout(const AttentionProblem& problem, std::int64_t sample_of_batch, std::int64_t head)
+      : threshold(problem.dropout.keep_threshold) {
+    if (!problem.dropout.enabled()) return;
+    key = gpu::forgotten(problem.dropout.head_key(problem.first_head + head));
+    sample = gpu::forgotten(problem.dropout.samples[sample_of_batch]);
+  }
+};
+
+/// What `query` keeps of up to four octets: bit 15 - 4 o - c / 2 + 16 (c % 2) says it of key c of octet o.
+template <int octets>
+__device__ std::uint32_t kept_keys(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
+  std::uint32_t kept = 0;
+#pragma unroll
+  for (int o = 0; o < octets; ++o) {
+    const auto words = dropout_words(dropout.key, dropout.sample, query, octet + o);
+#pragma unroll
+    for (int w = 0; w < 4; ++w) kept |= dropout.threshold.below(words[w]) >> (4 * o + w) & 0x80008000U >> (4 * o + w);
+  }
+  return kept;
+}
+
+// What a lane knows of pairs of neighbouring columns is two bits each: 15 - p of the first, 31 - p of the second.
+
+__device__ inline bool is_kept(std::uint32_t pairs, int p, int column) {
+  return (pairs >> (15 - p + 16 * column) & 1U) != 0;
+}
+/// Ones over the 16 bits of each column that is kept.
+__device__ inline std::uint32_t kept_mask(std::uint32_t pairs, int p) {
+  return gpu::permute_bytes(pairs << p, 0, 0xbb99);
+}
+
+/// What the lane draws of 16 queries, the warp's rows, and 64 keys: 32 keys of one query.
+__device__ inline std::uint32_t draw_rows(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
+  const int lane = threadIdx.x % warp_threads;
+  return kept_keys<4>(dropout, query + lane % 16, octet + lane / 16 * 4);
+}
+/// Of all lanes' draws, pairs of the 32 keys from 32 part on in row g + 8 half: p = 4 j in tile j.
+__device__ inline std::uint32_t pairs_of_row(std::uint32_t drawn, int part, int half) {
+  const int lane = threadIdx.x % warp_threads;
+  return __shfl_sync(all_lanes, drawn, lane / 4 + 8 * half + 16 * part) << lane % 4;
+}
+
+/// Draws where the warp's rows are the 16 keys from 8 octet on, and columns the 32 queries from `query` on, and returns
+/// pairs: p = 4 half + j in tile j and row g + 8 half.
+__device__ inline std::uint32_t draw_columns(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
+  const int lane = threadIdx.x % warp_threads, g = lane / 4, t = lane % 4;
+  const std::uint32_t own = kept_keys<2>(dropout, query + lane, octet);
+  // Of an even lane and the next: keys 0, 2, 4 and 6 of both octets, the others, and the same of the next query.
+  const std::uint32_t both = gpu::permute_bytes(own, __shfl_xor_sync(all_lanes, own, 1), 0x7531);
+  const int shift = g / 2 + (1 - g % 2) * 8;
+  std::uint32_t pairs = 0;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    pairs |= (__shfl_sync(all_lanes, both, 8 * j + 2 * t) << shift & 0x88008800U) >> j;
+  }
+  return pairs;
+}
+
+}  // namespace trireme::cuda
