@@ -14,7 +14,7 @@ using namespace test;
 const std::vector<std::int64_t> sample_numbers = {7, (std::int64_t{3} << 32) + 5};
 constexpr std::int64_t batch = 2, heads = 4, kv_heads = 2, d = 12;
 
-AttentionProblem problem_of(std::int64_t queries, std::int64_t keys, double dropout) {
+AttentionProblem problem_of(std::int64_t queries, std::int64_t keys, double dropout, const std::int64_t* samples) {
   return {.queries = queries,
           .keys = keys,
           .first_query = keys - queries,
@@ -23,7 +23,7 @@ AttentionProblem problem_of(std::int64_t queries, std::int64_t keys, double drop
           .kv_heads = kv_heads,
           .head_dim = d,
           .scale = 1 / std::sqrt(static_cast<double>(d)),
-          .dropout = {dropout, 1234, 3, DropoutSite::attention_scores, sample_numbers.data()},
+          .dropout = {dropout, 1234, 3, DropoutSite::attention_scores, samples},
           .first_head = 2};
 }
 
@@ -40,8 +40,10 @@ TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
   const std::int64_t queries = 150, keys = 170;
   const std::vector<std::pair<std::int64_t, std::int64_t>> cuts[] = {
       {{0, 170}}, {{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 3}, {3, 77}, {77, 128}}};
+  const Tensor samples = samples_tensor(b, sample_numbers);
   for (const double dropout : {0.0, 0.2}) {
-    const AttentionProblem whole = problem_of(queries, keys, dropout);
+    const AttentionProblem whole = problem_of(queries, keys, dropout, samples.view().as<std::int64_t>());
+    const AttentionProblem on_host = problem_of(queries, keys, dropout, sample_numbers.data());
     const Tensor q = random_tensor(b, dtype, {queries, batch, heads, d}, 1, -3, 3);
     const Tensor k = random_tensor(b, dtype, {keys, batch, kv_heads, d}, 2, -3, 3);
     const Tensor v = random_tensor(b, dtype, {keys, batch, kv_heads, d}, 3);
@@ -51,7 +53,7 @@ TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
     expected.k = values_of(b, k);
     expected.v = values_of(b, v);
     expected.dout = values_of(b, dout);
-    reference_attention(whole, expected);
+    reference_attention(on_host, expected);
     for (const auto& parts : cuts) {
       SCOPED_TRACE(testing::Message() << parts.size() << " parts, dropout " << dropout);
       const Tensor sums = poisoned_tensor(b, accumulation, {queries, batch, heads, d});
@@ -79,7 +81,7 @@ TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
       AttentionTensors gradients = expected;
       gradients.out = values_of(b, out);
       expect_close(gradients.out, expected.out, tolerance(dtype, Operation::sum), "rounded out");
-      reference_attention_backward(whole, gradients);
+      reference_attention_backward(on_host, gradients);
       const Tensor dq(b, accumulation, {queries, batch, heads, d});
       const Tensor dk(b, accumulation, {keys, batch, kv_heads, d}), dv(b, accumulation, {keys, batch, kv_heads, d});
       for (const Tensor* tensor : {&dq, &dk, &dv}) b.elementwise().fill(stream, 0, *tensor);
@@ -123,7 +125,7 @@ TEST(Attention, RefusesResultsOfAnotherType) {
   const auto backend = test::make_backend(1);
   const Tensor x = poisoned_tensor(*backend, DType::bf16, {1, batch, heads, d});
   const Tensor lse = poisoned_tensor(*backend, DType::fp32, {batch, heads, 1});
-  AttentionProblem problem = problem_of(1, 1, 0);
+  AttentionProblem problem = problem_of(1, 1, 0, nullptr);
   problem.results = AttentionResults::merge;
   EXPECT_THROW(backend->attention().attention(backend->compute_stream(), problem, heads_of(x, heads),
                                               heads_of(x, kv_heads), heads_of(x, kv_heads), heads_of(x, heads), lse),

@@ -89,8 +89,7 @@ void compute(DType dtype, AttentionProblem p, AttentionTensors& t, int threads =
   const auto backend = test::make_backend(threads);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
-  const Tensor samples(b, DType::int64, {p.batch});
-  b.copy_from_host(stream, ConstTensorView(p.dropout.samples, {p.batch}), samples);
+  const Tensor samples = samples_tensor(b, {p.dropout.samples, p.dropout.samples + p.batch});
   p.dropout.samples = samples.view().as<std::int64_t>();
 
   const auto queries = [&](const std::vector<double>& x) {
@@ -290,20 +289,20 @@ TEST(Attention, AFewQueriesAtTheEndGiveTheRowsOfTheWhole) {
 /// With q = 0 all probabilities of a row are equal, and with v the unit matrix out shows which of them are kept.
 TEST(Attention, DropoutIsTheElementRule) {
   const double probability = 0.1;
-  const AttentionProblem p = problem_of({200, 200, 2, 3, 3, 200, false, probability});
+  const AttentionProblem p = problem_of({128, 128, 2, 3, 3, 128, false, probability});
   AttentionTensors t;
-  t.q.assign(200 * 2 * 3 * 200, 0);
+  t.q.assign(128 * 2 * 3 * 128, 0);
   t.k = t.v = t.dout = t.q;
-  for (std::int64_t i = 0; i < 200 * 2 * 3; ++i) t.v[i * 200 + i / 6] = 1;
+  for (std::int64_t i = 0; i < 128 * 2 * 3; ++i) t.v[i * 128 + i / 6] = 1;
   compute(DType::fp64, p, t);
   std::int64_t kept = 0;
-  for (std::int64_t i = 0; i < 200 * 2 * 3 * 200; ++i) {
-    const std::int64_t key = i % 200, head = i / 200 % 3, sample = i / 600 % 2, query = i / 1200;
+  for (std::int64_t i = 0; i < 128 * 2 * 3 * 128; ++i) {
+    const std::int64_t key = i % 128, head = i / 128 % 3, sample = i / 384 % 2, query = i / 768;
     const bool keep = p.dropout.keeps(p.dropout.head_key(p.first_head + head), sample_numbers[sample], query, key);
-    ASSERT_DOUBLE_EQ(t.out[i], keep ? static_cast<double>(p.dropout.scale) / 200 : 0);
+    ASSERT_DOUBLE_EQ(t.out[i], keep ? static_cast<double>(p.dropout.scale) / 128 : 0);
     kept += keep;
   }
-  const double n = 200 * 2 * 3 * 200;
+  const double n = 128 * 2 * 3 * 128;
   EXPECT_NEAR(kept / n, 1 - probability, 5 * std::sqrt(probability * (1 - probability) / n));
 }
 

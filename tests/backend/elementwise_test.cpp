@@ -26,9 +26,10 @@ class Elementwise : public testing::TestWithParam<DType> {
   DType accumulation() const { return accumulation_type(dtype()); }
 
   /// Global numbers of the samples of a micro-batch, beyond 32 bits.
-  const std::int64_t samples_[3] = {7, 1, (std::int64_t{5} << 32) + 3};
+  const std::vector<std::int64_t> numbers_ = {7, 1, (std::int64_t{5} << 32) + 3};
+  Tensor samples_ = samples_tensor(b(), numbers_);
   Dropout dropout(double probability) const {
-    Dropout result(probability, 1234, 3, DropoutSite::mlp_output, samples_);
+    Dropout result(probability, 1234, 3, DropoutSite::mlp_output, samples_.view().as<std::int64_t>());
     result.positions = {100, 3, 40};  // in two pieces
     return result;
   }
@@ -38,7 +39,7 @@ class Elementwise : public testing::TestWithParam<DType> {
     for (std::int64_t p = 0; p < s; ++p) {
       for (std::int64_t i = 0; i < batch; ++i) {
         for (std::int64_t c = 0; c < h; ++c) {
-          factor.push_back(dropout.keeps(dropout.key, samples_[i], dropout.positions[p], c) ? double{dropout.scale}
+          factor.push_back(dropout.keeps(dropout.key, numbers_[i], dropout.positions[p], c) ? double{dropout.scale}
                                                                                             : 0);
         }
       }
@@ -189,8 +190,8 @@ TEST_P(Elementwise, BiasDropoutAddBackwardMatchesTheDefinition) {
 TEST(BiasDropoutAdd, BackwardMatchesFiniteDifference) {
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
-  const std::int64_t samples[] = {4, 2};
-  const Dropout dropout(0.3, 5, 1, DropoutSite::attention_output, samples);
+  const Tensor samples = samples_tensor(b, {4, 2});
+  const Dropout dropout(0.3, 5, 1, DropoutSite::attention_output, samples.view().as<std::int64_t>());
   const Shape shape{3, 2, 10};
   std::vector<double> x = random_values(60, 1), bias = random_values(10, 2);
   const std::vector<double> g = random_values(60, 3);
@@ -215,8 +216,8 @@ TEST(BiasDropoutAdd, BackwardMatchesFiniteDifference) {
 TEST(BiasDropoutAdd, KeepsTheShareOfElementsItShould) {
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
-  const std::int64_t samples[] = {0, 1, 2, 3};
-  const Dropout dropout(0.1, 1234, 0, DropoutSite::embedding, samples);
+  const Tensor samples = samples_tensor(b, {0, 1, 2, 3});
+  const Dropout dropout(0.1, 1234, 0, DropoutSite::embedding, samples.view().as<std::int64_t>());
   const std::int64_t n = 256 * 4 * 512;
   const Tensor ones = make_tensor(b, DType::fp32, {256, 4, 512}, std::vector<double>(n, 1.0));
   b.elementwise().bias_dropout_add_backward(b.compute_stream(), ones, dropout, ones, {});
@@ -234,7 +235,9 @@ TEST_P(Elementwise, BitsDoNotDependOnThreads) {
   const Shape shape{300, 3, 257};
   std::vector<std::vector<std::byte>> first;
   for (const int threads : {1, 2, 3}) {
+    samples_ = {};  // of the backend that ends
     backend_ = test::make_backend(threads);
+    samples_ = samples_tensor(b(), numbers_);
     const Tensor x = random_tensor(b(), dtype(), shape, 1), bias = random_tensor(b(), dtype(), {257}, 2);
     const Tensor sum = random_tensor(b(), dtype(), shape, 3), dx = poisoned_tensor(b(), dtype(), shape);
     const Tensor dbias = random_tensor(b(), accumulation(), {257}, 4);
@@ -255,8 +258,8 @@ TEST(ElementwiseChecks, RefuseShapesAndTypesThatDoNotFit) {
   ElementwiseKernels& kernels = b.elementwise();
   Stream& stream = b.compute_stream();
   const auto tensor = [&](const Shape& shape, DType dtype = DType::bf16) { return random_tensor(b, dtype, shape, 1); };
-  const std::int64_t samples[] = {0, 1};
-  const Dropout dropout(0.1, 1, 1, DropoutSite::embedding, samples);
+  const Tensor samples = samples_tensor(b, {0, 1});
+  const Dropout dropout(0.1, 1, 1, DropoutSite::embedding, samples.view().as<std::int64_t>());
   EXPECT_THROW(kernels.fill(stream, 1, make_tensor(b, {1}, {1})), ShapeError);
   EXPECT_THROW(kernels.convert(stream, tensor({3}), tensor({4})), ShapeError);
   EXPECT_THROW(kernels.add(stream, tensor({3}), tensor({3}, DType::fp32)), ShapeError);

@@ -90,8 +90,7 @@ TEST_P(Embedding, AnyNumberOfThreadsGivesTheSameBits) {
 TEST_P(Embedding, PositionsAndTheirGradientsMatchTheDefinition) {
   const std::int64_t batch = 3, max_positions = 50;
   const Positions positions{4, 20, 30};  // in two pieces
-  const Tensor samples(b(), DType::int64, {batch});
-  b().copy_from_host(stream(), ConstTensorView(sample_numbers.data(), {batch}), samples);
+  const Tensor samples = samples_tensor(b(), sample_numbers);
   for (const double probability : {0.0, 0.3}) {
     const Dropout dropout(probability, 1234, 0, DropoutSite::embedding, samples.view().as<std::int64_t>());
     for (const std::int64_t s : {0, 1, 31, 33}) {

@@ -226,8 +226,7 @@ TEST_P(LayerNormTypes, BiasDropoutAddNormIsItsParts) {
   Stream& stream = b.compute_stream();
   const std::int64_t s = 7, batch = 3, h = 70;
   const Shape shape{s, batch, h};
-  const Tensor samples(b, DType::int64, {batch});
-  b.copy_from_host(stream, ConstTensorView(sample_numbers.data(), {batch}), samples);
+  const Tensor samples = samples_tensor(b, sample_numbers);
   const Tensor x = random_tensor(b, dtype, shape, 1), residual = random_tensor(b, dtype, shape, 2);
   const Tensor bias = random_tensor(b, dtype, {h}, 3), weight = random_tensor(b, dtype, {h}, 4);
   const Tensor norm_bias = random_tensor(b, dtype, {h}, 5);

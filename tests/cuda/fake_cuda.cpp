@@ -76,16 +76,15 @@ cudaError_t query(const std::function<bool()>& condition) {
   return condition() ? cudaSuccess : cudaErrorNotReady;
 }
 
-/// Whether a copy may use this memory.
-bool may_copy(const void* pointer) {
+}  // namespace
+
+bool gpu_may_touch(const void* pointer) {
   if (!state().heap || state().heap->contains(pointer)) return true;
   const auto behind = state().pinned.upper_bound(pointer);
   if (behind == state().pinned.begin()) return false;
   const auto& [begin, size] = *std::prev(behind);
   return static_cast<const std::byte*>(pointer) < static_cast<const std::byte*>(begin) + size;
 }
-
-}  // namespace
 
 cudaError_t outcome(const char* function) {
   if (const auto it = state().failures.find(function); it != state().failures.end()) {
@@ -401,7 +400,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t size, cudaStream_t 
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMemcpyKind, cudaStream_t stream) {
   FAKE_OUTCOME("cudaMemcpyAsync");
-  if (!may_copy(to) || !may_copy(from)) return cudaErrorInvalidValue;
+  if (!gpu_may_touch(to) || !gpu_may_touch(from)) return cudaErrorInvalidValue;
   enqueue(stream, "cudaMemcpyAsync", [to, from, size] { std::memcpy(to, from, size); });
   return cudaSuccess;
 }

@@ -29,8 +29,8 @@ void enqueue(cudaStream_t stream, const std::string& name, std::function<void()>
 /// Enqueues work that another process takes part in: `start`, and `finish` once `done` says so.
 void enqueue_until(cudaStream_t stream, const std::string& name, std::function<void()> start,
                    std::function<bool()> done, std::function<void()> finish);
-/// From now on kernels on the host (tests/support/gpu) are enqueued, too; the first launch of each waits until nothing
-/// is enqueued any more.
+/// From now on kernels on the host (tests/support/gpu) are enqueued, too, and refused pointers to what they may not
+/// touch; the first launch of each waits until nothing is enqueued any more.
 void start_kernels_on_streams();
 /// Puts a line into the log.
 void note(const std::string& text);
@@ -44,6 +44,8 @@ void set_devices(int count, unsigned char uuid = 0);
 /// touches it outside of what streams run ends the program with a message, and copies go between this memory and that
 /// of cudaHostAlloc alone.
 void guard_device_memory();
+/// Whether copies and kernels may use this memory.
+bool gpu_may_touch(const void* pointer);
 /// Blocks of memory that were not given back.
 int live_allocations();
 /// "stream 2"

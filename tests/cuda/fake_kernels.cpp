@@ -10,6 +10,7 @@ void start_kernels_on_streams() {
   using namespace trireme;
   static std::set<std::string> loaded;
   loaded.clear();
+  gpu::host::set_memory(gpu_may_touch);
   gpu::host::set_starter([](Stream& stream, const gpu::Launch& launch, std::function<void()> run) {
     cuda::CudaStream& on = cuda::cuda_stream(stream);
     // CUDA loads a kernel at its first launch, for which it may wait until the GPU has nothing to do.

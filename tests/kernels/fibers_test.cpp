@@ -122,6 +122,38 @@ TEST_F(Fibers, RunOnAfterAFault) {
   expect_sums(0);
 }
 
+TEST_F(Fibers, RefuseMoreSharedMemoryThanABlockHas) {
+  const auto take = [&](std::size_t size_bytes) {
+    launch(
+        stream_, {"large", 1, 32, size_bytes}, +[] {});
+  };
+  EXPECT_NO_THROW(take(std::size_t{163} << 10));
+  EXPECT_THROW(take((std::size_t{163} << 10) + 1), std::logic_error);
+}
+
+/// As dropout has them.
+struct WithSamples {
+  bool enabled() const { return true; }
+  const int* samples;
+};
+struct WithDropout {
+  WithSamples dropout;
+};
+
+TEST_F(Fibers, RefuseMemoryThatIsNotTheGpus) {
+  int own = 0, other = 0;
+  host::set_memory([&](const void* pointer) { return pointer == &own; });
+  const auto text = [&](const int* first, const int* second) {
+    return fault(
+        32, +[](const int*, WithDropout) {}, first, WithDropout{{second}});
+  };
+  EXPECT_EQ(text(&own, &own), "none");
+  EXPECT_EQ(text(nullptr, &own), "none");
+  EXPECT_EQ(text(&other, &own), "kernel faulty was given memory that is not the GPU's");
+  EXPECT_EQ(text(&own, &other), "kernel faulty was given memory that is not the GPU's");
+  host::set_memory({});
+}
+
 TEST_F(Fibers, RefuseBlocksThatAreNotOfWholeWarps) {
   EXPECT_EQ(fault(
                 33, +[] {}),

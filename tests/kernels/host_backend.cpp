@@ -1,5 +1,7 @@
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <map>
 
 #include "cuda/kernels/families.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
@@ -9,9 +11,17 @@
 namespace trireme::test {
 namespace {
 
-/// The hand-written CUDA kernels on the host layer; products and copies are the CPU backend's.
+/// The hand-written CUDA kernels on the host layer; products and copies are the CPU backend's. While there is one,
+/// kernels are given none but its memory.
 class HostBackend final : public Backend {
  public:
+  HostBackend() {
+    ++backends;
+    gpu::host::set_memory(is_allocated);
+  }
+  ~HostBackend() override {
+    if (--backends == 0) gpu::host::set_memory({});
+  }
   std::string name() const override { return "cuda"; }
   std::string description() const override { return "kernels on the host"; }
   Stream& compute_stream() override { return cpu_->compute_stream(); }
@@ -46,10 +56,26 @@ class HostBackend final : public Backend {
     void* memory = nullptr;
     if (posix_memalign(&memory, 64, size_bytes) != 0) throw std::bad_alloc();
     if (size_bytes > 0) std::memset(memory, 0xff, size_bytes);
-    return {static_cast<std::byte*>(memory), size_bytes, [](std::byte* data) { std::free(data); }};
+    allocations()[static_cast<std::byte*>(memory)] = size_bytes;
+    return {static_cast<std::byte*>(memory), size_bytes, [](std::byte* data) {
+              allocations().erase(data);
+              std::free(data);
+            }};
+  }
+  /// Sizes by address, of all backends.
+  static std::map<const void*, std::size_t>& allocations() {
+    static std::map<const void*, std::size_t> all;
+    return all;
+  }
+  static bool is_allocated(const void* pointer) {
+    const auto behind = allocations().upper_bound(pointer);
+    if (behind == allocations().begin()) return false;
+    const auto& [begin, size_bytes] = *std::prev(behind);
+    return static_cast<const std::byte*>(pointer) <= static_cast<const std::byte*>(begin) + size_bytes;
   }
   static Buffer scratch(Stream&, std::size_t size_bytes) { return poisoned(size_bytes); }
 
+  static inline int backends = 0;
   std::unique_ptr<Backend> cpu_ = cpu::make_backend(1);
   std::unique_ptr<NormKernels> norm_ = cuda::make_norm(scratch);
   std::unique_ptr<AttentionKernels> attention_ = cuda::make_attention();

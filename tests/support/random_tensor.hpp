@@ -35,6 +35,15 @@ inline Tensor make_tensor(Backend& backend, const Shape& shape, const std::vecto
   return tensor;
 }
 
+/// Numbers of samples on `backend`, as dropout takes them.
+inline Tensor samples_tensor(Backend& backend, const std::vector<std::int64_t>& numbers) {
+  const Shape shape{static_cast<std::int64_t>(numbers.size())};
+  Tensor tensor(backend, DType::int64, shape);
+  backend.copy_from_host(backend.compute_stream(), ConstTensorView(numbers.data(), shape), tensor);
+  backend.compute_stream().synchronize();
+  return tensor;
+}
+
 /// The elements of a floating-point tensor; all of these types fit into a double exactly.
 inline std::vector<double> values_of(Backend& backend, ConstTensorView tensor) {
   return dispatch_float(tensor.dtype(), [&]<class T>() {
@@ -64,7 +73,7 @@ inline std::vector<std::byte> bytes_of(Backend& backend, ConstTensorView tensor)
 inline std::vector<double> random_values(std::int64_t n, std::uint64_t seed, double low = -1, double high = 1) {
   std::vector<double> values(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
-    values[i] = low + (high - low) * std::ldexp(static_cast<double>(splitmix64(seed, i) >> 11), -53);
+    values[i] = low + (high - low) * (static_cast<double>(splitmix64(seed, i) >> 11) * 0x1p-53);
   }
   return values;
 }

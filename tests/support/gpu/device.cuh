@@ -17,11 +17,27 @@
 
 namespace trireme::gpu {
 
+namespace host {
+/// Throws where a kernel is given a pointer to memory that no kernel may touch.
+template <class T>
+void check_argument(const Launch& launch, const T& argument) {
+  if constexpr (std::is_pointer_v<T>) {
+    check_memory(launch, argument);
+  } else if constexpr (requires { argument.dropout; }) {
+    check_argument(launch, argument.dropout);
+  } else if constexpr (requires { argument.samples; }) {
+    if (argument.enabled()) check_memory(launch, argument.samples);
+  }
+}
+}  // namespace host
+
 /// Starts the kernel: see host::set_starter. Nothing where there are no blocks.
 template <class... Parameters>
 void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
-  if (launch.blocks > 0) host::start(stream, launch, [=] { kernel(arguments...); });
+  if (launch.blocks == 0) return;
+  (host::check_argument(launch, arguments), ...);
+  host::start(stream, launch, [=] { kernel(arguments...); });
 }
 
 /// The block's own S, uninitialised: one for each type.

@@ -75,6 +75,8 @@ void accessed(const void*, void*) {}
 #endif
 
 constexpr std::size_t stack_bytes = std::size_t{256} << 10, page_bytes = 4096;
+/// A block's on compute capability 8.0.
+constexpr std::size_t most_shared_bytes = std::size_t{163} << 10;
 
 /// Where an execution was left, on a stack of its own or on the host's.
 class Context {
@@ -223,6 +225,8 @@ class Machine {
       throw std::logic_error(fmt::format("kernel {}: {} threads a block", launch.kernel, launch.threads));
     if (launch.blocks > 0x7fffffff)
       throw std::logic_error(fmt::format("kernel {}: {} blocks", launch.kernel, launch.blocks));
+    if (launch.shared_bytes > most_shared_bytes)
+      throw std::logic_error(fmt::format("kernel {}: {} bytes of shared memory", launch.kernel, launch.shared_bytes));
     launch_ = &launch;
     body_ = &body;
     host_.adopt();
@@ -378,6 +382,7 @@ class Machine {
 
 Machine machine;
 Starter the_starter;
+Memory the_memory;
 
 void Machine::add_fiber() {
   // A page that nobody may touch lies below the stack.
@@ -401,6 +406,11 @@ void Machine::fiber_main() {
 
 void set_order(unsigned seed) { machine.order_seed = seed; }
 void run(const Launch& launch, const std::function<void()>& body) { machine.run(launch, body); }
+void set_memory(Memory memory) { the_memory = std::move(memory); }
+void check_memory(const Launch& launch, const void* pointer) {
+  if (pointer == nullptr || !the_memory || the_memory(pointer)) return;
+  throw std::logic_error(fmt::format("kernel {} was given memory that is not the GPU's", launch.kernel));
+}
 void set_starter(Starter starter) { the_starter = std::move(starter); }
 void start(Stream& stream, const Launch& launch, std::function<void()> body) {
   if (!the_starter) return run(launch, body);

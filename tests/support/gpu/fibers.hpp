@@ -32,8 +32,15 @@ constexpr int warp_size = 32;
 void set_order(unsigned seed);
 
 /// Runs `body` as every thread of every block. Throws std::logic_error, which names kernel, block, threads and source
-/// lines, where a barrier or a warp's operation is not reached by all who must.
+/// lines, where a barrier or a warp's operation is not reached by all who must, and where a block wants more dynamic
+/// shared memory than every GPU has that kernels are made for.
 void run(const Launch& launch, const std::function<void()>& body);
+
+/// What kernels may be given pointers to from now on; without it, any memory. Throws std::logic_error where a kernel is
+/// given another.
+using Memory = std::function<bool(const void*)>;
+void set_memory(Memory memory);
+void check_memory(const Launch& launch, const void* pointer);
 
 /// What happens to launches from now on: a fake of streams calls `run` when the kernel's turn has come. Without one
 /// kernels run at once.
