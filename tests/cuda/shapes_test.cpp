@@ -2,7 +2,9 @@
 // 124M, of 1.2B and of a TP-8 rank of 8.3B; on the fakes at small ones. Relative errors of whole tensors.
 #include <fmt/format.h>
 
+#include <map>
 #include <numeric>
+#include <thread>
 
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/cuda/gpu_backend.hpp"
@@ -23,12 +25,44 @@ std::vector<Model> models() {
       {1024, 2, 768, 12, 64, 3072, 50304}, {1024, 2, 1536, 16, 96, 6144, 51200}, {1024, 2, 3072, 4, 96, 1536, 6400}};
 }
 
+/// Random numbers in host memory, drawn once for both sides of a comparison.
+class Inputs {
+ public:
+  Inputs(Backend& cpu, std::uint64_t seed) : cpu_(cpu), seed_(seed) {}
+  std::uint64_t seed() const { return seed_; }
+
+  /// Tensor `number`: uniform in [low, high), rounded to `dtype`.
+  ConstTensorView draw(std::uint64_t number, DType dtype, const Shape& shape, double low, double high) {
+    Tensor& tensor = drawn_[number];
+    if (tensor.view()) return tensor;
+    Tensor wide(cpu_, DType::fp32, shape);
+    float* values = wide.view().as<float>();
+    const double spacing = (high - low) * 0x1p-53;
+    for (std::int64_t i = 0; i < shape.numel(); ++i) {
+      values[i] = static_cast<float>(low + spacing * static_cast<double>(splitmix64(seed_ + number, i) >> 11));
+    }
+    if (dtype == DType::fp32) {
+      tensor = std::move(wide);
+    } else {
+      tensor = Tensor(cpu_, dtype, shape);
+      cpu_.elementwise().convert(cpu_.compute_stream(), wide, tensor);
+      cpu_.compute_stream().synchronize();
+    }
+    return tensor;
+  }
+
+ private:
+  Backend& cpu_;
+  std::uint64_t seed_;
+  std::map<std::uint64_t, Tensor> drawn_;
+};
+
 /// Both sides of a comparison: `run` is called with each, and leaves what it computed in `results`.
 struct Side {
   Backend& b;
+  Inputs& inputs;
   DType training, type, accumulation;  ///< inputs are rounded to `training`, stored as `type`
-  std::uint64_t seed;
-  std::vector<std::vector<double>> results{};
+  std::vector<Tensor> results{};       ///< in host memory
 
   Stream& stream() const { return b.compute_stream(); }
   Tensor input(const Shape& shape, std::uint64_t number, double low = -1, double high = 1) const {
@@ -38,35 +72,42 @@ struct Side {
   Tensor wide(const Shape& shape, std::uint64_t number, double low = -1, double high = 1) const {
     return make(accumulation, DType::fp32, shape, number, low, high);
   }
-  Tensor output(const Shape& shape) const { return poisoned_tensor(b, type, shape); }
-  Tensor wide_output(const Shape& shape) const { return poisoned_tensor(b, accumulation, shape); }
+  Tensor output(const Shape& shape) const { return poisoned(type, shape); }
+  Tensor wide_output(const Shape& shape) const { return poisoned(accumulation, shape); }
   Tensor samples(std::int64_t count) const {
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
     std::iota(numbers.begin(), numbers.end(), std::int64_t{5} << 32);
-    Tensor tensor(b, DType::int64, {count});
-    b.copy_from_host(stream(), ConstTensorView(numbers.data(), {count}), tensor);
-    stream().synchronize();
-    return tensor;
+    return samples_tensor(b, numbers);
   }
   Tensor tokens(std::int64_t count, std::int64_t below) const {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      ids[i] = static_cast<std::int32_t>(splitmix64(seed, i) % static_cast<std::uint64_t>(below));
+      ids[i] = static_cast<std::int32_t>(splitmix64(inputs.seed(), i) % static_cast<std::uint64_t>(below));
     }
     return make_tensor(b, {count}, ids);
   }
-  void result(ConstTensorView tensor) { results.push_back(values_of(b, tensor)); }
+  void result(ConstTensorView tensor) {
+    const Tensor& host = results.emplace_back(b.host_memory(), tensor.dtype(), tensor.shape());
+    b.copy_to_host(stream(), tensor, host);
+    stream().synchronize();
+  }
 
  private:
   Tensor make(DType stored, DType rounded, const Shape& shape, std::uint64_t number, double low, double high) const {
-    std::vector<double> values = random_values(shape.numel(), seed + number, low, high);
-    for (double& value : values) {
-      const auto narrow = static_cast<float>(value);
-      value = rounded == DType::bf16   ? static_cast<float>(bf16(narrow))
-              : rounded == DType::fp16 ? static_cast<float>(fp16(narrow))
-                                       : narrow;
-    }
-    return make_tensor(b, stored, shape, values);
+    const ConstTensorView drawn = inputs.draw(number, rounded, shape, low, high);
+    Tensor tensor(b, stored, shape);
+    if (b.memory_is_host())
+      b.elementwise().convert(stream(), drawn, tensor);
+    else
+      b.copy_from_host(stream(), drawn, tensor);
+    stream().synchronize();
+    return tensor;
+  }
+  /// As random_tensor.hpp has it, filled where it lies.
+  Tensor poisoned(DType dtype, const Shape& shape) const {
+    Tensor tensor(b, dtype, shape);
+    b.elementwise().fill(stream(), std::nan(""), tensor);
+    return tensor;
   }
 };
 
@@ -83,7 +124,8 @@ class GpuKernels : public GpuBackendTest {
     SCOPED_TRACE(fmt::format("TRIREME_TEST_SEED={}", seed));
     for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
       for (const Model& model : models()) {
-        Side gpu{*gpu_, dtype, dtype, DType::fp32, seed}, exact{*cpu_, dtype, DType::fp64, DType::fp64, seed};
+        Inputs inputs(*cpu_, seed);
+        Side gpu{*gpu_, inputs, dtype, dtype, DType::fp32}, exact{*cpu_, inputs, dtype, DType::fp64, DType::fp64};
         run(gpu, model);
         run(exact, model);
         ASSERT_EQ(gpu.results.size(), exact.results.size());
@@ -91,19 +133,29 @@ class GpuKernels : public GpuBackendTest {
         const bool plain = dtype == DType::fp32 && operation == Operation::rounded_sum;
         const Tolerance allowed = tolerance(dtype, plain ? Operation::sum : operation, DType::fp32);
         for (std::size_t i = 0; i < gpu.results.size(); ++i) {
-          double error = 0, norm = 0;
-          for (std::size_t j = 0; j < gpu.results[i].size(); ++j) {
-            error += std::pow(gpu.results[i][j] - exact.results[i][j], 2);
-            norm += std::pow(exact.results[i][j], 2);
-          }
-          EXPECT_LE(std::sqrt(error), (allowed.relative + allowed.absolute) * std::sqrt(norm))
+          const Tensor& expected = exact.results[i];
+          const double norm = norm_of(expected);
+          const Tensor difference(*cpu_, DType::fp64, expected.view().shape());
+          Stream& stream = cpu_->compute_stream();
+          cpu_->elementwise().convert(stream, gpu.results[i], difference);
+          cpu_->elementwise().scale(stream, -1, difference);
+          cpu_->elementwise().add(stream, expected, difference);
+          EXPECT_LE(norm_of(difference), (allowed.relative + allowed.absolute) * norm)
               << name_of(dtype) << ", hidden " << model.h << ", result " << i;
         }
       }
     }
   }
 
-  std::unique_ptr<Backend> cpu_ = cpu::make_backend(4), gpu_;
+  /// The root of the sum of squares of a tensor in host memory.
+  double norm_of(ConstTensorView x) {
+    const Tensor sum = make_tensor(*cpu_, DType::fp64, {1}, {0});
+    cpu_->reduce().sum_squares(cpu_->compute_stream(), x, sum);
+    return std::sqrt(values_of(*cpu_, sum)[0]);
+  }
+
+  std::unique_ptr<Backend> cpu_ = cpu::make_backend(std::max(4, static_cast<int>(std::thread::hardware_concurrency())));
+  std::unique_ptr<Backend> gpu_;
 };
 
 TEST_F(GpuKernels, Norms) {
