@@ -356,7 +356,7 @@ class CudaNorm final : public NormKernels {
       const int sums = dbias ? 2 : 1;
       constexpr bool can_hold = sizeof(T) <= 4;  // registers
       const bool held = can_hold && h <= widest_held;
-      const RowChunks chunks(rows, held ? 256 : 64);
+      const RowChunks chunks(rows);
       const std::size_t size_bytes = static_cast<std::size_t>(sums * h) * sizeof(A);
       const Buffer scratch = scratch_(stream, static_cast<std::size_t>(chunks.count) * size_bytes);
       A* partials = reinterpret_cast<A*>(scratch.data());

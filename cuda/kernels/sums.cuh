@@ -51,8 +51,10 @@ __device__ A block_combine(A value) {
 
 struct RowChunks {
   std::int64_t rows, chunk, count;
-  /// At most `most` chunks, of at least 32 rows but for the last.
-  explicit RowChunks(std::int64_t all, std::int64_t most = 64) : rows(all) {
+  /// At most 256 chunks, of at least 32 rows but for the last: where a row has few blocks (three of 768 columns), less
+  /// would leave multiprocessors without any.
+  explicit RowChunks(std::int64_t all) : rows(all) {
+    constexpr std::int64_t most = 256;
     chunk = (all + most - 1) / most < 32 ? 32 : (all + most - 1) / most;
     count = (all + chunk - 1) / chunk;
   }
