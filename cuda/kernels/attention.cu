@@ -189,26 +189,33 @@ __global__ void __launch_bounds__(attention_threads)
   store_rows(own_sum, place.begin, problem.queries, d, result, false);
 }
 
-/// row_dot = sum of dout out over channels; a warp for each row.
+/// Lanes that share a row of row_dot: 128 channels.
+constexpr int row_dot_lanes = 16, row_dot_rows = attention_threads / row_dot_lanes;
+
+/// row_dot = sum of dout out over channels.
 template <class T>
 __global__ void __launch_bounds__(attention_threads)
     row_dot_kernel(AttentionProblem problem, AllHeads<const T> dout, AllHeads<const T> out, Accumulation<T>* row_dot) {
   using A = Accumulation<T>;
-  const std::int64_t row = global_thread() / warp_threads;
-  if (row >= problem.batch * problem.heads * problem.queries) return;
+  // Lanes beyond the last row take it again: the whole warp adds up.
+  const std::int64_t rows = problem.batch * problem.heads * problem.queries, own = global_thread() / row_dot_lanes;
+  const std::int64_t row = own < rows ? own : rows - 1;
   const std::int64_t query = row % problem.queries, head = row / problem.queries % problem.heads;
   const std::int64_t sample = row / problem.queries / problem.heads;
   const Rows<const T> x = dout.at(sample, head), y = out.at(sample, head);
   A sum = 0;
-  for (std::int64_t group = threadIdx.x % warp_threads; group < eights_of(problem.head_dim); group += warp_threads) {
+  for (std::int64_t group = threadIdx.x % row_dot_lanes; group < eights_of(problem.head_dim); group += row_dot_lanes) {
     const Eight columns = eight(group, problem.head_dim);
+    PackedEight<T> of_x, of_y;
+    of_x.load(x.data + query * x.stride + columns.begin, columns.size);
+    of_y.load(y.data + query * y.stride + columns.begin, columns.size);
     A a[8], b[8];
-    load(x.data + query * x.stride + columns.begin, columns.size, a);
-    load(y.data + query * y.stride + columns.begin, columns.size, b);
+    of_x.unpack(a);
+    of_y.unpack(b);
     for (int c = 0; c < 8; ++c) sum += a[c] * b[c];
   }
-  sum = warp_sum(sum);
-  if (threadIdx.x % warp_threads == 0) row_dot[row] = sum;
+  sum = warp_combine<Plus<A>, row_dot_lanes>(sum);
+  if (threadIdx.x % row_dot_lanes == 0) row_dot[row] = sum;
 }
 
 /// Of the score of one query and one key: `probability` with dropout, and the gradient of the scaled score.
@@ -384,8 +391,8 @@ class CudaAttention final : public AttentionKernels {
     dispatch_results(q.data.dtype(), problem.results, [&]<class T, class R>() {
       using A = Accumulation<T>;
       const std::int64_t rows = problem.batch * problem.heads * problem.queries;
-      gpu::launch(stream, {"row_dot", (rows + attention_warps - 1) / attention_warps, attention_threads},
-                  row_dot_kernel<T>, problem, all_heads<const T>(dout), all_heads<const T>(out), row_dot.as<A>());
+      gpu::launch(stream, {"row_dot", (rows + row_dot_rows - 1) / row_dot_rows, attention_threads}, row_dot_kernel<T>,
+                  problem, all_heads<const T>(dout), all_heads<const T>(out), row_dot.as<A>());
       if (takes_flash_attention(problem, {q, k, v, dout, dq, dk, dv})) {
         return flash_attention_backward(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dq, dk, dv);
       }

@@ -82,7 +82,8 @@ __device__ void store(const Accumulation<T> (&from)[8], int size, T* to) {
 }
 
 /// Eight elements that a thread keeps, as they lie in memory: two of 16 bits in a register, where the compiler gives
-/// each element of an array its own.
+/// each element of an array its own. They are on their way from `load` to `unpack`: of several, all are loaded before
+/// the first is unpacked, since the compiler waits for what it unpacks and does not move loads before that.
 template <class T>
 class PackedEight {
  public:
@@ -96,7 +97,9 @@ class PackedEight {
       }
     } else {
       T raw[8]{};
-      load_raw(from, size, raw);
+      for (int c = 0; c < 8; ++c) {
+        if (c < size) raw[c] = from[c];
+      }
       pack(raw);
     }
   }

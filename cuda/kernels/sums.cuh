@@ -16,10 +16,10 @@ struct Maximum {
   __device__ A operator()(A a, A b) const { return a > b ? a : b; }
 };
 
-/// The lanes' values combined, for every lane; all lanes call it.
-template <class Combine, class A>
+/// The values of each `lanes` neighbouring lanes combined, for every one of them; all lanes call it.
+template <class Combine, int lanes = warp_threads, class A>
 __device__ A warp_combine(A value) {
-  for (unsigned mask = warp_threads / 2; mask > 0; mask /= 2) {
+  for (unsigned mask = lanes / 2; mask > 0; mask /= 2) {
     value = Combine{}(value, __shfl_xor_sync(all_lanes, value, mask));
   }
   return value;
