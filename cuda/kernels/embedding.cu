@@ -36,40 +36,64 @@ __global__ void __launch_bounds__(block_threads)
   if (i >= n) return;
   const std::int32_t id = ids[i];
   if (id < first_row || id >= first_row + rows) return;
-  const auto lanes_with_id = [&](std::int64_t base) {
-    const std::int64_t token = base + lane;
-    return __ballot_sync(all_lanes, token < n && ids[token] == id);
+  // Four tokens a lane are looked at together: the most frequent ones wait for all numbers of a micro-batch.
+  constexpr int parts = 4, scanned = parts * warp_threads;
+  struct Found {
+    std::uint64_t half[2];  ///< a bit for each token
   };
-  const std::int64_t own = i / warp_threads * warp_threads;
-  for (std::int64_t base = 0; base < own; base += warp_threads) {
-    if (lanes_with_id(base) != 0) return;
+  const auto tokens_with_id = [&](std::int64_t base) {
+    std::int32_t other[parts];
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+      const std::int64_t token = base + part * warp_threads + lane;
+      other[part] = ids[token < n ? token : i];
+    }
+    Found found{};
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+      const bool in = base + part * warp_threads + lane < n && other[part] == id;
+      found.half[part / 2] |= std::uint64_t{__ballot_sync(all_lanes, in)} << part % 2 * warp_threads;
+    }
+    return found;
+  };
+  const std::int64_t own = i / scanned * scanned;
+  for (std::int64_t base = 0; base < own; base += scanned) {
+    const Found found = tokens_with_id(base);
+    if ((found.half[0] | found.half[1]) != 0) return;
   }
-  unsigned found = lanes_with_id(own);
-  if ((found & ((1U << (i - own)) - 1)) != 0) return;
+  Found found = tokens_with_id(own);
+  const std::uint64_t before = (std::uint64_t{1} << (i - own) % 64) - 1;
+  if (i - own < 64 ? (found.half[0] & before) != 0 : (found.half[0] | (found.half[1] & before)) != 0) return;
 
   const Eight columns = eight(warp % tiles * tile_groups + lane, h);
   A* to = dtable + (id - first_row) * h + columns.begin;
-  constexpr int at_once = 4;  // loads on their way: the most frequent tokens have a row in twenty
+  constexpr int at_once = sizeof(T) == 2 ? 6 : 3;  // rows on their way: the most frequent tokens have one in twenty
   A total[8];
   load(to, columns.size, total);
   for (std::int64_t base = own;;) {
-    for (std::int64_t token = base; found != 0;) {
-      T row[at_once][8]{};
+    for (std::int64_t begin = base; (found.half[0] | found.half[1]) != 0;) {
+      PackedEight<T> row[at_once];
 #pragma unroll
-      for (int i = 0; i < at_once && found != 0; ++i) {
-        for (; (found & 1U) == 0; found >>= 1) ++token;
-        load_raw(dy + token * h + columns.begin, columns.size, row[i]);
-        found >>= 1;
-        ++token;
+      for (PackedEight<T>& next : row) {
+        if (found.half[0] == 0) {
+          found = {found.half[1], 0};
+          begin += 64;
+          if (found.half[0] == 0) break;
+        }
+        const std::int64_t token = begin + __ffsll(static_cast<long long>(found.half[0])) - 1;
+        found.half[0] &= found.half[0] - 1;
+        next.load(dy + token * h + columns.begin, columns.size);
       }
 #pragma unroll
-      for (int i = 0; i < at_once; ++i) {
-        for (int c = 0; c < 8; ++c) total[c] += gpu::widen(row[i][c]);
+      for (const PackedEight<T>& next : row) {
+        A value[8];
+        next.unpack(value);
+        for (int c = 0; c < 8; ++c) total[c] += value[c];
       }
     }
-    base += warp_threads;
+    base += scanned;
     if (base >= n) break;
-    found = lanes_with_id(base);
+    found = tokens_with_id(base);
   }
   store(total, columns.size, to);
 }

@@ -2,6 +2,7 @@
 
 // What kernels see of a GPU, on the host: the counterpart of cuda/gpu/device.cuh, found on another include path.
 
+#include <bit>
 #include <cmath>
 #include <type_traits>
 
@@ -94,6 +95,8 @@ struct Vote {
 };
 }  // namespace host
 }  // namespace trireme::gpu
+
+inline int __ffsll(long long x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned long long>(x)) + 1; }
 
 // CUDA's operations of a warp, for the full mask alone.
 
