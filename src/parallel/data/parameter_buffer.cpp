@@ -145,10 +145,13 @@ void ParameterBuffer::sum_partial_gradients(Backend& backend, Communicator& tens
   Stream& stream = backend.compute_stream();
   std::vector<TensorView> gradients;
   std::int64_t total = 0;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].gradient_is_partial) continue;
-    gradients.push_back(shard_gradient(i));
-    total += gradients.back().numel();
+  const auto is_partial = [](const Parameter& p) { return p.gradient_is_partial; };
+  for (std::size_t bucket = 0; bucket < layout_.buckets().size(); ++bucket) {
+    for_each_stretch(bucket, is_partial, [&](bool partial, std::int64_t begin, std::int64_t count) {
+      if (!partial) return;
+      gradients.push_back(shard_gradients(bucket).flat(begin, count));
+      total += count;
+    });
   }
   if (total == 0) return;
   const ArenaScope scope(workspace);
