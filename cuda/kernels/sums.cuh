@@ -11,9 +11,10 @@ template <class A>
 struct Plus {
   __device__ A operator()(A a, A b) const { return a + b; }
 };
+/// Of a number and NaN the number.
 template <class A>
 struct Maximum {
-  __device__ A operator()(A a, A b) const { return a > b ? a : b; }
+  __device__ A operator()(A a, A b) const { return std::fmax(a, b); }
 };
 
 /// The values of each `lanes` neighbouring lanes combined, for every one of them; all lanes call it.
