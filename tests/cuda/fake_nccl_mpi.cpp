@@ -4,6 +4,8 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -19,7 +21,8 @@ struct ncclComm {
   int rank = 0;
   int size = 1;
   fake_nccl::CallUnderWay call = {};
-  bool connected[2] = {false, false};  // for receives and sends, of a group of two
+  bool connected[2] = {false, false};                   // for receives and sends, of a group of two
+  std::shared_ptr<int> used = std::make_shared<int>();  // by what is enqueued, and by graphs
 };
 
 namespace {
@@ -51,7 +54,8 @@ ncclResult_t gather(const char* function, ncclComm_t comm, cudaStream_t stream, 
                    static_cast<int>(bytes), MPI_BYTE, comm->mpi, &message->request);
   };
   return comm->call.begin([=] {
-    fake_cuda::enqueue_until(stream, function, start, is_done(message), [=] { use(message->others.data()); });
+    fake_cuda::enqueue_until(stream, function, start, is_done(message),
+                             [=, used = comm->used] { use(message->others.data()); });
   });
 }
 
@@ -62,7 +66,7 @@ ncclResult_t pass(const char* function, ncclComm_t comm, cudaStream_t stream, bo
   auto message = std::make_shared<Message>();
   const auto enqueue = [=] {
     fake_cuda::enqueue_until(
-        stream, function, [=] { start(*message); }, is_done(message), [=] { finish(*message); });
+        stream, function, [=] { start(*message); }, is_done(message), [=, used = comm->used] { finish(*message); });
   };
   if (std::exchange(comm->connected[sends], true)) return comm->call.begin(enqueue);
   auto greeting = std::make_shared<Message>();
@@ -157,6 +161,10 @@ ncclResult_t ncclCommCount(ncclComm_t comm, int* size) {
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) { return comm->call.begin(); }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (comm->used.use_count() > 1) {
+    std::fputs("ncclCommDestroy would wait for ever: a graph still has the communicator\n", stderr);
+    std::abort();
+  }
   MPI_Barrier(comm->mpi);  // as NCCL's may wait for all of the group
   MPI_Comm_free(&comm->mpi);
   delete comm;
