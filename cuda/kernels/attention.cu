@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(attention_threads)
     A* statistic = log_sum_exp + (sample * problem.heads + place.head) * problem.queries + query;
     if (merge && query < problem.queries) {
       const A before = *statistic, largest = Maximum<A>{}(before, lse);
-      if (largest != -infinity) {
+      if (before != -infinity || lse != -infinity) {
         const A joined = largest + std::log(std::exp(before - largest) + std::exp(lse - largest));
         kept = std::exp(before - joined);
         factor *= std::exp(lse - joined);

@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(query_threads, d == 64 ? 2 : 1)
     lse[half] = maximum[half] * static_cast<float>(problem.scale) + std::log(denominator);
     if (merge && query < problem.queries) {
       const float before = statistics[query], largest = Maximum<float>{}(before, lse[half]);
-      if (largest != minus_infinity) {
+      if (before != minus_infinity || lse[half] != minus_infinity) {
         const float both = largest + std::log(std::exp(before - largest) + std::exp(lse[half] - largest));
         kept[half] = std::exp(before - both);
         factor *= std::exp(lse[half] - both);

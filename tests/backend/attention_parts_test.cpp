@@ -98,6 +98,34 @@ TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
   }
 }
 
+// A later part that a query sees nothing of says nothing about the one before.
+TEST_P(AttentionParts, ANotANumberOfOnePartIsNotHidden) {
+  const DType dtype = GetParam(), accumulation = accumulation_type(dtype);
+  const auto backend = test::make_backend(1);
+  Backend& b = *backend;
+  const std::int64_t length = 8;
+  std::vector<double> keys = random_values(length * batch * kv_heads * d, 1);
+  for (std::int64_t i = 0; i < batch * kv_heads * d; ++i) keys[i] = std::nan("");
+  const Tensor q = random_tensor(b, dtype, {length, batch, heads, d}, 2);
+  const Tensor k = make_tensor(b, dtype, {length, batch, kv_heads, d}, keys);
+  const Tensor v = random_tensor(b, dtype, {length, batch, kv_heads, d}, 3);
+  const Tensor sums(b, accumulation, {length, batch, heads, d});
+  b.elementwise().fill(b.compute_stream(), 0, sums);
+  const Tensor lse(b, accumulation, {batch, heads, length});
+  b.elementwise().fill(b.compute_stream(), -std::numeric_limits<double>::infinity(), lse);
+  for (const std::int64_t begin : {std::int64_t{0}, length / 2}) {
+    AttentionProblem part = problem_of(length, length / 2, 0, nullptr);
+    part.first_query = 0;
+    part.first_key = begin;
+    part.results = AttentionResults::merge;
+    b.attention().attention(b.compute_stream(), part, heads_of(q, heads), heads_of(k, kv_heads).from(begin),
+                            heads_of(v, kv_heads).from(begin), heads_of(sums, heads), lse);
+  }
+  for (const Tensor* result : {&sums, &lse}) {
+    for (const double value : values_of(b, *result)) ASSERT_TRUE(std::isnan(value));
+  }
+}
+
 TEST_P(AttentionParts, HeadsAreCopiedAndRounded) {
   const DType dtype = GetParam(), accumulation = accumulation_type(dtype);
   const auto backend = test::make_backend(2);

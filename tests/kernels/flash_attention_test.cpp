@@ -250,12 +250,38 @@ TEST_P(FlashAttentionTypes, ARowThatSeesNoKeyIsZero) {
 
 TEST_P(FlashAttentionTypes, ANotANumberIsNotHidden) {
   const auto backend = test::make_backend(1);
-  Given given(*backend, GetParam(), {140, 140, 1, 1, 1, 64}, 1);
-  std::vector<double> keys = values_of(*backend, given.k);
-  keys[100 * 64] = std::numeric_limits<double>::quiet_NaN();
-  given.k = make_tensor(*backend, GetParam(), {140, 1, 1, 64}, keys);
-  const AttentionTensors t = compute(given);
-  for (std::int64_t i = 0; i < 140; ++i) EXPECT_EQ(std::isnan(t.out[i * 64]), i >= 100) << "query " << i;
+  for (const double dropout : {0.0, 0.5}) {
+    Given given(*backend, GetParam(), {140, 140, 1, 1, 1, 64, true, dropout}, 1);
+    std::vector<double> keys = values_of(*backend, given.k);
+    keys[100 * 64] = std::numeric_limits<double>::quiet_NaN();
+    given.k = make_tensor(*backend, GetParam(), {140, 1, 1, 64}, keys);
+    const AttentionTensors t = compute(given);
+    for (std::int64_t i = 0; i < 140; ++i) EXPECT_EQ(std::isnan(t.out[i * 64]), i >= 100) << "query " << i;
+  }
+}
+
+// Nor by a part of the keys that a query sees nothing of.
+TEST_P(FlashAttentionTypes, ANotANumberOfOnePartIsNotHidden) {
+  const auto backend = test::make_backend(1);
+  Backend& b = *backend;
+  Given given(b, GetParam(), {80, 80, 1, 1, 1, 64}, 1);
+  std::vector<double> keys = values_of(b, given.k);
+  keys[0] = std::numeric_limits<double>::quiet_NaN();
+  given.k = make_tensor(b, GetParam(), {80, 1, 1, 64}, keys);
+  for (const auto& parts : {std::pair<int, int>{0, 40}, {40, 0}}) {
+    const Tensor sums = given.like(given.q, DType::fp32), lse = given.statistics();
+    b.elementwise().fill(b.compute_stream(), -std::numeric_limits<double>::infinity(), lse);
+    for (const int begin : {parts.first, parts.second}) {
+      AttentionProblem part = given.problem;
+      part.keys = 40;
+      part.first_key = begin;
+      part.results = AttentionResults::merge;
+      b.attention().attention(b.compute_stream(), part, given.queries(given.q), given.keys(given.k).from(begin),
+                              given.keys(given.v).from(begin), given.queries(sums), lse);
+    }
+    for (const double value : values_of(b, sums)) ASSERT_TRUE(std::isnan(value)) << "from key " << parts.first;
+    for (const double value : values_of(b, lse)) ASSERT_TRUE(std::isnan(value)) << "from key " << parts.first;
+  }
 }
 
 TEST_P(FlashAttentionTypes, RunsGiveTheSameBits) {
