@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const int first_query = problem.causal && block_begin > between ? block_begin - between : 0;
   const int first_tile = first_query / query_tile;
   const int all_tiles = static_cast<int>(tiles_of(problem.queries, query_tile));
-  const int tiles = first_tile < all_tiles ? all_tiles - first_tile : 0, count = static_cast<int>(group) * tiles;
+  const std::int64_t first_head = kv_head * group, end_head = first_tile < all_tiles ? first_head + group : first_head;
   const float scale = static_cast<float>(problem.scale) * log2_e;
   T* own_k = gpu::dynamic_shared<T>();
   T* own_v = own_k + key_rows * row_stride<d>;
@@ -143,10 +143,9 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const T* warp_k = own_k + warp * warp_rows * row_stride<d>;
   const T* warp_v = own_v + warp * warp_rows * row_stride<d>;
 
-  const auto copy_queries = [&](int i) {
-    const std::int64_t head = kv_head * group + i / tiles;
-    const int begin = (first_tile + i % tiles) * query_tile;
-    T* to = stages + i % 2 * query_stage<d>;
+  const auto copy_queries = [&](std::int64_t head, int tile, int stage) {
+    const int begin = tile * query_tile;
+    T* to = stages + stage * query_stage<d>;
     copy_tile<d, query_tile, key_threads>(in.q.at(sample, head), begin, problem.queries, to);
     copy_tile<d, query_tile, key_threads>(in.dout.at(sample, head), begin, problem.queries,
                                           to + query_tile * row_stride<d>);
@@ -154,64 +153,68 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
       const int query = begin + static_cast<int>(threadIdx.x);
       const std::int64_t at = (sample * problem.heads + head) * problem.queries + query;
       const bool there = query < problem.queries;
-      statistics[i % 2].lse[threadIdx.x] = there ? in.log_sum_exp[at] * log2_e : -minus_infinity;
-      statistics[i % 2].row_dot[threadIdx.x] = there ? in.row_dot[at] : 0;
+      statistics[stage].lse[threadIdx.x] = there ? in.log_sum_exp[at] * log2_e : -minus_infinity;
+      statistics[stage].row_dot[threadIdx.x] = there ? in.row_dot[at] : 0;
     }
   };
 
   float sum_k[d / 8][4]{}, sum_v[d / 8][4]{};
-  if (count > 0) {
+  if (first_head < end_head) {
     copy_tile<d, key_rows, key_threads>(in.k.at(sample, kv_head), block_begin, problem.keys, own_k);
     copy_tile<d, key_rows, key_threads>(in.v.at(sample, kv_head), block_begin, problem.keys, own_v);
-    copy_queries(0);
+    copy_queries(first_head, first_tile, 0);
     gpu::commit_copies();
   }
-  for (int index = 0; index < count; ++index) {
-    if (index + 1 < count) copy_queries(index + 1);
-    gpu::commit_copies();
-    gpu::wait_for_copies<1>();
-    __syncthreads();
-    const int begin = (first_tile + index % tiles) * query_tile;
-    if (!problem.causal || begin + query_tile - 1 + between >= first) {
-      const T* queries = stages + index % 2 * query_stage<d>;
-      const T* gradients = queries + query_tile * row_stride<d>;
-      const TileStatistics& of = statistics[index % 2];
-      float score[query_tile / 8][4]{}, probability[query_tile / 8][4]{};
+  int stage = 0;
+  for (std::int64_t head = first_head; head < end_head; ++head) {
+    const HeadDropout dropout(problem, sample, head);
+    for (int tile = first_tile; tile < all_tiles; ++tile, stage ^= 1) {
+      const bool more = tile + 1 < all_tiles;
+      if (more || head + 1 < end_head) copy_queries(more ? head : head + 1, more ? tile + 1 : first_tile, stage ^ 1);
+      gpu::commit_copies();
+      gpu::wait_for_copies<1>();
+      __syncthreads();
+      const int begin = tile * query_tile;
+      if (!problem.causal || begin + query_tile - 1 + between >= first) {
+        const T* queries = stages + stage * query_stage<d>;
+        const T* gradients = queries + query_tile * row_stride<d>;
+        const TileStatistics& of = statistics[stage];
+        float score[query_tile / 8][4]{}, probability[query_tile / 8][4]{};
 #pragma unroll
-      for (int step = 0; step < d / 16; ++step) {
-        std::uint32_t own[4];
-        load_left<d>(warp_k, step, own);
-        multiply_rows<d>(own, queries, step, score);
-        load_left<d>(warp_v, step, own);
-        multiply_rows<d>(own, gradients, step, probability);
-      }
-      std::uint32_t pairs = ~0U;
-      if (problem.dropout.enabled()) {
-        const HeadDropout dropout(problem, sample, kv_head * group + index / tiles);
-        pairs = draw_columns(dropout, problem.first_query + begin, (problem.first_key + first) / 8);
-      }
-      const bool whole = !problem.causal || begin + between >= first + warp_rows - 1;
+        for (int step = 0; step < d / 16; ++step) {
+          std::uint32_t own[4];
+          load_left<d>(warp_k, step, own);
+          multiply_rows<d>(own, queries, step, score);
+          load_left<d>(warp_v, step, own);
+          multiply_rows<d>(own, gradients, step, probability);
+        }
+        std::uint32_t pairs = ~0U;
+        if (problem.dropout.enabled()) {
+          pairs = draw_columns(dropout, problem.first_query + begin, (problem.first_key + first) / 8);
+        }
+        const bool whole = !problem.causal || begin + between >= first + warp_rows - 1;
 #pragma unroll
-      for (int j = 0; j < query_tile / 8; ++j) {
+        for (int j = 0; j < query_tile / 8; ++j) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int column = 8 * j + 2 * (lane % 4) + i % 2, key = first + lane / 4 + 8 * (i / 2);
-          const bool sees = whole || key <= begin + column + between, keep = is_kept(pairs, 4 * (i / 2) + j, i % 2);
-          const float p = sees ? gpu::fast_exp2(score[j][i] * scale - of.lse[column]) : 0;
-          score[j][i] = p * ((keep ? probability[j][i] : 0) * problem.dropout.scale - of.row_dot[column]);
-          probability[j][i] = keep ? p : 0;
+          for (int i = 0; i < 4; ++i) {
+            const int column = 8 * j + 2 * (lane % 4) + i % 2, key = first + lane / 4 + 8 * (i / 2);
+            const bool sees = whole || key <= begin + column + between, keep = is_kept(pairs, 4 * (i / 2) + j, i % 2);
+            const float p = sees ? gpu::fast_exp2(score[j][i] * scale - of.lse[column]) : 0;
+            score[j][i] = p * ((keep ? probability[j][i] : 0) * problem.dropout.scale - of.row_dot[column]);
+            probability[j][i] = keep ? p : 0;
+          }
+        }
+#pragma unroll
+        for (int step = 0; step < query_tile / 16; ++step) {
+          std::uint32_t own[4];
+          pack_left<T>(probability, step, own);
+          multiply_columns<d>(own, gradients, step, sum_v);
+          pack_left<T>(score, step, own);
+          multiply_columns<d>(own, queries, step, sum_k);
         }
       }
-#pragma unroll
-      for (int step = 0; step < query_tile / 16; ++step) {
-        std::uint32_t own[4];
-        pack_left<T>(probability, step, own);
-        multiply_columns<d>(own, gradients, step, sum_v);
-        pack_left<T>(score, step, own);
-        multiply_columns<d>(own, queries, step, sum_k);
-      }
+      __syncthreads();
     }
-    __syncthreads();
   }
 #pragma unroll
   for (int j = 0; j < d / 8; ++j) {
