@@ -23,24 +23,37 @@ __device__ void row_factors(const Dropout& dropout, std::int64_t row, std::int64
                   factor);
 }
 
-/// The end of a branch: eight columns of residual + dropout(x + bias), rounded; 0 beyond the row. bias may be null.
+/// The end of a branch: eight columns of residual + dropout(x + bias). Loaded when made, so that two of them can be on
+/// their way together.
 template <class T>
-__device__ void end_branch(const T* x, const T* bias, const T* residual, const Dropout& dropout, std::int64_t batch,
-                           std::int64_t h, std::int64_t row, const Eight& columns, T (&rounded)[8]) {
-  using A = Accumulation<T>;
-  const std::int64_t offset = row * h + columns.begin;
-  A value[8], other[8];
-  load(x + offset, columns.size, value);
-  if (bias != nullptr) {
-    load(bias + columns.begin, columns.size, other);
+class BranchEnd {
+ public:
+  /// bias may be null.
+  __device__ BranchEnd(const T* x, const T* bias, const T* residual, std::int64_t h, std::int64_t row,
+                       const Eight& columns) {
+    const std::int64_t offset = row * h + columns.begin;
+    x_.load(x + offset, columns.size);
+    residual_.load(residual + offset, columns.size);
+    if (bias != nullptr) bias_.load(bias + columns.begin, columns.size);
+  }
+  /// Rounded; 0 beyond the row.
+  __device__ void compute(const Dropout& dropout, std::int64_t batch, std::int64_t row, const Eight& columns,
+                          T (&rounded)[8]) const {
+    Accumulation<T> factor[8], value[8], other[8];
+    // Before the first wait.
+    if (dropout.enabled()) row_factors(dropout, row, batch, columns.begin / 8, factor);
+    x_.unpack(value);
+    bias_.unpack(other);
     for (int c = 0; c < 8; ++c) value[c] += other[c];
+    if (dropout.enabled()) {
+      for (int c = 0; c < 8; ++c) value[c] *= factor[c];
+    }
+    residual_.unpack(other);
+    for (int c = 0; c < 8; ++c) rounded[c] = gpu::narrow<T>(other[c] + value[c]);
   }
-  if (dropout.enabled()) {
-    row_factors(dropout, row, batch, columns.begin / 8, other);
-    for (int c = 0; c < 8; ++c) value[c] *= other[c];
-  }
-  load(residual + offset, columns.size, other);
-  for (int c = 0; c < 8; ++c) rounded[c] = gpu::narrow<T>(other[c] + value[c]);
-}
+
+ private:
+  PackedEight<T> x_, residual_, bias_;
+};
 
 }  // namespace trireme::cuda

@@ -133,4 +133,13 @@ class PackedEight {
   Stored stored_[count]{};
 };
 
+/// Columns [8 group, 8 group + 8) of a row of a matrix with h of them.
+template <class T>
+__device__ PackedEight<T> load_group(const T* matrix, std::int64_t h, std::int64_t row, std::int64_t group) {
+  const Eight columns = eight(group, h);
+  PackedEight<T> own;
+  own.load(matrix + row * h + columns.begin, columns.size);
+  return own;
+}
+
 }  // namespace trireme::cuda

@@ -74,41 +74,43 @@ __global__ void __launch_bounds__(block_threads)
   if (row >= rows) return;
   const Eight columns = eight(global_thread() % eights_of(h), h);
   T rounded[8];
-  end_branch(x, bias, residual, dropout, batch, h, row, columns, rounded);
+  BranchEnd<T>(x, bias, residual, h, row, columns).compute(dropout, batch, row, columns, rounded);
   store_raw(rounded, columns.size, sum + row * h + columns.begin);
 }
 
-/// dx of eight columns, also left in `value`.
+/// dx of eight columns of dsum, also left in `value`.
 template <class T>
-__device__ void drop_gradient(const T* dsum, const Dropout& dropout, std::int64_t batch, std::int64_t h,
+__device__ void drop_gradient(const PackedEight<T>& dsum, const Dropout& dropout, std::int64_t batch, std::int64_t h,
                               std::int64_t row, std::int64_t group, T* dx, Accumulation<T> (&value)[8]) {
-  const Eight columns = eight(group, h);
-  const std::int64_t offset = row * h + columns.begin;
-  load(dsum + offset, columns.size, value);
+  Accumulation<T> factor[8];
+  if (dropout.enabled()) row_factors(dropout, row, batch, group, factor);
+  dsum.unpack(value);
   if (dropout.enabled()) {
-    Accumulation<T> factor[8];
-    row_factors(dropout, row, batch, group, factor);
     for (int c = 0; c < 8; ++c) value[c] *= factor[c];
   }
-  store(value, columns.size, dx + offset);
+  const Eight columns = eight(group, h);
+  store(value, columns.size, dx + row * h + columns.begin);
 }
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     drop_gradient_kernel(std::int64_t rows, std::int64_t h, std::int64_t batch, const T* dsum, Dropout dropout, T* dx) {
-  const std::int64_t row = global_thread() / eights_of(h);
+  const std::int64_t row = global_thread() / eights_of(h), group = global_thread() % eights_of(h);
+  if (row >= rows) return;
   Accumulation<T> value[8];
-  if (row < rows) drop_gradient(dsum, dropout, batch, h, row, global_thread() % eights_of(h), dx, value);
+  drop_gradient(load_group(dsum, h, row, group), dropout, batch, h, row, group, dx, value);
 }
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     drop_gradient_and_sum_kernel(RowChunks chunks, std::int64_t h, std::int64_t batch, const T* dsum, Dropout dropout,
                                  T* dx, Accumulation<T>* partials) {
   using A = Accumulation<T>;
-  sum_rows<1>(chunks, h, partials, [&](std::int64_t row, std::int64_t group, A(&sums)[1][8]) {
-    A value[8];
-    drop_gradient(dsum, dropout, batch, h, row, group, dx, value);
-    for (int c = 0; c < 8; ++c) sums[0][c] += value[c];
-  });
+  const auto fetch = [&](std::int64_t row, std::int64_t group) { return load_group(dsum, h, row, group); };
+  sum_rows<1>(chunks, h, partials, fetch,
+              [&](const PackedEight<T>& own, std::int64_t row, std::int64_t group, A(&sums)[1][8]) {
+                A value[8];
+                drop_gradient(own, dropout, batch, h, row, group, dx, value);
+                for (int c = 0; c < 8; ++c) sums[0][c] += value[c];
+              });
 }
 
 template <class T>

@@ -40,12 +40,13 @@ __global__ void __launch_bounds__(block_threads)
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     column_sums_kernel(RowChunks chunks, std::int64_t columns, const T* x, float* partials) {
-  sum_rows<1>(chunks, columns, partials, [&](std::int64_t row, std::int64_t group, float(&sum)[1][8]) {
-    const Eight part = eight(group, columns);
-    float value[8];
-    load(x + row * columns + part.begin, part.size, value);
-    for (int c = 0; c < 8; ++c) sum[0][c] += value[c];
-  });
+  const auto fetch = [&](std::int64_t row, std::int64_t group) { return load_group(x, columns, row, group); };
+  sum_rows<1>(chunks, columns, partials, fetch,
+              [&](const PackedEight<T>& own, std::int64_t, std::int64_t, float(&sum)[1][8]) {
+                float value[8];
+                own.unpack(value);
+                for (int c = 0; c < 8; ++c) sum[0][c] += value[c];
+              });
 }
 
 /// Calls `function` with the type of `dtype`.

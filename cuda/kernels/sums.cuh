@@ -6,6 +6,12 @@ namespace trireme::cuda {
 
 constexpr int warp_threads = 32;
 constexpr unsigned all_lanes = 0xffffffffU;
+constexpr int warps = block_threads / warp_threads;
+
+// Where a warp takes a row.
+__device__ inline std::int64_t own_row() { return global_thread() / warp_threads; }
+__device__ inline std::int64_t own_lane() { return threadIdx.x % warp_threads; }
+constexpr std::int64_t row_blocks(std::int64_t rows) { return (rows + warps - 1) / warps; }
 
 template <class A>
 struct Plus {
@@ -32,17 +38,17 @@ __device__ A warp_sum(A value) {
 
 template <class A>
 struct PartOfWarp {
-  A part[block_threads / warp_threads];
+  A part[warps];
 };
 /// The same over the block of block_threads threads, in one order; all threads call it.
 template <class Combine, class A>
 __device__ A block_combine(A value) {
-  auto& warps = gpu::shared<PartOfWarp<A>>();
+  auto& of_warp = gpu::shared<PartOfWarp<A>>();
   value = warp_combine<Combine>(value);
-  if (threadIdx.x % warp_threads == 0) warps.part[threadIdx.x / warp_threads] = value;
+  if (threadIdx.x % warp_threads == 0) of_warp.part[threadIdx.x / warp_threads] = value;
   __syncthreads();
-  value = warps.part[0];
-  for (int warp = 1; warp < block_threads / warp_threads; ++warp) value = Combine{}(value, warps.part[warp]);
+  value = of_warp.part[0];
+  for (int warp = 1; warp < warps; ++warp) value = Combine{}(value, of_warp.part[warp]);
   __syncthreads();
   return value;
 }
@@ -73,16 +79,29 @@ struct RowSums {
 };
 
 /// For a grid of chunks.count column_tiles(h) blocks: partials[chunk, s, column] = the sum over the rows of a chunk of
-/// what `term(row, group, value)` adds to value[s][c] for column 8 group + c. [count, sums, h]
-template <int sums, class A, class Term>
-__device__ void sum_rows(const RowChunks& chunks, std::int64_t h, A* partials, const Term& term) {
+/// what `term(fetch(row, group), row, group, value)` adds to value[s][c] for column 8 group + c. Several rows are
+/// fetched before the first is waited for. [count, sums, h]
+template <int sums, class A, class Fetch, class Term>
+__device__ void sum_rows(const RowChunks& chunks, std::int64_t h, A* partials, const Fetch& fetch, const Term& term) {
   const std::int64_t tiles = column_tiles(h), tile = blockIdx.x % tiles, chunk = blockIdx.x / tiles;
   const int lane = threadIdx.x / tile_groups, group_in_tile = threadIdx.x % tile_groups;
   const std::int64_t group = tile * tile_groups + group_in_tile;
   A value[sums][8]{};
   if (8 * group < h) {
-    for (std::int64_t row = chunks.begin(chunk) + lane; row < chunks.end(chunk); row += row_lanes) {
-      term(row, group, value);
+    constexpr int at_once = sizeof(A) == 4 ? 4 : 1;
+    const std::int64_t end = chunks.end(chunk);
+    for (std::int64_t first = chunks.begin(chunk) + lane; first < end; first += at_once * row_lanes) {
+      decltype(fetch(first, group)) fetched[at_once];
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        const std::int64_t row = first + i * row_lanes;
+        if (row < end) fetched[i] = fetch(row, group);
+      }
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        const std::int64_t row = first + i * row_lanes;
+        if (row < end) term(fetched[i], row, group, value);
+      }
     }
   }
   auto& all = gpu::shared<RowSums<A, sums>>();
@@ -101,7 +120,7 @@ __device__ void sum_rows(const RowChunks& chunks, std::int64_t h, A* partials, c
 
 template <class A>
 struct WarpColumns {
-  A of[block_threads / warp_threads][warp_threads];
+  A of[warps][warp_threads];
 };
 /// first += the sums over chunks of partials[., 0, .], second += those of partials[., 1, .] where there are two `sums`.
 /// partials [count, sums, columns]. A block takes 32 numbers, of which its warps add up the chunks side by side.
@@ -115,14 +134,14 @@ __global__ void __launch_bounds__(block_threads)
   A total = 0;
   if (place < stride) {
 #pragma unroll 8
-    for (std::int64_t chunk = warp; chunk < count; chunk += block_threads / warp_threads) {
+    for (std::int64_t chunk = warp; chunk < count; chunk += warps) {
       total += partials[chunk * stride + place];
     }
   }
   parts.of[warp][lane] = total;
   __syncthreads();
   if (warp != 0 || place >= stride) return;
-  for (int other = 1; other < block_threads / warp_threads; ++other) total += parts.of[other][lane];
+  for (int other = 1; other < warps; ++other) total += parts.of[other][lane];
   *(place < columns ? first + place : second + (place - columns)) += total;
 }
 /// `second` may be null: then there is one sum.

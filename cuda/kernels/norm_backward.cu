@@ -1,0 +1,249 @@
+#include "cuda/kernels/norm_backward.hpp"
+
+#include "cuda/kernels/sums.cuh"
+#include "src/backend/kernels/shape_checks.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+// Bytes from and to memory for each element of 16 bits: 6, and 8 with a residual's gradient.
+
+/// Eight columns of dy and of x.
+template <class T>
+struct BackwardEight {
+  PackedEight<T> dy, x;
+
+  /// dy, and x normalised; mean is null for RMSNorm.
+  __device__ void unpack(const Accumulation<T>* mean, const Accumulation<T>* reciprocal_deviation, std::int64_t row,
+                         Accumulation<T> (&gradient)[8], Accumulation<T> (&normalised)[8]) const {
+    const Accumulation<T> shift = mean == nullptr ? 0 : mean[row], factor = reciprocal_deviation[row];
+    dy.unpack(gradient);
+    x.unpack(normalised);
+    for (auto& v : normalised) v = (v - shift) * factor;
+  }
+};
+template <class T>
+__device__ BackwardEight<T> load_backward(const T* dy, const T* x, std::int64_t h, std::int64_t row,
+                                          std::int64_t group) {
+  return {load_group(dy, h, row, group), load_group(x, h, row, group)};
+}
+
+/// partials [chunks, 2, h], or [chunks, 1, h] for RMSNorm: of dweight and dbias.
+template <int sums, class T>
+__global__ void __launch_bounds__(block_threads)
+    weight_gradient_kernel(RowChunks chunks, std::int64_t h, const T* dy, const T* x, const Accumulation<T>* mean,
+                           const Accumulation<T>* reciprocal_deviation, Accumulation<T>* partials) {
+  using A = Accumulation<T>;
+  const auto fetch = [&](std::int64_t row, std::int64_t group) { return load_backward(dy, x, h, row, group); };
+  sum_rows<sums>(chunks, h, partials, fetch,
+                 [&](const BackwardEight<T>& own, std::int64_t row, std::int64_t, A(&sum)[sums][8]) {
+                   A gradient[8], normalised[8];
+                   own.unpack(mean, reciprocal_deviation, row, gradient, normalised);
+                   for (int c = 0; c < 8; ++c) {
+                     sum[0][c] += gradient[c] * normalised[c];
+                     sum[sums - 1][c] += sums == 2 ? gradient[c] : A{0};
+                   }
+                 });
+}
+
+/// dx = residual_gradient + rstd (g - mean of g - normalised x times the mean of their products), g = dy weight.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    input_gradient_kernel(std::int64_t rows, std::int64_t h, const T* dy, const T* x, const T* weight,
+                          const Accumulation<T>* mean, const Accumulation<T>* reciprocal_deviation,
+                          const T* residual_gradient, T* dx) {
+  using A = Accumulation<T>;
+  const std::int64_t row = own_row();
+  if (row >= rows) return;
+  // Calls function(columns, gradient, normalised) for the lane's groups of eight.
+  const auto each = [&](auto&& function) {
+    for (std::int64_t group = own_lane(); group < eights_of(h); group += warp_threads) {
+      const Eight columns = eight(group, h);
+      A gradient[8], normalised[8], factor[8];
+      const BackwardEight<T> own = load_backward(dy, x, h, row, group);
+      PackedEight<T> own_weight;
+      own_weight.load(weight + columns.begin, columns.size);
+      own.unpack(mean, reciprocal_deviation, row, gradient, normalised);
+      own_weight.unpack(factor);
+      for (int c = 0; c < 8; ++c) gradient[c] *= factor[c];
+      function(columns, gradient, normalised);
+    }
+  };
+  A sum = 0, dot = 0;
+  each([&](const Eight&, A(&gradient)[8], A(&normalised)[8]) {
+    for (int c = 0; c < 8; ++c) {
+      sum += gradient[c];
+      dot += gradient[c] * normalised[c];
+    }
+  });
+  sum = mean == nullptr ? 0 : warp_sum(sum) / static_cast<A>(h);
+  dot = warp_sum(dot) / static_cast<A>(h);
+  each([&](const Eight& columns, A(&gradient)[8], A(&normalised)[8]) {
+    for (int c = 0; c < 8; ++c) gradient[c] = reciprocal_deviation[row] * (gradient[c] - sum - normalised[c] * dot);
+    const std::int64_t offset = row * h + columns.begin;
+    if (residual_gradient != nullptr) {
+      load(residual_gradient + offset, columns.size, normalised);
+      for (int c = 0; c < 8; ++c) gradient[c] += normalised[c];
+    }
+    store(gradient, columns.size, dx + offset);
+  });
+}
+
+// All of backward in one pass: dy, x and residual_gradient are read once, dx is written once. A block takes a chunk of
+// rows, `teams` of them at a time; a team is some of the block's warps, and each of its threads holds up to held_groups
+// groups of eight columns, and sums the gradients of their weights.
+constexpr int held_groups = 3, widest_held = 8 * held_groups * block_threads;
+
+template <class A>
+struct TeamSums {
+  A of[2][warps][2];  ///< rows take turns: one barrier a row is enough
+};
+/// Both sums over the team's threads, for each of them; all threads of the block call it.
+template <class A>
+__device__ void team_sums(int team, int turn, A& first, A& second) {
+  first = warp_sum(first);
+  second = warp_sum(second);
+  if (team == warp_threads) return;
+  auto& parts = gpu::shared<TeamSums<A>>();
+  const int warp = threadIdx.x / warp_threads, begin = static_cast<int>(threadIdx.x) / team * team / warp_threads;
+  if (threadIdx.x % warp_threads == 0) {
+    parts.of[turn][warp][0] = first;
+    parts.of[turn][warp][1] = second;
+  }
+  __syncthreads();
+  first = second = 0;
+  for (int other = begin; other < begin + team / warp_threads; ++other) {
+    first += parts.of[turn][other][0];
+    second += parts.of[turn][other][1];
+  }
+}
+
+/// partials [chunks, sums, h]: of dweight, and of dbias where there are two `sums`. Dynamic shared memory: as much as
+/// one chunk's.
+template <class T>
+__global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
+    norm_backward_kernel(RowChunks chunks, int team, int sums, std::int64_t h, const T* dy, const T* x, const T* weight,
+                         const Accumulation<T>* mean, const Accumulation<T>* reciprocal_deviation,
+                         const T* residual_gradient, T* dx, Accumulation<T>* partials) {
+  using A = Accumulation<T>;
+  const int own_team = static_cast<int>(threadIdx.x) / team, member = static_cast<int>(threadIdx.x) % team;
+  const int teams = block_threads / team;
+  // The columns of this thread's group i, none beyond the row.
+  const auto columns_of = [&](int i) { return eight(member + i * team, h); };
+  A dweight[held_groups][8]{}, dbias[held_groups][8]{};
+  PackedEight<T> own_weight[held_groups];
+#pragma unroll
+  for (int i = 0; i < held_groups; ++i) own_weight[i].load(weight + columns_of(i).begin, columns_of(i).size);
+  int turn = 0;
+  for (std::int64_t first = chunks.begin(blockIdx.x); first < chunks.end(blockIdx.x); first += teams, turn = 1 - turn) {
+    const std::int64_t row = first + own_team;
+    const bool there = row < chunks.end(blockIdx.x);
+    const std::int64_t offset = row * h;
+    PackedEight<T> own_dy[held_groups], own_x[held_groups];
+#pragma unroll
+    for (int i = 0; i < held_groups; ++i) {
+      const Eight columns = columns_of(i);
+      if (!there) continue;
+      own_dy[i].load(dy + offset + columns.begin, columns.size);
+      own_x[i].load(x + offset + columns.begin, columns.size);
+    }
+    const A shift = there && mean != nullptr ? mean[row] : 0, reciprocal = there ? reciprocal_deviation[row] : 0;
+    A sum = 0, dot = 0;
+#pragma unroll
+    for (int i = 0; i < held_groups; ++i) {
+      A gradient[8], normalised[8], factor[8];
+      own_dy[i].unpack(gradient);
+      own_x[i].unpack(normalised);
+      own_weight[i].unpack(factor);
+      for (int c = 0; c < 8; ++c) {
+        normalised[c] = (normalised[c] - shift) * reciprocal;
+        dweight[i][c] += gradient[c] * normalised[c];
+        dbias[i][c] += gradient[c];
+        sum += gradient[c] * factor[c];
+        dot += gradient[c] * factor[c] * normalised[c];
+      }
+    }
+    PackedEight<T> own_residual[held_groups];
+    if (there && residual_gradient != nullptr) {
+#pragma unroll
+      for (int i = 0; i < held_groups; ++i) {
+        own_residual[i].load(residual_gradient + offset + columns_of(i).begin, columns_of(i).size);
+      }
+    }
+    team_sums(team, turn, sum, dot);
+    sum = mean == nullptr ? 0 : sum / static_cast<A>(h);
+    dot /= static_cast<A>(h);
+    if (!there) continue;
+#pragma unroll
+    for (int i = 0; i < held_groups; ++i) {
+      A value[8], normalised[8], factor[8];
+      own_dy[i].unpack(value);
+      own_x[i].unpack(normalised);
+      own_weight[i].unpack(factor);
+      for (int c = 0; c < 8; ++c) {
+        value[c] = reciprocal * (value[c] * factor[c] - sum - (normalised[c] - shift) * reciprocal * dot);
+      }
+      own_residual[i].unpack(factor);
+      for (int c = 0; c < 8; ++c) value[c] += factor[c];
+      store(value, columns_of(i).size, dx + offset + columns_of(i).begin);
+    }
+  }
+  // The teams' sums, one team after another.
+  A* total = gpu::dynamic_shared<A>();
+  for (int turn_of = 0; turn_of < teams; ++turn_of) {
+    if (own_team == turn_of) {
+#pragma unroll
+      for (int i = 0; i < held_groups; ++i) {
+        const Eight columns = columns_of(i);
+        for (int c = 0; c < 8; ++c) {
+          if (c >= columns.size) continue;
+          A* place = total + columns.begin + c;
+          *place = turn_of == 0 ? dweight[i][c] : *place + dweight[i][c];
+          if (sums == 2) place[h] = turn_of == 0 ? dbias[i][c] : place[h] + dbias[i][c];
+        }
+      }
+    }
+    __syncthreads();
+  }
+  for (std::int64_t i = threadIdx.x; i < sums * h; i += block_threads) partials[blockIdx.x * sums * h + i] = total[i];
+}
+
+}  // namespace
+
+void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
+                   ConstTensorView weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
+                   TensorView dx, TensorView dweight, TensorView dbias) {
+  dispatch_float(x.dtype(), [&]<class T>() {
+    using A = Accumulation<T>;
+    const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
+    if (h == 0 || rows == 0) return;
+    const A* mean = statistics.mean ? statistics.mean.as<A>() : nullptr;
+    const A* rstd = statistics.reciprocal_deviation.as<A>();
+    const T* residual = residual_gradient ? residual_gradient.as<T>() : nullptr;
+    const int sums = dbias ? 2 : 1;
+    constexpr bool can_hold = sizeof(T) <= 4;  // registers
+    const bool held = can_hold && h <= widest_held;
+    const RowChunks chunks(rows);
+    const std::size_t size_bytes = static_cast<std::size_t>(sums * h) * sizeof(A);
+    const Buffer scratch = new_scratch(stream, static_cast<std::size_t>(chunks.count) * size_bytes);
+    A* partials = reinterpret_cast<A*>(scratch.data());
+    if (held) {
+      if constexpr (can_hold) {
+        int team = warp_threads;
+        while (std::int64_t{8} * held_groups * team < h) team *= 2;
+        gpu::launch(stream, {"norm_backward", chunks.count, block_threads, size_bytes}, norm_backward_kernel<T>, chunks,
+                    team, sums, h, dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd, residual, dx.as<T>(), partials);
+      }
+    } else {
+      // First the gradients of the weights: dx may lie over dy.
+      gpu::launch(stream, {"weight_gradient", chunks.count * column_tiles(h), block_threads},
+                  dbias ? weight_gradient_kernel<2, T> : weight_gradient_kernel<1, T>, chunks, h, dy.as<T>(), x.as<T>(),
+                  mean, rstd, partials);
+      gpu::launch(stream, {"input_gradient", row_blocks(rows), block_threads}, input_gradient_kernel<T>, rows, h,
+                  dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd, residual, dx.as<T>());
+    }
+    add_chunks(stream, chunks.count, h, partials, dweight.as<A>(), dbias ? dbias.as<A>() : nullptr);
+  });
+}
+
+}  // namespace trireme::cuda
