@@ -151,6 +151,7 @@ bool takes_flash_attention(const AttentionProblem& problem, std::initializer_lis
   };
   for (const ConstHeads& heads : tensors) {
     const DType dtype = heads.data.dtype();
+    if (heads.position_stride * static_cast<std::int64_t>(size_of(dtype)) >> 32 != 0) return false;
     if (reinterpret_cast<std::uintptr_t>(heads.data.data()) % 16 != 0 || !aligned(heads.position_stride, dtype) ||
         !aligned(heads.sample_stride, dtype) || !aligned(heads.head_stride, dtype)) {
       return false;

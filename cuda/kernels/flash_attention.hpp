@@ -8,8 +8,8 @@ namespace trireme::cuda {
 // AttentionKernels, which has these and kernels for all the rest, but for the rounding of probabilities and of the
 // gradients of scores to the training type.
 
-/// Whether the kernels take the problem: every tensor of heads stands on multiples of 16 bytes, `tensors`, and
-/// dropout's groups of eight keys begin with the keys.
+/// Whether the kernels take the problem: every tensor of heads stands on multiples of 16 bytes, `tensors`, with
+/// positions less than 4 GiB apart, and dropout's groups of eight keys begin with the keys.
 bool takes_flash_attention(const AttentionProblem& problem, std::initializer_list<ConstHeads> tensors);
 
 void flash_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,

@@ -17,16 +17,19 @@ constexpr float log2_e = 1.44269504088896341F, minus_infinity = -__builtin_huge_
 template <int d>
 constexpr int row_stride = d + 8;
 
-/// Begins to copy rows [begin, begin + count), zeros from `end` on; by `threads` threads, the whole block.
+/// Begins to copy rows [begin, begin + count), zeros from `end` on; by `threads` threads, the whole block. Reckons in
+/// 32 bits what fits, as 64-bit products take several instructions.
 template <int d, int count, int threads, class T>
-__device__ void copy_tile(const Rows<const T>& from, std::int64_t begin, std::int64_t end, T* to) {
+__device__ void copy_tile(const Rows<const T>& from, int begin, std::int64_t end, T* to) {
   constexpr int pieces = d / 8;
   static_assert(count * pieces % threads == 0);
+  const auto stride_bytes = static_cast<std::uint32_t>(from.stride * sizeof(T));
 #pragma unroll
   for (int i = 0; i < count * pieces / threads; ++i) {
     const int piece = i * threads + threadIdx.x, row = piece / pieces, column = piece % pieces * 8;
-    const bool valid = begin + row < end;
-    gpu::copy_async(to + row * row_stride<d> + column, from.data + (valid ? begin + row : 0) * from.stride + column,
+    const bool valid = begin + row < static_cast<int>(end);
+    const std::uint64_t offset = gpu::wide_product(valid ? begin + row : 0, stride_bytes);
+    gpu::copy_async(to + row * row_stride<d> + column, reinterpret_cast<const char*>(from.data + column) + offset,
                     valid);
   }
 }

@@ -158,6 +158,27 @@ INSTANTIATE_TEST_SUITE_P(Sizes, FlashAttention,
                                                           Case{1025, 1025, 1, 1, 1, 64, true, 0.1})),  //
                          name_of_case);
 
+TEST(FlashAttentionLimits, OtherProblemsAreLeftToTheOtherKernels) {
+  const auto backend = test::make_backend(1);
+  const Given given(*backend, DType::bf16, {8, 8, 1, 2, 2, 64, true, 0.1}, 1);
+  const AttentionProblem& problem = given.problem;
+  const Heads q = given.queries(given.q);
+  EXPECT_TRUE(cuda::takes_flash_attention(problem, {q}));
+  const auto taken_with = [&](auto&& change) {
+    AttentionProblem changed = problem;
+    Heads heads = q;
+    change(changed, heads);
+    return cuda::takes_flash_attention(changed, {q, heads});
+  };
+  EXPECT_TRUE(taken_with([](auto&, Heads& heads) { heads.position_stride = (std::int64_t{1} << 31) - 8; }));
+  EXPECT_FALSE(taken_with([](auto&, Heads& heads) { heads.position_stride = std::int64_t{1} << 31; }));
+  EXPECT_FALSE(taken_with([](auto&, Heads& heads) { heads.position_stride += 4; }));
+  EXPECT_FALSE(taken_with([](auto&, Heads& heads) { heads.sample_stride += 4; }));
+  EXPECT_FALSE(taken_with([](auto&, Heads& heads) { heads.head_stride += 4; }));
+  EXPECT_FALSE(taken_with([](AttentionProblem& changed, auto&) { changed.head_dim = 72; }));
+  EXPECT_FALSE(taken_with([](AttentionProblem& changed, auto&) { changed.first_key = 4; }));
+}
+
 class FlashAttentionTypes : public testing::TestWithParam<DType> {};
 
 // Parts in any order, one of them wholly behind the first queries.
