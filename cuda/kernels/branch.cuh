@@ -30,10 +30,8 @@ class BranchEnd {
  public:
   /// bias may be null.
   __device__ BranchEnd(const T* x, const T* bias, const T* residual, std::int64_t h, std::int64_t row,
-                       const Eight& columns) {
-    const std::int64_t offset = row * h + columns.begin;
-    x_.load(x + offset, columns.size);
-    residual_.load(residual + offset, columns.size);
+                       const Eight& columns)
+      : x_(x + row * h + columns.begin, columns.size), residual_(residual + row * h + columns.begin, columns.size) {
     if (bias != nullptr) bias_.load(bias + columns.begin, columns.size);
   }
   /// Rounded; 0 beyond the row.

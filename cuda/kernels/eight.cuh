@@ -87,6 +87,8 @@ __device__ void store(const Accumulation<T> (&from)[8], int size, T* to) {
 template <class T>
 class PackedEight {
  public:
+  PackedEight() = default;
+  __device__ PackedEight(const T* from, int size) { load(from, size); }
   /// 0 from `size` on.
   __device__ void load(const T* from, int size) {
     if (size == 8 && is_aligned(from)) {
@@ -137,9 +139,7 @@ class PackedEight {
 template <class T>
 __device__ PackedEight<T> load_group(const T* matrix, std::int64_t h, std::int64_t row, std::int64_t group) {
   const Eight columns = eight(group, h);
-  PackedEight<T> own;
-  own.load(matrix + row * h + columns.begin, columns.size);
-  return own;
+  return {matrix + row * h + columns.begin, columns.size};
 }
 
 }  // namespace trireme::cuda

@@ -55,13 +55,12 @@ template <class T>
 __global__ void __launch_bounds__(block_threads)
     scale_add_kernel(std::int64_t n, Accumulation<T> factor, const T* x, T* y) {
   const Eight part = eight(global_thread(), n);
+  PackedEight<T> own(y + part.begin, part.size), other;
+  if (x != nullptr) other.load(x + part.begin, part.size);
   Accumulation<T> value[8], added[8];
-  load(y + part.begin, part.size, value);
-  for (auto& v : value) v *= factor;
-  if (x != nullptr) {
-    load(x + part.begin, part.size, added);
-    for (int c = 0; c < 8; ++c) value[c] += added[c];
-  }
+  own.unpack(value);
+  other.unpack(added);
+  for (int c = 0; c < 8; ++c) value[c] = factor * value[c] + added[c];
   store(value, part.size, y + part.begin);
 }
 
@@ -129,9 +128,11 @@ __global__ void __launch_bounds__(block_threads)
   const std::int64_t row = global_thread() / eights_of(f);
   if (row >= rows) return;
   const Eight part = eight(global_thread() % eights_of(f), f);
+  const T* gate_at = gate_up + 2 * row * f + part.begin;
+  const PackedEight of_gate(gate_at, part.size), of_up(gate_at + f, part.size);
   Accumulation<T> gate[8], up[8];
-  load(gate_up + 2 * row * f + part.begin, part.size, gate);
-  load(gate_up + (2 * row + 1) * f + part.begin, part.size, up);
+  of_gate.unpack(gate);
+  of_up.unpack(up);
   for (int c = 0; c < 8; ++c) gate[c] = gate[c] / (1 + std::exp(-gate[c])) * up[c];
   store(gate, part.size, y + row * f + part.begin);
 }
@@ -144,10 +145,12 @@ __global__ void __launch_bounds__(block_threads)
   if (row >= rows) return;
   const Eight part = eight(global_thread() % eights_of(f), f);
   const std::int64_t gate_at = 2 * row * f + part.begin, up_at = gate_at + f;
+  const PackedEight of_dy(dy + row * f + part.begin, part.size);
+  const PackedEight of_gate(gate_up + gate_at, part.size), of_up(gate_up + up_at, part.size);
   A gradient[8], gate[8], up[8];
-  load(dy + row * f + part.begin, part.size, gradient);
-  load(gate_up + gate_at, part.size, gate);
-  load(gate_up + up_at, part.size, up);
+  of_dy.unpack(gradient);
+  of_gate.unpack(gate);
+  of_up.unpack(up);
   for (int c = 0; c < 8; ++c) {
     const A x = gate[c], sigmoid = 1 / (1 + std::exp(-x));
     gate[c] = gradient[c] * up[c] * sigmoid * (1 + x * (1 - sigmoid));

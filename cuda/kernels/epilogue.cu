@@ -15,12 +15,12 @@ __global__ void __launch_bounds__(block_threads)
   if (row >= rows) return;
   const Eight part = eight(global_thread() % eights_of(columns), columns);
   const std::int64_t offset = row * columns + part.begin;
+  PackedEight<T> own(z + offset, part.size), other;
+  if (bias != nullptr) other.load(bias + part.begin, part.size);
   float value[8], added[8];
-  load(z + offset, part.size, value);
-  if (bias != nullptr) {
-    load(bias + part.begin, part.size, added);
-    for (int c = 0; c < 8; ++c) value[c] += added[c];
-  }
+  own.unpack(value);
+  other.unpack(added);
+  for (int c = 0; c < 8; ++c) value[c] += added[c];
   if (keep) store(value, part.size, z + offset);
   for (float& v : value) v = activated(activation, v);
   store(value, part.size, y + offset);
@@ -30,9 +30,10 @@ template <class T>
 __global__ void __launch_bounds__(block_threads)
     activation_backward_kernel(std::int64_t n, Activation activation, const T* z, T* dx) {
   const Eight part = eight(global_thread(), n);
+  const PackedEight own(dx + part.begin, part.size), other(z + part.begin, part.size);
   float gradient[8], value[8];
-  load(dx + part.begin, part.size, gradient);
-  load(z + part.begin, part.size, value);
+  own.unpack(gradient);
+  other.unpack(value);
   for (int c = 0; c < 8; ++c) gradient[c] *= activation_slope(activation, value[c]);
   store(gradient, part.size, dx + part.begin);
 }
