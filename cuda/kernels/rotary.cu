@@ -7,25 +7,42 @@
 namespace trireme::cuda {
 namespace {
 
-/// A thread for each pair of channels of a row: one sine and cosine for all samples and heads.
+/// A block for each row: its sines and cosines, in dynamic shared memory, are those of all samples and heads, of which
+/// a thread takes eight pairs of channels at a time.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     rotate_kernel(RotaryEmbedding rotary, RotaryHeads x, double sign, T* data) {
   using A = Accumulation<T>;
-  const std::int64_t pairs = rotary.channels / 2;
-  const std::int64_t row = global_thread() / pairs, pair = global_thread() % pairs;
-  if (row >= x.rows) return;
-  const double exponent = -2 * static_cast<double>(pair) / static_cast<double>(rotary.channels);
-  const double angle = static_cast<double>(x.positions[row]) * std::pow(rotary.base, exponent);
-  const A cosine = static_cast<A>(std::cos(angle)), sine = static_cast<A>(sign * std::sin(angle));
-  for (std::int64_t sample = 0; sample < x.batch; ++sample) {
-    for (std::int64_t head = 0; head < x.heads; ++head) {
-      T* first = data + row * x.data.position_stride + sample * x.data.sample_stride + head * x.data.head_stride + pair;
-      T* second = first + pairs;
-      const A a = gpu::widen(*first), b = gpu::widen(*second);
-      *first = gpu::narrow<T>(a * cosine - b * sine);
-      *second = gpu::narrow<T>(b * cosine + a * sine);
+  const int pairs = static_cast<int>(rotary.channels / 2), groups = static_cast<int>(eights_of(pairs));
+  const std::int64_t row = blockIdx.x;
+  A* cosines = gpu::dynamic_shared<A>();
+  A* sines = cosines + pairs;
+  for (int pair = threadIdx.x; pair < pairs; pair += block_threads) {
+    const double exponent = -2 * static_cast<double>(pair) / static_cast<double>(rotary.channels);
+    const double angle = static_cast<double>(x.positions[row]) * std::pow(rotary.base, exponent);
+    cosines[pair] = static_cast<A>(std::cos(angle));
+    sines[pair] = static_cast<A>(sign * std::sin(angle));
+  }
+  __syncthreads();
+  const int heads = static_cast<int>(x.heads), items = static_cast<int>(x.batch) * heads * groups;
+  for (int item = threadIdx.x; item < items; item += block_threads) {
+    const Eight part = eight(item % groups, pairs);
+    const std::int64_t head = item / groups % heads, sample = item / groups / heads;
+    T* first =
+        data + row * x.data.position_stride + sample * x.data.sample_stride + head * x.data.head_stride + part.begin;
+    T* second = first + pairs;
+    const PackedEight of_first(first, part.size), of_second(second, part.size);
+    A a[8], b[8];
+    of_first.unpack(a);
+    of_second.unpack(b);
+    for (int c = 0; c < 8; ++c) {
+      if (c >= part.size) continue;
+      const A cosine = cosines[part.begin + c], sine = sines[part.begin + c], before = a[c];
+      a[c] = before * cosine - b[c] * sine;
+      b[c] = b[c] * cosine + before * sine;
     }
+    store(a, part.size, first);
+    store(b, part.size, second);
   }
 }
 
@@ -34,8 +51,9 @@ class CudaRotary final : public RotaryKernels {
   void rotate(Stream& stream, const RotaryEmbedding& rotary, const RotaryHeads& x, Rotation rotation) override {
     check_rotate(rotary, x);
     dispatch_float(x.data.data.dtype(), [&]<class T>() {
-      gpu::launch(stream, {"rotate", blocks_for(x.rows * rotary.channels / 2), block_threads}, rotate_kernel<T>, rotary,
-                  x, rotation == Rotation::forward ? 1.0 : -1.0, x.data.data.template as<T>());
+      const std::size_t shared_bytes = static_cast<std::size_t>(rotary.channels) * sizeof(Accumulation<T>);
+      gpu::launch(stream, {"rotate", x.rows, block_threads, shared_bytes}, rotate_kernel<T>, rotary, x,
+                  rotation == Rotation::forward ? 1.0 : -1.0, x.data.data.template as<T>());
     });
   }
 };
