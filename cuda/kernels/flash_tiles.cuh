@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpu/mma.cuh>
+#include <numeric>
 
 #include "cuda/kernels/heads.cuh"
 #include "cuda/kernels/sums.cuh"
@@ -21,16 +22,20 @@ constexpr int row_stride = d + 8;
 /// 32 bits what fits, as 64-bit products take several instructions.
 template <int d, int count, int threads, class T>
 __device__ void copy_tile(const Rows<const T>& from, int begin, std::int64_t end, T* to) {
-  constexpr int pieces = d / 8;
-  static_assert(count * pieces % threads == 0);
+  constexpr int pieces = d / 8, rounds = pieces / std::gcd(threads, pieces), rows_of_rounds = threads * rounds / pieces;
+  static_assert(count % rows_of_rounds == 0);
   const auto stride_bytes = static_cast<std::uint32_t>(from.stride * sizeof(T));
 #pragma unroll
-  for (int i = 0; i < count * pieces / threads; ++i) {
-    const int piece = i * threads + threadIdx.x, row = piece / pieces, column = piece % pieces * 8;
-    const bool valid = begin + row < static_cast<int>(end);
-    const std::uint64_t offset = gpu::wide_product(valid ? begin + row : 0, stride_bytes);
-    gpu::copy_async(to + row * row_stride<d> + column, reinterpret_cast<const char*>(from.data + column) + offset,
-                    valid);
+  for (int round = 0; round < rounds; ++round) {
+    const int piece = round * threads + threadIdx.x, column = piece % pieces * 8;
+    const auto* start = reinterpret_cast<const char*>(from.data + column);
+#pragma unroll
+    for (int i = 0; i < count / rows_of_rounds; ++i) {
+      const int row = piece / pieces + i * rows_of_rounds;
+      const bool valid = begin + row < static_cast<int>(end);
+      gpu::copy_async(to + row * row_stride<d> + column,
+                      start + gpu::wide_product(valid ? begin + row : 0, stride_bytes), valid);
+    }
   }
 }
 
