@@ -50,6 +50,8 @@ double EventTimer::time_us(CudaStream& stream, const std::function<void()>& run)
   return 1000.0 * elapsed_ms;
 }
 
+// cuBLASLt may refuse what it has suggested: then another will do, if there is one.
+
 Choice choose_fastest(CudaStream& stream, WorkTimer& timer, const std::vector<Choice>& candidates,
                       const std::function<void(const Choice&)>& run) {
   const Choice* best = nullptr;
@@ -61,11 +63,22 @@ Choice choose_fastest(CudaStream& stream, WorkTimer& timer, const std::vector<Ch
       best_us = time_us;
       best = &candidate;
     } catch (const CublasError&) {
-      // cuBLASLt refuses what it has suggested: another will do, if there is one.
       if (best == nullptr && &candidate == &candidates.back()) throw;
     }
   }
   return *best;
+}
+
+Choice first_that_runs(const std::vector<Choice>& candidates, const std::function<void(const Choice&)>& run) {
+  for (const Choice& candidate : candidates) {
+    try {
+      run(candidate);
+      return candidate;
+    } catch (const CublasError&) {
+      if (&candidate == &candidates.back()) throw;
+    }
+  }
+  return candidates.front();
 }
 
 }  // namespace trireme::cuda

@@ -27,4 +27,7 @@ class EventTimer final : public WorkTimer {
 Choice choose_fastest(CudaStream& stream, WorkTimer& timer, const std::vector<Choice>& candidates,
                       const std::function<void(const Choice&)>& run);
 
+/// The first candidate for which `run` does not throw CublasError; of all, the last one's error.
+Choice first_that_runs(const std::vector<Choice>& candidates, const std::function<void(const Choice&)>& run);
+
 }  // namespace trireme::cuda

@@ -140,10 +140,14 @@ class LtGemm final : public GemmKernels {
     }
     shape.alignment =
         alignment_of({task.operands.a, task.operands.b, task.operands.d, task.bias, task.pre_activation, task.dbias});
-    const auto found = choices_.find(shape);
-    const Choice choice = found != choices_.end() ? found->second : choose(stream, task);
-    if (found == choices_.end()) choices_.emplace(shape, choice);
-    run_with(stream, task, choice);
+    auto found = choices_.find(shape);
+    if (found == choices_.end() && deterministic_) {
+      choices_.emplace(shape, first_that_runs(candidates(stream, task),
+                                              [&](const Choice& candidate) { run_with(stream, task, candidate); }));
+      return;
+    }
+    if (found == choices_.end()) found = choices_.emplace(shape, choose(stream, task)).first;
+    run_with(stream, task, found->second);
   }
 
   /// The fused product where `choice` says so, else the product and what follows it.
@@ -184,26 +188,38 @@ class LtGemm final : public GemmKernels {
     }
   }
 
+  /// Whether cuBLASLt may be asked for the epilogue: it documents rules for kept values that it does not all check.
+  static bool can_fuse(const Task& task) {
+    const bool keeps_well = task.pre_activation == nullptr || (task.shape.m % 8 == 0 && task.shape.alignment == 16);
+    return task.shape.epilogue != Epilogue::none && keeps_well;
+  }
+
+  /// Operands with the addresses that the fused product will have.
+  static ProductOperands fused_operands(const Task& task) {
+    ProductOperands operands = task.operands;
+    operands.aux = task.pre_activation;
+    operands.bias = task.dbias != nullptr ? task.dbias : const_cast<void*>(task.bias);
+    return operands;
+  }
+
+  /// Fused ones first.
+  std::vector<Choice> candidates(CudaStream& stream, const Task& task) {
+    std::vector<Choice> list;
+    if (can_fuse(task)) list = products_.candidates(task.shape, fused_operands(task));
+    std::ranges::copy(products_.candidates(plain(task.shape), task.operands), std::back_inserter(list));
+    TRIREME_CHECK(!list.empty(), CublasError, "cuBLASLt has no algorithm for the product {}; {}", to_string(task.shape),
+                  to_string(stream.device().place()));
+    return list;
+  }
+
   Choice choose(CudaStream& stream, const Task& task) {
-    const bool can_fuse = task.shape.epilogue != Epilogue::none;
-    // Addresses as the fused product will have them.
-    ProductOperands fused_operands = task.operands;
-    fused_operands.aux = task.pre_activation;
-    fused_operands.bias = task.dbias != nullptr ? task.dbias : const_cast<void*>(task.bias);
     const std::string key = to_string(task.shape);
     if (const std::optional<Choice> kept = cache_.find(key)) {
-      const bool usable = kept->fused ? can_fuse && products_.usable(task.shape, fused_operands, *kept)
+      const bool usable = kept->fused ? can_fuse(task) && products_.usable(task.shape, fused_operands(task), *kept)
                                       : products_.usable(plain(task.shape), task.operands, *kept);
       if (usable) return *kept;
     }
-    std::vector<Choice> candidates;
-    if (can_fuse) candidates = products_.candidates(task.shape, fused_operands);
-    if (deterministic_ && !candidates.empty()) return candidates.front();
-    std::ranges::copy(products_.candidates(plain(task.shape), task.operands), std::back_inserter(candidates));
-    TRIREME_CHECK(!candidates.empty(), CublasError, "cuBLASLt has no algorithm for the product {}; {}", key,
-                  to_string(stream.device().place()));
-    if (deterministic_) return candidates.front();
-    const Choice choice = fastest(stream, task, candidates);
+    const Choice choice = fastest(stream, task, candidates(stream, task));
     cache_.keep(key, choice);
     return choice;
   }

@@ -1,6 +1,8 @@
 #include "tests/cuda/fake_cublaslt.hpp"
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -199,6 +201,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   ++state().searches;
   *found = 0;
   const auto* description = reinterpret_cast<const Description*>(opaque);
+  if (description->aux != nullptr && description->aux_stride % 8 != 0) {
+    std::fputs("cuBLASLt wants a stride of kept values that 8 divides, and may not look at it\n", stderr);
+    std::abort();
+  }
   if (state().behaviour.cannot_fuse.contains(description->epilogue)) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *found < std::min(wanted, state().behaviour.algorithms); ++*found) {
     results[*found] = {};

@@ -229,11 +229,13 @@ TEST_F(CudaGemm, AKeptAlgorithmThatTheLibraryRefusesIsChosenAnew) {
 }
 
 TEST_F(CudaGemm, ASuggestionThatTheLibraryRefusesIsPassedOver) {
-  fake_cublaslt::behaviour().refused = {0, 2};
-  multiply(*make(prefer_fused));
-  EXPECT_EQ(fake_cublaslt::last().algorithm, 1u);
-  fake_cublaslt::behaviour().refused = {0, 1, 2};
-  EXPECT_THROW(multiply(*make(prefer_fused)), CublasError);
+  for (const bool deterministic : {false, true}) {
+    fake_cublaslt::behaviour().refused = {0, 2};
+    multiply(*make(prefer_fused, {.deterministic = deterministic, .cache_file = ""}));
+    EXPECT_EQ(fake_cublaslt::last().algorithm, 1u);
+    fake_cublaslt::behaviour().refused = {0, 1, 2};
+    EXPECT_THROW(multiply(*make(prefer_fused, {.deterministic = deterministic, .cache_file = ""})), CublasError);
+  }
 }
 
 TEST_F(CudaGemm, AProductWithoutAlgorithmIsAnErrorThatNamesIt) {
