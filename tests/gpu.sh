@@ -8,8 +8,8 @@
 #                                        carried: tar xJf FOLDER.tar.xz (or python3 -m tarfile -e), FOLDER/gpu.sh
 # The build that is packed runs on any x86-64-v3 processor: cmake --preset release -D TRIREME_MARCH=x86-64-v3.
 # Exit status 1 where a test failed or was not run. FOLDER/gpu-results.txt is the table of results, a line as each comes,
-# FOLDER/gpu-log.txt what was printed; the table is printed last. What matters most comes first; all of it ends within
-# eight minutes (TRIREME_GPU_SECONDS, default 470), and no part takes more than its own share of that.
+# FOLDER/gpu-log.txt what was printed; the table is printed last. Tests come first; all of it ends within eight minutes
+# (TRIREME_GPU_SECONDS, default 470), and no part takes more than its own share of that.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=(cuda_gpu_test cuda_gpu_kernels_test cuda_gpu_shapes_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
@@ -80,11 +80,10 @@ source "$here/gpu_environment.sh"
 export TRIREME_REQUIRE_GPU=1
 if [ -d "$folder/fixtures" ]; then export TRIREME_FIXTURES=$folder/fixtures; fi
 
-status=0
 results=$folder/gpu-results.txt
 log=$folder/gpu-log.txt
-part=$(mktemp)
-trap 'rm -rf "$part" "$part".*' EXIT
+parts=$(mktemp -d)
+trap 'rm -rf "$parts"' EXIT
 SECONDS=0
 limit=${TRIREME_GPU_SECONDS:-470}
 : >"$log"
@@ -95,37 +94,37 @@ limit=${TRIREME_GPU_SECONDS:-470}
 } >"$results"
 cat "$results"
 
-# note OUTCOME SECONDS TEXT: a line of the table.
-note() {
-  printf '%-10s %4s s  %s\n' "$@" | tee -a "$results"
-  case $1 in passed | measured) ;; *) status=1 ;; esac
-}
 # start SECONDS FILE COMMAND...: runs the command, no longer than this or than there is time; its output goes to FILE.
 start() {
   local left=$((limit - SECONDS)) most=$1 file=$2
   shift 2
+  : >"$file"
   [ "$left" -ge 5 ] || return 125
   timeout -k 5 $((left < most ? left : most)) "$@" >"$file" 2>&1 </dev/null
 }
-# judge NAME CODE SECONDS FILE: enters what a test program has printed.
-judge() {
-  local outcome=FAILED
-  [ "$2" -eq 0 ] && outcome=passed
-  [ "$2" -eq 124 ] || [ "$2" -eq 137 ] && outcome=TIMEOUT
-  [ "$2" -eq 125 ] && outcome="NOT RUN"
-  { printf '\n=== %s\n' "$1"; cat "$4"; } >>"$log"
-  grep -E '^(\[  FAILED  \].*ms\)$|FAILED: )' "$4" | head -20
-  [ "$2" -eq 0 ] || tail -n 15 "$4"
-  note "$outcome" "$3" "$1: $(grep -cE '^(\[       OK|passed: )' "$4") tests passed, $(
-    grep -cE '^(\[  FAILED  \].*ms\)$|FAILED: )' "$4") failed$([ "$2" -lt 126 ] || echo ", exit status $2")"
+# outcome CODE GOOD
+outcome() {
+  case $1 in 0) echo "$2" ;; 124 | 137) echo TIMEOUT ;; 125) echo "NOT RUN" ;; *) echo FAILED ;; esac
 }
-# run NAME SECONDS COMMAND...
+# note OUTCOME SECONDS TEXT [FILE]: a line of the table, and what was printed.
+note() {
+  {
+    flock 9
+    [ -z "${4:-}" ] || { printf '\n=== %s\n' "$3"; cat "$4"; } >>"$log"
+    case $1 in passed | measured) ;; *) [ -z "${4:-}" ] || tail -n 15 "$4" ;; esac
+    printf '%-10s %4s s  %s\n' "$1" "$2" "$3" | tee -a "$results"
+  } 9>>"$parts/lock"
+}
+# run NAME SECONDS COMMAND...: a test program.
 run() {
-  local name=$1 most=$2 begun=$SECONDS
+  local name=$1 most=$2 begun=$SECONDS file code
   shift 2
-  : >"$part"
-  start "$most" "$part" "$@"
-  judge "$name" $? $((SECONDS - begun)) "$part"
+  file=$(mktemp -p "$parts")
+  start "$most" "$file" "$@"
+  code=$?
+  grep -E '^(\[  FAILED  \].*ms\)$|FAILED: )' "$file" | head -20
+  note "$(outcome $code passed)" $((SECONDS - begun)) "$name: $(grep -cE '^(\[       OK|passed: )' "$file") tests passed, $(
+    grep -cE '^(\[  FAILED  \].*ms\)$|FAILED: )' "$file") failed$([ $code -lt 126 ] || echo ", exit status $code")" "$file"
 }
 # suites NAME SECONDS PROGRAM: each suite of a program as a process of its own: after a fault in a kernel the GPU is lost to
 # the process that started it.
@@ -141,56 +140,46 @@ suites() {
 measure() {
   local name=$1 most=$2 file=$folder/$3 begun=$SECONDS code
   shift 3
-  [ -x "$1" ] || command -v "$1" >/dev/null || { note "NOT RUN" 0 "$name: $1 is not here"; return; }
   start "$most" "$file" "$@"
   code=$?
-  { printf '\n=== %s\n' "$name"; cat "$file"; } >>"$log"
-  [ $code -eq 0 ] || tail -n 5 "$file"
-  note "$([ $code -eq 0 ] && echo measured || echo FAILED)" $((SECONDS - begun)) "$name: see ${file##*/}"
+  note "$(outcome $code measured)" $((SECONDS - begun)) "$name: see ${file##*/}" "$file"
 }
 
-suites "runtime, products and NCCL, one rank" 60 cuda_gpu_test
-suites "kernels" 40 cuda_gpu_kernels_test
-suites "kernels at the shapes of models" 60 cuda_gpu_shapes_test
-suites "training, one rank" 90 cuda_gpu_training_test
-measure "training steps, without and with graphs" 60 steps.jsonl "$folder/step_gpu_bench"
-have_mpi=$(command -v mpirun)
-if [ -n "$have_mpi" ]; then
-  run "two ranks through the host" 30 mpirun -np 2 "$folder/cuda_gpu_ranks_test" --gtest_color=no
-  run "grids of two ranks" 60 mpirun -np 2 "$folder/cuda_gpu_grid_test" --gtest_color=no
-  run "grids of four ranks" 60 mpirun -np 4 "$folder/cuda_gpu_grid_test" --gtest_color=no
-else
-  note "NOT RUN" 0 "several ranks, and the program: there is no mpirun here"
-fi
-measure "kernels" 60 kernels.txt "$folder/kernels_gpu_bench" --json "$folder/kernels.jsonl"
-if [ -n "$have_mpi" ]; then
-  e2e=$folder/e2e
-  [ -d "$e2e" ] || e2e=$here/e2e
-  run "the program" 150 bash "$e2e/gpu_test.sh" "$folder/trireme" mpirun
-  measure "collectives, NCCL" 20 collectives.jsonl mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 64
-  measure "collectives, NCCL with calls that block" 20 collectives-blocking.jsonl env NCCL_COMM_BLOCKING=1 \
-    mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 1
-  measure "collectives, staged" 20 collectives-staged.jsonl \
-    mpirun -np 2 "$folder/collectives_bench" --backend cuda --communicator staged --largest-mb 64
-fi
-# The sanitizer's tools run together: they look for errors, not at times.
+# Tests run beside each other: what takes them long is the reference on the host.
+suites "runtime, products and NCCL, one rank" 90 cuda_gpu_test &
+suites "kernels" 60 cuda_gpu_kernels_test &
+suites "kernels at the shapes of models" 120 cuda_gpu_shapes_test &
+suites "training, one rank" 120 cuda_gpu_training_test &
 if sanitizer=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v compute-sanitizer); then
-  begun=$SECONDS
-  tools=(memcheck racecheck initcheck synccheck)
-  for tool in "${tools[@]}"; do
-    {
-      TRIREME_TEST_SMALL=1 start 120 "$part.$tool" "$sanitizer" --tool "$tool" --error-exitcode 1 \
-        "$folder/cuda_gpu_shapes_test" --gtest_color=no
-      echo $? >"$part.$tool.code"
-    } &
-  done
-  wait
-  for tool in "${tools[@]}"; do
-    touch "$part.$tool"
-    judge "kernels under $tool" "$(cat "$part.$tool.code")" $((SECONDS - begun)) "$part.$tool"
+  for tool in memcheck racecheck initcheck synccheck; do
+    TRIREME_TEST_SMALL=1 run "kernels under $tool" 150 "$sanitizer" --tool $tool --error-exitcode 1 \
+      "$folder/cuda_gpu_shapes_test" --gtest_color=no &
   done
 else
   note "NOT RUN" 0 "kernels under memcheck, racecheck, initcheck, synccheck: there is no compute-sanitizer here"
+fi
+wait
+if [ -n "$(command -v mpirun)" ]; then
+  e2e=$folder/e2e
+  [ -d "$e2e" ] || e2e=$here/e2e
+  run "two ranks through the host" 60 mpirun -np 2 "$folder/cuda_gpu_ranks_test" --gtest_color=no &
+  run "grids of two ranks" 90 mpirun -np 2 "$folder/cuda_gpu_grid_test" --gtest_color=no &
+  run "grids of four ranks" 90 mpirun -np 4 "$folder/cuda_gpu_grid_test" --gtest_color=no &
+  run "the program" 150 bash "$e2e/gpu_test.sh" "$folder/trireme" mpirun &
+  wait
+else
+  note "NOT RUN" 0 "several ranks, and the program: there is no mpirun here"
+fi
+
+# Benchmarks have the GPU for themselves.
+measure "training steps, without and with graphs" 60 steps.jsonl "$folder/step_gpu_bench"
+measure "kernels" 60 kernels.txt "$folder/kernels_gpu_bench" --json "$folder/kernels.jsonl"
+if [ -n "$(command -v mpirun)" ]; then
+  measure "collectives, NCCL" 25 collectives.jsonl mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 64
+  measure "collectives, NCCL with calls that block" 25 collectives-blocking.jsonl env NCCL_COMM_BLOCKING=1 \
+    mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 1
+  measure "collectives, staged" 25 collectives-staged.jsonl \
+    mpirun -np 2 "$folder/collectives_bench" --backend cuda --communicator staged --largest-mb 4
 fi
 # Compiling takes PyTorch the most of it: one model, in the time that is left. By hand bench/step/gpu.sh runs more.
 steps=$folder/${peer[0]}
@@ -199,4 +188,4 @@ MODELS=gpt2-1.2b STEPS=15 measure "training steps beside PyTorch's" 240 steps-pe
 echo
 echo "$SECONDS s in all" >>"$results"
 cat "$results"
-exit $status
+! grep -qE '^(FAILED|TIMEOUT|NOT RUN)' "$results"

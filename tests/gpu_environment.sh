@@ -16,4 +16,5 @@ if [ -x "$folder/mpi/bin/mpirun" ]; then
   export OMPI_MCA_mca_base_component_path=$mpi/plugins OMPI_MCA_plm=isolated OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,self
   export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers may forbid it
 fi
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+  OMPI_MCA_hwloc_base_binding_policy=none

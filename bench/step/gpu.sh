@@ -44,7 +44,7 @@ PYTHON
 summary() {
   sort -g | awk '{ x[NR] = $1 } END { if (NR) printf "%.6g %.6g %.6g\n", (x[int((NR + 1) / 2)] + x[int((NR + 2) / 2)]) / 2, x[1], x[NR] }'
 }
-line() { printf '%-12s %13s  %-9s %10s  %-23s %8s %6s %6s\n' "$@"; }
+line() { printf '%-12s %13s  %-14s %10s  %-23s %8s %6s %6s\n' "$@"; }
 
 [ $dry_run = yes ] || nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader || echo "no nvidia-smi"
 line model micro-batches program tokens/s "(least to greatest)" TFLOP/s MFU ratio
@@ -69,14 +69,19 @@ for entry in $models; do
   line "$model" "$micro_batches" trireme "$(calculate .0f "$ours")" "($(calculate .0f "$least") to $(calculate .0f "$greatest"))" \
     "$(calculate .1f "$tflops")" "$(calculate .3f "$tflops / $peak")" ""
   if LD_LIBRARY_PATH=$outside_libraries "$python" -c 'import torch' 2>/dev/null; then
-    compile=(--compile)
-    [ $dry_run = no ] || compile=()
-    LD_LIBRARY_PATH=$outside_libraries "$python" "$root/bench/peers/gpt2_pytorch.py" "${peer[@]}" --sequence $sequence --positions $sequence --batch $batch \
-      --micro-batches "$micro_batches" --vocabulary $vocabulary --dropout 0.1 --dtype bf16 --device $device "${compile[@]}" \
-      --steps "$steps" --warm-up $warm_up >"$work/peer" 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
+    peer_runs() {
+      LD_LIBRARY_PATH=$outside_libraries "$python" "$root/bench/peers/gpt2_pytorch.py" "${peer[@]}" --sequence $sequence \
+        --positions $sequence --batch $batch --micro-batches "$micro_batches" --vocabulary $vocabulary --dropout 0.1 \
+        --dtype bf16 --device $device --steps "$steps" --warm-up $warm_up "$@" >"$work/peer" 2>"$work/log"
+    }
+    name=PyTorch
+    if [ $dry_run = yes ] || ! peer_runs --compile; then # compiling wants a C compiler and Python's headers
+      name="PyTorch, eager"
+      peer_runs || { cat "$work/log" >&2; exit 1; }
+    fi
     read -r theirs their_least their_greatest < <(summary <"$work/peer")
     # FLOPs a token are the model's: PyTorch's rate is ours times the ratio of tokens.
-    line "" "" PyTorch "$(calculate .0f "$theirs")" "($(calculate .0f "$their_least") to $(calculate .0f "$their_greatest"))" \
+    line "" "" "$name" "$(calculate .0f "$theirs")" "($(calculate .0f "$their_least") to $(calculate .0f "$their_greatest"))" \
       "$(calculate .1f "$tflops * $theirs / $ours")" "$(calculate .3f "$tflops * $theirs / $ours / $peak")" \
       "$(calculate .2f "$ours / $theirs")"
   fi
