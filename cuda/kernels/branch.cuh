@@ -15,13 +15,15 @@ __device__ void dropout_factors(const Dropout& dropout, std::uint64_t key, std::
     factor[c] = keep ? static_cast<A>(dropout.scale) : A{0};
   }
 }
-/// The same for hidden states [s, b, h], of which `row` counts the rows.
-template <class A>
-__device__ void row_factors(const Dropout& dropout, std::int64_t row, std::int64_t batch, std::int64_t column_block,
-                            A (&factor)[8]) {
-  dropout_factors(dropout, dropout.key, dropout.samples[row % batch], dropout.positions[row / batch], column_block,
-                  factor);
-}
+/// By what dropout draws in one row of hidden states [s, b, h]: divisions and an access that its columns share.
+struct DropoutRow {
+  std::int64_t sample = 0, position = 0;
+  __device__ DropoutRow(const Dropout& dropout, std::int64_t row, std::int64_t batch) {
+    if (!dropout.enabled()) return;
+    sample = dropout.samples[row % batch];
+    position = dropout.positions[row / batch];
+  }
+};
 
 /// The end of a branch: eight columns of residual + dropout(x + bias). Loaded when made, so that two of them can be on
 /// their way together.
@@ -35,11 +37,10 @@ class BranchEnd {
     if (bias != nullptr) bias_.load(bias + columns.begin, columns.size);
   }
   /// Rounded; 0 beyond the row.
-  __device__ void compute(const Dropout& dropout, std::int64_t batch, std::int64_t row, const Eight& columns,
-                          T (&rounded)[8]) const {
-    Accumulation<T> factor[8], value[8], other[8];
+  __device__ void compute(const Dropout& dropout, const DropoutRow& row, const Eight& columns, T (&rounded)[8]) const {
+    Accumulation<T> factor[8]{}, value[8], other[8];
     // Before the first wait.
-    if (dropout.enabled()) row_factors(dropout, row, batch, columns.begin / 8, factor);
+    if (dropout.enabled()) dropout_factors(dropout, dropout.key, row.sample, row.position, columns.begin / 8, factor);
     x_.unpack(value);
     bias_.unpack(other);
     for (int c = 0; c < 8; ++c) value[c] += other[c];

@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(block_threads)
   if (row >= rows) return;
   const Eight columns = eight(global_thread() % eights_of(h), h);
   T rounded[8];
-  BranchEnd<T>(x, bias, residual, h, row, columns).compute(dropout, batch, row, columns, rounded);
+  const BranchEnd<T> end(x, bias, residual, h, row, columns);
+  end.compute(dropout, DropoutRow(dropout, row, batch), columns, rounded);
   store_raw(rounded, columns.size, sum + row * h + columns.begin);
 }
 
@@ -81,8 +82,11 @@ __global__ void __launch_bounds__(block_threads)
 template <class T>
 __device__ void drop_gradient(const PackedEight<T>& dsum, const Dropout& dropout, std::int64_t batch, std::int64_t h,
                               std::int64_t row, std::int64_t group, T* dx, Accumulation<T> (&value)[8]) {
-  Accumulation<T> factor[8];
-  if (dropout.enabled()) row_factors(dropout, row, batch, group, factor);
+  Accumulation<T> factor[8]{};
+  if (dropout.enabled()) {
+    const DropoutRow place(dropout, row, batch);
+    dropout_factors(dropout, dropout.key, place.sample, place.position, group, factor);
+  }
   dsum.unpack(value);
   if (dropout.enabled()) {
     for (int c = 0; c < 8; ++c) value[c] *= factor[c];

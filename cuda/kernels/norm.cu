@@ -24,11 +24,11 @@ class LaneRow {
     }
   }
   /// Of a row that is made here: make(fetch(columns), columns, rounded) gives eight columns, 0 beyond the row, and
-  /// writes them to memory. Two groups are fetched together.
+  /// writes them to memory. Two groups are fetched together but where the registers are wanted for a third block.
   template <class Fetch, class Make>
   __device__ LaneRow(const T* row, std::int64_t h, const Fetch& fetch, const Make& make) : row_(row), h_(h) {
     T rounded[8];
-    if constexpr (held > 0) {
+    if constexpr (held == 4 || held == 12) {
 #pragma unroll
       for (int i = 0; i < held; i += 2) {
         const Eight first = group(i), second = group(i + 1);
@@ -41,7 +41,10 @@ class LaneRow {
         kept_[i + 1].pack(rounded);
       }
     } else {
-      each([&](const Eight& columns, int) { make(fetch(columns), columns, rounded); });
+      each([&](const Eight& columns, int i) {
+        make(fetch(columns), columns, rounded);
+        if constexpr (held > 0) kept_[i].pack(rounded);
+      });
     }
   }
   /// Calls function(columns, number of the group in this lane).
@@ -137,10 +140,11 @@ __global__ void __launch_bounds__(block_threads, held == 6 ? 3 : 2)
                                  const T* residual, Dropout dropout, Norm<T> norm, T* sum, T* y) {
   const std::int64_t row = own_row();
   if (row >= rows) return;
+  const DropoutRow place(dropout, row, batch);
   const auto fetch = [&](const Eight& columns) { return BranchEnd<T>(x, bias, residual, h, row, columns); };
   const LaneRow<T, held> own(sum + row * h, h, fetch,
                              [&](const BranchEnd<T>& end, const Eight& columns, T(&rounded)[8]) {
-                               end.compute(dropout, batch, row, columns, rounded);
+                               end.compute(dropout, place, columns, rounded);
                                store_raw(rounded, columns.size, sum + row * h + columns.begin);
                              });
   normalise_row(norm, row, h, own, y + row * h);
