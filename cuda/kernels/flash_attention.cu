@@ -7,37 +7,101 @@
 namespace trireme::cuda {
 namespace {
 
+/// Scores of keys that the query does not see become minus infinity, for 16 queries from `first` on and the tile of
+/// keys from `begin` on.
+__device__ inline void hide_unseen(const AttentionProblem& problem, int first, int begin,
+                                   float (&score)[key_tile / 8][4]) {
+  const int lane = threadIdx.x % warp_threads;
+  const int seen[2] = {visible_keys(problem, first + lane / 4), visible_keys(problem, first + lane / 4 + 8)};
+#pragma unroll
+  for (int j = 0; j < key_tile / 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (begin + 8 * j + 2 * (lane % 4) + i % 2 >= seen[i / 2]) score[j][i] = minus_infinity;
+    }
+  }
+}
+/// Row g + 8 half of the scores become exp(scale score) relative to the largest so far, and `total` their sum. Returns
+/// the factor for what was summed up relative to the largest before.
+__device__ inline float exponentials(float scale, int half, float (&score)[key_tile / 8][4], float& maximum,
+                                     float& total) {
+  float largest = maximum;
+#pragma unroll
+  for (int j = 0; j < key_tile / 8; ++j) {
+    largest = Maximum<float>{}(largest, Maximum<float>{}(score[j][2 * half], score[j][2 * half + 1]));
+  }
+  largest = combine_row<Maximum<float>>(largest);
+  // Of the difference, not as one fused x * scale - shift: 1 where the largest stays what it was.
+  const float subtracted = largest == minus_infinity ? 0 : largest, shift = subtracted * scale;
+  const float rescale = gpu::fast_exp2((maximum - subtracted) * scale);
+  maximum = largest;
+  float added = 0;
+#pragma unroll
+  for (int j = 0; j < key_tile / 8; ++j) {
+#pragma unroll
+    for (int i = 2 * half; i < 2 * half + 2; ++i) {
+      score[j][i] = gpu::fast_exp2(score[j][i] * scale - shift);
+      added += score[j][i];
+    }
+  }
+  total = total * rescale + added;
+  return rescale;
+}
+
+/// Row tiles of a warp. Two of them read each fragment of keys and values once for both: at 96 channels what is read
+/// from shared memory takes longest. Then queries stay in shared memory, for want of registers.
+template <int d>
+constexpr int row_tiles = d == 96 ? 2 : 1;
+template <int d>
+constexpr int forward_threads = query_threads / row_tiles<d>;
+template <int d>
+constexpr std::size_t forward_shared_bytes = query_shared_bytes<d> + (row_tiles<d> - 1) * key_stage<d> * sizeof(bf16);
+
 template <class T, int d>
-__global__ void __launch_bounds__(query_threads, d == 64 ? 2 : 1)
+__global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
     flash_attention_kernel(AttentionProblem problem, AllHeads<const T> q, AllHeads<const T> k, AllHeads<const T> v,
                            AllHeads<T> out, AllHeads<float> joined, float* log_sum_exp) {
+  constexpr int rows = row_tiles<d>, threads = forward_threads<d>;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const QueryPlace place(problem);
   const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
   const HeadDropout dropout(problem, sample, place.head);
   const Rows<const T> all_keys = k.at(sample, kv_head), all_values = v.at(sample, kv_head);
-  const int first = place.begin + warp * warp_rows;
-  const int sure = visible_keys(problem, first), last = visible_keys(problem, first + warp_rows - 1);
-  const int seen[2] = {visible_keys(problem, first + lane / 4), visible_keys(problem, first + lane / 4 + 8)};
+  const int first = place.begin + warp * rows * warp_rows;
+  const int sure = visible_keys(problem, first), last = visible_keys(problem, first + rows * warp_rows - 1);
   const int tiles = static_cast<int>(tiles_of(visible_keys(problem, place.begin + query_rows - 1), key_tile));
   const float scale = static_cast<float>(problem.scale) * log2_e;
   T* stages = gpu::dynamic_shared<T>();
+  T* own = stages + rows * key_stage<d>;
 
-  copy_tile<d, query_rows, query_threads>(q.at(sample, place.head), place.begin, problem.queries,
-                                          stages + key_stage<d>);
+  copy_tile<d, query_rows, threads>(q.at(sample, place.head), place.begin, problem.queries, own);
   gpu::commit_copies();
-  if (tiles > 0) copy_keys<d>(all_keys, all_values, 0, problem.keys, stages);
+  const auto copy = [&](int tile) {
+    // With two row tiles registers are too short to keep what the thread copies where.
+    const int thread = rows == 1 ? threadIdx.x : gpu::forgotten(threadIdx.x);
+    copy_keys<d, threads>(all_keys, all_values, tile, problem.keys, stages, thread);
+  };
+  if (tiles > 0) copy(0);
   gpu::commit_copies();
   gpu::wait_for_copies<1>();
   __syncthreads();
-  std::uint32_t left[d / 16][4];
-  load_own_rows<d>(stages + key_stage<d>, left);
-  __syncthreads();
+  std::uint32_t queries[d / 16][rows][4];
+  const auto load_queries = [&](int step) {
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+      load_left<d>(own + (warp * rows + m) * warp_rows * row_stride<d>, step, queries[step][m]);
+    }
+  };
+  if constexpr (rows == 1) {
+#pragma unroll
+    for (int step = 0; step < d / 16; ++step) load_queries(step);
+    __syncthreads();  // the second stage is free
+  }
 
-  float sum[d / 8][4]{};
-  float maximum[2] = {minus_infinity, minus_infinity}, total[2] = {0, 0};
+  float sum[rows][d / 8][4]{}, maximum[rows][2], total[rows][2]{};
+  for (float(&of_tile)[2] : maximum) of_tile[0] = of_tile[1] = minus_infinity;
   for (int tile = 0; tile < tiles; ++tile) {
-    if (tile + 1 < tiles) copy_keys<d>(all_keys, all_values, tile + 1, problem.keys, stages);
+    if (tile + 1 < tiles) copy(tile + 1);
     gpu::commit_copies();
     gpu::wait_for_copies<1>();
     __syncthreads();
@@ -45,61 +109,41 @@ __global__ void __launch_bounds__(query_threads, d == 64 ? 2 : 1)
     if (begin < last) {
       const T* keys = stages + tile % 2 * key_stage<d>;
       const T* values = keys + key_tile * row_stride<d>;
-      float score[key_tile / 8][4]{};
+      float score[rows][key_tile / 8][4]{};
+      std::uint32_t probability[key_tile / 16][rows][4];
 #pragma unroll
-      for (int step = 0; step < d / 16; ++step) multiply_rows<d>(left[step], keys, step, score);
-      if (begin + key_tile > sure) {
+      for (int step = 0; step < d / 16; ++step) {
+        if constexpr (rows > 1) load_queries(step);
+        multiply_rows<d>(queries[step], keys, step, score);
+      }
 #pragma unroll
-        for (int j = 0; j < key_tile / 8; ++j) {
+      for (int m = 0; m < rows; ++m) {
+        const int row = first + m * warp_rows;
+        if (begin + key_tile > sure) hide_unseen(problem, row, begin, score[m]);
+        float rescale[2];
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            if (begin + 8 * j + 2 * (lane % 4) + i % 2 >= seen[i / 2]) score[j][i] = minus_infinity;
+        for (int half = 0; half < 2; ++half) {
+          rescale[half] = exponentials(scale, half, score[m], maximum[m][half], total[m][half]);
+        }
+        // Largest scores change seldom after the first tiles.
+        if (__ballot_sync(all_lanes, rescale[0] != 1 || rescale[1] != 1) != 0) {
+#pragma unroll
+          for (int j = 0; j < d / 8; ++j) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) sum[m][j][i] *= rescale[i / 2];
           }
         }
-      }
-      float rescale[2];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float largest = maximum[half];
+        for (int step = 0; step < key_tile / 16; ++step) pack_left<T>(score[m], step, probability[step][m]);
+        if (problem.dropout.enabled()) {
+          const std::uint32_t drawn = draw_rows(dropout, problem.first_query + row, (problem.first_key + begin) / 8);
 #pragma unroll
-        for (int j = 0; j < key_tile / 8; ++j) {
-          largest = Maximum<float>{}(largest, Maximum<float>{}(score[j][2 * half], score[j][2 * half + 1]));
-        }
-        largest = combine_row<Maximum<float>>(largest);
-        // Of the difference, not as one fused x * scale - shift: 1 where the largest stays what it was.
-        const float subtracted = largest == minus_infinity ? 0 : largest, shift = subtracted * scale;
-        rescale[half] = gpu::fast_exp2((maximum[half] - subtracted) * scale);
-        maximum[half] = largest;
-        float added = 0;
+          for (int i = 0; i < key_tile / 16; ++i) {
+            const int part = i / 2, half = i % 2;
+            const std::uint32_t pairs = pairs_of_row(drawn, part, half);
 #pragma unroll
-        for (int j = 0; j < key_tile / 8; ++j) {
-#pragma unroll
-          for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            score[j][i] = gpu::fast_exp2(score[j][i] * scale - shift);
-            added += score[j][i];
+            for (int j = 0; j < 4; ++j) probability[2 * part + j / 2][m][2 * (j % 2) + half] &= kept_mask(pairs, 4 * j);
           }
-        }
-        total[half] = total[half] * rescale[half] + added;
-      }
-      // Largest scores change seldom after the first tiles.
-      if (__ballot_sync(all_lanes, rescale[0] != 1 || rescale[1] != 1) != 0) {
-#pragma unroll
-        for (int j = 0; j < d / 8; ++j) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) sum[j][i] *= rescale[i / 2];
-        }
-      }
-      std::uint32_t probability[key_tile / 16][4];
-#pragma unroll
-      for (int step = 0; step < key_tile / 16; ++step) pack_left<T>(score, step, probability[step]);
-      if (problem.dropout.enabled()) {
-        const std::uint32_t drawn = draw_rows(dropout, problem.first_query + first, (problem.first_key + begin) / 8);
-#pragma unroll
-        for (int i = 0; i < key_tile / 16; ++i) {
-          const int part = i / 2, half = i % 2;
-          const std::uint32_t pairs = pairs_of_row(drawn, part, half);
-#pragma unroll
-          for (int j = 0; j < 4; ++j) probability[2 * part + j / 2][2 * (j % 2) + half] &= kept_mask(pairs, 4 * j);
         }
       }
 #pragma unroll
@@ -110,37 +154,42 @@ __global__ void __launch_bounds__(query_threads, d == 64 ? 2 : 1)
 
   const bool merge = problem.results == AttentionResults::merge;
   float* statistics = log_sum_exp + (sample * problem.heads + place.head) * problem.queries;
-  float kept[2] = {0, 0}, lse[2];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int query = first + lane / 4 + 8 * half;
-    const float denominator = combine_row<Plus<float>>(total[half]);
-    float factor = denominator == 0 ? 0 : problem.dropout.scale / denominator;
-    lse[half] = maximum[half] * static_cast<float>(problem.scale) + std::log(denominator);
-    if (merge && query < problem.queries) {
-      const float before = statistics[query], largest = Maximum<float>{}(before, lse[half]);
-      if (before != minus_infinity || lse[half] != minus_infinity) {
-        const float both = largest + std::log(std::exp(before - largest) + std::exp(lse[half] - largest));
-        kept[half] = std::exp(before - both);
-        factor *= std::exp(lse[half] - both);
-        lse[half] = both;
+  for (int m = 0; m < rows; ++m) {
+    const int row = first + m * warp_rows;
+    float kept[2] = {0, 0}, lse[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = row + lane / 4 + 8 * half;
+      const float denominator = combine_row<Plus<float>>(total[m][half]);
+      float factor = denominator == 0 ? 0 : problem.dropout.scale / denominator;
+      lse[half] = maximum[m][half] * static_cast<float>(problem.scale) + std::log(denominator);
+      if (merge && query < problem.queries) {
+        const float before = statistics[query], largest = Maximum<float>{}(before, lse[half]);
+        if (before != minus_infinity || lse[half] != minus_infinity) {
+          const float both = largest + std::log(std::exp(before - largest) + std::exp(lse[half] - largest));
+          kept[half] = std::exp(before - both);
+          factor *= std::exp(lse[half] - both);
+          lse[half] = both;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < d / 8; ++j) {
+        sum[m][j][2 * half] *= factor;
+        sum[m][j][2 * half + 1] *= factor;
       }
     }
-#pragma unroll
-    for (int j = 0; j < d / 8; ++j) {
-      sum[j][2 * half] *= factor;
-      sum[j][2 * half + 1] *= factor;
+    __syncwarp();  // all lanes have read the statistics
+    for (int half = 0; half < 2; ++half) {
+      const int query = row + lane / 4 + 8 * half;
+      if (lane % 4 == 0 && query < problem.queries) statistics[query] = lse[half];
     }
+    if (merge)
+      join_sums<d>(sum[m], kept, row, problem.queries, joined.at(sample, place.head));
+    else
+      store_sums<d>(sum[m], row, problem.queries, stages + warp * warp_rows * row_stride<d>,
+                    out.at(sample, place.head));
   }
-  __syncwarp();  // all lanes have read the statistics
-  for (int half = 0; half < 2; ++half) {
-    const int query = first + lane / 4 + 8 * half;
-    if (lane % 4 == 0 && query < problem.queries) statistics[query] = lse[half];
-  }
-  if (merge)
-    join_sums<d>(sum, kept, first, problem.queries, joined.at(sample, place.head));
-  else
-    store_sums<d>(sum, first, problem.queries, stages + warp * warp_rows * row_stride<d>, out.at(sample, place.head));
 }
 
 }  // namespace
@@ -168,7 +217,7 @@ void flash_attention(Stream& stream, const AttentionProblem& problem, const Cons
   dispatch(q.data.dtype(), problem.head_dim, [&]<class T, int d>() {
     gpu::launch(stream,
                 {"flash_attention", tiles_of(problem.queries, query_rows) * problem.heads * problem.batch,
-                 query_threads, query_shared_bytes<d>},
+                 forward_threads<d>, forward_shared_bytes<d>},
                 flash_attention_kernel<T, d>, problem, all_heads<const T>(q), all_heads<const T>(k),
                 all_heads<const T>(v), written<T>(problem, out), written<float>(problem, out), log_sum_exp.as<float>());
   });

@@ -47,12 +47,12 @@ __global__ void __launch_bounds__(query_threads, 1)
   load_own_rows<d>(stages, queries);
   load_own_rows<d>(stages + key_stage<d>, gradients);
   __syncthreads();
-  if (tiles > 0) copy_keys<d>(all_keys, all_values, 0, problem.keys, stages);
+  if (tiles > 0) copy_keys<d, query_threads>(all_keys, all_values, 0, problem.keys, stages);
   gpu::commit_copies();
 
   float sum[d / 8][4]{};
   for (int tile = 0; tile < tiles; ++tile) {
-    if (tile + 1 < tiles) copy_keys<d>(all_keys, all_values, tile + 1, problem.keys, stages);
+    if (tile + 1 < tiles) copy_keys<d, query_threads>(all_keys, all_values, tile + 1, problem.keys, stages);
     gpu::commit_copies();
     gpu::wait_for_copies<1>();
     __syncthreads();

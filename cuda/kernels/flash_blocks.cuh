@@ -38,11 +38,12 @@ __device__ inline int visible_keys(const AttentionProblem& problem, int query) {
 }
 
 /// Begins to copy a tile of keys and values.
-template <int d, class T>
-__device__ void copy_keys(const Rows<const T>& k, const Rows<const T>& v, int tile, std::int64_t keys, T* stages) {
+template <int d, int threads, class T>
+__device__ void copy_keys(const Rows<const T>& k, const Rows<const T>& v, int tile, std::int64_t keys, T* stages,
+                          int thread = threadIdx.x) {
   T* to = stages + tile % 2 * key_stage<d>;
-  copy_tile<d, key_tile, query_threads>(k, tile * key_tile, keys, to);
-  copy_tile<d, key_tile, query_threads>(v, tile * key_tile, keys, to + key_tile * row_stride<d>);
+  copy_tile<d, key_tile, threads>(k, tile * key_tile, keys, to, thread);
+  copy_tile<d, key_tile, threads>(v, tile * key_tile, keys, to + key_tile * row_stride<d>, thread);
 }
 /// The warp's rows of the block's own, as left factors.
 template <int d, class T>

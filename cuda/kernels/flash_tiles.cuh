@@ -21,13 +21,13 @@ constexpr int row_stride = d + 8;
 /// Begins to copy rows [begin, begin + count), zeros from `end` on; by `threads` threads, the whole block. Reckons in
 /// 32 bits what fits, as 64-bit products take several instructions.
 template <int d, int count, int threads, class T>
-__device__ void copy_tile(const Rows<const T>& from, int begin, std::int64_t end, T* to) {
+__device__ void copy_tile(const Rows<const T>& from, int begin, std::int64_t end, T* to, int thread = threadIdx.x) {
   constexpr int pieces = d / 8, rounds = pieces / std::gcd(threads, pieces), rows_of_rounds = threads * rounds / pieces;
   static_assert(count % rows_of_rounds == 0);
   const auto stride_bytes = static_cast<std::uint32_t>(from.stride * sizeof(T));
 #pragma unroll
   for (int round = 0; round < rounds; ++round) {
-    const int piece = round * threads + threadIdx.x, column = piece % pieces * 8;
+    const int piece = round * threads + thread, column = piece % pieces * 8;
     const auto* start = reinterpret_cast<const char*>(from.data + column);
 #pragma unroll
     for (int i = 0; i < count / rows_of_rounds; ++i) {
@@ -45,29 +45,49 @@ __device__ void load_left(const T* rows, int step, std::uint32_t (&a)[4]) {
   const int lane = threadIdx.x % warp_threads;
   gpu::load_matrices(rows + lane % 16 * row_stride<d> + 16 * step + lane / 16 * 8, a);
 }
-/// sum[j] += left x (rows 8j to 8j + 7 of the tile), for columns [16 step, 16 step + 16): products of rows with rows.
-template <int d, int tiles, class T>
-__device__ void multiply_rows(const std::uint32_t (&a)[4], const T* tile, int step, float (&sum)[tiles][4]) {
+/// sum[m][j] += left[m] x (rows 8j to 8j + 7 of the tile), for columns [16 step, 16 step + 16): products of rows with
+/// rows.
+template <int d, int rows, int tiles, class T>
+__device__ void multiply_rows(const std::uint32_t (&a)[rows][4], const T* tile, int step,
+                              float (&sum)[rows][tiles][4]) {
   const int lane = threadIdx.x % warp_threads;
 #pragma unroll
   for (int j = 0; j < tiles; j += 2) {
     std::uint32_t b[4];
     gpu::load_matrices(tile + (8 * j + lane / 16 * 8 + lane % 8) * row_stride<d> + 16 * step + lane / 8 % 2 * 8, b);
-    gpu::multiply_add<T>(a, b[0], b[1], sum[j]);
-    gpu::multiply_add<T>(a, b[2], b[3], sum[j + 1]);
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+      gpu::multiply_add<T>(a[m], b[0], b[1], sum[m][j]);
+      gpu::multiply_add<T>(a[m], b[2], b[3], sum[m][j + 1]);
+    }
   }
 }
-/// sum[j] += left x (columns 8j to 8j + 7 of rows [16 step, 16 step + 16) of the tile).
-template <int d, class T>
-__device__ void multiply_columns(const std::uint32_t (&a)[4], const T* tile, int step, float (&sum)[d / 8][4]) {
+/// sum[m][j] += left[m] x (columns 8j to 8j + 7 of rows [16 step, 16 step + 16) of the tile).
+template <int d, int rows, class T>
+__device__ void multiply_columns(const std::uint32_t (&a)[rows][4], const T* tile, int step,
+                                 float (&sum)[rows][d / 8][4]) {
   const int lane = threadIdx.x % warp_threads;
 #pragma unroll
   for (int j = 0; j < d / 8; j += 2) {
     std::uint32_t b[4];
     gpu::load_transposed(tile + (16 * step + lane % 16) * row_stride<d> + 8 * j + lane / 16 * 8, b);
-    gpu::multiply_add<T>(a, b[0], b[1], sum[j]);
-    gpu::multiply_add<T>(a, b[2], b[3], sum[j + 1]);
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+      gpu::multiply_add<T>(a[m], b[0], b[1], sum[m][j]);
+      gpu::multiply_add<T>(a[m], b[2], b[3], sum[m][j + 1]);
+    }
   }
+}
+/// The same of one left factor.
+template <int d, int tiles, class T>
+__device__ void multiply_rows(const std::uint32_t (&a)[4], const T* tile, int step, float (&sum)[tiles][4]) {
+  multiply_rows<d>(reinterpret_cast<const std::uint32_t(&)[1][4]>(a), tile, step,
+                   reinterpret_cast<float(&)[1][tiles][4]>(sum));
+}
+template <int d, class T>
+__device__ void multiply_columns(const std::uint32_t (&a)[4], const T* tile, int step, float (&sum)[d / 8][4]) {
+  multiply_columns<d>(reinterpret_cast<const std::uint32_t(&)[1][4]>(a), tile, step,
+                      reinterpret_cast<float(&)[1][d / 8][4]>(sum));
 }
 /// Sums, rounded to T, as the left factor: columns [16 step, 16 step + 16).
 template <class T, int tiles>
