@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(attention_threads)
     for (int c = 0; c < 8; ++c) sum += a[c] * b[c];
   }
   sum = warp_combine<Plus<A>, row_dot_lanes>(sum);
-  if (threadIdx.x % row_dot_lanes == 0) row_dot[row] = sum;
+  if (own == row && threadIdx.x % row_dot_lanes == 0) row_dot[row] = sum;
 }
 
 /// Of the score of one query and one key: `probability` with dropout, and the gradient of the scaled score.
