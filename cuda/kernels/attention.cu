@@ -2,104 +2,13 @@
 
 #include <limits>
 
-#include "cuda/kernels/dropout.cuh"
-#include "cuda/kernels/eight.cuh"
+#include "cuda/kernels/attention_tiles.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/flash_attention.hpp"
-#include "cuda/kernels/heads.cuh"
-#include "cuda/kernels/sums.cuh"
 #include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cuda {
 namespace {
-
-// Tiles of the scores, without tensor cores and for every head size: a warp has some rows of its own, queries or keys,
-// and goes through tiles of the others, one for each lane. Forward and backward of queries go through the keys,
-// backward of keys and values through the queries: nothing is added up by two blocks, and the order of additions is
-// fixed.
-constexpr int attention_warps = 4, attention_threads = attention_warps * warp_threads;
-constexpr int rows_of_warp = 4, rows_of_block = attention_warps * rows_of_warp;
-constexpr int tile_rows = warp_threads;
-constexpr int weights_of_warp = rows_of_warp * tile_rows;
-
-constexpr std::int64_t row_tiles(std::int64_t rows) { return (rows + rows_of_block - 1) / rows_of_block; }
-
-/// Which sample, head and rows a block has, of `heads` heads.
-struct BlockPlace {
-  std::int64_t sample, head, begin;
-  __device__ BlockPlace(std::int64_t rows, std::int64_t heads)
-      : sample(blockIdx.x / row_tiles(rows) / heads),
-        head(blockIdx.x / row_tiles(rows) % heads),
-        begin(blockIdx.x % row_tiles(rows) * rows_of_block) {}
-};
-
-/// Whether a query sees a key; both may be beyond the end.
-__device__ inline bool sees(const AttentionProblem& problem, std::int64_t query, std::int64_t key) {
-  return query < problem.queries && key < problem.keys && (!problem.causal || key <= query + places_between(problem));
-}
-template <class A>
-__device__ A dropout_factor(const AttentionProblem& problem, std::uint64_t head_key, std::int64_t sample,
-                            std::int64_t query, std::int64_t key) {
-  const Dropout& dropout = problem.dropout;
-  const std::int64_t column = problem.first_key + key;
-  const auto words = dropout_words(head_key, dropout.samples[sample], problem.first_query + query, column / 8);
-  const bool keep = Dropout::bits_of_column(words, column) < dropout.keep_threshold;
-  return keep ? static_cast<A>(dropout.scale) : A{0};
-}
-
-/// to[i][c] = factor from row begin + i, for i < count, 0 beyond `end`; by the whole block. Rows of `to` are `stride`
-/// apart.
-template <class T, class A>
-__device__ void load_rows(const Rows<const T>& from, std::int64_t begin, int count, std::int64_t end, int d, int stride,
-                          A factor, A* to) {
-  for (int group = threadIdx.x; group < count * static_cast<int>(eights_of(d)); group += attention_threads) {
-    const int i = group / static_cast<int>(eights_of(d));
-    const Eight columns = eight(group % eights_of(d), d);
-    A value[8]{};
-    if (begin + i < end) load(from.data + (begin + i) * from.stride + columns.begin, columns.size, value);
-    for (int c = 0; c < columns.size; ++c) to[i * stride + columns.begin + c] = factor * value[c];
-  }
-}
-/// row begin + i = from[i], or += where `add`; R the type of results.
-template <class R, class A>
-__device__ void store_rows(const A* from, std::int64_t begin, std::int64_t end, int d, const Rows<R>& to, bool add) {
-  for (int group = threadIdx.x; group < rows_of_block * static_cast<int>(eights_of(d)); group += attention_threads) {
-    const int i = group / static_cast<int>(eights_of(d));
-    const Eight columns = eight(group % eights_of(d), d);
-    A value[8]{};
-    for (int c = 0; c < columns.size; ++c) value[c] = from[i * d + columns.begin + c];
-    if (begin + i >= end) continue;
-    R* row = to.data + (begin + i) * to.stride + columns.begin;
-    if (add) {
-      A before[8];
-      load(row, columns.size, before);
-      for (int c = 0; c < columns.size; ++c) value[c] += before[c];
-    }
-    store(value, columns.size, row);
-  }
-}
-
-template <class A>
-__device__ A dot(const A* x, const A* y, int d) {
-  A sum = 0;
-  for (int c = 0; c < d; ++c) sum += x[c] * y[c];
-  return sum;
-}
-/// to[c] = factor to[c] + sum over the tile's rows of weight[row] row[c]; by a warp, rows `stride` apart.
-template <class A>
-__device__ void add_weighted_rows(const A* weight, const A* rows, int d, int stride, A factor, A* to) {
-  for (int c = threadIdx.x % warp_threads; c < d; c += warp_threads) {
-    A sum = factor * to[c];
-    for (int row = 0; row < tile_rows; ++row) sum += weight[row] * rows[row * stride + c];
-    to[c] = sum;
-  }
-}
-
-/// Numbers of A in the shared memory of a block: `own` tensors of its own rows and two tiles of the others; two sets of
-/// numbers for each pair of rows; two statistics of the tile's rows.
-constexpr std::int64_t shared_numbers(int own, std::int64_t d) {
-  return own * rows_of_block * d + 2 * tile_rows * (d + 1) + 2 * attention_warps * weights_of_warp + 2 * tile_rows;
-}
 
 template <class T, class R>
 __global__ void __launch_bounds__(attention_threads)
