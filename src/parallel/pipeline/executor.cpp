@@ -16,23 +16,14 @@ constexpr int runs_without_receives_ahead = 3;
 }  // namespace
 
 Tensor* PipelineExecutor::take_buffer() {
-  // Sends that are done give their buffers back first.
-  for (auto departure = departures_.begin(); departure != departures_.end();) {
-    const auto next = std::next(departure);
-    if (departure->second.work.done()) finish(departure);
-    departure = next;
-  }
-  if (free_.empty()) {
-    buffers_.emplace_back(backend_, stage_.boundary_dtype(), stage_.boundary_shape());
-    free_.push_back(&buffers_.back());
-  }
+  if (free_.empty()) free_.push_back(&buffers_.emplace_back());
   Tensor* buffer = free_.back();
   free_.pop_back();
   return buffer;
 }
 
 void PipelineExecutor::finish(std::map<Message, Departure>::iterator departure) {
-  departure->second.work.wait(backend_.compute_stream());
+  if (!rehearses_) departure->second.work.wait(backend_.compute_stream());
   give_buffer(departure->second.buffer);
   departures_.erase(departure);
 }
@@ -58,7 +49,7 @@ ConstTensorView PipelineExecutor::receive(const Schedule& schedule, const Step& 
   Message message;
   if (!message_needed(schedule, group_.rank(), step, message)) return {};
   Arrival& arrival = arrivals_.at(message);
-  {
+  if (!rehearses_) {
     const TraceScope scope(trace_, message.is_gradient ? "wait for gradient" : "wait for activation", "communication",
                            message.chunk, message.micro_batch);
     arrival.work.wait(backend_.compute_stream());
@@ -68,21 +59,30 @@ ConstTensorView PipelineExecutor::receive(const Schedule& schedule, const Step& 
       options_.tensor_group->all_gather(stream, own_part(whole), whole).wait(stream);
     }
   }
-  if (message.is_gradient) {
-    // Who made the gradient has received the activation.
-    Message activation;
-    message_made(schedule, group_.rank(), {StepKind::forward, step.chunk, step.micro_batch}, activation);
-    if (const auto sent = departures_.find(activation); sent != departures_.end()) finish(sent);
-  }
+  finish_received(schedule, message);
   return arrival.buffer->view();
+}
+
+void PipelineExecutor::finish_received(const Schedule& schedule, const Message& arrived) {
+  const auto origin = origins_.find(arrived);
+  if (origin == origins_.end()) return;
+  const auto [peer, last] = origin->second;
+  const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(peer)];
+  std::size_t& next = known_[static_cast<std::size_t>(peer)];
+  for (; next <= last; ++next) {
+    Message needed;
+    if (!message_needed(schedule, peer, steps[next], needed)) continue;
+    if (const auto sent = departures_.find(needed); sent != departures_.end()) finish(sent);
+  }
 }
 
 Tensor* PipelineExecutor::output_of(const Schedule& schedule, const Step& step) {
   Message message;
   if (!message_made(schedule, group_.rank(), step, message)) return nullptr;
-  // Where everything goes one way nothing comes back to hold a sender that runs ahead; there it may wait.
-  if (!has_backward_ && schedule.chunks == 1) {
-    while (departures_.size() > 1) finish(departures_.begin());
+  // Where everything goes one way little comes back to tell what was received. There the sender may wait: the next rank
+  // gets its messages from this one alone, in this order.
+  while (!has_backward_ && departures_.size() > 1) {
+    finish(std::ranges::min_element(departures_, {}, [](const auto& sent) { return sent.second.number; }));
   }
   return take_buffer();
 }
@@ -123,6 +123,7 @@ void PipelineExecutor::add_receives(const Schedule& schedule, const Step& step, 
       Arrival& arrival = arrivals_[sent[posted_[peer]++]];
       arrival.buffer = take_buffer();
       arrival.in_parts = sends_parts();
+      if (rehearses_) continue;
       exchange.transfers.push_back(
           {Transfer::Direction::receive, static_cast<int>(peer), own_part(arrival.buffer->view())});
       exchange.works.push_back(&arrival.work);
@@ -139,6 +140,8 @@ void PipelineExecutor::add_send(const Schedule& schedule, const Step& step, Tens
   }
   Departure& departure = departures_[message];
   departure.buffer = output;
+  departure.number = sent_++;
+  if (rehearses_) return;
   exchange.transfers.push_back({Transfer::Direction::send, message.rank, own_part(output->view())});
   exchange.works.push_back(&departure.work);
 }
@@ -154,22 +157,39 @@ void PipelineExecutor::run(const Schedule& schedule) {
   const int rank = group_.rank();
   TRIREME_CHECK(schedule.stages == group_.size(), ShapeError, "a schedule of {} stages on a pipeline of {}",
                 schedule.stages, group_.size());
-  const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(rank)];
   incoming_.assign(static_cast<std::size_t>(schedule.stages), {});
-  posted_.assign(static_cast<std::size_t>(schedule.stages), 0);
+  origins_.clear();
   has_backward_ = false;
   for (int peer = 0; peer < schedule.stages; ++peer) {
-    for (const Step& step : schedule.steps[static_cast<std::size_t>(peer)]) {
+    const std::vector<Step>& made = schedule.steps[static_cast<std::size_t>(peer)];
+    for (std::size_t i = 0; i < made.size(); ++i) {
       Message message;
-      has_backward_ = has_backward_ || step.kind != StepKind::forward;
-      if (peer != rank && message_made(schedule, peer, step, message) && message.rank == rank) {
+      has_backward_ = has_backward_ || made[i].kind != StepKind::forward;
+      if (peer != rank && message_made(schedule, peer, made[i], message) && message.rank == rank) {
         incoming_[static_cast<std::size_t>(peer)].push_back(message);
+        origins_[message] = {peer, i};
       }
     }
   }
 
-  const int earlier_runs = runs_[{has_backward_, steps.size()}]++;
+  const int earlier_runs = runs_[{has_backward_, schedule.steps[static_cast<std::size_t>(rank)].size()}]++;
   const bool ahead = options_.overlap && (backend_.memory_is_host() || earlier_runs >= runs_without_receives_ahead);
+  if (earlier_runs == 0 || earlier_runs == runs_without_receives_ahead) {
+    rehearses_ = true;
+    walk(schedule, ahead);
+    rehearses_ = false;
+    for (Tensor& buffer : buffers_) {
+      if (!buffer.view()) buffer = Tensor(backend_, stage_.boundary_dtype(), stage_.boundary_shape());
+    }
+  }
+  walk(schedule, ahead);
+}
+
+void PipelineExecutor::walk(const Schedule& schedule, bool ahead) {
+  const int rank = group_.rank();
+  const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(rank)];
+  posted_.assign(incoming_.size(), 0);
+  known_.assign(incoming_.size(), 0);
   Exchange exchange;
   if (!steps.empty()) add_receives(schedule, steps.front(), exchange);
   start(exchange);
@@ -183,7 +203,7 @@ void PipelineExecutor::run(const Schedule& schedule) {
     }
     const ConstTensorView input = receive(schedule, step);
     Tensor* output = output_of(schedule, step);
-    run_step(step, input, output != nullptr ? output->view() : TensorView());
+    if (!rehearses_) run_step(step, input, output != nullptr ? output->view() : TensorView());
     // The stage reads what it received until the last work on the micro-batch is done, or no longer than in forward.
     if (step.kind == StepKind::forward && !stage_.reads_input_in_backward(step.chunk)) {
       forget({false, rank, step.chunk, step.micro_batch});

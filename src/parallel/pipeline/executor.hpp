@@ -26,8 +26,9 @@ struct ExchangeOptions {
 /// Runs any schedule over one rank's stage and moves what passes between ranks. After each step one grouped operation
 /// sends the result, if there is one, to the next or the previous rank, and posts the receive of the next step, if it
 /// needs one, from either. The executor waits for a receive when its data is needed and for a send only when the
-/// receiver is known to have it, so a schedule whose dependencies are sound cannot deadlock. Buffers are allocated once
-/// and used again: at most two for each micro-batch in flight (what was received and what was sent), and a few at work.
+/// receiver is known to have it, so a schedule whose dependencies are sound cannot deadlock. Buffers are allocated
+/// before the first message of a run, as many as the schedule takes, and used again: at most two for each micro-batch
+/// in flight (what was received and what was sent), and a few at work.
 class PipelineExecutor {
  public:
   PipelineExecutor(Backend& backend, Communicator& pipeline_group, Stage& stage, const ExchangeOptions& options = {})
@@ -51,12 +52,15 @@ class PipelineExecutor {
   struct Departure {
     Tensor* buffer = nullptr;
     Work work;
+    int number = 0;  // of all that were sent
   };
   /// Transfers to be started together, and where the work of each goes.
   struct Exchange {
     std::vector<Transfer> transfers;
     std::vector<Work*> works;
   };
+  /// The steps with their messages or, as a rehearsal, what they do with buffers alone.
+  void walk(const Schedule& schedule, bool ahead);
   Tensor* take_buffer();
   void give_buffer(Tensor* buffer) { free_.push_back(buffer); }
   /// Whether messages travel in parts, one for each tensor rank.
@@ -68,6 +72,9 @@ class PipelineExecutor {
   /// A buffer for what `step` makes; null where it makes nothing.
   Tensor* output_of(const Schedule& schedule, const Step& step);
   void finish(std::map<Message, Departure>::iterator departure);
+  /// Takes back what `arrived` shows to be received: who made it at some step has had all that its steps up to there
+  /// need. On a GPU no time would tell: the host is ahead of it.
+  void finish_received(const Schedule& schedule, const Message& arrived);
   void run_step(const Step& step, ConstTensorView input, TensorView output);
   /// Adds the receive of what `step` needs, unless it is posted, and of all that the same peer sends before it.
   void add_receives(const Schedule& schedule, const Step& step, Exchange& exchange);
@@ -90,6 +97,10 @@ class PipelineExecutor {
   std::map<Message, Departure> departures_;
   std::vector<std::vector<Message>> incoming_;
   std::vector<std::size_t> posted_;
+  std::map<Message, std::pair<int, std::size_t>> origins_;  // the rank and the step that make what is received here
+  std::vector<std::size_t> known_;  // steps of each rank whose messages are known to be received
+  int sent_ = 0;
+  bool rehearses_ = false;
 };
 
 }  // namespace trireme::parallel

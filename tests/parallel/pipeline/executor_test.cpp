@@ -254,6 +254,7 @@ TEST(PipelineExecutor, PostsReceivesAheadWhereAsked) {
                      overlap);
       expect_correct(world, make_schedule(ScheduleKind::interleaved, p, m, 2), elements, true, 6 * p + 8, overlap);
       expect_correct(world, make_forward_schedule(p, m), elements, true, 7, overlap);
+      expect_correct(world, make_forward_schedule(p, m, 2), elements, true, 2 * p + 8, overlap);
     }
   }
 }
