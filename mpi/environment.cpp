@@ -54,6 +54,9 @@ void check_launcher(int world_size) {
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   yield_when_crowded();
+  // Before anything initialises CUDA, which MPI itself may do. By default streams share eight queues to the GPU, and
+  // what is on one may hold what is on another, even what it waits for; 32 is the most there are.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int provided = 0;
   const int code = MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   TRIREME_CHECK(code == MPI_SUCCESS, EnvironmentError,

@@ -25,7 +25,7 @@ Place place_of(const CudaOptions& options) {
   char host[256] = "";
   if (gethostname(host, sizeof host - 1) == 0) place.host = host;
   int count = 0;
-  const cudaError_t status = count_devices(count);
+  const cudaError_t status = cudaGetDeviceCount(&count);
   TRIREME_CHECK(status == cudaSuccess && count > 0, BackendUnavailable, "no GPU is visible on {}: {}", place.host,
                 status == cudaSuccess ? "CUDA counts none" : reason_of(status));
   place.device = choose_device(options.local_rank, count);

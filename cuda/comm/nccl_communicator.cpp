@@ -1,6 +1,7 @@
 #include "cuda/comm/nccl_communicator.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 
@@ -89,6 +90,8 @@ std::size_t count(ConstTensorView tensor) { return static_cast<std::size_t>(tens
 std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device> device,
                                                          std::shared_ptr<DeviceMemory> memory, Communicator& host) {
   check_one_rank_a_gpu(gather_gpu_table(host, *device));
+  // Groups that share what they run on wait for one another, and lanes must not.
+  setenv("NCCL_COMM_SPLIT_SHARE_RESOURCES", "0", 1);
   ncclUniqueId id{};
   collectively(host, [&] {
     if (host.rank() != 0) return;
@@ -169,29 +172,36 @@ std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Tra
   if (size() == 1) return exchange_with_self(stream, transfers);
   if (lanes_.empty()) make_lanes();
   const std::unique_ptr<Event> before = stream.record();
-  std::vector<Work> works;
-  for (const Transfer& transfer : transfers) {
-    const bool sends = transfer.direction == Transfer::Direction::send;
-    const auto found = std::ranges::find_if(
-        lanes_, [&](const Lane& lane) { return lane.peer == transfer.peer && lane.sends == sends; });
-    TRIREME_CHECK(found != lanes_.end(), ShapeError,
-                  "rank {} of {} has an exchange with rank {}: NCCL's exchanges go between neighbours of the ring",
-                  rank(), name(), transfer.peer);
-    const std::shared_ptr<NcclGroup>& lane = found->group;
-    lane->check_alive();
-    lane->stream().wait(*before);
-    const TensorView& data = transfer.data;
-    const int other = 1 - lane->rank();
-    if (sends) {
-      lane->settle(ncclSend(data.data(), data.size_bytes(), ncclUint8, other, lane->handle(), lane->stream().handle()),
-                   "ncclSend");
-    } else {
-      lane->settle(ncclRecv(data.data(), data.size_bytes(), ncclUint8, other, lane->handle(), lane->stream().handle()),
-                   "ncclRecv");
+  std::vector<Work> works(transfers.size());
+  // Sends first: where lanes share a queue to the GPU, no receive is to hold what its message waits for.
+  for (const bool sends : {true, false}) {
+    for (std::size_t i = 0; i < transfers.size(); ++i) {
+      if (sends == (transfers[i].direction == Transfer::Direction::send)) works[i] = transfer(*before, transfers[i]);
     }
-    works.emplace_back(std::make_unique<NcclWork>(lane, lane->enqueued(describe(sends ? "send" : "receive", data))));
   }
   return works;
+}
+
+Work NcclCommunicator::transfer(const Event& before, const Transfer& transfer) {
+  const bool sends = transfer.direction == Transfer::Direction::send;
+  const auto found =
+      std::ranges::find_if(lanes_, [&](const Lane& lane) { return lane.peer == transfer.peer && lane.sends == sends; });
+  TRIREME_CHECK(found != lanes_.end(), ShapeError,
+                "rank {} of {} has an exchange with rank {}: NCCL's exchanges go between neighbours of the ring",
+                rank(), name(), transfer.peer);
+  const std::shared_ptr<NcclGroup>& lane = found->group;
+  lane->check_alive();
+  lane->stream().wait(before);
+  const TensorView& data = transfer.data;
+  const int other = 1 - lane->rank();
+  if (sends) {
+    lane->settle(ncclSend(data.data(), data.size_bytes(), ncclUint8, other, lane->handle(), lane->stream().handle()),
+                 "ncclSend");
+  } else {
+    lane->settle(ncclRecv(data.data(), data.size_bytes(), ncclUint8, other, lane->handle(), lane->stream().handle()),
+                 "ncclRecv");
+  }
+  return Work(std::make_unique<NcclWork>(lane, lane->enqueued(describe(sends ? "send" : "receive", data))));
 }
 
 std::vector<Work> NcclCommunicator::exchange_with_self(Stream& stream, std::span<const Transfer> transfers) {

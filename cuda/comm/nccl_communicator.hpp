@@ -44,6 +44,8 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<NcclGroup> split_group(int colour, int key, const std::string& name,
                                          int most_blocks = NCCL_CONFIG_UNDEF_INT);
   void make_lanes();
+  /// On the peer's lane, after `before`.
+  Work transfer(const Event& before, const Transfer& transfer);
   std::vector<Work> exchange_with_self(Stream& stream, std::span<const Transfer> transfers);
 
   std::shared_ptr<NcclGroup> group_;

@@ -20,27 +20,40 @@ std::string reason_of(ncclResult_t status, ncclComm_t comm) {
                      detail == nullptr || *detail == '\0' ? "" : fmt::format(": {}", detail));
 }
 
-/// The state of a call that may still be under way, once it is not, or ncclInProgress after too long. Only the
+/// The state of a call that may still be under way, once it is not, or ncclInProgress after the longest wait. Only the
 /// communicator knows: ncclCommSplit says success when it has hardly begun.
-ncclResult_t final_state(ncclResult_t status, ncclComm_t comm) {
+ncclResult_t final_state(const Device& device, ncclResult_t status, ncclComm_t comm) {
   if (status != ncclSuccess && status != ncclInProgress) return status;
-  for (const Timer timer;;) {
+  const Timer timer;
+  for (Patience patience(device.longest_wait_s());;) {
     if (ncclCommGetAsyncError(comm, &status) != ncclSuccess) return ncclInternalError;
-    if (status != ncclInProgress || timer.elapsed_s() > NcclGroup::patience_s) return status;
+    if (status != ncclInProgress || patience.over()) return status;
     if (timer.elapsed_ms() > 1) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
-std::string too_long() { return fmt::format("not done after {:.0f} s", NcclGroup::patience_s); }
+std::string too_long(const Device& device) { return fmt::format("not done after {:g} s", device.longest_wait_s()); }
+
+// The flags that end a communicator's kernels are set at once; the rest of its end may wait for graphs that hold it,
+// and for other ranks.
+constexpr auto longest_abort = std::chrono::seconds(5);
+
+/// Begins to abort a communicator, in a thread of its own.
+std::future<ncclResult_t> begin_to_abort(ncclComm_t comm) {
+  std::packaged_task<ncclResult_t()> abort([comm] { return ncclCommAbort(comm); });
+  std::future<ncclResult_t> end = abort.get_future();
+  std::thread(std::move(abort)).detach();
+  return end;
+}
 
 }  // namespace
 
 void wait_for_communicator(const Device& device, ncclResult_t status, const ncclComm_t* comm, const char* call) {
   const ncclComm_t made = *comm;
-  if (made != nullptr) status = final_state(status, made);
+  if (made != nullptr) status = final_state(device, status, made);
   if (status == ncclSuccess) return;
-  std::string reason = status == ncclInProgress ? too_long() : reason_of(status, made);
-  if (made != nullptr) ncclCommAbort(made);
+  std::string reason = status == ncclInProgress ? too_long(device) : reason_of(status, made);
+  if (made != nullptr) begin_to_abort(made).wait_for(longest_abort);
   throw NcclError(error_text(call, reason, device.place(), std::source_location::current()));
 }
 
@@ -58,6 +71,7 @@ NcclGroup::NcclGroup(std::shared_ptr<Device> device, ncclComm_t comm, std::strin
 NcclGroup::~NcclGroup() {
   // While an exception unwinds the other ranks may never come to this point.
   if (std::uncaught_exceptions() > 0) device_->abandon();
+  if (aborting_.valid()) aborting_.wait_until(aborted_since_ + longest_abort);
   if (comm_ == nullptr) return;
   try {
     stream_.synchronize();
@@ -71,8 +85,8 @@ NcclGroup::~NcclGroup() {
 
 void NcclGroup::abandon() {
   if (comm_ == nullptr) return;
-  // By a thread: it ends the group's kernels at once, and then waits for graphs that hold the communicator to die.
-  aborting_ = std::async(std::launch::async, &ncclCommAbort, std::exchange(comm_, nullptr));
+  aborted_since_ = std::chrono::steady_clock::now();
+  aborting_ = begin_to_abort(std::exchange(comm_, nullptr));
 }
 
 void NcclGroup::check_alive() const {
@@ -82,8 +96,8 @@ void NcclGroup::check_alive() const {
 }
 
 void NcclGroup::settle(ncclResult_t status, const char* call) {
-  status = final_state(status, comm_);
-  if (status != ncclSuccess) give_up(call, status == ncclInProgress ? too_long() : reason_of(status, comm_));
+  status = final_state(*device_, status, comm_);
+  if (status != ncclSuccess) give_up(call, status == ncclInProgress ? too_long(*device_) : reason_of(status, comm_));
 }
 
 void NcclGroup::poll() {

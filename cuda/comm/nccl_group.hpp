@@ -2,6 +2,7 @@
 
 #include <nccl.h>
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <future>
@@ -40,8 +41,6 @@ class NcclGroup {
   /// the event after it.
   std::shared_ptr<Event> enqueued(std::string operation);
 
-  static constexpr double patience_s = 300;
-
  private:
   struct Operation {
     std::uint64_t number;
@@ -63,7 +62,8 @@ class NcclGroup {
   std::deque<Operation> operations_;
   std::uint64_t operations_begun_ = 0;
   Device::Watch watch_;
-  std::future<ncclResult_t> aborting_;  // waited for when the group dies
+  std::future<ncclResult_t> aborting_;
+  std::chrono::steady_clock::time_point aborted_since_;
 };
 
 /// Waits until a communicator that is being made is there: `comm` may be null meanwhile. Throws NcclError.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 
 #include "src/base/timer.hpp"
@@ -23,13 +22,6 @@ std::string to_text(const cudaDeviceProp& properties) {
   return fmt::format("{}, {} GiB, compute capability {}.{}, PCI {:04x}:{:02x}:{:02x}.0", properties.name,
                      properties.totalGlobalMem >> 30, properties.major, properties.minor, properties.pciDomainID,
                      properties.pciBusID, properties.pciDeviceID);
-}
-
-cudaError_t count_devices(int& count) {
-  // By default streams share eight queues to the GPU, and what is on one stream may hold what is on another, even what
-  // it waits for. 32 is the most there are.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  return cudaGetDeviceCount(&count);
 }
 
 Device::Device(Place place, LaunchChecks checks) : place_(std::move(place)), checks_(checks) {

@@ -14,9 +14,6 @@ namespace trireme::cuda {
 /// GPUs than ranks. `visible` > 0.
 inline int choose_device(int local_rank, int visible) { return local_rank % visible; }
 
-/// The number of visible GPUs, by this process' first call of CUDA, before which it says how CUDA shall work.
-cudaError_t count_devices(int& count);
-
 /// "NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0"
 std::string to_text(const cudaDeviceProp& properties);
 
@@ -57,6 +54,7 @@ class Device {
 
   /// 0, as at first: waits for ever.
   void set_longest_wait(double seconds) { longest_wait_s_ = seconds; }
+  double longest_wait_s() const { return longest_wait_s_; }
 
   /// Communication that goes on beside the host.
   struct Watched {

@@ -37,7 +37,7 @@ GpuReport take_inventory(int local_rank) {
   GpuReport report;
   report.versions = versions();
   int count = 0;
-  const cudaError_t status = count_devices(count);
+  const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
     report.problem = status == cudaSuccess ? "no GPU is visible" : reason_of(status);
     return report;

@@ -1,7 +1,6 @@
 // Streams, events, memory and errors of the CUDA runtime, against the fake of tests/cuda/fake_cuda.hpp.
 #include <gmock/gmock.h>
 
-#include <cstdlib>
 #include <numeric>
 
 #include "cuda/runtime/copy.hpp"
@@ -124,15 +123,6 @@ TEST_F(CudaRuntime, ACallThatIsRefusedIsNoErrorOfTheNextLaunch) {
   fake_cuda::fail_next("cudaEventRecord", cudaErrorInvalidValue);
   EXPECT_THROW(stream.record(), CudaError);
   EXPECT_NO_THROW(device_->launched(stream.handle(), "kernel"));
-}
-
-TEST_F(CudaRuntime, StreamsHaveQueuesOfTheirOwnUnlessTheUserSaysElse) {
-  int count = 0;
-  EXPECT_EQ(count_devices(count), cudaSuccess);
-  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 1);
-  EXPECT_EQ(count_devices(count), cudaSuccess);
-  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "8");
 }
 
 TEST_F(CudaRuntime, WatchedCommunicationsAreAskedWhileTheHostWaits) {

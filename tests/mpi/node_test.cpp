@@ -1,7 +1,9 @@
 #include "mpi/node.hpp"
 
 #include <gtest/gtest.h>
+
 #include <sched.h>
+#include <cstdlib>
 
 #include "tests/support/mpi_world.hpp"
 
@@ -40,6 +42,10 @@ TEST(NodePlace, RanksOnDifferentCoresDoNotShare) {
     sharing += world().rank() == last || rank % 2 == world().rank() % 2 ? 1 : 0;
   }
   EXPECT_EQ(place.ranks_sharing_cores, sharing);
+}
+
+TEST(MpiEnvironment, SaysHowCudaShallWorkBeforeMpiStarts) {
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
 }
 
 }  // namespace
