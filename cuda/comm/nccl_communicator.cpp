@@ -4,11 +4,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <string_view>
 
 #include "cuda/comm/gpu_table.hpp"
 #include "cuda/comm/lanes.hpp"
 #include "cuda/runtime/copy.hpp"
 #include "src/base/check.hpp"
+#include "src/base/log.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -91,7 +93,12 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device>
                                                          std::shared_ptr<DeviceMemory> memory, Communicator& host) {
   check_one_rank_a_gpu(gather_gpu_table(host, *device));
   // Groups that share what they run on wait for one another, and lanes must not.
-  setenv("NCCL_COMM_SPLIT_SHARE_RESOURCES", "0", 1);
+  constexpr const char* share = "NCCL_COMM_SPLIT_SHARE_RESOURCES";
+  if (const char* asked = std::getenv(share); asked != nullptr && std::string_view(asked) != "0" && host.rank() == 0) {
+    log::warn("{}={} is left out: groups that share resources wait for one another, and messages must not", share,
+              asked);
+  }
+  setenv(share, "0", 1);
   ncclUniqueId id{};
   collectively(host, [&] {
     if (host.rank() != 0) return;

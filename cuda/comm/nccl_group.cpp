@@ -135,6 +135,7 @@ std::string NcclGroup::under_way() {
 }
 
 void NcclGroup::give_up(const std::string& what, const std::string& reason) {
+  abandon();
   device_->abandon();
   throw NcclError("NCCL: {} failed on rank {} of {} of the group {}: {}; {}", what, rank_, size_, name_, reason,
                   to_string(device_->place()));
