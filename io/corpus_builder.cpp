@@ -71,7 +71,6 @@ void check_output(const CorpusBuildOptions& options) {
     TRIREME_CHECK(!std::filesystem::equivalent(input, options.output, ignored), ConfigError,
                   "{} is both input and output", options.output);
   }
-  TRIREME_CHECK(!is_folder(options.output), IoError, "cannot write {}: it is a folder", options.output);
   const TemporaryFile probe(options.output);
 }
 

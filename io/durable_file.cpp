@@ -20,6 +20,14 @@ void sync_to_disk(const std::string& path) {
   TRIREME_CHECK(file && fsync(file.get()) == 0, IoError, "cannot bring {} to the disk: {}", path, std::strerror(errno));
 }
 
+void check_replaceable(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::file_type type = std::filesystem::status(path, failed).type();
+  TRIREME_CHECK(type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found ||
+                    type == std::filesystem::file_type::none,
+                ConfigError, "{} is there and is not a file, so it is not replaced: name another output", path);
+}
+
 void rename_durably(const std::string& from, const std::string& to) {
   TRIREME_CHECK(std::rename(from.c_str(), to.c_str()) == 0, IoError, "cannot rename {} to {}: {}", from, to,
                 std::strerror(errno));
@@ -28,6 +36,7 @@ void rename_durably(const std::string& from, const std::string& to) {
 }
 
 TemporaryFile::TemporaryFile(std::string target) : target_(std::move(target)) {
+  check_replaceable(target_);
   for (std::uint64_t attempt = 0;; ++attempt) {
     const auto now = std::chrono::system_clock::now().time_since_epoch().count();
     const std::uint64_t unique =

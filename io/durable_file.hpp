@@ -7,6 +7,9 @@ namespace trireme::io {
 /// Waits until the bytes of the file or the entries of the directory at `path` are on the disk. IoError where not.
 void sync_to_disk(const std::string& path);
 
+/// Throws ConfigError where something stands at `path` that an output must not replace: a folder, a device, a pipe.
+void check_replaceable(const std::string& path);
+
 /// Renames `from` to `to`, replacing what is there, and waits until the new name is on the disk. IoError where not.
 void rename_durably(const std::string& from, const std::string& to);
 
@@ -15,6 +18,7 @@ void rename_durably(const std::string& from, const std::string& to);
 /// called TARGET.partial-..., and can be deleted.
 class TemporaryFile {
  public:
+  /// Throws ConfigError where `target` must not be replaced.
   explicit TemporaryFile(std::string target);
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;

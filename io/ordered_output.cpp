@@ -36,7 +36,7 @@ OrderedOutput::OrderedOutput(Communicator& comm, ThreadPool& pool, const std::st
       folder_path_(target + ".partial"),
       path_(folder_path_ + "/whole") {
   collectively(comm, [&] {
-    TRIREME_CHECK(!is_folder(target), IoError, "cannot write {}: it is a folder", target);
+    check_replaceable(target);
     if (comm.rank() != 0) return;
     folder_.emplace(folder_path_, target);
     descriptor_ = Descriptor(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));

@@ -99,8 +99,13 @@ printf '#version: 0.2\nq z\n' >wrong.bpe
 built 3 "wrong.bpe" --input corpus.jsonl --tokenizer gpt2 --vocab-file encoder.json --merge-file wrong.bpe
 refused 2 "corpus.jsonl is both input and output" 1 corpus build --input corpus.jsonl --output corpus.jsonl --tokenizer bytes
 refused 5 "cannot write absent/new.h5" 1 corpus build --input corpus.jsonl --output absent/new.h5 --tokenizer bytes
-refused 5 "folder.h5" 1 corpus build --input corpus.jsonl --output folder.h5 --tokenizer bytes
-check "nothing is left of it" [ -z "$(find . -name 'folder.h5?*')" ]
+refused 2 "folder.h5 is there and is not a file" 1 corpus build --input corpus.jsonl --output folder.h5 --tokenizer bytes
+refused 2 "pipe.h5 is there and is not a file" 2 corpus build --input corpus.jsonl --output pipe.h5 --tokenizer bytes
+refused 2 "pipe.h5 is there and is not a file" 1 corpus sample corpus.h5 --share 0.5 --output pipe.h5
+refused 2 "pipe.h5 is there and is not a file" 2 corpus clean --input corpus.jsonl --output pipe.h5 \
+  --vocab-file encoder.json --merge-file vocab.bpe
+check "the pipe is still there, and nothing is left of them" \
+  [ -p pipe.h5 -a -z "$(find . -name 'folder.h5?*' -o -name 'pipe.h5?*')" ]
 
 # A killed build.
 for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do cat corpus.jsonl; done >long.jsonl
