@@ -51,27 +51,35 @@ bool read_choice(const std::vector<std::string>& fields, Choice& choice) {
 
 AlgorithmCache::AlgorithmCache(std::string path, std::string device, std::uint64_t version)
     : path_(std::move(path)), device_(std::move(device)), version_(version) {
-  if (!path_.empty()) choices_ = read();
+  if (path_.empty()) return;
+  int bad_lines = 0;
+  std::error_code failed;
+  const bool is_ours = !std::filesystem::exists(path_, failed) || std::filesystem::is_regular_file(path_, failed);
+  if (is_ours) choices_ = read(bad_lines);
+  if (!is_ours || (choices_.empty() && bad_lines > 0)) {
+    log::warn("{} is no file of algorithms: it is left as it is, and what is chosen holds for this run alone", path_);
+    path_.clear();
+  } else if (bad_lines > 0) {
+    log::warn("{}: {} lines are no choice of an algorithm and are left out", path_, bad_lines);
+  }
 }
 
 std::string AlgorithmCache::line_key(const std::string& product) const {
   return fmt::format("{}\t{}\t{}", device_, version_, product);
 }
 
-AlgorithmCache::Lines AlgorithmCache::read() const {
+AlgorithmCache::Lines AlgorithmCache::read(int& bad_lines) const {
   Lines lines;
   std::ifstream file(path_);
-  int bad = 0;
   for (std::string line; std::getline(file, line);) {
     const std::vector<std::string> fields = fields_of(line);
     Choice choice;
     if (read_choice(fields, choice)) {
       lines[fields[0] + '\t' + fields[1] + '\t' + fields[2]] = choice;
     } else {
-      ++bad;
+      ++bad_lines;
     }
   }
-  if (bad > 0) log::warn("{}: {} lines are no choice of an algorithm and are left out", path_, bad);
   return lines;
 }
 
@@ -83,7 +91,8 @@ std::optional<Choice> AlgorithmCache::find(const std::string& product) const {
 void AlgorithmCache::keep(const std::string& product, const Choice& choice) {
   choices_[line_key(product)] = choice;
   if (path_.empty()) return;
-  Lines lines = read();
+  int bad_lines = 0;
+  Lines lines = read(bad_lines);
   for (const auto& [key, kept] : choices_) lines[key] = kept;
   // Several ranks may write at once: each writes a whole file of its own, and the last one stands.
   char host[256] = "";

@@ -22,7 +22,8 @@ struct Choice {
 /// words: choices for other devices and versions stay in it.
 class AlgorithmCache {
  public:
-  /// Reads `path`, if there is such a file; "" keeps nothing. Lines that cannot be read are left out, with a warning.
+  /// Reads `path`, if there is such a file; "" keeps nothing. Lines that cannot be read are left out, with a
+  /// warning; what is no file, or holds other lines alone, is never written.
   AlgorithmCache(std::string path, std::string device, std::uint64_t version);
 
   std::optional<Choice> find(const std::string& product) const;
@@ -32,7 +33,7 @@ class AlgorithmCache {
 
  private:
   using Lines = std::map<std::string, Choice>;  // by the fields that come before the choice
-  Lines read() const;
+  Lines read(int& bad_lines) const;
   std::string line_key(const std::string& product) const;
 
   std::string path_;

@@ -134,6 +134,7 @@ class LtGemm final : public GemmKernels {
       const std::size_t size_bytes = static_cast<std::size_t>(shape.m * shape.n) * size_of(shape.out);
       if (!shape.accumulate && size_bytes > 0) {
         stream.device().check(cudaMemsetAsync(plain_result(task), 0, size_bytes, stream.handle()), "cudaMemsetAsync");
+        stream.device().launched(stream.handle(), "cudaMemsetAsync");
       }
       run_epilogue(stream, task);
       return;

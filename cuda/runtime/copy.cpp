@@ -8,6 +8,7 @@ void copy(CudaStream& stream, ConstTensorView from, TensorView to) {
   if (from.size_bytes() == 0) return;
   stream.device().check(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDefault, stream.handle()),
                         "cudaMemcpyAsync");
+  stream.device().launched(stream.handle(), "cudaMemcpyAsync");
 }
 
 }  // namespace trireme::cuda

@@ -43,9 +43,9 @@ void Device::check(cudaError_t status, const char* call, const std::source_locat
 
 void Device::launched(cudaStream_t stream, const char* kernel, const std::source_location& location) {
   launches_[launch_count_++ % launches_.size()] = kernel;
-  cudaError_t status = cudaGetLastError();
-  if (status == cudaSuccess && checks_ == LaunchChecks::immediate) status = cudaStreamSynchronize(stream);
+  const cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess) throw CudaError(error_text(kernel, reason_of(status), place_, location));
+  if (checks_ == LaunchChecks::immediate) wait_until([stream] { return cudaStreamQuery(stream); }, kernel, location);
 }
 
 std::string Device::latest_launches() const {
@@ -54,7 +54,8 @@ std::string Device::latest_launches() const {
   for (std::size_t back = 1; back <= launches_.size() && back <= launch_count_; ++back) {
     text += (back == 1 ? "" : ", ") + std::string(launches_[(launch_count_ - back) % launches_.size()]);
   }
-  return "; latest launches, newest first: " + text + "; --check-launches names the one that failed";
+  return "; latest launches, newest first: " + text +
+         (checks_ == LaunchChecks::immediate ? "" : "; --check-launches names the one that failed");
 }
 
 void Device::wait_until(const std::function<cudaError_t()>& query, const char* call,

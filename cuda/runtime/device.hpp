@@ -38,12 +38,12 @@ class Device {
   void check(cudaError_t status, const char* call,
              const std::source_location& location = std::source_location::current()) const;
 
-  /// To be called after every launch of a kernel: throws CudaError, with the kernel's name, where the launch failed,
-  /// and with LaunchChecks::immediate also where the kernel did.
+  /// To be called after every launch of a kernel, a copy or the like: throws CudaError, with the kernel's name, where
+  /// the launch failed. With LaunchChecks::immediate it waits for the kernel as `wait_until` does.
   void launched(cudaStream_t stream, const char* kernel,
                 const std::source_location& location = std::source_location::current());
 
-  /// Launches so far.
+  /// Launches so far, copies among them.
   std::size_t launches() const { return launch_count_; }
 
   /// Blocks the host until `query`, a call such as cudaEventQuery, no longer says cudaErrorNotReady. Meanwhile the

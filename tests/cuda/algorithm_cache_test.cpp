@@ -1,6 +1,7 @@
 #include "cuda/blas/algorithm_cache.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -60,6 +61,23 @@ TEST(AlgorithmCache, LeavesOutLinesThatAreNoChoice) {
   const AlgorithmCache cache(file, "GPU", 1);
   EXPECT_EQ(cache.find("good"), choice(1));
   for (const char* bad : {"cut short", "no number", "no digits", "no form"}) EXPECT_EQ(cache.find(bad), std::nullopt);
+}
+
+TEST(AlgorithmCache, LeavesAloneWhatIsNoFileOfAlgorithms) {
+  const test::TemporaryDirectory folder;
+  const std::string text = folder / "text", pipe = folder / "pipe";
+  std::ofstream(text) << "another's notes\n";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {text, pipe, folder.path()}) {
+    AlgorithmCache cache(path, "GPU", 1);
+    cache.keep("a product", choice(1));
+    EXPECT_EQ(cache.find("a product"), choice(1));
+  }
+  std::string line;
+  std::getline(std::ifstream(text), line);
+  EXPECT_EQ(line, "another's notes");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2) << "no temporary file stays";
 }
 
 TEST(AlgorithmCache, WhereItCannotWriteItHoldsForTheRun) {

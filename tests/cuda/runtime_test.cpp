@@ -154,6 +154,30 @@ TEST_F(CudaRuntime, AGpuThatDoesNotComeToAnEndIsHungAndWhatIsUnderWayIsNamed) {
             "waiting for 0.05 s for GPU 0 (Fake H200) in the group data: all-reduce of 8 fp32");
 }
 
+TEST_F(CudaRuntime, ImmediateChecksHaveTheLongestWaitAndAskWatchedCommunications) {
+  const auto checking = make_device(LaunchChecks::immediate);
+  CudaStream stream(checking);
+  const auto behind_an_all_reduce = [&] {
+    fake_cuda::enqueue_until(
+        stream.handle(), "all-reduce", [] {}, [] { return false; }, [] {});
+    checking->launched(stream.handle(), "norm");
+  };
+  checking->set_longest_wait(0.05);
+  EXPECT_EQ(message_of<HungError>(behind_an_all_reduce),
+            "waiting for 0.05 s for GPU 0 (Fake H200); latest launches, newest first: norm");
+  const Device::Watch watch = checking->watch({[] { throw NcclError("a peer died"); }});
+  EXPECT_THROW(behind_an_all_reduce(), NcclError);
+}
+
+TEST_F(CudaRuntime, ImmediateChecksNameACopyThatFailed) {
+  const auto checking = make_device(LaunchChecks::immediate);
+  CudaStream stream(checking);
+  float from = 1, to = 0;
+  fake_cuda::enqueue(stream.handle(), "bad", [] { fake_cuda::break_device(cudaErrorIllegalAddress); });
+  EXPECT_THAT(message_of<CudaError>([&] { copy(stream, ConstTensorView(&from, {1}), TensorView(&to, {1})); }),
+              HasSubstr("cudaMemcpyAsync failed: an illegal memory access"));
+}
+
 TEST_F(CudaRuntime, MemoryIsCountedAndOutlivesItsAllocator) {
   const int before = fake_cuda::live_allocations();
   Buffer kept;
