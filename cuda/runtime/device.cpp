@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
+#include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 
 namespace trireme::cuda {
@@ -32,6 +34,13 @@ Device::Device(Place place, LaunchChecks checks) : place_(std::move(place)), che
   uuid_ = hexadecimal(properties.uuid);
   properties_ = to_text(properties);
   compute_capability_ = 10 * properties.major + properties.minor;
+  mark_ = make_event();
+}
+
+EventHandle Device::make_event() const {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return EventHandle(event);
 }
 
 std::string Device::description() const { return fmt::format("GPU {} ({})", place_.device, properties_); }
@@ -45,7 +54,21 @@ void Device::launched(cudaStream_t stream, const char* kernel, const std::source
   launches_[launch_count_++ % launches_.size()] = kernel;
   const cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess) throw CudaError(error_text(kernel, reason_of(status), place_, location));
-  if (checks_ == LaunchChecks::immediate) wait_until([stream] { return cudaStreamQuery(stream); }, kernel, location);
+  if (checks_ == LaunchChecks::immediate) {
+    wait_until([stream] { return cudaStreamQuery(stream); }, kernel, location);
+  } else {
+    constexpr int launches_a_mark = 256;
+    if (++launches_since_mark_ >= launches_a_mark) keep_near(stream, kernel, location);
+  }
+}
+
+void Device::keep_near(cudaStream_t stream, const char* kernel, const std::source_location& location) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing", location);
+  if (capture != cudaStreamCaptureStatusNone) return;  // what is recorded is not under way
+  wait_until([this] { return cudaEventQuery(mark_.get()); }, kernel, location);
+  check(cudaEventRecord(mark_.get(), stream), "cudaEventRecord", location);
+  launches_since_mark_ = 0;
 }
 
 std::string Device::latest_launches() const {
@@ -83,8 +106,15 @@ void Device::give_up() const {
     const std::string one = watched.under_way();
     if (!one.empty()) text += (text.empty() ? " in " : ", ") + one;
   }
-  throw HungError("waiting for {:g} s for GPU {} ({}){}", longest_wait_s_, place_.device, place_.device_name,
-                  text.empty() ? latest_launches() : text);
+  const HungError error("waiting for {:g} s for GPU {} ({}){}", longest_wait_s_, place_.device, place_.device_name,
+                        text.empty() ? latest_launches() : text);
+  const std::chrono::duration<double> time_to_end(time_to_end_s_ + longest_wait_s_ / 5);
+  std::thread([time_to_end, end = end_, message = fmt::format("{}; {}", error.what(), to_string(place_))] {
+    if (end.wait_for(time_to_end) == std::future_status::ready) return;
+    log::error("this process cannot come to its end by itself, and is ended, after {}", message);
+    std::_Exit(static_cast<int>(ExitCode::hung));
+  }).detach();
+  throw error;
 }
 
 void Device::abandon() const {

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <functional>
+#include <future>
 #include <list>
 #include <memory>
 #include <vector>
 
 #include "cuda/runtime/error.hpp"
+#include "src/base/unique_handle.hpp"
 
 namespace trireme::cuda {
 
@@ -16,6 +18,14 @@ inline int choose_device(int local_rank, int visible) { return local_rank % visi
 
 /// "NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0"
 std::string to_text(const cudaDeviceProp& properties);
+
+struct EventTraits {
+  using Handle = cudaEvent_t;
+  static Handle null() { return nullptr; }
+  static void close(Handle event) noexcept { cudaEventDestroy(event); }
+};
+/// An event without a time.
+using EventHandle = UniqueHandle<EventTraits>;
 
 /// When launches of kernels are checked.
 enum class LaunchChecks {
@@ -38,8 +48,12 @@ class Device {
   void check(cudaError_t status, const char* call,
              const std::source_location& location = std::source_location::current()) const;
 
+  EventHandle make_event() const;
+
   /// To be called after every launch of a kernel, a copy or the like: throws CudaError, with the kernel's name, where
-  /// the launch failed. With LaunchChecks::immediate it waits for the kernel as `wait_until` does.
+  /// the launch failed. With LaunchChecks::immediate it waits for the kernel, as `wait_until` does; else only where the
+  /// host is far ahead of the GPU. A driver takes about a thousand launches and then blocks the host, which would no
+  /// longer see that another rank has failed or does not come.
   void launched(cudaStream_t stream, const char* kernel,
                 const std::source_location& location = std::source_location::current());
 
@@ -53,7 +67,12 @@ class Device {
                   const std::source_location& location = std::source_location::current());
 
   /// 0, as at first: waits for ever.
-  void set_longest_wait(double seconds) { longest_wait_s_ = seconds; }
+  /// Where a HungError does not lead to the end of this device within `time_to_end_s` and a fifth of the longest wait,
+  /// the process is ended, with the error's exit code: freeing memory waits for the GPU.
+  void set_longest_wait(double seconds, double time_to_end_s = 10) {
+    longest_wait_s_ = seconds;
+    time_to_end_s_ = time_to_end_s;
+  }
   double longest_wait_s() const { return longest_wait_s_; }
 
   /// Communication that goes on beside the host.
@@ -72,6 +91,8 @@ class Device {
  private:
   std::string latest_launches() const;
   [[noreturn]] void give_up() const;
+  /// Waits until all but the latest launches on the stream are over.
+  void keep_near(cudaStream_t stream, const char* kernel, const std::source_location& location);
 
   Place place_;
   std::string uuid_;
@@ -80,8 +101,13 @@ class Device {
   LaunchChecks checks_;
   std::list<Watched> watched_;
   double longest_wait_s_ = 0;
+  double time_to_end_s_ = 10;
+  std::promise<void> lives_;  // broken with the device
+  std::shared_future<void> end_ = lives_.get_future().share();
   std::array<const char*, 4> launches_{};  // the latest, in a ring
   std::size_t launch_count_ = 0;
+  EventHandle mark_;  // after an earlier launch
+  int launches_since_mark_ = 0;
 };
 
 }  // namespace trireme::cuda

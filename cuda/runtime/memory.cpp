@@ -49,7 +49,14 @@ Buffer DeviceMemory::allocate(std::size_t size_bytes) {
   constexpr std::size_t smallest = 256;  // also an empty tensor has an address
   const std::size_t taken = std::max(size_bytes, smallest);
   void* data = nullptr;
-  check_allocation(cudaMalloc(&data, taken), "cudaMalloc", taken);
+  cudaError_t status = cudaMalloc(&data, taken);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is no error of a later launch
+    // The pool keeps what scratch no longer needs, of which the choice of algorithms takes most.
+    device_->check(cudaMemPoolTrimTo(pool_->get(), 0), "cudaMemPoolTrimTo");
+    status = cudaMalloc(&data, taken);
+  }
+  check_allocation(status, "cudaMalloc", taken);
   count_->add(taken);
   return {static_cast<std::byte*>(data), size_bytes, [device = device_, count = count_, taken](std::byte* pointer) {
             if (std::uncaught_exceptions() > 0) device->abandon();

@@ -4,11 +4,9 @@
 
 namespace trireme::cuda {
 
-CudaEvent::CudaEvent(std::shared_ptr<Device> device, cudaStream_t stream) : device_(std::move(device)) {
-  cudaEvent_t event = nullptr;
-  device_->check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  event_.reset(event);
-  device_->check(cudaEventRecord(event, stream), "cudaEventRecord");
+CudaEvent::CudaEvent(std::shared_ptr<Device> device, cudaStream_t stream)
+    : device_(std::move(device)), event_(device_->make_event()) {
+  device_->check(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
 }
 
 bool CudaEvent::done() const {

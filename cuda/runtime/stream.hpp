@@ -18,13 +18,8 @@ class CudaEvent final : public Event {
   cudaEvent_t handle() const { return event_.get(); }
 
  private:
-  struct Traits {
-    using Handle = cudaEvent_t;
-    static Handle null() { return nullptr; }
-    static void close(Handle event) noexcept { cudaEventDestroy(event); }
-  };
   std::shared_ptr<Device> device_;
-  UniqueHandle<Traits> event_;
+  EventHandle event_;
 };
 
 /// A CUDA stream of this rank's GPU.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -26,7 +27,7 @@ struct State {
   int streams_made = 0;
   bool slow_streams = false;
   std::vector<std::string> log;
-  std::map<std::string, cudaError_t> failures;
+  std::map<std::string, std::deque<cudaError_t>> failures;
   cudaError_t broken = cudaSuccess;
   cudaError_t last_error = cudaSuccess;
   int devices = 1;
@@ -87,11 +88,10 @@ bool gpu_may_touch(const void* pointer) {
 }
 
 cudaError_t outcome(const char* function) {
-  if (const auto it = state().failures.find(function); it != state().failures.end()) {
-    const cudaError_t status = it->second;
-    state().failures.erase(it);
-    state().last_error = status;
-    return status;
+  if (std::deque<cudaError_t>& failures = state().failures[function]; !failures.empty()) {
+    state().last_error = failures.front();
+    failures.pop_front();
+    return state().last_error;
   }
   return state().broken;
 }
@@ -135,7 +135,7 @@ void guard_device_memory() {
 }
 const std::vector<std::string>& log() { return state().log; }
 void clear_log() { state().log.clear(); }
-void fail_next(const std::string& function, cudaError_t status) { state().failures[function] = status; }
+void fail_next(const std::string& function, cudaError_t status) { state().failures[function].push_back(status); }
 std::size_t pending() {
   std::size_t sum = 0;
   for (const CUstream_st* stream : state().streams) sum += stream->queue.size();
@@ -357,6 +357,11 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
 }
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
   delete pool;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) {
+  FAKE_OUTCOME("cudaMemPoolTrimTo");
+  note("cudaMemPoolTrimTo");
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }

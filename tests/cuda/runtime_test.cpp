@@ -1,10 +1,14 @@
 // Streams, events, memory and errors of the CUDA runtime, against the fake of tests/cuda/fake_cuda.hpp.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "cuda/runtime/copy.hpp"
 #include "cuda/runtime/memory.hpp"
+#include "src/base/log.hpp"
 #include "tests/cuda/fake_cuda.hpp"
 
 namespace trireme::cuda {
@@ -154,6 +158,46 @@ TEST_F(CudaRuntime, AGpuThatDoesNotComeToAnEndIsHungAndWhatIsUnderWayIsNamed) {
             "waiting for 0.05 s for GPU 0 (Fake H200) in the group data: all-reduce of 8 fp32");
 }
 
+TEST_F(CudaRuntime, AHostFarAheadOfTheGpuWaitsWhereErrorsAreSeen) {
+  CudaStream stream(device_);
+  const auto launch = [&](int launches) {
+    for (int i = 0; i < launches; ++i) {
+      fake_cuda::enqueue(stream.handle(), "kernel", [] {});
+      device_->launched(stream.handle(), "kernel");
+    }
+  };
+  std::size_t most = 0;
+  for (int i = 0; i < 2000; ++i) {
+    launch(1);
+    most = std::max(most, fake_cuda::pending());
+  }
+  EXPECT_GT(most, 256u);
+  EXPECT_LT(most, 600u) << "a driver blocks at about a thousand";
+  device_->set_longest_wait(0.05);
+  fake_cuda::enqueue_until(
+      stream.handle(), "all-reduce", [] {}, [] { return false; }, [] {});
+  EXPECT_THROW(launch(600), HungError);
+}
+
+using CudaRuntimeDeathTest = CudaRuntime;
+TEST_F(CudaRuntimeDeathTest, AProcessThatCannotFreeItsMemoryEndsAllTheSame) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        log::initialise(0, 1);
+        CudaStream stream(device_);
+        device_->set_longest_wait(0.05, 0.1);
+        fake_cuda::enqueue_until(
+            stream.handle(), "all-reduce", [] {}, [] { return false; }, [] {});
+        try {
+          stream.synchronize();
+        } catch (const HungError&) {
+          std::this_thread::sleep_for(std::chrono::seconds(60));  // as cudaFree would
+        }
+      },
+      testing::ExitedWithCode(7), "cannot come to its end by itself.*waiting for 0.05 s for GPU 0");
+}
+
 TEST_F(CudaRuntime, ImmediateChecksHaveTheLongestWaitAndAskWatchedCommunications) {
   const auto checking = make_device(LaunchChecks::immediate);
   CudaStream stream(checking);
@@ -214,12 +258,21 @@ TEST_F(CudaRuntime, ScratchMemoryIsFreedInTheOrderOfItsStream) {
 
 TEST_F(CudaRuntime, MemoryThatIsNotThereIsAnErrorThatSaysHowMuch) {
   DeviceMemory memory(device_);
-  fake_cuda::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  for (int times = 0; times < 2; ++times) fake_cuda::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
   EXPECT_THAT(message_of<EnvironmentError>([&] { (void)memory.allocate(std::size_t{200} << 30); }),
               AllOf(HasSubstr("no GPU memory left for 204800 MiB"), HasSubstr("1024 MiB of 142336 MiB are free"),
                     HasSubstr("rank 3 on node7")));
   EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "it must not show up as the error of a later launch";
   EXPECT_EQ(memory.allocated_bytes(), 0u);
+}
+
+TEST_F(CudaRuntime, MemoryThatThePoolKeepsIsTakenBackBeforeThereIsNoneLeft) {
+  DeviceMemory memory(device_);
+  fake_cuda::clear_log();
+  fake_cuda::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  const Buffer buffer = memory.allocate(1024);
+  EXPECT_THAT(fake_cuda::log(), ElementsAre("cudaMemPoolTrimTo", "cudaMalloc 1024"));
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "it must not show up as the error of a later launch";
 }
 
 TEST_F(CudaRuntime, PinnedMemoryIsKeptForTheNext) {
