@@ -7,9 +7,10 @@
 #                                        for one machine, test data, and this script; FOLDER.tar.xz is all of it, to be
 #                                        carried: tar xJf FOLDER.tar.xz (or python3 -m tarfile -e), FOLDER/gpu.sh
 # The build that is packed runs on any x86-64-v3 processor: cmake --preset release -D TRIREME_MARCH=x86-64-v3.
-# Exit status 1 where a test failed or was not run. FOLDER/gpu-results.txt is the table of results, a line as each comes,
-# FOLDER/gpu-log.txt what was printed; the table is printed last. Tests come first; all of it ends within eight minutes
-# (TRIREME_GPU_SECONDS, default 470), and no part takes more than its own share of that.
+# Exit status 1 where a test failed or was not run; an experiment that the machine does not let be made is UNKNOWN.
+# FOLDER/gpu-results.txt is the table of results, a line as each comes, FOLDER/gpu-log.txt what was printed; the table is
+# printed last. Tests come first; all of it ends within eight minutes (TRIREME_GPU_SECONDS, default 470), and no part
+# takes more than its own share of that.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=(cuda_gpu_test cuda_gpu_kernels_test cuda_gpu_shapes_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
@@ -117,14 +118,29 @@ note() {
 }
 # run NAME SECONDS COMMAND...: a test program.
 run() {
-  local name=$1 most=$2 begun=$SECONDS file code
-  shift 2
+  local begun=$SECONDS file code
   file=$(mktemp -p "$parts")
-  start "$most" "$file" "$@"
+  start "$2" "$file" "${@:3}"
   code=$?
-  grep -E '^(\[  FAILED  \].*ms\)$|FAILED: )' "$file" | head -20
-  note "$(outcome $code passed)" $((SECONDS - begun)) "$name: $(grep -cE '^(\[       OK|passed: )' "$file") tests passed, $(
-    grep -cE '^(\[  FAILED  \].*ms\)$|FAILED: )' "$file") failed$([ $code -lt 126 ] || echo ", exit status $code")" "$file"
+  note_tests "$(outcome $code passed)" $((SECONDS - begun)) $code "$1" "$file"
+}
+# note_tests OUTCOME SECONDS CODE NAME FILE
+note_tests() {
+  grep -E '^(\[  FAILED  \].*ms\)$|FAILED: )' "$5" | head -20
+  note "$1" "$2" "$4: $(grep -cE '^(\[       OK|passed: )' "$5") tests passed, $(
+    grep -cE '^(\[  FAILED  \].*ms\)$|FAILED: )' "$5") failed$([ "$3" -lt 126 ] || echo ", exit status $3")" "$5"
+}
+# experiment NAME SECONDS COMMAND...: tests of what a machine may not let be done, which is no failure: NCCL refuses, or
+# it takes too long. A result that is wrong is one.
+experiment() {
+  local begun=$SECONDS file code as
+  file=$(mktemp -p "$parts")
+  start "$2" "$file" "${@:3}"
+  code=$?
+  as=$(outcome $code passed)
+  case $as in TIMEOUT | "NOT RUN") as=UNKNOWN ;; FAILED) ! grep -qE '(nccl[A-Z]|NCCL: )[^;]* failed' "$file" || as=UNKNOWN ;; esac
+  note_tests "$as" $((SECONDS - begun)) $code "experiment: $1" "$file"
+  [ "$as" = passed ]
 }
 # suites NAME SECONDS PROGRAM: each suite of a program as a process of its own: after a fault in a kernel the GPU is lost to
 # the process that started it.
@@ -183,6 +199,14 @@ if [ -n "$(command -v mpirun)" ]; then
   run "grids of four ranks" 90 mpirun -np 4 "$folder/cuda_gpu_grid_test" --gtest_color=no &
   run "the program" 150 bash "$e2e/gpu_test.sh" "$folder/trireme" mpirun &
   wait
+  # One GPU is not enough for two ranks of NCCL, unless they are on two machines: so it is told that they are
+  # (cuda/comm/gpu_table.hpp), and uses sockets. Kernels of two processes that wait for one another take turns on the GPU.
+  two_machines=(mpirun -np 2 env NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_NVLS_ENABLE=0
+    NCCL_MNNVL_ENABLE=0 bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$0" "$@"')
+  experiment "NCCL between two ranks of one GPU" 30 "${two_machines[@]}" "$folder/cuda_gpu_ranks_test" \
+    --gtest_color=no "--gtest_filter=GpuNccl.*" &&
+    experiment "grids of two ranks of one GPU, with NCCL" 60 "${two_machines[@]}" "$folder/cuda_gpu_grid_test" \
+      --gtest_color=no "--gtest_filter=*RanksWithAGpuEach*:*MessagesOf*"
 else
   note "NOT RUN" 0 "several ranks, and the program: there is no mpirun here"
 fi

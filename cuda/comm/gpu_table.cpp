@@ -1,5 +1,6 @@
 #include "cuda/comm/gpu_table.hpp"
 
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -9,8 +10,9 @@ namespace trireme::cuda {
 
 std::vector<RankGpu> gather_gpu_table(Communicator& host, const Device& device) {
   const Place& place = device.place();
-  const std::string mine =
-      fmt::format("{}\n{}\nGPU {} ({})", place.host, device.uuid(), place.device, place.device_name);
+  const char* named = std::getenv("NCCL_HOSTID");
+  const std::string mine = fmt::format("{}\n{}\nGPU {} ({})", named != nullptr ? named : place.host, device.uuid(),
+                                       place.device, place.device_name);
   std::vector<RankGpu> table;
   for (const std::string& text : all_gather_text(host, mine)) {
     const std::size_t first = text.find('\n'), second = text.find('\n', first + 1);

@@ -271,6 +271,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   }
   return outcome("cudaStreamSynchronize");
 }
+cudaError_t cudaDeviceSynchronize() {
+  FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaDeviceSynchronize");
+  run_all();
+  return outcome("cudaDeviceSynchronize");
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   FAKE_OUTCOME("cudaStreamWaitEvent");
   note("cudaStreamWaitEvent " + name_of(stream));

@@ -6,6 +6,7 @@
 namespace trireme::test {
 std::string gpu_problem() { return ""; }
 bool is_real_gpu() { return false; }
+bool ranks_share_gpus() { return false; }
 bool have_gpus(int count) {
   fake_cuda::set_devices(count);
   return true;

@@ -26,7 +26,7 @@ class GpuTest : public testing::Test {
       ASSERT_FALSE(required != nullptr && std::string(required) == "1") << "no GPU: " << cuda::reason_of(status);
       GTEST_SKIP() << "no GPU: " << cuda::reason_of(status);
     }
-    device_ = std::make_shared<cuda::Device>(cuda::Place{0, "this machine", 0, ""}, cuda::LaunchChecks::immediate);
+    device_ = std::make_shared<cuda::Device>(place(count), cuda::LaunchChecks::immediate);
     memory_ = std::make_shared<cuda::DeviceMemory>(device_);
     stream_ = std::make_unique<cuda::CudaStream>(device_);
   }
@@ -34,6 +34,9 @@ class GpuTest : public testing::Test {
     if (device_ == nullptr) return;
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
+
+  /// Of this rank, where there are so many GPUs.
+  virtual cuda::Place place(int /*gpus*/) const { return {0, "this machine", 0, ""}; }
 
   /// A copy on the GPU of a tensor in host memory.
   Tensor upload(ConstTensorView host) {

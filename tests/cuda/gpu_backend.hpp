@@ -14,7 +14,10 @@ namespace trireme::test {
 std::string gpu_problem();
 /// Whether it is a GPU: then tests may be long.
 bool is_real_gpu();
-/// Whether there are as many GPUs; fakes can be had.
+/// Whether NCCL takes ranks that share a GPU for ranks of several machines (cuda/comm/gpu_table.hpp): then tests are to
+/// be short.
+bool ranks_share_gpus();
+/// Whether NCCL has a GPU for each of so many ranks; fakes can be had.
 bool have_gpus(int count);
 std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options);
 /// On fakes: from now on new streams run only where no other can, so that what does not wait for them comes too early.

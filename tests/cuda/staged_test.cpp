@@ -2,6 +2,7 @@
 // the operations are defined to do. Sums of small integers are exact.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <numeric>
 
 #include "cuda/comm/gpu_table.hpp"
@@ -129,6 +130,18 @@ TEST_F(Staged, TheTableOfGpusIsTheSameOnEveryRankAndShowsSharing) {
   } else {
     EXPECT_THROW(check_one_rank_a_gpu(table), EnvironmentError);
   }
+}
+
+TEST_F(Staged, RanksOfOneGpuThatGiveNcclMachinesOfTheirOwnMayShareIt) {
+  setenv("NCCL_HOSTID", std::to_string(rank()).c_str(), 1);
+  const std::vector<RankGpu> apart = gather_gpu_table(test::world(), *device_);
+  setenv("NCCL_HOSTID", "one", 1);
+  const std::vector<RankGpu> together = gather_gpu_table(test::world(), *device_);
+  unsetenv("NCCL_HOSTID");
+  EXPECT_EQ(apart.back().host, std::to_string(size() - 1));
+  EXPECT_NO_THROW(check_one_rank_a_gpu(apart));
+  if (size() == 1) return;
+  EXPECT_THROW(check_one_rank_a_gpu(together), EnvironmentError);
 }
 
 }  // namespace
