@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <gpu/device.cuh>
+#include <gpu/mma.cuh>
 #include <vector>
 
 // The layer that runs kernels on the host.
@@ -81,6 +81,29 @@ TEST_F(Fibers, SharedMemoryIsNaNInEveryBlock) {
       },
       seen.data());
   for (const float value : seen) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST_F(Fibers, HoldBackCopiesThatNobodyHasWaitedFor) {
+  std::vector<float> from(8, 3), seen(3, 0);
+  launch(
+      stream_, {"copies", 1, 32, 32},
+      +[](const float* x, float* y) {
+        if (threadIdx.x != 0) return;
+        auto* memory = dynamic_shared<float>();
+        copy_async(memory, x, true);
+        commit_copies();
+        copy_async(memory + 4, x + 4, true);
+        commit_copies();
+        wait_for_copies<1>();
+        y[0] = memory[3];
+        y[1] = memory[4];
+        wait_for_copies<0>();
+        y[2] = memory[4];
+      },
+      from.data(), seen.data());
+  EXPECT_EQ(seen[0], 3);
+  EXPECT_TRUE(std::isnan(seen[1]));
+  EXPECT_EQ(seen[2], 3);
 }
 
 TEST_F(Fibers, NameABarrierThatSomeThreadsMiss) {

@@ -1,7 +1,11 @@
-// main of the kernel families' tests on a GPU. The whole program is skipped (exit code 77) where there is none.
+// main of tests on a GPU whose inputs are drawn afresh in every run (tests/support/fresh_seed.hpp). The whole program
+// is skipped (exit code 77) where there is no GPU.
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 
 #include "tests/cuda/gpu_backend.hpp"
+#include "tests/support/fresh_seed.hpp"
 #include "tests/support/test_backend.hpp"
 
 namespace trireme::test {
@@ -13,7 +17,11 @@ std::unique_ptr<Backend> make_backend(int) { return make_gpu_backend({.check_lau
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const std::string problem = trireme::test::gpu_problem();
-  if (problem.empty()) return RUN_ALL_TESTS();
+  if (problem.empty()) {
+    setenv("TRIREME_TEST_SEED", std::to_string(trireme::test::fresh_seed()).c_str(), 1);
+    std::printf("inputs are those of TRIREME_TEST_SEED=%s\n", std::getenv("TRIREME_TEST_SEED"));
+    return RUN_ALL_TESTS();
+  }
   const char* required = std::getenv("TRIREME_REQUIRE_GPU");
   const bool fails = required != nullptr && std::string(required) == "1";
   std::printf("%s: %s\n", fails ? "FAILED" : "skipped", problem.c_str());

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include "src/tensor/dtype.hpp"
+#include "src/tensor/stream.hpp"
+
+// Kernels of one warp, around the wrappers of cuda/gpu/mma.cuh. T is bf16 or fp16, `dtype` says which.
+
+namespace trireme::test {
+
+/// c += a b, with a [16, 16] T, c [16, 8] fp32, and b [16, 8] T, or its transpose [8, 16] where `transposed`. All from
+/// shared memory, where copies that nobody waited for in between have brought it.
+void multiply_tile(Stream& stream, DType dtype, const void* a, const void* b, bool transposed, float* c);
+
+/// both = low and high, rounded to T, in the low and the high half.
+void pack_pair(Stream& stream, DType dtype, float low, float high, std::uint32_t* both);
+
+/// Copies, four numbers at a time: y[0..3] = x[0..3] and y[4..7] = x[4..7], of which only the first group was waited
+/// for when it was read, and the second later; y[8..11] is what a copy that is not valid brings.
+void copy_in_groups(Stream& stream, const float* x, float* y);
+
+}  // namespace trireme::test
