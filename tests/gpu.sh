@@ -79,6 +79,7 @@ folder=$(cd "$folder" && pwd) || exit 1
 
 source "$here/gpu_environment.sh"
 export TRIREME_REQUIRE_GPU=1
+export TRIREME_TEST_SEED=${TRIREME_TEST_SEED:-$((RANDOM * 32768 + RANDOM))} # of random inputs
 if [ -d "$folder/fixtures" ]; then export TRIREME_FIXTURES=$folder/fixtures; fi
 
 results=$folder/gpu-results.txt
@@ -92,6 +93,7 @@ limit=${TRIREME_GPU_SECONDS:-470}
   if [ -f "$folder/build.txt" ]; then cat "$folder/build.txt"; else "$folder/trireme" info 2>&1 | head -1; fi
   echo "$(uname -n), $(nproc) cores ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), $(date -u +%Y-%m-%dT%H:%MZ)"
   nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null || echo "no nvidia-smi"
+  echo "random inputs of TRIREME_TEST_SEED=$TRIREME_TEST_SEED"
 } >"$results"
 cat "$results"
 

@@ -23,7 +23,7 @@ double activated(Activation kind, double x) {
 class Epilogue : public testing::TestWithParam<DType> {
  protected:
   Tensor random(const Shape& shape, std::uint64_t offset, DType dtype) {
-    return random_tensor(b_, dtype, shape, seed_ + offset, -2, 2);
+    return random_tensor(b_, dtype, shape, seed_ - run_seed() + offset, -2, 2);
   }
   Tensor random(const Shape& shape, std::uint64_t offset) { return random(shape, offset, GetParam()); }
 

@@ -7,6 +7,7 @@
 
 #include "src/backend/backend.hpp"
 #include "src/base/hash.hpp"
+#include "tests/support/fresh_seed.hpp"
 
 namespace trireme::test {
 
@@ -69,8 +70,9 @@ inline std::vector<std::byte> bytes_of(Backend& backend, ConstTensorView tensor)
   return host;
 }
 
-/// n numbers, uniform in [low, high), the same for the same seed.
+/// n numbers, uniform in [low, high), the same for the same seed in the same run (run_seed).
 inline std::vector<double> random_values(std::int64_t n, std::uint64_t seed, double low = -1, double high = 1) {
+  seed += run_seed();
   std::vector<double> values(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
     values[i] = low + (high - low) * (static_cast<double>(splitmix64(seed, i) >> 11) * 0x1p-53);
