@@ -6,14 +6,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <vector>
 
+#include "bench/kernels/gpu_measure.hpp"
 #include "cuda/backend/cuda_backend.hpp"
-#include "cuda/runtime/copy.hpp"
+#include "cuda/kernels/epilogue.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/base/hash.hpp"
 
@@ -23,106 +23,6 @@ namespace {
 struct Model {
   const char* name;
   std::int64_t s, b, h, heads, d, f, v;
-};
-
-/// Measures and prints.
-class Bench {
- public:
-  Bench(Backend& backend, bool dry_run, std::ostream& json)
-      : b(backend), stream(b.compute_stream()), dry_run_(dry_run), json_(json) {
-    fmt::print("{}\n{:<34} {:<28} {:<5} {:>10} {:>14} {:>6}\n", b.description(), "kernel", "shape", "type", "us",
-               "rate", "share");
-    const Shape bytes{dry_run ? 1 << 16 : 1 << 29};
-    const Tensor from = filled(DType::bf16, bytes), to = filled(DType::bf16, bytes);
-    measure({"copy", fmt::format("{} MiB", from.view().size_bytes() >> 20), DType::bf16, "GB/s", 1e-9}, copy_,
-            2.0 * static_cast<double>(from.view().size_bytes()), [&](int) {
-              if (b.memory_is_host())
-                b.elementwise().convert(stream, from, to);
-              else
-                cuda::copy(cuda::cuda_stream(stream), from, to);
-            });
-    const std::int64_t n = dry_run ? 64 : 8192;
-    const Tensor x = filled(DType::bf16, {n, n}), w = filled(DType::bf16, {n, n}), y = filled(DType::bf16, {n, n});
-    measure({"product", fmt::format("{0} x {0} x {0}", n), DType::bf16, "TFLOP/s", 1e-12}, product_,
-            2.0 * static_cast<double>(n * n * n),
-            [&](int) { b.gemm().linear(stream, x, w, {}, Activation::none, {}, y); });
-  }
-
-  /// Random numbers in [-1, 1): constants would draw less power, and let the clock rise.
-  Tensor filled(DType dtype, const Shape& shape) {
-    Tensor tensor(b, dtype, shape);
-    const std::int64_t piece = std::min<std::int64_t>(tensor.view().numel(), 1 << 22);
-    std::vector<float> values(static_cast<std::size_t>(piece));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = static_cast<float>(splitmix64(1, i) >> 40) * 0x1p-23F - 1;
-    }
-    const Tensor random(b, DType::fp32, {piece});
-    b.copy_from_host(stream, ConstTensorView(values.data(), {piece}), random);
-    for (std::int64_t begin = 0; begin < tensor.view().numel(); begin += piece) {
-      const std::int64_t count = std::min(piece, tensor.view().numel() - begin);
-      b.elementwise().convert(stream, random.view().flat(0, count), tensor.view().flat(begin, count));
-    }
-    stream.synchronize();
-    return tensor;
-  }
-
-  using Run = std::function<void(int call)>;  // calls are numbered, so that they can take turns with memory
-  /// A kernel that moves `bytes` from and to memory, as its definition has it: each input once, each output once.
-  void memory(const std::string& kernel, const std::string& shape, double bytes, const Run& run) {
-    measure({kernel, shape, DType::bf16, "GB/s", 1e-9}, copy_, bytes, run);
-  }
-  /// One on tensor cores.
-  void products(const std::string& kernel, const std::string& shape, double operations, const Run& run) {
-    measure({kernel, shape, DType::bf16, "TFLOP/s", 1e-12}, product_, operations, run);
-  }
-  /// How many tensors of a size it takes that no call finds its own in the caches.
-  int copies_beyond_caches(double bytes) const { return dry_run_ ? 2 : static_cast<int>(4e8 / bytes) + 1; }
-
-  Backend& b;
-  Stream& stream;
-
- private:
-  struct Line {
-    std::string kernel, shape;
-    DType dtype;
-    const char* unit;
-    double per_unit;
-  };
-  /// `ceiling` is set where it is still 0.
-  void measure(const Line& line, double& ceiling, double amount, const Run& run) {
-    const double time = seconds(run), rate = amount / time;
-    if (ceiling == 0) ceiling = rate;
-    fmt::print("{:<34} {:<28} {:<5} {:>10.1f} {:>6.{}f} {:<7} {:>6.3f}\n", line.kernel, line.shape, name_of(line.dtype),
-               1e6 * time, line.per_unit * rate, line.per_unit == 1e-9 ? 0 : 1, line.unit, rate / ceiling);
-    std::fflush(stdout);
-    json_
-        << fmt::format(
-               R"({{"kernel": "{}", "shape": "{}", "dtype": "{}", "us": {:.2f}, "rate": {:.4g}, "unit": "{}", "share": {:.4f}}})",
-               line.kernel, line.shape, name_of(line.dtype), 1e6 * time, line.per_unit * rate, line.unit,
-               rate / ceiling)
-        << std::endl;
-  }
-  /// Median over seven runs of at least ten calls and 2 ms each, after calls that are not counted.
-  double seconds(const Run& run) {
-    int call = 0;
-    const auto time_of = [&](int calls) {
-      stream.synchronize();
-      const auto begin = std::chrono::steady_clock::now();
-      for (int i = 0; i < calls; ++i) run(call++);
-      stream.synchronize();
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / calls;
-    };
-    time_of(3);
-    const int calls = dry_run_ ? 2 : std::clamp(static_cast<int>(2e-3 / time_of(10)), 10, 1000);
-    std::vector<double> times(7);
-    for (double& time : times) time = time_of(calls);
-    std::ranges::nth_element(times, times.begin() + 3);
-    return times[3];
-  }
-
-  bool dry_run_;
-  std::ostream& json_;
-  double copy_ = 0, product_ = 0;  // bytes and operations a second
 };
 
 Tensor sample_numbers(Backend& b, std::int64_t count) {
@@ -146,7 +46,7 @@ Tensor tokens(Backend& b, std::int64_t count, std::int64_t below) {
 }
 
 /// Layer norms, dropout, residuals and embeddings.
-void run_hidden(Bench& bench, const Model& m) {
+void run_hidden(GpuMeasure& bench, const Model& m) {
   Backend& b = bench.b;
   Stream& stream = bench.stream;
   const std::int64_t n = m.s * m.b;
@@ -195,22 +95,67 @@ void run_hidden(Bench& bench, const Model& m) {
                [&](int call) { b.embedding().lookup_backward(stream, ids, of(call).y, 0, dtable); });
   bench.memory("positions + dropout", name, 2 * bytes,
                [&](int call) { b.embedding().add_positions(stream, positions, {}, dropout, of(call).x); });
+  const Tensor dpositions = bench.filled(DType::fp32, {m.s, m.h});
+  bench.memory("positions + dropout, backward", name, 2 * bytes, [&](int call) {
+    b.embedding().add_positions_backward(stream, of(call).x, {}, dropout, of(call).y, dpositions);
+  });
+}
+
+/// Queries and keys, turned in place.
+void run_rotary(GpuMeasure& bench, const Model& m) {
+  const std::int64_t row = m.heads * m.d;
+  const double bytes = 2.0 * static_cast<double>(m.s * m.b * 2 * row);
+  std::vector<Tensor> sets;
+  for (int i = 0; i < bench.copies_beyond_caches(1.5 * bytes); ++i) {
+    sets.push_back(bench.filled(DType::bf16, {m.s, m.b, 3, m.heads, m.d}));
+  }
+  bench.memory("rotary embedding", fmt::format("{}: {} x {}", m.name, m.s * m.b, 2 * row), 2 * bytes, [&](int call) {
+    const Heads heads{sets[static_cast<std::size_t>(call) % sets.size()], 3 * m.b * row, 3 * row, m.d};
+    bench.b.rotary().rotate(bench.stream, {.channels = m.d}, {heads, m.s, m.b, 2 * m.heads, {}}, Rotation::forward);
+  });
 }
 
 /// The inner layer of the MLP, cross entropy, and what goes over all parameters.
-void run_wide(Bench& bench, const Model& m, std::int64_t parameters) {
+void run_wide(GpuMeasure& bench, const Model& m, std::int64_t parameters) {
   Backend& b = bench.b;
   Stream& stream = bench.stream;
   const std::int64_t n = m.s * m.b;
   {
     const double bytes = 2.0 * static_cast<double>(n * m.f);
     const std::string name = fmt::format("{}: {} x {}", m.name, n, m.f);
-    const Tensor x = bench.filled(DType::bf16, {n, m.f}), y = bench.filled(DType::bf16, {n, m.f});
-    const Tensor gate_up = bench.filled(DType::bf16, {n, 2 * m.f}), gradient = bench.filled(DType::bf16, {n, 2 * m.f});
-    bench.memory("GELU", name, 2 * bytes, [&](int) { b.elementwise().activate(stream, Activation::gelu_tanh, x, y); });
-    bench.memory("SwiGLU", name, 3 * bytes, [&](int) { b.elementwise().swiglu(stream, gate_up, y); });
-    bench.memory("SwiGLU, backward", name, 5 * bytes,
-                 [&](int) { b.elementwise().swiglu_backward(stream, y, gate_up, gradient); });
+    struct Tensors {
+      Tensor x, y, gate_up, gradient;
+    };
+    std::vector<Tensors> sets;
+    for (int i = 0; i < bench.copies_beyond_caches(6 * bytes); ++i) {
+      sets.emplace_back(bench.filled(DType::bf16, {n, m.f}), bench.filled(DType::bf16, {n, m.f}),
+                        bench.filled(DType::bf16, {n, 2 * m.f}), bench.filled(DType::bf16, {n, 2 * m.f}));
+    }
+    const auto of = [&](int call) -> Tensors& { return sets[static_cast<std::size_t>(call) % sets.size()]; };
+    bench.memory("GELU", name, 2 * bytes,
+                 [&](int call) { b.elementwise().activate(stream, Activation::gelu_tanh, of(call).x, of(call).y); });
+    bench.memory("SwiGLU", name, 3 * bytes,
+                 [&](int call) { b.elementwise().swiglu(stream, of(call).gate_up, of(call).y); });
+    bench.memory("SwiGLU, backward", name, 5 * bytes, [&](int call) {
+      b.elementwise().swiglu_backward(stream, of(call).y, of(call).gate_up, of(call).gradient);
+    });
+    if (!b.memory_is_host()) {
+      // What follows a product whose epilogue cuBLASLt does not do, or more slowly.
+      const Tensor bias = bench.filled(DType::bf16, {m.f}), sums = bench.filled(DType::fp32, {m.f});
+      const Tensor scratch(b, DType::fp32, {static_cast<std::int64_t>(cuda::column_sums_bytes(n, m.f)) / 4});
+      bench.memory("bias + GELU behind a product", name, 3 * bytes, [&](int call) {
+        cuda::bias_activation(stream, DType::bf16, n, m.f, bias.view().data(), Activation::gelu_tanh,
+                              of(call).x.view().data(), true, of(call).y.view().data());
+      });
+      bench.memory("GELU, backward behind a product", name, 3 * bytes, [&](int call) {
+        cuda::activation_backward(stream, DType::bf16, n * m.f, Activation::gelu_tanh, of(call).x.view().data(),
+                                  of(call).y.view().data());
+      });
+      bench.memory("column sums", name, bytes, [&](int call) {
+        cuda::column_sums(stream, DType::bf16, n, m.f, of(call).x.view().data(), scratch.view().data(),
+                          sums.view().as<float>());
+      });
+    }
   }
   {
     const std::int64_t rows = std::min<std::int64_t>(n, 8192);
@@ -241,38 +186,41 @@ void run_wide(Bench& bench, const Model& m, std::int64_t parameters) {
   }
 }
 
-/// The four linear layers, each in three products.
-void run_products(Bench& bench, const Model& m) {
+/// A linear layer: its three products.
+struct Linear {
+  const char* name;
+  std::int64_t rows, in, out;
+  bool has_bias = true;
+  Activation activation = Activation::none;  ///< its own
+  Activation before = Activation::none;      ///< of the layer in front, whose backward ends this one's
+};
+void run_linear(GpuMeasure& bench, const Model& m, const Linear& l) {
   Backend& b = bench.b;
   Stream& stream = bench.stream;
-  const std::int64_t n = m.s * m.b, attended = m.heads * m.d;
-  struct Linear {
-    const char* name;
-    std::int64_t in, out;
-    bool activated;
+  const std::string name = fmt::format("{}: {} x {} x {}", m.name, l.rows, l.out, l.in);
+  const double operations = 2.0 * static_cast<double>(l.rows * l.in) * static_cast<double>(l.out);
+  const Tensor x = bench.filled(DType::bf16, {l.rows, l.in}), w = bench.filled(DType::bf16, {l.out, l.in});
+  const Tensor y = bench.filled(DType::bf16, {l.rows, l.out}), dw = bench.filled(DType::fp32, {l.out, l.in});
+  const auto where = [&](bool there, DType dtype, const Shape& shape) {
+    return there ? bench.filled(dtype, shape) : Tensor();
   };
-  for (const auto& [layer, in, out, activated] : {Linear{"qkv", m.h, 3 * attended, false},
-                                                  {"proj", attended, m.h, false},
-                                                  {"fc + GELU", m.h, m.f, true},
-                                                  {"fc_proj", m.f, m.h, false}}) {
-    const std::string name = fmt::format("{}: {} x {} x {}", m.name, n, out, in);
-    const double operations = 2.0 * static_cast<double>(n * in) * static_cast<double>(out);
-    const Tensor x = bench.filled(DType::bf16, {n, in}), w = bench.filled(DType::bf16, {out, in});
-    const Tensor bias = bench.filled(DType::bf16, {out}), y = bench.filled(DType::bf16, {n, out});
-    const Tensor z = activated ? bench.filled(DType::bf16, {n, out}) : Tensor();
-    const Tensor dw = bench.filled(DType::fp32, {out, in}), dbias = bench.filled(DType::fp32, {out});
-    // The layer behind an activated one ends its backward with the activation's.
-    const bool after = std::string_view(layer) == "fc_proj";
-    const Tensor before = after ? bench.filled(DType::bf16, {n, in}) : Tensor();
-    bench.products(fmt::format("{}, forward", layer), name, operations, [&](int) {
-      b.gemm().linear(stream, x, w, bias, activated ? Activation::gelu_tanh : Activation::none, z, y);
-    });
-    bench.products(fmt::format("{}, input gradient{}", layer, after ? " + GELU's" : ""), name, operations, [&](int) {
-      b.gemm().linear_backward_input(stream, y, w, after ? Activation::gelu_tanh : Activation::none, before, x);
-    });
-    bench.products(fmt::format("{}, weight gradient", layer), name, operations,
-                   [&](int) { b.gemm().linear_backward_weight(stream, y, x, dw, dbias); });
-  }
+  const Tensor bias = where(l.has_bias, DType::bf16, {l.out}), dbias = where(l.has_bias, DType::fp32, {l.out});
+  const Tensor z = where(l.activation != Activation::none, DType::bf16, {l.rows, l.out});
+  const Tensor before = where(l.before != Activation::none, DType::bf16, {l.rows, l.in});
+  bench.products(fmt::format("{}, forward", l.name), name, operations,
+                 [&](int) { b.gemm().linear(stream, x, w, bias, l.activation, z, y); });
+  bench.products(fmt::format("{}, input gradient{}", l.name, l.before == Activation::none ? "" : " + GELU's"), name,
+                 operations, [&](int) { b.gemm().linear_backward_input(stream, y, w, l.before, before, x); });
+  bench.products(fmt::format("{}, weight gradient", l.name), name, operations,
+                 [&](int) { b.gemm().linear_backward_weight(stream, y, x, dw, dbias); });
+}
+/// Those of a transformer's layer.
+void run_layer(GpuMeasure& bench, const Model& m) {
+  const std::int64_t n = m.s * m.b, attended = m.heads * m.d;
+  run_linear(bench, m, {"qkv", n, m.h, 3 * attended});
+  run_linear(bench, m, {"proj", n, attended, m.h});
+  run_linear(bench, m, {.name = "fc + GELU", .rows = n, .in = m.h, .out = m.f, .activation = Activation::gelu_tanh});
+  run_linear(bench, m, {.name = "fc_proj", .rows = n, .in = m.f, .out = m.h, .before = Activation::gelu_tanh});
 }
 
 struct AttentionShape {
@@ -281,7 +229,7 @@ struct AttentionShape {
   bool causal = true;
   double dropout = 0;
 };
-void run_attention(Bench& bench, const AttentionShape& a) {
+void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   Backend& b = bench.b;
   const Tensor samples = sample_numbers(b, a.b);
   const std::int64_t row = a.heads * a.d;
@@ -320,24 +268,34 @@ void run_attention(Bench& bench, const AttentionShape& a) {
 }
 
 void run(Backend& backend, bool dry_run, std::ostream& json) {
-  Bench bench(backend, dry_run, json);
+  GpuMeasure bench(backend, dry_run, json);
   std::vector<Model> models{{"1.2B", 1024, 8, 1536, 16, 96, 6144, 51200},
                             {"124M", 1024, 64, 768, 12, 64, 3072, 50304},
                             {"8.3B/TP-8", 1024, 8, 3072, 4, 96, 1536, 6400}};
-  if (dry_run) models = {{"tiny", 16, 2, 64, 1, 64, 128, 256}};
+  // Of these the products alone.
+  std::vector<Model> widths{{"355M", 1024, 8, 1024, 16, 64, 4096, 50304},
+                            {"2.5B", 1024, 8, 1920, 20, 96, 7680, 51200},
+                            {"4.2B", 1024, 8, 2304, 24, 96, 9216, 51200},
+                            {"8.3B", 1024, 8, 3072, 32, 96, 12288, 51200}};
+  if (dry_run) models = widths = {{"tiny", 16, 2, 64, 1, 64, 128, 256}};
   for (const Model& m : models) {
     run_hidden(bench, m);
+    run_rotary(bench, m);
     run_wide(bench, m, dry_run ? 1 << 12 : 1 << 28);
-    run_products(bench, m);
+    run_layer(bench, m);
+    run_linear(
+        bench, m,
+        {.name = "logits", .rows = std::min<std::int64_t>(m.s * m.b, 8192), .in = m.h, .out = m.v, .has_bias = false});
     for (const double dropout : {0.0, 0.1}) {
       run_attention(bench, {fmt::format("{}: ", m.name), m.s, m.b, m.heads, m.d, true, dropout});
     }
   }
-  // 16k tokens and 2048 channels, as the papers on flash attention have them.
-  for (const std::int64_t d : {64, 128}) {
+  for (const Model& m : widths) run_layer(bench, m);
+  // 16k tokens and 2048 channels, as the papers on flash attention have them; 1536 where heads are of 96.
+  for (const std::int64_t d : {64, 96, 128, 256}) {
     for (const bool causal : {false, true}) {
       for (const std::int64_t s : {1024, 2048}) {
-        if (!dry_run) run_attention(bench, {"", s, 16384 / s, 2048 / d, d, causal});
+        if (!dry_run) run_attention(bench, {"", s, 16384 / s, d == 96 ? 16 : 2048 / d, d, causal});
       }
     }
   }

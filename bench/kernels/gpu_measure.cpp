@@ -1,0 +1,90 @@
+#include "bench/kernels/gpu_measure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "cuda/runtime/copy.hpp"
+#include "src/base/hash.hpp"
+#include "src/base/timer.hpp"
+
+namespace trireme::bench {
+
+GpuMeasure::GpuMeasure(Backend& backend, bool dry_run, std::ostream& json)
+    : b(backend),
+      stream(b.compute_stream()),
+      dry_run_(dry_run),
+      json_(json),
+      random_(b, DType::fp32, {dry_run ? 1 << 12 : 1 << 22}) {
+  std::vector<float> values(static_cast<std::size_t>(random_.view().numel()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(splitmix64(1, i) >> 40) * 0x1p-23F - 1;
+  }
+  b.copy_from_host(stream, ConstTensorView(values.data(), random_.view().shape()), random_);
+  fmt::print("{}\n{:<34} {:<28} {:<5} {:>10} {:>14} {:>6}\n", b.description(), "kernel", "shape", "type", "us", "rate",
+             "share");
+  const Shape bytes{dry_run ? 1 << 16 : 1 << 29};
+  const Tensor from = filled(DType::bf16, bytes), to = filled(DType::bf16, bytes);
+  memory("copy", fmt::format("{} MiB", from.view().size_bytes() >> 20),
+         2.0 * static_cast<double>(from.view().size_bytes()), [&](int) {
+           if (b.memory_is_host())
+             b.elementwise().convert(stream, from, to);
+           else
+             cuda::copy(cuda::cuda_stream(stream), from, to);
+         });
+  const std::int64_t n = dry_run ? 64 : 8192;
+  const Tensor x = filled(DType::bf16, {n, n}), w = filled(DType::bf16, {n, n}), y = filled(DType::bf16, {n, n});
+  products("product", fmt::format("{0} x {0} x {0}", n), 2.0 * static_cast<double>(n * n * n),
+           [&](int) { b.gemm().linear(stream, x, w, {}, Activation::none, {}, y); });
+}
+
+Tensor GpuMeasure::filled(DType dtype, const Shape& shape) {
+  Tensor tensor(b, dtype, shape);
+  const std::int64_t numel = tensor.view().numel(), most = random_.view().numel();
+  for (std::int64_t begin = 0; begin < numel; begin += most) {
+    const std::int64_t count = std::min(most, numel - begin);
+    b.elementwise().convert(stream, random_.view().flat(0, count), tensor.view().flat(begin, count));
+  }
+  return tensor;
+}
+
+void GpuMeasure::measure(const Line& line, double& ceiling, double amount, const Run& run) {
+  const double time = seconds(run), rate = amount / time;
+  if (ceiling == 0) ceiling = rate;
+  fmt::print("{:<34} {:<28} {:<5} {:>10.1f} {:>6.{}f} {:<7} {:>6.3f}\n", line.kernel, line.shape, name_of(line.dtype),
+             1e6 * time, line.per_unit * rate, line.per_unit == 1e-9 ? 0 : 1, line.unit, rate / ceiling);
+  std::fflush(stdout);
+  json_
+      << fmt::format(
+             R"({{"kernel": "{}", "shape": "{}", "dtype": "{}", "us": {:.2f}, "rate": {:.4g}, "unit": "{}", "share": {:.4f}}})",
+             line.kernel, line.shape, name_of(line.dtype), 1e6 * time, line.per_unit * rate, line.unit, rate / ceiling)
+      << std::endl;
+}
+
+double GpuMeasure::seconds(const Run& run) {
+  int call = 0;
+  const auto run_calls = [&](int calls) {
+    for (int i = 0; i < calls; ++i) run(call++);
+  };
+  const auto time_of = [&](int calls) {
+    if (b.memory_is_host()) {
+      const Timer timer;
+      run_calls(calls);
+      return timer.elapsed_ms() / 1e3 / calls;
+    }
+    // The GPU is busy with these while the first of those that count is enqueued, and so never waits for the host.
+    run_calls(2);
+    return timer_.time_us(cuda::cuda_stream(stream), [&] { run_calls(calls); }) / 1e6 / calls;
+  };
+  time_of(1);  // products choose their algorithm
+  const int calls = dry_run_ ? 1 : std::clamp(static_cast<int>(2e-3 / time_of(3)), 3, 1000);
+  std::vector<double> times(dry_run_ ? 1 : 7);
+  for (double& time : times) time = time_of(calls);
+  const auto median = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::ranges::nth_element(times, median);
+  return *median;
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+
+#include "cuda/blas/choose.hpp"
+#include "src/backend/backend.hpp"
+
+namespace trireme::bench {
+
+/// Times kernels of a backend, and prints a line for each: time, rate, and share of what a plain copy or a large
+/// product reaches in the same run. The CPU backend stands in for a GPU in a dry run, with which a program checks
+/// itself.
+class GpuMeasure {
+ public:
+  /// Measures the copy and the product. `json` receives one object a line.
+  GpuMeasure(Backend& backend, bool dry_run, std::ostream& json);
+
+  /// Random numbers in [-1, 1): constants would draw less power, and let the clock rise.
+  Tensor filled(DType dtype, const Shape& shape);
+
+  using Run = std::function<void(int call)>;  // calls are numbered, so that they can take turns with memory
+  /// A kernel that moves `bytes` from and to memory, as its definition has it: each input once, each output once.
+  void memory(const std::string& kernel, const std::string& shape, double bytes, const Run& run) {
+    measure({kernel, shape, DType::bf16, "GB/s", 1e-9}, copy_, bytes, run);
+  }
+  /// One on tensor cores.
+  void products(const std::string& kernel, const std::string& shape, double operations, const Run& run) {
+    measure({kernel, shape, DType::bf16, "TFLOP/s", 1e-12}, product_, operations, run);
+  }
+  /// How many tensors of a size it takes that no call finds its own in the caches.
+  int copies_beyond_caches(double bytes) const { return dry_run_ ? 2 : static_cast<int>(4e8 / bytes) + 1; }
+
+  Backend& b;
+  Stream& stream;
+
+ private:
+  struct Line {
+    std::string kernel, shape;
+    DType dtype;
+    const char* unit;
+    double per_unit;
+  };
+  /// `ceiling` is set where it is still 0.
+  void measure(const Line& line, double& ceiling, double amount, const Run& run);
+  /// Of a call: the median over seven runs of at least three calls and 2 ms each, after calls that are not counted.
+  double seconds(const Run& run);
+
+  bool dry_run_;
+  std::ostream& json_;
+  Tensor random_;
+  cuda::EventTimer timer_;
+  double copy_ = 0, product_ = 0;  // bytes and operations a second
+};
+
+}  // namespace trireme::bench
