@@ -5,21 +5,23 @@
 //   mpirun -np 8 collectives_bench --tp 2 --group data --communicator nccl > results.jsonl
 //
 // Definitions of nccl-tests: the size is that of the reduced, gathered or sent data of one rank (all of it for
-// all-gather and reduce-scatter); algorithm bandwidth = size / time; bus bandwidth = algorithm bandwidth times
-// 2 (n-1)/n for all-reduce, (n-1)/n for all-gather and reduce-scatter, 1 for the others. All groups of a kind work at
-// the same time, as in training. The time of a run is that of the slowest rank; on GPUs a run is several operations one
-// after another. background_us, on the CPU, is that of operations nobody waits for, while the callers compute. Of all
-// runs the median stands, with the fastest and slowest quarter beside it. fp32, sums.
+// all-gather and reduce-scatter); algorithm bandwidth = size / time; bus bandwidth = algorithm bandwidth times the
+// factor in definitions.hpp. All groups of a kind work at the same time, as in training. The time of a run is that of
+// the slowest rank; on GPUs a run is as many operations, one after another, as take 2 ms or more, since the host sees
+// their end some microseconds late. background_us, on the CPU, is that of operations nobody waits for, while the
+// callers compute. Of all runs the median stands, with the fastest and slowest quarter beside it. fp32, sums.
 #include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/collectives/definitions.hpp"
 #include "mpi/error.hpp"
 #include "mpi/run_main.hpp"
 #include "src/app/job.hpp"
@@ -34,6 +36,7 @@ struct BenchOptions {
   app::GridOptions grid;
   std::optional<parallel::GroupKind> group;  // none: the world
   std::int64_t largest_mb = 16;
+  std::int64_t runs = 300;
 
   void declare(app::Options& options) {
     options.section("Benchmark");
@@ -41,6 +44,8 @@ struct BenchOptions {
     for (const auto kind : parallel::all_group_kinds) groups.emplace_back(to_string(kind), kind);
     options.add_choice("group", &group, groups, "Groups of the grid that communicate.");
     options.add("largest-mb", &largest_mb, "N", "Greatest size, in MiB.", app::at_least(1));
+    options.add("runs", &runs, "N", "At the most, of each measurement; it ends earlier after 0.3 s, on GPUs 0.1 s.",
+                app::at_least(1));
     options.section("Grid");
     options.add("tp", &grid.tensor, "N", "Tensor ranks.", app::at_least(1));
     options.add("pp", &grid.pipeline, "N", "Pipeline ranks.", app::at_least(1));
@@ -61,14 +66,19 @@ struct Quartiles {
   double third;
 };
 
+/// How long a measurement goes on: at least nine runs, if so many are wanted, and then until either is used up.
+struct Effort {
+  std::int64_t runs;
+  double budget_us;
+};
+
 /// Microseconds of the slowest rank.
-Quartiles measure(mpi::MpiCommunicator& world, const std::function<void()>& run) {
+Quartiles measure(mpi::MpiCommunicator& world, const Effort& effort, const std::function<void()>& run) {
   constexpr int warm_up_runs = 3;
-  constexpr int fewest_runs = 9;
-  constexpr double budget_us = 300e3;
+  const std::int64_t fewest_runs = std::min<std::int64_t>(9, effort.runs);
   std::vector<double> times_us;
   double total_us = 0;
-  for (int i = -warm_up_runs; i < fewest_runs || (total_us < budget_us && i < 300); ++i) {
+  for (std::int64_t i = -warm_up_runs; i < fewest_runs || (total_us < effort.budget_us && i < effort.runs); ++i) {
     world.barrier();
     Timer timer;
     run();
@@ -93,7 +103,7 @@ void compute() {
 
 struct Case {
   std::string name;
-  double bus_factor;
+  bench::Collective collective;
   std::function<std::vector<Work>()> start;
   std::function<void(MPI_Comm)> mpi;
 };
@@ -101,7 +111,6 @@ struct Case {
 std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, TensorView b, std::int64_t numel) {
   const int n = group.size();
   const std::int64_t part = std::max<std::int64_t>(1, numel / n);
-  const double share = static_cast<double>(n - 1) / n;
   const int next = (group.rank() + 1) % n;
   const int previous = (group.rank() + n - 1) % n;
   const auto count = static_cast<int>(numel);
@@ -113,24 +122,25 @@ std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, Tenso
     works.push_back(std::move(work));
     return works;
   };
+  using enum bench::Collective;
   return {
-      {"all_reduce", 2 * share, [=, &group, &stream] { return one(group.all_reduce(stream, x, ReduceOp::sum)); },
+      {"all_reduce", all_reduce, [=, &group, &stream] { return one(group.all_reduce(stream, x, ReduceOp::sum)); },
        [=](MPI_Comm comm) {
          mpi::check(MPI_Allreduce(MPI_IN_PLACE, from, count, MPI_FLOAT, MPI_SUM, comm), "MPI_Allreduce");
        }},
-      {"reduce_scatter", share,
+      {"reduce_scatter", reduce_scatter,
        [=, &group, &stream] { return one(group.reduce_scatter(stream, x_parts, y_part, ReduceOp::sum)); },
        [=](MPI_Comm comm) {
          mpi::check(MPI_Reduce_scatter_block(from, to, part_count, MPI_FLOAT, MPI_SUM, comm),
                     "MPI_Reduce_scatter_block");
        }},
-      {"all_gather", share, [=, &group, &stream] { return one(group.all_gather(stream, y_part, x_parts)); },
+      {"all_gather", all_gather, [=, &group, &stream] { return one(group.all_gather(stream, y_part, x_parts)); },
        [=](MPI_Comm comm) {
          mpi::check(MPI_Allgather(to, part_count, MPI_FLOAT, from, part_count, MPI_FLOAT, comm), "MPI_Allgather");
        }},
-      {"broadcast", 1, [=, &group, &stream] { return one(group.broadcast(stream, x, 0)); },
+      {"broadcast", broadcast, [=, &group, &stream] { return one(group.broadcast(stream, x, 0)); },
        [=](MPI_Comm comm) { mpi::check(MPI_Bcast(from, count, MPI_FLOAT, 0, comm), "MPI_Bcast"); }},
-      {"send_receive", 1,
+      {"send_receive", send_receive,
        [=, &group, &stream] {
          const Transfer transfers[] = {{Transfer::Direction::send, next, x},
                                        {Transfer::Direction::receive, previous, y}};
@@ -154,6 +164,7 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
   Communicator* const group = o.find(job);
   const auto* const on_host = dynamic_cast<const mpi::MpiCommunicator*>(group);
   const bool is_cpu = job.backend->memory_is_host();
+  const Effort effort{o.runs, is_cpu ? 300e3 : 100e3};
   Stream& stream = job.backend->compute_stream();
   const std::int64_t largest_bytes = o.largest_mb << 20;
   const Tensor a(*job.backend, DType::fp32, {largest_bytes / 4 + job.world->size()});
@@ -163,23 +174,29 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
   SelfCommunicator none;  // stands in where this rank is in no group, so that it takes part in what all ranks do
   for (std::int64_t bytes = 1 << 10; bytes <= largest_bytes; bytes *= 4) {
     for (const Case& test : cases(group != nullptr ? *group : none, stream, a, b, bytes / 4)) {
-      const int repeats = is_cpu ? 1 : 20;
-      Quartiles time = measure(*job.world, [&] {
+      int repeats = is_cpu ? 1 : 4;
+      const auto run_repeats = [&] {
         if (group == nullptr) return;
         for (int i = 0; i < repeats; ++i) {
           for (Work& work : test.start()) work.wait(stream);
         }
         stream.synchronize();
-      });
+      };
+      if (!is_cpu) {
+        constexpr double enough_us = 2e3;
+        const double once_us = measure(*job.world, {1, 0}, run_repeats).median / repeats;  // the same on all ranks
+        repeats = std::clamp(static_cast<int>(std::ceil(enough_us / once_us)), 2, 400);
+      }
+      Quartiles time = measure(*job.world, effort, run_repeats);
       for (double* value : {&time.first, &time.median, &time.third}) *value /= repeats;
       std::string beside;
       if (is_cpu) {
-        const Quartiles background = measure(*job.world, [&] {
+        const Quartiles background = measure(*job.world, effort, [&] {
           if (group == nullptr) return;
           std::vector<Work> works = test.start();
           while (!std::ranges::all_of(works, &Work::done)) compute();
         });
-        const Quartiles peer = measure(*job.world, [&] {
+        const Quartiles peer = measure(*job.world, effort, [&] {
           if (on_host != nullptr) test.mpi(on_host->handle());
         });
         beside = fmt::format(", \"mpi_time_us\": {:.1f}, \"speed_to_mpi\": {:.2f}, \"background_us\": {:.1f}",
@@ -194,7 +211,7 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
           "\"algorithm_gbs\": {:.3f}, \"bus_gbs\": {:.3f}{}}}\n",
           test.name, kind, o.group ? to_string(*o.group) : "world", group->size(),
           o.group ? job.grid.groups(*o.group).size() : 1, job.node.ranks_sharing_cores, bytes, time.median, time.first,
-          time.third, algorithm_gbs, algorithm_gbs * test.bus_factor, beside);
+          time.third, algorithm_gbs, algorithm_gbs * bus_factor(test.collective, group->size()), beside);
       std::fflush(stdout);
     }
   }

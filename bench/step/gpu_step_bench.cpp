@@ -1,13 +1,17 @@
-// Whole training steps on a GPU, without and with CUDA graphs: GPT-2 124M in bf16 with dropout, at a micro-batch that
-// fills the GPU and at one whose kernels are shorter than their launches. One JSON object a line: median, least and
-// greatest time of a step (the first ones, in which algorithms are chosen and graphs recorded, left out), launches of
-// kernels, products and graphs in a step, model FLOPs a second (attention counted in full).
+// Whole training steps on a GPU, bf16 with dropout: GPT-2 124M without and with CUDA graphs, at a micro-batch that
+// fills the GPU and at one whose kernels are shorter than their launches; and the first of eight tensor ranks of 8.3B,
+// whose communication takes no time and brings nothing: what a rank computes. One JSON object a line: median, least and
+// greatest time of a step by the host's clock (the first ones, in which algorithms are chosen and graphs recorded, left
+// out), launches of kernels, products and graphs in a step, model FLOPs a second of a rank, attention in full.
+// usage: step_gpu_bench [--dry-run]
+//   --dry-run     a tiny model on the CPU backend: whether this program works
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iostream>
 
 #include "cuda/backend/cuda_backend.hpp"
+#include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/graphs.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/thread_pool.hpp"
@@ -16,6 +20,7 @@
 #include "src/model/initialisation.hpp"
 #include "src/model/presets.hpp"
 #include "src/train/trainer.hpp"
+#include "tests/support/slow_communicator.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -38,57 +43,104 @@ class Tokens final : public data::SampleSource {
   std::int64_t vocabulary_;
 };
 
-void run(std::int64_t s, std::int64_t b, bool graphs) {
-  constexpr int warm_up = 4, steps = 12, micro_batches = 4;
+struct Case {
+  std::string model;
+  std::int64_t s, b;
+  int micro_batches = 4;
+  bool graphs = false;
+  int tensor_ranks = 1;  ///< of which this is the first
+  bool sequence_parallel = false;
+};
+
+model::GptConfig config_of(const std::string& name) {
+  if (name != "tiny") return model::preset(name);
+  model::GptConfig config = model::preset("gpt2-124m");
+  config.layers = 2;
+  config.hidden = 64;
+  config.heads = 2;
+  config.ffn_hidden = 256;
+  config.vocabulary = 512;
+  return config;
+}
+
+void run(const Case& c, bool dry_run) {
+  const int warm_up = dry_run ? 1 : 4, steps = dry_run ? 2 : 12;
   SelfCommunicator world("world");
-  const std::unique_ptr<Backend> backend = cuda::make_backend({}, TRIREME_CUDA_ARCHITECTURES);
-  const parallel::ProcessGrid grid(1, 1, 1, 1);
-  const std::unique_ptr<Communicator> devices =
-      dynamic_cast<DeviceCommunicators&>(*backend).make_world(world.split(0, 0, "world"), DeviceTransport::nccl);
-  parallel::GridCommunicators communicators = parallel::make_grid_communicators(grid, *devices);
-  const model::GptConfig config = model::preset("gpt2-124m");
+  const std::unique_ptr<Backend> backend =
+      dry_run ? cpu::make_backend(1) : cuda::make_backend({}, TRIREME_CUDA_ARCHITECTURES);
+  std::unique_ptr<Communicator> devices = world.split(0, 0, "world");
+  if (!dry_run) {
+    devices =
+        dynamic_cast<DeviceCommunicators&>(*backend).make_world(world.split(0, 0, "world"), DeviceTransport::nccl);
+  }
+  parallel::GridCommunicators communicators =
+      parallel::make_grid_communicators(parallel::ProcessGrid(1, 1, 1, 1), *devices);
+  for (auto* group : {&communicators.tensor, &communicators.model}) {
+    if (c.tensor_ranks > 1) *group = std::make_unique<test::LonelyCommunicator>(c.tensor_ranks, std::move(*group));
+  }
+  const parallel::ProcessGrid grid(c.tensor_ranks, c.tensor_ranks, 1);
+  const model::GptConfig config = config_of(c.model);
   train::LayoutOptions layout;
   layout.dtype = DType::bf16;
-  layout.sequence_length = s;
-  layout.micro_batch_size = b;
-  layout.cuda_graphs = graphs;
+  layout.sequence_length = c.s;
+  layout.micro_batch_size = c.b;
+  layout.cuda_graphs = c.graphs;
+  layout.sequence_parallel = c.sequence_parallel;
   train::ParallelGpt gpt(*backend, world, grid, communicators, config, layout);
   train::TrainOptions options;
-  options.global_batch_size = micro_batches * b;
+  options.global_batch_size = c.micro_batches * c.b;
   options.lr_schedule.maximum = 1e-4;
   options.lr_schedule.decay = 100;
   train::Trainer trainer(gpt, options);
   model::initialise(*backend, gpt.parameters().parameters(),
                     {.layers = config.layers, .threads = default_thread_count(1)});
   trainer.start();
-  const Tokens tokens(s + 1, config.vocabulary);
+  const Tokens tokens(c.s + 1, config.vocabulary);
+  const auto* const recorder = dynamic_cast<const GraphRecorder*>(backend.get());
+  const auto launched = [&] { return recorder != nullptr ? recorder->launches() : 0; };
   std::vector<double> times;
   double flops = 0;
   std::size_t launches = 0;
   for (int i = 0; i < warm_up + steps; ++i) {
-    const std::size_t before = dynamic_cast<GraphRecorder&>(*backend).launches();
+    const std::size_t before = launched();
     const train::TrainRecord record = trainer.step(tokens);
-    launches = dynamic_cast<GraphRecorder&>(*backend).launches() - before;
+    launches = launched() - before;
     if (i >= warm_up) times.push_back(record.elapsed_ms);
-    flops = record.tflops_per_rank * record.elapsed_ms;  // 10^9
+    flops = record.tflops_per_rank * record.elapsed_ms / c.tensor_ranks;  // 10^9
   }
   std::ranges::sort(times);
-  const double median = (times[(steps - 1) / 2] + times[steps / 2]) / 2;
-  std::cout << fmt::format(
-                   R"({{"model": "gpt2-124m", "s": {}, "micro_batch": {}, "micro_batches": {}, "cuda_graphs": {}, )"
-                   R"("ms": {:.3f}, "least_ms": {:.3f}, "greatest_ms": {:.3f}, "launches": {}, "tflops": {:.1f}}})",
-                   s, b, micro_batches, graphs, median, times.front(), times.back(), launches, flops / median)
-            << std::endl;
+  const double median = (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
+  std::cout
+      << fmt::format(
+             R"({{"model": "{}", "s": {}, "micro_batch": {}, "micro_batches": {}, "cuda_graphs": {}, )"
+             R"("tensor_ranks": {}, "sequence_parallel": {}, "ms": {:.3f}, "least_ms": {:.3f}, "greatest_ms": {:.3f}, )"
+             R"("launches": {}, "full_attention_tflops": {:.1f}}})",
+             c.model, c.s, c.b, c.micro_batches, c.graphs, c.tensor_ranks, c.sequence_parallel, median, times.front(),
+             times.back(), launches, flops / median)
+      << std::endl;
+}
+
+void run_all(bool dry_run) {
+  if (dry_run) {
+    run({"tiny", 32, 2}, dry_run);
+    for (const bool sequence_parallel : {false, true}) run({"tiny", 32, 2, 1, false, 2, sequence_parallel}, dry_run);
+    return;
+  }
+  for (const auto& [s, b] : {std::pair{1024, 16}, std::pair{256, 1}}) {
+    for (const bool graphs : {false, true}) run({"gpt2-124m", s, b, 4, graphs}, dry_run);
+  }
+  for (const bool sequence_parallel : {false, true})
+    run({"gpt2-8.3b", 1024, 8, 1, false, 8, sequence_parallel}, dry_run);
 }
 
 }  // namespace
 }  // namespace trireme::bench
 
-int main() {
+int main(int argc, char** argv) {
+  const bool dry_run = argc == 2 && std::string_view(argv[1]) == "--dry-run";
+  if (argc > 1 && !dry_run) return std::cerr << "usage: step_gpu_bench [--dry-run]\n", 2;
   try {
-    for (const auto& [s, b] : {std::pair{1024, 16}, std::pair{256, 1}}) {
-      for (const bool graphs : {false, true}) trireme::bench::run(s, b, graphs);
-    }
+    trireme::bench::run_all(dry_run);
   } catch (const trireme::Error& error) {
     std::cerr << error.what() << "\n";
     return 4;
