@@ -1,8 +1,11 @@
 # Sourced: the environment of the programs in $folder, a build folder or what tests/gpu.sh --pack made of one, on a machine
 # with a GPU.
 
-# CUDA's libraries: the toolkit's, or those of Python's packages; PyTorch finds its own.
-outside_libraries=${LD_LIBRARY_PATH:-}
+# PyTorch finds its own libraries: for it, TRIREME_OUTSIDE_LIBRARIES is what LD_LIBRARY_PATH was when this was sourced first.
+# One script that has sourced it may run another that does.
+export TRIREME_OUTSIDE_LIBRARIES=${TRIREME_OUTSIDE_LIBRARIES-${LD_LIBRARY_PATH:-}}
+LD_LIBRARY_PATH=$TRIREME_OUTSIDE_LIBRARIES
+# CUDA's libraries: the toolkit's, or those of Python's packages.
 wheels=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
 for place in "$folder/lib" "${CUDA_HOME:-/usr/local/cuda}/lib64" ${wheels:+"$wheels"/*/lib}; do
   [ -d "$place" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$place

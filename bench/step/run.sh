@@ -25,9 +25,9 @@ fi
 have_torch=no
 "$python" -c 'import torch' 2>/dev/null && have_torch=yes
 
-# Any text will do: the time of a step does not depend on the tokens.
-cat "$root"/README.md "$root"/src/*/*.cpp "$root"/src/*/*.hpp > "$work/text.txt"
-"$build/trireme" corpus build --tokenizer bytes --input "$work/text.txt" --output "$work/corpus.h5" 2> "$work/log"
+# The same tokens for both.
+bash "$root/bench/step/gpu.sh" --tokens $((8 * 256 * steps + 1)) 50257 > "$work/tokens.bin"
+"$build/trireme" corpus import "$work/tokens.bin" --tokenizer null --vocab-size 50257 --output "$work/corpus.h5" 2> "$work/log"
 
 # median, least and greatest of a column of numbers
 summary() { sort -g | awk '{ x[NR] = $1 } END { printf "%.0f %.0f %.0f", (x[int((NR + 1) / 2)] + x[int((NR + 2) / 2)]) / 2, x[1], x[NR] }'; }
@@ -48,7 +48,7 @@ train() {
   rm -f "$work/metrics.json"
   TRIREME_THREADS=$((threads / ranks)) "${launch[@]}" "$build/trireme" train --tp "$ranks" "$@" --dtype "$type" \
     --vocab-size 50257 --seq-length 256 --max-position-embeddings 1024 --hidden-dropout 0 --attention-dropout 0 \
-    --lr 1e-4 --train-iters "$steps" --eval-iters 0 --backend cpu --data-path "$work/corpus.h5" \
+    --lr 1e-4 --train-iters "$steps" --eval-iters 0 --backend cpu --sampling sequential --data-path "$work/corpus.h5" \
     --metrics-file "$work/metrics.json" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
   field() { sed -n "2,\$s/.*\"$1\": *\([0-9.e+-]*\).*/\1/p" "$work/metrics.json"; }
   echo "$(field tokens_per_second | summary) $(field tflops_per_rank | awk -v r="$ranks" '{ print 1e6 * r * $1 }' | summary)"
@@ -66,7 +66,7 @@ for model in ${MODELS:-4x256 124m}; do
     peer_median=-
     if [ $have_torch = yes ]; then
       read -r peer_median _ < <("$python" "$root/bench/peers/gpt2_pytorch.py" "${peer[@]}" --sequence 256 --dtype "$type" \
-        --threads "$threads" --steps "$steps" | summary; echo)
+        --threads "$threads" --steps "$steps" --tokens "$work/tokens.bin" | summary; echo)
     fi
     layouts=threads
     [ $((threads % 2)) = 0 ] && layouts='threads tp2'

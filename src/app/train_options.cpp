@@ -180,7 +180,9 @@ void TrainCommandOptions::declare(Options& options) {
   options.add("exit-interval", &run.exit_interval, "N", "Save and stop after an iteration divisible by N.",
               at_least(1));
   options.add("exit-duration-in-mins", &run.exit_duration_minutes, "X", "Save and stop after this time.", at_least(0));
-  options.add("metrics-file", &metrics_file, "FILE", "Append one JSON object an iteration.");
+  options.add("metrics-file", &metrics_file, "FILE",
+              "Append one JSON object an iteration. FLOPs, there and in the log, are the model's: attention in full, "
+              "causal or not, and nothing recomputed.");
   options.add(
       "trace-file", &trace_file, "FILE",
       "At the end write what every rank did when, for Perfetto or chrome://tracing. For runs of few iterations: "
