@@ -1,0 +1,71 @@
+#!/bin/bash
+# usage: bench_test.sh collectives|kernels|steps BUILD_FOLDER MPIRUN
+# A benchmark at sizes that take no time: its exit status, and the columns of every line that it prints.
+set -uo pipefail
+build=$2 mpirun=$3
+source_folder=$(cd "$(dirname "$0")/../.." && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+# check WHAT COMMAND...
+check() {
+  if "${@:2}"; then
+    echo "passed: $1"
+  else
+    echo "FAILED: $1"
+    failures=$((failures + 1))
+  fi
+}
+# done_by COMMAND...: its output goes to the file `out`.
+done_by() {
+  if ! "$@" >"$scratch/out" 2>"$scratch/err"; then
+    echo "FAILED: $*"
+    cat "$scratch/out" "$scratch/err"
+    exit 1
+  fi
+}
+# lines COUNT PATTERN [FILE]: the file has as many lines, and all match.
+lines() {
+  local file=${3:-$scratch/out}
+  [ "$(wc -l <"$file")" -eq "$1" ] && ! grep -vE "$2" "$file"
+}
+# Numbers greater than 0, whatever their format.
+number='[0-9.]*[1-9][0-9.]*(e[+-][0-9]+)?'
+
+case $1 in
+  collectives)
+    done_by "$mpirun" -np 2 "$build/collectives_bench" --largest-mb 1 --runs 2
+    check "six sizes of five operations, with time and both bandwidths" lines 30 \
+      '^\{"operation": "(all_reduce|reduce_scatter|all_gather|broadcast|send_receive)", "communicator": "mpi", "group": "world", "ranks": 2, .*"bytes": '"$number, \"time_us\": $number"', .*"algorithm_gbs": [0-9.]+, "bus_gbs": [0-9.]+, "mpi_time_us": '
+    check "bus bandwidth of an all-gather of two ranks is half the other" awk -F'"(algorithm|bus)_gbs": ' '
+      /"all_gather"/ { seen = 1; if ($3 - $2 / 2 > 0.002 || $2 / 2 - $3 > 0.002) wrong = 1 } END { exit wrong || !seen }' "$scratch/out"
+    ;;
+  kernels)
+    done_by "$build/kernels_gpu_bench" --dry-run --json "$scratch/json"
+    check "a head with the columns' names" grep -qE '^kernel +shape +type +us +rate +share$' "$scratch/out"
+    sed -i 1,2d "$scratch/out"
+    check "a line of the table for every measurement" lines "$(wc -l <"$scratch/json")" \
+      ' bf16 +[0-9.]+ +[0-9.]+ (GB/s|TFLOP/s) +[0-9.]+$'
+    check "one of JSON, too" lines "$(wc -l <"$scratch/out")" \
+      '^\{"kernel": ".+", "shape": ".+", "dtype": "bf16", "us": [0-9.]+, "rate": [0-9.e+-]+, "unit": "(GB|TFLOP)/s", "share": [0-9.]+\}$' "$scratch/json"
+    for kernel in copy product "layer norm" "rotary embedding" "logits, weight gradient" "attention, causal, dropout 0.1"; do
+      check "$kernel is among them" grep -qE "^$kernel  " "$scratch/out"
+    done
+    ;;
+  steps)
+    done_by "$build/step_gpu_bench" --dry-run
+    check "step_gpu_bench prints a line for each case" lines 3 \
+      "^\\{\"model\": \"tiny\", \"s\": 32, .*\"tensor_ranks\": [12], .*\"ms\": $number, .*\"full_attention_tflops\": [0-9.]+\\}\$"
+    done_by bash "$source_folder/bench/step/gpu.sh" --dry-run "$build"
+    check "bench/step/gpu.sh names the conventions" grep -qE '^model +micro-batches +program +tokens/s .*full TFLOP/s +full MFU +causal MFU +ratio$' "$scratch/out"
+    for micro_batches in 1 2; do
+      check "and prints a line for $micro_batches micro-batches" \
+        grep -qE "^tiny +$micro_batches +trireme +[0-9]+  \\([0-9]+ to [0-9]+\\) +[0-9.]+ +[0-9.]+ +[0-9.]+ +\$" "$scratch/out"
+    done
+    # The count of llm.c's header, and ids in the vocabulary.
+    done_by bash "$source_folder/bench/step/gpu.sh" --tokens 1000 512
+    check "the tokens are what they are said to be" cmp <(od -An -tu4 -j8 -N4 "$scratch/out" | tr -d ' ') <(echo 1000)
+    check "all of them in the vocabulary" awk '{ for (i = 1; i <= NF; ++i) { ++n; if ($i > 510) wrong = 1 } } END { exit wrong || n != 1000 }' <(od -An -tu2 -v -j1024 "$scratch/out")
+    ;;
+esac
+[ $failures -eq 0 ]

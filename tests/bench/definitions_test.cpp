@@ -1,0 +1,28 @@
+#include <gtest/gtest.h>
+
+#include "bench/collectives/definitions.hpp"
+
+namespace trireme::bench {
+namespace {
+
+// nccl-tests' doc/PERFORMANCE.md: the factors by which a ring's links carry more, or less, than the size.
+TEST(BusFactor, IsThatOfNcclTests) {
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 2), 1);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 8), 1.75);
+  for (const Collective parts : {Collective::all_gather, Collective::reduce_scatter}) {
+    EXPECT_DOUBLE_EQ(bus_factor(parts, 2), 0.5);
+    EXPECT_DOUBLE_EQ(bus_factor(parts, 8), 0.875);
+  }
+  for (const Collective whole : {Collective::broadcast, Collective::send_receive}) {
+    EXPECT_DOUBLE_EQ(bus_factor(whole, 2), 1);
+    EXPECT_DOUBLE_EQ(bus_factor(whole, 8), 1);
+  }
+}
+
+TEST(BusFactor, OfOneRankIsZeroWhereNothingIsSent) {
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 1), 0);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_gather, 1), 0);
+}
+
+}  // namespace
+}  // namespace trireme::bench
