@@ -18,4 +18,4 @@ Backend* make_backend_here(const CudaOptions& options, std::string* reason) {
 }  // namespace trireme::cuda
 
 extern "C" const trireme::CudaExports trireme_cuda = {TRIREME_VERSION, &trireme::cuda::make_backend_here,
-                                                      &trireme::cuda::take_inventory};
+                                                      &trireme::cuda::take_inventory, TRIREME_CUDA_ARCHITECTURES};

@@ -141,14 +141,30 @@ class LtGemm final : public GemmKernels {
     }
     shape.alignment =
         alignment_of({task.operands.a, task.operands.b, task.operands.d, task.bias, task.pre_activation, task.dbias});
-    auto found = choices_.find(shape);
-    if (found == choices_.end() && deterministic_) {
-      choices_.emplace(shape, first_that_runs(candidates(stream, task),
-                                              [&](const Choice& candidate) { run_with(stream, task, candidate); }));
-      return;
+    if (const auto found = choices_.find(shape); found != choices_.end()) {
+      run_with(stream, task, found->second);
+    } else {
+      choices_.emplace(shape, run_first(stream, task));
     }
-    if (found == choices_.end()) found = choices_.emplace(shape, choose(stream, task)).first;
-    run_with(stream, task, found->second);
+  }
+
+  /// Runs the product, and returns how.
+  Choice run_first(CudaStream& stream, const Task& task) {
+    const auto run_task = [&](const Choice& choice) { run_with(stream, task, choice); };
+    if (deterministic_) return first_that_runs(candidates(stream, task), run_task);
+    const std::string key = to_string(task.shape);
+    if (const std::optional<Choice> kept = cache_.find(key); kept && is_usable(task, *kept)) {
+      try {
+        run_task(*kept);
+        return *kept;
+      } catch (const CublasError&) {
+        // It is checked, and refused all the same: another is chosen, as where there is none.
+      }
+    }
+    const Choice choice = fastest(stream, task, candidates(stream, task));
+    cache_.keep(key, choice);
+    run_task(choice);
+    return choice;
   }
 
   /// The fused product where `choice` says so, else the product and what follows it.
@@ -213,16 +229,9 @@ class LtGemm final : public GemmKernels {
     return list;
   }
 
-  Choice choose(CudaStream& stream, const Task& task) {
-    const std::string key = to_string(task.shape);
-    if (const std::optional<Choice> kept = cache_.find(key)) {
-      const bool usable = kept->fused ? can_fuse(task) && products_.usable(task.shape, fused_operands(task), *kept)
-                                      : products_.usable(plain(task.shape), task.operands, *kept);
-      if (usable) return *kept;
-    }
-    const Choice choice = fastest(stream, task, candidates(stream, task));
-    cache_.keep(key, choice);
-    return choice;
+  bool is_usable(const Task& task, const Choice& choice) {
+    return choice.fused ? can_fuse(task) && products_.usable(task.shape, fused_operands(task), choice)
+                        : products_.usable(plain(task.shape), task.operands, choice);
   }
 
   /// By time. What accumulates is measured on scratch memory; what overwrites, on the real outputs.

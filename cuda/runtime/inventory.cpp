@@ -16,6 +16,11 @@ std::string describe(int device) {
   return fmt::format("GPU {}: {}", device, to_text(properties));
 }
 
+/// "2.28.9", with the version of the headers where that is another.
+std::string with_headers(const std::string& found, const std::string& headers) {
+  return found == headers ? found : fmt::format("{} (built with {})", found, headers);
+}
+
 std::string versions() {
   int driver = 0;
   int runtime = 0;
@@ -24,9 +29,14 @@ std::string versions() {
   cudaRuntimeGetVersion(&runtime);
   ncclGetVersion(&nccl);
   const std::size_t cublas = cublasLtGetVersion();
-  return fmt::format("driver for CUDA {}, runtime {}, cuBLASLt {}.{}.{}, NCCL {}.{}.{}",
-                     driver == 0 ? "none" : cuda_version(driver), cuda_version(runtime), cublas / 10000,
-                     cublas / 100 % 100, cublas % 100, nccl / 10000, nccl / 100 % 100, nccl % 100);
+  const auto three = [](std::size_t number) {
+    return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+  };
+  return fmt::format("driver for CUDA {}, runtime {}, cuBLASLt {}, NCCL {}",
+                     driver == 0 ? "none" : cuda_version(driver),
+                     with_headers(cuda_version(runtime), cuda_version(CUDART_VERSION)),
+                     with_headers(three(cublas), three(CUBLAS_VERSION)),
+                     with_headers(three(static_cast<std::size_t>(nccl)), three(NCCL_VERSION_CODE)));
 }
 
 }  // namespace

@@ -22,7 +22,11 @@ int info_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::automatic, threads, &reason,
                                                         {.world_rank = world->rank(), .local_rank = node.local_rank});
   GpuReport gpus;
-  if (const CudaExports* library = open_cuda_library(gpus.problem)) gpus = library->take_inventory(node.local_rank);
+  std::string cuda;
+  if (const CudaExports* library = open_cuda_library(gpus.problem)) {
+    gpus = library->take_inventory(node.local_rank);
+    cuda = fmt::format("{}, kernels for {}", gpus.versions, library->architectures);
+  }
   const std::string gpu = gpus.device < 0 ? "no GPU" : gpus.devices[static_cast<std::size_t>(gpus.device)];
   const std::vector<std::string> ranks = all_gather_text(
       *world, fmt::format("{}, number {} of {} there: {}, {}; {}", mpi::this_rank_and_host(), node.local_rank,
@@ -31,7 +35,7 @@ int info_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
   std::printf("trireme   %s\n", version().c_str());
   std::printf("backend   %s, %s%s\n", backend->name().c_str(), backend->description().c_str(),
               reason.empty() ? "" : (" (" + reason + ")").c_str());
-  if (!gpus.versions.empty()) std::printf("CUDA      %s\n", gpus.versions.c_str());
+  if (!cuda.empty()) std::printf("CUDA      %s\n", cuda.c_str());
   if (!gpus.problem.empty()) std::printf("GPUs      none: %s\n", gpus.problem.c_str());
   for (const std::string& device : gpus.devices) std::printf("          %s\n", device.c_str());
   std::printf("MPI       %s\n", mpi::library_version().c_str());

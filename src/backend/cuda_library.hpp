@@ -34,6 +34,7 @@ struct CudaExports {
   /// A new backend, or null and the reason.
   Backend* (*make_backend)(const CudaOptions& options, std::string* reason);
   GpuReport (*take_inventory)(int local_rank);
+  const char* architectures;  ///< what its kernels are compiled for: "80-real,90a-real"
 };
 
 /// The CUDA backend's library, which is opened when it is wanted: the program starts where there is no driver and no

@@ -11,4 +11,4 @@ trireme::GpuReport take_inventory(int) { return {}; }
 
 }  // namespace
 
-extern "C" const trireme::CudaExports trireme_cuda = {STUB_VERSION, &make_backend, &take_inventory};
+extern "C" const trireme::CudaExports trireme_cuda = {STUB_VERSION, &make_backend, &take_inventory, ""};

@@ -15,4 +15,5 @@ trireme::Backend* make_backend(const trireme::CudaOptions& options, std::string*
 
 }  // namespace
 
-extern "C" const trireme::CudaExports trireme_cuda = {TRIREME_VERSION, &make_backend, &trireme::cuda::take_inventory};
+extern "C" const trireme::CudaExports trireme_cuda = {TRIREME_VERSION, &make_backend, &trireme::cuda::take_inventory,
+                                                      "none"};

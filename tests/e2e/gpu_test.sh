@@ -18,6 +18,8 @@ cpu_run=("${run[@]:0:${#run[@]}-2}" --backend cpu)
 
 on 1 info
 check "trireme info finds the GPU" grep -q '^backend   cuda, GPU 0 (' out
+check "and names versions and what kernels are for" \
+  grep -Eq '^CUDA      driver for CUDA [0-9.]+, runtime [0-9.]+.*, cuBLASLt [0-9.]+.*, NCCL [0-9.]+.*, kernels for ' out
 
 # One rank, through NCCL, and its checkpoint.
 done_by 1 train "${cpu_run[@]}" --metrics-file cpu.jsonl
@@ -27,6 +29,8 @@ check "fp32: the losses are the CPU's" same_losses one.jsonl cpu.jsonl 2e-4
 check "the algorithms of products are kept" [ -s algorithms ]
 done_by 1 train "${run[@]}" --dtype bf16 --metrics-file bf16.jsonl
 check "bf16: the losses are the CPU's" same_losses bf16.jsonl cpu.jsonl 1e-2
+done_by 1 train "${run[@]}" --metrics-file checked.jsonl --check-launches
+check "with --check-launches too" same_losses checked.jsonl one.jsonl 1e-6
 for ranks in 1 2; do
   done_by $ranks train "${cpu_run[@]}" --load one/step-00000002 --metrics-file continued.jsonl --global-batch-size 4
   check "a checkpoint of the GPU goes on on $ranks ranks of the CPU" \
