@@ -21,11 +21,10 @@ struct Link {
 };
 
 /// A group of `size` ranks of which this is rank 0 and the others do not exist: sums are this rank's own contribution,
-/// and what others would bring is left as it is. Takes no time but `self`'s, a group of one.
+/// and what others would bring is left as it is. Takes no time.
 class LonelyCommunicator final : public ForwardingCommunicator {
  public:
-  explicit LonelyCommunicator(int size, std::unique_ptr<Communicator> self = std::make_unique<SelfCommunicator>())
-      : ForwardingCommunicator(*self), self_(std::move(self)), size_(size) {}
+  explicit LonelyCommunicator(int size) : ForwardingCommunicator(self_), size_(size) {}
   int size() const override { return size_; }
   Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
     return ForwardingCommunicator::reduce_scatter(stream, in.flat(0, out.numel()), out, op);
@@ -35,7 +34,7 @@ class LonelyCommunicator final : public ForwardingCommunicator {
   }
 
  private:
-  std::unique_ptr<Communicator> self_;
+  SelfCommunicator self_;
   int size_;
 };
 
