@@ -75,11 +75,11 @@ double GpuMeasure::seconds(const Run& run) {
       return timer.elapsed_ms() / 1e3 / calls;
     }
     // The GPU is busy with these while the first of those that count is enqueued, and so never waits for the host.
-    run_calls(2);
+    if (calls > 1) run_calls(2);
     return timer_.time_us(cuda::cuda_stream(stream), [&] { run_calls(calls); }) / 1e6 / calls;
   };
   time_of(1);  // products choose their algorithm
-  const int calls = dry_run_ ? 1 : std::clamp(static_cast<int>(2e-3 / time_of(3)), 3, 1000);
+  const int calls = dry_run_ ? 1 : std::clamp(static_cast<int>(2e-3 / time_of(1)), 1, 1000);
   std::vector<double> times(dry_run_ ? 1 : 7);
   for (double& time : times) time = time_of(calls);
   const auto median = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);

@@ -114,6 +114,7 @@ for entry in $models; do
   name=PyTorch
   if [ $dry_run = yes ] || ! peer_runs --compile; then # compiling wants a C compiler and Python's headers
     name="PyTorch, eager"
+    [ $dry_run = yes ] || echo "             PyTorch did not compile the model: $(tail -n 1 "$work/log")"
     peer_runs || { failed "$entry, PyTorch"; continue; }
   fi
   read -r theirs least greatest < <(summary <"$work/peer")
