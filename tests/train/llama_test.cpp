@@ -2,18 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/model_variants.hpp"
 #include "tests/support/mpi_world.hpp"
-#include "tests/support/training_run.hpp"
+#include "tests/support/synthetic_runs.hpp"
 
 namespace trireme::test {
 namespace {
-
-using nlohmann::json;
 
 Layout layout_of(int tensor, int pipeline, bool sequence_parallel = false) {
   Layout layout{tensor, pipeline, {}};
@@ -27,49 +22,15 @@ std::vector<Layout> layouts(int ranks) {
   return {layout_of(2, 2), layout_of(2, 1, true), layout_of(1, 2)};
 }
 
-RunConfig config_of(const json& run) {
-  const json& shape = run["config"];
-  RunConfig config;
-  config.model.layers = shape["L"];
-  config.model.hidden = shape["H"];
-  config.model.heads = shape["heads"];
-  config.model.query_groups = shape["kv_heads"];
-  config.model.ffn_hidden = shape["F"];
-  config.model.vocabulary = shape["V"];
-  config.model.max_positions = shape["T"];
-  config.model.hidden_dropout = 0;
-  config.model.attention_dropout = 0;
-  if (shape["norm"] == "RMSNorm") config.model.normalization = model::Normalization::rms_norm;
-  if (shape["positions"] == "rope") config.model.position_embedding = model::PositionEmbedding::rope;
-  config.model.rotary_base = shape["rotary_base"];
-  config.model.rotary_percent = shape["rotary_percent"];
-  config.model.swiglu = shape["swiglu"];
-  config.model.linear_bias = shape["linear_bias"];
-  config.model.tied_output = shape["tied_output"];
-  config.s = shape["T"];
-  config.batch = shape["B"];
-  config.init_method = model::InitMethod::hashed_uniform;
-  config.init_scale = shape.value("scale", 1.0);
-  config.steps = 20;
-  return config;
-}
-
 TEST(Llama, EveryGridReproducesPyTorchInFp64) {
   Communicator& ranks = world();
-  std::ifstream file(std::string(TRIREME_FIXTURES) + "/llama_runs.json");
-  const json fixture = json::parse(file);
-  for (const auto& [name, run] : fixture["runs"].items()) {
-    RunConfig config = config_of(run);
-    if (ranks.size() > 1) config.steps = 8;
-    std::vector<double> loss = run["loss"], grad_norm = run["grad_norm"];
-    loss.resize(static_cast<std::size_t>(config.steps));
-    grad_norm.resize(static_cast<std::size_t>(config.steps));
-    EXPECT_EQ(model::parameter_count(config.model), run["parameters"]) << name;
+  for (const char* name : {"llama", "llama_hot", "mixed"}) {
+    SyntheticRun run = synthetic_run(name);
+    if (ranks.size() > 1) run.shorten(8);
+    EXPECT_EQ(model::parameter_count(run.config.model), run.parameters) << name;
     for (const Layout& layout : layouts(ranks.size())) {
       SCOPED_TRACE(testing::Message() << name << ": " << layout);
-      const Curve curve = training_curve(ranks, config, layout);
-      expect_close(curve.loss, loss, 1e-9);
-      expect_close(curve.grad_norm, grad_norm, 1e-9);
+      expect_close(training_curve(ranks, run.config, layout), run.curve, 1e-9);
     }
   }
 }
