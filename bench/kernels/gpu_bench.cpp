@@ -291,6 +291,7 @@ void run(Backend& backend, bool dry_run, std::ostream& json) {
     }
   }
   for (const Model& m : widths) run_layer(bench, m);
+  if (!dry_run) run_attention(bench, {"", 2048, 2, 16, 128});  // Transformer Engine's notebook
   // 16k tokens and 2048 channels, as the papers on flash attention have them; 1536 where heads are of 96.
   for (const std::int64_t d : {64, 96, 128, 256}) {
     for (const bool causal : {false, true}) {
