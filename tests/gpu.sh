@@ -230,4 +230,6 @@ MODELS=gpt2-1.2b STEPS=15 measure "training steps beside PyTorch's" 240 steps-pe
 echo
 echo "$SECONDS s in all" >>"$results"
 cat "$results"
+kept=$here/../bench/results
+[ ! -d "$kept" ] || echo "to keep this table: cp $results $kept/gpu-$(date -u +%F).txt"
 ! grep -qE '^(FAILED|TIMEOUT|NOT RUN)' "$results"
