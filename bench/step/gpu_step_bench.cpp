@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 
 #include "cuda/backend/cuda_backend.hpp"
@@ -26,7 +27,8 @@
 namespace trireme::bench {
 namespace {
 
-/// Tokens by a formula: the time of a step does not depend on them.
+/// Tokens by a formula, about as frequent as those of text: the logarithms of their numbers are uniform, and the most
+/// frequent one is one in sixteen.
 class Tokens final : public data::SampleSource {
  public:
   Tokens(std::int64_t length, std::int64_t vocabulary) : length_(length), vocabulary_(vocabulary) {}
@@ -34,8 +36,8 @@ class Tokens final : public data::SampleSource {
   std::int64_t sample_length() const override { return length_; }
   void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = static_cast<std::int32_t>(splitmix64(static_cast<std::uint64_t>(index), i) %
-                                            static_cast<std::uint64_t>(vocabulary_));
+      const double uniform = static_cast<double>(splitmix64(static_cast<std::uint64_t>(index), i) >> 11) * 0x1p-53;
+      tokens[i] = static_cast<std::int32_t>(std::pow(static_cast<double>(vocabulary_), uniform)) - 1;
     }
   }
 

@@ -1,5 +1,8 @@
 #include "src/backend/kernels/embedding.hpp"
 
+#include <algorithm>
+#include <bit>
+
 #include "cuda/kernels/branch.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
@@ -9,7 +12,7 @@ namespace trireme::cuda {
 namespace {
 
 // Bytes from and to memory for each element of 16 bits: lookup 4, add_positions and its backward 4; lookup_backward 2,
-// and 8 for each element of a row of the table that occurs.
+// and 8 for each element of a row of the table that occurs, in every window anew.
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
@@ -24,78 +27,121 @@ __global__ void __launch_bounds__(block_threads)
   store_raw(value, columns.size, y + i * h + columns.begin);
 }
 
-/// A warp for each token and each 256 columns. That of a token's first occurrence adds up all of them, in their order;
-/// the others do nothing: no sorting, no atomic additions.
+/// Tokens that a block of lookup_backward looks at together, and how many of them a lane does.
+constexpr int window = 4096, window_rounds = window / block_threads;
+
+/// The tokens of a window that have rows of the block's, in their order.
+struct FoundTokens {
+  std::int32_t id[window];
+  std::uint32_t token[window];  ///< in the window
+  int of_warp[warps];
+};
+
+/// Gathers them from `base` on and returns how many they are; all threads call it. `rows` from `first_row` on are dealt
+/// out to the blocks, a power of two, one by one: those of the most frequent tokens are neighbours.
+__device__ inline int find_tokens(const std::int32_t* ids, std::int64_t base, std::int64_t n, std::int64_t rows,
+                                  std::int64_t first_row, FoundTokens& tokens) {
+  const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+  const std::int64_t begin = base + warp * window_rounds * warp_threads;
+  std::int32_t id[window_rounds];
+#pragma unroll
+  for (int round = 0; round < window_rounds; ++round) {
+    const std::int64_t token = begin + round * warp_threads + lane;
+    if (token < n) id[round] = ids[token];
+  }
+  unsigned found[window_rounds]{};
+  int count = 0;
+#pragma unroll
+  for (int round = 0; round < window_rounds; ++round) {
+    if (begin + round * warp_threads >= n) break;
+    const unsigned row = static_cast<unsigned>(id[round]) - static_cast<unsigned>(first_row);
+    const bool own = begin + round * warp_threads + lane < n && row < static_cast<unsigned>(rows) &&
+                     (row & (gridDim.x - 1)) == blockIdx.x;
+    found[round] = __ballot_sync(all_lanes, own);
+    count += __popc(found[round]);
+  }
+  if (lane == 0) tokens.of_warp[warp] = count;
+  __syncthreads();
+  int place = 0, all = 0;
+  for (int other = 0; other < warps; ++other) {
+    if (other < warp) place += tokens.of_warp[other];
+    all += tokens.of_warp[other];
+  }
+#pragma unroll
+  for (int round = 0; round < window_rounds; ++round) {
+    if ((found[round] >> lane & 1U) != 0) {
+      const int own = place + __popc(found[round] & ((1U << lane) - 1));
+      tokens.id[own] = id[round];
+      tokens.token[own] = static_cast<std::uint32_t>(begin - base) + round * warp_threads + lane;
+    }
+    place += __popc(found[round]);
+  }
+  __syncthreads();
+  return all;
+}
+
+/// A block has some rows of the table, and goes through all tokens, window by window. Of those that have its rows, a
+/// warp adds up all with one id, in their order, for 256 columns: no sorting, no atomic additions, and every id is read
+/// once by every block.
 template <class T>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, 2)
     lookup_backward_kernel(std::int64_t n, std::int64_t h, const std::int32_t* ids, const T* dy, std::int64_t rows,
                            std::int64_t first_row, Accumulation<T>* dtable) {
   using A = Accumulation<T>;
-  const std::int64_t warp = global_thread() / warp_threads, tiles = column_tiles(h);
-  const std::int64_t i = warp / tiles, lane = threadIdx.x % warp_threads;
-  if (i >= n) return;
-  const std::int32_t id = ids[i];
-  if (id < first_row || id >= first_row + rows) return;
-  // Four tokens a lane are looked at together: the most frequent ones wait for all numbers of a micro-batch.
-  constexpr int parts = 4, scanned = parts * warp_threads;
-  struct Found {
-    std::uint64_t half[2];  ///< a bit for each token
-  };
-  const auto tokens_with_id = [&](std::int64_t base) {
-    std::int32_t other[parts];
-#pragma unroll
-    for (int part = 0; part < parts; ++part) {
-      const std::int64_t token = base + part * warp_threads + lane;
-      other[part] = ids[token < n ? token : i];
-    }
-    Found found{};
-#pragma unroll
-    for (int part = 0; part < parts; ++part) {
-      const bool in = base + part * warp_threads + lane < n && other[part] == id;
-      found.half[part / 2] |= std::uint64_t{__ballot_sync(all_lanes, in)} << part % 2 * warp_threads;
-    }
-    return found;
-  };
-  const std::int64_t own = i / scanned * scanned;
-  for (std::int64_t base = 0; base < own; base += scanned) {
-    const Found found = tokens_with_id(base);
-    if ((found.half[0] | found.half[1]) != 0) return;
-  }
-  Found found = tokens_with_id(own);
-  const std::uint64_t before = (std::uint64_t{1} << (i - own) % 64) - 1;
-  if (i - own < 64 ? (found.half[0] & before) != 0 : (found.half[0] | (found.half[1] & before)) != 0) return;
+  constexpr int at_once = 32 / sizeof(T);  // rows on their way: the most frequent tokens have one in twenty
+  auto& tokens = gpu::shared<FoundTokens>();
+  const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+  const int tiles = static_cast<int>(column_tiles(h));
+  for (std::int64_t base = 0; base < n; base += window) {
+    const int count = find_tokens(ids, base, n, rows, first_row, tokens);
+    for (int item = warp; item < count * tiles; item += warps) {
+      // The first with its id has the work of all.
+      const int first = item / tiles;
+      const std::int32_t id = tokens.id[first];
+      const auto with_id = [&](int begin) {
+        return __ballot_sync(all_lanes, begin + lane < count && tokens.id[begin + lane] == id);
+      };
+      int begin = 0;
+      unsigned found = with_id(begin);
+      while (found == 0) found = with_id(begin += warp_threads);
+      if (begin + __ffs(static_cast<int>(found)) - 1 != first) continue;
 
-  const Eight columns = eight(warp % tiles * tile_groups + lane, h);
-  A* to = dtable + (id - first_row) * h + columns.begin;
-  constexpr int at_once = sizeof(T) == 2 ? 6 : 3;  // rows on their way: the most frequent tokens have one in twenty
-  A total[8];
-  load(to, columns.size, total);
-  for (std::int64_t base = own;;) {
-    for (std::int64_t begin = base; (found.half[0] | found.half[1]) != 0;) {
-      PackedEight<T> row[at_once];
+      const Eight columns = eight(item % tiles * tile_groups + lane, h);
+      const T* from = dy + base * h + columns.begin;
+      A* to = dtable + (id - first_row) * h + columns.begin;
+      A total[8];
+      load(to, columns.size, total);
+      for (;;) {
+        while (found != 0) {
+          const int left = __popc(found);
+          std::uint32_t token[at_once];  // from `left` on any
 #pragma unroll
-      for (PackedEight<T>& next : row) {
-        if (found.half[0] == 0) {
-          found = {found.half[1], 0};
-          begin += 64;
-          if (found.half[0] == 0) break;
+          for (std::uint32_t& next : token) {
+            next = tokens.token[begin + ((__ffs(static_cast<int>(found)) - 1) & (warp_threads - 1))];
+            found &= found - 1;
+          }
+          PackedEight<T> row[at_once];
+#pragma unroll
+          for (int i = 0; i < at_once; ++i) {
+            if (i == left) break;
+            row[i].load(from + gpu::wide_product(token[i], static_cast<std::uint32_t>(h)), columns.size);
+          }
+#pragma unroll
+          for (int i = 0; i < at_once; ++i) {
+            if (i == left) break;
+            A value[8];
+            row[i].unpack(value);
+            for (int c = 0; c < 8; ++c) total[c] += value[c];
+          }
         }
-        const std::int64_t token = begin + __ffsll(static_cast<long long>(found.half[0])) - 1;
-        found.half[0] &= found.half[0] - 1;
-        next.load(dy + token * h + columns.begin, columns.size);
+        begin += warp_threads;
+        if (begin >= count) break;
+        found = with_id(begin);
       }
-#pragma unroll
-      for (const PackedEight<T>& next : row) {
-        A value[8];
-        next.unpack(value);
-        for (int c = 0; c < 8; ++c) total[c] += value[c];
-      }
+      store(total, columns.size, to);
     }
-    base += scanned;
-    if (base >= n) break;
-    found = tokens_with_id(base);
+    __syncthreads();
   }
-  store(total, columns.size, to);
 }
 
 template <class T>
@@ -162,9 +208,12 @@ class CudaEmbedding final : public EmbeddingKernels {
     check_lookup_backward(ids, dy, dtable);
     dispatch_float(dy.dtype(), [&]<class T>() {
       const std::int64_t n = ids.numel(), h = dtable.shape()[1];
-      gpu::launch(stream, {"lookup_backward", blocks_for(n * column_tiles(h) * warp_threads), block_threads},
-                  lookup_backward_kernel<T>, n, h, ids.as<std::int32_t>(), dy.as<T>(), dtable.shape()[0], first_row,
-                  dtable.as<Accumulation<T>>());
+      if (n == 0) return;
+      // Every block reads all ids: more blocks would cost more than they save.
+      const auto blocks = static_cast<std::int64_t>(
+          std::bit_ceil(static_cast<std::uint64_t>(std::min<std::int64_t>((n + 31) / 32, 256))));
+      gpu::launch(stream, {"lookup_backward", blocks, block_threads}, lookup_backward_kernel<T>, n, h,
+                  ids.as<std::int32_t>(), dy.as<T>(), dtable.shape()[0], first_row, dtable.as<Accumulation<T>>());
     });
   }
 

@@ -48,7 +48,7 @@ TEST_P(Embedding, LookupBackwardAddsToOwnRows) {
 }
 
 TEST_P(Embedding, LookupAndItsBackwardMatchTheDefinition) {
-  for (const std::int64_t n : {0, 1, 31, 1025}) {
+  for (const std::int64_t n : {0, 1, 31, 33, 1025}) {
     for (const std::int64_t h : {1, 33, 130}) {
       const std::int64_t rows = 50, first_row = 5;
       const std::vector<std::int32_t> id = random_ids(n, 60);
@@ -70,6 +70,26 @@ TEST_P(Embedding, LookupAndItsBackwardMatchTheDefinition) {
       expect_close(values_of(b(), dtable), expected_dtable, tolerance(accumulation(), Operation::sum), "dtable");
     }
   }
+}
+
+// More tokens than a kernel looks at together, and one of them in every third place, as padding is.
+TEST_P(Embedding, LookupBackwardAddsInTheOrderOfTheTokens) {
+  const std::int64_t n = 4200, h = 9, rows = 300, first_row = 20;
+  std::vector<std::int32_t> id = random_ids(n, 400);
+  for (std::int64_t i = 0; i < n; i += 3) id[i] = 50;
+  id[7] = -1;
+  const Tensor dy = random_tensor(b(), dtype(), {n, h}, 2), dtable = random_tensor(b(), accumulation(), {rows, h}, 3);
+  std::vector<double> expected = values_of(b(), dtable);
+  const std::vector<double> dy_values = values_of(b(), dy);
+  for (std::int64_t i = 0; i < n * h; ++i) {
+    const std::int64_t row = id[i / h] - first_row;
+    if (row < 0 || row >= rows) continue;
+    double& to = expected[row * h + i % h];
+    to += dy_values[i];
+    if (accumulation() == DType::fp32) to = static_cast<float>(to);  // as if added in fp32
+  }
+  b().embedding().lookup_backward(stream(), make_tensor(b(), {n}, id), dy, first_row, dtable);
+  EXPECT_EQ(values_of(b(), dtable), expected);
 }
 
 TEST_P(Embedding, AnyNumberOfThreadsGivesTheSameBits) {

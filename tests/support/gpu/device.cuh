@@ -96,7 +96,8 @@ struct Vote {
 }  // namespace host
 }  // namespace trireme::gpu
 
-inline int __ffsll(long long x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned long long>(x)) + 1; }
+inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
 
 // CUDA's operations of a warp, for the full mask alone.
 
