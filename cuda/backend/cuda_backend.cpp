@@ -157,7 +157,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   std::deque<Uploading> uploading_;
   std::unique_ptr<GemmKernels> gemm_;
   std::unique_ptr<NormKernels> norm_ = make_norm(scratch());
-  std::unique_ptr<AttentionKernels> attention_ = make_attention();
+  std::unique_ptr<AttentionKernels> attention_ = make_attention(device_->shared_bytes_of_block());
   std::unique_ptr<ElementwiseKernels> elementwise_ = make_elementwise(scratch());
   std::unique_ptr<EmbeddingKernels> embedding_ = make_embedding();
   std::unique_ptr<CrossEntropyKernels> cross_entropy_ = make_cross_entropy();

@@ -9,29 +9,21 @@
 #include <cmath>
 #include <type_traits>
 
+#include "cuda/gpu/launch.hpp"
 #include "cuda/runtime/stream.hpp"
 #include "src/tensor/dtype.hpp"
 #include "src/tensor/memory.hpp"
 
 namespace trireme::gpu {
 
-/// How a kernel is started: `blocks` blocks of `threads` threads (a multiple of 32), each block with `shared_bytes` of
-/// dynamic shared memory. `kernel` is its name in messages.
-struct Launch {
-  const char* kernel;
-  std::int64_t blocks;
-  int threads;
-  std::size_t shared_bytes = 0;
-};
-
-/// Enqueues the kernel. Nothing where there are no blocks. Throws CudaError.
+/// Enqueues the kernel. Nothing where there are no blocks. Throws CudaError, and ConfigError as check_launch does.
 template <class... Parameters>
 void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
   if (launch.blocks == 0) return;
   cuda::CudaStream& on = cuda::cuda_stream(stream);
-  constexpr std::size_t without_asking = 32 << 10;  // 48 KiB with the kernel's static shared memory
-  if (launch.shared_bytes > without_asking) {
+  check_launch(launch, on.device().shared_bytes_of_block());
+  if (launch.shared_bytes > shared_bytes_unasked) {
     on.device().check(
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(launch.shared_bytes)),

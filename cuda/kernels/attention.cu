@@ -278,6 +278,25 @@ __global__ void __launch_bounds__(block_threads)
 
 class CudaAttention final : public AttentionKernels {
  public:
+  explicit CudaAttention(std::size_t most_shared_bytes) : most_shared_bytes_(most_shared_bytes) {}
+
+  std::string check_head_dim(DType dtype, std::int64_t head_dim) const override {
+    if (has_flash_attention(dtype, head_dim)) return "";
+    // The gradient of keys takes most.
+    const std::int64_t numbers =
+        static_cast<std::int64_t>(most_shared_bytes_ / size_of(accumulation_type(dtype))) - shared_numbers(4, 0);
+    const std::int64_t most = numbers / (shared_numbers(4, 1) - shared_numbers(4, 0));
+    TRIREME_CHECK(head_dim <= most, ConfigError,
+                  "attention heads have {} channels, and those of up to {} fit into the shared memory of this GPU, {} "
+                  "bytes for a block: take more heads, or --backend cpu",
+                  head_dim, most, most_shared_bytes_);
+    if (size_of(dtype) > 2) return "";
+    return fmt::format(
+        "attention does without tensor cores, and steps may take ten times as long: in {} heads of 64, 96 and 128 "
+        "channels have kernels for them, and these have {}",
+        name_of(dtype), head_dim);
+  }
+
   void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v, Heads out,
                  TensorView log_sum_exp) override {
     check_attention("attention", problem, {q.data, k.data, v.data}, {out.data}, {log_sum_exp});
@@ -343,12 +362,17 @@ class CudaAttention final : public AttentionKernels {
   static gpu::Launch tiles(const char* name, const AttentionProblem& problem, std::int64_t rows, std::int64_t heads,
                            int own) {
     return {name, row_tiles(rows) * heads * problem.batch, attention_threads,
-            static_cast<std::size_t>(shared_numbers(own, problem.head_dim)) * sizeof(A)};
+            static_cast<std::size_t>(shared_numbers(own, problem.head_dim)) * sizeof(A),
+            "take more heads, of fewer channels"};
   }
+
+  std::size_t most_shared_bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<AttentionKernels> make_attention() { return std::make_unique<CudaAttention>(); }
+std::unique_ptr<AttentionKernels> make_attention(std::size_t most_shared_bytes) {
+  return std::make_unique<CudaAttention>(most_shared_bytes);
+}
 
 }  // namespace trireme::cuda

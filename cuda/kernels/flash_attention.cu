@@ -206,9 +206,7 @@ bool takes_flash_attention(const AttentionProblem& problem, std::initializer_lis
       return false;
     }
   }
-  const DType dtype = tensors.begin()->data.dtype();
-  return (dtype == DType::bf16 || dtype == DType::fp16) &&
-         (problem.head_dim == 64 || problem.head_dim == 96 || problem.head_dim == 128) && problem.scale > 0 &&
+  return has_flash_attention(tensors.begin()->data.dtype(), problem.head_dim) && problem.scale > 0 &&
          (!problem.dropout.enabled() || problem.first_key % 8 == 0);
 }
 

@@ -35,6 +35,7 @@ Device::Device(Place place, LaunchChecks checks) : place_(std::move(place)), che
   uuid_ = hexadecimal(properties.uuid);
   properties_ = to_text(properties);
   compute_capability_ = 10 * properties.major + properties.minor;
+  shared_bytes_of_block_ = properties.sharedMemPerBlockOptin;
   mark_ = make_event();
 }
 

@@ -44,6 +44,8 @@ class Device {
   /// "GPU 1 (NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0)"
   std::string description() const;
   int compute_capability() const { return compute_capability_; }  ///< 90 for 9.0
+  /// Shared memory that a block can ask for.
+  std::size_t shared_bytes_of_block() const { return shared_bytes_of_block_; }
 
   void check(cudaError_t status, const char* call,
              const std::source_location& location = std::source_location::current()) const;
@@ -98,6 +100,7 @@ class Device {
   std::string uuid_;
   std::string properties_;
   int compute_capability_ = 0;
+  std::size_t shared_bytes_of_block_ = 0;
   LaunchChecks checks_;
   std::list<Watched> watched_;
   double longest_wait_s_ = 0;

@@ -80,6 +80,8 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
                                     o.grid.padded_vocabulary)
           .padded_size(),
       variants_text(config), model::parameter_count(config));
+  const std::string slow = job.backend->attention().check_head_dim(o.dtype, config.hidden / config.heads);
+  if (!slow.empty() && job.world->rank() == 0) log::warn("{}", slow);
   for (const data::WeightedStore& store : stores) {
     log::info("corpus {}: {} tokens in {} documents, tokenizer {}", store.store->name(), store.store->token_count(),
               store.store->documents(), store.store->info().tokenizer);

@@ -135,6 +135,37 @@ TEST_F(CudaBackendOnFakes, SaysWhichGpuItIs) {
   EXPECT_THAT(backend_->description(), HasSubstr("GPU 0 (Fake H200, 139 GiB, compute capability 9.0, PCI "));
 }
 
+TEST_F(CudaBackendOnFakes, RefusesHeadsThatDoNotFitAndNamesSlowOnes) {
+  const AttentionKernels& attention = backend_->attention();
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    EXPECT_NO_THROW(attention.check_head_dim(dtype, 317));
+    EXPECT_THROW(attention.check_head_dim(dtype, 318), ConfigError);
+    EXPECT_THAT(attention.check_head_dim(dtype, 96), "");
+  }
+  EXPECT_THAT(
+      message_of([&] { attention.check_head_dim(DType::fp32, 512); }),
+      "attention heads have 512 channels, and those of up to 317 fit into the shared memory of this GPU, 166912 "
+      "bytes for a block: take more heads, or --backend cpu");
+  EXPECT_THAT(attention.check_head_dim(DType::fp32, 80), "") << "has no tensor cores with any";
+  EXPECT_THAT(attention.check_head_dim(DType::bf16, 80),
+              "attention does without tensor cores, and steps may take ten times as long: in bf16 heads of 64, 96 and "
+              "128 channels have kernels for them, and these have 80");
+}
+
+TEST_F(CudaBackendOnFakes, SaysWhichKernelWantsMoreSharedMemoryThanThereIs) {
+  AttentionProblem problem;
+  problem.queries = problem.keys = problem.batch = problem.heads = problem.kv_heads = 1;
+  problem.head_dim = 600;
+  const Tensor x(*backend_, DType::fp32, {4, 600}), statistics(*backend_, DType::fp32, {1});
+  const auto heads = [&](std::int64_t i) { return Heads{x.view().flat(600 * i, 600), 600, 600, 600}; };
+  EXPECT_THAT(
+      message_of([&] {
+        backend_->attention().attention(stream(), problem, heads(0), heads(1), heads(2), heads(3), statistics);
+      }),
+      "the kernel attention wants 235008 bytes of shared memory for a block, and this GPU has 166912: take more "
+      "heads, of fewer channels");
+}
+
 TEST_F(CudaBackendOnFakes, IsUnavailableWithoutAGpu) {
   fake_cuda::set_devices(0);
   EXPECT_THAT(message_of([] { make_backend({}, "90a-real"); }), HasSubstr("no GPU is visible on "));

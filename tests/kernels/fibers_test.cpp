@@ -151,16 +151,58 @@ TEST_F(Fibers, RefuseMoreSharedMemoryThanABlockHas) {
         stream_, {"large", 1, 32, size_bytes}, +[] {});
   };
   EXPECT_NO_THROW(take(std::size_t{163} << 10));
-  EXPECT_THROW(take((std::size_t{163} << 10) + 1), std::logic_error);
+  EXPECT_THROW(take((std::size_t{163} << 10) + 1), ConfigError);
+}
+
+TEST_F(Fibers, CountStaticSharedMemoryToo) {
+  struct Large {
+    char bytes[32 << 10];
+  };
+  const auto text = [&](std::size_t dynamic) {
+    try {
+      launch(
+          stream_, {"large", 1, 32, dynamic}, +[] { shared<Large>().bytes[threadIdx.x] = 0; });
+    } catch (const std::logic_error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(text(16 << 10), "");
+  EXPECT_EQ(text((16 << 10) + 1),
+            "kernel large: 49153 bytes of shared memory, 16385 of them dynamic; 49152 can be had");
+  EXPECT_EQ(text((163 - 32) << 10), "");
+  EXPECT_THAT(text(((163 - 32) << 10) + 1), testing::HasSubstr("; 166912 can be had"));
+  expect_sums(0);  // and go on
+}
+
+TEST_F(Fibers, RefuseMoreBlocksThanAGridHas) {
+  try {
+    launch(
+        stream_, {"long", std::int64_t{1} << 31, 32}, +[] {});
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "the kernel long has 2147483648 blocks, and a GPU starts 2147483647 at the most: take a smaller "
+                 "--micro-batch-size");
+  }
 }
 
 /// As dropout has them.
 struct WithSamples {
+  WithSamples(const int* numbers) : samples(numbers) {}
   bool enabled() const { return true; }
   const int* samples;
 };
 struct WithDropout {
   WithSamples dropout;
+};
+struct Heads {
+  const int* data = nullptr;
+  std::int64_t stride = 0;
+};
+struct Inputs {
+  Heads q, k;
+  const float* statistics = nullptr;
 };
 
 TEST_F(Fibers, RefuseMemoryThatIsNotTheGpus) {
@@ -174,13 +216,58 @@ TEST_F(Fibers, RefuseMemoryThatIsNotTheGpus) {
   EXPECT_EQ(text(nullptr, &own), "none");
   EXPECT_EQ(text(&other, &own), "kernel faulty was given memory that is not the GPU's");
   EXPECT_EQ(text(&own, &other), "kernel faulty was given memory that is not the GPU's");
+  const auto within = [&](const int* key) {
+    return fault(
+        32, +[](Inputs) {}, Inputs{{&own, 1}, {key, 2}});
+  };
+  EXPECT_EQ(within(&own), "none");
+  EXPECT_EQ(within(&other), "kernel faulty was given memory that is not the GPU's");
   host::set_memory({});
+}
+
+TEST_F(Fibers, ThrowWhatAThreadThrows) {
+  EXPECT_EQ(fault(
+                64,
+                +[] {
+                  if (threadIdx.x == 33) throw std::logic_error("a mistake");
+                  __syncthreads();
+                }),
+            "a mistake");
+  expect_sums(0);
 }
 
 TEST_F(Fibers, RefuseBlocksThatAreNotOfWholeWarps) {
   EXPECT_EQ(fault(
                 33, +[] {}),
             "kernel faulty: 33 threads a block");
+}
+
+TEST(Alignment, OfCopiesAndMatricesIsOf16Bytes) {
+  ImmediateStream stream;
+  alignas(16) float from[8]{};
+  const auto fault = [&](void (*kernel)(const float*)) {
+    try {
+      launch(stream, {"faulty", 1, 32, 1024}, kernel, from);
+    } catch (const std::logic_error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string text = "kernel faulty, fibers_test.cpp:[0-9]+: an address that is no multiple of 16";
+  EXPECT_THAT(fault([](const float* x) { copy_async(dynamic_shared<float>() + 2, x, true); }),
+              testing::MatchesRegex(text));
+  EXPECT_THAT(fault([](const float* x) { copy_async(dynamic_shared<float>(), x + 2, true); }),
+              testing::MatchesRegex(text));
+  EXPECT_THAT(fault([](const float*) {
+                std::uint32_t to[4];
+                load_matrices(dynamic_shared<float>() + 4 * threadIdx.x + (threadIdx.x == 9 ? 1 : 0), to);
+              }),
+              testing::MatchesRegex(text));
+  EXPECT_THAT(fault([](const float*) {
+                std::uint32_t to[4];
+                load_transposed(dynamic_shared<float>() + 4 * threadIdx.x + (threadIdx.x == 9 ? 1 : 0), to);
+              }),
+              testing::MatchesRegex(text));
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ class HostBackend final : public Backend {
   static inline int backends = 0;
   std::unique_ptr<Backend> cpu_ = cpu::make_backend(1);
   std::unique_ptr<NormKernels> norm_ = cuda::make_norm(scratch);
-  std::unique_ptr<AttentionKernels> attention_ = cuda::make_attention();
+  std::unique_ptr<AttentionKernels> attention_ = cuda::make_attention(gpu::host::most_shared_bytes);
   std::unique_ptr<ElementwiseKernels> elementwise_ = cuda::make_elementwise(scratch);
   std::unique_ptr<EmbeddingKernels> embedding_ = cuda::make_embedding();
   std::unique_ptr<CrossEntropyKernels> cross_entropy_ = cuda::make_cross_entropy();

@@ -18,6 +18,8 @@ class CpuAttention final : public AttentionKernels {
  public:
   explicit CpuAttention(ThreadPool& pool) : pool_(pool) {}
 
+  std::string check_head_dim(DType, std::int64_t) const override { return ""; }
+
   void attention(Stream&, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v, Heads out,
                  TensorView log_sum_exp) override {
     check_attention("attention", problem, {q.data, k.data, v.data}, {out.data}, {log_sum_exp});

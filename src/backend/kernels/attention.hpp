@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "src/backend/kernels/dropout.hpp"
 #include "src/tensor/stream.hpp"
 #include "src/tensor/tensor_view.hpp"
@@ -63,6 +65,10 @@ struct HeadsShape {
 class AttentionKernels {
  public:
   virtual ~AttentionKernels() = default;
+
+  /// To be asked before training with heads of `head_dim` channels: why they are slow here, for the log; empty where
+  /// they are not. Throws ConfigError where the device cannot take them.
+  virtual std::string check_head_dim(DType dtype, std::int64_t head_dim) const = 0;
 
   /// q, out: `queries` positions, `heads` heads; k, v: `keys` positions, `kv_heads` heads.
   /// log_sum_exp [b, heads, queries] A: log of the sum of exp(scale q k) over the visible keys. Overwrites out, T, and

@@ -19,24 +19,62 @@
 namespace trireme::gpu {
 
 namespace host {
-/// Throws where a kernel is given a pointer to memory that no kernel may touch.
+
+struct Anything {
+  template <class T>
+  operator T() const;
+};
+/// How many members an aggregate has.
+template <class T, class... Initialisers>
+consteval int members() {
+  if constexpr (requires { T{Initialisers{}..., Anything{}}; }) {
+    return members<T, Initialisers..., Anything>();
+  } else {
+    return sizeof...(Initialisers);
+  }
+}
+#define TRIREME_MEMBERS(count, ...)       \
+  if constexpr (members<T>() == count) {  \
+    const auto& [__VA_ARGS__] = argument; \
+    return function(__VA_ARGS__);         \
+  } else
+/// Calls `function` with all members of an aggregate.
+template <class T, class Function>
+void with_members(const T& argument, Function&& function) {
+  TRIREME_MEMBERS(1, a)
+  TRIREME_MEMBERS(2, a, b)
+  TRIREME_MEMBERS(3, a, b, c)
+  TRIREME_MEMBERS(4, a, b, c, d)
+  TRIREME_MEMBERS(5, a, b, c, d, e)
+  TRIREME_MEMBERS(6, a, b, c, d, e, f)
+  TRIREME_MEMBERS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
+  TRIREME_MEMBERS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
+  static_assert(members<T>() == 0, "one line more is wanted above");
+}
+#undef TRIREME_MEMBERS
+
+/// Throws where a kernel is given a pointer to memory that no kernel may touch, in a structure of any depth. Of classes
+/// with constructors those of dropout and of tensor views hold pointers.
 template <class T>
 void check_argument(const Launch& launch, const T& argument) {
   if constexpr (std::is_pointer_v<T>) {
     check_memory(launch, argument);
-  } else if constexpr (requires { argument.dropout; }) {
-    check_argument(launch, argument.dropout);
+  } else if constexpr (requires { argument.data(); }) {
+    check_memory(launch, argument.data());
   } else if constexpr (requires { argument.samples; }) {
     if (argument.enabled()) check_memory(launch, argument.samples);
+  } else if constexpr (std::is_class_v<T> && std::is_aggregate_v<T>) {
+    with_members(argument, [&](const auto&... member) { (check_argument(launch, member), ...); });
   }
 }
 }  // namespace host
 
-/// Starts the kernel: see host::set_starter. Nothing where there are no blocks.
+/// Starts the kernel: see host::set_starter. Nothing where there are no blocks. Throws as the real one does.
 template <class... Parameters>
 void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
   if (launch.blocks == 0) return;
+  check_launch(launch, host::most_shared_bytes);
   (host::check_argument(launch, arguments), ...);
   host::start(stream, launch, [=] { kernel(arguments...); });
 }

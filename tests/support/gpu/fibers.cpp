@@ -19,6 +19,7 @@ extern "C" void __tsan_write_range(void* address, std::size_t size_bytes);
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -75,8 +76,6 @@ void accessed(const void*, void*) {}
 #endif
 
 constexpr std::size_t stack_bytes = std::size_t{256} << 10, page_bytes = 4096;
-/// A block's on compute capability 8.0.
-constexpr std::size_t most_shared_bytes = std::size_t{163} << 10;
 
 /// Where an execution was left, on a stack of its own or on the host's.
 class Context {
@@ -223,10 +222,6 @@ class Machine {
   void run(const Launch& launch, const std::function<void()>& body) {
     if (launch.threads <= 0 || launch.threads > 1024 || launch.threads % warp_size != 0)
       throw std::logic_error(fmt::format("kernel {}: {} threads a block", launch.kernel, launch.threads));
-    if (launch.blocks > 0x7fffffff)
-      throw std::logic_error(fmt::format("kernel {}: {} blocks", launch.kernel, launch.blocks));
-    if (launch.shared_bytes > most_shared_bytes)
-      throw std::logic_error(fmt::format("kernel {}: {} bytes of shared memory", launch.kernel, launch.shared_bytes));
     launch_ = &launch;
     body_ = &body;
     host_.adopt();
@@ -290,6 +285,7 @@ class Machine {
       if (posix_memalign(&memory, 16, size_bytes) != 0) throw std::bad_alloc();
       piece.memory.reset(memory);
       piece.size_bytes = size_bytes;
+      check_shared_bytes();
       piece.fresh = true;
       released(&piece.allocated);
     }
@@ -297,6 +293,7 @@ class Machine {
     if (piece.fresh) piece.poison();
     return piece.memory.get();
   }
+  const char* kernel() const { return launch_->kernel; }
   void* dynamic_shared() { return shared(nullptr, launch_->shared_bytes); }
 
   void copy_async(void* shared, const void* global, bool valid) {
@@ -315,11 +312,26 @@ class Machine {
   /// All of a thread's life in a block.
   void run_thread() {
     acquired(&begin_);
-    (*body_)();
+    try {
+      (*body_)();
+    } catch (...) {
+      fault_ = std::current_exception();
+    }
     released(&end_);
   }
 
  private:
+  /// Of the block, as far as it is known.
+  void check_shared_bytes() const {
+    std::size_t all = launch_->shared_bytes;
+    for (const auto& [owner, piece] : shared_) {
+      if (owner != nullptr) all += piece.size_bytes;
+    }
+    const std::size_t most = launch_->shared_bytes > shared_bytes_unasked ? most_shared_bytes : std::size_t{48} << 10;
+    if (all > most)
+      throw std::logic_error(fmt::format("kernel {}: {} bytes of shared memory, {} of them dynamic; {} can be had",
+                                         launch_->kernel, all, launch_->shared_bytes, most));
+  }
   void add_fiber();
   [[noreturn]] static void fiber_main();
 
@@ -337,6 +349,10 @@ class Machine {
         if (fibers_[thread].state != State::ready) continue;
         threadIdx.x = thread;
         fibers_[thread].context.enter(host_);
+        if (fault_) {
+          fibers_.clear();
+          std::rethrow_exception(std::exchange(fault_, nullptr));
+        }
         ran = true;
       }
       if (ran) continue;
@@ -373,6 +389,7 @@ class Machine {
 
   const Launch* launch_ = nullptr;
   const std::function<void()>* body_ = nullptr;
+  std::exception_ptr fault_;  // what a thread has thrown
   Context host_;
   std::vector<Fiber> fibers_;
   Meeting barrier_, meetings_[1024 / warp_size];
@@ -420,6 +437,11 @@ void warp_collective(void* argument, void (*combine)(Arguments), const std::sour
   machine.warp_collective(argument, combine, where);
 }
 void block_barrier(const std::source_location& where) { machine.block_barrier(where); }
+void check_alignment(const void* address, const std::source_location& where) {
+  if (reinterpret_cast<std::uintptr_t>(address) % 16 == 0) return;
+  throw std::logic_error(
+      fmt::format("kernel {}, {}: an address that is no multiple of 16", machine.kernel(), line(where)));
+}
 void* shared_memory(const void* owner, std::size_t size_bytes) { return machine.shared(owner, size_bytes); }
 void* dynamic_shared_memory() { return machine.dynamic_shared(); }
 void copy_async(void* shared, const void* global, bool valid) { machine.copy_async(shared, global, valid); }

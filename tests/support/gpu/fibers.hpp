@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <source_location>
+
+#include "cuda/gpu/launch.hpp"
 
 namespace trireme {
 class Stream;
@@ -11,29 +11,22 @@ class Stream;
 
 namespace trireme::gpu {
 
-/// How a kernel is started: `blocks` blocks of `threads` threads (a multiple of 32), each block with `shared_bytes` of
-/// dynamic shared memory. `kernel` is its name in messages.
-struct Launch {
-  const char* kernel;
-  std::int64_t blocks;
-  int threads;
-  std::size_t shared_bytes = 0;
-};
-
 /// A GPU's blocks, threads and shared memory on the host, for tests. The threads of a block are fibers of one host
 /// thread: each runs until it waits at a barrier or for its warp. Blocks run one after another. Shared memory is filled
 /// with NaN before every block, and has exactly its size, so that AddressSanitizer sees what leaves it.
 namespace host {
 
 constexpr int warp_size = 32;
+/// Of a block on compute capability 8.0.
+constexpr std::size_t most_shared_bytes = std::size_t{163} << 10;
 
 /// The order in which fibers and blocks run from now on: 0 as numbered, else shuffled by the seed. Kernels must not
 /// depend on it.
 void set_order(unsigned seed);
 
 /// Runs `body` as every thread of every block. Throws std::logic_error, which names kernel, block, threads and source
-/// lines, where a barrier or a warp's operation is not reached by all who must, and where a block wants more dynamic
-/// shared memory than every GPU has that kernels are made for.
+/// lines, where a barrier or a warp's operation is not reached by all who must, where a block wants more shared memory,
+/// static and dynamic, than it can have, and what a thread throws.
 void run(const Launch& launch, const std::function<void()>& body);
 
 /// What kernels may be given pointers to from now on; without it, any memory. Throws std::logic_error where a kernel is
@@ -55,6 +48,9 @@ using Arguments = void* const (&)[warp_size];
 void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where);
 
 void block_barrier(const std::source_location& where);
+
+/// Throws std::logic_error unless the address is a multiple of 16, as accesses of 16 bytes want it.
+void check_alignment(const void* address, const std::source_location& where);
 
 /// Shared memory of the block that runs, one piece for each `owner`.
 void* shared_memory(const void* owner, std::size_t size_bytes);

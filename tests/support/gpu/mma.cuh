@@ -80,16 +80,23 @@ void multiply_add(const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b
 
 inline void load_matrices(const void* row, std::uint32_t (&to)[4],
                           const std::source_location& where = std::source_location::current()) {
+  host::check_alignment(row, where);
   host::Load load{row, to};
   host::warp_collective(&load, host::load<false>, where);
 }
 inline void load_transposed(const void* row, std::uint32_t (&to)[4],
                             const std::source_location& where = std::source_location::current()) {
+  host::check_alignment(row, where);
   host::Load load{row, to};
   host::warp_collective(&load, host::load<true>, where);
 }
 
-inline void copy_async(void* shared, const void* global, bool valid) { host::copy_async(shared, global, valid); }
+inline void copy_async(void* shared, const void* global, bool valid,
+                       const std::source_location& where = std::source_location::current()) {
+  host::check_alignment(shared, where);
+  if (valid) host::check_alignment(global, where);
+  host::copy_async(shared, global, valid);
+}
 inline void commit_copies() { host::commit_copies(); }
 template <int latest>
 void wait_for_copies() {
