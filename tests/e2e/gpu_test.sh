@@ -80,4 +80,5 @@ check "the log says that it is slow" grep -q 'staged through host memory, which 
 
 refused 2 "--dtype fp64: the CUDA backend computes in fp32, bf16 and fp16; use --backend cpu" 1 train "${run[@]}" \
   --dtype fp64
+refused 2 "attention heads have 512 channels, and those of up to" 1 train "${run[@]/#16/2048}"
 refused 2 "--deterministic-mode does not look for" 1 train "${run[@]}" --deterministic-mode
