@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "cuda/backend/architectures.hpp"
+#include "cuda/blas/product.hpp"
 #include "cuda/comm/nccl_communicator.hpp"
 #include "cuda/comm/staged_communicator.hpp"
+#include "cuda/kernels/epilogue.hpp"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/gemm.hpp"
 #include "cuda/runtime/copy.hpp"
@@ -68,6 +70,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
 
   bool memory_is_host() const override { return false; }
   Allocator& host_memory() override { return *pinned_; }
+  void release_host_memory() override { pinned_->release(); }
 
   void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) override {
     CudaStream& on = cuda_stream(stream);
@@ -95,6 +98,12 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   std::size_t allocated_bytes() const override { return memory_->allocated_bytes(); }
   std::size_t peak_allocated_bytes() const override { return memory_->peak_allocated_bytes(); }
   std::size_t device_memory_bytes() const override { return memory_->device_bytes(); }
+  std::size_t free_memory_bytes() const override { return memory_->free_bytes(); }
+  std::size_t kernel_memory_bytes(const KernelExtents& extents) const override {
+    // The pool keeps what was once taken: to try products on, and for partial sums.
+    const std::size_t trial = deterministic_ ? 0 : static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);
+    return workspace_bytes + trial + column_sums_bytes(extents.summed_rows, extents.summed_columns);
+  }
 
   std::unique_ptr<Communicator> make_world(std::unique_ptr<Communicator> host, DeviceTransport transport) override {
     if (transport == DeviceTransport::staged) {

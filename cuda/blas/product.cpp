@@ -7,7 +7,6 @@
 namespace trireme::cuda {
 namespace {
 
-constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what cuBLAS advises for Hopper
 constexpr int most_candidates = 8;
 
 cudaDataType_t cuda_type(DType dtype) {

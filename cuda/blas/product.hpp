@@ -55,6 +55,9 @@ struct ProductOperands {
   void* aux = nullptr;
 };
 
+/// Of each stream that products run on: what cuBLAS advises for Hopper.
+inline constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
+
 /// Matrix products by cuBLASLt. Sums are formed in fp32; where k is split, partial sums are added in fp32 and in order.
 class Products {
  public:

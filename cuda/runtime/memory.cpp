@@ -36,13 +36,11 @@ DeviceMemory::DeviceMemory(std::shared_ptr<Device> device) : device_(std::move(d
 void DeviceMemory::check_allocation(cudaError_t status, const char* call, std::size_t size_bytes) const {
   if (status != cudaErrorMemoryAllocation) return device_->check(status, call);
   cudaGetLastError();  // it is no error of a later launch
-  std::size_t free_bytes = 0;
-  std::size_t total_bytes = 0;
-  device_->check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  const Info memory = info();
   throw EnvironmentError(
       "no GPU memory left for {} MiB: {} MiB of {} MiB are free, this rank holds {} MiB; {}. Use more tensor or "
       "pipeline ranks, a smaller micro-batch, or recomputation",
-      size_bytes >> 20, free_bytes >> 20, total_bytes >> 20, count_->now >> 20, to_string(device_->place()));
+      size_bytes >> 20, memory.free >> 20, memory.total >> 20, count_->now >> 20, to_string(device_->place()));
 }
 
 Buffer DeviceMemory::allocate(std::size_t size_bytes) {
@@ -79,11 +77,10 @@ Buffer DeviceMemory::allocate_on(CudaStream& stream, std::size_t size_bytes) {
           }};
 }
 
-std::size_t DeviceMemory::device_bytes() const {
-  std::size_t free_bytes = 0;
-  std::size_t total_bytes = 0;
-  device_->check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-  return total_bytes;
+DeviceMemory::Info DeviceMemory::info() const {
+  Info info;
+  device_->check(cudaMemGetInfo(&info.free, &info.total), "cudaMemGetInfo");
+  return info;
 }
 
 /// All blocks, with their sizes, by address; and those of them that are not in use, by size.
@@ -91,10 +88,16 @@ struct PinnedMemory::Cache {
   std::map<std::uintptr_t, std::size_t> blocks;
   std::map<std::size_t, std::vector<void*>> free_blocks;
   std::size_t reserved_bytes = 0;
-  ~Cache() {
-    for (const auto& [size, blocks] : free_blocks) {
-      for (void* block : blocks) cudaFreeHost(block);
+  ~Cache() { release(); }
+  void release() {
+    for (const auto& [size, given_back] : free_blocks) {
+      for (void* block : given_back) {
+        cudaFreeHost(block);
+        blocks.erase(reinterpret_cast<std::uintptr_t>(block));
+        reserved_bytes -= size;
+      }
     }
+    free_blocks.clear();
   }
 };
 
@@ -131,6 +134,8 @@ bool PinnedMemory::owns(const void* data) const {
   const auto behind = cache_->blocks.upper_bound(address);
   return behind != cache_->blocks.begin() && address - std::prev(behind)->first < std::prev(behind)->second;
 }
+
+void PinnedMemory::release() { cache_->release(); }
 
 std::size_t PinnedMemory::reserved_bytes() const { return cache_->reserved_bytes; }
 

@@ -22,8 +22,9 @@ class DeviceMemory final : public Allocator {
 
   std::size_t allocated_bytes() const { return count_->now; }
   std::size_t peak_allocated_bytes() const { return count_->peak; }
-  /// All memory of the GPU.
-  std::size_t device_bytes() const;
+  /// All memory of the GPU, and what of it is free now.
+  std::size_t device_bytes() const { return info().total; }
+  std::size_t free_bytes() const { return info().free; }
 
  private:
   struct Count {
@@ -38,6 +39,11 @@ class DeviceMemory final : public Allocator {
   };
   using Pool = UniqueHandle<PoolTraits>;
 
+  struct Info {
+    std::size_t free = 0;
+    std::size_t total = 0;
+  };
+  Info info() const;
   /// Throws unless `status` is success.
   void check_allocation(cudaError_t status, const char* call, std::size_t size_bytes) const;
 
@@ -55,6 +61,8 @@ class PinnedMemory final : public Allocator {
   /// Whether this memory was handed out here.
   bool owns(const void* data) const;
   std::size_t reserved_bytes() const;
+  /// Frees what was given back.
+  void release();
 
  private:
   struct Cache;

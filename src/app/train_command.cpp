@@ -13,6 +13,7 @@
 #include "io/metrics_file.hpp"
 #include "io/trace_file.hpp"
 #include "src/app/job.hpp"
+#include "src/app/memory_report.hpp"
 #include "src/app/options.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/app/run_attributes.hpp"
@@ -23,7 +24,6 @@
 #include "src/base/thread_pool.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/train/host_state.hpp"
-#include "src/train/memory_estimate.hpp"
 
 namespace trireme::app {
 namespace {
@@ -40,8 +40,8 @@ std::string variants_text(const model::GptConfig& config) {
   return text;
 }
 
-/// Logs the batches to come; the micro-batches of the largest on each data rank.
-std::int64_t log_batches(const Job& job, const TrainCommandOptions& o, const train::Progress& done) {
+/// Logs the batches to come.
+void log_batches(const Job& job, const TrainCommandOptions& o, const train::Progress& done) {
   const train::BatchSchedule batches = o.batches(job.grid.data_size());
   const std::int64_t micro_batches = batches.largest() / (o.micro_batch_size * job.grid.data_size());
   log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", batches.largest(),
@@ -50,7 +50,7 @@ std::int64_t log_batches(const Job& job, const TrainCommandOptions& o, const tra
     log::info("--decrease-batch-size-if-needed: global batches are rounded down to multiples of {}, {} becomes {}",
               o.micro_batch_size * job.grid.data_size(), *o.global_batch_size, batches.largest());
   }
-  if (!o.train_samples) return micro_batches;
+  if (!o.train_samples) return;
   log::info("{} of {} samples are consumed; to come:", done.consumed_samples, *o.train_samples);
   constexpr std::size_t most = 20;
   const std::vector<train::BatchPhase> plan = batches.plan(done.consumed_samples, *o.train_samples);
@@ -59,7 +59,6 @@ std::int64_t log_batches(const Job& job, const TrainCommandOptions& o, const tra
     if (plan.size() > most && i >= most - 1 && i + 1 < plan.size()) continue;
     log::info("  {} iterations of {} samples", plan[i].iterations, plan[i].size);
   }
-  return micro_batches;
 }
 
 void log_configuration(const Options& options, const Job& job, const TrainCommandOptions& o,
@@ -86,7 +85,7 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
     log::info("corpus {}: {} tokens in {} documents, tokenizer {}", store.store->name(), store.store->token_count(),
               store.store->documents(), store.store->info().tokenizer);
   }
-  const std::int64_t micro_batches = log_batches(job, o, done);
+  log_batches(job, o, done);
   if (o.sequence_parallel && job.grid.tensor_size() == 1) {
     log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
   }
@@ -95,51 +94,7 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
     log::info("pipeline: chunks of {} layers, schedule {}", fmt::join(layout.layers, ", "),
               parallel::to_string(parallel::schedule_for(o.schedule, layout.chunks)));
   }
-  // The ranks of one stage hold the same; a line for each stage.
-  std::size_t largest = 0;
-  for (int stage = 0; stage < job.grid.pipeline_size(); ++stage) {
-    const train::MemoryEstimate memory =
-        train::estimate_memory(config, o.layout(), job.grid, job.grid.rank({.pipeline = stage}), micro_batches);
-    log::info("memory of a rank{}: {} = parameters {} + gradients {} + optimizer {} + activations {}{}",
-              job.grid.pipeline_size() > 1 ? fmt::format(" of stage {}", stage) : "",
-              bytes_text(static_cast<double>(memory.total())), bytes_text(static_cast<double>(memory.parameters)),
-              bytes_text(static_cast<double>(memory.gradients)), bytes_text(static_cast<double>(memory.optimizer)),
-              bytes_text(static_cast<double>(memory.activations)),
-              memory.gradient_work == 0
-                  ? ""
-                  : " + gradients at work " + bytes_text(static_cast<double>(memory.gradient_work)));
-    std::size_t total = memory.total();
-    if (o.async_save) {
-      // Masters and moments: where the parameters are the masters they are not among the optimizer's.
-      const std::size_t copy =
-          memory.optimizer + (accumulation_type(o.dtype) == o.dtype ? memory.optimizer / 2 : std::size_t{0});
-      log::info("and {} of host memory for --async-save", bytes_text(static_cast<double>(copy)));
-      if (job.backend->memory_is_host()) total += copy;
-    }
-    largest = std::max(largest, total);
-  }
-  const auto device = static_cast<double>(job.backend->device_memory_bytes());
-  const double wanted = static_cast<double>(largest) * job.ranks_on_device;
-  TRIREME_CHECK(wanted < device, EnvironmentError,
-                "the {} rank{} on this {} need{} {}, it has {}: use more tensor or pipeline ranks{}, a smaller "
-                "--micro-batch-size, or a 16-bit --dtype",
-                job.ranks_on_device, job.ranks_on_device == 1 ? "" : "s",
-                job.backend->memory_is_host() ? "machine" : "GPU", job.ranks_on_device == 1 ? "s" : "",
-                bytes_text(wanted), bytes_text(device), job.backend->memory_is_host() ? " on more machines" : "");
-}
-
-/// What a layer keeps for backward, beside the figures of the literature.
-void log_layer_activations(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config) {
-  const train::LayerActivations activations =
-      train::layer_activations(config, o.layout(), job.grid.tensor_size(), job.grid.context_size());
-  log::info(
-      "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
-      "GPT-2's layer, in 16 bits and with attention scores in memory:",
-      bytes_text(static_cast<double>(activations.kept)));
-  for (const auto& published : activations.published) {
-    log::info("  {:<36}{:<36}{}{}", published.setting, published.formula, bytes_text(published.bytes),
-              published.applies ? " <- this layout" : "");
-  }
+  log_memory(job, o, config);
 }
 
 /// The corpora that `--data-path` names, on every rank or on none.
@@ -241,11 +196,21 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
 
   train::ParallelGpt gpt(*job.backend, *job.world, job.grid, job.communicators, config, o.layout());
   train::Trainer trainer(gpt, o.training());
+  std::optional<train::HostState> state;  // for loading, and then for saving
+  if (start.reader || !o.save.empty()) {
+    collectively(*job.world, [&] {
+      state.emplace(*job.backend, trainer.state_tensors(),
+                    o.async_save ? HostCopies::Place::always : HostCopies::Place::where_needed);
+    });
+  }
   if (start.reader) {
-    train::HostState state(*job.backend, trainer.state_tensors());
-    checkpoint::load(*start.reader, *job.world, state.tensors());
-    state.store();
+    checkpoint::load(*start.reader, *job.world, state->tensors());
+    state->store();
     trainer.restore(start.description.attributes);
+    if (o.save.empty()) {
+      state.reset();
+      job.backend->release_host_memory();
+    }
     log::info("continuing after iteration {}, {} samples", trainer.progress().iteration,
               trainer.progress().consumed_samples);
   } else {
@@ -261,16 +226,11 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
 
   train::RunHooks hooks;
   std::unique_ptr<checkpoint::Store> store;
-  std::optional<train::HostState> state;
   std::unique_ptr<Communicator> writers;  // of the threads that write behind the training
   std::future<void> writing;
   std::function<void()> write_copy;  // once the copy of the state is there
   if (!o.save.empty()) {
-    collectively(*job.world, [&] {
-      store = std::make_unique<io::CheckpointStore>(o.save);
-      state.emplace(*job.backend, trainer.state_tensors(),
-                    o.async_save ? HostCopies::Place::always : HostCopies::Place::where_needed);
-    });
+    collectively(*job.world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
     checkpoint::prepare_saving(*store, *job.world, state->tensors());
     if (o.async_save) {
       writers = job.world->split(0, job.world->rank(), "checkpoint writers");

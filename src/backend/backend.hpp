@@ -18,6 +18,13 @@
 
 namespace trireme {
 
+/// What the memory that kernels take for themselves depends on.
+struct KernelExtents {
+  std::int64_t weight_gradient = 0;  ///< elements of the largest gradient of a matrix
+  std::int64_t summed_rows = 0;      ///< the most that are summed into the gradients of biases and norms
+  std::int64_t summed_columns = 0;
+};
+
 /// A device and the kernels that run on it. Everything above works through this interface and does not know which one
 /// it has. Kernels come in small families, each declared in src/backend/kernels.
 class Backend : public Allocator {
@@ -35,6 +42,8 @@ class Backend : public Allocator {
   virtual bool memory_is_host() const = 0;
   /// Host memory that copies go fastest from and to, and beside the host's own work: pinned where there is such.
   virtual Allocator& host_memory() = 0;
+  /// Gives the system back what of it was given up here and kept for the next who wants as much.
+  virtual void release_host_memory() {}
 
   /// Copies between host and device memory, ordered on `stream`; sizes and types must agree. What `host_memory` gave
   /// must stay as it is until the stream has come to the copy; all other host memory is the caller's on return,
@@ -47,6 +56,10 @@ class Backend : public Allocator {
   virtual std::size_t peak_allocated_bytes() const = 0;
   /// All memory of the device, whoever uses it.
   virtual std::size_t device_memory_bytes() const = 0;
+  /// What of it can be had now. Of a machine's memory that is all: what its programs hold they may give up.
+  virtual std::size_t free_memory_bytes() const { return device_memory_bytes(); }
+  /// Device memory that kernels take at the most beside the tensors they work on.
+  virtual std::size_t kernel_memory_bytes(const KernelExtents&) const { return 0; }
 
   virtual GemmKernels& gemm() = 0;
   virtual NormKernels& norm() = 0;

@@ -135,11 +135,20 @@ void GptStage::run(parallel::StepKind kind, int chunk, int micro_batch, ConstTen
   }
 }
 
-void GptStage::note_activation_bytes() {
-  if (!mode_.backward) return;
+std::size_t GptStage::activation_bytes() const {
   std::size_t sum = 0;
-  for (const auto& saved : saved_) sum += saved && saved->arena ? saved->arena->used_bytes() : 0;
-  peak_activation_bytes_ = std::max(peak_activation_bytes_, sum);
+  for (const auto& arena : arenas_) sum += arena->used_bytes();
+  return sum;
+}
+
+std::size_t GptStage::reserved_activation_bytes() const {
+  std::size_t sum = 0;
+  for (const auto& arena : arenas_) sum += arena->reserved_bytes();
+  return sum;
+}
+
+void GptStage::note_activation_bytes() {
+  if (mode_.backward) peak_activation_bytes_ = std::max(peak_activation_bytes_, activation_bytes());
 }
 
 DropoutPlan GptStage::dropout(int micro_batch) const {

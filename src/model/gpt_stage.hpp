@@ -39,9 +39,12 @@ class GptStage final : public parallel::Stage {
   /// The sum of weighted token losses since the last call, on the last stage's ranks; 0 on others. Waits for the
   /// device.
   double take_loss_sum();
-  /// Bytes of activations at the most so far, over all micro-batches in flight: what is kept for backward and what is
-  /// made again there.
+  /// Bytes of activations now, and at the most so far, over all micro-batches in flight: what is kept for backward and
+  /// what is made again there.
+  std::size_t activation_bytes() const;
   std::size_t peak_activation_bytes() const { return peak_activation_bytes_; }
+  /// Bytes taken from the backend for them.
+  std::size_t reserved_activation_bytes() const;
 
   DType boundary_dtype() const override { return shape_.dtype; }
   Shape boundary_shape() const override { return {shape_.s_local, shape_.b, shape_.h}; }
@@ -66,17 +69,6 @@ class GptStage final : public parallel::Stage {
                       ConstTensorView input, std::vector<KeyValueCache>& caches, TensorView output);
   /// Empty caches for `capacity` positions of one sequence, allocated from `arena`.
   std::vector<KeyValueCache> make_caches(std::int64_t capacity, Arena& arena) const;
-
-  /// Bytes of activations of one micro-batch in one chunk, as its arena will count them.
-  struct ActivationBytes {
-    std::size_t forward_peak = 0;
-    std::size_t kept = 0;            ///< between forward and backward
-    std::size_t backward_peak = 0;   ///< of both halves at once
-    std::size_t between_halves = 0;  ///< after backward_input: also its peak
-  };
-  static ActivationBytes activation_bytes(const LayerShape& shape, const GptPlace& place, int chunk,
-                                          const parallel::VocabularyPartition& vocabulary,
-                                          const Recomputation& recomputation);
 
  private:
   struct Head {

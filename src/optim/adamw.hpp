@@ -28,6 +28,10 @@ class AdamW {
   /// Updates done.
   std::int64_t updates() const { return updates_; }
 
+  /// Of masters and moments.
+  std::size_t bytes() const {
+    return masters_.view().size_bytes() + first_moments_.view().size_bytes() + second_moments_.view().size_bytes();
+  }
   /// The part of parameter i that is in this shard (ParameterBuffer::part), flat, in the accumulation type: for
   /// checkpoints.
   TensorView master(std::size_t i) const { return part(masters(parameters_.layout().bucket_of(i)), i); }

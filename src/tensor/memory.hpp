@@ -31,8 +31,9 @@ class Allocator {
   virtual Buffer allocate(std::size_t size_bytes) = 0;
 };
 
-/// Memory handed out in stack order: tensors are freed together, by going back to a mark. It grows by blocks while it
-/// is new and then gives the same memory again at every step, so that a step allocates nothing.
+/// Memory handed out in stack order: tensors are freed together, by going back to a mark. It grows while it is new and
+/// then gives the same memory again at every step, so that a step allocates nothing. Small tensors share blocks; a
+/// large one, of more than a quarter of a block, gets memory of its own size or, later, what one before it left.
 class Arena {
  public:
   explicit Arena(Allocator& allocator, std::size_t block_bytes = std::size_t{1} << 20)
@@ -43,8 +44,11 @@ class Arena {
 
   /// A position to go back to.
   struct Mark {
-    std::size_t block = 0;
-    std::size_t used = 0;
+    struct Place {
+      std::size_t block = 0;
+      std::size_t used = 0;
+    };
+    Place small, large;
     std::size_t total = 0;
   };
   Mark mark() const { return position_; }
@@ -58,9 +62,14 @@ class Arena {
   std::size_t reserved_bytes() const;
 
  private:
+  using Blocks = std::vector<Buffer>;
+  /// Memory from the first block, from `place` on, with room for it; else from a new one of `new_block_bytes`. What is
+  /// left in the blocks passed over stays unused until the arena goes back.
+  std::byte* take(Blocks& blocks, Mark::Place& place, std::size_t size_bytes, std::size_t new_block_bytes);
+
   Allocator* allocator_;
   std::size_t block_bytes_;
-  std::vector<Buffer> blocks_;
+  Blocks small_, large_;
   Mark position_;
   std::size_t peak_bytes_ = 0;
 };

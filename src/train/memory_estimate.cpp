@@ -2,100 +2,116 @@
 
 #include <algorithm>
 
-#include "src/model/gpt_stage.hpp"
+#include "src/backend/rehearsal_backend.hpp"
+#include "src/comm/rehearsal_communicator.hpp"
+#include "src/train/trainer.hpp"
 
 namespace trireme::train {
 namespace {
 
-using ActivationBytes = model::GptStage::ActivationBytes;
+using parallel::GroupKind;
 
-/// Most bytes of activations at any time of `steps`, from those of each chunk.
-std::size_t peak_activations(const std::vector<parallel::Step>& steps, const std::vector<ActivationBytes>& chunks) {
-  std::size_t now = 0;
-  std::size_t peak = 0;
-  for (const parallel::Step& step : steps) {
-    const ActivationBytes& bytes = chunks[static_cast<std::size_t>(step.chunk)];
-    switch (step.kind) {
-      case parallel::StepKind::forward:
-        peak = std::max(peak, now + bytes.forward_peak);
-        now += bytes.kept;
-        break;
-      case parallel::StepKind::backward:
-        now -= bytes.kept;
-        peak = std::max(peak, now + bytes.backward_peak);
-        break;
-      case parallel::StepKind::backward_input:
-        now += bytes.between_halves - bytes.kept;
-        peak = std::max(peak, now);
-        break;
-      case parallel::StepKind::backward_weight:
-        now -= bytes.between_halves;
-        break;
-    }
+parallel::GridCommunicators rehearsal_communicators(const parallel::ProcessGrid& grid, int rank) {
+  parallel::GridCommunicators groups;
+  for (const GroupKind kind : parallel::all_group_kinds) {
+    const std::vector<int> ranks = grid.group(kind, rank);
+    if (ranks.empty()) continue;
+    const auto place = std::ranges::find(ranks, rank) - ranks.begin();
+    groups.of(kind) = std::make_unique<RehearsalCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()),
+                                                              parallel::to_string(kind));
   }
-  return peak;
+  return groups;
 }
+
+/// Tensors of which only type and shape matter.
+TensorView unseen(DType dtype, const Shape& shape) {
+  static std::byte place;
+  return {&place, dtype, shape};
+}
+
+model::MicroBatch unseen_micro_batch(std::int64_t s, std::int64_t b, DType dtype) {
+  return {unseen(DType::int32, {s, b}), unseen(DType::int32, {s, b}), unseen(accumulation_type(dtype), {s * b}),
+          unseen(DType::int64, {b})};
+}
+
+class NoHooks final : public parallel::ParameterHooks {
+ public:
+  void before_forward(int) override {}
+  void before_backward(int) override {}
+  void pause_backward(int) override {}
+  void after_backward(int) override {}
+  void after_replayed_backward(int) override {}
+};
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptions& layout,
-                               const parallel::ProcessGrid& grid, int rank, std::int64_t micro_batches) {
-  const parallel::GridPosition position = grid.position(rank);
-  const parallel::VocabularyPartition vocabulary(config.vocabulary, position.tensor, grid.tensor_size(),
-                                                 layout.vocabulary_multiple, layout.padded_vocabulary_size);
-  const parallel::PipelineLayout pipeline =
-      parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), layout.pipeline);
-  const model::GptPlace place = model::GptPlace::of(pipeline, position.tensor, grid.tensor_size(), position.pipeline);
-  const parallel::BufferLayout buffer = parallel::ParameterBuffer::make_layout(
-      layout.dtype, gpt_parameters(config, place, vocabulary), layout.data_parallel, grid.gradient_size());
-  const parallel::ParameterBuffer::Memory memory =
-      parallel::ParameterBuffer::memory(layout.dtype, layout.data_parallel, buffer);
-  const bool own_masters = accumulation_type(layout.dtype) == layout.dtype;
+MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const LayoutOptions& layout,
+                               const TrainOptions& options, const parallel::ProcessGrid& grid, int rank) {
+  RehearsalBackend rehearsal(backend);
+  RehearsalCommunicator world(rank, grid.world_size(), "world");
+  parallel::GridCommunicators communicators = rehearsal_communicators(grid, rank);
+  ParallelGpt gpt(rehearsal, world, grid, communicators, config, layout);
+  Trainer trainer(gpt, options);
+
+  const std::int64_t count = trainer.batches().largest() / (layout.micro_batch_size * grid.data_size());
+  const std::vector<model::MicroBatch> micro_batches(
+      static_cast<std::size_t>(count),
+      unseen_micro_batch(gpt.sequence_share().rows, layout.micro_batch_size, layout.dtype));
+  gpt.run(micro_batches,
+          {.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout});
+  gpt.reduce_gradients();
+  gpt.run(micro_batches, {});
 
   MemoryEstimate estimate;
+  const parallel::ParameterBuffer::Memory memory = gpt.parameters().memory();
   estimate.parameters = memory.values;
   estimate.gradients = memory.gradients;
   estimate.gradient_work = memory.work;
-  estimate.optimizer = static_cast<std::size_t>(buffer.shard_elements()) * size_of(accumulation_type(layout.dtype)) *
-                       (own_masters ? 2 : 3);
-  const parallel::Schedule schedule =
-      parallel::make_schedule(parallel::schedule_for(layout.schedule, pipeline.chunks), pipeline.stages,
-                              static_cast<int>(micro_batches), pipeline.chunks);
-  const auto share = parallel::SequenceShare::of(layout.sequence_length, position.context, grid.context_size());
-  const model::LayerShape shape =
-      model::LayerShape::of(config, share.rows, layout.micro_batch_size, grid.tensor_size(),
-                            layout.sequence_parallel && grid.tensor_size() > 1, layout.dtype);
-  std::vector<ActivationBytes> chunks;
-  for (int chunk = 0; chunk < static_cast<int>(place.chunks.size()); ++chunk) {
-    chunks.push_back(model::GptStage::activation_bytes(shape, place, chunk, vocabulary, layout.recomputation));
-  }
-  estimate.activations = peak_activations(schedule.steps[static_cast<std::size_t>(position.pipeline)], chunks);
+  estimate.optimizer = trainer.optimizer_bytes();
+  const ParallelGpt::RunningMemory running = gpt.running_memory();
+  estimate.activations = running.activations;
+  estimate.work = running.work;
+  estimate.messages = running.messages;
+  estimate.batches = rehearsal.peak_allocated_bytes() - estimate.allocated();
+  estimate.kernels = backend.kernel_memory_bytes(rehearsal.kernel_extents());
+  for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) estimate.state += tensor.data.size_bytes();
   return estimate;
 }
 
-LayerActivations layer_activations(const model::GptConfig& config, const LayoutOptions& layout, int tensor_size,
-                                   int context_size) {
+LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config, const LayoutOptions& layout,
+                                   int tensor_size, int context_size) {
   const model::Recomputation& recomputation = layout.recomputation;
   const bool full = recomputation.granularity == model::RecomputeGranularity::full;
   const bool selective = recomputation.selective();
   const bool sequence_parallel = layout.sequence_parallel && tensor_size > 1;
-  // A chunk of one group of layers and its input.
+  // A stage of one group of layers, and its input, after a forward.
   const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;
   model::GptPlace place;
   place.chunks = {{0, layers}};
   place.last_stage = false;
   place.tensor_size = tensor_size;
+  place.sequence_parallel = sequence_parallel;
   const auto share = parallel::SequenceShare::of(layout.sequence_length, 0, context_size);
-  const model::LayerShape shape =
-      model::LayerShape::of(config, share.rows, layout.micro_batch_size, tensor_size, sequence_parallel, layout.dtype);
-  const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, tensor_size);
+  const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, tensor_size, layout.vocabulary_multiple,
+                                                 layout.padded_vocabulary_size);
+  RehearsalBackend rehearsal(backend);
+  RehearsalCommunicator tensor_group(0, tensor_size, "tensor"), context_group(0, context_size, "context");
+  Arena workspace(rehearsal);
+  NoHooks hooks;
+  const parallel::ParameterBuffer parameters(rehearsal, layout.dtype, gpt_parameters(config, place, vocabulary));
+  model::GptStage stage({rehearsal, tensor_group, workspace, sequence_parallel, layout.async_tensor_all_reduce,
+                         context_size > 1 ? &context_group : nullptr},
+                        parameters, config, place, vocabulary, share, layout.micro_batch_size, layout.dtype,
+                        recomputation, hooks);
+  stage.begin({unseen_micro_batch(share.rows, layout.micro_batch_size, layout.dtype)}, {.backward = true});
+  stage.forward(0, 0, {}, unseen(stage.boundary_dtype(), stage.boundary_shape()));
   LayerActivations result;
-  result.kept = model::GptStage::activation_bytes(shape, place, 0, vocabulary, recomputation).kept /
-                static_cast<std::size_t>(layers);
+  result.kept = stage.activation_bytes() / static_cast<std::size_t>(layers);
 
   const double t = tensor_size;
-  const double sbh = static_cast<double>(shape.rows() * shape.h);
-  const double scores = 5 * static_cast<double>(config.heads * layout.sequence_length) / static_cast<double>(shape.h);
+  const double sbh = static_cast<double>(share.rows * layout.micro_batch_size * config.hidden);
+  const double scores =
+      5 * static_cast<double>(config.heads * layout.sequence_length) / static_cast<double>(config.hidden);
   const bool in_parts = sequence_parallel || recomputation.distribute;
   result.published = {
       {"tensor parallelism", "s b h (10 + 24/t + 5 a s / (h t))", sbh * (10 + 24 / t + scores / t),

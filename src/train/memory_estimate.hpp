@@ -4,26 +4,37 @@
 #include <string>
 #include <vector>
 
-#include "src/model/gpt_parameters.hpp"
+#include "src/backend/backend.hpp"
+#include "src/model/gpt_config.hpp"
 #include "src/parallel/grid/process_grid.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::train {
 
-/// Bytes that one rank holds while it trains, known before the run.
+/// Bytes that one rank takes to train, known before the run.
 struct MemoryEstimate {
   std::size_t parameters = 0;     ///< values in the training type
   std::size_t gradients = 0;      ///< main gradients
   std::size_t gradient_work = 0;  ///< where layers add gradients up before they go to the main ones
   std::size_t optimizer = 0;      ///< both moments and, for 16-bit types, master weights
   std::size_t activations = 0;    ///< of all micro-batches in flight at the most, with what backward makes again
-  std::size_t total() const { return parameters + gradients + gradient_work + optimizer + activations; }
+  std::size_t work = 0;           ///< what layers need only while they run
+  std::size_t messages = 0;       ///< between stages
+  std::size_t batches = 0;        ///< this update's and the next one's samples, and what is left
+  std::size_t kernels = 0;        ///< what they take beside tensors (Backend::kernel_memory_bytes)
+  std::size_t total() const { return allocated() + kernels; }
+  /// All but the last: what tensors take of the allocator.
+  std::size_t allocated() const {
+    return parameters + gradients + gradient_work + optimizer + activations + work + messages + batches;
+  }
+  /// Not in the total: master weights and moments, of which checkpoints consist.
+  std::size_t state = 0;
 };
 
-/// What rank `rank` of `grid` will hold; `micro_batches` is the number in a global batch for one data rank. Work space
-/// of single operations and the buffers between stages come on top.
-MemoryEstimate estimate_memory(const model::GptConfig& config, const LayoutOptions& layout,
-                               const parallel::ProcessGrid& grid, int rank, std::int64_t micro_batches);
+/// What rank `rank` of `grid` will take on `backend`: found by going through an update and an evaluation without
+/// computing anything (RehearsalBackend).
+MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const LayoutOptions& layout,
+                               const TrainOptions& options, const parallel::ProcessGrid& grid, int rank);
 
 /// What one layer keeps of one micro-batch on one rank.
 struct LayerActivations {
@@ -39,7 +50,7 @@ struct LayerActivations {
   std::vector<Published> published;
 };
 /// In `s b h` of the formulas s are the positions of one context rank.
-LayerActivations layer_activations(const model::GptConfig& config, const LayoutOptions& layout, int tensor_size,
-                                   int context_size = 1);
+LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config, const LayoutOptions& layout,
+                                   int tensor_size, int context_size = 1);
 
 }  // namespace trireme::train

@@ -47,6 +47,16 @@ class ParallelGpt {
   /// Sum of weighted token losses of all samples since the last call, on every rank.
   double take_global_loss_sum();
 
+  /// Bytes taken so far for what comes and goes with every micro-batch.
+  struct RunningMemory {
+    std::size_t activations = 0;  ///< kept for backward, or made again there
+    std::size_t work = 0;         ///< what layers need only while they run
+    std::size_t messages = 0;     ///< between stages
+  };
+  RunningMemory running_memory() const {
+    return {stage_.reserved_activation_bytes(), workspace_.reserved_bytes(), executor_.buffer_bytes()};
+  }
+
   /// Where everything that takes time is recorded from now on; null: nowhere.
   void set_trace(TraceRecorder* trace);
   TraceRecorder* trace() const { return trace_; }

@@ -44,6 +44,7 @@ class Trainer {
 
   const Progress& progress() const { return progress_; }
   const BatchSchedule& batches() const { return batches_; }
+  std::size_t optimizer_bytes() const { return adamw_.bytes(); }
   bool dynamic_loss_scale() const { return loss_scaler_.dynamic(); }
 
   /// What is to be done before every update of the parameters and the optimizer's state: for who still reads them.

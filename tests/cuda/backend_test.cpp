@@ -128,6 +128,14 @@ TEST_F(CudaBackendOnFakes, CountsItsMemory) {
   EXPECT_EQ(backend_->allocated_bytes(), before);
   EXPECT_GE(backend_->peak_allocated_bytes(), before + 4000);
   EXPECT_EQ(backend_->device_memory_bytes(), std::size_t{139} << 30);
+  EXPECT_EQ(backend_->free_memory_bytes(), std::size_t{1} << 30);
+}
+
+TEST_F(CudaBackendOnFakes, SaysWhatItsKernelsTake) {
+  // The workspace of products, a gradient to try them on, and partial sums of at most 256 parts of the rows.
+  constexpr std::size_t workspace = std::size_t{32} << 20;
+  EXPECT_EQ(backend_->kernel_memory_bytes({1000, 64, 50}), workspace + 4 * 1000 + 2 * 50 * 4);
+  EXPECT_EQ(backend_->kernel_memory_bytes({0, 1'000'000, 50}), workspace + 256 * 50 * 4);
 }
 
 TEST_F(CudaBackendOnFakes, SaysWhichGpuItIs) {

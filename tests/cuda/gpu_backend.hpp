@@ -55,4 +55,24 @@ inline RunConfig small_run() {
   return config;
 }
 
+/// Expects what a rank takes of its GPU in some steps and an evaluation to be as predicted.
+inline void expect_predicted_memory(Communicator& world, const RunConfig& config, const Layout& layout,
+                                    const DeviceChoice& device) {
+  SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
+  TrainingRun run(world, config, layout, {}, device);
+  for (std::int64_t i = 0; i < config.steps; ++i) run.step();
+  run.trainer.evaluate(*run.data.train, 0, 1);
+  const train::MemoryEstimate predicted = predicted_memory(run, config, world.rank());
+  const train::ParallelGpt::RunningMemory memory = run.gpt.running_memory();
+  EXPECT_EQ(memory.activations, predicted.activations);
+  EXPECT_EQ(memory.work, predicted.work);
+  EXPECT_EQ(memory.messages, predicted.messages);
+  const auto peak = static_cast<double>(run.backend->peak_allocated_bytes());
+  EXPECT_NEAR(peak, static_cast<double>(predicted.total()), 0.01 * peak);
+  // What lasts: tensors, of 256 bytes or more, tokens of NCCL's groups, and cuBLASLt's workspace.
+  constexpr std::size_t workspace = std::size_t{32} << 20, small = 100 * 256;
+  EXPECT_GE(run.backend->allocated_bytes(), predicted.allocated() + workspace);
+  EXPECT_LE(run.backend->allocated_bytes(), predicted.allocated() + workspace + small);
+}
+
 }  // namespace trireme::test

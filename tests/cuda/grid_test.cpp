@@ -86,6 +86,23 @@ TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
 }
 
+TEST_F(GpuGrid, MemoryIsAsPredicted) {
+  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+  RunConfig config = small_run();
+  config.model.layers = 4;
+  config.dtype = DType::bf16;
+  config.steps = 1;
+  std::vector<Layout> list = layouts(world().size());
+  list.back().options.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
+  for (const Layout& layout : list) {
+    expect_predicted_memory(world(), config, layout, gpu_device(DeviceTransport::nccl, own_gpu()));
+  }
+  config.steps = 5;  // receives are posted ahead from the fourth on
+  Layout pipeline{1, world().size(), {}};
+  pipeline.options.overlap_p2p = true;
+  expect_predicted_memory(world(), config, pipeline, gpu_device(DeviceTransport::nccl, own_gpu()));
+}
+
 /// Expects the same bits, with a GPU for each rank, of steps that run as graphs.
 void expect_the_same_from_graphs(const RunConfig& config, const std::vector<Layout>& layouts) {
   CudaOptions options = own_gpu();

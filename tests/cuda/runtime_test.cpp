@@ -275,6 +275,18 @@ TEST_F(CudaRuntime, MemoryThatThePoolKeepsIsTakenBackBeforeThereIsNoneLeft) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "it must not show up as the error of a later launch";
 }
 
+TEST_F(CudaRuntime, PinnedMemoryThatNobodyHoldsCanBeReleased) {
+  const int before = fake_cuda::live_allocations();
+  PinnedMemory pinned(device_);
+  const Buffer held = pinned.allocate(5000);
+  const std::byte* given_back = pinned.allocate(8000).data();
+  pinned.release();
+  EXPECT_EQ(pinned.reserved_bytes(), 8192u);
+  EXPECT_EQ(fake_cuda::live_allocations(), before + 1);
+  EXPECT_TRUE(pinned.owns(held.data()));
+  EXPECT_FALSE(pinned.owns(given_back));
+}
+
 TEST_F(CudaRuntime, PinnedMemoryIsKeptForTheNext) {
   PinnedMemory pinned(device_);
   fake_cuda::clear_log();

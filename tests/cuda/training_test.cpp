@@ -104,6 +104,23 @@ TEST_F(GpuTraining, GraphsOfAllMicroBatchesInFlightComputeTheSameBits) {
   }
 }
 
+TEST_F(GpuTraining, MemoryIsAsPredicted) {
+  RunConfig config = small_run();
+  config.dtype = DType::bf16;
+  config.steps = 1;
+  for (const bool graphs : {false, true}) {
+    for (const auto schedule :
+         {parallel::ScheduleKind::one_forward_one_backward, parallel::ScheduleKind::zero_bubble}) {
+      Layout layout;
+      layout.options.cuda_graphs = graphs;
+      layout.options.schedule = schedule;
+      layout.options.recomputation.granularity =
+          graphs ? model::RecomputeGranularity::full : model::RecomputeGranularity::selective;
+      expect_predicted_memory(world_, config, layout, gpu_device());
+    }
+  }
+}
+
 TEST_F(GpuTraining, GraphsReadTheLossScaleThatChanges) {
   RunConfig config = small_run();
   config.dtype = DType::fp16;

@@ -67,6 +67,13 @@ for backend in cuda cpu; do field loss perplexity.$backend >loss.$backend; done
 check "perplexity is the CPU's" close_to loss.cuda loss.cpu 1e-4
 check "so is the text" cmp text.cuda text.cpu
 
+# Memory, before anything of it is taken.
+done_by 1 train "${run[@]}" --load one --save two --dry-run
+check "--dry-run says what the GPU has" grep -q 'memory of this GPU: .* free; the driver' err
+check "--dry-run says what loading and saving take" grep -q 'pinned host memory to --load and --save: .* a rank' err
+refused 4 "are free: use more tensor or pipeline ranks, a --micro-batch-size below 4194304" 1 train \
+  "${model[@]}" --data-path corpus.h5 --lr 1 --train-iters 1 --micro-batch-size 4194304 --global-batch-size 4194304 --dry-run
+
 # Ranks that share the GPU.
 refused 4 "more ranks than GPUs" 2 train "${run[@]}"
 grids=("2 --tp 2 --sequence-parallel" "2 --pp 2" "2 --use-distributed-optimizer" "2 --cp 2" "4 --tp 2 --pp 2")

@@ -231,17 +231,24 @@ inline void expect_same_bits_twice(Communicator& world, const RunConfig& config,
   expect_same_bits(training_curve(world, config, layout), training_curve(world, config, layout));
 }
 
-/// Bytes of this rank's activations in a step, as the allocator counts them; expects them to be as predicted.
-/// Collective.
+/// What this rank should take.
+inline train::MemoryEstimate predicted_memory(const TrainingRun& run, const RunConfig& config, int rank) {
+  return train::estimate_memory(*run.backend, config.model, run.gpt.layout(), train_options(config), run.grid, rank);
+}
+
+/// Bytes of this rank's activations in a step; expects all that it takes of the allocator for a step and an evaluation
+/// to be as predicted. Collective.
 inline std::size_t activation_bytes(Communicator& world, const RunConfig& config, const Layout& layout) {
   TrainingRun run(world, config, layout);
   run.step();
-  const train::LayoutOptions& options = run.gpt.layout();
-  const std::int64_t micro_batches = config.batch / (options.micro_batch_size * run.grid.data_size());
-  const std::size_t counted = run.gpt.stage().peak_activation_bytes();
-  EXPECT_EQ(counted, train::estimate_memory(config.model, options, run.grid, world.rank(), micro_batches).activations)
-      << layout;
-  return counted;
+  run.trainer.evaluate(*run.data.train, 0, 1);
+  const train::MemoryEstimate predicted = predicted_memory(run, config, world.rank());
+  const train::ParallelGpt::RunningMemory memory = run.gpt.running_memory();
+  EXPECT_EQ(memory.activations, predicted.activations) << layout;
+  EXPECT_EQ(memory.work, predicted.work) << layout;
+  EXPECT_EQ(memory.messages, predicted.messages) << layout;
+  EXPECT_EQ(run.backend->peak_allocated_bytes(), predicted.total()) << layout;
+  return run.gpt.stage().peak_activation_bytes();
 }
 
 }  // namespace trireme::test

@@ -83,32 +83,14 @@ class FormulaSamples final : public data::SampleSource {
 };
 
 TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
-  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
-    Rig rig(layout_of(dtype, 16, 4));
-    TrainOptions options;
-    options.global_batch_size = 8;
-    options.lr_schedule.maximum = 1e-3;
-    options.lr_schedule.decay = 10;
-    const std::size_t before = rig.backend->allocated_bytes();
-    const Trainer trainer(rig.gpt, options);
-    const MemoryEstimate estimate = estimate_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, 0, 2);
-    EXPECT_EQ(rig.gpt.parameters().values().size_bytes(), estimate.parameters);
-    EXPECT_EQ(rig.gpt.parameters().gradients().size_bytes(), estimate.gradients);
-    // The trainer allocates the optimizer's arrays, the batch and the next one (ids, targets, weights and numbers), and
-    // a sum.
-    constexpr std::size_t line = 64;
-    const std::size_t batch = 2 * 4 * (16 * (4 + 4 + size_of(accumulation_type(dtype))) + 8);
-    EXPECT_EQ(rig.backend->allocated_bytes() - before, estimate.optimizer + 2 * batch + line) << name_of(dtype);
-  }
-}
-
-TEST(MemoryEstimate, CountsTheActivationsOfAStep) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     for (const auto& [dtype, granularity] : std::vector<std::pair<DType, model::RecomputeGranularity>>{
              {DType::fp64, model::RecomputeGranularity::none},
              {DType::fp32, model::RecomputeGranularity::none},
              {DType::bf16, model::RecomputeGranularity::none},
+             {DType::fp16, model::RecomputeGranularity::full},
              {DType::bf16, model::RecomputeGranularity::selective}}) {
+      SCOPED_TRACE(testing::Message() << variant.name << ", " << name_of(dtype));
       LayoutOptions layout = layout_of(dtype, 16, 4);
       layout.recomputation.granularity = granularity;
       Rig rig(layout, small_config(variant, 0));
@@ -118,9 +100,19 @@ TEST(MemoryEstimate, CountsTheActivationsOfAStep) {
       options.lr_schedule.decay = 10;
       Trainer trainer(rig.gpt, options);
       trainer.step(FormulaSamples());
-      EXPECT_EQ(rig.gpt.stage().peak_activation_bytes(),
-                estimate_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, 0, 2).activations)
-          << variant.name << ", " << name_of(dtype);
+      trainer.evaluate(FormulaSamples(), 0, 1);
+      const MemoryEstimate estimate =
+          estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.layout(), options, rig.grid, 0);
+      EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
+      EXPECT_EQ(rig.gpt.parameters().values().size_bytes(), estimate.parameters);
+      EXPECT_EQ(rig.gpt.parameters().gradients().size_bytes(), estimate.gradients);
+      EXPECT_GE(estimate.activations, rig.gpt.stage().peak_activation_bytes());
+      // Ids, targets, weights and numbers of the batch and the next one; the rest are two sums.
+      const std::size_t batch = 2 * 4 * (16 * (4 + 4 + size_of(accumulation_type(dtype))) + 8);
+      EXPECT_EQ(estimate.batches, 2 * batch + 2 * 64);
+      std::size_t state = 0;
+      for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
+      EXPECT_EQ(estimate.state, state);
     }
   }
 }
@@ -129,10 +121,11 @@ TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
   model::GptConfig config = small_config();
   config.heads = 4;
   LayoutOptions layout = layout_of(DType::bf16, 16, 4);
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   const double sbh = 16 * 4 * 32;
   const auto applying = [&](int tensor_size) {
     double bytes = 0;
-    for (const auto& published : layer_activations(config, layout, tensor_size).published) {
+    for (const auto& published : layer_activations(*backend, config, layout, tensor_size).published) {
       if (published.applies) bytes += published.bytes;
     }
     return bytes / sbh;
@@ -150,7 +143,7 @@ TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
   layout.recomputation.distribute = true;
   EXPECT_DOUBLE_EQ(applying(2), 1);
   // A layer alone keeps its input only.
-  EXPECT_EQ(layer_activations(config, layout, 2).kept, sbh);
+  EXPECT_EQ(layer_activations(*backend, config, layout, 2).kept, sbh);
 }
 
 TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {

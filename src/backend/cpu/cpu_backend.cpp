@@ -1,12 +1,13 @@
 #include "src/backend/cpu/cpu_backend.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <new>
+
+#include "src/base/machine.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -68,9 +69,7 @@ class CpuBackend final : public Backend {
   }
   std::size_t allocated_bytes() const override { return memory_->now; }
   std::size_t peak_allocated_bytes() const override { return memory_->peak; }
-  std::size_t device_memory_bytes() const override {
-    return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
-  }
+  std::size_t device_memory_bytes() const override { return machine_memory_bytes(); }
 
   GemmKernels& gemm() override { return *gemm_; }
   NormKernels& norm() override { return *norm_; }

@@ -51,19 +51,6 @@ std::vector<std::int64_t> ParameterBuffer::work_offsets(const DataParallelOption
   return offsets;
 }
 
-ParameterBuffer::Memory ParameterBuffer::memory(DType dtype, const DataParallelOptions& options,
-                                                const BufferLayout& layout) {
-  const std::size_t accumulated = size_of(accumulation_type(dtype));
-  const auto all = static_cast<std::size_t>(layout.elements());
-  const auto shard = static_cast<std::size_t>(layout.shard_elements());
-  std::int64_t work = 0;
-  work_offsets(options, layout, work);
-  Memory memory{all * size_of(dtype), all * accumulated, static_cast<std::size_t>(work) * accumulated};
-  if (options.rounded_gradients) memory.gradients = all * size_of(dtype) + shard * accumulated;
-  if (gradient_shards(options)) memory.gradients = shard * accumulated;
-  return memory;
-}
-
 ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters,
                                  const DataParallelOptions& options, int shards, int shard)
     : parameters_(std::move(parameters)),

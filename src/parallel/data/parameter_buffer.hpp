@@ -46,13 +46,16 @@ class ParameterBuffer {
   /// The layout for a data group of `ranks`.
   static BufferLayout make_layout(DType dtype, const std::vector<Parameter>& parameters,
                                   const DataParallelOptions& options, int ranks);
-  /// Bytes of the arrays of such a buffer.
+  /// Bytes of the arrays.
   struct Memory {
     std::size_t values = 0;
     std::size_t gradients = 0;
     std::size_t work = 0;
   };
-  static Memory memory(DType dtype, const DataParallelOptions& options, const BufferLayout& layout);
+  Memory memory() const {
+    return {values_.view().size_bytes(), gradients_.view().size_bytes() + shard_gradients_.view().size_bytes(),
+            work_.view().size_bytes()};
+  }
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   /// The parameter called `name`, which must be there.

@@ -174,9 +174,10 @@ void PipelineExecutor::run(const Schedule& schedule) {
 
   const int earlier_runs = runs_[{has_backward_, schedule.steps[static_cast<std::size_t>(rank)].size()}]++;
   const bool ahead = options_.overlap && (backend_.memory_is_host() || earlier_runs >= runs_without_receives_ahead);
-  if (earlier_runs == 0 || earlier_runs == runs_without_receives_ahead) {
+  if (earlier_runs == 0) {
     rehearses_ = true;
     walk(schedule, ahead);
+    if (options_.overlap && !ahead) walk(schedule, true);  // what the later runs take
     rehearses_ = false;
     for (Tensor& buffer : buffers_) {
       if (!buffer.view()) buffer = Tensor(backend_, stage_.boundary_dtype(), stage_.boundary_shape());

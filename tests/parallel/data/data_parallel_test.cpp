@@ -128,8 +128,8 @@ TEST(DataParallel, WorkMemoryHoldsTheGradientsOfFewGroups) {
   DataParallelOptions rounded;
   rounded.rounded_gradients = true;
   const auto work_bytes = [](DType dtype, const DataParallelOptions& options) {
-    const BufferLayout layout = ParameterBuffer::make_layout(dtype, three_groups(), options, 1);
-    return ParameterBuffer::memory(dtype, options, layout).work;
+    const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+    return ParameterBuffer(*backend, dtype, three_groups(), options).memory().work;
   };
   EXPECT_EQ(work_bytes(DType::fp32, one), 64u * 4);
   EXPECT_EQ(work_bytes(DType::fp32, two), 2 * 64u * 4);

@@ -1,0 +1,146 @@
+#include "src/app/memory_report.hpp"
+
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "src/base/log.hpp"
+#include "src/base/machine.hpp"
+#include "src/train/memory_estimate.hpp"
+
+namespace trireme::app {
+namespace {
+
+std::string text_of(std::size_t bytes) { return bytes_text(static_cast<double>(bytes)); }
+
+/// "12.0 GiB = parameters 1.0 GiB + gradients ..."
+std::string sum_text(const train::MemoryEstimate& memory) {
+  const std::pair<const char*, std::size_t> parts[] = {{"parameters", memory.parameters},
+                                                       {"gradients", memory.gradients},
+                                                       {"gradients at work", memory.gradient_work},
+                                                       {"optimizer", memory.optimizer},
+                                                       {"activations", memory.activations},
+                                                       {"layers at work", memory.work},
+                                                       {"messages between stages", memory.messages},
+                                                       {"batches", memory.batches},
+                                                       {"kernels", memory.kernels}};
+  std::vector<std::string> texts;
+  for (const auto& [name, bytes] : parts) {
+    if (bytes > 0) texts.push_back(fmt::format("{} {}", name, text_of(bytes)));
+  }
+  return fmt::format("{} = {}", text_of(memory.total()), fmt::join(texts, " + "));
+}
+
+bool shards(const TrainCommandOptions& o) { return o.data_parallel().sharding != parallel::DataSharding::none; }
+
+/// What lowers a rank's memory, of what is not chosen yet.
+std::string remedies(const Job& job, const TrainCommandOptions& o) {
+  std::vector<std::string> list{job.backend->memory_is_host() ? "more tensor or pipeline ranks on more machines"
+                                                              : "more tensor or pipeline ranks"};
+  if (job.grid.gradient_size() > 1 && !shards(o)) list.emplace_back("--use-distributed-optimizer");
+  if (o.micro_batch_size > 1) list.push_back(fmt::format("a --micro-batch-size below {}", o.micro_batch_size));
+  if (o.recomputation.granularity == model::RecomputeGranularity::none) {
+    list.emplace_back("--recompute-granularity selective or full");
+  }
+  if (accumulation_type(o.dtype) == o.dtype) list.emplace_back("a 16-bit --dtype");
+  return fmt::format("{}", fmt::join(list, ", "));
+}
+
+std::string ranks_text(int ranks, const std::string& place) {
+  return ranks == 1 ? fmt::format("the rank on this {} needs", place)
+                    : fmt::format("the {} ranks on this {} need", ranks, place);
+}
+
+/// The sum over the ranks of this rank's machine. Collective.
+std::size_t sum_on_machine(const Job& job, std::size_t bytes) {
+  const std::int64_t mine[] = {job.node.first_rank, static_cast<std::int64_t>(bytes)};
+  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(job.world->size()));
+  ImmediateStream host;
+  job.world
+      ->all_gather(host, ConstTensorView(mine, {2}), TensorView(all.data(), {static_cast<std::int64_t>(all.size())}))
+      .wait(host);
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < all.size(); i += 2) sum += all[i] == mine[0] ? all[i + 1] : 0;
+  return static_cast<std::size_t>(sum);
+}
+
+void log_device(const Job& job, const TrainCommandOptions& o, std::size_t wanted) {
+  const bool is_host = job.backend->memory_is_host();
+  const std::size_t all = job.backend->device_memory_bytes(), free = job.backend->free_memory_bytes();
+  if (!is_host) {
+    log::info("memory of this GPU: {} of {} free; the driver, NCCL and recorded graphs take more than is counted above",
+              text_of(free), text_of(all));
+  }
+  const char* others = !is_host && wanted < all ? "end what else runs there (nvidia-smi shows it), or " : "";
+  collectively(*job.world, [&] {
+    TRIREME_CHECK(wanted < free, EnvironmentError, "{} {}, {}: {}use {}",
+                  ranks_text(job.ranks_on_device, is_host ? "machine" : "GPU"), text_of(wanted),
+                  is_host ? fmt::format("it has {}", text_of(all))
+                          : fmt::format("{} of its {} are free", text_of(free), text_of(all)),
+                  others, remedies(job, o));
+  });
+}
+
+/// Whether the state has a copy in host memory: on the CPU only for what writes behind the training.
+bool copies_state(const Job& job, const TrainCommandOptions& o) {
+  return o.async_save || (!job.backend->memory_is_host() && (!o.save.empty() || !o.load.empty()));
+}
+
+void log_host_copies(const Job& job, const TrainCommandOptions& o, std::size_t copy, std::size_t on_machine) {
+  const std::size_t machine = machine_memory_bytes();
+  std::string purpose = job.backend->memory_is_host() ? "host memory for --async-save" : "pinned host memory to --save";
+  if (!job.backend->memory_is_host() && !o.load.empty()) {
+    purpose = o.save.empty() ? "pinned host memory to --load, given back afterwards"
+                             : "pinned host memory to --load and --save";
+  }
+  log::info("{}: {} a rank, {} of this machine's {} for all of its ranks", purpose, text_of(copy), text_of(on_machine),
+            text_of(machine));
+  const char* shard = shards(o) || job.grid.gradient_size() == 1 ? "" : "--use-distributed-optimizer, ";
+  const std::string needed =
+      fmt::format("{} {} of {}", ranks_text(job.node.local_size, "machine"), text_of(on_machine), purpose);
+  collectively(*job.world, [&] {
+    TRIREME_CHECK(on_machine < machine, EnvironmentError,
+                  "{}, it has {}: use {}fewer ranks a machine, or more tensor or pipeline ranks", needed,
+                  text_of(machine), shard);
+  });
+  constexpr double much = 0.8;
+  if (job.node.local_rank == 0 && static_cast<double>(on_machine) > much * static_cast<double>(machine)) {
+    log::warn("{}: that leaves {} for all else", needed, text_of(machine - on_machine));
+  }
+}
+
+}  // namespace
+
+void log_memory(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config) {
+  train::MemoryEstimate memory;
+  collectively(*job.world, [&] {
+    memory = train::estimate_memory(*job.backend, config, o.layout(), o.training(), job.grid, job.world->rank());
+  });
+  // The ranks of one stage take the same; a line for each stage.
+  const std::vector<std::string> texts = gather_text(*job.world, sum_text(memory), 0);
+  for (int stage = 0; job.speaks() && stage < job.grid.pipeline_size(); ++stage) {
+    log::info("memory of a rank{}: {}", job.grid.pipeline_size() > 1 ? fmt::format(" of stage {}", stage) : "",
+              texts[static_cast<std::size_t>(job.grid.rank({.pipeline = stage}))]);
+  }
+  const std::size_t copy = copies_state(job, o) ? memory.state : 0;
+  const bool is_host = job.backend->memory_is_host();
+  log_device(job, o,
+             is_host ? sum_on_machine(job, memory.total() + copy)
+                     : memory.total() * static_cast<std::size_t>(job.ranks_on_device));
+  if (copies_state(job, o)) log_host_copies(job, o, copy, sum_on_machine(job, copy));
+}
+
+void log_layer_activations(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config) {
+  const train::LayerActivations activations =
+      train::layer_activations(*job.backend, config, o.layout(), job.grid.tensor_size(), job.grid.context_size());
+  log::info(
+      "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
+      "GPT-2's layer, in 16 bits and with attention scores in memory:",
+      bytes_text(static_cast<double>(activations.kept)));
+  for (const auto& published : activations.published) {
+    log::info("  {:<36}{:<36}{}{}", published.setting, published.formula, bytes_text(published.bytes),
+              published.applies ? " <- this layout" : "");
+  }
+}
+
+}  // namespace trireme::app

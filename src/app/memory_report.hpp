@@ -1,0 +1,15 @@
+#pragma once
+
+#include "src/app/job.hpp"
+#include "src/app/train_options.hpp"
+
+namespace trireme::app {
+
+/// Logs what the ranks of every stage will take of their devices and, to load and save checkpoints, of host memory.
+/// EnvironmentError, on all ranks, where that is more than there is on any of them. Collective over the job's world.
+void log_memory(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config);
+
+/// Logs what a layer keeps for backward, beside the figures of the literature.
+void log_layer_activations(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config);
+
+}  // namespace trireme::app

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "src/backend/backend.hpp"
+#include "src/backend/graphs.hpp"
+
+namespace trireme {
+
+/// Stands in for another backend to find out, before a run, what memory it will take there: buffers are counted as that
+/// backend counts them, and have addresses but no memory behind them; kernels and copies do nothing. What is read of
+/// results must be the caller's own.
+class RehearsalBackend final : public Backend, public GraphRecorder {
+ public:
+  /// `backend` must live longer.
+  explicit RehearsalBackend(const Backend& backend);
+  ~RehearsalBackend() override;
+
+  std::string name() const override { return backend_.name(); }
+  std::string description() const override { return "a rehearsal for " + backend_.description(); }
+  Stream& compute_stream() override { return stream_; }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
+  bool memory_is_host() const override { return backend_.memory_is_host(); }
+  Allocator& host_memory() override;
+  void copy_from_host(Stream&, ConstTensorView, TensorView) override {}
+  void copy_to_host(Stream&, ConstTensorView, TensorView) override {}
+
+  Buffer allocate(std::size_t size_bytes) override;
+  std::size_t allocated_bytes() const override;
+  std::size_t peak_allocated_bytes() const override;
+  std::size_t device_memory_bytes() const override { return backend_.device_memory_bytes(); }
+  std::size_t free_memory_bytes() const override { return backend_.free_memory_bytes(); }
+  /// Of all kernels called so far.
+  const KernelExtents& kernel_extents() const;
+
+  std::unique_ptr<Graph> record(const std::function<void()>& enqueue) override;
+  void copy_within(Stream&, ConstTensorView, TensorView) override {}
+  std::size_t launches() const override { return 0; }
+
+  GemmKernels& gemm() override;
+  NormKernels& norm() override;
+  AttentionKernels& attention() override;
+  ElementwiseKernels& elementwise() override;
+  EmbeddingKernels& embedding() override;
+  CrossEntropyKernels& cross_entropy() override;
+  OptimizerKernels& optimizer() override;
+  ReduceKernels& reduce() override;
+  RotaryKernels& rotary() override;
+
+ private:
+  class Memory;
+  struct Kernels;
+
+  const Backend& backend_;
+  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<Memory> host_memory_;
+  std::unique_ptr<Kernels> kernels_;
+  ImmediateStream stream_;
+};
+
+}  // namespace trireme

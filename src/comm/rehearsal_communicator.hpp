@@ -1,0 +1,34 @@
+#pragma once
+
+#include "src/base/check.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace trireme {
+
+/// Stands in for a rank's communicator where only what the rank does with memory matters: it has a rank and a size, and
+/// whatever is to be communicated is done at once, which moves nothing. It cannot be split.
+class RehearsalCommunicator final : public Communicator {
+ public:
+  RehearsalCommunicator(int rank, int size, std::string name) : rank_(rank), size_(size), name_(std::move(name)) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::string& name() const override { return name_; }
+  Work all_reduce(Stream&, TensorView, ReduceOp) override { return {}; }
+  Work reduce_scatter(Stream&, ConstTensorView, TensorView, ReduceOp) override { return {}; }
+  Work all_gather(Stream&, ConstTensorView, TensorView) override { return {}; }
+  Work broadcast(Stream&, TensorView, int) override { return {}; }
+  std::vector<Work> exchange(Stream&, std::span<const Transfer> transfers) override {
+    return std::vector<Work>(transfers.size());
+  }
+  void barrier() override {}
+  std::unique_ptr<Communicator> split(int, int, const std::string& name) override {
+    throw ShapeError("the group '" + name + "' of a rehearsal has no ranks to ask who is in it");
+  }
+
+ private:
+  int rank_;
+  int size_;
+  std::string name_;
+};
+
+}  // namespace trireme
