@@ -54,9 +54,12 @@ std::unique_ptr<SavedModel> load_model(
   saved->gpt =
       std::make_unique<train::ParallelGpt>(*job.backend, *job.world, job.grid, job.communicators, config, layout);
   train::ModelState model_state(*saved->gpt);
-  train::HostState host_state(*job.backend, model_state.tensors());
-  checkpoint::load(*checkpoint.reader, *job.world, host_state.tensors(), checkpoint::Unwanted::leave);
-  host_state.store();
+  {
+    train::HostState host_state(*job.backend, model_state.tensors());
+    checkpoint::load(*checkpoint.reader, *job.world, host_state.tensors(), checkpoint::Unwanted::leave);
+    host_state.store();
+  }
+  job.backend->release_host_memory();
   model_state.write_back();
   job.backend->compute_stream().synchronize();  // the memory that it reads ends here
   return saved;

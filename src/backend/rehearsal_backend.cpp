@@ -70,6 +70,7 @@ struct RehearsalBackend::Kernels final : GemmKernels,
                              ConstTensorView, ConstTensorView, double, TensorView, TensorView,
                              NormStatistics) override {}
 
+  std::string check_head_dim(DType, std::int64_t) const override { return {}; }
   void attention(Stream&, const AttentionProblem&, ConstHeads, ConstHeads, ConstHeads, Heads, TensorView) override {}
   void attention_backward(Stream&, const AttentionProblem&, ConstHeads, ConstHeads, ConstHeads, ConstHeads, ConstHeads,
                           ConstTensorView, TensorView, Heads, Heads, Heads) override {}

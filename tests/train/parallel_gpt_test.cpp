@@ -70,16 +70,20 @@ data::MemoryTokenStore counting_corpus(std::int64_t tokens) {
   return {info, std::vector<std::vector<std::int32_t>>{ids}};
 }
 
-/// Samples of 16 + 1 tokens that a formula gives.
+/// Samples of 16 + 1 tokens, or of another length, that a formula gives.
 class FormulaSamples final : public data::SampleSource {
  public:
+  explicit FormulaSamples(std::int64_t length = 17) : length_(length) {}
   std::int64_t size() const override { return 1000; }
-  std::int64_t sample_length() const override { return 17; }
+  std::int64_t sample_length() const override { return length_; }
   void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = static_cast<std::int32_t>((static_cast<std::size_t>(index) * 5 + i * 3) % 50);
     }
   }
+
+ private:
+  std::int64_t length_;
 };
 
 TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
@@ -115,6 +119,26 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       EXPECT_EQ(estimate.state, state);
     }
   }
+}
+
+TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
+  model::GptConfig config = small_config();
+  config.layers = 2;
+  config.hidden = 128;
+  config.ffn_hidden = 512;
+  config.max_positions = 256;
+  Rig rig(layout_of(DType::fp32, 256, 4), config);
+  TrainOptions options;
+  options.global_batch_size = 4;
+  options.lr_schedule.maximum = 1e-3;
+  options.lr_schedule.decay = 10;
+  Trainer trainer(rig.gpt, options);
+  trainer.step(FormulaSamples(257));
+  const MemoryEstimate estimate =
+      estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.layout(), options, rig.grid, 0);
+  EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
+  // What is small of all layers shares one block of 4 MiB.
+  EXPECT_LT(estimate.activations, rig.gpt.stage().peak_activation_bytes() + (std::size_t{4} << 20));
 }
 
 TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
