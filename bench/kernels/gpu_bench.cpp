@@ -9,6 +9,7 @@
 #include <cmath>
 #include <fstream>
 #include <iostream>
+#include <numeric>
 #include <vector>
 
 #include "bench/kernels/gpu_measure.hpp"
@@ -228,6 +229,7 @@ struct AttentionShape {
   std::int64_t s, b, heads, d;
   bool causal = true;
   double dropout = 0;
+  bool padded = false;  ///< samples of s / b, 2 s / b ... s positions; else all of s
 };
 void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   Backend& b = bench.b;
@@ -242,9 +244,15 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
     return Heads{x.view().flat(index * row, x.view().numel() - index * row), 3 * a.b * row, 3 * row, a.d};
   };
   const auto whole = [&](const Tensor& x) { return Heads{x, a.b * row, row, a.d}; };
-  // A causal mask leaves half of the pairs.
-  const double pairs = static_cast<double>(a.s) * static_cast<double>(a.causal ? a.s + 1 : 2 * a.s) / 2;
-  const double operations = 4.0 * static_cast<double>(a.b * row) * pairs;
+  std::vector<std::int32_t> lengths;
+  for (std::int64_t i = 1; i <= a.b; ++i) lengths.push_back(static_cast<std::int32_t>(a.padded ? a.s * i / a.b : a.s));
+  const Tensor of_samples(b, DType::int32, {a.b});
+  b.copy_from_host(bench.stream, ConstTensorView(lengths.data(), {a.b}), of_samples);
+  bench.stream.synchronize();
+  // Of all samples. A causal mask leaves half of the pairs.
+  const double keys = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+  const double pairs = static_cast<double>(a.causal ? a.s + 1 : 2 * a.s) / 2 * keys;
+  const double operations = 4.0 * static_cast<double>(row) * pairs;
   const AttentionProblem problem{
       .queries = a.s,
       .keys = a.s,
@@ -254,9 +262,13 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
       .head_dim = a.d,
       .scale = 1 / std::sqrt(static_cast<double>(a.d)),
       .causal = a.causal,
+      .lengths = a.padded ? of_samples.view().as<std::int32_t>() : nullptr,
       .dropout = {a.dropout, 1, 1, DropoutSite::attention_scores, samples.view().as<std::int64_t>()}};
-  const std::string kind =
-      fmt::format("{}{}", a.causal ? "causal" : "full", a.dropout > 0 ? fmt::format(", dropout {}", a.dropout) : "");
+  const std::string kind = fmt::format("{}{}",
+                                       a.causal   ? "causal"
+                                       : a.padded ? "padded"
+                                                  : "full",
+                                       a.dropout > 0 ? fmt::format(", dropout {}", a.dropout) : "");
   const std::string name = fmt::format("{}{} x {} x {} x {}", a.name, a.b, a.s, a.heads, a.d);
   bench.products("attention, " + kind, name, operations, [&](int) {
     b.attention().attention(bench.stream, problem, part(qkv, 0), part(qkv, 1), part(qkv, 2), whole(out), lse);
@@ -292,6 +304,10 @@ void run(Backend& backend, bool dry_run, std::ostream& json) {
   }
   for (const Model& m : widths) run_layer(bench, m);
   if (!dry_run) run_attention(bench, {"", 2048, 2, 16, 128});  // Transformer Engine's notebook
+  for (const bool padded : {false, true}) {
+    const std::int64_t s = dry_run ? 16 : 512, b = dry_run ? 2 : 32;
+    run_attention(bench, {"BERT: ", s, b, 16, 64, false, 0.1, padded});
+  }
   // 16k tokens and 2048 channels, as the papers on flash attention have them; 1536 where heads are of 96.
   for (const std::int64_t d : {64, 96, 128, 256}) {
     for (const bool causal : {false, true}) {

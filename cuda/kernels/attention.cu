@@ -20,6 +20,7 @@ __global__ void __launch_bounds__(attention_threads)
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const BlockPlace place(problem.queries, problem.heads);
   const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
+  const std::int64_t keys = visible_keys(problem, place);
   const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + place.head);
   A* own_q = gpu::dynamic_shared<A>();
   A* own_sum = own_q + rows_of_block * d;
@@ -37,17 +38,16 @@ __global__ void __launch_bounds__(attention_threads)
     maximum[row] = -infinity;
     total[row] = 0;
   }
-  const std::int64_t last = place.begin + rows_of_block - 1 + places_between(problem);
-  for (std::int64_t begin = 0; begin < problem.keys && (!problem.causal || begin <= last); begin += tile_rows) {
+  for (std::int64_t begin = 0; begin < keys; begin += tile_rows) {
     __syncthreads();
-    load_rows(k.at(sample, kv_head), begin, tile_rows, problem.keys, d, stride, A{1}, tile_k);
-    load_rows(v.at(sample, kv_head), begin, tile_rows, problem.keys, d, stride, A{1}, tile_v);
+    load_rows(k.at(sample, kv_head), begin, tile_rows, keys, d, stride, A{1}, tile_k);
+    load_rows(v.at(sample, kv_head), begin, tile_rows, keys, d, stride, A{1}, tile_v);
     __syncthreads();
     const std::int64_t key = begin + lane;
     for (int row = 0; row < rows_of_warp; ++row) {
       const int own = warp * rows_of_warp + row;
       score[row * warp_threads + lane] =
-          sees(problem, place.begin + own, key) ? dot(own_q + own * d, tile_k + lane * stride, d) : -infinity;
+          sees(problem, keys, place.begin + own, key) ? dot(own_q + own * d, tile_k + lane * stride, d) : -infinity;
     }
     __syncwarp();
     A rescale[rows_of_warp];
@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(attention_threads)
       rescale[row] = largest == maximum[row] ? A{1} : std::exp(maximum[row] - largest);
       maximum[row] = largest;
       A probability = 0;
-      if (sees(problem, query, key)) probability = std::exp(score[row * warp_threads + lane] - largest);
+      if (sees(problem, keys, query, key)) probability = std::exp(score[row * warp_threads + lane] - largest);
       total[row] = total[row] * rescale[row] + probability;
-      if (problem.dropout.enabled() && sees(problem, query, key)) {
+      if (problem.dropout.enabled() && sees(problem, keys, query, key)) {
         probability *= dropout_factor<A>(problem, head_key, sample, query, key);
       }
       weight[row * warp_threads + lane] = probability;
@@ -151,6 +151,7 @@ __global__ void __launch_bounds__(attention_threads)
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const BlockPlace place(problem.queries, problem.heads);
   const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
+  const std::int64_t keys = visible_keys(problem, place);
   const std::int64_t statistics = (sample * problem.heads + place.head) * problem.queries;
   const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + place.head);
   const A scale = static_cast<A>(problem.scale);
@@ -163,18 +164,17 @@ __global__ void __launch_bounds__(attention_threads)
   load_rows(in.q.at(sample, place.head), place.begin, rows_of_block, problem.queries, d, d, scale, own_q);
   load_rows(in.dout.at(sample, place.head), place.begin, rows_of_block, problem.queries, d, d, A{1}, own_dout);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) own_sum[i] = 0;
-  const std::int64_t last = place.begin + rows_of_block - 1 + places_between(problem);
-  for (std::int64_t begin = 0; begin < problem.keys && (!problem.causal || begin <= last); begin += tile_rows) {
+  for (std::int64_t begin = 0; begin < keys; begin += tile_rows) {
     __syncthreads();
-    load_rows(in.k.at(sample, kv_head), begin, tile_rows, problem.keys, d, stride, A{1}, tile_k);
-    load_rows(in.v.at(sample, kv_head), begin, tile_rows, problem.keys, d, stride, A{1}, tile_v);
+    load_rows(in.k.at(sample, kv_head), begin, tile_rows, keys, d, stride, A{1}, tile_k);
+    load_rows(in.v.at(sample, kv_head), begin, tile_rows, keys, d, stride, A{1}, tile_v);
     __syncthreads();
     const std::int64_t key = begin + lane;
     for (int row = 0; row < rows_of_warp; ++row) {
       const int own = warp * rows_of_warp + row;
       const std::int64_t query = place.begin + own;
       ScoreGradient<A> gradient;
-      if (sees(problem, query, key)) {
+      if (sees(problem, keys, query, key)) {
         gradient =
             score_gradient(problem, head_key, sample, query, key, dot(own_q + own * d, tile_k + lane * stride, d),
                            dot(own_dout + own * d, tile_v + lane * stride, d), in.log_sum_exp[statistics + query],
@@ -203,6 +203,7 @@ __global__ void __launch_bounds__(attention_threads)
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const BlockPlace place(problem.keys, problem.kv_heads);
   const std::int64_t sample = place.sample, group = problem.heads / problem.kv_heads;
+  const std::int64_t keys = problem.keys_of(sample);
   A* own_k = gpu::dynamic_shared<A>();
   A* own_v = own_k + rows_of_block * d;
   A* sum_k = own_v + rows_of_block * d;
@@ -213,12 +214,12 @@ __global__ void __launch_bounds__(attention_threads)
   A* probability_weight = score_weight + attention_warps * weights_of_warp;
   A* tile_lse = tile_dout + tile_rows * stride + 2 * attention_warps * weights_of_warp;
   A* tile_dot = tile_lse + tile_rows;
-  load_rows(in.k.at(sample, place.head), place.begin, rows_of_block, problem.keys, d, d, A{1}, own_k);
-  load_rows(in.v.at(sample, place.head), place.begin, rows_of_block, problem.keys, d, d, A{1}, own_v);
+  load_rows(in.k.at(sample, place.head), place.begin, rows_of_block, keys, d, d, A{1}, own_k);
+  load_rows(in.v.at(sample, place.head), place.begin, rows_of_block, keys, d, d, A{1}, own_v);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) sum_k[i] = sum_v[i] = 0;
-  // The first query that sees the first of the keys.
+  // The first query that sees the first of the keys; none does where all of them are padding.
   const std::int64_t first = problem.causal ? place.begin - places_between(problem) : 0;
-  const std::int64_t from = first > 0 ? first / tile_rows * tile_rows : 0;
+  const std::int64_t from = place.begin >= keys ? problem.queries : first > 0 ? first / tile_rows * tile_rows : 0;
   for (std::int64_t head = place.head * group; head < (place.head + 1) * group; ++head) {
     const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + head);
     const std::int64_t statistics = (sample * problem.heads + head) * problem.queries;
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(attention_threads)
         const int own = warp * rows_of_warp + row;
         const std::int64_t key = place.begin + own;
         ScoreGradient<A> gradient;
-        if (sees(problem, query, key)) {
+        if (sees(problem, keys, query, key)) {
           gradient =
               score_gradient(problem, head_key, sample, query, key, dot(own_k + own * d, tile_q + lane * stride, d),
                              dot(own_v + own * d, tile_dout + lane * stride, d), tile_lse[lane], tile_dot[lane]);

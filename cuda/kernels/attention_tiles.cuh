@@ -26,9 +26,15 @@ struct BlockPlace {
         begin(blockIdx.x % row_tiles(rows) * rows_of_block) {}
 };
 
-/// Whether a query sees a key; both may be beyond the end.
-__device__ inline bool sees(const AttentionProblem& problem, std::int64_t query, std::int64_t key) {
-  return query < problem.queries && key < problem.keys && (!problem.causal || key <= query + places_between(problem));
+/// No query of the block sees the keys from this one on.
+__device__ inline std::int64_t visible_keys(const AttentionProblem& problem, const BlockPlace& place) {
+  const std::int64_t keys = problem.keys_of(place.sample);
+  const std::int64_t seen = place.begin + rows_of_block + places_between(problem);
+  return problem.causal && seen < keys ? seen : keys;
+}
+/// Whether a query sees a key, one of the first `keys`; both may be beyond the end.
+__device__ inline bool sees(const AttentionProblem& problem, std::int64_t keys, std::int64_t query, std::int64_t key) {
+  return query < problem.queries && key < keys && (!problem.causal || key <= query + places_between(problem));
 }
 template <class A>
 __device__ A dropout_factor(const AttentionProblem& problem, std::uint64_t head_key, std::int64_t sample,

@@ -7,12 +7,13 @@
 namespace trireme::cuda {
 namespace {
 
-/// Scores of keys that the query does not see become minus infinity, for 16 queries from `first` on and the tile of
-/// keys from `begin` on.
-__device__ inline void hide_unseen(const AttentionProblem& problem, int first, int begin,
+/// Scores of keys that the query does not see become minus infinity, for 16 queries from `first` on, of which none sees
+/// more than `keys`, and the tile of keys from `begin` on.
+__device__ inline void hide_unseen(const AttentionProblem& problem, int keys, int first, int begin,
                                    float (&score)[key_tile / 8][4]) {
   const int lane = threadIdx.x % warp_threads;
-  const int seen[2] = {visible_keys(problem, first + lane / 4), visible_keys(problem, first + lane / 4 + 8)};
+  const int seen[2] = {visible_keys(problem, keys, first + lane / 4),
+                       visible_keys(problem, keys, first + lane / 4 + 8)};
 #pragma unroll
   for (int j = 0; j < key_tile / 8; ++j) {
 #pragma unroll
@@ -68,20 +69,22 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
   const HeadDropout dropout(problem, sample, place.head);
   const Rows<const T> all_keys = k.at(sample, kv_head), all_values = v.at(sample, kv_head);
   const int first = place.begin + warp * rows * warp_rows;
-  const int sure = visible_keys(problem, first), last = visible_keys(problem, first + rows * warp_rows - 1);
-  const int tiles = static_cast<int>(tiles_of(visible_keys(problem, place.begin + query_rows - 1), key_tile));
+  const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
+  const int sure = visible_keys(problem, keys_of_sample, first);
+  const int last = visible_keys(problem, keys_of_sample, first + rows * warp_rows - 1);
+  const int end = visible_keys(problem, keys_of_sample, place.begin + query_rows - 1);
   const float scale = static_cast<float>(problem.scale) * log2_e;
   T* stages = gpu::dynamic_shared<T>();
   T* own = stages + rows * key_stage<d>;
 
   copy_tile<d, query_rows, threads>(q.at(sample, place.head), place.begin, problem.queries, own);
   gpu::commit_copies();
-  const auto copy = [&](int tile) {
+  const auto copy = [&](int begin) {
     // With two row tiles registers are too short to keep what the thread copies where.
     const int thread = rows == 1 ? threadIdx.x : gpu::forgotten(threadIdx.x);
-    copy_keys<d, threads>(all_keys, all_values, tile, problem.keys, stages, thread);
+    copy_keys<d, threads>(all_keys, all_values, begin, end, stages, thread);
   };
-  if (tiles > 0) copy(0);
+  if (end > 0) copy(0);
   gpu::commit_copies();
   gpu::wait_for_copies<1>();
   __syncthreads();
@@ -100,14 +103,13 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
 
   float sum[rows][d / 8][4]{}, maximum[rows][2], total[rows][2]{};
   for (float(&of_tile)[2] : maximum) of_tile[0] = of_tile[1] = minus_infinity;
-  for (int tile = 0; tile < tiles; ++tile) {
-    if (tile + 1 < tiles) copy(tile + 1);
+  for (int begin = 0; begin < end; begin += key_tile) {
+    if (begin + key_tile < end) copy(begin + key_tile);
     gpu::commit_copies();
     gpu::wait_for_copies<1>();
     __syncthreads();
-    const int begin = tile * key_tile;
     if (begin < last) {
-      const T* keys = stages + tile % 2 * key_stage<d>;
+      const T* keys = stages + begin / key_tile % 2 * key_stage<d>;
       const T* values = keys + key_tile * row_stride<d>;
       float score[rows][key_tile / 8][4]{};
       std::uint32_t probability[key_tile / 16][rows][4];
@@ -119,7 +121,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
 #pragma unroll
       for (int m = 0; m < rows; ++m) {
         const int row = first + m * warp_rows;
-        if (begin + key_tile > sure) hide_unseen(problem, row, begin, score[m]);
+        if (begin + key_tile > sure) hide_unseen(problem, last, row, begin, score[m]);
         float rescale[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {

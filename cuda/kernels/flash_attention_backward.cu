@@ -22,9 +22,11 @@ __global__ void __launch_bounds__(query_threads, 1)
   const HeadDropout dropout(problem, sample, place.head);
   const Rows<const T> all_keys = in.k.at(sample, kv_head), all_values = in.v.at(sample, kv_head);
   const int first = place.begin + warp * warp_rows;
-  const int sure = visible_keys(problem, first), last = visible_keys(problem, first + warp_rows - 1);
-  const int seen[2] = {visible_keys(problem, first + lane / 4), visible_keys(problem, first + lane / 4 + 8)};
-  const int tiles = static_cast<int>(tiles_of(visible_keys(problem, place.begin + query_rows - 1), key_tile));
+  const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
+  const auto visible = [&](int query) { return visible_keys(problem, keys_of_sample, query); };
+  const int sure = visible(first), last = visible(first + warp_rows - 1);
+  const int seen[2] = {visible(first + lane / 4), visible(first + lane / 4 + 8)};
+  const int end = visible(place.begin + query_rows - 1);
   const float scale = static_cast<float>(problem.scale) * log2_e;
   const std::int64_t statistics = (sample * problem.heads + place.head) * problem.queries;
   float lse[2], row_dot[2];
@@ -47,21 +49,21 @@ __global__ void __launch_bounds__(query_threads, 1)
   load_own_rows<d>(stages, queries);
   load_own_rows<d>(stages + key_stage<d>, gradients);
   __syncthreads();
-  if (tiles > 0) copy_keys<d, query_threads>(all_keys, all_values, 0, problem.keys, stages);
+  if (end > 0) copy_keys<d, query_threads>(all_keys, all_values, 0, end, stages);
   gpu::commit_copies();
 
   float sum[d / 8][4]{};
-  for (int tile = 0; tile < tiles; ++tile) {
-    if (tile + 1 < tiles) copy_keys<d, query_threads>(all_keys, all_values, tile + 1, problem.keys, stages);
+  for (int tile = 0; tile < end; tile += key_tile) {
+    if (tile + key_tile < end) copy_keys<d, query_threads>(all_keys, all_values, tile + key_tile, end, stages);
     gpu::commit_copies();
     gpu::wait_for_copies<1>();
     __syncthreads();
     std::uint32_t drawn = 0;
-    if (problem.dropout.enabled() && tile * key_tile < last) {
-      drawn = draw_rows(dropout, problem.first_query + first, (problem.first_key + tile * key_tile) / 8);
+    if (problem.dropout.enabled() && tile < last) {
+      drawn = draw_rows(dropout, problem.first_query + first, (problem.first_key + tile) / 8);
     }
-    for (int begin = tile * key_tile; begin < (tile + 1) * key_tile && begin < last; begin += columns) {
-      const T* keys = stages + tile % 2 * key_stage<d> + begin % key_tile * row_stride<d>;
+    for (int begin = tile; begin < tile + key_tile && begin < last; begin += columns) {
+      const T* keys = stages + tile / key_tile % 2 * key_stage<d> + begin % key_tile * row_stride<d>;
       const T* values = keys + key_tile * row_stride<d>;
       float score[columns / 8][4]{}, dprobability[columns / 8][4]{};
 #pragma unroll
@@ -129,12 +131,14 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const std::int64_t kv_head = blockIdx.x / key_blocks % problem.kv_heads;
   const int block_begin = static_cast<int>(blockIdx.x % key_blocks) * key_rows, first = block_begin + warp * warp_rows;
   const std::int64_t group = problem.heads / problem.kv_heads;
+  const int keys = static_cast<int>(problem.keys_of(sample));
   // Query i sees the keys up to i + between.
   const int between = static_cast<int>(places_between(problem));
   const int first_query = problem.causal && block_begin > between ? block_begin - between : 0;
   const int first_tile = first_query / query_tile;
   const int all_tiles = static_cast<int>(tiles_of(problem.queries, query_tile));
-  const std::int64_t first_head = kv_head * group, end_head = first_tile < all_tiles ? first_head + group : first_head;
+  const bool seen = block_begin < keys && first_tile < all_tiles;
+  const std::int64_t first_head = kv_head * group, end_head = seen ? first_head + group : first_head;
   const float scale = static_cast<float>(problem.scale) * log2_e;
   T* own_k = gpu::dynamic_shared<T>();
   T* own_v = own_k + key_rows * row_stride<d>;
@@ -160,8 +164,8 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
 
   float sum_k[d / 8][4]{}, sum_v[d / 8][4]{};
   if (first_head < end_head) {
-    copy_tile<d, key_rows, key_threads>(in.k.at(sample, kv_head), block_begin, problem.keys, own_k);
-    copy_tile<d, key_rows, key_threads>(in.v.at(sample, kv_head), block_begin, problem.keys, own_v);
+    copy_tile<d, key_rows, key_threads>(in.k.at(sample, kv_head), block_begin, keys, own_k);
+    copy_tile<d, key_rows, key_threads>(in.v.at(sample, kv_head), block_begin, keys, own_v);
     copy_queries(first_head, first_tile, 0);
     gpu::commit_copies();
   }
@@ -175,7 +179,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
       gpu::wait_for_copies<1>();
       __syncthreads();
       const int begin = tile * query_tile;
-      if (!problem.causal || begin + query_tile - 1 + between >= first) {
+      if (first < keys && (!problem.causal || begin + query_tile - 1 + between >= first)) {
         const T* queries = stages + stage * query_stage<d>;
         const T* gradients = queries + query_tile * row_stride<d>;
         const TileStatistics& of = statistics[stage];
@@ -220,8 +224,10 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   for (int j = 0; j < d / 8; ++j) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      sum_k[j][i] *= static_cast<float>(problem.scale);
-      sum_v[j][i] *= problem.dropout.scale;
+      // Rows of padding, for which the scores were not masked, had no part in others.
+      const bool padding = first + lane / 4 + 8 * (i / 2) >= keys;
+      sum_k[j][i] = padding ? 0 : sum_k[j][i] * static_cast<float>(problem.scale);
+      sum_v[j][i] = padding ? 0 : sum_v[j][i] * problem.dropout.scale;
     }
   }
   if (problem.results == AttentionResults::merge) {

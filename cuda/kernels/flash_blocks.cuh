@@ -30,20 +30,21 @@ struct QueryPlace {
   }
 };
 
-/// A query sees the keys before this one.
-__device__ inline int visible_keys(const AttentionProblem& problem, int query) {
-  const std::int64_t seen = problem.causal ? query + places_between(problem) + 1 : problem.keys;
+/// A query of a sample that has `keys` sees those before this one.
+__device__ inline int visible_keys(const AttentionProblem& problem, int keys, int query) {
+  const int seen = problem.causal ? query + static_cast<int>(places_between(problem)) + 1 : keys;
   if (seen <= 0) return 0;
-  return static_cast<int>(seen < problem.keys ? seen : problem.keys);
+  return seen < keys ? seen : keys;
 }
 
-/// Begins to copy a tile of keys and values.
+/// Begins to copy the tile of keys and values from `begin` on, zeros from `end` on: what no query of the block sees has
+/// no part in its sums, not even as 0 times what is not finite.
 template <int d, int threads, class T>
-__device__ void copy_keys(const Rows<const T>& k, const Rows<const T>& v, int tile, std::int64_t keys, T* stages,
+__device__ void copy_keys(const Rows<const T>& k, const Rows<const T>& v, int begin, int end, T* stages,
                           int thread = threadIdx.x) {
-  T* to = stages + tile % 2 * key_stage<d>;
-  copy_tile<d, key_tile, threads>(k, tile * key_tile, keys, to, thread);
-  copy_tile<d, key_tile, threads>(v, tile * key_tile, keys, to + key_tile * row_stride<d>, thread);
+  T* to = stages + begin / key_tile % 2 * key_stage<d>;
+  copy_tile<d, key_tile, threads>(k, begin, end, to, thread);
+  copy_tile<d, key_tile, threads>(v, begin, end, to + key_tile * row_stride<d>, thread);
 }
 /// The warp's rows of the block's own, as left factors.
 template <int d, class T>

@@ -16,7 +16,7 @@ struct AttentionTensors {
 
 /// Attention by the definition, in fp64: calls `visit(head_row, kv_rows, probability, kept)` for each query with the
 /// offsets of its row and of the rows of the keys it sees, their probabilities, and dropout's factors.
-/// p.dropout.samples is read on the host. Sets t.log_sum_exp.
+/// p.dropout.samples and p.lengths are read on the host. Sets t.log_sum_exp.
 template <class Visit>
 void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit&& visit) {
   const std::int64_t d = p.head_dim, group = p.heads / p.kv_heads;
@@ -24,11 +24,13 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
   for (std::int64_t index = 0; index < p.batch * p.heads * p.queries; ++index) {
     const std::int64_t i = index % p.queries, head = index / p.queries % p.heads, sample = index / p.queries / p.heads;
     const std::int64_t position = p.first_query + i;
+    const std::int64_t end = p.lengths == nullptr ? p.first_key + p.keys : p.lengths[sample];
     const std::int64_t row = ((i * p.batch + sample) * p.heads + head) * d;
     std::vector<std::int64_t> kv_rows;
     std::vector<double> probability, kept;
     double largest = -std::numeric_limits<double>::infinity(), total = 0;
-    for (std::int64_t j = 0; j < p.keys && (!p.causal || p.first_key + j <= position); ++j) {
+    for (std::int64_t j = 0; j < p.keys; ++j) {
+      if (p.first_key + j >= end || (p.causal && p.first_key + j > position)) break;
       kv_rows.push_back(((j * p.batch + sample) * p.kv_heads + head / group) * d);
       double score = 0;
       for (std::int64_t c = 0; c < d; ++c) score += t.q[row + c] * t.k[kv_rows[j] + c];

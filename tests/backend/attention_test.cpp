@@ -4,127 +4,15 @@
 
 #include <numeric>
 
-#include "tests/backend/attention_reference.hpp"
+#include "tests/backend/attention_cases.hpp"
 #include "tests/support/finite_difference.hpp"
-#include "tests/support/random_tensor.hpp"
-#include "tests/support/test_backend.hpp"
-#include "tests/support/tolerance.hpp"
 
 namespace trireme {
 namespace {
 
 using namespace test;
 
-const std::vector<std::int64_t> sample_numbers = {7, (std::int64_t{3} << 32) + 5, 12, 1};
-
-struct Case {
-  std::int64_t queries, keys, batch, heads, kv_heads, head_dim;
-  bool causal = true;
-  double dropout = 0;
-};
-
-AttentionProblem problem_of(const Case& c) {
-  return {.queries = c.queries,
-          .keys = c.keys,
-          .first_query = c.keys - c.queries,
-          .batch = c.batch,
-          .heads = c.heads,
-          .kv_heads = c.kv_heads,
-          .head_dim = c.head_dim,
-          .scale = 1 / std::sqrt(static_cast<double>(c.head_dim)),
-          .causal = c.causal,
-          .dropout = {c.dropout, 1234, 3, DropoutSite::attention_scores, sample_numbers.data()},
-          .first_head = 2};
-}
-
-AttentionTensors random_tensors(const AttentionProblem& p) {
-  AttentionTensors t;
-  const std::int64_t q_size = p.queries * p.batch * p.heads * p.head_dim;
-  const std::int64_t kv_size = p.keys * p.batch * p.kv_heads * p.head_dim;
-  t.q = random_values(q_size, 1, -3, 3);  // scores of some size: a softmax far from uniform
-  t.k = random_values(kv_size, 2, -3, 3);
-  t.v = random_values(kv_size, 3);
-  t.dout = random_values(q_size, 4);
-  return t;
-}
-
-/// A tensor of heads inside a larger one: `gap` elements that belong to others, all NaN, stand after each head.
-class ScatteredHeads {
- public:
-  ScatteredHeads(Backend& backend, DType dtype, std::int64_t batch, std::int64_t heads, std::int64_t d,
-                 const std::vector<double>& dense)
-      : backend_(backend), batch_(batch), heads_(heads), d_(d) {
-    const std::int64_t rows = static_cast<std::int64_t>(dense.size()) / d;
-    std::vector<double> values(rows * (d + gap), std::nan(""));
-    for (std::size_t i = 0; i < dense.size(); ++i) values[i / d * (d + gap) + i % d] = dense[i];
-    tensor_ = make_tensor(backend, dtype, {rows, d + gap}, values);
-  }
-  /// What stands in the heads; fails where an element of others was written.
-  std::vector<double> dense() const {
-    std::vector<double> result;
-    const std::vector<double> values = values_of(backend_, tensor_);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (static_cast<std::int64_t>(i) % (d_ + gap) < d_) {
-        result.push_back(values[i]);
-      } else {
-        EXPECT_TRUE(std::isnan(values[i])) << "wrote between the heads";
-      }
-    }
-    return result;
-  }
-  template <class View = ConstTensorView>
-  HeadsOf<View> view() const {
-    return {tensor_, batch_ * heads_ * (d_ + gap), heads_ * (d_ + gap), d_ + gap};
-  }
-
- private:
-  static constexpr std::int64_t gap = 5;
-  Backend& backend_;
-  std::int64_t batch_, heads_, d_;
-  Tensor tensor_;
-};
-
-/// Forward and backward in `dtype` from the inputs in t, which are rounded to it; fills in what is computed.
-void compute(DType dtype, AttentionProblem p, AttentionTensors& t, int threads = 2) {
-  const auto backend = test::make_backend(threads);
-  Backend& b = *backend;
-  Stream& stream = b.compute_stream();
-  const Tensor samples = samples_tensor(b, {p.dropout.samples, p.dropout.samples + p.batch});
-  p.dropout.samples = samples.view().as<std::int64_t>();
-
-  const auto queries = [&](const std::vector<double>& x) {
-    return ScatteredHeads(b, dtype, p.batch, p.heads, p.head_dim, x);
-  };
-  const auto keys = [&](const std::vector<double>& x) {
-    return ScatteredHeads(b, dtype, p.batch, p.kv_heads, p.head_dim, x);
-  };
-  const std::vector<double> query_poison(t.q.size(), std::nan("")), key_poison(t.k.size(), std::nan(""));
-  const ScatteredHeads q = queries(t.q), k = keys(t.k), v = keys(t.v), dout = queries(t.dout);
-  const ScatteredHeads out = queries(query_poison), dq = queries(query_poison);
-  const ScatteredHeads dk = keys(key_poison), dv = keys(key_poison);
-  const Tensor lse = poisoned_tensor(b, accumulation_type(dtype), {p.batch, p.heads, p.queries});
-  const Tensor row_dot = poisoned_tensor(b, accumulation_type(dtype), {p.batch, p.heads, p.queries});
-  b.attention().attention(stream, p, q.view(), k.view(), v.view(), out.view<TensorView>(), lse);
-  b.attention().attention_backward(stream, p, dout.view(), q.view(), k.view(), v.view(), out.view(), lse, row_dot,
-                                   dq.view<TensorView>(), dk.view<TensorView>(), dv.view<TensorView>());
-  t.q = q.dense();
-  t.k = k.dense();
-  t.v = v.dense();
-  t.dout = dout.dense();
-  t.out = out.dense();
-  t.log_sum_exp = values_of(b, lse);
-  t.dq = dq.dense();
-  t.dk = dk.dense();
-  t.dv = dv.dense();
-}
-
-void expect_equal(const AttentionTensors& a, const AttentionTensors& b) {
-  EXPECT_EQ(a.out, b.out);
-  EXPECT_EQ(a.log_sum_exp, b.log_sum_exp);
-  EXPECT_EQ(a.dq, b.dq);
-  EXPECT_EQ(a.dk, b.dk);
-  EXPECT_EQ(a.dv, b.dv);
-}
+using Case = AttentionCase;
 
 TEST(Attention, HandWorkedRows) {
   const AttentionProblem p = problem_of({2, 2, 1, 1, 1, 1});

@@ -2,11 +2,13 @@
 // 124M, of 1.2B and of a TP-8 rank of 8.3B; on the fakes at small ones. Relative errors of whole tensors.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <thread>
 
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/graphs.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/support/fresh_seed.hpp"
 #include "tests/support/random_tensor.hpp"
@@ -16,11 +18,13 @@ namespace trireme::test {
 namespace {
 
 struct Model {
-  std::int64_t s, b, h, heads, d, f, v;
+  std::int64_t s = 0, b = 0, h = 0, heads = 0, d = 0, f = 0, v = 0;
 };
+/// Also for the tools that watch every access of a GPU, which take their time.
+bool shapes_are_small() { return !is_real_gpu() || std::getenv("TRIREME_TEST_SMALL") != nullptr; }
 std::vector<Model> models() {
-  // The tools that watch every access of a GPU take their time. Each size of heads has kernels of its own.
-  if (!is_real_gpu() || std::getenv("TRIREME_TEST_SMALL") != nullptr) {
+  // Each size of heads has kernels of its own.
+  if (shapes_are_small()) {
     return {{9, 2, 128, 2, 64, 40, 67}, {70, 1, 96, 1, 96, 32, 35}, {33, 2, 200, 2, 128, 48, 131}};
   }
   return {
@@ -121,11 +125,11 @@ class GpuKernels : public GpuBackendTest {
   }
   /// Runs `run(side, model)` on both backends for every type and model, and compares all results.
   template <class Run>
-  void compare(Operation operation, Run&& run) {
+  void compare(Operation operation, Run&& run, const std::vector<Model>& shapes = models()) {
     const std::uint64_t seed = fresh_seed();
     SCOPED_TRACE(fmt::format("TRIREME_TEST_SEED={}", seed));
     for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-      for (const Model& model : models()) {
+      for (const Model& model : shapes) {
         Inputs inputs(*cpu_, seed);
         Side gpu{*gpu_, inputs, dtype, dtype, DType::fp32}, exact{*cpu_, inputs, dtype, DType::fp64, DType::fp64};
         run(gpu, model);
@@ -222,31 +226,80 @@ TEST_F(GpuKernels, CrossEntropy) {
   });
 }
 
+/// Causal, or of samples of these lengths, of which those without keys come last.
+void run_attention(Side& t, const Model& m, const std::vector<std::int32_t>& lengths = {}) {
+  const std::int64_t row = m.heads * m.d;
+  const Shape shape{m.s, m.b, m.heads, m.d}, rows{m.b, m.heads, m.s};
+  const Tensor q = t.input(shape, 1, -2, 2), k = t.input(shape, 2, -2, 2), v = t.input(shape, 3);
+  const Tensor dout = t.input(shape, 4), given = t.input(shape, 5), samples = t.samples(m.b);
+  const Tensor out = t.output(shape), lse = t.wide_output(rows), row_dot = t.wide_output(rows);
+  const Tensor dq = t.output(shape), dk = t.output(shape), dv = t.output(shape);
+  const Tensor of_samples = make_tensor(t.b, {static_cast<std::int64_t>(lengths.size())}, lengths);
+  const AttentionProblem problem{
+      .queries = m.s,
+      .keys = m.s,
+      .batch = m.b,
+      .heads = m.heads,
+      .kv_heads = m.heads,
+      .head_dim = m.d,
+      .scale = 1 / std::sqrt(static_cast<double>(m.d)),
+      .causal = lengths.empty(),
+      .lengths = lengths.empty() ? nullptr : of_samples.view().as<std::int32_t>(),
+      .dropout = {0.1, 1, 1, DropoutSite::attention_scores, samples.view().as<std::int64_t>()}};
+  const auto heads = [&](TensorView x) { return Heads{x, m.b * row, row, m.d}; };
+  AttentionKernels& kernels = t.b.attention();
+  kernels.attention(t.stream(), problem, heads(q), heads(k), heads(v), heads(out), lse);
+  // Backward takes an `out` that both have alike.
+  kernels.attention_backward(t.stream(), problem, heads(dout), heads(q), heads(k), heads(v), heads(given), lse, row_dot,
+                             heads(dq), heads(dk), heads(dv));
+  for (const Tensor* tensor : {&out, &dq, &dk, &dv}) t.result(*tensor);
+  const std::int64_t blind = std::count(lengths.begin(), lengths.end(), 0);  // minus infinity has no norm
+  t.result(lse.view().flat(0, (m.b - blind) * m.heads * m.s));
+}
+
 TEST_F(GpuKernels, Attention) {
-  compare(Operation::rounded_sum, [](Side& t, const Model& m) {
-    const std::int64_t row = m.heads * m.d;
-    const Shape shape{m.s, m.b, m.heads, m.d}, rows{m.b, m.heads, m.s};
-    const Tensor q = t.input(shape, 1, -2, 2), k = t.input(shape, 2, -2, 2), v = t.input(shape, 3);
-    const Tensor dout = t.input(shape, 4), given = t.input(shape, 5), samples = t.samples(m.b);
-    const Tensor out = t.output(shape), lse = t.wide_output(rows), row_dot = t.wide_output(rows);
-    const Tensor dq = t.output(shape), dk = t.output(shape), dv = t.output(shape);
-    const AttentionProblem problem{
-        .queries = m.s,
-        .keys = m.s,
-        .batch = m.b,
-        .heads = m.heads,
-        .kv_heads = m.heads,
-        .head_dim = m.d,
-        .scale = 1 / std::sqrt(static_cast<double>(m.d)),
-        .dropout = {0.1, 1, 1, DropoutSite::attention_scores, samples.view().as<std::int64_t>()}};
-    const auto heads = [&](TensorView x) { return Heads{x, m.b * row, row, m.d}; };
-    AttentionKernels& kernels = t.b.attention();
-    kernels.attention(t.stream(), problem, heads(q), heads(k), heads(v), heads(out), lse);
-    // Backward takes an `out` that both have alike.
-    kernels.attention_backward(t.stream(), problem, heads(dout), heads(q), heads(k), heads(v), heads(given), lse,
-                               row_dot, heads(dq), heads(dk), heads(dv));
-    for (const Tensor* tensor : {&out, &lse, &dq, &dk, &dv}) t.result(*tensor);
-  });
+  compare(Operation::rounded_sum, [](Side& t, const Model& m) { run_attention(t, m); });
+}
+
+// BERT's, whose batches hold sentences of any length.
+TEST_F(GpuKernels, AttentionOfPaddedSamples) {
+  const bool small = shapes_are_small();
+  const std::int64_t s = small ? 70 : 512, heads = small ? 1 : 16;
+  std::vector<std::int32_t> lengths = {static_cast<std::int32_t>(s), 1, 31, 33, 63, 64, 65};
+  if (!small) lengths.insert(lengths.end(), {128, 200, 511});
+  lengths.push_back(0);
+  const Model bert{.s = s, .b = static_cast<std::int64_t>(lengths.size()), .heads = heads, .d = 64};
+  compare(Operation::rounded_sum, [&](Side& t, const Model& m) { run_attention(t, m, lengths); }, {bert});
+}
+
+TEST_F(GpuKernels, RecordedAttentionIsReplayedWithOtherLengths) {
+  Inputs inputs(*cpu_, fresh_seed());
+  const Side t{*gpu_, inputs, DType::bf16, DType::bf16, DType::fp32};
+  const std::int64_t s = 70, b = 2, d = 64;
+  const Tensor q = t.input({s, b, 1, d}, 1), k = t.input({s, b, 1, d}, 2), v = t.input({s, b, 1, d}, 3);
+  const Tensor out = t.output({s, b, 1, d}), lse = t.wide_output({b, 1, s}), lengths(*gpu_, DType::int32, {b});
+  const AttentionProblem problem{.queries = s,
+                                 .keys = s,
+                                 .batch = b,
+                                 .heads = 1,
+                                 .kv_heads = 1,
+                                 .head_dim = d,
+                                 .causal = false,
+                                 .lengths = lengths.view().as<std::int32_t>(),
+                                 .dropout = {}};
+  const auto heads = [&](TensorView x) { return Heads{x, b * d, d, d}; };
+  const auto attend = [&] {
+    gpu_->attention().attention(t.stream(), problem, heads(q), heads(k), heads(v), heads(out), lse);
+  };
+  const auto graph = dynamic_cast<GraphRecorder&>(*gpu_).record(attend);
+  for (const std::vector<std::int32_t>& values : {std::vector<std::int32_t>{70, 33}, {1, 64}}) {
+    gpu_->copy_from_host(t.stream(), ConstTensorView(values.data(), {b}), lengths);
+    attend();
+    const std::vector<std::byte> expected = bytes_of(*gpu_, out);
+    gpu_->elementwise().fill(t.stream(), 0, out);
+    graph->launch(t.stream());
+    EXPECT_EQ(bytes_of(*gpu_, out), expected) << "lengths from " << values[0];
+  }
 }
 
 TEST_F(GpuKernels, AdamWAndSums) {

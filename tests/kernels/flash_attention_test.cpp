@@ -21,9 +21,10 @@ struct Case {
   std::int64_t queries, keys, batch, heads, kv_heads, head_dim;
   bool causal = true;
   double dropout = 0;
+  std::vector<std::int32_t> lengths{};  ///< of each sample; none: it has all keys
 };
 
-/// An attention on a backend: its inputs, random, and its problem.
+/// An attention on a backend: its inputs, random, and its problem. Keys and values of padding are not numbers.
 class Given {
  public:
   Given(Backend& backend, DType dtype, const Case& shape, std::uint64_t seed)
@@ -33,10 +34,19 @@ class Given {
         k(random_tensor(b, dtype, {shape.keys, shape.batch, shape.kv_heads, shape.head_dim}, seed + 1, -3, 3)),
         v(random_tensor(b, dtype, {shape.keys, shape.batch, shape.kv_heads, shape.head_dim}, seed + 2)),
         dout(random_tensor(b, dtype, {shape.queries, shape.batch, shape.heads, shape.head_dim}, seed + 3)),
+        lengths_(shape.lengths),
         samples_(b, DType::int64, {shape.batch}) {
     for (std::int64_t i = 0; i < shape.batch; ++i) numbers_.push_back((std::int64_t{3} << 32) + 5 * i);
     b.copy_from_host(b.compute_stream(), ConstTensorView(numbers_.data(), {shape.batch}), samples_);
     b.compute_stream().synchronize();
+    if (!shape.lengths.empty()) {
+      lengths_on_device_ = make_tensor(b, {shape.batch}, lengths_);
+      for (Tensor* tensor : {&k, &v}) {
+        std::vector<double> values = values_of(b, *tensor);
+        for_padding([&](std::int64_t i) { values[i] = std::nan(""); });
+        *tensor = make_tensor(b, dtype, tensor->view().shape(), values);
+      }
+    }
     problem = {.queries = shape.queries,
                .keys = shape.keys,
                .first_query = shape.causal && shape.keys > shape.queries ? shape.keys - shape.queries : 0,
@@ -46,6 +56,7 @@ class Given {
                .head_dim = shape.head_dim,
                .scale = 1 / std::sqrt(static_cast<double>(shape.head_dim)),
                .causal = shape.causal,
+               .lengths = lengths_.empty() ? nullptr : lengths_on_device_.view().as<std::int32_t>(),
                .dropout = {shape.dropout, 1234, 3, DropoutSite::attention_scores, samples_.view().as<std::int64_t>()},
                .first_head = 2};
   }
@@ -59,6 +70,16 @@ class Given {
     return t;
   }
   void reference_backward(AttentionTensors& t) const { reference_attention_backward(on_host(), t); }
+
+  /// Calls `visit` with the offset of every element of keys and values that belongs to padding.
+  template <class Visit>
+  void for_padding(Visit&& visit) const {
+    const Shape shape = k.view().shape();
+    const std::int64_t row = shape[2] * shape[3];
+    for (std::int64_t i = 0; i < shape.numel() && !lengths_.empty(); ++i) {
+      if (i / row / shape[1] >= lengths_[i / row % shape[1]]) visit(i);
+    }
+  }
 
   Heads queries(TensorView x) const { return heads_of(x, problem.heads); }
   Heads keys(TensorView x) const { return heads_of(x, problem.kv_heads); }
@@ -74,6 +95,7 @@ class Given {
   AttentionProblem on_host() const {
     AttentionProblem p = problem;
     p.dropout.samples = numbers_.data();
+    if (!lengths_.empty()) p.lengths = lengths_.data();
     return p;
   }
   Heads heads_of(TensorView x, std::int64_t count) const {
@@ -81,7 +103,8 @@ class Given {
     return {x, problem.batch * count * d, count * d, d};
   }
   std::vector<std::int64_t> numbers_;
-  Tensor samples_;
+  std::vector<std::int32_t> lengths_;
+  Tensor samples_, lengths_on_device_;
 };
 
 /// Everything that attention computes.
@@ -122,6 +145,10 @@ TEST_P(FlashAttention, MatchesTheDefinition) {
     expect_close(actual.log_sum_exp, expected.log_sum_exp, tolerance(DType::fp32, Operation::sum), "log_sum_exp");
     expected.out = actual.out;
     given.reference_backward(expected);
+    given.for_padding([&](std::int64_t i) {
+      ASSERT_EQ(actual.dk[i], 0) << "dk, element " << i;
+      ASSERT_EQ(actual.dv[i], 0) << "dv, element " << i;
+    });
     expect_close(actual.dv, expected.dv, close, "dv");
     // Those of one key alone are the rounding error of a difference that should be 0.
     if (shape.keys == 1) continue;
@@ -132,17 +159,29 @@ TEST_P(FlashAttention, MatchesTheDefinition) {
 
 std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, Case>>& info) {
   const Case& c = std::get<1>(info.param);
-  return fmt::format("{}_{}x{}_{}_samples_{}_of_{}_heads_of_{}{}{}", name_of(std::get<0>(info.param)), c.queries,
+  return fmt::format("{}_{}x{}_{}_samples_{}_of_{}_heads_of_{}{}{}{}", name_of(std::get<0>(info.param)), c.queries,
                      c.keys, c.batch, c.kv_heads, c.heads, c.head_dim, c.causal ? "_causal" : "",
-                     c.dropout > 0 ? "_dropout" : "");
+                     c.dropout > 0 ? "_dropout" : "", c.lengths.empty() ? "" : "_padded");
 }
-// Both types in every kernel; the ways that sizes can be, in one of them.
+// Both types in every kernel, also padded; the ways that sizes can be, in one of them.
 INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttention,
                          testing::Combine(testing::Values(DType::bf16, DType::fp16),
-                                          testing::Values(Case{33, 33, 1, 2, 2, 128, true, 0.1},    //
-                                                          Case{130, 130, 2, 2, 1, 64, true, 0.2},   // grouped heads
-                                                          Case{65, 65, 1, 3, 1, 96, false, 0.1})),  // not causal
+                                          testing::Values(Case{33, 33, 1, 2, 2, 128, true, 0.1},   //
+                                                          Case{130, 130, 2, 2, 1, 64, true, 0.2},  // grouped heads
+                                                          Case{65, 65, 1, 3, 1, 96, false, 0.1},   // not causal
+                                                          Case{130, 130, 3, 1, 1, 96, false, 0, {0, 47, 129}},
+                                                          Case{80, 80, 2, 1, 1, 128, true, 0, {80, 50}})),
                          name_of_case);
+// A tile has 64 keys, a warp 16 of its own in the gradient of keys.
+INSTANTIATE_TEST_SUITE_P(
+    Padding, FlashAttention,
+    testing::Combine(
+        testing::Values(DType::bf16),
+        testing::Values(Case{130, 130, 11, 1, 1, 64, false, 0, {1, 0, 130, 31, 33, 63, 64, 65, 128, 129, 500}},
+                        Case{130, 130, 3, 2, 1, 64, true, 0.1, {100, 16, 129}},  // blocks of queries see more than keys
+                        Case{70, 200, 2, 1, 1, 96, true, 0.2, {140, 199}},       // a diagonal that ends in the padding
+                        Case{1, 200, 3, 2, 2, 128, false, 0.1, {17, 192, 193}})),
+    name_of_case);
 INSTANTIATE_TEST_SUITE_P(Sizes, FlashAttention,
                          testing::Combine(testing::Values(DType::bf16),
                                           testing::Values(Case{0, 0, 2, 2, 1, 64},                     //
@@ -190,11 +229,13 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
   const auto backend = test::make_backend(2);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
-  for (const auto& [d, dropout] : {std::pair<std::int64_t, double>{64, 0}, {96, 0.2}}) {
-    const Given given(b, GetParam(), {150, 170, 1, 4, 2, d, true, dropout}, seed - run_seed());
+  for (const Case& shape : {Case{150, 170, 1, 4, 2, 64}, Case{150, 170, 1, 4, 2, 96, true, 0.2},
+                            Case{90, 170, 2, 1, 1, 64, false, 0.2, {70, 0}}}) {
+    const std::int64_t d = shape.head_dim;
+    const Given given(b, GetParam(), shape, seed - run_seed());
     const AttentionTensors expected = given.reference();
     for (const auto& parts : cuts) {
-      SCOPED_TRACE(fmt::format("{} parts, heads of {}", parts.size(), d));
+      SCOPED_TRACE(fmt::format("{} parts, heads of {}, {} samples", parts.size(), d, shape.batch));
       const Tensor sums = given.like(given.q, DType::fp32), out = given.like(given.q, given.dtype);
       const Tensor lse = given.statistics(), row_dot = given.statistics();
       b.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), lse);
@@ -217,7 +258,8 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
       expect_close(values_of(b, sums), expected.out, close, "out");
       expect_close(values_of(b, lse), expected.log_sum_exp, tolerance(DType::fp32, Operation::sum), "log_sum_exp");
 
-      b.attention().copy_heads(stream, {given.problem.queries, 1, 4, d}, given.queries(sums), given.queries(out));
+      b.attention().copy_heads(stream, {shape.queries, shape.batch, shape.heads, d}, given.queries(sums),
+                               given.queries(out));
       AttentionTensors gradients = expected;
       gradients.out = values_of(b, out);
       given.reference_backward(gradients);
@@ -265,6 +307,40 @@ TEST_P(FlashAttentionTypes, ARowThatSeesNoKeyIsZero) {
     for (std::int64_t i = 0; i < blind; ++i) EXPECT_EQ(t.log_sum_exp[i], -std::numeric_limits<double>::infinity());
     for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
       for (const double value : *x) EXPECT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+// Zeros in the place of padding, were they seen, would have the largest of all scores, with probabilities beyond fp32.
+TEST_P(FlashAttentionTypes, PaddingIsHiddenWhereAllScoresAreFarBelowZero) {
+  const auto backend = test::make_backend(1);
+  Given given(*backend, GetParam(), {70, 70, 1, 1, 1, 64, false, 0, {40}}, 1);
+  given.q = make_tensor(*backend, GetParam(), {70, 1, 1, 64}, random_values(70 * 64, 2, 7, 9));
+  std::vector<double> keys = random_values(70 * 64, 3, -9, -7);
+  given.for_padding([&](std::int64_t i) { keys[i] = std::nan(""); });
+  given.k = make_tensor(*backend, GetParam(), {70, 1, 1, 64}, keys);
+  const AttentionTensors actual = compute(given), expected = given.reference();
+  expect_close(actual.out, expected.out, tolerance(GetParam(), Operation::rounded_sum), "out");
+  expect_close(actual.log_sum_exp, expected.log_sum_exp, tolerance(DType::fp32, Operation::sum), "log_sum_exp");
+  for (const std::vector<double>* x : {&actual.dq, &actual.dk, &actual.dv}) {
+    for (const double value : *x) ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST_P(FlashAttentionTypes, APaddedSampleGivesTheBitsOfItsOwnKeysAlone) {
+  const auto backend = test::make_backend(2);
+  const std::int64_t length = 100;
+  for (const auto& [d, causal] : {std::pair{64, false}, {96, true}, {128, false}}) {
+    const Given padded(*backend, GetParam(), {140, 140, 1, 1, 1, d, causal, 0.1, {length}}, 1);
+    Given alone(*backend, GetParam(), {140, 140, 1, 1, 1, d, causal, 0.1}, 1);
+    alone.problem.keys = length;
+    const AttentionTensors actual = compute(padded), expected = compute(alone);
+    EXPECT_EQ(actual.out, expected.out);
+    EXPECT_EQ(actual.log_sum_exp, expected.log_sum_exp);
+    EXPECT_EQ(actual.dq, expected.dq);
+    for (std::int64_t i = 0; i < 140 * d; ++i) {
+      ASSERT_EQ(actual.dk[i], i < length * d ? expected.dk[i] : 0) << "element " << i;
+      ASSERT_EQ(actual.dv[i], i < length * d ? expected.dv[i] : 0) << "element " << i;
     }
   }
 }

@@ -41,17 +41,19 @@ struct AttentionBackwardTask {
     A* dk_chunk = lease.take<A>(key_chunk * width);
     A* dv_chunk = lease.take<A>(key_chunk * width);
     Tiles tiles(lease, width);
+    const std::int64_t all_keys = problem.keys_of(sample);
     for (std::int64_t begin = k_begin; begin < std::min(k_end, problem.keys); begin += key_chunk) {
-      const std::int64_t keys = std::min({key_chunk, k_end - begin, problem.keys - begin});
-      load_tile<T>(rows_of<T>(k, sample, kv_head), begin, keys, problem.keys, d, width, A{1}, k_chunk);
-      load_tile<T>(rows_of<T>(v, sample, kv_head), begin, keys, problem.keys, d, width, A{1}, v_chunk);
+      const std::int64_t owned = std::min({key_chunk, k_end - begin, problem.keys - begin});
+      const std::int64_t keys = std::clamp<std::int64_t>(all_keys - begin, 0, owned);  // that are not padding
+      load_tile<T>(rows_of<T>(k, sample, kv_head), begin, keys, all_keys, d, width, A{1}, k_chunk);
+      load_tile<T>(rows_of<T>(v, sample, kv_head), begin, keys, all_keys, d, width, A{1}, v_chunk);
       std::fill_n(dk_chunk, key_chunk * width, A{0});
       std::fill_n(dv_chunk, key_chunk * width, A{0});
       for (std::int64_t member = 0; member < group; ++member) {
         const std::int64_t head = kv_head * group + member;
         for (std::int64_t q_begin = 0; q_begin < problem.queries; q_begin += tile) {
           const std::int64_t queries = std::min(tile, problem.queries - q_begin);
-          std::int64_t seen = visible_keys(problem, q_begin + queries - 1) - begin;
+          std::int64_t seen = visible_keys(problem, sample, q_begin + queries - 1) - begin;
           if (seen <= 0) continue;
           seen = std::min(keys, round_up(seen, tile_rows));  // sums over queries are made for whole groups of keys
           tiles.load(*this, head, q_begin, queries);
@@ -64,7 +66,7 @@ struct AttentionBackwardTask {
         }
       }
       const ResultRows<T> dk_rows(problem, dk, sample, kv_head), dv_rows(problem, dv, sample, kv_head);
-      for (std::int64_t i = 0; i < keys; ++i) {
+      for (std::int64_t i = 0; i < owned; ++i) {  // those of padding have stayed 0
         dk_rows.store_or_add(begin + i, dk_chunk + i * width, d, A{1});
         dv_rows.store_or_add(begin + i, dv_chunk + i * width, d, A{1});
       }

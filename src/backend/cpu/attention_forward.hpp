@@ -114,13 +114,13 @@ void attend(ScratchPool& scratch, const AttentionProblem& problem, std::int64_t 
   }
 
   const auto k_rows = rows_of<T>(k, sample, kv_head), v_rows = rows_of<T>(v, sample, kv_head);
-  const std::int64_t keys = visible_keys(problem, end - 1);
+  const std::int64_t keys = visible_keys(problem, sample, end - 1);
   for (std::int64_t k_begin = 0; k_begin < keys; k_begin += tile) {
     const std::int64_t loaded = std::min(tile, keys - k_begin);
     load_tile<T>(k_rows, k_begin, loaded, keys, d, width, A{1}, k_tile);
     load_tile<T>(v_rows, k_begin, loaded, keys, d, width, A{1}, v_tile);
     for (QueryTile<A>& queries : query_tiles) {
-      const std::int64_t seen = visible_keys(problem, queries.begin + queries.queries - 1) - k_begin;
+      const std::int64_t seen = visible_keys(problem, sample, queries.begin + queries.queries - 1) - k_begin;
       if (queries.queries == 0 || seen <= 0) continue;
       const ScoreTile t = score_tile(problem, queries.begin, queries.queries, k_begin, seen);
       multiply_tile<Update::overwrite, Order::by_row>(

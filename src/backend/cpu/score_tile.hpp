@@ -169,10 +169,11 @@ inline ScoreTile score_tile(const AttentionProblem& problem, std::int64_t q_begi
           round_up(problem.head_dim, column_grain)};
 }
 
-/// Keys that query q sees.
-inline std::int64_t visible_keys(const AttentionProblem& problem, std::int64_t q) {
-  if (!problem.causal) return problem.keys;
-  return std::clamp<std::int64_t>(problem.first_query + q - problem.first_key + 1, 0, problem.keys);
+/// Keys that query q of a sample sees.
+inline std::int64_t visible_keys(const AttentionProblem& problem, std::int64_t sample, std::int64_t q) {
+  const std::int64_t keys = problem.keys_of(sample);
+  if (!problem.causal) return keys;
+  return std::clamp<std::int64_t>(problem.first_query + q - problem.first_key + 1, 0, keys);
 }
 
 }  // namespace trireme::cpu

@@ -26,9 +26,21 @@ struct AttentionProblem {
   std::int64_t head_dim = 0;
   double scale = 1;
   bool causal = true;  ///< a query sees the keys at its own place in the sequence and before
-  Dropout dropout;     ///< mask at row = the query's place, column = the key's, key = head_key(first_head + head)
+  /// Padded samples: [batch] in the backend's memory, how many places of each are its own; no query sees keys at places
+  /// from there on, whatever these hold. Null: all are. Read when the kernels run, so a graph may be replayed with
+  /// other lengths. Queries from there on are computed like others, over the keys of the sample; as nothing is learnt
+  /// from padding, their dout is 0, and then they add nothing to any gradient.
+  const std::int32_t* lengths = nullptr;
+  Dropout dropout;  ///< mask at row = the query's place, column = the key's, key = head_key(first_head + head)
   std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
   AttentionResults results = AttentionResults::overwrite;
+
+  /// Of the keys of one sample those that are not padding.
+  constexpr std::int64_t keys_of(std::int64_t sample) const {
+    if (lengths == nullptr) return keys;
+    const std::int64_t own = lengths[sample] - first_key;
+    return own < 0 ? 0 : own < keys ? own : keys;
+  }
 };
 
 /// A tensor of heads inside a larger one: element (position, sample, head, channel) is
@@ -72,13 +84,14 @@ class AttentionKernels {
 
   /// q, out: `queries` positions, `heads` heads; k, v: `keys` positions, `kv_heads` heads.
   /// log_sum_exp [b, heads, queries] A: log of the sum of exp(scale q k) over the visible keys. Overwrites out, T, and
-  /// log_sum_exp. With `merge` out, A, and log_sum_exp hold attention over other keys and become that over all of them;
-  /// out is not read where log_sum_exp is minus infinity.
+  /// log_sum_exp; a query that sees no key has 0 and minus infinity. With `merge` out, A, and log_sum_exp hold
+  /// attention over other keys and become that over all of them; out is not read where log_sum_exp is minus infinity.
   virtual void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v,
                          Heads out, TensorView log_sum_exp) = 0;
 
-  /// Gradients of q, k, v from that of out, overwritten, T; with `merge` added to, A. out, T, and log_sum_exp are those
-  /// over all keys. `row_dot` [b, heads, queries] A is work space (sum over channels of dout out).
+  /// Gradients of q, k, v from that of out, overwritten, T; with `merge` added to, A; 0 of what sees nothing or is not
+  /// seen. out, T, and log_sum_exp are those over all keys. `row_dot` [b, heads, queries] A is work space (sum over
+  /// channels of dout out).
   virtual void attention_backward(Stream& stream, const AttentionProblem& problem, ConstHeads dout, ConstHeads q,
                                   ConstHeads k, ConstHeads v, ConstHeads out, ConstTensorView log_sum_exp,
                                   TensorView row_dot, Heads dq, Heads dk, Heads dv) = 0;

@@ -47,7 +47,6 @@ void with_members(const T& argument, Function&& function) {
   TRIREME_MEMBERS(4, a, b, c, d)
   TRIREME_MEMBERS(5, a, b, c, d, e)
   TRIREME_MEMBERS(6, a, b, c, d, e, f)
-  TRIREME_MEMBERS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
   TRIREME_MEMBERS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
   static_assert(members<T>() == 0, "one line more is wanted above");
 }

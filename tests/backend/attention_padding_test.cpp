@@ -1,0 +1,163 @@
+// Attention over samples that are shorter than the batch's sequence.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "tests/backend/attention_cases.hpp"
+#include "tests/support/finite_difference.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+using Case = AttentionCase;
+
+/// Calls `visit` with the offset of every element of keys and values that belongs to padding.
+template <class Visit>
+void for_padding(const AttentionProblem& p, Visit&& visit) {
+  const std::int64_t row = p.kv_heads * p.head_dim;
+  for (std::int64_t i = 0; i < p.keys * p.batch * row; ++i) {
+    if (p.first_key + i / row / p.batch >= p.lengths[i / row % p.batch]) visit(i);
+  }
+}
+/// Not a number in all keys and values that nothing may come of.
+AttentionTensors tensors_with_poisoned_padding(const AttentionProblem& p) {
+  AttentionTensors t = random_tensors(p);
+  for_padding(p, [&](std::int64_t i) { t.k[i] = t.v[i] = std::nan(""); });
+  return t;
+}
+
+class PaddedAttention : public testing::TestWithParam<std::tuple<DType, Case>> {};
+
+TEST_P(PaddedAttention, MatchesTheDefinition) {
+  const auto& [dtype, shape] = GetParam();
+  const AttentionProblem p = problem_of(shape);
+  AttentionTensors actual = tensors_with_poisoned_padding(p);
+  compute(dtype, p, actual);
+  AttentionTensors expected = actual;
+  reference_attention(p, expected);
+  const DType accumulation = accumulation_type(dtype);
+  expect_close(actual.out, expected.out, tolerance(dtype, Operation::sum), "out");
+  expect_close(actual.log_sum_exp, expected.log_sum_exp, tolerance(accumulation, Operation::sum), "log_sum_exp");
+  expected.out = actual.out;
+  reference_attention_backward(p, expected);
+  expect_close(actual.dq, expected.dq, tolerance(dtype, Operation::sum), "dq");
+  expect_close(actual.dk, expected.dk, tolerance(dtype, Operation::sum), "dk");
+  expect_close(actual.dv, expected.dv, tolerance(dtype, Operation::sum), "dv");
+  for_padding(p, [&](std::int64_t i) {
+    ASSERT_EQ(actual.dk[i], 0) << "dk, element " << i;
+    ASSERT_EQ(actual.dv[i], 0) << "dv, element " << i;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Attention, PaddedAttention,
+    testing::Combine(testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+                     testing::Values(Case{70, 70, 4, 2, 2, 12, false, 0.1, {1, 0, 70, 33}},  //
+                                     Case{65, 65, 4, 4, 2, 16, true, 0.5, {65, 31, 0, 64}},  // causal, grouped heads
+                                     Case{40, 130, 3, 2, 2, 8, false, 0, {63, 400, 65}},     // one beyond the keys
+                                     Case{100, 107, 2, 2, 2, 20, true, 0.2, {5, 104}},       // blind queries
+                                     Case{300, 300, 1, 2, 1, 16, false, 0.1, {130}},         // keys split among tasks
+                                     Case{40, 270, 4, 8, 8, 8, false, 0, {257, 255, 0, 270}})),  // two chunks of keys
+    [](const auto& info) {
+      const Case& c = std::get<1>(info.param);
+      return fmt::format("{}_{}x{}_of_{}{}", name_of(std::get<0>(info.param)), c.queries, c.keys,
+                         fmt::join(c.lengths, "_"), c.causal ? "_causal" : "");
+    });
+
+/// The first `positions` of one sample; `row` elements are one position of it.
+std::vector<double> part_of(const std::vector<double>& dense, std::int64_t batch, std::int64_t row, std::int64_t sample,
+                            std::int64_t positions) {
+  std::vector<double> part;
+  for (std::int64_t i = 0; i < positions; ++i) {
+    const auto begin = dense.begin() + (i * batch + sample) * row;
+    part.insert(part.end(), begin, begin + row);
+  }
+  return part;
+}
+
+TEST(Attention, APaddedSampleGivesWhatItsOwnKeysAloneGive) {
+  for (const bool causal : {true, false}) {
+    const std::int64_t s = 70, d = 16, heads = 4, kv_heads = 2;
+    const Case padded{s, s, 4, heads, kv_heads, d, causal, 0.2, {33, 70, 64, 1}};
+    const AttentionProblem batch = problem_of(padded);
+    AttentionTensors all = tensors_with_poisoned_padding(batch);
+    const AttentionTensors given = all;
+    compute(DType::fp64, batch, all);
+    for (std::int64_t sample = 0; sample < batch.batch; ++sample) {
+      SCOPED_TRACE(fmt::format("sample {}, causal {}", sample, causal));
+      const std::int64_t length = padded.lengths[sample];
+      const auto of_queries = [&](const std::vector<double>& x) { return part_of(x, 4, heads * d, sample, s); };
+      const auto of_keys = [&](const std::vector<double>& x) { return part_of(x, 4, kv_heads * d, sample, length); };
+      AttentionProblem alone = batch;
+      alone.batch = 1;
+      alone.keys = length;
+      alone.lengths = nullptr;
+      alone.dropout.samples = sample_numbers.data() + sample;
+      AttentionTensors part;
+      part.q = of_queries(given.q);
+      part.dout = of_queries(given.dout);
+      part.k = of_keys(given.k);
+      part.v = of_keys(given.v);
+      compute(DType::fp64, alone, part);
+      EXPECT_EQ(part.out, of_queries(all.out));
+      EXPECT_EQ(part.log_sum_exp, part_of(all.log_sum_exp, 4, heads * s, sample, 1));
+      const Tolerance close = tolerance(DType::fp64, Operation::sum);
+      expect_close(part.dq, of_queries(all.dq), close, "dq");
+      expect_close(part.dk, of_keys(all.dk), close, "dk");
+      expect_close(part.dv, of_keys(all.dv), close, "dv");
+    }
+  }
+}
+
+TEST(Attention, BackwardOfPaddedSamplesMatchesFiniteDifference) {
+  for (const bool causal : {true, false}) {
+    const Case shape{3, 4, 2, 2, 1, 2, causal, 0.3, {3, 0}};
+    const AttentionProblem p = problem_of(shape);
+    AttentionTensors t = tensors_with_poisoned_padding(p);
+    compute(DType::fp64, p, t);
+    const AttentionTensors computed = t;
+    const auto loss = [&] {
+      compute(DType::fp64, p, t, 1);
+      return std::inner_product(t.out.begin(), t.out.end(), t.dout.begin(), 0.0);
+    };
+    expect_derivative(t.q, computed.dq, loss, "dq");
+    expect_derivative(t.k, computed.dk, loss, "dk");
+    expect_derivative(t.v, computed.dv, loss, "dv");
+  }
+}
+
+TEST(Attention, ASampleOfPaddingAloneIsZero) {
+  for (const bool causal : {true, false}) {
+    const Case shape{70, 70, 1, 2, 1, 8, causal, 0.1, {0}};
+    const AttentionProblem p = problem_of(shape);
+    for (const DType dtype : {DType::fp64, DType::bf16}) {
+      AttentionTensors t = tensors_with_poisoned_padding(p);
+      compute(dtype, p, t);
+      for (const double x : t.log_sum_exp) ASSERT_EQ(x, -std::numeric_limits<double>::infinity());
+      for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
+        for (const double value : *x) ASSERT_EQ(value, 0);
+      }
+    }
+  }
+}
+
+// With q = 0 all keys that are seen have the same probability, and with v their places out is the mean of these.
+TEST(Attention, EachPlaceBehindTheLengthIsHidden) {
+  const std::int64_t s = 67;
+  for (std::int32_t length = 1; length <= s; ++length) {
+    const Case shape{s, s, 2, 1, 1, 1, false, 0, {length, static_cast<std::int32_t>(s) + 1 - length}};
+    const AttentionProblem p = problem_of(shape);
+    AttentionTensors t;
+    t.q.assign(s * 2, 0);
+    t.k = t.dout = t.v = t.q;
+    for (std::int64_t i = 0; i < s * 2; ++i) t.v[i] = static_cast<double>(i / 2);
+    compute(DType::fp64, p, t);
+    for (std::int64_t i = 0; i < s * 2; ++i) {
+      ASSERT_DOUBLE_EQ(t.out[i], (shape.lengths[i % 2] - 1) / 2.0) << "sample of " << shape.lengths[i % 2];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme
