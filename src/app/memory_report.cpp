@@ -23,7 +23,7 @@ std::string sum_text(const train::MemoryEstimate& memory) {
                                                        {"layers at work", memory.work},
                                                        {"messages between stages", memory.messages},
                                                        {"batches", memory.batches},
-                                                       {"kernels", memory.kernels}};
+                                                       {"cuBLASLt's workspace and scratch", memory.kernels}};
   std::vector<std::string> texts;
   for (const auto& [name, bytes] : parts) {
     if (bytes > 0) texts.push_back(fmt::format("{} {}", name, text_of(bytes)));
