@@ -28,7 +28,13 @@ install_packages "${packages[@]}" || { echo "bible-kjv is the text; --text FILE 
 
 heading "Build"
 build=build/quickstart
-cmake -S . -B $build -G Ninja -D CMAKE_BUILD_TYPE=Release -D TRIREME_TESTS=OFF -D TRIREME_BENCHMARKS=OFF >/dev/null
+# CUDA kernels take minutes to compile: those alone that run here.
+if nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then
+  cuda=(-D TRIREME_CUDA=AUTO -D TRIREME_CUDA_ARCHITECTURES=native)
+else
+  cuda=(-D TRIREME_CUDA=OFF)
+fi
+cmake -S . -B $build -G Ninja -D CMAKE_BUILD_TYPE=Release -D TRIREME_TESTS=OFF -D TRIREME_BENCHMARKS=OFF "${cuda[@]}" >/dev/null
 cmake --build $build --parallel "$(nproc)" | tail -n 1
 trireme=$build/trireme
 
