@@ -128,4 +128,19 @@ inline void expect_equal(const AttentionTensors& a, const AttentionTensors& b) {
   EXPECT_EQ(a.dv, b.dv);
 }
 
+/// Computes attention and its gradients, and holds each against its definition.
+inline void compute_and_match_definition(DType dtype, const AttentionProblem& p, AttentionTensors& actual) {
+  compute(dtype, p, actual);
+  AttentionTensors expected = actual;
+  reference_attention(p, expected);
+  const DType accumulation = accumulation_type(dtype);
+  expect_close(actual.out, expected.out, tolerance(dtype, Operation::sum), "out");
+  expect_close(actual.log_sum_exp, expected.log_sum_exp, tolerance(accumulation, Operation::sum), "log_sum_exp");
+  expected.out = actual.out;
+  reference_attention_backward(p, expected);
+  expect_close(actual.dq, expected.dq, tolerance(dtype, Operation::sum), "dq");
+  expect_close(actual.dk, expected.dk, tolerance(dtype, Operation::sum), "dk");
+  expect_close(actual.dv, expected.dv, tolerance(dtype, Operation::sum), "dv");
+}
+
 }  // namespace trireme::test

@@ -33,17 +33,7 @@ TEST_P(PaddedAttention, MatchesTheDefinition) {
   const auto& [dtype, shape] = GetParam();
   const AttentionProblem p = problem_of(shape);
   AttentionTensors actual = tensors_with_poisoned_padding(p);
-  compute(dtype, p, actual);
-  AttentionTensors expected = actual;
-  reference_attention(p, expected);
-  const DType accumulation = accumulation_type(dtype);
-  expect_close(actual.out, expected.out, tolerance(dtype, Operation::sum), "out");
-  expect_close(actual.log_sum_exp, expected.log_sum_exp, tolerance(accumulation, Operation::sum), "log_sum_exp");
-  expected.out = actual.out;
-  reference_attention_backward(p, expected);
-  expect_close(actual.dq, expected.dq, tolerance(dtype, Operation::sum), "dq");
-  expect_close(actual.dk, expected.dk, tolerance(dtype, Operation::sum), "dk");
-  expect_close(actual.dv, expected.dv, tolerance(dtype, Operation::sum), "dv");
+  compute_and_match_definition(dtype, p, actual);
   for_padding(p, [&](std::int64_t i) {
     ASSERT_EQ(actual.dk[i], 0) << "dk, element " << i;
     ASSERT_EQ(actual.dv[i], 0) << "dv, element " << i;

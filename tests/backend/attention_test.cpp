@@ -38,17 +38,7 @@ TEST_P(AttentionCases, MatchTheDefinition) {
   const auto& [dtype, shape] = GetParam();
   const AttentionProblem p = problem_of(shape);
   AttentionTensors actual = random_tensors(p);
-  compute(dtype, p, actual);
-  AttentionTensors expected = actual;
-  reference_attention(p, expected);
-  const DType accumulation = accumulation_type(dtype);
-  expect_close(actual.out, expected.out, tolerance(dtype, Operation::sum), "out");
-  expect_close(actual.log_sum_exp, expected.log_sum_exp, tolerance(accumulation, Operation::sum), "log_sum_exp");
-  expected.out = actual.out;
-  reference_attention_backward(p, expected);
-  expect_close(actual.dq, expected.dq, tolerance(dtype, Operation::sum), "dq");
-  expect_close(actual.dk, expected.dk, tolerance(dtype, Operation::sum), "dk");
-  expect_close(actual.dv, expected.dv, tolerance(dtype, Operation::sum), "dv");
+  compute_and_match_definition(dtype, p, actual);
 }
 
 INSTANTIATE_TEST_SUITE_P(
