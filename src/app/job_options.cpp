@@ -162,10 +162,9 @@ void DeviceOptions::declare(Options& options) {
               "A rank that has waited this long for others ends the job with exit code 7 and names those that do not "
               "answer; 0: ranks wait for ever.",
               at_least(0));
-  options.add_flag(
-      "deterministic-mode", &deterministic,
-      "The same bits in every run on one grid, on GPUs too: products take cuBLASLt's first suggestion, not "
-      "the fastest. On the CPU it is always so.");
+  options.add_flag("deterministic-mode", &deterministic,
+                   "The same bits in every run on one grid, on GPUs too: products take the first of cuBLASLt's "
+                   "suggestions that runs, not the fastest. On the CPU it is always so.");
   options.add_flag("allow-tf32", &allow_tf32, "GPU: products of fp32 may round their inputs to TF32 (10 bits).");
   options.add("gemm-cache", &gemm_cache, "FILE",
               "GPU: file that keeps which algorithm was the fastest for each product, or 'none'; default "

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "tests/backend/attention_reference.hpp"
+#include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
@@ -141,6 +144,19 @@ inline void compute_and_match_definition(DType dtype, const AttentionProblem& p,
   expect_close(actual.dq, expected.dq, tolerance(dtype, Operation::sum), "dq");
   expect_close(actual.dk, expected.dk, tolerance(dtype, Operation::sum), "dk");
   expect_close(actual.dv, expected.dv, tolerance(dtype, Operation::sum), "dv");
+}
+
+/// Holds the gradients in fp64 against finite differences.
+inline void expect_backward_is_derivative(const AttentionProblem& p, AttentionTensors& t) {
+  compute(DType::fp64, p, t);
+  const AttentionTensors computed = t;
+  const auto loss = [&] {
+    compute(DType::fp64, p, t, 1);
+    return std::inner_product(t.out.begin(), t.out.end(), t.dout.begin(), 0.0);
+  };
+  expect_derivative(t.q, computed.dq, loss, "dq");
+  expect_derivative(t.k, computed.dk, loss, "dk");
+  expect_derivative(t.v, computed.dv, loss, "dv");
 }
 
 }  // namespace trireme::test

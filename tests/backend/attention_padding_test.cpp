@@ -1,10 +1,7 @@
 // Attention over samples that are shorter than the batch's sequence.
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "tests/backend/attention_cases.hpp"
-#include "tests/support/finite_difference.hpp"
 
 namespace trireme {
 namespace {
@@ -105,15 +102,7 @@ TEST(Attention, BackwardOfPaddedSamplesMatchesFiniteDifference) {
     const Case shape{3, 4, 2, 2, 1, 2, causal, 0.3, {3, 0}};
     const AttentionProblem p = problem_of(shape);
     AttentionTensors t = tensors_with_poisoned_padding(p);
-    compute(DType::fp64, p, t);
-    const AttentionTensors computed = t;
-    const auto loss = [&] {
-      compute(DType::fp64, p, t, 1);
-      return std::inner_product(t.out.begin(), t.out.end(), t.dout.begin(), 0.0);
-    };
-    expect_derivative(t.q, computed.dq, loss, "dq");
-    expect_derivative(t.k, computed.dk, loss, "dk");
-    expect_derivative(t.v, computed.dv, loss, "dv");
+    expect_backward_is_derivative(p, t);
   }
 }
 

@@ -2,10 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "tests/backend/attention_cases.hpp"
-#include "tests/support/finite_difference.hpp"
 
 namespace trireme {
 namespace {
@@ -69,15 +66,7 @@ TEST(Attention, BackwardMatchesFiniteDifference) {
   for (const bool causal : {true, false}) {
     const AttentionProblem p = problem_of({4, 5, 2, 2, 1, 3, causal, 0.3});
     AttentionTensors t = random_tensors(p);
-    compute(DType::fp64, p, t);
-    const AttentionTensors computed = t;
-    const auto loss = [&] {
-      compute(DType::fp64, p, t, 1);
-      return std::inner_product(t.out.begin(), t.out.end(), t.dout.begin(), 0.0);
-    };
-    expect_derivative(t.q, computed.dq, loss, "dq");
-    expect_derivative(t.k, computed.dk, loss, "dk");
-    expect_derivative(t.v, computed.dv, loss, "dv");
+    expect_backward_is_derivative(p, t);
   }
 }
 
