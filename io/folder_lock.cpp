@@ -14,15 +14,10 @@
 #include "io/folder.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/base/machine.hpp"
 
 namespace trireme::io {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 /// When the process was started, in the kernel's ticks; empty where there is no such process, or only what its parent
 /// has not yet asked for (in containers often for long).

@@ -10,6 +10,7 @@
 
 #include "mpi/error.hpp"
 #include "src/base/check.hpp"
+#include "src/base/signals.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 // MPI unloads plug-ins that never free their memory; LeakSanitizer could not tell it from ours when they are gone.
@@ -72,6 +73,7 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
                   "{}); use one built with thread support",
                   provided, static_cast<int>(MPI_THREAD_MULTIPLE));
     check_launcher(size_);
+    move_handlers_to_alternate_stacks();  // MPI's own
     engine_ = std::make_shared<ProgressEngine>();
   } catch (...) {
     MPI_Finalize();

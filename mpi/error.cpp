@@ -1,18 +1,17 @@
 #include "mpi/error.hpp"
 
 #include <mpi.h>
-#include <unistd.h>
 
 #include <array>
+
+#include "src/base/machine.hpp"
 
 namespace trireme::mpi {
 
 std::string this_rank_and_host() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return fmt::format("rank {} on host {}", rank, host.data());
+  return fmt::format("rank {} on host {}", rank, host_name());
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {

@@ -13,6 +13,7 @@
 
 #include "mpi/error.hpp"
 #include "src/base/check.hpp"
+#include "src/base/signals.hpp"
 #include "src/base/timer.hpp"
 
 namespace trireme::mpi {
@@ -153,6 +154,7 @@ void ProgressEngine::abandon() noexcept {
 }
 
 void ProgressEngine::run() {
+  use_alternate_signal_stack();
   using Clock = std::chrono::steady_clock;
   microseconds delay = first_delay;
   while (true) {

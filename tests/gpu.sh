@@ -26,7 +26,7 @@ libraries_of() {
 # Open MPI, with its plug-ins for processes of one machine.
 pack_mpi() {
   local to=$1 library plugins
-  library=$(ldd "$folder/trireme" | awk '/libmpi\.so/ { print $3 }')
+  library=$(ldd "$folder/libtrireme_program.so" | awk '/libmpi\.so/ { print $3 }')
   plugins=$(ompi_info --path pkglibdir --parsable | cut -d: -f3-)/openmpi3
   [ -d "$plugins" ] || plugins=$(dirname "$(readlink -f "$library")")/openmpi/lib/openmpi3
   mkdir -p "$to"/{bin,plugins,pmix,share/openmpi,etc}
@@ -61,8 +61,9 @@ if [ "${1:-}" = --pack ]; then
   mkdir -p "$folder/lib"
   folder=$(cd "$folder" && pwd)
   for program in "${programs[@]}" "${benchmarks[@]}"; do cp "$build/$program" "$folder"; done
+  cp "$build"/libtrireme_program.so "$folder"  # the executable looks for it beside itself
   cp "$build"/libtrireme_cuda.so "$folder/lib"
-  { libraries_of "${programs[@]/#/$folder/}" "${benchmarks[@]/#/$folder/}" "$build/libtrireme_cuda.so"; pack_mpi "$folder/mpi"; } |
+  { libraries_of "${programs[@]/#/$folder/}" "${benchmarks[@]/#/$folder/}" "$build"/libtrireme_{program,cuda}.so; pack_mpi "$folder/mpi"; } |
     sort -u | while read -r library; do cp -L "$library" "$folder/lib"; done
   find "$folder" -type f \( -name '*.so*' -o -perm -100 \) -print0 | xargs -0 strip --strip-unneeded
   cp -r "$here/e2e" "$here/fixtures" "$here/gpu.sh" "$here/gpu_environment.sh" "$folder"

@@ -17,6 +17,7 @@
 #include "cuda/kernels/gemm.hpp"
 #include "cuda/runtime/copy.hpp"
 #include "cuda/runtime/graph.hpp"
+#include "src/base/machine.hpp"
 #include "src/comm/device_communicators.hpp"
 
 namespace trireme::cuda {
@@ -24,8 +25,7 @@ namespace {
 
 Place place_of(const CudaOptions& options) {
   Place place{options.world_rank, "", 0, ""};
-  char host[256] = "";
-  if (gethostname(host, sizeof host - 1) == 0) place.host = host;
+  place.host = host_name();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   TRIREME_CHECK(status == cudaSuccess && count > 0, BackendUnavailable, "no GPU is visible on {}: {}", place.host,

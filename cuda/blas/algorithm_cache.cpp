@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/log.hpp"
+#include "src/base/machine.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -95,9 +96,7 @@ void AlgorithmCache::keep(const std::string& product, const Choice& choice) {
   Lines lines = read(bad_lines);
   for (const auto& [key, kept] : choices_) lines[key] = kept;
   // Several ranks may write at once: each writes a whole file of its own, and the last one stands.
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  const std::string temporary = fmt::format("{}.{}.{}", path_, host, getpid());
+  const std::string temporary = fmt::format("{}.{}.{}", path_, host_name(), getpid());
   std::error_code failed;
   if (const auto folder = std::filesystem::path(path_).parent_path(); !folder.empty()) {
     std::filesystem::create_directories(folder, failed);

@@ -4,6 +4,7 @@
 
 #include "io/corpus_store.hpp"
 #include "src/base/hash.hpp"
+#include "src/base/signals.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/device_communicators.hpp"
 
@@ -31,6 +32,7 @@ void Job::make_backend(const DeviceOptions& device) {
     backend = trireme::make_backend(device.backend, default_thread_count(node.ranks_sharing_cores), &backend_reason,
                                     device.cuda(world->rank(), node.local_rank));
   });
+  move_handlers_to_alternate_stacks();  // of libraries that the backend brought
   const std::vector<std::string> devices =
       all_gather_text(*world, fmt::format("{}\n{}\n{}", backend->name(), node.first_rank, backend->description()));
   const std::vector<std::string> reasons = all_gather_text(*world, backend_reason);

@@ -19,11 +19,13 @@
 #include "src/app/overlap_command.hpp"
 #include "src/app/plan_command.hpp"
 #include "src/app/reshard_command.hpp"
+#include "src/app/stop_signal.hpp"
 #include "src/app/tokenizer_command.hpp"
 #include "src/app/train_command.hpp"
 #include "src/app/verify_command.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/base/signals.hpp"
 
 namespace {
 
@@ -35,6 +37,7 @@ struct Command {
   const char* summary;
   std::function<int(const Arguments&)> run;                                 // on one process
   std::function<int(const Arguments&, mpi::MpiEnvironment&)> run_on_ranks;  // on every rank of an MPI job
+  app::OnStopSignal on_stop_signal = app::OnStopSignal::end;
 };
 
 const std::vector<Command>& commands() {
@@ -45,7 +48,7 @@ const std::vector<Command>& commands() {
       {"corpus verify", "read a whole corpus and check it, on one rank or many", {}, app::verify_command},
       {"corpus", "inspect, merge, split and exchange corpora", app::corpus_command, {}},
       {"tokenizer", "make a tokenizer from text; turn text into tokens and back", app::tokenizer_command, {}},
-      {"train", "train a model or continue; on one rank or many", {}, app::train_command},
+      {"train", "train a model or continue; on one rank or many", {}, app::train_command, app::OnStopSignal::ask},
       {"eval", "measure a trained model, on one rank or many", {}, app::eval_command},
       {"generate", "continue a text with a trained model, on one rank or many", {}, app::generate_command},
       {"checkpoint reshard", "write a checkpoint as another grid would, on one rank or many", {}, app::reshard_command},
@@ -93,7 +96,10 @@ int run_alone(const Command& command, const Arguments& arguments) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+/// The program: `main` of the launcher (launcher.cpp) ends with it.
+extern "C" int trireme_main(int argc, char** argv) {
+  use_alternate_signal_stack();
+  move_handlers_to_alternate_stacks();
   // A file that outgrows the limit of the process is an error of the write, with its message and its cleaning up.
   std::signal(SIGXFSZ, SIG_IGN);
   const std::string name = argc > 1 ? argv[1] : "";
@@ -106,11 +112,12 @@ int main(int argc, char** argv) {
     const bool two_words = argc > 2 && name + " " + argv[2] == command.name;
     if (name != command.name && !two_words) continue;
     const Arguments arguments(argv + (two_words ? 3 : 2), argv + argc);
+    app::take_stop_signals(command.on_stop_signal);
     if (command.run) return !first && app::asks_for_help(arguments) ? 0 : run_alone(command, arguments);
-    return mpi::run_main(argc, argv, [&](mpi::MpiEnvironment& environment) {
-      log::initialise(environment.rank(), environment.size());
+    const auto run = [&](mpi::MpiEnvironment& environment) {
       return after_output(command.run_on_ranks(arguments, environment));
-    });
+    };
+    return mpi::run_main(argc, argv, run);
   }
   if (!name.empty()) std::fprintf(stderr, "trireme: there is no command '%s'\n\n", name.c_str());
   print_help(stderr);

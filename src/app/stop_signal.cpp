@@ -1,27 +1,71 @@
 #include "src/app/stop_signal.hpp"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <csignal>
-#include <initializer_list>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "mpi/environment.hpp"
+#include "src/base/signals.hpp"
 
 namespace trireme::app {
 namespace {
 
-volatile std::sig_atomic_t received = 0;
+std::atomic<bool> received{false};
 
-extern "C" void on_stop_signal(int signal) {
-  received = 1;
-  if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
+/// Ends the process by the signal's own default action.
+void end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  std::raise(signal);
+}
+
+/// One line from the first rank, outside the log: the program may be at any point of its start.
+void acknowledge(int signal) {
+  if (mpi::launched_rank() != 0) return;
+  const std::string line = std::string("trireme: SIG") + sigabbrev_np(signal) +
+                           " received: the run saves and stops at the end of this iteration\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+[[noreturn]] void take(OnStopSignal action) {
+  const sigset_t signals = stop_signals();
+  bool interrupted = false;
+  while (true) {
+    int signal = 0;
+    if (sigwait(&signals, &signal) != 0) continue;
+    if (action == OnStopSignal::end) {
+      struct sigaction present {};
+      sigaction(signal, nullptr, &present);
+      if (present.sa_handler != SIG_IGN) end_by(signal);  // shells start commands in the background with SIGINT ignored
+      continue;
+    }
+    if (signal == SIGINT && std::exchange(interrupted, true)) end_by(signal);
+    if (!received.exchange(true)) acknowledge(signal);
+  }
 }
 
 }  // namespace
 
-void catch_stop_signals() {
-  struct sigaction action {};
-  action.sa_handler = on_stop_signal;
-  action.sa_flags = SA_RESTART;  // no system call of the run may fail because of it
-  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) sigaction(signal, &action, nullptr);
+void take_stop_signals(OnStopSignal action) {
+  sigset_t blocked = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+  std::thread([action] {
+    sigset_t pipe;  // nobody may read what this thread prints
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+    take(action);
+  }).detach();
 }
 
-bool stop_signal_received() { return received != 0; }
+bool stop_signal_received() { return received; }
 
 }  // namespace trireme::app

@@ -2,11 +2,19 @@
 
 namespace trireme::app {
 
-/// From now on SIGUSR1, SIGTERM and SIGINT ask the run to save and stop instead of ending the program. A second SIGINT
-/// ends it.
-void catch_stop_signals();
+/// What a stop signal (SIGUSR1, SIGTERM, SIGINT) does to the program.
+enum class OnStopSignal {
+  end,  ///< ends it at once, as by default
+  ask   ///< sets what stop_signal_received() returns; a second SIGINT ends the program
+};
 
-/// Whether one of them has come.
+/// Starts the thread that takes the stop signals for the whole process, with sigwait. They stay blocked in all threads
+/// that are started later, so no handler ever interrupts one that computes.
+///
+/// The first call of main: a signal that was blocked since the start of the program is taken now, none is lost.
+void take_stop_signals(OnStopSignal action);
+
+/// True once a stop signal has come to a program that is only asked to stop.
 bool stop_signal_received();
 
 }  // namespace trireme::app

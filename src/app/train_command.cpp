@@ -21,6 +21,7 @@
 #include "src/app/stop_signal.hpp"
 #include "src/app/train_options.hpp"
 #include "src/base/log.hpp"
+#include "src/base/signals.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/train/host_state.hpp"
@@ -154,7 +155,6 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   o.declare(options);
   if (asks_for_help(arguments) && environment.rank() != 0) return 0;
   if (!options.parse(arguments)) return 0;
-  catch_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);  // a log that nobody reads any more does not end a run
 
   Job job(environment, options, o.grid);
@@ -261,7 +261,10 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
         return write(*job.world);
       }
       state->begin_fetch();
-      write_copy = [&, write] { write(*writers); };
+      write_copy = [&, write] {
+        use_alternate_signal_stack();
+        write(*writers);
+      };
       hooks.go_on_saving();
     };
   }

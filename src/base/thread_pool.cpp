@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/base/check.hpp"
+#include "src/base/signals.hpp"
 
 namespace trireme {
 
@@ -68,6 +69,7 @@ struct ThreadPool::State {
   }
 
   void work() {
+    use_alternate_signal_stack();
     while (!stopping) {
       for (int spin = 0; spin < spins_before_sleep && !has_work(); ++spin) pause_briefly();
       if (!has_work()) {

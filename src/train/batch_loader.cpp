@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "src/base/signals.hpp"
+
 namespace trireme::train {
 
 BatchLoader::Set::Set(Backend& backend, std::int64_t micro_batches, std::int64_t rows, std::int64_t b,
@@ -127,6 +129,7 @@ void BatchLoader::read_ahead(const data::SampleSource& source, std::vector<Sampl
   copying_->wait(*backend_.compute_stream().record());
   reading_ = std::async(std::launch::async, [this, &set]() -> std::exception_ptr {
     try {
+      use_alternate_signal_stack();
       fill(set, ahead_);
       return nullptr;
     } catch (...) {

@@ -3,11 +3,39 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <csignal>
 #include <stdexcept>
 #include <vector>
 
+#include "src/base/signals.hpp"
+
 namespace trireme {
 namespace {
+
+thread_local std::uintptr_t handler_frame = 0;
+
+extern "C" void note_frame(int) { handler_frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); }
+
+TEST(ThreadPool, ItsThreadsRunHandlersOnAlternateStacks) {
+  struct sigaction before {};
+  struct sigaction action {};
+  action.sa_handler = note_frame;  // as a library does that asks for no alternate stack
+  sigaction(SIGUSR2, &action, &before);
+  move_handlers_to_alternate_stacks();
+  use_alternate_signal_stack();
+  ThreadPool pool(3);
+  std::atomic<int> waiting{0};
+  pool.parallel_for(3, [&](std::int64_t) {
+    for (++waiting; waiting < 3;) {  // each thread has one task
+    }
+    stack_t alternate{};
+    sigaltstack(nullptr, &alternate);
+    std::raise(SIGUSR2);
+    const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(alternate.ss_sp);
+    EXPECT_TRUE(handler_frame > begin && handler_frame < begin + alternate.ss_size);
+  });
+  sigaction(SIGUSR2, &before, nullptr);
+}
 
 TEST(ThreadPool, RunsEveryTaskOnce) {
   for (const int threads : {1, 2, 5}) {

@@ -16,9 +16,16 @@ for file in README.md CHANGELOG.md; do
 done
 [ -s "$prefix/share/trireme/jobs/environment.sh" ] || fail "the batch files are missing"
 
-libraries=$(ldd "$prefix/bin/trireme")
+libraries=$(find "$prefix" -name 'libtrireme_program.so' -exec ldd {} \; && ldd "$prefix/bin/trireme")
+grep -q libmpi <<<"$libraries" || fail "the program's library is missing: $libraries"
 grep -q "not found" <<<"$libraries" && fail "the program lacks libraries: $libraries"
 grep -qF "$build" <<<"$libraries" && fail "the installed program uses libraries of the build folder: $libraries"
+ln -s "$prefix/bin/trireme" "$folder/link"
+"$folder/link" info >"$folder/info" || fail "trireme info by a link returned $?"
+cp "$prefix/bin/trireme" "$folder/alone"
+code=0
+"$folder/alone" info 2>"$folder/info" || code=$?
+[ $code -eq 4 ] && grep -q "library cannot be loaded" "$folder/info" || fail "without its library: $(cat "$folder/info")"
 "$prefix/bin/trireme" info >"$folder/info" || fail "trireme info returned $?"
 grep -qF "$version" "$folder/info" || fail "trireme info does not name version $version: $(cat "$folder/info")"
 

@@ -1,0 +1,37 @@
+// The executable: blocks the signals that ask for a stop, and only then loads the program, which is a library.
+//
+// Loading takes 10 ms on a quiet machine and seconds from a busy file system, and libraries start threads while they
+// are loaded. A signal would end the process in that time; blocked in every thread, it waits until the program takes
+// it. This file needs the C library alone and no search path, so that its main begins a millisecond after exec.
+#include <dlfcn.h>
+
+#include <cstdio>
+
+#include "src/base/signals.hpp"
+
+int main(int argc, char** argv) {
+  const sigset_t signals = trireme::stop_signals();
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+
+  // Beside the executable where it was built, in the folder of libraries where it was installed.
+  const char* const built = "$ORIGIN/libtrireme_program.so";
+  const char* const installed = "$ORIGIN/../" TRIREME_LIBDIR "/libtrireme_program.so";
+  char problems[2][1024] = {"", ""};
+  void* program = nullptr;
+  int tried = 0;
+  for (const char* path : {built, installed}) {
+    program = dlopen(path, RTLD_LAZY | RTLD_GLOBAL);  // global: plug-ins of MPI look for its symbols
+    if (program != nullptr) break;
+    std::snprintf(problems[tried++], sizeof problems[0], "%s", dlerror());
+  }
+  void* const entry = program == nullptr ? nullptr : dlsym(program, "trireme_main");
+  if (entry == nullptr) {
+    std::fprintf(
+        stderr,
+        "trireme: the program's library cannot be loaded (%s; %s). It belongs into the folder of the executable "
+        "or into ../%s; the README names the libraries that it needs.\n",
+        problems[0], problems[1], TRIREME_LIBDIR);
+    return 4;  // ExitCode::environment
+  }
+  return reinterpret_cast<int (*)(int, char**)>(entry)(argc, argv);
+}

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <csignal>
+#include <initializer_list>
+
+namespace trireme {
+
+/// The signals that ask a program to stop: SIGUSR1, SIGTERM and SIGINT.
+inline sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) sigaddset(&signals, signal);
+  return signals;
+}
+
+/// Gives the calling thread a stack of its own for signal handlers, until the thread ends. Keeps one that it has.
+///
+/// Every thread that computes needs one: oneDNN's generated code uses the stack pointer as a general register, and the
+/// kernel writes the frame of a handler without such a stack wherever that register points.
+/// Throws EnvironmentError where no memory is left for it.
+void use_alternate_signal_stack();
+
+/// Makes all handlers that are installed in this process, also those of libraries, run on alternate stacks
+/// (SA_ONSTACK). Called again after a library that may install one was initialised.
+void move_handlers_to_alternate_stacks();
+
+}  // namespace trireme

@@ -1,0 +1,45 @@
+// Loaded with LD_PRELOAD: interrupts the program 1,000 times a second with a handler that, like those of some
+// profilers, does not ask for an alternate stack, and writes to the stack that it gets. Code that uses the stack
+// pointer as a general register does not survive that without one. Says at the end how often it ran:
+// TRIREME_TIMER_COUNT names the file.
+#include <sys/time.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+std::atomic<long> interruptions{0};
+
+extern "C" void on_timer(int) {
+  char frame[2048];
+  std::memset(frame, 0x5a, sizeof frame);
+  __asm__ volatile("" : : "r"(frame) : "memory");  // the write is not removed
+  interruptions.fetch_add(1, std::memory_order_relaxed);
+}
+
+struct Timer {
+  Timer() {
+    struct sigaction action {};
+    action.sa_handler = on_timer;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGALRM, &action, nullptr);
+    itimerval interval{{0, 1000}, {0, 1000}};
+    setitimer(ITIMER_REAL, &interval, nullptr);
+  }
+  ~Timer() {
+    itimerval never{};
+    setitimer(ITIMER_REAL, &never, nullptr);
+    const char* path = std::getenv("TRIREME_TIMER_COUNT");
+    if (path == nullptr) return;
+    if (std::FILE* file = std::fopen(path, "w")) {
+      std::fprintf(file, "%ld\n", interruptions.load());
+      std::fclose(file);
+    }
+  }
+} timer;
+
+}  // namespace
