@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "mpi/error.hpp"
 #include "mpi/hang_report.hpp"
+#include "mpi/startup_watchdog.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
@@ -53,14 +55,17 @@ bool all_fail(MPI_Comm failing) {
 
 }  // namespace
 
-int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& function) {
+int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& function,
+             double startup_timeout_minutes) {
   log::initialise(0, 1);  // until it is known which rank this is
   try {
+    std::optional<StartupWatchdog> watchdog(std::in_place, startup_timeout_minutes);
     MpiEnvironment environment(argc, argv);
     log::initialise(environment.rank(), environment.size());
     MPI_Comm failing = MPI_COMM_NULL;  // carries nothing but what is agreed on after an exception
     check(MPI_Comm_dup(MPI_COMM_WORLD, &failing), "MPI_Comm_dup");
     const std::vector<std::string> hosts = all_hosts(failing);
+    watchdog.reset();
     int exit_code = 0;
     try {
       exit_code = function(environment);

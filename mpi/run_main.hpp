@@ -6,6 +6,8 @@
 
 namespace trireme::mpi {
 
+inline constexpr double default_startup_timeout_minutes = 5;
+
 /// What `main` of a program with ranks does: sets up MPI and the log, calls `function` on every rank, and returns its
 /// exit code.
 ///
@@ -13,6 +15,9 @@ namespace trireme::mpi {
 /// and all leave in order with its exit code. One that others do not share within two seconds (a bug, a full disk
 /// outside `collectively`) is printed with rank and host, and ends the whole job with its exit code, since the others
 /// wait for this rank somewhere. Exceptions other than trireme::Error count as ExitCode::environment.
-int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& function);
+///
+/// A job whose ranks do not all reach MPI_Init within `startup_timeout_minutes` ends with ExitCode::hung; 0: no limit.
+int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& function,
+             double startup_timeout_minutes = default_startup_timeout_minutes);
 
 }  // namespace trireme::mpi

@@ -149,6 +149,25 @@ void GridOptions::declare(Options& options) {
   device.declare(options);
 }
 
+namespace {
+
+void declare_startup_timeout(Options& options, double* minutes) {
+  options.add("startup-timeout-minutes", minutes, "X",
+              "A job whose ranks have not all reached MPI_Init after this time ends with exit code 7; 0: they wait for "
+              "ever.",
+              at_least(0));
+}
+
+}  // namespace
+
+double startup_timeout_minutes(const std::vector<std::string>& arguments) {
+  double minutes = mpi::default_startup_timeout_minutes;
+  Options options("trireme", "");
+  declare_startup_timeout(options, &minutes);
+  options.parse_known(arguments);
+  return minutes;
+}
+
 void DeviceOptions::declare(Options& options) {
   options.section("Device");
   options.add_choice("backend", &backend,
@@ -162,6 +181,7 @@ void DeviceOptions::declare(Options& options) {
               "A rank that has waited this long for others ends the job with exit code 7 and names those that do not "
               "answer; 0: ranks wait for ever.",
               at_least(0));
+  declare_startup_timeout(options, &startup_timeout_minutes);
   options.add_flag("deterministic-mode", &deterministic,
                    "The same bits in every run on one grid, on GPUs too: products take the first of cuBLASLt's "
                    "suggestions that runs, not the fastest. On the CPU it is always so.");

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "mpi/run_main.hpp"
 #include "src/app/options.hpp"
 #include "src/backend/backend.hpp"
 #include "src/comm/device_communicators.hpp"
@@ -58,6 +59,7 @@ struct DeviceOptions {
   bool deterministic = false;
   std::string gemm_cache;
   double timeout_minutes = 10;
+  double startup_timeout_minutes = mpi::default_startup_timeout_minutes;
 
   void declare(Options& options);
   /// What the CUDA backend of one rank is told.
@@ -66,6 +68,9 @@ struct DeviceOptions {
   /// one.
   void check(const Options& options, const Backend& backend, const std::string& reason) const;
 };
+
+/// The option `--startup-timeout-minutes`, which counts before MPI and the command's own options are there.
+double startup_timeout_minutes(const std::vector<std::string>& arguments);
 
 /// ConfigError where `backend` cannot train in `dtype`.
 void check_training_type(const Backend& backend, DType dtype);

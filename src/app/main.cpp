@@ -16,6 +16,7 @@
 #include "src/app/generate_command.hpp"
 #include "src/app/info_command.hpp"
 #include "src/app/job.hpp"
+#include "src/app/job_options.hpp"
 #include "src/app/overlap_command.hpp"
 #include "src/app/plan_command.hpp"
 #include "src/app/reshard_command.hpp"
@@ -117,7 +118,7 @@ extern "C" int trireme_main(int argc, char** argv) {
     const auto run = [&](mpi::MpiEnvironment& environment) {
       return after_output(command.run_on_ranks(arguments, environment));
     };
-    return mpi::run_main(argc, argv, run);
+    return mpi::run_main(argc, argv, run, app::startup_timeout_minutes(arguments));
   }
   if (!name.empty()) std::fprintf(stderr, "trireme: there is no command '%s'\n\n", name.c_str());
   print_help(stderr);

@@ -135,17 +135,30 @@ bool Options::parse(const std::vector<std::string>& arguments) {
     return false;
   }
   std::vector<std::string> problems;
+  read(arguments, problems);
+  for (const Entry& entry : entries_) {
+    if (entry.required && !entry.given) problems.push_back(fmt::format("--{} must be given", entry.names.front()));
+  }
+  TRIREME_CHECK(problems.empty(), ConfigError, "{}\nsee {} --help", joined(problems, "\n"), command_);
+  return true;
+}
+
+void Options::parse_known(const std::vector<std::string>& arguments) {
+  std::vector<std::string> problems;
+  try {
+    read(arguments, problems);
+  } catch (const Error&) {
+    // The command reads its options again, and says so then.
+  }
+}
+
+void Options::read(const std::vector<std::string>& arguments, std::vector<std::string>& problems) {
   const Source command_line = read_command_line(arguments, problems);
   for (const Given& option : command_line.options) {
     if (option.name != "config") continue;
     for (const std::string& path : option.values) apply(read_file(path), problems);
   }
   apply(command_line, problems);
-  for (const Entry& entry : entries_) {
-    if (entry.required && !entry.given) problems.push_back(fmt::format("--{} must be given", entry.names.front()));
-  }
-  TRIREME_CHECK(problems.empty(), ConfigError, "{}\nsee {} --help", joined(problems, "\n"), command_);
-  return true;
 }
 
 Options::Source Options::read_command_line(const std::vector<std::string>& arguments,

@@ -94,6 +94,10 @@ class Options {
   /// Sets the variables. False where `--help` was asked for: the help has been printed to stdout, nothing is set.
   bool parse(const std::vector<std::string>& arguments);
 
+  /// Sets the variables of the options that are declared here and passes over all else, mistakes included: for what is
+  /// needed before the command itself reads its options.
+  void parse_known(const std::vector<std::string>& arguments);
+
   /// Whether the option, under any of its names, was given on the command line or in a file; false for one that this
   /// command does not have.
   bool given(const std::string& name) const;
@@ -141,6 +145,7 @@ class Options {
   const Entry* find(const std::string& name) const;
   Entry* find(const std::string& name) { return const_cast<Entry*>(std::as_const(*this).find(name)); }
   std::string nearest(const std::string& name) const;
+  void read(const std::vector<std::string>& arguments, std::vector<std::string>& problems);
   Source read_command_line(const std::vector<std::string>& arguments, std::vector<std::string>& problems);
   Source read_file(const std::string& path) const;
   void apply(const Source& source, std::vector<std::string>& problems);

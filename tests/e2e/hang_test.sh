@@ -35,4 +35,15 @@ stopped "a stopped tensor rank is named" --tp 2 --pp 2
 stopped "a stopped data rank is named, by a run that goes on from the last checkpoint" --use-distributed-optimizer
 check "it did go on" grep -q 'continuing after iteration' err
 done_by 1 checkpoint verify saved
+
+# A rank that never starts: the launcher of rank 1 hangs.
+echo "startup-timeout-minutes = 0.02" >startup.ini
+cat >launch.sh <<'END'
+[ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec sleep 60
+exec "$@"
+END
+timeout -k 5 30 "$mpiexec" -n 2 bash launch.sh "$trireme" train "${run[@]}" --config startup.ini >out 2>err
+code=$?
+check "a rank that never starts ends the job, by an option in a file" \
+  [ "$code $(grep -c 'waited 0.02 minutes for all ranks to reach MPI_Init' err)" = "7 1" ]
 refused 2 "--distributed-timeout-minutes -1 must be at least 0" 1 train "${run[@]}" --distributed-timeout-minutes -1

@@ -48,6 +48,9 @@ int end(mpi::MpiEnvironment& environment, const std::string& how) {
 
 int main(int argc, char** argv) {
   const std::string how = argc > 1 ? argv[1] : "";
+  const bool never_starts = how == "one_never_starts";
+  if (never_starts && trireme::mpi::launched_rank() == 1) raise(SIGSTOP);
   return trireme::mpi::run_main(
-      argc, argv, [&](trireme::mpi::MpiEnvironment& environment) { return trireme::end(environment, how); });
+      argc, argv, [&](trireme::mpi::MpiEnvironment& environment) { return trireme::end(environment, how); },
+      never_starts ? 0.02 : trireme::mpi::default_startup_timeout_minutes);
 }

@@ -31,6 +31,7 @@ check one_throws_while_communicating 3 "rank 1 on host $(hostname) failed alone 
 check one_is_killed 137 "" 0
 check one_is_stopped 7 "the job hangs: rank 1 on host $(hostname) does not answer" 1
 check one_is_stopped 7 "ranks 0, 2, 3: waiting for 1 s in an all-reduce of the group world for rank 1" 1
+check one_never_starts 7 "rank 0 on host $(hostname) waited 0.02 minutes for all ranks to reach MPI_Init" 1
 check one_goes_another_way 7 "the job hangs: every rank waits" 1
 check one_goes_another_way 7 "rank 1: waiting for 1 s in a barrier of the group world for other ranks" 1
 
