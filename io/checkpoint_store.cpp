@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <thread>
 #include <tuple>
 
@@ -18,6 +17,7 @@
 #include "io/durable_file.hpp"
 #include "io/folder.hpp"
 #include "io/manifest_json.hpp"
+#include "io/system_call.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 
@@ -31,25 +31,22 @@ using checkpoint::StepEntry;
 
 constexpr const char* latest_name = "LATEST";
 constexpr const char* lock_name = ".lock";
-constexpr std::string_view step_prefix = "step-";
 constexpr std::string_view staging_prefix = ".tmp-";
-constexpr std::string_view trash_prefix = ".trash-";
 
-std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", step_prefix, step); }
+std::string name_of_step(std::int64_t step) { return fmt::format("{}{:08}", step_prefix, step); }
 
-/// The number behind `prefix`, up to the end of the name or the next hyphen; -1 where there is none.
-std::int64_t number_in(std::string_view name, std::string_view prefix) {
-  if (!name.starts_with(prefix)) return -1;
-  name.remove_prefix(prefix.size());
-  std::int64_t number = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool all = error == std::errc() && (end == name.data() + name.size() || *end == '-');
-  return all && name.front() != '-' ? number : -1;
+/// False only where the step is surely not whole: one that cannot be read may be.
+bool may_be_complete(const std::string& step_folder) {
+  try {
+    return looks_complete(step_folder);
+  } catch (const IoError&) {
+    return true;
+  }
 }
 
 bool is_step_name(std::string_view name) {
   const std::int64_t number = number_in(name, step_prefix);
-  return number >= 0 && name == step_name(number);
+  return number >= 0 && name == name_of_step(number);
 }
 
 }  // namespace
@@ -115,7 +112,7 @@ ShardFile CheckpointStore::write_shard(const std::string& staging, const std::st
 }
 
 void CheckpointStore::commit(const std::string& staging, const Manifest& manifest) {
-  const std::string name = step_name(manifest.step);
+  const std::string name = name_of_step(manifest.step);
   const std::string text = manifest_to_json(manifest);
   std::string trash;
   try {
@@ -164,7 +161,7 @@ std::vector<StepEntry> CheckpointStore::steps() {
     } catch (const Error& error) {
       entry.problem = error.what();
     }
-    all.push_back({entry.step.value_or(number), std::move(entry)});
+    all.push_back({number, std::move(entry)});
   };
   const std::vector<std::string> names = names_in(root_);
   for (const std::string& name : names) {
@@ -172,7 +169,7 @@ std::vector<StepEntry> CheckpointStore::steps() {
   }
   for (const std::string& name : names) {
     const std::int64_t number = number_in(name, trash_prefix);
-    if (number >= 0 && is_folder(path(name)) && looks_complete(path(name))) add(name, number, true);
+    if (number >= 0 && is_folder(path(name)) && may_be_complete(path(name))) add(name, number, true);
   }
   std::ranges::stable_sort(all, [](const Found& a, const Found& b) {
     return std::tuple(-a.order, a.entry.replaced) < std::tuple(-b.order, b.entry.replaced);
@@ -181,7 +178,7 @@ std::vector<StepEntry> CheckpointStore::steps() {
   const std::string latest_step = latest();
   const auto pointed = std::ranges::find_if(all, [&](const Found& found) {
     return found.entry.name == latest_step ||
-           (found.entry.replaced && step_name(number_in(found.entry.name, trash_prefix)) == latest_step);
+           (found.entry.replaced && name_of_step(number_in(found.entry.name, trash_prefix)) == latest_step);
   });
   if (pointed != all.end()) {
     pointed->entry.latest = true;
@@ -197,6 +194,8 @@ std::unique_ptr<checkpoint::StepReader> CheckpointStore::open(const std::string&
   return std::make_unique<CheckpointReader>(path(name));
 }
 
+std::string CheckpointStore::step_name(std::int64_t step) const { return name_of_step(step); }
+
 void CheckpointStore::remove(const std::string& name) {
   const std::string trash = move_to_trash(name);
   remove_folder(path(trash), manifest_name);
@@ -204,12 +203,12 @@ void CheckpointStore::remove(const std::string& name) {
 
 /// The step's name in LATEST; empty where there is none worth looking at.
 std::string CheckpointStore::latest() const {
-  if (access(path(latest_name).c_str(), F_OK) != 0) return {};
   try {
+    if (!is_there(path(latest_name))) return {};
     std::string name = read_whole_file(path(latest_name), 255);
     while (!name.empty() && (name.back() == '\n' || name.back() == '\r' || name.back() == ' ')) name.pop_back();
     if (is_step_name(name)) return name;
-    log::warn("{} does not hold the name of a step, like {}", path(latest_name), step_name(1234));
+    log::warn("{} does not hold the name of a step, like {}", path(latest_name), name_of_step(1234));
   } catch (const Error& error) {
     log::warn("{}", error.what());
   }
@@ -240,7 +239,7 @@ void CheckpointStore::clean() {
 }
 
 void CheckpointStore::restore_or_delete(const std::string& trash_name) {
-  const std::string name = step_name(std::max<std::int64_t>(0, number_in(trash_name, trash_prefix)));
+  const std::string name = name_of_step(std::max<std::int64_t>(0, number_in(trash_name, trash_prefix)));
   if (is_folder(path(name))) {
     // Kept while it may be better than what bears the name.
     if (looks_complete(path(name)) || !looks_complete(path(trash_name))) {
@@ -255,13 +254,17 @@ void CheckpointStore::restore_or_delete(const std::string& trash_name) {
 }
 
 CheckpointPlace find_checkpoint(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::canonical(path, error);
-  TRIREME_CHECK(!error && std::filesystem::is_directory(folder), CheckpointError,
-                "there is no checkpoint folder {}: {}", path, error ? error.message() : "it is not a folder");
-  const bool is_step = is_step_name(folder.filename().string()) || std::filesystem::exists(folder / manifest_name);
-  if (is_step) return {folder.parent_path().string(), folder.filename().string()};
-  return {folder.string(), {}};
+  char* const found = retried([&] { return realpath(path.c_str(), nullptr); });
+  const int error = errno;
+  const std::string folder = found == nullptr ? "" : found;
+  std::free(found);
+  TRIREME_CHECK(!folder.empty() || is_absent(error), IoError, "cannot look for {}: {}", path, std::strerror(error));
+  TRIREME_CHECK(!folder.empty() && is_folder(folder), CheckpointError, "there is no checkpoint folder {}: {}", path,
+                folder.empty() ? std::strerror(error) : "it is not a folder");
+  const std::size_t slash = folder.rfind('/');
+  const std::string name = folder.substr(slash + 1);
+  if (!is_step_name(name) && !is_there(folder + "/" + manifest_name)) return {folder, {}};
+  return {folder.substr(0, std::max<std::size_t>(slash, 1)), name};
 }
 
 }  // namespace trireme::io

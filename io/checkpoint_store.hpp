@@ -10,7 +10,7 @@ namespace trireme::io {
 
 /// Checkpoints in a folder that all ranks share:
 ///
-///   ROOT/LATEST                      name of the step saved last, a hint: a user may set a run back by editing it
+///   ROOT/LATEST                      name of the step saved last: a hint for people and scripts, never followed
 ///   ROOT/step-00001234/              one folder a step; it has its name only when it is complete
 ///        manifest.json               what is where, with sizes and digests (io/manifest_json.hpp)
 ///        rank-00000.h5 ...           the tensors, one HDF5 file for each rank that writes
@@ -21,7 +21,7 @@ namespace trireme::io {
 /// folder's name, the name before LATEST. What replaces a step of the same number gets its name after the old one was
 /// renamed to .trash-..., which counts as that step until then. Reading takes plain bytes at the offsets of the
 /// manifest, after their digest was checked, and leaves the HDF5 library out.
-class CheckpointStore final : public checkpoint::Store {
+class CheckpointStore : public checkpoint::Store {
  public:
   /// `root` need not exist; `claim` and `begin` create it. From now on a write beyond the limit on file sizes
   /// (RLIMIT_FSIZE) is an error and no longer a signal, for the whole process.
@@ -38,6 +38,7 @@ class CheckpointStore final : public checkpoint::Store {
   void abandon(const std::string& staging) noexcept override;
   std::vector<checkpoint::StepEntry> steps() override;
   std::unique_ptr<checkpoint::StepReader> open(const std::string& name) override;
+  std::string step_name(std::int64_t step) const override;
   void remove(const std::string& name) override;
 
  private:

@@ -16,6 +16,7 @@
 #include "io/durable_file.hpp"
 #include "io/file_handle.hpp"
 #include "io/regular_file.hpp"
+#include "io/system_call.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 
@@ -31,22 +32,33 @@ struct DirectoryTraits {
 }  // namespace
 
 std::vector<std::string> names_in(const std::string& folder) {
-  const UniqueHandle<DirectoryTraits> directory(opendir(folder.c_str()));
-  if (!directory && errno == ENOENT) return {};
-  TRIREME_CHECK(directory, IoError, "cannot list {}: {}", folder, std::strerror(errno));
   std::vector<std::string> names;
-  for (errno = 0; const dirent* entry = readdir(directory.get()); errno = 0) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-  }
-  TRIREME_CHECK(errno == 0, IoError, "cannot list {}: {}", folder, std::strerror(errno));
+  const int result = retried([&] {
+    names.clear();
+    const UniqueHandle<DirectoryTraits> directory(opendir(folder.c_str()));
+    if (!directory) return errno == ENOENT ? 0 : -1;
+    for (errno = 0; const dirent* entry = readdir(directory.get()); errno = 0) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(name);
+    }
+    return errno == 0 ? 0 : -1;
+  });
+  TRIREME_CHECK(result == 0, IoError, "cannot list {}: {}", folder, std::strerror(errno));
   std::ranges::sort(names);
   return names;
 }
 
 bool is_folder(const std::string& path) {
   struct stat status {};
-  return lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  const int result = retried([&] { return lstat(path.c_str(), &status); });
+  TRIREME_CHECK(result == 0 || is_absent(errno), IoError, "cannot look for {}: {}", path, std::strerror(errno));
+  return result == 0 && S_ISDIR(status.st_mode);
+}
+
+bool is_there(const std::string& path) {
+  const int result = retried([&] { return access(path.c_str(), F_OK); });
+  TRIREME_CHECK(result == 0 || is_absent(errno), IoError, "cannot look for {}: {}", path, std::strerror(errno));
+  return result == 0;
 }
 
 void make_folders(const std::string& path) {
@@ -114,18 +126,22 @@ std::string read_whole_file(const std::string& path, std::int64_t most_bytes) {
   const std::int64_t size_bytes = regular_file_size(path, Symlinks::refuse);
   TRIREME_CHECK(size_bytes <= most_bytes, DataError, "{} has {} bytes; more than {} are not believed", path, size_bytes,
                 most_bytes);
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-  TRIREME_CHECK(file, IoError, "cannot open {}: {}", path, std::strerror(errno));
-  std::string bytes(static_cast<std::size_t>(size_bytes), '\0');
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = read(file.get(), bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    TRIREME_CHECK(count >= 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
-    if (count == 0) break;
-    done += static_cast<std::size_t>(count);
-  }
-  bytes.resize(done);
+  std::string bytes;
+  const int result = retried([&] {
+    bytes.assign(static_cast<std::size_t>(size_bytes), '\0');
+    const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!file) return -1;
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t count = read(file.get(), bytes.data() + done, bytes.size() - done);
+      if (count < 0) return -1;
+      if (count == 0) break;
+      done += static_cast<std::size_t>(count);
+    }
+    bytes.resize(done);
+    return 0;
+  });
+  TRIREME_CHECK(result == 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
   return bytes;
 }
 

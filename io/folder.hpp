@@ -11,8 +11,11 @@ namespace trireme::io {
 /// cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
 
-/// Whether the path is a folder (a symbolic link to one is not).
+/// Whether the path is a folder (a symbolic link to one is not). IoError where that cannot be found out.
 bool is_folder(const std::string& path);
+
+/// Whether anything stands at the path. IoError where that cannot be found out.
+bool is_there(const std::string& path);
 
 /// Creates the folder and those above it that are missing, and brings their names to the disk.
 void make_folders(const std::string& path);

@@ -9,13 +9,15 @@
 #include <sstream>
 #include <utility>
 
+#include "io/system_call.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {
 
 std::int64_t regular_file_size(const std::string& path, Symlinks symlinks) {
   struct stat status {};
-  const int result = symlinks == Symlinks::follow ? stat(path.c_str(), &status) : lstat(path.c_str(), &status);
+  const int result = retried(
+      [&] { return symlinks == Symlinks::follow ? stat(path.c_str(), &status) : lstat(path.c_str(), &status); });
   TRIREME_CHECK(result == 0, IoError, "cannot open {}: {}", path, std::strerror(errno));
   const mode_t mode = status.st_mode;
   TRIREME_CHECK(S_ISREG(mode), DataError, "{} is {}, not a regular file", path,
@@ -24,7 +26,8 @@ std::int64_t regular_file_size(const std::string& path, Symlinks symlinks) {
                 : S_ISLNK(mode)  ? "a symbolic link"
                 : S_ISSOCK(mode) ? "a socket"
                                  : "a device");
-  TRIREME_CHECK(access(path.c_str(), R_OK) == 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
+  TRIREME_CHECK(retried([&] { return access(path.c_str(), R_OK); }) == 0, IoError, "cannot read {}: {}", path,
+                std::strerror(errno));
   return status.st_size;
 }
 

@@ -84,7 +84,7 @@ void print_step(const StepReader& step) {
 int inspect(const std::vector<std::string>& arguments) {
   std::string path;
   Options options("trireme checkpoint inspect",
-                  "Prints the steps of a folder, and what the latest one, or the one given, holds. Tensors are not "
+                  "Prints the steps of a folder, and what the newest one, or the one given, holds. Tensors are not "
                   "read: verify does that.");
   options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
   if (!options.parse(arguments)) return 0;
@@ -94,39 +94,47 @@ int inspect(const std::vector<std::string>& arguments) {
   if (place.step.empty()) {
     for (const StepEntry& entry : entries) {
       fmt::print("{}{}{}\n", entry.name, entry.latest ? "  latest" : "",
-                 entry.problem.empty() ? "" : "  damaged: " + printable(entry.problem));
+                 entry.problem.empty() ? "" : "  cannot be used: " + printable(entry.problem));
     }
     fmt::print("\n");
-    std::ranges::stable_partition(entries, &StepEntry::latest);
+    std::ranges::stable_partition(entries, [](const StepEntry& entry) { return entry.problem.empty(); });
   }
   print_step(*open_step(store, entries.front().name));
   return 0;
 }
 
-/// Everything that is wrong with a step, one entry a file.
-std::vector<std::string> problems_of(io::CheckpointStore& store, const std::string& name) {
-  std::vector<std::string> problems;
-  const auto attempt = [&](const auto& check) {
+/// Faults of steps, one entry a file.
+struct Faults {
+  std::string damaged;
+  std::string unreadable;  ///< at present: no damage
+
+  template <class Check>
+  void attempt(const Check& check) {
     try {
       check();
     } catch (const Error& error) {
-      problems.emplace_back(error.what());
+      (error.exit_code() == ExitCode::io ? unreadable : damaged) += fmt::format("\n  {}", error.what());
     }
-  };
+  }
+  std::size_t size() const { return damaged.size() + unreadable.size(); }
+};
+
+void verify_step(io::CheckpointStore& store, const std::string& name, Faults& faults) {
+  const std::size_t before = faults.size();
   std::unique_ptr<StepReader> step;
-  attempt([&] { step = open_step(store, name); });
-  if (!step) return problems;
-  for (std::size_t file = 0; file < step->manifest().files.size(); ++file) {
-    attempt([&] {
+  faults.attempt([&] { step = open_step(store, name); });
+  if (!step) return;
+  const Manifest& manifest = step->manifest();
+  faults.attempt([&] { checkpoint::check_files(*step); });
+  for (std::size_t file = 0; file < manifest.files.size(); ++file) {
+    faults.attempt([&] {
       checkpoint::verify_file(*step, file);
-      io::check_shard_file(step->description(), step->manifest(), file);
+      io::check_shard_file(step->description(), manifest, file);
     });
   }
-  if (problems.empty()) {
-    fmt::print("{} is whole: step {}, {} files, {} bytes\n", step->description(), step->manifest().step,
-               step->manifest().files.size(), total_bytes(step->manifest()));
-  }
-  return problems;
+  if (faults.size() > before) return;
+  fmt::print("{} is whole: step {}, {} files, {} bytes\n", step->description(), manifest.step, manifest.files.size(),
+             total_bytes(manifest));
 }
 
 int verify(const std::vector<std::string>& arguments) {
@@ -138,12 +146,13 @@ int verify(const std::vector<std::string>& arguments) {
   if (!options.parse(arguments)) return 0;
   const io::CheckpointPlace place = io::find_checkpoint(path);
   io::CheckpointStore store(place.root);
-  std::string problems;
-  for (const StepEntry& entry : steps_at(place, store)) {
-    for (const std::string& problem : problems_of(store, entry.name)) problems += "\n  " + problem;
-  }
-  TRIREME_CHECK(problems.empty(), CheckpointError, "damaged:{}\nSteps printed as whole can be loaded instead.",
-                problems);
+  Faults faults;
+  for (const StepEntry& entry : steps_at(place, store)) verify_step(store, entry.name, faults);
+  if (!faults.unreadable.empty()) faults.unreadable.insert(0, "cannot be read:");
+  TRIREME_CHECK(faults.damaged.empty(), CheckpointError,
+                "damaged:{}\n{}{}Steps printed as whole can be loaded instead.", faults.damaged, faults.unreadable,
+                faults.unreadable.empty() ? "" : "\n");
+  TRIREME_CHECK(faults.unreadable.empty(), IoError, "{}", faults.unreadable);
   return 0;
 }
 

@@ -1,8 +1,7 @@
 #include "src/app/saved_model.hpp"
 
-#include <filesystem>
-
 #include "io/checkpoint_store.hpp"
+#include "io/folder.hpp"
 #include "src/app/run_attributes.hpp"
 #include "src/base/log.hpp"
 #include "src/train/host_state.hpp"
@@ -14,13 +13,15 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, boo
   OpenCheckpoint result;
   io::CheckpointPlace place;
   collectively(world, [&] {
-    const bool to_come = optional && !std::filesystem::exists(path);
+    const bool to_come = optional && !io::is_there(path);
     place = to_come ? io::CheckpointPlace{path, {}} : io::find_checkpoint(path);
     result.store = std::make_unique<io::CheckpointStore>(place.root);
   });
   if (optional && place.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) return {};
   result.reader = checkpoint::open_checkpoint(*result.store, world, place.step);
-  collectively(world, [&] { result.description = checkpoint::read_description(*result.reader); });
+  collectively(world, [&] {
+    result.description = checkpoint::read_description(*result.reader);
+  });
   log::info("loading {}: iteration {}", result.reader->description(), result.description.step);
   return result;
 }

@@ -19,7 +19,7 @@ struct OpenCheckpoint {
   checkpoint::RunDescription description;
 };
 
-/// Opens what `--load PATH` means: the latest step of a folder, or one step's folder. Collective. With `optional`, a
+/// Opens what `--load PATH` means: the newest step of a folder, or one step's folder. Collective. With `optional`, a
 /// folder without any checkpoint gives an empty result; otherwise CheckpointError.
 OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, bool optional = false);
 

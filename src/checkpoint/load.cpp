@@ -179,6 +179,7 @@ std::unique_ptr<StepReader> open_verified(Store& store, Communicator& world, con
   check_format(*step);
   collectively(world, [&] {
     validate(manifest);
+    if (world.rank() == 0) check_files(*step);
     for (std::size_t i = 0; i < manifest.files.size(); ++i) {
       if (static_cast<int>(i % static_cast<std::size_t>(world.size())) == world.rank()) verify_file(*step, i);
     }
@@ -199,24 +200,39 @@ bool has_checkpoint(Store& store, Communicator& world) {
 std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name) {
   if (!name.empty()) return open_verified(store, world, name);
   std::string names;
+  std::string latest;
   collectively(world, [&] {
     if (world.rank() != 0) return;
-    std::vector<StepEntry> entries = store.steps();
-    std::ranges::stable_partition(entries, &StepEntry::latest);
-    for (const StepEntry& entry : entries) names += entry.name + "\n";
+    for (const StepEntry& entry : store.steps()) {
+      names += entry.name + "\n";
+      if (entry.latest) latest = entry.name;
+    }
   });
+  const auto warn = [&](const std::string& text) {
+    if (world.rank() == 0) log::warn("{}", text);
+  };
   std::string problems;
   for (const std::string& candidate : lines_of(broadcast_text(world, names, 0))) {
     try {
       std::unique_ptr<StepReader> step = open_verified(store, world, candidate);
-      if (!problems.empty())
-        log::warn("step {} is loaded instead, from {}", step->manifest().step, step->description());
+      if (!problems.empty()) {
+        warn(fmt::format("step {} is loaded instead, from {}", step->manifest().step, step->description()));
+      } else if (!latest.empty() && candidate != latest) {
+        warn(fmt::format("LATEST names {}, but {} is newer and whole: it is loaded; to load another, name its folder",
+                         latest, step->description()));
+      }
       return step;
     } catch (const NewerFormatError&) {
       throw;
     } catch (const Error& error) {
-      if (error.exit_code() != ExitCode::data && error.exit_code() != ExitCode::io) throw;
-      if (world.rank() == 0) log::warn("the checkpoint {} cannot be used: {}", candidate, error.what());
+      if (error.exit_code() == ExitCode::io) {
+        throw IoError(
+            "the checkpoint {} may be whole, but cannot be read: {}; no older step is taken in its place: see "
+            "to its storage, or name the folder of another step",
+            candidate, error.what());
+      }
+      if (error.exit_code() != ExitCode::data) throw;
+      warn(fmt::format("the checkpoint {} cannot be used: {}", candidate, error.what()));
       problems += fmt::format("\n  {}: {}", candidate, error.what());
     }
   }
@@ -278,6 +294,28 @@ void check_format(const StepReader& step) {
                 "{}: the checkpoint has format version {}, this program knows versions up to {}: use the program that "
                 "wrote it, or a later one",
                 step.description(), version, Manifest::current_version);
+}
+
+bool looks_complete(StepReader& step) {
+  const Manifest& manifest = step.manifest();
+  if (manifest.format_version > Manifest::current_version) return true;
+  try {
+    validate(manifest);
+    for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+      if (step.file_size(i) != manifest.files[i].size_bytes) return false;
+    }
+    return true;
+  } catch (const Error& error) {
+    if (error.exit_code() != ExitCode::data) throw;
+    return false;
+  }
+}
+
+void check_files(StepReader& step) {
+  const std::vector<std::string> foreign = step.foreign_files();
+  TRIREME_CHECK(foreign.empty(), CheckpointError,
+                "{}: the manifest does not know the file {}: it is another step's, or was put there; move it away",
+                step.description(), fmt::join(foreign, ", "));
 }
 
 void verify_file(StepReader& step, std::size_t file) {

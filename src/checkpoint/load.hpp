@@ -28,8 +28,9 @@ bool has_checkpoint(Store& store, Communicator& world);
 
 /// Opens a step after reading all of its files, shared out among the ranks, and comparing them with their digests.
 ///
-/// With a `name` it is that step or an error. Without, it is the one that the store's pointer names; where that is
-/// damaged, a warning says how, and the greatest step that is intact is taken. CheckpointError where there is none.
+/// With a `name` it is that step or an error. Without, it is the greatest step that is intact; warnings say how greater
+/// ones are damaged, or that the store's pointer names another. CheckpointError where there is none. A step that cannot
+/// be read at present is not damaged: it is an IoError, and no older one is taken in its place.
 std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name = {});
 
 /// Step, attributes and blobs.
@@ -60,6 +61,12 @@ class TensorReader {
 
 /// Throws NewerFormatError where a later version of the program wrote the step.
 void check_format(const StepReader& step);
+
+/// Whether the manifest makes sense and all of its files are there with their sizes; their bytes are not read.
+bool looks_complete(StepReader& step);
+
+/// Throws CheckpointError that names the files which the manifest does not know, if there are any.
+void check_files(StepReader& step);
 
 /// Throws CheckpointError that names the file, and the tensors concerned, unless the file has the size and digest that
 /// the manifest says.

@@ -8,10 +8,6 @@
 #include "src/base/hash.hpp"
 
 namespace trireme::checkpoint {
-namespace {
-std::string name_of_step(std::int64_t step) { return fmt::format("step-{:08}", step); }
-}  // namespace
-
 class MemoryStore::Reader final : public StepReader {
  public:
   Reader(std::string name, const Step& step) : name_(std::move(name)), step_(step) {}
@@ -24,6 +20,15 @@ class MemoryStore::Reader final : public StepReader {
     TRIREME_CHECK(offset <= source.size() && out.size() <= source.size() - offset, CheckpointError,
                   "{}: {} bytes at {} are beyond the end", description(), out.size(), offset);
     if (!out.empty()) std::memcpy(out.data(), source.data() + offset, out.size());
+  }
+  std::vector<std::string> foreign_files() override {
+    std::vector<std::string> foreign;
+    for (const auto& [name, content] : step_.files) {
+      if (std::ranges::find(manifest().files, name, &FileEntry::name) == manifest().files.end()) {
+        foreign.push_back(name);
+      }
+    }
+    return foreign;
   }
 
  private:
@@ -42,7 +47,7 @@ void MemoryStore::confirm(const std::string& token) {
 }
 
 std::string MemoryStore::begin(std::int64_t step, std::int64_t) {
-  const std::string name = name_of_step(step);
+  const std::string name = step_name(step);
   staged_[name].clear();
   return name;
 }
@@ -62,7 +67,7 @@ ShardFile MemoryStore::write_shard(const std::string& staging, const std::string
 }
 
 void MemoryStore::commit(const std::string& staging, const Manifest& manifest) {
-  const std::string name = name_of_step(manifest.step);
+  const std::string name = step_name(manifest.step);
   steps_[name] = {manifest, std::move(staged_.at(staging))};
   steps_[name].manifest.digest = digest(&manifest.step, sizeof manifest.step);
   staged_.erase(staging);
@@ -83,6 +88,8 @@ std::unique_ptr<StepReader> MemoryStore::open(const std::string& name) {
   TRIREME_CHECK(found != steps_.end(), CheckpointError, "there is no checkpoint {} in memory", name);
   return std::make_unique<Reader>(name, found->second);
 }
+
+std::string MemoryStore::step_name(std::int64_t step) const { return fmt::format("step-{:08}", step); }
 
 void MemoryStore::remove(const std::string& name) { steps_.erase(name); }
 

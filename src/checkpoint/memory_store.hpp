@@ -19,6 +19,7 @@ class MemoryStore final : public Store {
   void abandon(const std::string& staging) noexcept override;
   std::vector<StepEntry> steps() override;
   std::unique_ptr<StepReader> open(const std::string& name) override;
+  std::string step_name(std::int64_t step) const override;
   void remove(const std::string& name) override;
 
   /// The bytes of a file of a saved step, to damage it.

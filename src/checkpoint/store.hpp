@@ -20,7 +20,7 @@ struct StepEntry {
   std::string name;                  ///< for `Store::open` and `Store::remove`
   std::optional<std::int64_t> step;  ///< from its manifest; empty where that is damaged
   std::string problem;               ///< why the manifest could not be read
-  bool latest = false;               ///< the store's pointer names it
+  bool latest = false;               ///< the store's pointer, LATEST, names it
   bool replaced = false;             ///< set aside while another one of the same step took its place
 };
 
@@ -36,6 +36,8 @@ class StepReader {
   virtual std::int64_t file_size(std::size_t file) = 0;
   /// Bytes [offset_bytes, offset_bytes + out.size()) of that file.
   virtual void read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) = 0;
+  /// Names of files that are there and that the manifest does not know; hidden ones do not count.
+  virtual std::vector<std::string> foreign_files() = 0;
 };
 
 /// An array for a rank's file of a step. Its elements are asked for once, in the order of the file, and need to be
@@ -91,8 +93,11 @@ class Store {
 
   /// All there is, greatest step first; empty where there is no store at all.
   virtual std::vector<StepEntry> steps() = 0;
-  /// CheckpointError where there is none of this name or its manifest is damaged.
+  /// CheckpointError where there is none of this name, its manifest is damaged, or that is of another step than the
+  /// name says. Any other kind of error is no damage: the step cannot be read at present.
   virtual std::unique_ptr<StepReader> open(const std::string& name) = 0;
+  /// Name that `commit` gives to a step of this number.
+  virtual std::string step_name(std::int64_t step) const = 0;
   /// [0] Removes a step, such that a reader sees all of it or nothing.
   virtual void remove(const std::string& name) = 0;
 };

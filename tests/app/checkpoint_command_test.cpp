@@ -93,6 +93,13 @@ TEST_F(CheckpointCommand, VerifyHoldsTheManifestAgainstTheHdf5File) {
   run_to_error({"verify", latest}, HasSubstr("the manifest says"));
 }
 
+TEST_F(CheckpointCommand, VerifyNamesFilesAndStepsThatDoNotBelongThere) {
+  std::filesystem::copy(latest + "/rank-00000.h5", latest + "/rank-00007.h5");
+  std::filesystem::rename(root + "/step-00000010", root + "/step-00000011");
+  run_to_error({"verify", root}, AllOf(HasSubstr("does not know the file rank-00007.h5"),
+                                       HasSubstr("step-00000011/manifest.json is of step 10")));
+}
+
 TEST_F(CheckpointCommand, WrongUseIsExplained) {
   EXPECT_THROW(checkpoint_command({}), ConfigError);
   EXPECT_THAT([] { checkpoint_command({"destroy"}); }, ThrowsMessage<ConfigError>(HasSubstr("destroy")));

@@ -65,7 +65,7 @@ TEST_F(SaveLoad, EveryCutLoadsEveryOtherAndComesBackByteForByte) {
       fill(first, a);
       save_model(first, 1);
       std::vector<CutTensor> second = random_model(1000 + b);
-      load_model(second);
+      load_model(second, "step-00000001");
       ASSERT_TRUE(holds(second, a)) << a << " to " << b;
       save_model(second, 2);
       std::vector<CutTensor> third = random_model(a);

@@ -35,9 +35,11 @@ for folder in absent empty; do
   check "--load-or-init begins anew where the folder is $folder" [ $code -eq 0 ]
 done
 
-# LATEST is a hint.
+# LATEST is a hint: the newest whole step is loaded whatever it says.
 fresh
 loads 8 0 "everything whole" 0
+echo step-00000004 >saved/LATEST
+loads 8 1 "LATEST of an older step" 0
 for content in "" garbage 0 ../.. step-00000077 step-99999999999999999999 /etc/passwd "$(printf '%0999d' 7)"; do
   printf '%s' "$content" >saved/LATEST
   loads 8 1 "LATEST '${content:0:30}'" 0
@@ -78,6 +80,9 @@ fresh
 cp saved/step-00000004/rank-00001.h5 $shard
 damaged "rank-00001.h5" "shards of two steps"
 fresh
+cp saved/step-00000004/rank-00001.h5 saved/$last/rank-00002.h5
+damaged "does not know the file rank-00002.h5" "a shard too many" 2
+fresh
 mv $shard away.h5
 ln -s "$PWD/away.h5" $shard
 damaged "rank-00001.h5" "a shard that is a symbolic link"
@@ -95,6 +100,9 @@ damaged "manifest" "a truncated manifest"
 fresh
 sed -i 's/"step": 8/"step": 9/' saved/$last/manifest.json
 damaged "manifest" "an edited manifest"
+fresh
+rm -r saved/$last && cp -r saved/step-00000004 saved/$last
+damaged "manifest.json is of step 4" "another step under its name"
 fresh
 for step in saved/step-*; do truncate -s 100 $step/rank-00000.h5; done
 refused 3 "is intact" 2 train "${resume[@]}" --load saved

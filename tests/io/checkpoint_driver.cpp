@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
     }
     return 0;
   } catch (const Error& error) {
-    print(fmt::format("failed {}\n", error.what()));
+    print(fmt::format("failed {}\nexit {}\n", error.what(), static_cast<int>(error.exit_code())));
     return static_cast<int>(error.exit_code());
   }
 }

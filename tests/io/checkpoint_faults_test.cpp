@@ -177,6 +177,42 @@ TEST_F(CheckpointFaults, FailingAtAnyCallNothingIsLostAndTheMessageSaysWhy) {
   }
 }
 
+TEST_F(CheckpointFaults, StepThatCannotBeReadIsReadAgainOrAnErrorButNoOlderOneIsLoaded) {
+  prepare();
+  const auto load_with = [&](long at, int error, int times) {
+    std::vector<std::string> environment = fault(root, at, std::to_string(error));
+    environment.push_back("TRIREME_FAULT_READS=1");
+    environment.push_back("TRIREME_FAULT_TIMES=" + std::to_string(times));
+    return std::make_unique<Driver>(root, 0, environment);
+  };
+  const auto counting = load_with(0, 0, 1);
+  ASSERT_EQ(counting->finish(), 0) << counting->text();
+  const auto calls = static_cast<long>(counting->last("calls", 0));
+  ASSERT_GT(calls, 20);
+  constexpr int for_ever = 1000000;
+  int refused = 0;
+  const auto expect_newest_or_refused = [&](long at, int error, int times) {
+    const auto driver = load_with(at, error, times);
+    if (driver->finish() == 0) {
+      EXPECT_EQ(driver->last("ready", 0), 4u) << std::strerror(error) << " at call " << at;
+      return;
+    }
+    EXPECT_THAT(driver->text(), testing::AllOf(HasSubstr("exit 5"), HasSubstr(std::strerror(error)), HasSubstr(root)))
+        << "call " << at;
+    ++refused;
+  };
+  const long step = std::max(1L, stride() / 3);
+  for (long at = 1; at <= calls; at += step) expect_newest_or_refused(at, EACCES, 1);  // lasting at once
+  EXPECT_GT(refused, calls / step / 2);
+  refused = 0;
+  const int transient[] = {EIO, ESTALE, EINTR, ETIMEDOUT};
+  for (long at = 1; at <= calls; at += step) expect_newest_or_refused(at, transient[at / step % 4], 1);
+  EXPECT_EQ(refused, 0) << "transient errors are waited for";
+  expect_newest_or_refused(calls / 2, EIO, for_ever);
+  EXPECT_EQ(refused, 1) << "but not for ever";
+  std::printf("%ld calls that read\n", calls);
+}
+
 TEST_F(CheckpointFaults, ShortWritesAreCompleted) {
   const long calls = calls_in_scenario();
   for (long at = 1; at <= calls; at += 3 * stride()) {

@@ -1,10 +1,13 @@
-// Loaded before libc (LD_PRELOAD): counts the calls that change files under a folder, and lets one of them fail or
-// kills the process at it. By the environment:
+// Loaded before libc (LD_PRELOAD): counts the calls that change files under a folder, or those that read them, and lets
+// one of them or several fail or kills the process at it. By the environment:
 //
 //   TRIREME_FAULT_FOLDER   only files whose paths begin with this
+//   TRIREME_FAULT_READS    set: counts calls that look for, open, list and read files, not those that change them
 //   TRIREME_FAULT_AT       number of the call concerned, from 1; 0 for none: then the count is printed at the end
+//   TRIREME_FAULT_TIMES    how many calls are concerned, from that one on (default 1)
 //   TRIREME_FAULT          what happens: an error number, "kill" (before the call), or "short" (half of a write is
 //   done)
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -38,9 +41,14 @@ bool concerns(int descriptor) { return descriptor >= 0 && descriptor < greatest_
 
 enum class Fate { pass, fail, half };
 
+enum class Kind { change, read };
+
 /// Counts a call; what is to become of it.
-Fate count() {
-  if (++calls != atol(setting("TRIREME_FAULT_AT"))) return Fate::pass;
+Fate count(Kind kind = Kind::change) {
+  if ((kind == Kind::read) != (*setting("TRIREME_FAULT_READS") != '\0')) return Fate::pass;
+  const long at = atol(setting("TRIREME_FAULT_AT"));
+  const char* times = setting("TRIREME_FAULT_TIMES");
+  if (++calls < at || at == 0 || calls >= at + (*times == '\0' ? 1 : atol(times))) return Fate::pass;
   const char* fault = setting("TRIREME_FAULT");
   if (strcmp(fault, "kill") == 0) {
     kill(getpid(), SIGKILL);
@@ -72,6 +80,16 @@ ssize_t write_call(int descriptor, size_t size, const Half& write_half, const Wh
   return fate == Fate::half && size > 1 ? write_half() : write_whole();
 }
 
+/// Whether a call that looks at `place`, a path or a descriptor, fails.
+template <class Place>
+bool read_fails(Place place) {
+  return concerns(place) && count(Kind::read) == Fate::fail;
+}
+
+bool open_fails(const char* path, int flags) {
+  return concerns(path) && count((flags & O_CREAT) != 0 ? Kind::change : Kind::read) == Fate::fail;
+}
+
 struct Report {
   ~Report() {
     if (strcmp(setting("TRIREME_FAULT_AT"), "0") == 0) dprintf(1, "calls %ld\n", calls);
@@ -87,7 +105,7 @@ int open(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
-  if (concerns(path) && (flags & O_CREAT) != 0 && count() == Fate::fail) return -1;
+  if (open_fails(path, flags)) return -1;
   return opened(path, flags, next<int (*)(const char*, int, ...)>("open")(path, flags, mode));
 }
 int open64(const char* path, int flags, ...) {
@@ -95,7 +113,7 @@ int open64(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
-  if (concerns(path) && (flags & O_CREAT) != 0 && count() == Fate::fail) return -1;
+  if (open_fails(path, flags)) return -1;
   return opened(path, flags, next<int (*)(const char*, int, ...)>("open64")(path, flags, mode));
 }
 
@@ -113,6 +131,38 @@ ssize_t pwrite(int descriptor, const void* data, size_t size, off_t offset) {
 }
 ssize_t pwrite64(int descriptor, const void* data, size_t size, off64_t offset) {
   return pwrite(descriptor, data, size, offset);
+}
+
+ssize_t read(int descriptor, void* data, size_t size) {
+  if (read_fails(descriptor)) return -1;
+  return next<ssize_t (*)(int, void*, size_t)>("read")(descriptor, data, size);
+}
+ssize_t pread(int descriptor, void* data, size_t size, off_t offset) {
+  if (read_fails(descriptor)) return -1;
+  return next<ssize_t (*)(int, void*, size_t, off_t)>("pread")(descriptor, data, size, offset);
+}
+ssize_t pread64(int descriptor, void* data, size_t size, off64_t offset) {
+  return pread(descriptor, data, size, offset);
+}
+int stat(const char* path, struct stat* status) {
+  if (read_fails(path)) return -1;
+  return next<int (*)(const char*, struct stat*)>("stat")(path, status);
+}
+int lstat(const char* path, struct stat* status) {
+  if (read_fails(path)) return -1;
+  return next<int (*)(const char*, struct stat*)>("lstat")(path, status);
+}
+int access(const char* path, int mode) {
+  if (read_fails(path)) return -1;
+  return next<int (*)(const char*, int)>("access")(path, mode);
+}
+char* realpath(const char* path, char* resolved) {
+  if (read_fails(path)) return nullptr;
+  return next<char* (*)(const char*, char*)>("realpath")(path, resolved);
+}
+DIR* opendir(const char* path) {
+  if (read_fails(path)) return nullptr;
+  return next<DIR* (*)(const char*)>("opendir")(path);
 }
 
 int fsync(int descriptor) {
