@@ -13,6 +13,7 @@
 #include "io/durable_file.hpp"
 #include "io/file_handle.hpp"
 #include "io/h5/file.hpp"
+#include "io/system_call.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 
@@ -27,7 +28,7 @@ using checkpoint::Piece;
 FileEntry read_back(const std::string& path, const std::string& file_name,
                     std::span<const checkpoint::ShardDataset> datasets, const checkpoint::ShardFile& written) {
   const std::vector<std::int64_t>& offsets_bytes = written.offsets_bytes;
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const Descriptor file(retried([&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); }));
   TRIREME_CHECK(file, IoError, "cannot open {}: {}", path, std::strerror(errno));
   std::vector<std::size_t> order(datasets.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -39,8 +40,7 @@ FileEntry read_back(const std::string& path, const std::string& file_name,
   auto digest_of_next = std::make_unique<Digest>();
   std::vector<std::byte> block(std::size_t{4} << 20);
   for (;;) {
-    const ssize_t count = read(file.get(), block.data(), block.size());
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count = retried([&] { return read(file.get(), block.data(), block.size()); });
     TRIREME_CHECK(count >= 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
     if (count == 0) break;
     digest.update(block.data(), static_cast<std::size_t>(count));
@@ -98,6 +98,8 @@ checkpoint::ShardFile write_shard_file(const std::string& folder, const std::str
   shard.entry = read_back(path, file_name, datasets, shard);
   sync_to_disk(path);
   sync_to_disk(folder);
+  // Another hint: who reads the file next shall get it from the disk, not from this machine's memory.
+  static_cast<void>(posix_fadvise(early.get(), 0, 0, POSIX_FADV_DONTNEED));
   return shard;
 }
 

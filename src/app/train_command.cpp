@@ -231,7 +231,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   std::function<void()> write_copy;  // once the copy of the state is there
   if (!o.save.empty()) {
     collectively(*job.world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
-    checkpoint::prepare_saving(*store, *job.world, state->tensors());
+    checkpoint::prepare_saving(*store, *job.world, state->tensors(), trainer.progress().iteration);
     if (o.async_save) {
       writers = job.world->split(0, job.world->rank(), "checkpoint writers");
       trainer.before_update([&] { state->keep_order(); });

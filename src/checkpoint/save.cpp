@@ -6,6 +6,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/checkpoint/load.hpp"
 #include "src/checkpoint/step_writer.hpp"
 
 namespace trireme::checkpoint {
@@ -53,28 +54,45 @@ void check_writers(Communicator& world, const Shard& shard) {
   });
 }
 
+/// Reads the step again, shared out among the ranks.
+void verify_saved(Store& store, Communicator& world, std::int64_t step) {
+  try {
+    open_checkpoint(store, world, store.step_name(step));
+  } catch (const Error& error) {
+    throw IoError("step {} was written, but does not read back whole: {}; earlier steps are left alone", step,
+                  error.what());
+  }
+}
+
+/// Removes the steps before `saved_step` but for the last whole ones, such that with it there are `keep_last`.
 void prune(Store& store, std::int64_t saved_step, int keep_last) {
-  int kept = 0;
-  std::string beyond;
+  int kept = 1;
   for (const StepEntry& entry : store.steps()) {  // greatest first
-    if (entry.replaced || !entry.step) continue;
-    if (*entry.step > saved_step) {
-      beyond += " " + entry.name;
-    } else if (kept < keep_last || entry.latest) {
-      ++kept;
-    } else {
+    if (entry.replaced || !entry.step || *entry.step >= saved_step) continue;
+    if (kept >= keep_last) {
       store.remove(entry.name);
+    } else if (looks_complete(*store.open(entry.name))) {
+      ++kept;
     }
   }
-  if (!beyond.empty()) {
-    log::warn("{}:{} are beyond step {}, which was just saved: of another course of the run, and left alone",
-              store.description(), beyond, saved_step);
+}
+
+/// A later load would take them first.
+void warn_of_steps_beyond(Store& store, std::int64_t step) {
+  std::string beyond;
+  for (const StepEntry& entry : store.steps()) {
+    if (entry.step.value_or(0) > step) beyond += " " + entry.name;
   }
+  if (beyond.empty()) return;
+  log::warn(
+      "{}:{} are beyond step {}, where this run begins, and --load takes them first: move them away to go on from "
+      "what this run saves",
+      store.description(), beyond, step);
 }
 
 }  // namespace
 
-void prepare_saving(Store& store, Communicator& world, std::span<const StateTensor> tensors) {
+void prepare_saving(Store& store, Communicator& world, std::span<const StateTensor> tensors, std::int64_t step) {
   Shard shard;
   collectively(world, [&] { shard = shard_of(tensors, world.rank()); });
   check_writers(world, shard);
@@ -85,6 +103,9 @@ void prepare_saving(Store& store, Communicator& world, std::span<const StateTens
   });
   token = broadcast_text(world, token, 0);
   collectively(world, [&] { store.confirm(token); });
+  collectively(world, [&] {
+    if (world.rank() == 0) warn_of_steps_beyond(store, step);
+  });
 }
 
 void save(Store& store, Communicator& world, const RunDescription& description, std::span<const StateTensor> tensors,
@@ -98,7 +119,9 @@ void save(Store& store, Communicator& world, const RunDescription& description, 
   std::vector<ShardContent> contents;
   contents.push_back(std::move(shard.content));
   write_step(store, world, description, contents);
-  if (world.rank() != 0 || options.keep_last == 0) return;
+  if (options.keep_last == 0) return;
+  verify_saved(store, world, description.step);
+  if (world.rank() != 0) return;
   try {
     prune(store, description.step, options.keep_last);
   } catch (const Error& error) {

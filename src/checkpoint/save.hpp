@@ -9,7 +9,7 @@
 /// Saving, in a trainer (all of it collective over `world`, a communicator of host memory):
 ///
 ///   io::CheckpointStore store(root);
-///   prepare_saving(store, world, trainer.state_tensors());      // before the first step
+///   prepare_saving(store, world, trainer.state_tensors(), step);  // before the first step
 ///   ...
 ///   save(store, world, description, trainer.state_tensors(), {.keep_last = 2});
 ///
@@ -17,21 +17,23 @@
 namespace trireme::checkpoint {
 
 struct SaveOptions {
-  int keep_last = 0;  ///< steps that stay when a newer one is saved; 0 keeps all
+  int keep_last = 0;  ///< whole steps that stay when a newer one is saved, itself included; 0 keeps all
 };
 
 /// Makes sure, before hours of work depend on it, that these tensors can be saved: that the store can be written, has
 /// room (1.2 times the size of a step), is seen by all ranks and is not in use by another job, for which it is taken
-/// until `store` ends; and that each element of each tensor has exactly one rank that writes it.
-void prepare_saving(Store& store, Communicator& world, std::span<const StateTensor> tensors);
+/// until `store` ends; and that each element of each tensor has exactly one rank that writes it. Warns of steps beyond
+/// `step`, where the run begins: they belong to another course of it (it was set back) and would be loaded first.
+void prepare_saving(Store& store, Communicator& world, std::span<const StateTensor> tensors, std::int64_t step = 0);
 
 /// Saves a step: every rank writes its pieces (those `written_here`) into one file, rank 0 the manifest. The blobs and
 /// attributes are those of rank 0. On return the step is on the disk and is the latest one. Where it throws, on all
 /// ranks together, what was written is removed and the steps saved before are intact.
 ///
-/// Then steps older than the last `keep_last` are removed, except the one that the store's pointer names. A failure
-/// there is logged, not thrown. Steps with a greater number belong to another course of the run (it was set back) and
-/// are left alone.
+/// With `keep_last` the step is then read back and held against its digests, each rank an equal share of the files: one
+/// more read of the step. Where it is not whole that is an IoError, and no other step is touched. Where it is, older
+/// steps are removed but for the last ones that look complete, `keep_last` with the new one. A failure to remove is
+/// logged, not thrown. Steps with a greater number are left alone.
 void save(Store& store, Communicator& world, const RunDescription& description, std::span<const StateTensor> tensors,
           const SaveOptions& options = {});
 

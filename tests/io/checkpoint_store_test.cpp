@@ -83,6 +83,36 @@ TEST_F(StoreTest, OlderStepsAreRemovedButNeverTheOnePointedTo) {
   EXPECT_THAT(names_in(root), ElementsAre("LATEST", "step-00000004", "step-00000005"));
 }
 
+TEST_F(StoreTest, StepsThatAreNotWholeDoNotCountAsKept) {
+  for (std::uint64_t i = 1; i <= 3; ++i) save(static_cast<std::int64_t>(i), i);
+  std::filesystem::resize_file(root + "/step-00000003/rank-00000.h5", 100);
+  save(4, 4, 2);
+  EXPECT_THAT(names_in(root), ElementsAre("LATEST", "step-00000002", "step-00000003", "step-00000004"));
+  EXPECT_EQ(load("step-00000002"), 2u);
+}
+
+/// A disk that loses a bit after the step was written.
+class ForgetfulStore final : public CheckpointStore {
+ public:
+  using CheckpointStore::CheckpointStore;
+  void commit(const std::string& staging, const checkpoint::Manifest& manifest) override {
+    const std::string path = root() + "/" + staging + "/" + manifest.files[0].name;
+    std::string bytes = read_file(path);
+    char& byte = bytes[static_cast<std::size_t>(manifest.pieces[0].offset_bytes)];
+    byte = static_cast<char>(byte ^ 1);
+    write_file(path, bytes);
+    CheckpointStore::commit(staging, manifest);
+  }
+};
+
+TEST_F(StoreTest, StepBeforeStaysUntilTheNewOneHasBeenReadBack) {
+  save(10, 1);
+  ForgetfulStore store(root);
+  EXPECT_THAT([&] { save_version(store, world, 20, 2, 1); },
+              ThrowsMessage<IoError>(AllOf(HasSubstr("step 20"), HasSubstr("does not read back whole"))));
+  EXPECT_EQ(load(), 1u);
+}
+
 TEST_F(StoreTest, OrderIsThatOfStepsNotOfTime) {
   save(100, 1);
   save(20, 2);
@@ -102,8 +132,33 @@ TEST_F(StoreTest, PointerThatIsWrongIsOnlyAHint) {
   std::filesystem::create_symlink(root + "/LATEST", root + "/LATEST");
   EXPECT_EQ(load(), 2u);
   std::filesystem::remove(root + "/LATEST");
-  write_file(root + "/LATEST", "step-00000010");  // a user sets the run back
+  write_file(root + "/LATEST", "step-00000010");
+  testing::internal::CaptureStdout();  // the log of tests
+  EXPECT_EQ(load(), 2u);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              AllOf(HasSubstr("LATEST names step-00000010"), HasSubstr("step-00000020 is newer and whole")));
+  EXPECT_EQ(load("step-00000010"), 1u);
+}
+
+TEST_F(StoreTest, StepWhoseManifestIsOfAnotherStepIsRefusedByName) {
+  save(10, 1);
+  save(20, 2);
+  std::filesystem::rename(root + "/step-00000010", root + "/step-00000030");
+  EXPECT_THAT([&] { load("step-00000030"); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("step-00000030/manifest.json is of step 10"))));
+  EXPECT_EQ(load(), 2u);
+}
+
+TEST_F(StoreTest, FileThatTheManifestDoesNotKnowIsRefusedByName) {
+  save(10, 1);
+  save(20, 2);
+  const std::string foreign = root + "/step-00000020/rank-00001.h5";
+  std::filesystem::copy(root + "/step-00000010/rank-00000.h5", foreign);
+  EXPECT_THAT([&] { load("step-00000020"); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("step-00000020"), HasSubstr("rank-00001.h5"))));
   EXPECT_EQ(load(), 1u);
+  std::filesystem::rename(foreign, root + "/step-00000020/.nfs0001");  // hidden ones are the file system's
+  EXPECT_EQ(load(), 2u);
 }
 
 TEST_F(StoreTest, EveryFlippedBitIsFound) {
