@@ -11,6 +11,7 @@
 #include "io/checkpoint_store.hpp"
 #include "src/app/options.hpp"
 #include "src/app/printable.hpp"
+#include "src/app/run_attributes.hpp"
 #include "src/base/check.hpp"
 #include "src/checkpoint/load.hpp"
 
@@ -125,6 +126,7 @@ void verify_step(io::CheckpointStore& store, const std::string& name, Faults& fa
   faults.attempt([&] { step = open_step(store, name); });
   if (!step) return;
   const Manifest& manifest = step->manifest();
+  faults.attempt([&] { check_attributes(manifest.attributes, manifest.step, step->description()); });
   faults.attempt([&] { checkpoint::check_files(*step); });
   for (std::size_t file = 0; file < manifest.files.size(); ++file) {
     faults.attempt([&] {

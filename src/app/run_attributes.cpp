@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "src/base/check.hpp"
+#include "src/train/progress.hpp"
 
 namespace trireme::app {
 namespace {
@@ -116,11 +117,29 @@ std::vector<data::SampleBudget> budgets_from(const Attributes& attributes) {
     char comma = 0;
     std::istringstream fields(entry);
     fields >> budget.train >> comma >> budget.valid >> comma >> budget.test;
-    TRIREME_CHECK(!fields.fail() && budget.train >= 0 && budget.valid >= 0 && budget.test >= 0, CheckpointError,
-                  "the checkpoint's data_budgets hold '{}', which is not three numbers", entry);
+    TRIREME_CHECK(!fields.fail() && fields.peek() == EOF && budget.train >= 0 && budget.valid >= 0 && budget.test >= 0,
+                  CheckpointError, "the checkpoint's data_budgets hold '{}', which is not three numbers", entry);
     budgets.push_back(budget);
   }
   return budgets;
+}
+
+void check_attributes(const Attributes& attributes, std::int64_t step, const std::string& file) {
+  const auto begins = [&](const std::string& prefix) {
+    const auto found = attributes.lower_bound(prefix);
+    return found != attributes.end() && found->first.starts_with(prefix);
+  };
+  try {
+    if (begins("model.")) config_from(attributes);
+    if (begins("data_budgets")) budgets_from(attributes);
+    if (attributes.contains("dtype")) dtype_from_name(attributes.at("dtype"));
+    if (!begins("state.")) return;
+    const train::SavedState state = train::state_from(attributes);
+    TRIREME_CHECK(state.progress.iteration == step, CheckpointError,
+                  "the checkpoint's state.iteration is {}, but the step is {}", state.progress.iteration, step);
+  } catch (const Error& error) {
+    throw CheckpointError("{}: {}", file, error.what());
+  }
 }
 
 void require_equal(const Attributes& stored, const Attributes& expected, const std::string& what,

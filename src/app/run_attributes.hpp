@@ -28,6 +28,10 @@ std::vector<data::SampleBudget> budgets_from(const Attributes& attributes);
 void require_equal(const Attributes& stored, const Attributes& expected, const std::string& what,
                    const std::string& remedy);
 
+/// Throws CheckpointError, with `file`, attribute and value, where those of a checkpoint of step `step` make no sense:
+/// the model's shape, the run's state, the budgets. What is not there at all is not missed.
+void check_attributes(const Attributes& attributes, std::int64_t step, const std::string& file);
+
 /// The attribute `name`; CheckpointError where it is missing.
 const std::string& attribute(const Attributes& attributes, const std::string& name);
 

@@ -20,6 +20,8 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, boo
   if (optional && place.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) return {};
   result.reader = checkpoint::open_checkpoint(*result.store, world, place.step);
   collectively(world, [&] {
+    const checkpoint::Manifest& manifest = result.reader->manifest();
+    check_attributes(manifest.attributes, manifest.step, result.reader->description());
     result.description = checkpoint::read_description(*result.reader);
   });
   log::info("loading {}: iteration {}", result.reader->description(), result.description.step);

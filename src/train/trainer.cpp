@@ -6,31 +6,9 @@
 #include "src/data/sampler.hpp"
 #include "src/optim/grad_norm.hpp"
 #include "src/train/model_state.hpp"
+#include "src/train/progress.hpp"
 
 namespace trireme::train {
-namespace {
-
-const std::string& state(const std::map<std::string, std::string>& attributes, const char* name) {
-  const auto found = attributes.find(std::string("state.") + name);
-  TRIREME_CHECK(found != attributes.end(), CheckpointError,
-                "the checkpoint does not say '{}': it was not written by a training run", name);
-  return found->second;
-}
-
-}  // namespace
-
-Progress progress_from(const std::map<std::string, std::string>& attributes) {
-  Progress progress;
-  progress.iteration = std::stoll(state(attributes, "iteration"));
-  progress.consumed_samples = std::stoll(state(attributes, "consumed_samples"));
-  progress.skipped = std::stoll(state(attributes, "skipped"));
-  progress.skipped_in_row = std::stoi(state(attributes, "skipped_in_row"));
-  progress.updated_samples = std::stoll(state(attributes, "updated_samples"));
-  const auto left = attributes.find("state.evaluation_left");  // unknown to older checkpoints
-  progress.evaluation_left = left != attributes.end() && left->second == "true";
-  return progress;
-}
-
 Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
     : gpt_(gpt),
       options_(options),
@@ -190,14 +168,11 @@ std::map<std::string, std::string> Trainer::state_attributes() const {
 }
 
 void Trainer::restore(const std::map<std::string, std::string>& attributes) {
-  progress_ = progress_from(attributes);
-  adamw_.restore(std::stoll(state(attributes, "updates")));
+  const SavedState saved = state_from(attributes);
+  progress_ = saved.progress;
+  adamw_.restore(saved.updates);
   gpt_.data_parallel().gather_parameters();
-  if (loss_scaler_.dynamic()) {
-    loss_scaler_.restore({std::stod(state(attributes, "loss_scale")),
-                          std::stoi(state(attributes, "loss_scale_good_updates")),
-                          std::stoi(state(attributes, "loss_scale_hysteresis_left"))});
-  }
+  if (loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
 }
 
 }  // namespace trireme::train

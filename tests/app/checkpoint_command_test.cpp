@@ -7,6 +7,7 @@
 
 #include "io/checkpoint_reader.hpp"
 #include "io/checkpoint_store.hpp"
+#include "src/app/saved_model.hpp"
 #include "src/base/error.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/checkpoint_model.hpp"
@@ -48,6 +49,13 @@ class CheckpointCommand : public testing::Test {
     }
     return testing::internal::GetCapturedStdout();
   }
+  /// Gives the latest step this manifest, with a digest that is right.
+  void replace_latest(const checkpoint::Manifest& manifest) {
+    io::CheckpointStore store(root);
+    const std::string staging = store.begin(20, 0);
+    std::filesystem::copy(latest + "/rank-00000.h5", root + "/" + staging);
+    store.commit(staging, manifest);
+  }
 
   test::TemporaryDirectory directory;
   std::string root = directory / "run";
@@ -86,11 +94,18 @@ TEST_F(CheckpointCommand, VerifyNamesFileAndTensorThatAreDamaged) {
 TEST_F(CheckpointCommand, VerifyHoldsTheManifestAgainstTheHdf5File) {
   checkpoint::Manifest manifest = io::CheckpointReader(latest).manifest();
   std::swap(manifest.pieces[0].dataset, manifest.pieces[1].dataset);
-  io::CheckpointStore store(root);
-  const std::string staging = store.begin(20, 0);
-  std::filesystem::copy(latest + "/rank-00000.h5", root + "/" + staging);
-  store.commit(staging, manifest);
+  replace_latest(manifest);
   run_to_error({"verify", latest}, HasSubstr("the manifest says"));
+}
+
+TEST_F(CheckpointCommand, VerifyAndLoadRefuseAnAbsurdStateByName) {
+  checkpoint::Manifest manifest = io::CheckpointReader(latest).manifest();
+  manifest.attributes["state.iteration"] = "abc";
+  replace_latest(manifest);
+  const auto message = AllOf(HasSubstr(latest), HasSubstr("state.iteration is 'abc'"));
+  run_to_error({"verify", latest}, message);
+  SelfCommunicator world;
+  EXPECT_THAT([&] { open_checkpoint(world, root); }, ThrowsMessage<CheckpointError>(message));
 }
 
 TEST_F(CheckpointCommand, VerifyNamesFilesAndStepsThatDoNotBelongThere) {

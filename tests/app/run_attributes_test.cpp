@@ -33,6 +33,49 @@ TEST(RunAttributes, OfCheckpointsFromBeforeThereWereVariantsMeanGpt2) {
   EXPECT_EQ(attributes_of(config_from(attributes)), attributes_of(model::GptConfig()));
 }
 
+TEST(RunAttributes, OfAnAbsurdStateAreRefusedByFileAndName) {
+  const Attributes good = {{"state.iteration", "8"},
+                           {"state.consumed_samples", "32"},
+                           {"state.skipped", "2"},
+                           {"state.skipped_in_row", "1"},
+                           {"state.updated_samples", "24"},
+                           {"state.evaluation_left", "false"},
+                           {"state.updates", "6"},
+                           {"state.loss_scale", "65536"},
+                           {"state.loss_scale_good_updates", "0"},
+                           {"state.loss_scale_hysteresis_left", "-3"}};
+  EXPECT_NO_THROW(check_attributes(good, 8, "here"));
+  EXPECT_NO_THROW(check_attributes({}, 8, "here"));
+  for (const auto& [name, values] : std::map<std::string, std::vector<std::string>>{
+           {"iteration", {"abc", "-1", "", "8x", " 8", "99999999999999999999", "7", "9", "1000000"}},
+           {"consumed_samples", {"-1", "1e3", "3"}},
+           {"skipped", {"-1", "9", "3"}},
+           {"skipped_in_row", {"-1", "3", "4294967296"}},
+           {"updated_samples", {"-1", "33"}},
+           {"evaluation_left", {"yes", ""}},
+           {"updates", {"-1", "nan", "7"}},
+           {"loss_scale", {"nan", "-nan", "inf", "-1", "0", "big"}},
+           {"loss_scale_good_updates", {"-1", "0.5"}},
+           {"loss_scale_hysteresis_left", {"", "two"}}}) {
+    for (const std::string& value : values) {
+      Attributes attributes = good;
+      attributes["state." + name] = value;
+      EXPECT_THAT([&] { check_attributes(attributes, 8, "here"); },
+                  testing::ThrowsMessage<CheckpointError>(testing::AllOf(
+                      testing::StartsWith("here: "), testing::HasSubstr("state." + name), testing::HasSubstr(value))))
+          << value;
+    }
+    Attributes attributes = good;
+    attributes.erase("state." + name);
+    if (name != "evaluation_left") {
+      EXPECT_THROW(check_attributes(attributes, 8, "here"), CheckpointError) << name;
+    }
+  }
+  EXPECT_THROW(check_attributes(good, 9, "here"), CheckpointError);
+  EXPECT_THROW(check_attributes({{"data_budgets", "1,2,3x"}}, 8, "here"), CheckpointError);
+  EXPECT_THROW(check_attributes({{"dtype", "fp7"}}, 8, "here"), CheckpointError);
+}
+
 TEST(RunAttributes, OfAnImpossibleModelAreABadCheckpoint) {
   Attributes attributes = attributes_of(model::GptConfig());
   attributes["model.kv_heads"] = "5";
