@@ -4,14 +4,11 @@
 
 #include <algorithm>
 #include <csignal>
-#include <functional>
-#include <future>
-#include <utility>
 
-#include "io/checkpoint_store.hpp"
 #include "io/index_files.hpp"
 #include "io/metrics_file.hpp"
 #include "io/trace_file.hpp"
+#include "src/app/checkpoint_saver.hpp"
 #include "src/app/job.hpp"
 #include "src/app/memory_report.hpp"
 #include "src/app/options.hpp"
@@ -21,9 +18,7 @@
 #include "src/app/stop_signal.hpp"
 #include "src/app/train_options.hpp"
 #include "src/base/log.hpp"
-#include "src/base/signals.hpp"
 #include "src/base/thread_pool.hpp"
-#include "src/checkpoint/save.hpp"
 #include "src/train/host_state.hpp"
 
 namespace trireme::app {
@@ -225,48 +220,12 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   }
 
   train::RunHooks hooks;
-  std::unique_ptr<checkpoint::Store> store;
-  std::unique_ptr<Communicator> writers;  // of the threads that write behind the training
-  std::future<void> writing;
-  std::function<void()> write_copy;  // once the copy of the state is there
+  std::optional<CheckpointSaver> saver;
   if (!o.save.empty()) {
-    collectively(*job.world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
-    checkpoint::prepare_saving(*store, *job.world, state->tensors(), trainer.progress().iteration);
-    if (o.async_save) {
-      writers = job.world->split(0, job.world->rank(), "checkpoint writers");
-      trainer.before_update([&] { state->keep_order(); });
-    }
-    // The thread that writes begins when the copy is there: it has nothing to do with the device.
-    const auto start_writing = [&] { writing = std::async(std::launch::async, std::exchange(write_copy, {})); };
-    hooks.go_on_saving = [&, start_writing] {
-      if (write_copy && state->fetched()) start_writing();
-    };
-    hooks.finish_saving = [&, start_writing] {
-      if (write_copy) {
-        state->wait();
-        start_writing();
-      }
-      if (writing.valid()) writing.get();
-    };
-    hooks.save = [&] {
-      hooks.finish_saving();
-      checkpoint::RunDescription description{trainer.progress().iteration, attributes, {}};
-      description.attributes.merge(trainer.state_attributes());
-      description.blobs["tokenizer"] = stores.front().store->info().tokenizer_payload;
-      const auto write = [&, description = std::move(description)](Communicator& ranks) {
-        checkpoint::save(*store, ranks, description, state->tensors(), {.keep_last = o.keep_last});
-      };
-      if (!o.async_save) {
-        state->fetch();
-        return write(*job.world);
-      }
-      state->begin_fetch();
-      write_copy = [&, write] {
-        use_alternate_signal_stack();
-        write(*writers);
-      };
-      hooks.go_on_saving();
-    };
+    saver.emplace(*job.world, o, trainer, *state, attributes, stores.front().store->info().tokenizer_payload);
+    hooks.save = [&] { saver->save(); };
+    hooks.go_on_saving = [&] { saver->go_on(); };
+    hooks.finish_saving = [&] { saver->finish(); };
   }
 
   std::unique_ptr<io::MetricsFile> metrics;

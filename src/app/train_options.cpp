@@ -176,7 +176,10 @@ void TrainCommandOptions::declare(Options& options) {
   options.add("keep-last", &keep_last, "K", "Keep only the K newest checkpoints; 0: all.", at_least(0));
   options.add_flag("async-save", &async_save,
                    "Write checkpoints behind the training, from a copy of the state in host memory. An error of the "
-                   "writing ends the run when it saves again, or at its end.");
+                   "writing is noticed when the run saves again, or at its end.");
+  options.add_choice("on-save-error", &on_save_error, {{"stop", OnSaveError::stop}, {"continue", OnSaveError::go_on}},
+                     "When a checkpoint cannot be written: end the run with exit code 5, or warn, train on and try "
+                     "again at the next save. A last state that is not saved is exit code 5 in any case.");
   options.add("exit-interval", &run.exit_interval, "N", "Save and stop after an iteration divisible by N.",
               at_least(1));
   options.add("exit-duration-in-mins", &run.exit_duration_minutes, "X", "Save and stop after this time.", at_least(0));
@@ -273,6 +276,7 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
   expect(run.save_interval == 0 || !save.empty(), "--save-interval needs --save");
   expect(!async_save || !save.empty(), "--async-save needs --save");
   expect(keep_last == 0 || !save.empty(), "--keep-last needs --save");
+  expect(!options.given("on-save-error") || !save.empty(), "--on-save-error needs --save");
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
   if (train_samples || train_iterations > 0) lr.validate();
 }

@@ -14,6 +14,9 @@
 
 namespace trireme::app {
 
+/// What becomes of a run whose checkpoint could not be written.
+enum class OnSaveError { stop, go_on };
+
 /// The options of `trireme train`, as given, and what they come to.
 struct TrainCommandOptions {
   ModelOptions model;
@@ -81,6 +84,7 @@ struct TrainCommandOptions {
   bool allow_new_data = false;
   int keep_last = 0;
   bool async_save = false;
+  OnSaveError on_save_error = OnSaveError::stop;
   std::string metrics_file;
   std::string trace_file;
   bool dry_run = false;

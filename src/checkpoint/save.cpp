@@ -59,8 +59,9 @@ void verify_saved(Store& store, Communicator& world, std::int64_t step) {
   try {
     open_checkpoint(store, world, store.step_name(step));
   } catch (const Error& error) {
-    throw IoError("step {} was written, but does not read back whole: {}; earlier steps are left alone", step,
-                  error.what());
+    throw CollectiveError(
+        ExitCode::io, fmt::format("step {} was written, but does not read back whole: {}; earlier steps are left alone",
+                                  step, error.what()));
   }
 }
 

@@ -144,6 +144,25 @@ check "the message names the job's host and process" grep -q "$(hostname).*$job\
 on 2 train "${run[@]}" --save shared
 check "the lock of a dead job is taken over" [ $code -eq 0 ]
 
+# A save that fails: step 4 cannot have its name because a file has it.
+obstructed() { rm -rf trying && mkdir trying && touch "trying/$1"; }
+try=("${run[@]}" --save trying --save-interval 2 --on-save-error continue --metrics-file trying/m.jsonl)
+obstructed step-00000004
+refused 5 "step 4 could not be saved" 2 train "${run[@]}" --save trying --save-interval 2
+check "by default it ends the run; the step before stays" [ "$(cat trying/LATEST)" = step-00000002 ]
+for mode in "" --async-save; do
+  obstructed step-00000004
+  on 2 train "${try[@]}" ${mode:+$mode}
+  check "--on-save-error continue${mode:+ $mode} warns once, trains on and saves the rest" \
+    [ "$code $(grep -c 'STEP 4 IS NOT SAVED' err) $(wc -l <trying/m.jsonl) $(ls -A trying | xargs)" = \
+    "0 1 8 LATEST m.jsonl step-00000002 step-00000004 step-00000006 step-00000008" ]
+  obstructed step-00000008
+  refused 5 "step 8 could not be saved" 1 train "${try[@]}" ${mode:+$mode}
+  check "a last state that is not saved is an error all the same" \
+    [ "$(wc -l <trying/m.jsonl) $(ls -A trying | xargs)" = \
+    "8 LATEST m.jsonl step-00000002 step-00000004 step-00000006 step-00000008" ]
+done
+
 # A disk that fills up: the run says so and ends, and what was saved before stays.
 export PMIX_MCA_gds=hash # MPI itself shall not need large files
 on 1 train "${run[@]}" --save limited --exit-interval 4

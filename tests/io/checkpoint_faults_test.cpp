@@ -32,7 +32,7 @@ using testing::StartsWith;
 /// The driver at work; its standard output is read by this process.
 class Driver {
  public:
-  Driver(const std::string& root, int saves, std::vector<std::string> environment = {}) {
+  Driver(const std::string& root, int saves, std::vector<std::string> environment = {}, const char* again = nullptr) {
     int ends[2];
     if (pipe(ends) != 0) throw std::runtime_error("pipe");
     child_ = fork();
@@ -42,7 +42,8 @@ class Driver {
       dup2(null, STDERR_FILENO);
       close(ends[0]);
       for (std::string& setting : environment) putenv(setting.data());
-      execl(TRIREME_CHECKPOINT_DRIVER, "checkpoint_driver", root.c_str(), std::to_string(saves).c_str(), nullptr);
+      execl(TRIREME_CHECKPOINT_DRIVER, "checkpoint_driver", root.c_str(), std::to_string(saves).c_str(), again,
+            nullptr);
       _exit(127);
     }
     close(ends[1]);
@@ -213,6 +214,17 @@ TEST_F(CheckpointFaults, StepThatCannotBeReadIsReadAgainOrAnErrorButNoOlderOneIs
   std::printf("%ld calls that read\n", calls);
 }
 
+TEST_F(CheckpointFaults, ProcessWhoseSaveFailedSavesAgain) {
+  const long calls = calls_in_scenario();
+  for (long at = 3; at <= calls; at += 2 * stride()) {
+    prepare();
+    Driver driver(root, scenario_saves, fault(root, at, std::to_string(ENOSPC)), "again");
+    ASSERT_EQ(driver.finish(), 0) << "call " << at << "\n" << driver.text();
+    ASSERT_EQ(load(), 4u + scenario_saves) << "call " << at;
+    EXPECT_THAT(names_in(root), Not(Contains(StartsWith(".tmp")))) << "call " << at;
+  }
+}
+
 TEST_F(CheckpointFaults, ShortWritesAreCompleted) {
   const long calls = calls_in_scenario();
   for (long at = 1; at <= calls; at += 3 * stride()) {
@@ -271,7 +283,9 @@ TEST_F(CheckpointFaults, FullDiskIsAnErrorAndTheOldStepIsIntact) {
     const std::string staging = store.begin(3, 0);
     EXPECT_THAT([&] { store.write_shard(staging, "rank-00000.h5", twice); },
                 testing::ThrowsMessage<IoError>(testing::AllOf(HasSubstr("No space left"), HasSubstr("are free"))));
+    const std::int64_t full = free_bytes(disk);
     store.abandon(staging);
+    EXPECT_GT(free_bytes(disk), full + (1 << 20)) << "no open file holds the room";
     EXPECT_EQ(test::load_version(store, world, "step-00000001"), 1u);
     EXPECT_THAT(names_in(disk), testing::ElementsAre(".lock", "LATEST", "step-00000001", "step-00000002"));
   }

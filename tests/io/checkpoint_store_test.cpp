@@ -109,7 +109,7 @@ TEST_F(StoreTest, StepBeforeStaysUntilTheNewOneHasBeenReadBack) {
   save(10, 1);
   ForgetfulStore store(root);
   EXPECT_THAT([&] { save_version(store, world, 20, 2, 1); },
-              ThrowsMessage<IoError>(AllOf(HasSubstr("step 20"), HasSubstr("does not read back whole"))));
+              ThrowsMessage<CollectiveError>(AllOf(HasSubstr("step 20"), HasSubstr("does not read back whole"))));
   EXPECT_EQ(load(), 1u);
 }
 
