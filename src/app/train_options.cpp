@@ -139,7 +139,9 @@ void TrainCommandOptions::declare(Options& options) {
   options.add("loss-scale-window", &loss_scale.growth_window, "N", "Good updates before the scale doubles.",
               at_least(1));
   options.add("hysteresis", &loss_scale.hysteresis, "N", "Overflows before the scale is halved.", at_least(1));
-  options.add("max-skipped", &max_skipped, "N", "Iterations in a row without finite gradients that end the run.",
+  options.add("max-skipped", &max_skipped, "N",
+              "Iterations in a row without finite gradients that end the run; of fp16's dynamic loss scale those at "
+              "--min-loss-scale count.",
               at_least(1));
 
   options.section("Data");

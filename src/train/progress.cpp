@@ -39,6 +39,7 @@ void check_sums(const SavedState& state) {
   };
   at_most("skipped", progress.skipped, "iteration", progress.iteration);
   at_most("skipped_in_row", progress.skipped_in_row, "skipped", progress.skipped);
+  at_most("skipped_at_minimum_scale", progress.skipped_at_minimum_scale, "skipped_in_row", progress.skipped_in_row);
   at_most("iteration", progress.iteration, "consumed_samples", progress.consumed_samples);
   at_most("updated_samples", progress.updated_samples, "consumed_samples", progress.consumed_samples);
   TRIREME_CHECK(state.updates == progress.iteration - progress.skipped, CheckpointError,
@@ -58,7 +59,11 @@ SavedState state_from(const Attributes& attributes) {
   progress.skipped = count("skipped");
   progress.skipped_in_row = number<int>(attributes, "skipped_in_row", 0, whole);
   progress.updated_samples = count("updated_samples");
-  if (attributes.contains("state.evaluation_left")) {  // unknown to older checkpoints
+  // Unknown to older checkpoints.
+  if (attributes.contains("state.skipped_at_minimum_scale")) {
+    progress.skipped_at_minimum_scale = number<int>(attributes, "skipped_at_minimum_scale", 0, whole);
+  }
+  if (attributes.contains("state.evaluation_left")) {
     const std::string& left = text_of(attributes, "evaluation_left");
     TRIREME_CHECK(left == "true" || left == "false", CheckpointError,
                   "the checkpoint's state.evaluation_left is '{}', which is neither true nor false", left);

@@ -47,7 +47,7 @@ struct TrainOptions {
   optim::AdamWOptions adamw;
   double clip_grad = 1;                 ///< largest gradient norm; 0: no clipping
   optim::LossScalerOptions loss_scale;  ///< dynamic in fp16
-  int max_skipped = 10;  ///< updates in a row skipped for a gradient that is not finite, that end the run
+  int max_skipped = 10;  ///< skipped updates in a row that end the run; with a dynamic scale, at its minimum
 };
 
 }  // namespace trireme::train

@@ -93,6 +93,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
                        scale;
   }
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss);
+  const bool at_minimum_scale = loss_scaler_.at_minimum();
   loss_scaler_.update(record.skipped);
   if (!record.skipped) {
     const TraceScope update(trace, "optimizer", "update");
@@ -110,10 +111,8 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   progress_.updated_samples += record.skipped ? 0 : batch_size;
   progress_.skipped += record.skipped ? 1 : 0;
   progress_.skipped_in_row = record.skipped ? progress_.skipped_in_row + 1 : 0;
-  TRIREME_CHECK(loss_scaler_.dynamic() || progress_.skipped_in_row < options_.max_skipped, NumericalError,
-                "loss or gradients were not finite in {} iterations in a row, the last one {} (loss {}, gradient norm "
-                "{}): lower --lr, check the data, or continue from an earlier checkpoint",
-                progress_.skipped_in_row, progress_.iteration, record.lm_loss, record.grad_norm);
+  progress_.skipped_at_minimum_scale = record.skipped && at_minimum_scale ? progress_.skipped_at_minimum_scale + 1 : 0;
+  check_skipped(record);
 
   record.consumed_samples = progress_.consumed_samples;
   record.elapsed_ms = timer.elapsed_ms();
@@ -122,6 +121,18 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   record.tflops_per_rank =
       model::model_flops(gpt_.config(), batch_size, layout.sequence_length) / seconds / 1e12 / gpt_.world().size();
   return record;
+}
+
+void Trainer::check_skipped(const TrainRecord& record) const {
+  // A dynamic scale is made to skip until it is low enough: only iterations that it cannot help count.
+  const bool dynamic = loss_scaler_.dynamic();
+  const int in_row = dynamic ? progress_.skipped_at_minimum_scale : progress_.skipped_in_row;
+  TRIREME_CHECK(in_row < options_.max_skipped, NumericalError,
+                "loss or gradients were not finite in {} iterations in a row{}, the last one {} (loss {}, gradient "
+                "norm {}): lower --lr, check the data{}, or continue from an earlier checkpoint",
+                in_row, dynamic ? fmt::format(" at the least loss scale, {:g}", record.loss_scale) : "",
+                progress_.iteration, record.lm_loss, record.grad_norm,
+                dynamic ? ", train in bf16, lower --min-loss-scale" : "");
 }
 
 std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samples, std::int64_t begin,
@@ -159,6 +170,7 @@ std::map<std::string, std::string> Trainer::state_attributes() const {
           {"state.consumed_samples", fmt::format("{}", progress_.consumed_samples)},
           {"state.skipped", fmt::format("{}", progress_.skipped)},
           {"state.skipped_in_row", fmt::format("{}", progress_.skipped_in_row)},
+          {"state.skipped_at_minimum_scale", fmt::format("{}", progress_.skipped_at_minimum_scale)},
           {"state.updated_samples", fmt::format("{}", progress_.updated_samples)},
           {"state.evaluation_left", progress_.evaluation_left ? "true" : "false"},
           {"state.updates", fmt::format("{}", adamw_.updates())},

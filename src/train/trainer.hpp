@@ -21,6 +21,7 @@ struct Progress {
   std::int64_t consumed_samples = 0;
   std::int64_t skipped = 0;  ///< iterations without an update
   int skipped_in_row = 0;
+  int skipped_at_minimum_scale = 0;  ///< in a row, at a loss scale that cannot be lowered
   std::int64_t updated_samples = 0;  ///< consumed by iterations with an update
   bool evaluation_left = false;      ///< the evaluation after this iteration was stopped on its way
 };
@@ -34,7 +35,8 @@ class Trainer {
   Trainer(ParallelGpt& gpt, const TrainOptions& options);
 
   /// One iteration on the next global batch of `samples`: gradients, clipping, update. Where a gradient or the loss is
-  /// not finite there is no update. Throws NumericalError after too many of those in a row.
+  /// not finite there is no update. Throws NumericalError after too many of those in a row; while a dynamic loss scale
+  /// can still be lowered they do not count.
   TrainRecord step(const data::SampleSource& samples);
   /// Mean loss over all tokens that count of the samples [begin, begin + iterations x batches().largest()) of
   /// `samples`, without dropout. `stop`, collective, is asked after every batch but the last, where given; where it
@@ -66,6 +68,8 @@ class Trainer {
   /// `first_number`.
   std::vector<BatchLoader::Sample> batch_samples(std::int64_t first_index, std::int64_t first_number,
                                                  std::int64_t size) const;
+  /// Throws NumericalError where `record` is the last of too many iterations without an update.
+  void check_skipped(const TrainRecord& record) const;
   /// Sum over the data ranks, each of which says `mine` on all ranks of its replica.
   std::int64_t sum_over_data_ranks(std::int64_t mine) const;
 

@@ -49,6 +49,13 @@ done_by 1 eval --load diverged --data-path held_out.h5
 check "a loss that is not finite is null" grep -q '"loss": null, "perplexity": null}' out
 refused 8 "the model's output is not finite after 8 tokens" 2 generate --load diverged --prompt "the ship"
 
+# A dynamic loss scale does not hide it, in one life or in two: iterations 5 to 7 are skipped at the least scale.
+overflow=("${run[@]/#0.01/1e20}" --fp16 --initial-loss-scale 4 --max-skipped 3)
+last_words="3 iterations in a row at the least loss scale, 1, the last one 7"
+refused 8 "$last_words" 1 train "${overflow[@]}"
+on 1 train "${overflow[@]}" --save overflow --exit-interval 6
+refused 8 "$last_words" 1 train "${overflow[@]}" --load overflow
+
 # Past its end a run has nothing to do.
 cp two.fp32.jsonl before.jsonl
 done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save two.fp32 --metrics-file two.fp32.jsonl

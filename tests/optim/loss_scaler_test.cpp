@@ -63,7 +63,9 @@ TEST(LossScaler, StopsAtTheMinimum) {
   options.minimum_scale = 3;
   LossScaler scaler(options);
   EXPECT_EQ(after(scaler, true), 4);
+  EXPECT_FALSE(scaler.at_minimum());
   EXPECT_EQ(after(scaler, true), 3);
+  EXPECT_TRUE(scaler.at_minimum());
   EXPECT_EQ(after(scaler, true), 3);
 }
 
