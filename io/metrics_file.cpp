@@ -22,18 +22,20 @@ using Json = nlohmann::ordered_json;
 /// A number with 17 digits, so that reading it gives the same bits; null where it is not finite.
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
 
-/// Bytes of the lines up to and including iteration `last`, without its evaluation where that is to come: what a
+/// Bytes of the lines up to and including iteration `done.iteration`, without its evaluations that are to come: what a
 /// resumed run keeps. A damaged last line, of a run that was killed while writing it, goes too.
-std::int64_t kept_bytes(const std::string& path, std::int64_t last, bool evaluation_left) {
+std::int64_t kept_bytes(const std::string& path, const train::Progress& done) {
   std::ifstream in(path, std::ios::binary);
   std::int64_t kept = 0;
   for (std::string line; std::getline(in, line) && !in.eof();) {
     const Json record = Json::parse(line, nullptr, false);
     if (!record.is_object() || !record.contains("iteration") || !record["iteration"].is_number_integer() ||
-        record["iteration"].get<std::int64_t>() > last) {
+        record["iteration"].get<std::int64_t>() > done.iteration) {
       break;
     }
-    if (evaluation_left && record["iteration"].get<std::int64_t>() == last && record.contains("valid_loss")) break;
+    const bool to_come =
+        (done.evaluation_left && record.contains("valid_loss")) || (!done.tested && record.contains("test_loss"));
+    if (to_come && record["iteration"].get<std::int64_t>() == done.iteration) break;
     kept += static_cast<std::int64_t>(line.size()) + 1;
   }
   return kept;
@@ -41,9 +43,8 @@ std::int64_t kept_bytes(const std::string& path, std::int64_t last, bool evaluat
 
 }  // namespace
 
-MetricsFile::MetricsFile(std::string path, std::int64_t after_iteration, bool evaluation_left)
-    : path_(std::move(path)) {
-  const std::int64_t kept = after_iteration > 0 ? kept_bytes(path_, after_iteration, evaluation_left) : 0;
+MetricsFile::MetricsFile(std::string path, const train::Progress& done) : path_(std::move(path)) {
+  const std::int64_t kept = done.iteration > 0 ? kept_bytes(path_, done) : 0;
   file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) fail("cannot be opened", path_);
   if (::ftruncate(file_.get(), kept) != 0) fail("cannot be cut", path_);
@@ -68,9 +69,10 @@ void MetricsFile::write(const train::TrainRecord& r) {
 }
 
 void MetricsFile::write(const train::EvaluationRecord& r) {
-  append(fmt::format(R"({{"iteration": {}, "valid_loss": {}, "valid_ppl": {}}})"
+  const char* split = r.split == data::Split::test ? "test" : "valid";
+  append(fmt::format(R"({{"iteration": {}, "{}_loss": {}, "{}_ppl": {}}})"
                      "\n",
-                     r.iteration, number(r.valid_loss), number(r.valid_ppl)));
+                     r.iteration, split, number(r.loss), split, number(r.perplexity)));
 }
 
 }  // namespace trireme::io

@@ -3,17 +3,17 @@
 #include <string>
 
 #include "io/file_handle.hpp"
-#include "src/train/metrics.hpp"
+#include "src/train/trainer.hpp"
 
 namespace trireme::io {
 
 /// Metrics as JSON lines: one object an iteration, flushed at once. What is not finite is null.
 class MetricsFile final : public train::MetricsSink {
  public:
-  /// Appends to `path`. A run that goes on from iteration `after_iteration` cuts off what the file holds of later ones
-  /// first, and its evaluation where `evaluation_left` says that it comes again, so that everything stands once; 0
-  /// begins the file anew. Throws IoError.
-  MetricsFile(std::string path, std::int64_t after_iteration, bool evaluation_left = false);
+  /// Appends to `path`. A run that goes on from `done` first cuts off what the file holds of later iterations, and of
+  /// evaluations that are still to come, so that everything stands once; one from the start begins the file anew.
+  /// Throws IoError.
+  MetricsFile(std::string path, const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
 

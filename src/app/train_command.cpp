@@ -113,6 +113,19 @@ data::GptDataOptions data_options_of(const TrainCommandOptions& o, const model::
   return options;
 }
 
+/// Samples that the run reads of the test split: none of `wanted` where there is no such split.
+std::int64_t test_samples(std::int64_t wanted, const Options& options, const std::vector<data::WeightedStore>& stores,
+                          const data::GptDataOptions& data_options) {
+  const bool is_split =
+      data_options.sampling == data::Sampling::shuffled && data_options.split_shares[2] > 0 && wanted > 0;
+  if (!is_split) return 0;
+  // A split that was asked for must have its samples, as for validation; the default's 0.1 % need not.
+  if (options.given("split") || data::has_samples(stores, data_options, data::Split::test)) return wanted;
+  log::info("no test at the end: the default --split leaves too few tokens for a sample of --seq-length {}",
+            data_options.sequence_length);
+  return 0;
+}
+
 /// The samples. Rank 0 computes their order, or finds it where an earlier run kept it; then the others find it there.
 data::GptData make_data(Communicator& world, const std::vector<data::WeightedStore>& stores,
                         data::GptDataOptions options, const std::string& cache_path) {
@@ -177,7 +190,8 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   const train::Progress done = start.reader ? train::progress_from(start.description.attributes) : train::Progress{};
   const std::int64_t train_iterations = o.iterations(done, job.grid.data_size());
   const data::SampleBudget needed = data::samples_needed(o.run_length(train_iterations));
-  data_options.budgets = data::extend_budgets(earlier_budgets, {needed.train, needed.valid, 0});
+  data_options.budgets = data::extend_budgets(
+      earlier_budgets, {needed.train, needed.valid, test_samples(needed.test, options, stores, data_options)});
   attributes["data_budgets"] = budgets_text(data_options.budgets);
 
   log_configuration(options, job, o, config, stores, done);
@@ -214,7 +228,8 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
     trainer.start();
   }
   start = {};
-  if (trainer.progress().iteration >= train_iterations && !trainer.progress().evaluation_left) {
+  if (trainer.progress().iteration >= train_iterations && !trainer.progress().evaluation_left &&
+      !train::test_is_left(trainer.progress(), train_iterations, data, o.run)) {
     log::info("nothing to do: {} of {} iterations are done", trainer.progress().iteration, train_iterations);
     return 0;
   }
@@ -231,8 +246,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   std::unique_ptr<io::MetricsFile> metrics;
   collectively(*job.world, [&] {
     if (job.speaks() && !o.metrics_file.empty()) {
-      metrics = std::make_unique<io::MetricsFile>(o.metrics_file, trainer.progress().iteration,
-                                                  trainer.progress().evaluation_left);
+      metrics = std::make_unique<io::MetricsFile>(o.metrics_file, trainer.progress());
     }
   });
   std::unique_ptr<io::TraceFile> trace_file;
@@ -246,8 +260,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   hooks.metrics = metrics.get();
   ProgressBar bar("training", "iterations", 1, trainer.progress().iteration);
   if (job.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
-  const train::RunEnd end =
-      train::run(trainer, *job.world, train_iterations, *data.train, data.valid.get(), o.run, hooks);
+  const train::RunEnd end = train::run(trainer, *job.world, train_iterations, data, o.run, hooks);
   if (trace_file) trace_file->write(*trace, job.grid.describe(job.world->rank()));
   return static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early);
 }

@@ -146,15 +146,17 @@ void TrainCommandOptions::declare(Options& options) {
 
   options.section("Data");
   options.add("data-path", &data_path, "FILE...", "Corpus, or weight, corpus, weight, corpus ...");
-  options.add("split", &split, "A,B,C", "Shares of training, validation and test.");
+  options.add("split", &split, "A,B,C",
+              "Shares of training, validation and test. The test split is evaluated once, at the end of the run; the "
+              "default's only where it has a sample.");
   options.add_choice(
       "split-by", &split_by,
       {{"auto", data::SplitBy::automatic}, {"documents", data::SplitBy::documents}, {"tokens", data::SplitBy::tokens}},
       "What --split counts; auto: tokens where there are fewer documents than 100.");
   options.add_choice(
       "sampling", &sampling, {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
-      "sequential reads the corpus from its start, ignores --split and evaluates only where --eval-iters "
-      "is given.");
+      "sequential reads the corpus from its start, ignores --split, evaluates only where --eval-iters is given, and "
+      "has no test.");
   options.add("data-cache-path", &data_cache_path, "DIR",
               "Folder that keeps the order of samples of large corpora for later runs; default index-cache beside each "
               "corpus.");

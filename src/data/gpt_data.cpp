@@ -122,6 +122,13 @@ std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, cons
   return earlier;
 }
 
+bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions& options, Split split) {
+  return std::ranges::all_of(stores, [&](const WeightedStore& weighted) {
+    const DocumentRange range = documents_of(*weighted.store, split, options.split_shares, options.split_by);
+    return range.tokens() > options.sequence_length;
+  });
+}
+
 GptData make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   check_options(stores, options);
   check_stores(stores, options);

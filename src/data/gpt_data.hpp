@@ -47,6 +47,9 @@ struct GptData {
 /// The budgets to run with and to store: `earlier` ones of the checkpoint and `now`, unless they cover it.
 std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, const SampleBudget& now);
 
+/// Whether every corpus has tokens enough for one sample of `split`.
+bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions& options, Split split);
+
 /// Training, validation and test samples of one corpus or a blend of several. Each split of each corpus is shuffled
 /// from the same seed; in a blend (see BlendOrder) a corpus is built for 0.5 % more samples than its share. Every
 /// source has at least the samples of the greatest budget. Throws ConfigError for options and weights that cannot work,

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "src/data/split.hpp"
+
 namespace trireme::train {
 
 /// What one training iteration measured, the same on every rank.
@@ -19,11 +21,12 @@ struct TrainRecord {
   double tflops_per_rank = 0;  ///< model FLOPs, full attention, no recomputation counted
 };
 
-/// What an evaluation on the validation split measured.
+/// What an evaluation on the validation or the test split measured.
 struct EvaluationRecord {
   std::int64_t iteration = 0;
-  double valid_loss = 0;
-  double valid_ppl = 0;  ///< exp(min(20, valid_loss))
+  double loss = 0;
+  double perplexity = 0;  ///< exp(min(20, loss))
+  data::Split split = data::Split::valid;
 };
 
 /// Where records go. Only one rank of a run has one.

@@ -63,12 +63,15 @@ SavedState state_from(const Attributes& attributes) {
   if (attributes.contains("state.skipped_at_minimum_scale")) {
     progress.skipped_at_minimum_scale = number<int>(attributes, "skipped_at_minimum_scale", 0, whole);
   }
-  if (attributes.contains("state.evaluation_left")) {
-    const std::string& left = text_of(attributes, "evaluation_left");
-    TRIREME_CHECK(left == "true" || left == "false", CheckpointError,
-                  "the checkpoint's state.evaluation_left is '{}', which is neither true nor false", left);
-    progress.evaluation_left = left == "true";
-  }
+  const auto is_true = [&](const char* name) {
+    if (!attributes.contains(std::string("state.") + name)) return false;
+    const std::string& text = text_of(attributes, name);
+    TRIREME_CHECK(text == "true" || text == "false", CheckpointError,
+                  "the checkpoint's state.{} is '{}', which is neither true nor false", name, text);
+    return text == "true";
+  };
+  progress.evaluation_left = is_true("evaluation_left");
+  progress.tested = is_true("tested");
   state.updates = count("updates");
   state.loss_scale.scale =
       number<double>(attributes, "loss_scale", std::numeric_limits<double>::min(), "a number above 0");

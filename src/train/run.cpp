@@ -59,28 +59,42 @@ class Window {
   double flops_ = 0;
 };
 
-/// Whether any rank says yes.
-bool any_rank(Communicator& world, bool mine) {
-  std::int32_t flag = mine ? 1 : 0;
+/// Why a run stops early; where ranks differ, the last of these.
+enum class Stop : std::int32_t { none, interval, time, signal };
+
+const char* text_of(Stop stop) {
+  return stop == Stop::interval ? "--exit-interval"
+         : stop == Stop::time   ? "--exit-duration-in-mins"
+                                : "a signal asked for it";
+}
+
+Stop agreed(Communicator& world, Stop mine) {
+  auto reason = static_cast<std::int32_t>(mine);
   ImmediateStream host;
-  world.all_reduce(host, TensorView(&flag, {1}), ReduceOp::max).wait(host);
-  return flag != 0;
+  world.all_reduce(host, TensorView(&reason, {1}), ReduceOp::max).wait(host);
+  return static_cast<Stop>(reason);
 }
 
 bool divides(std::int64_t interval, std::int64_t iteration) { return interval > 0 && iteration % interval == 0; }
 
 }  // namespace
 
-RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSource& train,
-           const data::SampleSource* valid, const RunSchedule& schedule, const RunHooks& hooks) {
+bool test_is_left(const Progress& progress, std::int64_t train_iterations, const data::GptData& data,
+                  const RunSchedule& schedule) {
+  return data.test && schedule.eval_iterations > 0 && progress.iteration == train_iterations &&
+         progress.iteration > 0 && !progress.tested;
+}
+
+RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::GptData& data,
+           const RunSchedule& schedule, const RunHooks& hooks) {
   const Timer run_timer;
   const BatchSchedule& batches = trainer.batches();
   const std::int64_t first_sample = trainer.progress().consumed_samples;
-  std::int64_t saved_at = trainer.progress().iteration;
+  Progress saved = trainer.progress();
   const auto save = [&] {
-    if (hooks.save && saved_at != trainer.progress().iteration) {
+    if (hooks.save && saved != trainer.progress()) {
       hooks.save();
-      saved_at = trainer.progress().iteration;
+      saved = trainer.progress();
     }
   };
   const auto save_at_end = [&] {
@@ -88,41 +102,48 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
     if (hooks.finish_saving) hooks.finish_saving();
   };
 
-  const auto time_is_up = [&] {
-    return schedule.exit_duration_minutes > 0 && run_timer.elapsed_s() > schedule.exit_duration_minutes * 60;
+  Stop stop = Stop::none;
+  const auto stop_now = [&](Stop mine) {
+    if (schedule.exit_duration_minutes > 0 && run_timer.elapsed_s() > schedule.exit_duration_minutes * 60) {
+      mine = Stop::time;
+    }
+    if (hooks.stop_requested && hooks.stop_requested()) mine = Stop::signal;
+    stop = agreed(world, mine);
+    return stop != Stop::none;
   };
-  const auto is_signalled = [&] { return hooks.stop_requested && hooks.stop_requested(); };
-  const auto stop_after = [&](std::int64_t iteration, const char* why) {
+  const auto end_early = [&] {
     save_at_end();
-    log::info("stopping after iteration {} of {}: {}{}", iteration, train_iterations, why,
+    log::info("stopping after iteration {} of {}: {}{}", trainer.progress().iteration, train_iterations, text_of(stop),
               hooks.save ? "; everything is saved, run the same command again to go on"
                          : "; nothing is saved without --save");
     return RunEnd::stopped_early;
   };
-  const auto why_now = [&] { return time_is_up() ? "--exit-duration-in-mins" : "a signal asked for it"; };
 
   // A stop does not wait for the end of an evaluation: the run that resumes this one makes it up, on the same samples.
-  // Every evaluation of a run reads samples of its own.
-  const bool evaluates = valid != nullptr && schedule.eval_iterations > 0;
-  const auto evaluate = [&] {
-    const std::int64_t iteration = trainer.progress().iteration;
-    const std::int64_t earlier = schedule.eval_interval > 0 ? (iteration - 1) / schedule.eval_interval : 0;
-    const std::optional<EvaluationRecord> evaluation =
-        trainer.evaluate(*valid, earlier * schedule.eval_iterations * batches.largest(), schedule.eval_iterations,
-                         [&] { return any_rank(world, time_is_up() || is_signalled()); });
+  const auto evaluate = [&](data::Split split, const data::SampleSource& samples, std::int64_t first_batch) {
+    const std::optional<EvaluationRecord> evaluation = trainer.evaluate(
+        samples, first_batch * batches.largest(), schedule.eval_iterations, [&] { return stop_now(Stop::none); },
+        split);
     if (!evaluation) return;
     if (hooks.metrics != nullptr) hooks.metrics->write(*evaluation);
-    log::info("validation after {}: loss {:.4f}, perplexity {:.2f}", iteration, evaluation->valid_loss,
-              evaluation->valid_ppl);
+    log::info("{} after {}: loss {:.4f}, perplexity {:.2f}", data::name_of(split), evaluation->iteration,
+              evaluation->loss, evaluation->perplexity);
   };
-  if (evaluates && trainer.progress().evaluation_left) {
-    evaluate();
-    if (trainer.progress().evaluation_left) return stop_after(trainer.progress().iteration, why_now());
+  // Every validation of a run reads samples of its own.
+  const bool validates = data.valid && schedule.eval_iterations > 0;
+  const auto validate = [&] {
+    const std::int64_t earlier =
+        schedule.eval_interval > 0 ? (trainer.progress().iteration - 1) / schedule.eval_interval : 0;
+    evaluate(data::Split::valid, *data.valid, earlier * schedule.eval_iterations);
+  };
+  if (validates && trainer.progress().evaluation_left) {
+    validate();
+    if (trainer.progress().evaluation_left) return end_early();
   }
 
   Window window;
   while (trainer.progress().iteration < train_iterations) {
-    const TrainRecord record = trainer.step(train);
+    const TrainRecord record = trainer.step(*data.train);
     const std::int64_t iteration = record.iteration;
     if (hooks.go_on_saving) hooks.go_on_saving();
     const bool last = iteration == train_iterations;
@@ -137,15 +158,14 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
                    trainer.dynamic_loss_scale(), batches.ramps_up() ? batches.size(record.consumed_samples) : 0);
       window = {};
     }
-    if (evaluates && (last || divides(schedule.eval_interval, iteration))) evaluate();
-    if (divides(schedule.save_interval, iteration)) save();
-    if (trainer.progress().evaluation_left) return stop_after(iteration, why_now());
-    if (last) break;
-
-    const bool interval_is_up = divides(schedule.exit_interval, iteration);
-    if (any_rank(world, interval_is_up || time_is_up() || is_signalled())) {
-      return stop_after(iteration, interval_is_up ? "--exit-interval" : why_now());
-    }
+    if (validates && (last || divides(schedule.eval_interval, iteration))) validate();
+    if (!last && divides(schedule.save_interval, iteration)) save();
+    if (trainer.progress().evaluation_left) return end_early();
+    if (!last && stop_now(divides(schedule.exit_interval, iteration) ? Stop::interval : Stop::none)) return end_early();
+  }
+  if (test_is_left(trainer.progress(), train_iterations, data, schedule)) {
+    evaluate(data::Split::test, *data.test, 0);
+    if (!trainer.progress().tested) return end_early();
   }
   save_at_end();
   return RunEnd::complete;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "src/data/gpt_data.hpp"
 #include "src/train/trainer.hpp"
 
 namespace trireme::train {
@@ -36,10 +37,15 @@ struct RunHooks {
 
 enum class RunEnd { complete, stopped_early };
 
-/// Trains until the last iteration or until something asks to stop: after every iteration the ranks agree on whether
-/// one of them was signalled or time is up, save together, and leave together. So they do after every batch of an
-/// evaluation, which is then left to the run that resumes this one.
-RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSource& train,
-           const data::SampleSource* valid, const RunSchedule& schedule, const RunHooks& hooks);
+/// Whether training is complete and the evaluation on the test split is still to come.
+bool test_is_left(const Progress& progress, std::int64_t train_iterations, const data::GptData& data,
+                  const RunSchedule& schedule);
+
+/// Trains until the last iteration, then evaluates on the test split; or until something asks to stop: after every
+/// iteration the ranks agree on whether one of them was signalled or time is up, save together, and leave together. So
+/// they do after every batch of an evaluation, which is then left to the run that resumes this one. A planned stop of a
+/// run that saves nothing is `complete`: nothing could be resumed.
+RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::GptData& data,
+           const RunSchedule& schedule, const RunHooks& hooks);
 
 }  // namespace trireme::train

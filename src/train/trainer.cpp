@@ -107,6 +107,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
 
   progress_.iteration += 1;
   progress_.evaluation_left = false;
+  progress_.tested = false;
   progress_.consumed_samples += batch_size;
   progress_.updated_samples += record.skipped ? 0 : batch_size;
   progress_.skipped += record.skipped ? 1 : 0;
@@ -136,21 +137,28 @@ void Trainer::check_skipped(const TrainRecord& record) const {
 }
 
 std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samples, std::int64_t begin,
-                                                  std::int64_t iterations, const std::function<bool()>& stop) {
+                                                  std::int64_t iterations, const std::function<bool()>& stop,
+                                                  data::Split split) {
   const std::int64_t batch_size = batches_.largest();
   std::int64_t tokens = 0;
-  progress_.evaluation_left = false;
-  for (std::int64_t i = 0; i < iterations && !progress_.evaluation_left; ++i) {
+  bool stopped = false;
+  for (std::int64_t i = 0; i < iterations && !stopped; ++i) {
     gpt_.run(loader_.load(samples, batch_samples(begin + i * batch_size, 0, batch_size)), {});
     tokens += loader_.counted_tokens();
-    progress_.evaluation_left = stop && i + 1 < iterations && stop();
+    stopped = stop && i + 1 < iterations && stop();
+  }
+  if (split == data::Split::test) {
+    progress_.tested = !stopped;
+  } else {
+    progress_.evaluation_left = stopped;
   }
   const double loss_sum = gpt_.take_global_loss_sum();
-  if (progress_.evaluation_left) return std::nullopt;
+  if (stopped) return std::nullopt;
   EvaluationRecord record;
   record.iteration = progress_.iteration;
-  record.valid_loss = loss_sum / static_cast<double>(std::max<std::int64_t>(sum_over_data_ranks(tokens), 1));
-  record.valid_ppl = std::exp(std::min(20.0, record.valid_loss));
+  record.split = split;
+  record.loss = loss_sum / static_cast<double>(std::max<std::int64_t>(sum_over_data_ranks(tokens), 1));
+  record.perplexity = std::exp(std::min(20.0, record.loss));
   return record;
 }
 
@@ -173,6 +181,7 @@ std::map<std::string, std::string> Trainer::state_attributes() const {
           {"state.skipped_at_minimum_scale", fmt::format("{}", progress_.skipped_at_minimum_scale)},
           {"state.updated_samples", fmt::format("{}", progress_.updated_samples)},
           {"state.evaluation_left", progress_.evaluation_left ? "true" : "false"},
+          {"state.tested", progress_.tested ? "true" : "false"},
           {"state.updates", fmt::format("{}", adamw_.updates())},
           {"state.loss_scale", fmt::format("{:.17g}", scale.scale)},
           {"state.loss_scale_good_updates", fmt::format("{}", scale.good_updates)},

@@ -23,7 +23,9 @@ struct Progress {
   int skipped_in_row = 0;
   int skipped_at_minimum_scale = 0;  ///< in a row, at a loss scale that cannot be lowered
   std::int64_t updated_samples = 0;  ///< consumed by iterations with an update
-  bool evaluation_left = false;      ///< the evaluation after this iteration was stopped on its way
+  bool evaluation_left = false;      ///< the validation after this iteration was stopped on its way
+  bool tested = false;               ///< the test split was evaluated after this iteration
+  friend bool operator==(const Progress&, const Progress&) = default;
 };
 
 /// The progress that a checkpoint's attributes tell of. CheckpointError where they do not.
@@ -40,9 +42,11 @@ class Trainer {
   TrainRecord step(const data::SampleSource& samples);
   /// Mean loss over all tokens that count of the samples [begin, begin + iterations x batches().largest()) of
   /// `samples`, without dropout. `stop`, collective, is asked after every batch but the last, where given; where it
-  /// says yes there is no record and progress().evaluation_left is set.
+  /// says yes there is no record. progress() says so of the `split` that `samples` are of, by evaluation_left or
+  /// tested.
   std::optional<EvaluationRecord> evaluate(const data::SampleSource& samples, std::int64_t begin,
-                                           std::int64_t iterations, const std::function<bool()>& stop = {});
+                                           std::int64_t iterations, const std::function<bool()>& stop = {},
+                                           data::Split split = data::Split::valid);
 
   const Progress& progress() const { return progress_; }
   const BatchSchedule& batches() const { return batches_; }

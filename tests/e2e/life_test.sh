@@ -6,7 +6,7 @@ source "$(dirname "$0")/functions.sh"
 make_corpus corpus 1
 make_corpus held_out 2
 run=("${model[@]}" --data-path corpus.h5 --global-batch-size 8 --train-iters 12 --lr 0.01 --lr-warmup-iters 3
-  --hidden-dropout 0.1 --attention-dropout 0.1 --eval-interval 5 --eval-iters 2)
+  --hidden-dropout 0.1 --attention-dropout 0.1 --eval-interval 5 --eval-iters 2 --split 90,6,4)
 grid=(--tp 2 --pp 2)
 last=step-00000012
 
@@ -26,6 +26,8 @@ for dtype in fp32 bf16; do
   check "$dtype: so are weights and optimizer" cmp <(tensors one.$dtype/$last) <(tensors two.$dtype/$last)
   check "$dtype: there are tensors to compare" [ "$(tensors one.$dtype/$last | wc -l)" -gt 100 ]
 done
+check "the test split is evaluated once, at the end" \
+  [ "$(tail -1 two.bf16.jsonl | field iteration /dev/stdin) $(field test_loss two.bf16.jsonl | wc -l)" = "12 1" ]
 # Written behind the training, too.
 done_by 4 train "${run[@]}" "${grid[@]}" --dtype bf16 --save behind --save-interval 3 --async-save
 done_by 4 train "${run[@]}" "${grid[@]}" --dtype bf16 --save at_once --save-interval 3
@@ -74,7 +76,7 @@ life 4 4 --tp 2 --pp 2
 life 4 8 # four data ranks
 life 4 100 --tp 4 --micro-batch-size 2
 check "the run ends on its third grid" [ "$code $(cat moved/LATEST)" = "0 $last" ]
-for name in lm_loss grad_norm valid_loss; do
+for name in lm_loss grad_norm valid_loss test_loss; do
   field $name one.fp64.jsonl >one
   field $name moved.jsonl >moved.numbers
   check "$name of three lives on three grids agrees with one rank's" close_to one moved.numbers 1e-10
@@ -96,6 +98,13 @@ for sampling in "--temperature 0" "--temperature 1 --top-k 20 --top-p 0.9 --seed
   check "generate $sampling gives the same text on four ranks" cmp text out
   check "the text begins with its prompt and goes on" grep -qa "^the ship." text
 done
+
+# A split without a test has none; one that leaves too little for it is refused, but for the default.
+done_by 1 train "${run[@]/#90,6,4/90,10}" --metrics-file no_test.jsonl
+check "without a share there is no test" [ "$(grep -c test_loss no_test.jsonl) $(grep -c 'no test' err)" = "0 0" ]
+refused 3 "the test split of corpus.h5 has 0 tokens" 1 train "${run[@]/#90,6,4/969,30,1}"
+done_by 1 train "${run[@]:0:${#run[@]}-2}" --dry-run
+check "the default split's may be too small" grep -q "no test at the end: the default --split leaves too few tokens" err
 
 # --dry-run checks everything and writes nothing.
 mkdir dry

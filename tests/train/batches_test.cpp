@@ -155,7 +155,7 @@ TEST(LossAverage, IsOverTokensOrOverMicroBatches) {
   double tokens = 0;
   for (std::int64_t i = 0; i < config.batch; ++i) {
     const auto n = static_cast<double>(CutSamples::counted(i));
-    sums.push_back(n * one.trainer.evaluate(CutSamples(*one.data.train), i, 1)->valid_loss);
+    sums.push_back(n * one.trainer.evaluate(CutSamples(*one.data.train), i, 1)->loss);
     sum += sums.back();
     tokens += n;
   }
@@ -173,7 +173,7 @@ TEST(LossAverage, IsOverTokensOrOverMicroBatches) {
     Layout layout;
     layout.options.micro_batch_size = b;
     TrainingRun by_tokens(world(), config, layout);
-    EXPECT_NEAR(by_tokens.trainer.evaluate(CutSamples(*one.data.train), 0, 1)->valid_loss / (sum / tokens), 1, 1e-12);
+    EXPECT_NEAR(by_tokens.trainer.evaluate(CutSamples(*one.data.train), 0, 1)->loss / (sum / tokens), 1, 1e-12);
     EXPECT_NEAR(by_tokens.trainer.step(CutSamples(*by_tokens.data.train)).lm_loss / (sum / tokens), 1, 1e-12);
     config.loss_average = train::LossAverage::micro_batch;
     TrainingRun by_batches(world(), config, layout);

@@ -23,15 +23,20 @@ using train::RunEnd;
 struct Records final : train::MetricsSink {
   void write(const train::TrainRecord& record) override { losses.push_back(record.lm_loss); }
   void write(const train::EvaluationRecord& record) override {
+    if (record.split == data::Split::test) {
+      tests.push_back(record.loss);
+      return;
+    }
     evaluated_after.push_back(record.iteration);
-    validation.push_back(record.valid_loss);
+    validation.push_back(record.loss);
   }
   std::vector<double> losses;
   std::vector<std::int64_t> evaluated_after;
   std::vector<double> validation;
+  std::vector<double> tests;
 };
 
-/// Six iterations, with an evaluation of five batches after every second.
+/// Six iterations, with an evaluation of five batches after every second and a test of five at the end.
 RunConfig six_iterations() {
   RunConfig config;
   config.model.layers = 1;
@@ -46,9 +51,17 @@ RunConfig six_iterations() {
 }
 constexpr train::RunSchedule every_second = {.log_interval = 0, .eval_interval = 2, .eval_iterations = 5};
 
+/// Samples of all three splits.
+data::GptData three_splits() {
+  data::GptDataOptions options = TrainingRun::data_options(six_iterations());
+  const std::int64_t all = options.budgets[0].train;
+  options.budgets = {{all, all, all}};
+  return data::make_gpt_data({{synthetic_tokens(six_iterations()), 1.0}}, options);
+}
+
 /// One start of the program on this rank alone: resumes what the store holds, and is asked to stop from the `looks`th
-/// time on that it looks for that.
-RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks) {
+/// time on that it looks for that. `saves` counts what it saves.
+RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks, int* saves = nullptr) {
   SelfCommunicator alone;
   TrainingRun run(alone, six_iterations(), {});
   if (checkpoint::has_checkpoint(store, alone)) {
@@ -58,12 +71,13 @@ RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks) {
   }
   train::RunHooks hooks;
   hooks.save = [&] {
+    if (saves != nullptr) *saves += 1;
     checkpoint::save(store, alone, {run.trainer.progress().iteration, run.trainer.state_attributes(), {}},
                      run.trainer.state_tensors());
   };
   hooks.stop_requested = [&] { return --looks <= 0; };
   hooks.metrics = &records;
-  return train::run(run.trainer, alone, 6, *run.data.train, run.data.train.get(), every_second, hooks);
+  return train::run(run.trainer, alone, 6, three_splits(), every_second, hooks);
 }
 
 constexpr int never = 1000;
@@ -74,17 +88,18 @@ TEST(Run, EvaluatesAfterEveryInterval) {
   EXPECT_EQ(start(store, records, never), RunEnd::complete);
   EXPECT_EQ(records.losses.size(), 6u);
   EXPECT_THAT(records.evaluated_after, testing::ElementsAre(2, 4, 6));
+  EXPECT_EQ(records.tests.size(), 1u);
 }
 
 // An iteration is followed by one look, an evaluation of five batches has four on its way: those of the run are 1,
-// four, 1, 1, four, 1, 1, four; the last iteration has none.
+// four, 1, 1, four, 1, 1, four and four of the test; the last iteration has none.
 TEST(Run, StopsAtAnyLookAndResumesToTheSameRecords) {
   Records expected;
   {
     checkpoint::MemoryStore store;
     start(store, expected, never);
   }
-  constexpr int all_looks = 17;
+  constexpr int all_looks = 21;
   for (int looks = 1; looks <= all_looks + 1; ++looks) {
     SCOPED_TRACE(looks);
     checkpoint::MemoryStore store;
@@ -99,7 +114,45 @@ TEST(Run, StopsAtAnyLookAndResumesToTheSameRecords) {
     EXPECT_EQ(records.losses, expected.losses);
     EXPECT_EQ(records.evaluated_after, expected.evaluated_after);
     EXPECT_EQ(records.validation, expected.validation);
+    EXPECT_EQ(records.tests, expected.tests);
   }
+}
+
+TEST(Run, TestsOnceHoweverOftenItIsStartedAgain) {
+  checkpoint::MemoryStore store;
+  Records records;
+  EXPECT_EQ(start(store, records, 18), RunEnd::stopped_early);  // at the test's first look
+  EXPECT_EQ(records.validation.size(), 3u);
+  EXPECT_THAT(records.tests, testing::IsEmpty());
+  int saves = 0;
+  EXPECT_EQ(start(store, records, never, &saves), RunEnd::complete);
+  EXPECT_EQ(records.tests.size(), 1u);
+  EXPECT_EQ(saves, 1);  // of what is known now, under the same step
+  EXPECT_EQ(start(store, records, never, &saves), RunEnd::complete);
+  EXPECT_EQ(records.tests.size(), 1u);
+  EXPECT_EQ(saves, 1);
+}
+
+TEST(Run, WithoutATestSplitHasNoTest) {
+  SelfCommunicator alone;
+  TrainingRun run(alone, six_iterations(), {});
+  data::GptData data = three_splits();
+  data.test.reset();
+  Records records;
+  train::RunHooks hooks;
+  hooks.metrics = &records;
+  EXPECT_EQ(train::run(run.trainer, alone, 6, data, every_second, hooks), RunEnd::complete);
+  EXPECT_THAT(records.tests, testing::IsEmpty());
+}
+
+TEST(Progress, OfAnOlderCheckpointLacksWhatThatDidNotKnow) {
+  SelfCommunicator alone;
+  TrainingRun run(alone, six_iterations(), {});
+  std::map<std::string, std::string> attributes = run.trainer.state_attributes();
+  for (const char* name : {"evaluation_left", "tested", "skipped_at_minimum_scale"}) {
+    EXPECT_EQ(attributes.erase(std::string("state.") + name), 1u) << name;
+  }
+  EXPECT_EQ(train::progress_from(attributes), train::Progress());
 }
 
 TEST(Run, MayBeStoppedAgainInAnEvaluationThatItMakesUp) {
@@ -118,8 +171,7 @@ TEST(Run, StopsOnAllRanksInAnEvaluationWhereOneIsSignalled) {
   int looks = 0;
   train::RunHooks hooks;
   hooks.stop_requested = [&] { return ++looks >= 3 && world().rank() == world().size() - 1; };
-  EXPECT_EQ(train::run(run.trainer, world(), 6, *run.data.train, run.data.train.get(), every_second, hooks),
-            RunEnd::stopped_early);
+  EXPECT_EQ(train::run(run.trainer, world(), 6, three_splits(), every_second, hooks), RunEnd::stopped_early);
   EXPECT_EQ(run.trainer.progress().iteration, 2);
   EXPECT_TRUE(run.trainer.progress().evaluation_left);
 }
@@ -129,18 +181,19 @@ TEST(MetricsOfARunThatMakesUpAnEvaluation, HoldItOnce) {
   const std::string path = directory / "metrics.jsonl";
   train::TrainRecord record;
   {
-    io::MetricsFile file(path, 0);
+    io::MetricsFile file(path, {});
     for (record.iteration = 1; record.iteration <= 2; ++record.iteration) file.write(record);
     file.write(train::EvaluationRecord{2, 1.5, 2.5});
+    file.write(train::EvaluationRecord{2, 3.5, 4.5, data::Split::test});
   }
-  const auto lines = [&] {
+  const auto lines_after = [&](const train::Progress& done) {
+    { io::MetricsFile file(path, done); }
     std::ifstream in(path);
     return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
   };
-  { io::MetricsFile file(path, 2); }
-  EXPECT_EQ(lines(), 3);
-  { io::MetricsFile file(path, 2, true); }
-  EXPECT_EQ(lines(), 2);
+  EXPECT_EQ(lines_after({.iteration = 2, .tested = true}), 4);
+  EXPECT_EQ(lines_after({.iteration = 2}), 3);
+  EXPECT_EQ(lines_after({.iteration = 2, .evaluation_left = true}), 2);
 }
 
 }  // namespace

@@ -125,8 +125,8 @@ TEST(Sharding, NothingIsUsedBeforeItIsWaitedFor) {
       for (int i = 0; i < 2; ++i) {
         EXPECT_EQ(lazy.step().grad_norm, prompt.step().grad_norm);
         // An evaluation, too, needs the parameters that are under way.
-        EXPECT_EQ(lazy.trainer.evaluate(*lazy.data.train, 8 * i, 1)->valid_loss,
-                  prompt.trainer.evaluate(*prompt.data.train, 8 * i, 1)->valid_loss);
+        EXPECT_EQ(lazy.trainer.evaluate(*lazy.data.train, 8 * i, 1)->loss,
+                  prompt.trainer.evaluate(*prompt.data.train, 8 * i, 1)->loss);
       }
     }
   }
