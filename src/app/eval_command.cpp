@@ -53,7 +53,13 @@ int eval_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
     const auto number = [](double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; };
     fmt::print("{{\"task\": \"perplexity\", \"tokens\": {}, \"loss\": {}, \"perplexity\": {}}}\n", result.tokens,
                number(result.loss), number(result.perplexity));
+    std::fflush(stdout);
   }
+  TRIREME_CHECK(
+      std::isfinite(result.loss), NumericalError,
+      "the loss of {} is not finite: its training diverged, or --dtype {} cannot hold its values; load an earlier "
+      "step, or evaluate in fp32",
+      model.load, name_of(saved->gpt->layout().dtype));
   return 0;
 }
 

@@ -184,9 +184,10 @@ void TrainCommandOptions::declare(Options& options) {
   options.add_choice("on-save-error", &on_save_error, {{"stop", OnSaveError::stop}, {"continue", OnSaveError::go_on}},
                      "When a checkpoint cannot be written: end the run with exit code 5, or warn, train on and try "
                      "again at the next save. A last state that is not saved is exit code 5 in any case.");
-  options.add("exit-interval", &run.exit_interval, "N", "Save and stop after an iteration divisible by N.",
-              at_least(1));
-  options.add("exit-duration-in-mins", &run.exit_duration_minutes, "X", "Save and stop after this time.", at_least(0));
+  options.add("exit-interval", &run.exit_interval, "N",
+              "Save and stop after an iteration divisible by N: exit code 75, without --save 0.", at_least(1));
+  options.add("exit-duration-in-mins", &run.exit_duration_minutes, "X",
+              "Save and stop after this time: exit code 75, without --save 0.", at_least(0));
   options.add("metrics-file", &metrics_file, "FILE",
               "Append one JSON object an iteration. FLOPs, there and in the log, are the model's: attention in full, "
               "causal or not, and nothing recomputed.");

@@ -111,12 +111,13 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
     stop = agreed(world, mine);
     return stop != Stop::none;
   };
+  // A planned stop that saves nothing leaves nothing to resume: the run is done.
   const auto end_early = [&] {
     save_at_end();
     log::info("stopping after iteration {} of {}: {}{}", trainer.progress().iteration, train_iterations, text_of(stop),
               hooks.save ? "; everything is saved, run the same command again to go on"
                          : "; nothing is saved without --save");
-    return RunEnd::stopped_early;
+    return hooks.save || stop == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;
   };
 
   // A stop does not wait for the end of an evaluation: the run that resumes this one makes it up, on the same samples.

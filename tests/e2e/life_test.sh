@@ -47,7 +47,7 @@ check "output that does not arrive is an error" [ "$? $(grep -c 'cannot write to
 
 # A model that has diverged.
 done_by 1 train "${run[@]/#0.01/1e20}" --max-skipped 100 --save diverged
-done_by 1 eval --load diverged --data-path held_out.h5
+refused 8 "the loss of diverged is not finite" 2 eval --load diverged --data-path held_out.h5
 check "a loss that is not finite is null" grep -q '"loss": null, "perplexity": null}' out
 refused 8 "the model's output is not finite after 8 tokens" 2 generate --load diverged --prompt "the ship"
 
@@ -105,6 +105,9 @@ check "without a share there is no test" [ "$(grep -c test_loss no_test.jsonl) $
 refused 3 "the test split of corpus.h5 has 0 tokens" 1 train "${run[@]/#90,6,4/969,30,1}"
 done_by 1 train "${run[@]:0:${#run[@]}-2}" --dry-run
 check "the default split's may be too small" grep -q "no test at the end: the default --split leaves too few tokens" err
+
+on 1 train "${run[@]}" --exit-interval 3
+check "a planned stop that saves nothing is done" [ "$code $(grep -c 'nothing is saved without --save' err)" = "0 1" ]
 
 # --dry-run checks everything and writes nothing.
 mkdir dry

@@ -145,6 +145,22 @@ TEST(Run, WithoutATestSplitHasNoTest) {
   EXPECT_THAT(records.tests, testing::IsEmpty());
 }
 
+TEST(Run, ThatSavesNothingIsDoneAfterAPlannedStopAndOnlyThen) {
+  train::RunSchedule schedule;
+  schedule.exit_interval = 2;
+  const auto end = [&](bool signalled) {
+    SelfCommunicator alone;
+    TrainingRun run(alone, six_iterations(), {});
+    train::RunHooks hooks;
+    hooks.stop_requested = [&] { return signalled; };
+    const RunEnd result = train::run(run.trainer, alone, 6, three_splits(), schedule, hooks);
+    EXPECT_EQ(run.trainer.progress().iteration, signalled ? 1 : 2);
+    return result;
+  };
+  EXPECT_EQ(end(false), RunEnd::complete);
+  EXPECT_EQ(end(true), RunEnd::stopped_early);
+}
+
 TEST(Progress, OfAnOlderCheckpointLacksWhatThatDidNotKnow) {
   SelfCommunicator alone;
   TrainingRun run(alone, six_iterations(), {});
