@@ -99,7 +99,7 @@ for entry in $models; do
   rm -f "$work"/corpus.h5
   "$folder/trireme" corpus import "$work/tokens.bin" --output "$work/corpus.h5" --tokenizer null --vocab-size $vocabulary 2>"$work/log" &&
     "$folder/trireme" train "${options[@]}" --backend $backend --bf16 --vocab-size $vocabulary --seq-length $sequence \
-      --micro-batch-size $batch --global-batch-size $((batch * micro_batches)) --hidden-dropout 0.1 --attention-dropout 0.1 \
+      --max-position-embeddings $sequence --micro-batch-size $batch --global-batch-size $((batch * micro_batches)) --hidden-dropout 0.1 --attention-dropout 0.1 \
       --lr 1e-4 --train-iters "$steps" --eval-iters 0 --sampling sequential --data-path "$work/corpus.h5" \
       --metrics-file "$work/$entry.jsonl" >"$work/log" 2>&1 || { failed "$entry"; continue; }
   read -r ours least greatest < <(sed -n "$((warm_up + 1)),\$s/.*\"tokens_per_second\": *\([0-9.e+-]*\).*/\1/p" "$work/$entry.jsonl" | summary)

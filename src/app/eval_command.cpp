@@ -23,7 +23,7 @@ int eval_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
   options.add_choice("task", &task, {{"perplexity", Task::perplexity}},
                      "perplexity: of every token of a corpus but the first.");
   options.add("data-path", &data_path, "FILE", "Corpus of the model's tokenizer.");
-  options.add("seq-length", &sequence_length, "N", "Tokens of a window; default the model's positions.", countable());
+  options.add("seq-length", &sequence_length, "N", "Tokens of a window; default that of the training.", countable());
   options.add("micro-batch-size", &micro_batch_size, "N", "Windows that one rank works on at a time.", countable());
   model.declare(options);
   options.require("data-path");
@@ -34,7 +34,7 @@ int eval_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
   const std::shared_ptr<data::TokenStore> corpus = open_corpus(*job.world, data_path);
   const std::unique_ptr<SavedModel> saved =
       load_model(job, model, [&](const model::GptConfig& config, train::LayoutOptions& layout) {
-        layout.sequence_length = sequence_length.value_or(config.max_positions);
+        layout.sequence_length = sequence_length.value_or(layout.sequence_length);
         layout.micro_batch_size = micro_batch_size;
         TRIREME_CHECK(layout.sequence_length <= config.max_positions, ConfigError,
                       "--seq-length {} is more than the model's {} positions", layout.sequence_length,

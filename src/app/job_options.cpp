@@ -10,7 +10,9 @@ namespace trireme::app {
 
 void ModelOptions::declare(Options& options) {
   options.section("Model");
-  options.add("model", &preset, "NAME", "A known shape: " + model::preset_names() + ". Single options override it.");
+  options.add("model", &preset, "NAME",
+              "A known model: " + model::preset_names() +
+                  ". Its vocabulary, positions and dropout hold, too; single options override them.");
   options.add("num-layers", &layers, "N", "Transformer layers.", at_least(1));
   options.add("hidden-size", &hidden, "N", "Width of the residual stream.", countable());
   options.add("num-attention-heads", &heads, "N", "Attention heads.", countable());
@@ -18,16 +20,18 @@ void ModelOptions::declare(Options& options) {
               "Width of the feed-forward block; default 4 x hidden size, with --swiglu two thirds of that down to a "
               "multiple of 64.",
               countable());
-  options.add("max-position-embeddings", &max_positions, "N", "Longest sequence; default the sequence length.",
-              countable());
-  options.add("vocab-size", &vocabulary, "N", "True size of the vocabulary; default the corpus'.", countable());
+  options.add("max-position-embeddings", &max_positions, "N",
+              "Longest sequence; default the preset's, without one the sequence length.", countable());
+  options.add("vocab-size", &vocabulary, "N",
+              "True size of the vocabulary; default the preset's, without one the corpus'.", countable());
   options.add_choice<std::optional<Activation>>("gelu", &activation,
                                                 {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
                                                 "Form of the activation; default tanh.");
-  options.add("hidden-dropout", &hidden_dropout, "P", "Probability of dropping an element of a hidden state.",
+  options.add("hidden-dropout", &hidden_dropout, "P",
+              "Probability of dropping an element of a hidden state; default the preset's, without one 0.1.",
               between(0, 0.99));
-  options.add("attention-dropout", &attention_dropout, "P", "Probability of dropping an attention weight.",
-              between(0, 0.99));
+  options.add("attention-dropout", &attention_dropout, "P",
+              "Probability of dropping an attention weight; default the preset's, without one 0.1.", between(0, 0.99));
   options.add("layernorm-epsilon,norm-epsilon", &norm_epsilon, "X", "Added to the variance in normalisation.",
               at_least(0));
   options.add_choice<std::optional<model::Normalization>>(
@@ -72,18 +76,52 @@ model::GptConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t
   TRIREME_CHECK(config.ffn_hidden > 0, ConfigError,
                 "--swiglu at --hidden-size {}: two thirds of 4 x {} are less than 64 columns; give --ffn-hidden-size",
                 config.hidden, config.hidden);
-  config.max_positions = max_positions.value_or(sequence_length);
-  config.vocabulary = vocabulary.value_or(corpus_vocabulary);
-  config.hidden_dropout = hidden_dropout;
-  config.attention_dropout = attention_dropout;
+  config.hidden_dropout = hidden_dropout.value_or(config.hidden_dropout);
+  config.attention_dropout = attention_dropout.value_or(config.attention_dropout);
   config.norm_epsilon = norm_epsilon;
+  apply_positions(config, sequence_length);
+  apply_vocabulary(config, corpus_vocabulary);
   model::validate(config);
+  return config;
+}
+
+void ModelOptions::apply_positions(model::GptConfig& config, std::int64_t sequence_length) const {
+  const bool from_preset = !preset.empty() && !max_positions;
+  const bool rotary = config.position_embedding == model::PositionEmbedding::rope;
+  config.max_positions = max_positions.value_or(preset.empty() ? sequence_length : config.max_positions);
+  // Rotary positions have no table that could be too short.
+  if (from_preset && rotary) config.max_positions = std::max(config.max_positions, sequence_length);
+  TRIREME_CHECK(
+      !from_preset || config.max_positions >= sequence_length, ConfigError,
+      "--seq-length {} is longer than the {} positions of --model {}: give --max-position-embeddings {} for a "
+      "longer table, or a shorter --seq-length",
+      sequence_length, config.max_positions, preset, sequence_length);
+  TRIREME_CHECK(config.max_positions >= sequence_length, ConfigError,
+                "--max-position-embeddings {} is smaller than --seq-length {}", config.max_positions, sequence_length);
+}
+
+void ModelOptions::apply_vocabulary(model::GptConfig& config, std::int64_t corpus_vocabulary) const {
+  config.vocabulary = vocabulary.value_or(preset.empty() ? corpus_vocabulary : config.vocabulary);
+  TRIREME_CHECK(vocabulary || config.vocabulary >= corpus_vocabulary, ConfigError,
+                "the vocabulary of --model {} has {} tokens, the corpus' {}: build the corpus with the model's "
+                "tokenizer, or give --vocab-size {}",
+                preset, config.vocabulary, corpus_vocabulary, corpus_vocabulary);
   TRIREME_CHECK(config.vocabulary >= corpus_vocabulary, ConfigError,
                 "--vocab-size {} is smaller than the corpus' vocabulary of {} tokens", config.vocabulary,
                 corpus_vocabulary);
-  TRIREME_CHECK(config.max_positions >= sequence_length, ConfigError,
-                "--max-position-embeddings {} is smaller than --seq-length {}", config.max_positions, sequence_length);
-  return config;
+}
+
+std::string ModelOptions::preset_values(const model::GptConfig& config) const {
+  if (preset.empty()) return "";
+  std::string text;
+  const auto add = [&](bool given, const char* name, auto value) {
+    if (!given) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+  };
+  add(vocabulary.has_value(), "vocab-size", config.vocabulary);
+  add(max_positions.has_value(), "max-position-embeddings", config.max_positions);
+  add(hidden_dropout.has_value(), "hidden-dropout", config.hidden_dropout);
+  add(attention_dropout.has_value(), "attention-dropout", config.attention_dropout);
+  return text;
 }
 
 void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* schedule) {

@@ -22,8 +22,8 @@ struct ModelOptions {
   std::optional<std::int64_t> max_positions;
   std::optional<std::int64_t> vocabulary;
   std::optional<Activation> activation;
-  double hidden_dropout = 0.1;
-  double attention_dropout = 0.1;
+  std::optional<double> hidden_dropout;
+  std::optional<double> attention_dropout;
   double norm_epsilon = 1e-5;
   std::optional<model::Normalization> normalization;
   std::optional<model::PositionEmbedding> position_embedding;
@@ -37,13 +37,18 @@ struct ModelOptions {
   bool no_linear_bias = false;
 
   void declare(Options& options);
-  /// The configuration asked for; positions default to the sequence length and the vocabulary to the corpus'. Throws
-  /// ConfigError where something is missing or does not fit.
+  /// The configuration asked for. A preset's values hold where no option overrides them; without one, positions default
+  /// to the sequence length and the vocabulary to the corpus'. Throws ConfigError where something is missing or does
+  /// not fit.
   model::GptConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
+  /// The values of `config` beside the shape that the preset has set, as "name value, ..."; empty without a preset.
+  std::string preset_values(const model::GptConfig& config) const;
 
  private:
   /// What differs from GPT-2, onto `config`.
   void apply_variants(model::GptConfig& config) const;
+  void apply_positions(model::GptConfig& config, std::int64_t sequence_length) const;
+  void apply_vocabulary(model::GptConfig& config, std::int64_t corpus_vocabulary) const;
 };
 
 /// The option `--schedule`.

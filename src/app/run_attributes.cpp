@@ -101,6 +101,12 @@ Attributes attributes_of(const std::vector<data::WeightedStore>& stores, const d
   return attributes;
 }
 
+std::int64_t trained_sequence_length(const Attributes& attributes) {
+  const auto length = number<std::int64_t>(attributes, "data.sequence_length");
+  TRIREME_CHECK(length >= 1, CheckpointError, "the checkpoint's data.sequence_length {} is no length", length);
+  return length;
+}
+
 std::string budgets_text(const std::vector<data::SampleBudget>& budgets) {
   std::string text;
   for (const data::SampleBudget& budget : budgets) {

@@ -19,6 +19,9 @@ model::GptConfig config_from(const Attributes& attributes);
 /// What the order of the samples depends on, beside their budgets ("data.seed", "data.corpora" ...).
 Attributes attributes_of(const std::vector<data::WeightedStore>& stores, const data::GptDataOptions& options);
 
+/// Tokens of a sample in training. CheckpointError where it is missing or no length.
+std::int64_t trained_sequence_length(const Attributes& attributes);
+
 /// The sample budgets a run was given, oldest first, as the attribute "data_budgets"; and back.
 std::string budgets_text(const std::vector<data::SampleBudget>& budgets);
 std::vector<data::SampleBudget> budgets_from(const Attributes& attributes);

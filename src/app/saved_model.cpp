@@ -53,6 +53,7 @@ std::unique_ptr<SavedModel> load_model(
   layout.vocabulary_multiple = options.grid.vocabulary_multiple;
   layout.padded_vocabulary_size = options.grid.padded_vocabulary;
   layout.pipeline = options.grid.pipeline_cut();
+  layout.sequence_length = trained_sequence_length(saved->description.attributes);
   settle(config, layout);
   saved->gpt =
       std::make_unique<train::ParallelGpt>(*job.backend, *job.world, job.grid, job.communicators, config, layout);

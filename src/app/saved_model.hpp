@@ -37,8 +37,8 @@ struct SavedModel {
   std::unique_ptr<train::ParallelGpt> gpt;
 };
 
-/// Loads the weights of `options.load` on any grid. `settle` completes the layout, whose type is the one trained in
-/// unless `--dtype` says another. Collective.
+/// Loads the weights of `options.load` on any grid. `settle` completes the layout, whose type, unless `--dtype` says
+/// another, and sequence length are those trained with. Collective.
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,
     const std::function<void(const model::GptConfig&, train::LayoutOptions&)>& settle);

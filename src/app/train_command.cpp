@@ -67,19 +67,23 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
   log::info("{}", job.description());
   if (job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
   log::info(
-      "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}){}: {} "
-      "parameters",
+      "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}){}, "
+      "dropout {} "
+      "({} in attention): {} parameters",
       config.layers, config.hidden, config.heads, config.hidden / config.heads, config.ffn_hidden, config.max_positions,
       config.vocabulary,
       parallel::VocabularyPartition(config.vocabulary, 0, job.grid.tensor_size(), o.grid.vocabulary_multiple,
                                     o.grid.padded_vocabulary)
           .padded_size(),
-      variants_text(config), model::parameter_count(config));
+      variants_text(config), config.hidden_dropout, config.attention_dropout, model::parameter_count(config));
+  const std::string preset_values = o.model.preset_values(config);
+  if (!preset_values.empty()) log::info("--model {} sets {}", o.model.preset, preset_values);
   const std::string slow = job.backend->attention().check_head_dim(o.dtype, config.hidden / config.heads);
   if (!slow.empty() && job.world->rank() == 0) log::warn("{}", slow);
   for (const data::WeightedStore& store : stores) {
-    log::info("corpus {}: {} tokens in {} documents, tokenizer {}", store.store->name(), store.store->token_count(),
-              store.store->documents(), store.store->info().tokenizer);
+    log::info("corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", store.store->name(),
+              store.store->token_count(), store.store->documents(), store.store->info().tokenizer,
+              store.store->info().vocabulary_size);
   }
   log_batches(job, o, done);
   if (o.sequence_parallel && job.grid.tensor_size() == 1) {

@@ -30,6 +30,8 @@ GptConfig llama(int layers, std::int64_t hidden, std::int64_t heads, std::int64_
   config.swiglu = true;
   config.linear_bias = false;
   config.tied_output = false;
+  config.hidden_dropout = 0;
+  config.attention_dropout = 0;
   return config;
 }
 

@@ -46,6 +46,22 @@ refused 3 "model.positions" 1 train "${run[@]}" --load one
 done_by 1 train "${run[@]}" $(without "--position-embedding-type rope") --use-rotary-position-embeddings --load one
 check "two names of rotary positions mean the same" grep -q "nothing to do: 8 of 8 iterations" err
 
+# A preset's vocabulary, positions and dropout hold, and are said.
+done_by 1 train --model llama2-7b --num-layers 2 --hidden-size 16 --num-attention-heads 4 --ffn-hidden-size 32 \
+  --data-path corpus.h5 --seq-length 16 --lr 1 --train-iters 1 --dry-run
+check "llama2-7b has its vocabulary and positions, and no dropout" grep -q \
+  "llama2-7b sets vocab-size 32000, max-position-embeddings 4096, hidden-dropout 0, attention-dropout 0$" err
+
+# eval takes the sequence length of the training, not all positions.
+done_by 1 train "${run[@]}" --max-position-embeddings 64 --save longer
+for length in "" 16 64; do
+  # shellcheck disable=SC2086  # words
+  done_by 1 eval --load longer --data-path corpus.h5 ${length:+--seq-length $length}
+  field loss out >longer.${length:-default}
+done
+check "eval's windows are as long as the samples of the training" cmp longer.default longer.16
+check "and may be longer" [ "$(cat longer.16)" != "$(cat longer.64)" ]
+
 # What cannot work.
 refused 2 "--num-query-groups 2 needs --group-query-attention" 1 train "${run[@]}" --num-query-groups 2
 refused 2 "--num-query-groups 3 must divide --num-attention-heads 4" \
