@@ -159,7 +159,7 @@ void run_all(bool dry_run) {
     for (const bool graphs : {false, true}) run({"gpt2-124m", s, b, 4, graphs}, dry_run);
   }
   for (const bool sequence_parallel : {false, true})
-    run({"gpt2-8.3b", 1024, 8, 1, false, 8, sequence_parallel}, dry_run);
+    run({"gpt2-8.3b-scaling", 1024, 8, 1, false, 8, sequence_parallel}, dry_run);
 }
 
 }  // namespace

@@ -10,9 +10,11 @@ namespace trireme::app {
 
 void ModelOptions::declare(Options& options) {
   options.section("Model");
-  options.add("model", &preset, "NAME",
-              "A known model: " + model::preset_names() +
-                  ". Its vocabulary, positions and dropout hold, too; single options override them.");
+  options.add(
+      "model", &preset, "NAME",
+      "A known model: " + model::preset_names() +
+          ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the scaling "
+          "study. Its vocabulary, positions and dropout hold, too; single options override them.");
   options.add("num-layers", &layers, "N", "Transformer layers.", at_least(1));
   options.add("hidden-size", &hidden, "N", "Width of the residual stream.", countable());
   options.add("num-attention-heads", &heads, "N", "Attention heads.", countable());

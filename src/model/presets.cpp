@@ -55,8 +55,8 @@ const std::vector<Preset>& presets() {
   static const std::vector<Preset> list = {
       {"gpt2-124m", gpt2(12, 768, 12)},  {"gpt2-355m", gpt2(24, 1024, 16)}, {"gpt2-774m", gpt2(36, 1280, 20)},
       {"gpt2-1.5b", gpt2(48, 1600, 25)}, {"gpt2-1.2b", gpt2(40, 1536, 16)}, {"gpt2-2.5b", gpt2(54, 1920, 20)},
-      {"gpt2-4.2b", gpt2(64, 2304, 24)}, {"gpt2-8.3b", gpt2(72, 3072, 32)}, {"llama2-7b", llama2_7b()},
-      {"llama3-8b", llama3_8b()},
+      {"gpt2-4.2b", gpt2(64, 2304, 24)}, {"gpt2-8.3b", gpt2(72, 3072, 24)}, {"gpt2-8.3b-scaling", gpt2(72, 3072, 32)},
+      {"llama2-7b", llama2_7b()},        {"llama3-8b", llama3_8b()},
   };
   return list;
 }

@@ -15,10 +15,15 @@ struct Size {
   std::int64_t parameters;         // at GPT-2's vocabulary of 50257
   std::int64_t parameters_padded;  // at the scaling study's 51200; 0 where it does not have the model
 };
-constexpr Size sizes[] = {{"gpt2-124m", 124439808, 0},           {"gpt2-355m", 354823168, 0},
-                          {"gpt2-774m", 774030080, 0},           {"gpt2-1.5b", 1557611200, 0},
-                          {"gpt2-1.2b", 1212031488, 1213479936}, {"gpt2-2.5b", 2488598400, 2490408960},
-                          {"gpt2-4.2b", 4196936448, 4199109120}, {"gpt2-8.3b", 8314143744, 8317040640}};
+constexpr Size sizes[] = {{"gpt2-124m", 124439808, 0},
+                          {"gpt2-355m", 354823168, 0},
+                          {"gpt2-774m", 774030080, 0},
+                          {"gpt2-1.5b", 1557611200, 0},
+                          {"gpt2-1.2b", 1212031488, 1213479936},
+                          {"gpt2-2.5b", 2488598400, 2490408960},
+                          {"gpt2-4.2b", 4196936448, 4199109120},
+                          {"gpt2-8.3b", 8314143744, 8317040640},
+                          {"gpt2-8.3b-scaling", 8314143744, 8317040640}};
 
 TEST(Presets, HaveTheParameterCountsOfTheirPapers) {
   for (const Size& size : sizes) {
@@ -38,13 +43,15 @@ TEST(Presets, HaveTheParameterCountsOfLlama) {
   EXPECT_NO_THROW(validate(llama3));
 }
 
-TEST(Presets, TheLargestHas72LayersOf32HeadsOf96) {
-  const GptConfig config = preset("gpt2-8.3b");
-  EXPECT_EQ(config.layers, 72);
-  EXPECT_EQ(config.hidden, 3072);
-  EXPECT_EQ(config.heads, 32);
-  EXPECT_EQ(config.ffn_hidden, 4 * 3072);
-  EXPECT_EQ(config.hidden / config.heads, 96);
+TEST(Presets, TheLargestHas24HeadsOf128AsTrainedAnd32Of96InTheScalingStudy) {
+  for (const auto& [name, heads, head_dim] : {std::tuple{"gpt2-8.3b", 24, 128}, {"gpt2-8.3b-scaling", 32, 96}}) {
+    const GptConfig config = preset(name);
+    EXPECT_EQ(config.layers, 72);
+    EXPECT_EQ(config.hidden, 3072);
+    EXPECT_EQ(config.heads, heads);
+    EXPECT_EQ(config.ffn_hidden, 4 * 3072);
+    EXPECT_EQ(config.head_dim(), head_dim);
+  }
 }
 
 TEST(Presets, NeedNotBeCalledByTheirFullName) {
