@@ -9,6 +9,7 @@
 
 #include "io/checkpoint_shard.hpp"
 #include "io/checkpoint_store.hpp"
+#include "src/app/nearest_name.hpp"
 #include "src/app/options.hpp"
 #include "src/app/printable.hpp"
 #include "src/app/run_attributes.hpp"
@@ -169,9 +170,8 @@ int checkpoint_command(const std::vector<std::string>& arguments) {
     std::fputs(usage, stdout);
     return 0;
   }
-  throw ConfigError("{}: inspect, verify or reshard must follow\nsee trireme checkpoint --help",
-                    command.empty() ? "trireme checkpoint does nothing by itself"
-                                    : fmt::format("there is no command trireme checkpoint {}", command));
+  const std::vector<std::string> words = {"inspect", "verify", "reshard"};
+  refuse_subcommand("checkpoint", command, words);
 }
 
 }  // namespace trireme::app

@@ -11,6 +11,7 @@
 
 #include "io/corpus_store.hpp"
 #include "src/app/corpus_files_command.hpp"
+#include "src/app/nearest_name.hpp"
 #include "src/app/options.hpp"
 #include "src/app/printable.hpp"
 #include "src/base/check.hpp"
@@ -104,11 +105,9 @@ int corpus_command(const std::vector<std::string>& arguments) {
     std::fputs(usage, stdout);
     return 0;
   }
-  throw ConfigError(
-      "{}: clean, overlap, build, inspect, verify, merge, split, sample, import or export must follow\n"
-      "see trireme corpus --help",
-      command.empty() ? "trireme corpus does nothing by itself"
-                      : fmt::format("there is no command trireme corpus {}", command));
+  const std::vector<std::string> words = {"clean", "overlap", "build",  "inspect", "verify",
+                                          "merge", "split",   "sample", "import",  "export"};
+  refuse_subcommand("corpus", command, words);
 }
 
 }  // namespace trireme::app

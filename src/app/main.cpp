@@ -17,8 +17,10 @@
 #include "src/app/info_command.hpp"
 #include "src/app/job.hpp"
 #include "src/app/job_options.hpp"
+#include "src/app/nearest_name.hpp"
 #include "src/app/overlap_command.hpp"
 #include "src/app/plan_command.hpp"
+#include "src/app/printable.hpp"
 #include "src/app/reshard_command.hpp"
 #include "src/app/stop_signal.hpp"
 #include "src/app/tokenizer_command.hpp"
@@ -74,6 +76,17 @@ void print_help(std::FILE* out) {
       out);
 }
 
+/// Says that there is no such command, and which there are.
+void refuse_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  if (!name.empty()) {
+    std::fprintf(stderr, "trireme: there is no command '%s'%s\n\n", app::shortened(name).c_str(),
+                 app::suggestion(name, names).c_str());
+  }
+  print_help(stderr);
+}
+
 /// The exit code of a command that has printed its results, if they have arrived.
 int after_output(int exit_code) {
   TRIREME_CHECK(exit_code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0), IoError,
@@ -120,7 +133,6 @@ extern "C" int trireme_main(int argc, char** argv) {
     };
     return mpi::run_main(argc, argv, run, app::startup_timeout_minutes(arguments));
   }
-  if (!name.empty()) std::fprintf(stderr, "trireme: there is no command '%s'\n\n", name.c_str());
-  print_help(stderr);
+  if (first) refuse_command(name);
   return static_cast<int>(ExitCode::usage);
 }

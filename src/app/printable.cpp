@@ -29,4 +29,11 @@ std::string printable(std::string_view bytes) {
   return text;
 }
 
+std::string shortened(std::string_view word) {
+  constexpr std::size_t longest = 120, kept = 40;
+  if (word.size() <= longest) return printable(word);
+  return fmt::format("{}...{} ({} characters)", printable(word.substr(0, kept)),
+                     printable(word.substr(word.size() - kept)), word.size());
+}
+
 }  // namespace trireme::app

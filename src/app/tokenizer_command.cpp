@@ -11,6 +11,7 @@
 #include "io/corpus_store.hpp"
 #include "io/tokenizer_files.hpp"
 #include "io/word_counting.hpp"
+#include "src/app/nearest_name.hpp"
 #include "src/app/options.hpp"
 #include "src/app/printable.hpp"
 #include "src/app/progress_bar.hpp"
@@ -209,9 +210,8 @@ int tokenizer_command(const std::vector<std::string>& arguments) {
     std::fputs(usage, stdout);
     return 0;
   }
-  throw ConfigError("{}: train, encode or decode must follow\nsee trireme tokenizer --help",
-                    command.empty() ? "trireme tokenizer does nothing by itself"
-                                    : fmt::format("there is no command trireme tokenizer {}", command));
+  const std::vector<std::string> words = {"train", "encode", "decode"};
+  refuse_subcommand("tokenizer", command, words);
 }
 
 }  // namespace trireme::app
