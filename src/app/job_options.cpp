@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "src/app/printable.hpp"
 #include "src/model/presets.hpp"
 
 namespace trireme::app {
@@ -15,7 +16,7 @@ void ModelOptions::declare(Options& options) {
       "A known model: " + model::preset_names() +
           ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the scaling "
           "study. Its vocabulary, positions and dropout hold, too; single options override them.");
-  options.add("num-layers", &layers, "N", "Transformer layers.", at_least(1));
+  options.add("num-layers", &layers, "N", "Transformer layers.", layer_count());
   options.add("hidden-size", &hidden, "N", "Width of the residual stream.", countable());
   options.add("num-attention-heads", &heads, "N", "Attention heads.", countable());
   options.add("ffn-hidden-size", &ffn_hidden, "N",
@@ -52,7 +53,7 @@ void ModelOptions::declare(Options& options) {
   options.add_flag("group-query-attention", &group_query_attention,
                    "Let several heads of queries share a head of keys and values.");
   options.add("num-query-groups", &query_groups, "N",
-              "Heads of keys and values with --group-query-attention; default 1.", at_least(1));
+              "Heads of keys and values with --group-query-attention; default 1.", countable());
   options.add_flag("untie-embeddings-and-output-weights", &untied_output,
                    "Give the output its own matrix instead of the token embedding's.");
   options.add_flag("disable-bias-linear", &no_linear_bias, "Linear layers have no biases.");
@@ -158,22 +159,22 @@ void ModelOptions::apply_variants(model::GptConfig& config) const {
 
 void GridOptions::declare_layout(Options& options, const std::string& title) {
   options.section(title);
-  options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that share every layer.", at_least(1));
-  options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that share the layers out.", at_least(1));
+  options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that share every layer.", rank_count());
+  options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that share the layers out.", rank_count());
   options.add("context-parallel-size,cp", &context, "N",
               "Ranks that share each sequence: each holds two chunks of it, attention passes keys and values round.",
-              at_least(1));
+              rank_count());
   options.add("num-virtual-stages-per-pipeline-rank,vpp", &cut.chunks, "N",
-              "Chunks of layers on each pipeline rank; default 1.", at_least(1));
+              "Chunks of layers on each pipeline rank; default 1.", layer_count());
   options.add("num-layers-per-virtual-pipeline-stage", &cut.layers_per_chunk, "N", "The same, said by layers a chunk.",
-              at_least(1));
+              layer_count());
   options.add("pipeline-model-parallel-layout", &pipeline_layout, "N,N,...",
               "Layers of every chunk in the order in which data passes them (chunk 0 of each rank, then chunk 1 ...); "
               "the first and the last may have none.");
   options.add("decoder-first-pipeline-num-layers", &cut.first_stage, "N",
-              "Layers of the first pipeline rank; the others share the rest equally.", at_least(1));
+              "Layers of the first pipeline rank; the others share the rest equally.", layer_count());
   options.add("decoder-last-pipeline-num-layers", &cut.last_stage, "N", "Layers of the last pipeline rank.",
-              at_least(1));
+              layer_count());
   options.add_flag("standalone-embedding-stage", &cut.standalone_embedding,
                    "The first pipeline rank holds the embedding and no layers.");
   options.add(
@@ -286,9 +287,9 @@ parallel::PipelineCut GridOptions::pipeline_cut() const {
     int layers = 0;
     const char* last = pipeline_layout.data() + end;
     const auto [stop, error] = std::from_chars(pipeline_layout.data() + begin, last, layers);
-    TRIREME_CHECK(error == std::errc() && stop == last && layers >= 0, ConfigError,
-                  "--pipeline-model-parallel-layout {}: '{}' is not a number of layers", pipeline_layout,
-                  pipeline_layout.substr(begin, end - begin));
+    TRIREME_CHECK(error == std::errc() && stop == last && layers >= 0 && layers <= model::most_layers, ConfigError,
+                  "--pipeline-model-parallel-layout {}: '{}' is not a number of layers", shortened(pipeline_layout),
+                  shortened(pipeline_layout.substr(begin, end - begin)));
     result.layers.push_back(layers);
     begin = end + 1;
   }

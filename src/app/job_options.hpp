@@ -12,6 +12,10 @@
 
 namespace trireme::app {
 
+/// The ranges of a number of ranks along one axis of the grid, and of a number of layers or of chunks of them.
+constexpr Range rank_count() { return between(1, 99999); }  // names of checkpoints' files have five digits
+constexpr Range layer_count() { return between(1, model::most_layers); }
+
 /// Options of a model's shape.
 struct ModelOptions {
   std::string preset;

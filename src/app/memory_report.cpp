@@ -6,7 +6,6 @@
 
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
-#include "src/train/memory_estimate.hpp"
 
 namespace trireme::app {
 namespace {
@@ -111,7 +110,28 @@ void log_host_copies(const Job& job, const TrainCommandOptions& o, std::size_t c
 
 }  // namespace
 
+void check_least_memory(const Job& job, const model::GptConfig& config, const train::LayoutOptions& layout,
+                        train::Purpose purpose, const std::string& remedies) {
+  const train::LeastMemory least = train::least_memory(config, layout, job.grid, purpose);
+  auto all = static_cast<std::int64_t>(job.backend->device_memory_bytes()) / job.ranks_on_device;
+  ImmediateStream host;
+  job.world->all_reduce(host, TensorView(&all, {1}), ReduceOp::sum).wait(host);
+  if (least.total() < static_cast<double>(all)) return;
+  const int ranks = job.grid.world_size();
+  throw CollectiveError(
+      ExitCode::environment,
+      fmt::format(
+          "{} parameters (--num-layers {} --hidden-size {} --ffn-hidden-size {} --vocab-size {}, padded to {}, "
+          "--max-position-embeddings {}) take at least {}, and micro-batches (--micro-batch-size {} --seq-length "
+          "{}) at least {}; the {} of this job {} {}: use a smaller model, {}",
+          model::parameter_count(config), config.layers, config.hidden, config.ffn_hidden, config.vocabulary,
+          least.padded_vocabulary, config.max_positions, bytes_text(least.parameters), layout.micro_batch_size,
+          layout.sequence_length, bytes_text(least.activations), ranks == 1 ? "rank" : fmt::format("{} ranks", ranks),
+          ranks == 1 ? "has" : "have", bytes_text(static_cast<double>(all)), remedies));
+}
+
 void log_memory(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config) {
+  check_least_memory(job, config, o.layout(), train::Purpose::training, remedies(job, o));
   train::MemoryEstimate memory;
   collectively(*job.world, [&] {
     memory = train::estimate_memory(*job.backend, config, o.layout(), o.training(), job.grid, job.world->rank());

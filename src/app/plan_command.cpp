@@ -26,6 +26,17 @@ int micro_batches_of(const std::optional<int>& count, const std::optional<std::i
   return static_cast<int>(*global_batch_size / (micro_batch_size * data_ranks));
 }
 
+/// A schedule is a list in memory and a table on the screen: ConfigError where they would be too large.
+void check_size(int stages, int chunks, int micro_batches) {
+  constexpr double most = 5e6;
+  const double cells = 3.0 * stages * chunks * (micro_batches + 2.0 * stages);
+  TRIREME_CHECK(
+      cells <= most, ConfigError,
+      "--pp {} x --vpp {} x {} micro-batches: the schedule has about {:.1e} places, more than the {:.0e} that "
+      "can be shown; choose fewer of them",
+      stages, chunks, micro_batches, cells, most);
+}
+
 void write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
   file << text;
@@ -51,21 +62,22 @@ int plan_command(const std::vector<std::string>& arguments) {
                    "messages no time.");
   options.add("svg", &svg, "FILE", "Also draw it.");
   options.section("Pipeline");
-  options.add("pipeline-model-parallel-size,pp", &stages, "N", "Ranks that share the layers out.", at_least(1));
+  options.add("pipeline-model-parallel-size,pp", &stages, "N", "Ranks that share the layers out.", rank_count());
   options.add("num-virtual-stages-per-pipeline-rank,vpp", &chunks, "N", "Chunks of layers on each pipeline rank.",
-              at_least(1));
+              layer_count());
   declare_schedule(options, &asked);
   options.add("micro-batches", &count, "N", "Micro-batches of an update on one data rank.", at_least(1));
   options.add("global-batch-size", &global_batch_size, "N", "Instead: samples of an update on all data ranks.",
               countable());
   options.add("micro-batch-size", &micro_batch_size, "N", "Samples of a micro-batch.", countable());
-  options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", at_least(1));
+  options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", rank_count());
   if (!options.parse(arguments)) return 0;
   TRIREME_CHECK(show_schedule, ConfigError,
                 "trireme plan shows schedules: give --show-schedule; see trireme plan --help");
 
   const int micro_batches = micro_batches_of(count, global_batch_size, micro_batch_size, data_ranks);
   const parallel::ScheduleKind kind = parallel::schedule_for(asked, chunks);
+  check_size(stages, chunks, micro_batches);
   const parallel::Schedule schedule = parallel::make_schedule(kind, stages, micro_batches, chunks);
   const plan::Simulation simulation = plan::simulate(schedule, plan::ScheduleTimes::uniform(schedule, {}));
   fmt::print("{}: {} stages{}, {} micro-batches\n", parallel::to_string(kind), stages,

@@ -29,7 +29,7 @@ struct ReshardOptions {
     options.require("load");
     options.require("save");
     grid.declare_layout(options, "Grid whose files are written, one a rank; by default one rank's");
-    options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", at_least(1));
+    options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", rank_count());
     options.add_flag("use-distributed-optimizer", &distributed_optimizer,
                      "Cut what a data group has into equal shards, as ZeRO 1 does; else the data ranks share whole "
                      "tensors out.");
@@ -39,12 +39,12 @@ struct ReshardOptions {
   }
 
   parallel::ProcessGrid target() const {
-    const std::int64_t ranks = std::int64_t{grid.tensor} * grid.pipeline * grid.context * data_ranks;
     constexpr std::int64_t most = 99999;  // names of files have five digits
-    TRIREME_CHECK(
-        grid.tensor <= most && grid.pipeline <= most && grid.context <= most && data_ranks <= most && ranks <= most,
-        ConfigError, "--tp {} x --pp {} x --cp {} x --data-parallel-size {} are {} files; there can be {}", grid.tensor,
-        grid.pipeline, grid.context, data_ranks, ranks, most);
+    std::int64_t ranks = std::int64_t{grid.tensor} * grid.pipeline;
+    for (const int size : {grid.context, data_ranks}) ranks = std::min(ranks, most + 1) * size;
+    TRIREME_CHECK(ranks <= most, ConfigError,
+                  "--tp {} x --pp {} x --cp {} x --data-parallel-size {} are {} files; there can be {}", grid.tensor,
+                  grid.pipeline, grid.context, data_ranks, ranks, most);
     return {static_cast<int>(ranks), grid.tensor, grid.pipeline, grid.context, data_ranks};
   }
 };

@@ -2,6 +2,7 @@
 
 #include "io/checkpoint_store.hpp"
 #include "io/folder.hpp"
+#include "src/app/memory_report.hpp"
 #include "src/app/run_attributes.hpp"
 #include "src/base/log.hpp"
 #include "src/train/host_state.hpp"
@@ -55,6 +56,9 @@ std::unique_ptr<SavedModel> load_model(
   layout.pipeline = options.grid.pipeline_cut();
   layout.sequence_length = trained_sequence_length(saved->description.attributes);
   settle(config, layout);
+  check_least_memory(job, config, layout, train::Purpose::inference,
+                     "a smaller --micro-batch-size or --seq-length, a 16-bit --dtype, or more tensor or pipeline ranks "
+                     "on more machines");
   saved->gpt =
       std::make_unique<train::ParallelGpt>(*job.backend, *job.world, job.grid, job.communicators, config, layout);
   train::ModelState model_state(*saved->gpt);

@@ -10,7 +10,7 @@ namespace {
 __extension__ using Wide = __int128;
 
 // The schedule of an update is a list in memory.
-constexpr std::int64_t most_micro_batches = 1'000'000;
+constexpr std::int64_t most_micro_batches = 100'000;
 
 }  // namespace
 

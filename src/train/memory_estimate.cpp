@@ -78,6 +78,32 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
   return estimate;
 }
 
+LeastMemory least_memory(const model::GptConfig& config, const LayoutOptions& layout, const parallel::ProcessGrid& grid,
+                         Purpose purpose) {
+  using parallel::DataSharding;
+  const parallel::DataParallelOptions& data = layout.data_parallel;
+  const auto value = static_cast<double>(size_of(layout.dtype));
+  const auto sum = static_cast<double>(size_of(accumulation_type(layout.dtype)));
+  double copied = value;  // bytes of a parameter on each of its holders
+  double shared = 0;      // and once for all of them
+  if (purpose == Purpose::inference) {
+    copied += sum;  // read before it is rounded
+  } else {
+    const double gradient = data.rounded_gradients ? value : sum;
+    (data.sharding == DataSharding::optimizer_and_gradients ? shared : copied) += gradient;
+    (data.sharding == DataSharding::none ? copied : shared) += (value == sum ? 2 : 3) * sum;
+  }
+  const std::int64_t padded = parallel::VocabularyPartition(config.vocabulary, 0, grid.tensor_size(),
+                                                            layout.vocabulary_multiple, layout.padded_vocabulary_size)
+                                  .padded_size();
+  const auto h = static_cast<double>(config.hidden);
+  const double padding = (config.tied_output ? 1 : 2) * static_cast<double>(padded - config.vocabulary) * h;
+  const double parameters = static_cast<double>(model::parameter_count(config)) + padding;
+  const double tokens = static_cast<double>(layout.sequence_length) * static_cast<double>(layout.micro_batch_size);
+  const double widest = static_cast<double>(std::max({config.hidden, config.expansion(), padded}));
+  return {parameters * (copied * grid.gradient_size() + shared), grid.data_size() * tokens * widest * value, padded};
+}
+
 LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config, const LayoutOptions& layout,
                                    int tensor_size, int context_size) {
   const model::Recomputation& recomputation = layout.recomputation;

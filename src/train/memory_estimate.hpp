@@ -36,6 +36,19 @@ struct MemoryEstimate {
 MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const LayoutOptions& layout,
                                const TrainOptions& options, const parallel::ProcessGrid& grid, int rank);
 
+enum class Purpose { training, inference };
+
+/// Bytes that all ranks together need at the least, by arithmetic alone: for sizes at which a list of the parameters or
+/// of a run's steps would itself not fit. Never more than the sum of what `estimate_memory` finds.
+struct LeastMemory {
+  double parameters = 0;   ///< with their gradients, moments and masters
+  double activations = 0;  ///< the widest tensor of one micro-batch on each data rank
+  std::int64_t padded_vocabulary = 0;
+  double total() const { return parameters + activations; }
+};
+LeastMemory least_memory(const model::GptConfig& config, const LayoutOptions& layout, const parallel::ProcessGrid& grid,
+                         Purpose purpose);
+
 /// What one layer keeps of one micro-batch on one rank.
 struct LayerActivations {
   std::size_t kept = 0;  ///< here, in the training type; of a recomputed group of layers, a layer's share

@@ -117,6 +117,11 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);
+      const LeastMemory least = least_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, Purpose::training);
+      const auto parameters = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
+      EXPECT_LE(least.parameters, parameters);
+      EXPECT_GE(least.parameters, 0.5 * parameters);
+      EXPECT_LE(least.total(), static_cast<double>(estimate.total()));
     }
   }
 }
