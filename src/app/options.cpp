@@ -2,14 +2,20 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <numeric>
+#include <sstream>
 #include <string_view>
+
+#include "src/app/nearest_name.hpp"
+#include "src/app/printable.hpp"
 
 namespace trireme::app {
 namespace {
@@ -17,19 +23,6 @@ namespace po = boost::program_options;
 
 constexpr std::size_t help_column = 34;
 constexpr std::size_t help_width = 110;
-
-/// Levenshtein's distance.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      diagonal = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, diagonal + (a[i] != b[j])}));
-    }
-  }
-  return row.back();
-}
 
 std::string range_text(Range range) {
   if (std::isinf(range.greatest)) return fmt::format("at least {}", range.least);
@@ -49,6 +42,52 @@ void assign_number(const std::string& text, Range range, const char* kind, T& va
   TRIREME_CHECK(static_cast<double>(parsed) >= range.least && static_cast<double>(parsed) <= range.greatest,
                 ConfigError, "must be {}", range_text(range));
   value = parsed;
+}
+
+/// IoError where no file system takes a name this long.
+void check_length(const std::string& path, const std::string& option) {
+  constexpr std::size_t longest_path = 4095, longest_name = 255;  // Linux's
+  std::size_t longest_part = 0;
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    longest_part = std::max(longest_part, end - begin);
+    begin = end + 1;
+  }
+  TRIREME_CHECK(path.size() <= longest_path && longest_part <= longest_name, IoError,
+                "{} {}: the name is too long; a path has at most {} bytes, each name in it {}", option, shortened(path),
+                longest_path, longest_name);
+}
+
+/// The text of a file of options: UTF-8, with or without a byte order mark.
+std::string text_of_file(const std::string& path) {
+  constexpr std::uintmax_t most_bytes = 1 << 20;
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  TRIREME_CHECK(std::filesystem::exists(status), IoError, "cannot read the options in {}: {}", path, error.message());
+  TRIREME_CHECK(std::filesystem::is_regular_file(status), ConfigError,
+                "cannot read the options in {}: a regular file is needed, not a folder, a pipe or a device", path);
+  std::ifstream file(path, std::ios::binary);
+  TRIREME_CHECK(file.is_open(), IoError, "cannot read the options in {}: {}", path, std::strerror(errno));
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  TRIREME_CHECK(error || size <= most_bytes, ConfigError,
+                "{} has {} bytes, a file of options at most {}: name the file with lines 'name = value'", path, size,
+                most_bytes);
+  std::ostringstream bytes;
+  TRIREME_CHECK((size == 0 || bytes << file.rdbuf()) && !file.bad(), IoError, "cannot read the options in {}: {}", path,
+                std::strerror(errno));
+  std::string text = std::move(bytes).str();
+  TRIREME_CHECK(!text.starts_with("\xFF\xFE") && !text.starts_with("\xFE\xFF"), ConfigError,
+                "{} is text in UTF-16: save it as UTF-8", path);
+  TRIREME_CHECK(text.find('\0') == std::string::npos, ConfigError,
+                "{} holds zero bytes, so it is not text: name the file with lines 'name = value'", path);
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  if (text.starts_with(mark)) text.erase(0, mark.size());
+  return text;
+}
+
+/// Whether a word means an option and has one hyphen too few; "-1" and "-" do not.
+bool lacks_hyphen(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && (std::isalpha(static_cast<unsigned char>(word[1])) != 0);
 }
 
 /// `text` broken into lines at spaces, each after the first with `indent` spaces in front.
@@ -153,12 +192,14 @@ void Options::parse_known(const std::vector<std::string>& arguments) {
 }
 
 void Options::read(const std::vector<std::string>& arguments, std::vector<std::string>& problems) {
-  const Source command_line = read_command_line(arguments, problems);
+  std::vector<std::string> of_arguments;
+  const Source command_line = read_command_line(arguments, of_arguments);
   for (const Given& option : command_line.options) {
     if (option.name != "config") continue;
     for (const std::string& path : option.values) apply(read_file(path), problems);
   }
   apply(command_line, problems);
+  problems.insert(problems.end(), of_arguments.begin(), of_arguments.end());
 }
 
 Options::Source Options::read_command_line(const std::vector<std::string>& arguments,
@@ -177,23 +218,27 @@ Options::Source Options::read_command_line(const std::vector<std::string>& argum
                         po::command_line_style::long_allow_adjacent;
   Source source;
   std::size_t arguments_taken = 0;
+  bool after_unknown = false;  // what follows an unknown option is most likely its value
   try {
-    const auto parsed = po::command_line_parser(arguments).options(description).style(style).allow_unregistered().run();
+    const auto parsed =
+        po::command_line_parser(with_hyphens(arguments)).options(description).style(style).allow_unregistered().run();
     for (const auto& option : parsed.options) {
       if (option.string_key.empty() || option.position_key >= 0) {
         for (const std::string& text : option.value) {
           if (text == "--") continue;
           Argument* const last = arguments_.empty() ? nullptr : &arguments_.back();
+          if (last != nullptr) check_length(text, last->placeholder);
           if (last != nullptr && last->list != nullptr && arguments_taken + 1 >= arguments_.size()) {
             last->list->push_back(text);
             arguments_taken = arguments_.size();
-          } else if (arguments_taken == arguments_.size()) {
-            problems.push_back(fmt::format("unexpected argument '{}'", text));
-          } else {
+          } else if (arguments_taken < arguments_.size()) {
             *arguments_[arguments_taken++].value = text;
+          } else if (!after_unknown) {
+            problems.push_back(fmt::format("unexpected argument '{}'", shortened(text)));
           }
         }
       } else {
+        after_unknown = option.unregistered;
         const bool is_flag = !option.unregistered && find(option.string_key)->arity == Arity::flag;
         source.options.push_back({option.string_key, is_flag ? std::vector<std::string>{"true"} : option.value});
       }
@@ -208,21 +253,29 @@ Options::Source Options::read_command_line(const std::vector<std::string>& argum
   return source;
 }
 
+/// `arguments` with "---lr" for "-lr", which then is an unknown option instead of a value of the one before.
+std::vector<std::string> Options::with_hyphens(std::vector<std::string> arguments) const {
+  const Entry* before = nullptr;  // the option of which the next word is the value
+  for (std::string& word : arguments) {
+    if (word == "--") break;
+    if (lacks_hyphen(word) && (before == nullptr || before->arity != Arity::one)) word.insert(0, "--");
+    before = word.starts_with("--") ? find(word.substr(2)) : nullptr;
+  }
+  return arguments;
+}
+
 Options::Source Options::read_file(const std::string& path) const {
-  std::ifstream file(path);
-  TRIREME_CHECK(file.is_open(), IoError, "cannot read the options in {}", path);
-  TRIREME_CHECK(std::filesystem::is_regular_file(path), IoError, "cannot read the options in {}: it is not a file",
-                path);
+  check_length(path, "--config");
+  std::istringstream text(text_of_file(path));
   Source source{" in " + path, {}};
   try {
     const po::options_description none;
-    for (const auto& option : po::parse_config_file(file, none, /*allow_unregistered=*/true).options) {
+    for (const auto& option : po::parse_config_file(text, none, /*allow_unregistered=*/true).options) {
       source.options.push_back({option.string_key, option.value});
     }
   } catch (const po::error& error) {
-    throw ConfigError("{}: {}", path, error.what());
+    throw ConfigError("{}: {}", path, shortened(error.what()));
   }
-  TRIREME_CHECK(!file.bad(), IoError, "cannot read the options in {}", path);
   return source;
 }
 
@@ -235,8 +288,14 @@ void Options::apply(const Source& source, std::vector<std::string>& problems) {
   for (const Given& option : source.options) {
     Entry* entry = find(option.name);
     if (entry == nullptr) {
+      problems.push_back(unknown_text(option.name, source.description));
+      continue;
+    }
+    if (option.name == "config" && !source.description.empty()) {
       problems.push_back(
-          fmt::format("there is no option --{}{}{}", option.name, source.description, nearest(option.name)));
+          fmt::format("--config{}: a file of options names no other; give --config for each, on the "
+                      "command line",
+                      source.description));
       continue;
     }
     const auto [place, is_new] = seen.try_emplace(entry, Last{&option, {}});
@@ -245,19 +304,31 @@ void Options::apply(const Source& source, std::vector<std::string>& problems) {
       last.values.insert(last.values.end(), option.values.begin(), option.values.end());
     } else if (last.values != option.values) {
       problems.push_back(fmt::format("--{} {} and --{} {}{} contradict each other", last.option->name,
-                                     joined(last.values, " "), option.name, joined(option.values, " "),
-                                     source.description));
+                                     shortened(joined(last.values, " ")), option.name,
+                                     shortened(joined(option.values, " ")), source.description));
     }
   }
   for (const auto& [entry, last] : seen) {
+    if (names_files(*entry)) {
+      for (const std::string& path : last.values) check_length(path, "--" + last.option->name);
+    }
     try {
       entry->given = true;
       entry->set(last.values);
     } catch (const ConfigError& error) {
-      problems.push_back(
-          fmt::format("--{} {}{} {}", last.option->name, joined(last.values, " "), source.description, error.what()));
+      problems.push_back(fmt::format("--{} {}{} {}", last.option->name, shortened(joined(last.values, " ")),
+                                     source.description, error.what()));
     }
   }
+}
+
+std::string Options::unknown_text(const std::string& name, const std::string& where) const {
+  const std::string word = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) names.insert(names.end(), entry.names.begin(), entry.names.end());
+  const std::string nearest = nearest_name(word, names);
+  return fmt::format("there is no option {}{}{}{}", name.starts_with('-') ? "" : "--", shortened(name), where,
+                     nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest));
 }
 
 const Options::Entry* Options::find(const std::string& name) const {
@@ -265,22 +336,6 @@ const Options::Entry* Options::find(const std::string& name) const {
     if (std::ranges::find(entry.names, name) != entry.names.end()) return &entry;
   }
   return nullptr;
-}
-
-std::string Options::nearest(const std::string& name) const {
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
-  for (const Entry& entry : entries_) {
-    for (const std::string& candidate : entry.names) {
-      const bool abbreviated = name.size() >= 3 && candidate.starts_with(name);
-      const std::size_t d = abbreviated ? 1 : distance(name, candidate);
-      if (d < best_distance) {
-        best_distance = d;
-        best = candidate;
-      }
-    }
-  }
-  return best.empty() ? "" : fmt::format("; did you mean --{}?", best);
 }
 
 bool Options::given(const std::string& name) const {

@@ -34,9 +34,10 @@ constexpr Range countable() { return {1, std::numeric_limits<std::int32_t>::max(
 ///
 /// The first name is the one of messages, the others are aliases. Values come from INI files (`--config FILE`, lines
 /// "name = value", a list's name once for every element) and from the command line, which wins. `parse` throws one
-/// ConfigError that lists every problem: unknown names with the nearest one that exists (abbreviations are unknown
-/// names), values of the wrong type or out of range, an option given twice with different values in one source,
-/// whichever of its names were used, and what is missing.
+/// ConfigError that lists every problem: unknown names with the nearest one that exists (abbreviations and "-lr" are
+/// unknown names), values of the wrong type or out of range, an option given twice with different values in one source,
+/// whichever of its names were used, and what is missing. Values of options whose placeholder begins with FILE, DIR or
+/// PREFIX are paths: an IoError where no file system takes one as long.
 class Options {
  public:
   Options(std::string command, std::string summary);
@@ -144,8 +145,13 @@ class Options {
                  std::string default_text, Setter set, std::function<std::string()> text);
   const Entry* find(const std::string& name) const;
   Entry* find(const std::string& name) { return const_cast<Entry*>(std::as_const(*this).find(name)); }
-  std::string nearest(const std::string& name) const;
   void read(const std::vector<std::string>& arguments, std::vector<std::string>& problems);
+  static bool names_files(const Entry& entry) {
+    return entry.placeholder.starts_with("FILE") || entry.placeholder.starts_with("DIR") ||
+           entry.placeholder.starts_with("PREFIX");
+  }
+  std::string unknown_text(const std::string& name, const std::string& where) const;
+  std::vector<std::string> with_hyphens(std::vector<std::string> arguments) const;
   Source read_command_line(const std::vector<std::string>& arguments, std::vector<std::string>& problems);
   Source read_file(const std::string& path) const;
   void apply(const Source& source, std::vector<std::string>& problems);

@@ -3,9 +3,15 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <cmath>
+
+#include "src/app/printable.hpp"
 
 namespace trireme::app {
 namespace {
+
+/// Few enough that a share of them, computed in floating point, fits into 64 bits again.
+constexpr Range update_count(double least) { return {least, 1e18}; }
 
 train::BatchRampUp ramp_up_of(const std::vector<std::string>& texts) {
   std::int64_t values[3] = {};
@@ -41,9 +47,9 @@ void TrainCommandOptions::declare(Options& options) {
                      "The loss is the mean over all tokens of the global batch that count, or, as in Megatron-LM, the "
                      "mean of the micro-batches' means.");
   options.add("train-iters", &train_iterations, "N", "Iterations of the whole run, earlier lives included.",
-              at_least(0));
+              update_count(0));
   options.add("train-samples", &train_samples, "N",
-              "Instead: samples of the whole run; a last batch that would not be whole is left out.", at_least(1));
+              "Instead: samples of the whole run; a last batch that would not be whole is left out.", update_count(1));
   options.add("seed", &seed, "N", "Of initial weights, dropout and sample order.", between(0, 4294967295.0));
   options.add_choice("dtype", &dtype,
                      {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
@@ -79,7 +85,7 @@ void TrainCommandOptions::declare(Options& options) {
                      {{"uniform", model::RecomputeMethod::uniform}, {"block", model::RecomputeMethod::block}},
                      "Of full recomputation: groups of --recompute-num-layers layers that keep only their input, or "
                      "that many layers at the start of each chunk, one by one. Default: uniform.");
-  options.add("recompute-num-layers", &recomputation.layers, "N", "Layers of a group, or of a chunk.", at_least(1));
+  options.add("recompute-num-layers", &recomputation.layers, "N", "Layers of a group, or of a chunk.", layer_count());
   options.add_flag("recompute-activations", &recompute_activations, "The same as --recompute-granularity selective.");
   options.add_flag("distribute-saved-activations", &recomputation.distribute,
                    "Of full recomputation: each tensor rank keeps only its part of a group's input.");
@@ -119,13 +125,13 @@ void TrainCommandOptions::declare(Options& options) {
                       {"constant", optim::LrDecayStyle::constant},
                       {"inverse-square-root", optim::LrDecayStyle::inverse_square_root}},
                      "Decay of the learning rate after the warm-up.");
-  options.add("lr-warmup-iters", &lr_warmup_iterations, "N", "Updates of linear warm-up.", at_least(0));
-  options.add("lr-warmup-samples", &lr_warmup_samples, "N", "With --train-samples: samples of it.", at_least(0));
+  options.add("lr-warmup-iters", &lr_warmup_iterations, "N", "Updates of linear warm-up.", update_count(0));
+  options.add("lr-warmup-samples", &lr_warmup_samples, "N", "With --train-samples: samples of it.", update_count(0));
   options.add("lr-warmup-fraction", &lr_warmup_fraction, "X", "Warm-up as a share of the decay.", between(0, 1));
   options.add("lr-decay-iters", &lr_decay_iterations, "N", "Update at which the decay ends; default --train-iters.",
-              at_least(1));
+              update_count(1));
   options.add("lr-decay-samples", &lr_decay_samples, "N",
-              "With --train-samples: samples after which the decay ends; default all.", at_least(1));
+              "With --train-samples: samples after which the decay ends; default all.", update_count(1));
   options.add("weight-decay", &adamw.weight_decay, "X", "Of matrices and embeddings.", at_least(0));
   options.add("adam-beta1", &adamw.beta1, "X", "Decay of the first moment.", between(0, 1));
   options.add("adam-beta2", &adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
@@ -275,9 +281,13 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
   if (!loss_scale.dynamic) loss_scale.minimum_scale = loss_scale.initial_scale = constant_loss_scale.value_or(1);
 
   if (sampling == data::Sampling::sequential && !options.given("eval-iters")) run.eval_iterations = 0;
-  expect(data_path.size() == 1 || data_path.size() % 2 == 0,
-         "--data-path takes one corpus, or a weight before each of several");
+  try {
+    corpora();
+  } catch (const ConfigError& error) {
+    expect(false, error.what());
+  }
   expect(!load_or_init || !load.empty(), "--load-or-init needs --load");
+  expect(!allow_new_data || !load.empty(), "--allow-new-data needs --load");
   expect(run.save_interval == 0 || !save.empty(), "--save-interval needs --save");
   expect(!async_save || !save.empty(), "--async-save needs --save");
   expect(keep_last == 0 || !save.empty(), "--keep-last needs --save");
@@ -308,14 +318,21 @@ void TrainCommandOptions::settle_learning_rate(const Options& options,
 }
 
 std::vector<TrainCommandOptions::WeightedPath> TrainCommandOptions::corpora() const {
+  constexpr const char* remedy = "give one corpus, or a weight before each: 0.7 a.h5 0.3 b.h5";
   if (data_path.size() == 1) return {{data_path[0], 1}};
   std::vector<WeightedPath> list;
-  for (std::size_t i = 0; i + 1 < data_path.size(); i += 2) {
+  for (std::size_t i = 0; i < data_path.size(); i += 2) {
     double weight = 0;
     const std::string& text = data_path[i];
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
-    TRIREME_CHECK(error == std::errc() && end == text.data() + text.size(), ConfigError,
-                  "--data-path: '{}' stands where a weight is expected (weight, corpus, weight, corpus ...)", text);
+    const bool is_weight = error == std::errc() && end == text.data() + text.size();
+    const std::size_t stray = std::max<std::size_t>(i, 1);  // the first word may be the only corpus
+    TRIREME_CHECK(is_weight, ConfigError, "--data-path: unexpected '{}' after '{}'; {}", shortened(data_path[stray]),
+                  shortened(data_path[stray - 1]), remedy);
+    TRIREME_CHECK(i + 1 < data_path.size(), ConfigError, "--data-path: no corpus follows the weight {}; {}", text,
+                  remedy);
+    TRIREME_CHECK(std::isfinite(weight) && weight > 0, ConfigError,
+                  "--data-path: {} has weight {}; weights must be positive numbers", shortened(data_path[i + 1]), text);
     list.push_back({data_path[i + 1], weight});
   }
   return list;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "src/base/check.hpp"
 
@@ -21,6 +22,9 @@ std::vector<double> normalized_weights(std::span<const double> weights) {
                   "a corpus of --data-path has weight {}; weights must be positive numbers", weight);
     sum += weight;
   }
+  TRIREME_CHECK(std::isfinite(sum), ConfigError,
+                "the weights of --data-path add up to more than {:.1e}: give them as shares, such as 0.7 and 0.3",
+                std::numeric_limits<double>::max());
   std::vector<double> shares;
   for (const double weight : weights) {
     shares.push_back(weight / sum);

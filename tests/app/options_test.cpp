@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -125,7 +126,35 @@ TEST_F(OptionsTest, RefusesMissingAndUnexpectedValues) {
   expect_problem({"--tp", "--seed", "1"}, "tp");
   expect_problem({"--sequence-parallel=yes"}, "sequence-parallel");
   expect_problem({"stray"}, "unexpected argument 'stray'");
-  expect_problem({"-x"}, "unexpected argument '-x'");
+  expect_problem({"-x"}, "there is no option -x");
+}
+
+TEST_F(OptionsTest, AnswersOneHyphenTooFewWithTheOption) {
+  expect_problem({"-lr", "1"}, "there is no option -lr; did you mean --lr?\nsee");
+  expect_problem({"--data-path", "a.h5", "-lr", "1"}, "there is no option -lr; did you mean --lr?\nsee");
+  EXPECT_TRUE(parse({"--prompt", "-lr", "--seed", "-1"}));
+  EXPECT_EQ(prompt_, "-lr");
+}
+
+TEST_F(OptionsTest, NamesAnUnknownOptionBeforeWhatFollowsIt) {
+  expect_problem({"--lrr", "1", "--seed", "2"}, "there is no option --lrr; did you mean --lr?\nsee");
+  expect_problem({"--sede", "1", "stray", "--lr", "1", "word"}, "did you mean --seed?\nunexpected argument 'word'");
+}
+
+TEST_F(OptionsTest, RefusesNamesOfFilesThatAreTooLongInOneLine) {
+  for (const std::string& path : {std::string(5000, 'a'), "folder/" + std::string(256, 'b') + "/c"}) {
+    for (const std::string option : {"--data-path", "--config"}) {
+      try {
+        parse({option, path});
+        ADD_FAILURE() << option << " takes " << path;
+      } catch (const IoError& error) {
+        const std::string message = error.what();
+        EXPECT_THAT(message, AllOf(HasSubstr(option), HasSubstr("the name is too long"), Not(HasSubstr("\n"))));
+        EXPECT_LT(message.size(), 250u);
+      }
+    }
+  }
+  EXPECT_TRUE(parse({"--data-path", std::string(255, 'a')}));
 }
 
 TEST_F(OptionsTest, RefusesContradictionsBetweenTheNamesOfAnOption) {
@@ -163,6 +192,19 @@ TEST_F(OptionsTest, RefusesFilesThatAreWrong) {
   expect_problem({"--config", file_with("sequence-parallel = yes\n")}, "neither true nor false");
   expect_problem({"--config", file_with("lr =\n")}, "is not a number");
   EXPECT_THROW(parse({"--config", directory_ / "absent.ini"}), IoError);
+  expect_problem({"--config", file_with("config = other.ini\n")}, "a file of options names no other");
+}
+
+TEST_F(OptionsTest, ReadsFilesOfOptionsThatAreTextInUtf8Only) {
+  EXPECT_TRUE(parse({"--config", file_with("\xEF\xBB\xBFtp = 3\n")}));
+  EXPECT_EQ(tp_, 3);
+  expect_problem({"--config", file_with("\xFF\xFEt")}, "is text in UTF-16: save it as UTF-8");
+  expect_problem({"--config", file_with(std::string("\x89HDF\0\0", 6))}, "holds zero bytes, so it is not text");
+  expect_problem({"--config", file_with(std::string(2 << 20, '#'))}, "a file of options at most 1048576");
+  expect_problem({"--config", directory_ / "."}, "a regular file is needed");
+  const std::string pipe = directory_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  expect_problem({"--config", pipe}, "a regular file is needed");
 }
 
 TEST_F(OptionsTest, WantsWhatIsRequired) {

@@ -5,9 +5,9 @@ source "$(dirname "$0")/functions.sh"
 make_corpus corpus 1
 
 # Commands and their help.
-refused 2 "there is no command 'trian'" 1 trian
+refused 2 "there is no command 'trian'; did you mean train?" 2 trian
 refused 2 "usage: trireme COMMAND" 1
-refused 2 "there is no command trireme corpus bild" 1 corpus bild
+refused 2 "there is no command trireme corpus bild; did you mean trireme corpus build?" 1 corpus bild
 refused 2 "there is no command trireme checkpoint verfy" 1 checkpoint verfy
 for command in "corpus build" "corpus inspect" "corpus verify" train eval generate "checkpoint inspect" \
   "checkpoint verify" "checkpoint reshard" plan info; do
@@ -45,6 +45,10 @@ refused 2 "--micro-batch-size 0 must be between 1 and 2147483647" 1 train "${run
 refused 2 "--micro-batch-size 4611686018427387904 must be between" 4 train "${run[@]}" --micro-batch-size 4611686018427387904
 refused 2 "is 2147483644 micro-batches on each data rank, more than" \
   1 train "${shape[@]}" --hidden-size 16 --num-attention-heads 4 --global-batch-size 2147483644
+refused 2 "--num-layers 99999999 must be between 1 and 2000" 2 train --num-layers 99999999 "${run[@]:2}"
+refused 4 "--vocab-size 2147483647, padded to 2147483648, --max-position-embeddings 16) take at least 1.0 TiB" \
+  2 train "${run[@]}" --vocab-size 2147483647
+refused 2 "the schedule has about 6.4e+14 places" 1 plan --show-schedule --pp 99999 --micro-batches 2147483647
 refused 2 "parameters are more than any machine holds" 1 train "${shape[@]}" --hidden-size 2147483644 --num-attention-heads 4
 # AddressSanitizer ends a program that asks for so much.
 [ -n "${ASAN_OPTIONS:-}" ] || refused 4 "the order of" 2 train "${run[@]/#8/100000000000000}"
@@ -83,12 +87,10 @@ refused 2 "the model's shape is missing" 1 train --seq-length 16 --lr 1 --train-
 refused 2 "--max-position-embeddings 8 is smaller than --seq-length 16" 1 train "${run[@]}" --max-position-embeddings 8
 refused 2 "--load-or-init needs --load" 1 train "${run[@]}" --load-or-init
 refused 2 "--save-interval needs --save" 1 train "${run[@]}" --save-interval 2
-refused 2 "--data-path takes one corpus, or a weight before each" \
-  2 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1 corpus.h5 1
-refused 2 "'corpus.h5' stands where a weight is expected" 1 train "${model[@]}" --lr 1 --train-iters 1 --data-path corpus.h5 corpus.h5
-for weight in -1 nan 0; do
-  refused 2 "weights must be positive" 1 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1 corpus.h5 $weight corpus.h5
-done
+refused 2 "unexpected 'foo' after 'corpus.h5'; give one corpus, or a weight before each" \
+  2 train "${model[@]}" --lr 1 --train-iters 1 --data-path corpus.h5 foo
+refused 2 "the weights of --data-path add up to more than 1.8e+308" \
+  1 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1e308 corpus.h5 1e308 corpus.h5
 refused 2 "--load must be given" 2 eval --data-path corpus.h5
 refused 2 "--prompt must be given" 1 generate --load saved
 refused 2 "--temperature" 1 generate --load saved --prompt a --temperature -1
@@ -100,7 +102,7 @@ refused 2 "--tokenizer gpt2 needs --vocab-file" 1 corpus build --input corpus.js
 
 # Files of options.
 refused 5 "cannot read the options in absent.ini" 2 train --config absent.ini
-refused 5 "cannot read the options in /dev/zero: it is not a file" 1 train --config /dev/zero
+refused 2 "cannot read the options in /dev/zero: a regular file is needed" 1 train --config /dev/zero
 printf 'lr = 0.1\nlearning-rate = 0.1\n' >options.ini
 refused 2 "there is no option --learning-rate in options.ini" 1 train --config options.ini
 printf 'lr = 0.1\nlr = 0.2\n' >options.ini
