@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "io/system_error.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {
@@ -13,8 +14,9 @@ void write_at(int descriptor, const std::string& path, const char* bytes, std::s
   while (size_bytes > 0) {
     const ssize_t written = pwrite(descriptor, bytes, size_bytes, offset);
     if (written < 0 && errno == EINTR) continue;
-    TRIREME_CHECK(written > 0, IoError, "cannot write {} bytes at byte {} of {}: {}", size_bytes, offset, path,
-                  std::strerror(errno));
+    if (written <= 0) {
+      throw_system_error(fmt::format("cannot write {} bytes at byte {} of {}", size_bytes, offset, path), errno);
+    }
     bytes += written;
     size_bytes -= static_cast<std::size_t>(written);
     offset += written;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "io/system_error.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {
@@ -16,7 +17,7 @@ constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
 FileOutput::FileOutput(std::string path)
     : path_(std::move(path)), file_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-  TRIREME_CHECK(file_, IoError, "cannot write {}: {}", path_, std::strerror(errno));
+  if (!file_) throw_system_error("cannot write " + path_, errno);
   buffer_.reserve(buffer_bytes);
 }
 
@@ -34,7 +35,7 @@ void FileOutput::flush() {
   while (!rest.empty()) {
     const ssize_t written = ::write(file_.get(), rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
-    TRIREME_CHECK(written > 0, IoError, "cannot write {}: {}", path_, std::strerror(errno));
+    if (written <= 0) throw_system_error("cannot write " + path_, errno);
     rest = rest.subspan(static_cast<std::size_t>(written));
   }
   buffer_.clear();

@@ -1,14 +1,14 @@
 #include "io/metrics_file.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/base/check.hpp"
+#include "io/system_error.hpp"
 
 namespace trireme::io {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 [[noreturn]] void fail(const char* what, const std::string& path) {
-  throw IoError("--metrics-file {}: {}: {}", path, what, std::strerror(errno));
+  throw_system_error(fmt::format("--metrics-file {}: {}", path, what), errno);
 }
 
 /// A number with 17 digits, so that reading it gives the same bits; null where it is not finite.

@@ -4,16 +4,15 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "io/file_access.hpp"
-#include "src/base/check.hpp"
+#include "io/system_error.hpp"
 
 namespace trireme::io {
 
 Spool::Spool(std::string path)
     : path_(std::move(path)), file_(open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) {
-  TRIREME_CHECK(file_ && unlink(path_.c_str()) == 0, IoError, "cannot write {}: {}", path_, std::strerror(errno));
+  if (!file_ || unlink(path_.c_str()) != 0) throw_system_error("cannot write " + path_, errno);
 }
 
 void Spool::append(const void* data, std::size_t size_bytes) {

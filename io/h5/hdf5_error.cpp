@@ -1,6 +1,11 @@
 #include "io/h5/hdf5_error.hpp"
 
+#include <charconv>
+#include <cstring>
+#include <string_view>
 #include <vector>
+
+#include "io/system_error.hpp"
 
 namespace trireme::io::h5 {
 
@@ -21,16 +26,34 @@ Silence::Silence() {
 }
 Silence::~Silence() { H5Eset_auto2(H5E_DEFAULT, function_, data_); }
 
+namespace {
+
+/// The errno of which a driver's message tells ("..., errno = 28, error message = ..."), or 0.
+int errno_in(const std::string& text) {
+  constexpr std::string_view mark = "errno = ";
+  const std::size_t begin = text.find(mark);
+  int value = 0;
+  if (begin != std::string::npos) std::from_chars(text.data() + begin + mark.size(), text.data() + text.size(), value);
+  return value;
+}
+
+}  // namespace
+
 void fail(const std::string& action) {
   std::vector<std::string> stack;  // innermost first
   H5Ewalk2(
       H5E_DEFAULT, H5E_WALK_UPWARD,
       [](unsigned, const H5E_error2_t* error, void* data) -> herr_t {
-        static_cast<std::vector<std::string>*>(data)->push_back(
-            fmt::format("{}: {}", error->func_name ? error->func_name : "?", error->desc ? error->desc : "?"));
+        static_cast<std::vector<std::string>*>(data)->push_back(error->desc != nullptr ? error->desc : "?");
         return 0;
       },
       &stack);
+  // Where the system refused, its reason is enough: the library adds addresses of memory and counts of bytes to it.
+  for (const std::string& text : stack) {
+    const int error = errno_in(text);
+    if (meets_limit(error)) throw_system_error("cannot " + action, error);
+    if (error != 0) throw Hdf5Error("cannot {}: {}", action, std::strerror(error));
+  }
   if (stack.empty()) throw Hdf5Error("cannot {}: the HDF5 library gives no reason", action);
   if (stack.size() == 1) throw Hdf5Error("cannot {}: HDF5 says {}", action, stack.front());
   throw Hdf5Error("cannot {}: HDF5 says {} ({})", action, stack.back(), stack.front());

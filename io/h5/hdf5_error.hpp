@@ -32,7 +32,8 @@ class Silence {
   void* data_ = nullptr;
 };
 
-/// Throws Hdf5Error: "cannot `action`: " and what the library's error stack says. Reads the stack of the last call.
+/// Throws Hdf5Error: "cannot `action`: " and the system's reason, or else what the library's error stack says. Where
+/// the process has met a limit of its own, an EnvironmentError. Reads the stack of the last call.
 [[noreturn]] void fail(const std::string& action);
 
 /// Runs `call` silently and gives back its result; a negative one is thrown as an Hdf5Error "cannot `action()`: ...".

@@ -281,7 +281,12 @@ TEST_F(H5File, TruncatedIsRefused) {
   }
 }
 
-TEST_F(H5File, FullDiskIsAnErrorAtTheWriteAndAtTheClose) {
+TEST_F(H5File, FullDiskIsSaidWithTheSystemsReasonAlone) {
+  EXPECT_THAT([] { File::create("/dev/full"); },
+              ThrowsMessage<Hdf5Error>("cannot create /dev/full: No space left on device"));
+}
+
+TEST_F(H5File, LimitOfFilesIsNamedAtTheWriteAndFailsTheClose) {
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, SIG_IGN);
@@ -292,8 +297,8 @@ TEST_F(H5File, FullDiskIsAnErrorAtTheWriteAndAtTheClose) {
     setrlimit(RLIMIT_FSIZE, &small);
     const std::vector<std::int64_t> values = counting(1 << 16);
     EXPECT_THAT([&] { dataset.write(ConstTensorView(values.data(), {1 << 16})); },
-                ThrowsMessage<Hdf5Error>(HasSubstr("File too large")));
-    EXPECT_THROW(file.close(), Hdf5Error);
+                ThrowsMessage<EnvironmentError>(HasSubstr(path_ + ": File too large: ulimit -f (in bytes) of this")));
+    EXPECT_THROW(file.close(), Error);
   }
   setrlimit(RLIMIT_FSIZE, &before);
 }
@@ -309,7 +314,7 @@ TEST_F(H5File, ProcessLeavesInOrderAfterAFailedClose) {
       const rlimit nothing{0, RLIM_INFINITY};
       setrlimit(RLIMIT_FSIZE, &nothing);
       file.close();
-    } catch (const Hdf5Error&) {
+    } catch (const EnvironmentError&) {
       std::exit(42);
     }
   };
