@@ -21,6 +21,7 @@
 #include "src/app/overlap_command.hpp"
 #include "src/app/plan_command.hpp"
 #include "src/app/printable.hpp"
+#include "src/app/process_limits.hpp"
 #include "src/app/reshard_command.hpp"
 #include "src/app/stop_signal.hpp"
 #include "src/app/tokenizer_command.hpp"
@@ -125,6 +126,7 @@ extern "C" int trireme_main(int argc, char** argv) {
   for (const Command& command : commands()) {
     const bool two_words = argc > 2 && name + " " + argv[2] == command.name;
     if (name != command.name && !two_words) continue;
+    if (!app::limits_suffice(command.name, !command.run)) return static_cast<int>(ExitCode::environment);
     const Arguments arguments(argv + (two_words ? 3 : 2), argv + argc);
     app::take_stop_signals(command.on_stop_signal);
     if (command.run) return !first && app::asks_for_help(arguments) ? 0 : run_alone(command, arguments);

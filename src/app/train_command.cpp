@@ -12,6 +12,7 @@
 #include "src/app/job.hpp"
 #include "src/app/memory_report.hpp"
 #include "src/app/options.hpp"
+#include "src/app/process_limits.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/app/run_attributes.hpp"
 #include "src/app/saved_model.hpp"
@@ -19,6 +20,7 @@
 #include "src/app/train_options.hpp"
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
+#include "src/checkpoint/step_writer.hpp"
 #include "src/train/host_state.hpp"
 
 namespace trireme::app {
@@ -158,6 +160,15 @@ std::vector<data::SampleBudget> check_checkpoint(const Attributes& stored, const
   return budgets_from(stored);
 }
 
+/// About what the file takes that this rank writes of a checkpoint.
+std::int64_t shard_bytes(const std::vector<checkpoint::StateTensor>& tensors) {
+  std::int64_t sum = checkpoint::shard_overhead_bytes;
+  for (const checkpoint::StateTensor& tensor : tensors) {
+    if (tensor.written_here) sum += static_cast<std::int64_t>(tensor.data.size_bytes());
+  }
+  return sum;
+}
+
 }  // namespace
 
 int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
@@ -241,6 +252,8 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   train::RunHooks hooks;
   std::optional<CheckpointSaver> saver;
   if (!o.save.empty()) {
+    collectively(*job.world,
+                 [&] { check_file_limit(shard_bytes(state->tensors()), "this rank's file of a checkpoint"); });
     saver.emplace(*job.world, o, trainer, *state, attributes, stores.front().store->info().tokenizer_payload);
     hooks.save = [&] { saver->save(); };
     hooks.go_on_saving = [&] { saver->go_on(); };

@@ -109,3 +109,15 @@ printf 'lr = 0.1\nlr = 0.2\n' >options.ini
 refused 2 "options.ini" 1 train --config options.ini
 printf 'lr\n' >options.ini
 refused 2 "options.ini" 1 train --config options.ini
+
+# Limits of the process. A large checkpoint is refused before the training that it would lose.
+large=(train --num-layers 2 --hidden-size 256 --num-attention-heads 4 "${run[@]:6}" --save large)
+limited() { # limited OPTION LIMIT MESSAGE RANKS ARGUMENT...
+  (ulimit "$1" "$2" && refused 4 "${@:3}"; exit $failures)
+  failures=$?
+  checks=$((checks + 1))
+}
+limited -n 20 "ulimit -n lets a process open 20 files" 1 train "${run[@]}"
+limited -s 64 "ulimit -s gives each thread a stack of 64.0 KiB" 1 train "${run[@]}"
+limited -f 2000 "ulimit -f lets files grow to 2.0 MiB, MPI's shared memory needs" 1 train "${run[@]}"
+limited -f 9000 "ulimit -f lets files grow to 8.8 MiB, this rank's file of a checkpoint needs" 1 "${large[@]}"

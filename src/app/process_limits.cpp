@@ -1,0 +1,80 @@
+#include "src/app/process_limits.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include "src/app/job.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::app {
+namespace {
+
+// Measured with Open MPI 4.1: a rank needs 28 files, 256 KiB of stack and 4 MiB of a file in shared memory.
+constexpr rlim_t files_of_a_process = 64;
+constexpr rlim_t stack_bytes = rlim_t{1} << 20;  // of every thread, too
+constexpr rlim_t shared_memory_bytes = rlim_t{8} << 20;
+
+/// The soft limit; RLIM_INFINITY where there is none.
+rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
+  rlimit limit{};
+  return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+std::string bytes_of(rlim_t bytes) { return bytes_text(static_cast<double>(bytes)); }
+
+/// The first limit that is too small, with the remedy.
+std::string problem(bool with_mpi) {
+  const auto cores = static_cast<rlim_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  const rlim_t files = files_of_a_process + cores;  // each thread may read a file
+  if (limit_of(RLIMIT_NOFILE) < files) {
+    return fmt::format("ulimit -n lets a process open {} files, at least {} are needed: ulimit -n {}",
+                       limit_of(RLIMIT_NOFILE), files, files);
+  }
+  if (limit_of(RLIMIT_STACK) < stack_bytes) {
+    return fmt::format("ulimit -s gives each thread a stack of {}, at least {} are needed: ulimit -s {}",
+                       bytes_of(limit_of(RLIMIT_STACK)), bytes_of(stack_bytes), stack_bytes / 1024);
+  }
+  if (with_mpi && limit_of(RLIMIT_FSIZE) < shared_memory_bytes) {
+    return fmt::format("ulimit -f lets files grow to {}, MPI's shared memory needs at least {}: ulimit -f {}",
+                       bytes_of(limit_of(RLIMIT_FSIZE)), bytes_of(shared_memory_bytes), shared_memory_bytes / 512);
+  }
+  return "";
+}
+
+/// Whether this is the first of the ranks that a launcher started on this machine.
+bool is_first_here() {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
+    if (const char* rank = std::getenv(name); rank != nullptr) return std::atoi(rank) == 0;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool limits_suffice(const std::string& command, bool with_mpi) {
+  const std::string found = problem(with_mpi);
+  if (found.empty()) return true;
+  if (!is_first_here()) {
+    sleep(1);  // a launcher that sees this rank end may kill the first before it has spoken
+    return false;
+  }
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  fmt::print(stderr, "trireme {}: {} or more, in the shell or the batch file that starts the program on {}\n", command,
+             found, host.data());
+  return false;
+}
+
+void check_file_limit(std::int64_t bytes, const std::string& what) {
+  const rlim_t limit = limit_of(RLIMIT_FSIZE);
+  TRIREME_CHECK(static_cast<rlim_t>(bytes) <= limit, EnvironmentError,
+                "ulimit -f lets files grow to {}, {} needs {}: raise the limit in the shell or the batch file that "
+                "starts the program, or share the model among more ranks",
+                bytes_of(limit), what, bytes_text(static_cast<double>(bytes)));
+}
+
+}  // namespace trireme::app
