@@ -48,8 +48,8 @@ int inspect(const std::vector<std::string>& arguments) {
   std::int64_t tokens_shown = 48;
   Options options("trireme corpus inspect", "Prints what a corpus holds and how its first documents begin.");
   options.add_argument("FILE.h5", &path, "A corpus that trireme corpus build made.");
-  options.add("documents", &documents_shown, "N", "Documents to show.", at_least(0));
-  options.add("tokens", &tokens_shown, "N", "Tokens of each to show.", at_least(0));
+  options.add("documents", &documents_shown, "N", "Documents to show.", between(0, 1e15));
+  options.add("tokens", &tokens_shown, "N", "Tokens of each to show.", between(0, 1e15));
   if (!options.parse(arguments)) return 0;
 
   const io::CorpusStore store(path);

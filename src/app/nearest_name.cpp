@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -14,15 +15,17 @@
 namespace trireme::app {
 namespace {
 
-/// Damerau's distance: insertions, deletions, substitutions and swaps of neighbours, each letter touched once.
+/// Damerau's distance: insertions, deletions, substitutions and swaps of neighbours, each letter touched once. Case
+/// does not count.
 std::size_t distance(std::string_view a, std::string_view b) {
+  const auto same = [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); };
   std::vector<std::size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
     next[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      next[j + 1] = std::min({next[j] + 1, row[j + 1] + 1, row[j] + (a[i] != b[j])});
-      if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j])
+      next[j + 1] = std::min({next[j] + 1, row[j + 1] + 1, row[j] + !same(a[i], b[j])});
+      if (i > 0 && j > 0 && same(a[i], b[j - 1]) && same(a[i - 1], b[j]))
         next[j + 1] = std::min(next[j + 1], before[j - 1] + 1);
     }
     std::swap(before, row);

@@ -44,9 +44,11 @@ void assign_number(const std::string& text, Range range, const char* kind, T& va
   value = parsed;
 }
 
-/// IoError where no file system takes a name this long.
-void check_length(const std::string& path, const std::string& option) {
+/// ConfigError where a file has no name, mostly a variable of a batch file that is not set; IoError where no file
+/// system takes a name this long.
+void check_path(const std::string& path, const std::string& option) {
   constexpr std::size_t longest_path = 4095, longest_name = 255;  // Linux's
+  TRIREME_CHECK(!path.empty(), ConfigError, "{} has an empty name: give one, or leave the option out", option);
   std::size_t longest_part = 0;
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('/', begin), path.size());
@@ -124,7 +126,7 @@ std::string help_line(const std::string& left, const std::string& right) {
 
 Options::Options(std::string command, std::string summary)
     : command_(std::move(command)), summary_(std::move(summary)) {
-  add("config", &config_files_, "FILE", "Read options from an INI file; the command line wins over it.");
+  add("config", &config_files_, "FILE", "Read options from an INI file in UTF-8; the command line wins over it.");
 }
 
 void Options::section(std::string title) { section_ = std::move(title); }
@@ -227,7 +229,7 @@ Options::Source Options::read_command_line(const std::vector<std::string>& argum
         for (const std::string& text : option.value) {
           if (text == "--") continue;
           Argument* const last = arguments_.empty() ? nullptr : &arguments_.back();
-          if (last != nullptr) check_length(text, last->placeholder);
+          if (last != nullptr) check_path(text, last->placeholder);
           if (last != nullptr && last->list != nullptr && arguments_taken + 1 >= arguments_.size()) {
             last->list->push_back(text);
             arguments_taken = arguments_.size();
@@ -255,17 +257,22 @@ Options::Source Options::read_command_line(const std::vector<std::string>& argum
 
 /// `arguments` with "---lr" for "-lr", which then is an unknown option instead of a value of the one before.
 std::vector<std::string> Options::with_hyphens(std::vector<std::string> arguments) const {
-  const Entry* before = nullptr;  // the option of which the next word is the value
+  const std::string* last = nullptr;  // the word before, where it is an option that takes a value
   for (std::string& word : arguments) {
     if (word == "--") break;
-    if (lacks_hyphen(word) && (before == nullptr || before->arity != Arity::one)) word.insert(0, "--");
-    before = word.starts_with("--") ? find(word.substr(2)) : nullptr;
+    const bool is_option = word.starts_with("--") && find(word.substr(2, word.find('=') - 2)) != nullptr;
+    TRIREME_CHECK(last == nullptr || !is_option, ConfigError, "{} has no value: {} follows it\nsee {} --help", *last,
+                  shortened(word), command_);
+    const bool is_value = last != nullptr && find(last->substr(2))->arity == Arity::one;
+    if (lacks_hyphen(word) && !is_value) word.insert(0, "--");
+    const Entry* entry = word.starts_with("--") ? find(word.substr(2)) : nullptr;
+    last = entry != nullptr && entry->arity != Arity::flag && !is_value ? &word : nullptr;
   }
   return arguments;
 }
 
 Options::Source Options::read_file(const std::string& path) const {
-  check_length(path, "--config");
+  check_path(path, "--config");
   std::istringstream text(text_of_file(path));
   Source source{" in " + path, {}};
   try {
@@ -310,7 +317,7 @@ void Options::apply(const Source& source, std::vector<std::string>& problems) {
   }
   for (const auto& [entry, last] : seen) {
     if (names_files(*entry)) {
-      for (const std::string& path : last.values) check_length(path, "--" + last.option->name);
+      for (const std::string& path : last.values) check_path(path, "--" + last.option->name);
     }
     try {
       entry->given = true;

@@ -37,7 +37,7 @@ constexpr Range countable() { return {1, std::numeric_limits<std::int32_t>::max(
 /// ConfigError that lists every problem: unknown names with the nearest one that exists (abbreviations and "-lr" are
 /// unknown names), values of the wrong type or out of range, an option given twice with different values in one source,
 /// whichever of its names were used, and what is missing. Values of options whose placeholder begins with FILE, DIR or
-/// PREFIX are paths: an IoError where no file system takes one as long.
+/// PREFIX are paths: none may be empty, and an IoError is thrown where no file system takes one as long.
 class Options {
  public:
   Options(std::string command, std::string summary);

@@ -58,6 +58,7 @@ TEST_F(CorpusCommand, BuildsInspectsAndVerifies) {
                     HasSubstr("Tab\\x09here,\\nand zwölf\\x1b.\\n\n"), HasSubstr("document 1, 7 tokens: second")));
   EXPECT_EQ(run({"inspect", corpus_, "--documents", "1", "--tokens", "3"}), 0);
   EXPECT_THAT(output_, HasSubstr("tokens: Tab ...\n"));
+  EXPECT_EQ(run({"inspect", corpus_, "--documents", "1", "--tokens", "9223372036854775807"}), 2);
   EXPECT_EQ(run({"verify", corpus_}), 0);
   EXPECT_THAT(output_, HasSubstr("is whole: 2 documents"));
 }

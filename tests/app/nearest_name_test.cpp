@@ -17,7 +17,7 @@ const std::vector<std::string> commands = {"corpus build", "corpus verify", "cor
 
 TEST(NearestName, FindsTheCommandThatWasMeant) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"trian", "train"}, {"corups", "corpus"}, {"corpus-build", "corpus build"}, {"Eval", "eval"}, {"pla", "plan"}};
+      {"trian", "train"}, {"corups", "corpus"}, {"corpus-build", "corpus build"}, {"EVAL", "eval"}, {"pla", "plan"}};
   for (const auto& [typed, meant] : cases) EXPECT_EQ(nearest_name(typed, commands), meant) << typed;
 }
 

@@ -123,7 +123,10 @@ TEST_F(OptionsTest, RefusesValuesOfAnotherTypeNamingOptionAndValue) {
 
 TEST_F(OptionsTest, RefusesMissingAndUnexpectedValues) {
   expect_problem({"--tp"}, "tp");
-  expect_problem({"--tp", "--seed", "1"}, "tp");
+  expect_problem({"--tp", "--seed", "1"}, "has no value: --seed follows it");
+  expect_problem({"--prompt", "--seed=1"}, "--prompt has no value: --seed=1 follows it");
+  expect_problem({"--data-path", ""}, "--data-path has an empty name");
+  expect_problem({"--config", ""}, "--config has an empty name");
   expect_problem({"--sequence-parallel=yes"}, "sequence-parallel");
   expect_problem({"stray"}, "unexpected argument 'stray'");
   expect_problem({"-x"}, "there is no option -x");
