@@ -19,6 +19,12 @@ T number(const Attributes& attributes, const std::string& name) {
   return value;
 }
 
+/// Whether the name of any attribute begins so.
+bool begins(const Attributes& attributes, std::string_view prefix) {
+  const auto found = attributes.lower_bound(std::string(prefix));
+  return found != attributes.end() && found->first.starts_with(prefix);
+}
+
 }  // namespace
 
 const std::string& attribute(const Attributes& attributes, const std::string& name) {
@@ -107,6 +113,65 @@ std::int64_t trained_sequence_length(const Attributes& attributes) {
   return length;
 }
 
+Attributes attributes_of(const train::TrainOptions& options) {
+  Attributes attributes;
+  const auto add = [&](const std::string& option, const auto& value) {
+    attributes["training." + option] = fmt::format("{}", value);
+  };
+  const optim::LrSchedule& lr = options.lr_schedule;
+  const char* unit = lr.by_samples ? "samples" : "iters";
+  add("global-batch-size", options.global_batch_size);
+  if (options.ramp_up) {
+    const train::BatchRampUp& ramp = *options.ramp_up;
+    add("rampup-batch-size", fmt::format("{} {} {}", ramp.start, ramp.increment, ramp.samples));
+  }
+  add("loss-average", options.loss_average == train::LossAverage::tokens ? "tokens" : "micro-batch");
+  add("lr", lr.maximum);
+  add("min-lr", lr.minimum);
+  add("lr-decay-style", lr.style == optim::LrDecayStyle::constant ? "constant"
+                        : lr.style == optim::LrDecayStyle::linear ? "linear"
+                        : lr.style == optim::LrDecayStyle::cosine ? "cosine"
+                                                                  : "inverse-square-root");
+  add(fmt::format("lr-warmup-{}", unit), lr.warmup);
+  add(fmt::format("lr-decay-{}", unit), lr.decay);
+  add("weight-decay", options.adamw.weight_decay);
+  add("adam-beta1", options.adamw.beta1);
+  add("adam-beta2", options.adamw.beta2);
+  add("adam-eps", options.adamw.epsilon);
+  add("clip-grad", options.clip_grad);
+  const optim::LossScalerOptions& scale = options.loss_scale;
+  add("loss-scale", scale.dynamic ? "dynamic" : fmt::format("{}", scale.initial_scale));
+  if (scale.dynamic) {
+    add("min-loss-scale", scale.minimum_scale);
+    add("loss-scale-window", scale.growth_window);
+    add("hysteresis", scale.hysteresis);
+  }
+  return attributes;
+}
+
+std::vector<std::string> changed_options(const Attributes& stored, const Attributes& now) {
+  constexpr std::string_view prefix = "training.";
+  const bool are_stored = begins(stored, prefix);
+  std::map<std::string, std::pair<std::string, std::string>> options;  // by name: in the checkpoint, now
+  const auto collect = [&](const Attributes& attributes, auto member) {
+    for (const auto& [name, value] : attributes) {
+      if (name == "dtype") options[name].*member = value;
+      if (are_stored && name.starts_with(prefix)) options[name.substr(prefix.size())].*member = value;
+    }
+  };
+  using Values = std::pair<std::string, std::string>;
+  collect(stored, &Values::first);
+  collect(now, &Values::second);
+  std::vector<std::string> lines;
+  const auto named = [](const std::string& value) { return value.empty() ? "not set" : value; };
+  for (const auto& [name, values] : options) {
+    if (values.first == values.second) continue;
+    lines.push_back(
+        fmt::format("--{} was {} in the checkpoint, now {}", name, named(values.first), named(values.second)));
+  }
+  return lines;
+}
+
 std::string budgets_text(const std::vector<data::SampleBudget>& budgets) {
   std::string text;
   for (const data::SampleBudget& budget : budgets) {
@@ -131,15 +196,11 @@ std::vector<data::SampleBudget> budgets_from(const Attributes& attributes) {
 }
 
 void check_attributes(const Attributes& attributes, std::int64_t step, const std::string& file) {
-  const auto begins = [&](const std::string& prefix) {
-    const auto found = attributes.lower_bound(prefix);
-    return found != attributes.end() && found->first.starts_with(prefix);
-  };
   try {
-    if (begins("model.")) config_from(attributes);
-    if (begins("data_budgets")) budgets_from(attributes);
+    if (begins(attributes, "model.")) config_from(attributes);
+    if (begins(attributes, "data_budgets")) budgets_from(attributes);
     if (attributes.contains("dtype")) dtype_from_name(attributes.at("dtype"));
-    if (!begins("state.")) return;
+    if (!begins(attributes, "state.")) return;
     const train::SavedState state = train::state_from(attributes);
     TRIREME_CHECK(state.progress.iteration == step, CheckpointError,
                   "the checkpoint's state.iteration is {}, but the step is {}", state.progress.iteration, step);

@@ -195,12 +195,14 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   attributes.merge(attributes_of(stores, data_options));
   attributes["tokenizer"] = stores.front().store->info().tokenizer;
   attributes["dtype"] = name_of(o.dtype);
+  attributes.merge(attributes_of(o.training()));
   OpenCheckpoint start;
   if (!o.load.empty()) start = open_checkpoint(*job.world, o.load, o.load_or_init);
   std::vector<data::SampleBudget> earlier_budgets;
   if (start.reader) {
     earlier_budgets = check_checkpoint(start.description.attributes, attributes_of(config),
                                        attributes_of(stores, data_options), o.allow_new_data);
+    for (const std::string& line : changed_options(start.description.attributes, attributes)) log::info("{}", line);
   }
   const train::Progress done = start.reader ? train::progress_from(start.description.attributes) : train::Progress{};
   const std::int64_t train_iterations = o.iterations(done, job.grid.data_size());

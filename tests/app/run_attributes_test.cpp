@@ -76,6 +76,36 @@ TEST(RunAttributes, OfAnAbsurdStateAreRefusedByFileAndName) {
   EXPECT_THROW(check_attributes({{"dtype", "fp7"}}, 8, "here"), CheckpointError);
 }
 
+TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
+  train::TrainOptions options;
+  options.lr_schedule.maximum = 0.1;
+  Attributes stored = attributes_of(options);
+  stored["dtype"] = "fp32";
+  EXPECT_THAT(changed_options(stored, stored), testing::IsEmpty());
+  options.lr_schedule.maximum = 0.02;
+  options.lr_schedule.style = optim::LrDecayStyle::cosine;
+  options.lr_schedule.warmup = 7;
+  options.adamw = {0.8, 0.95, 1e-6, 0};
+  options.clip_grad = 0.5;
+  options.loss_scale = {.dynamic = true, .minimum_scale = 2};
+  options.global_batch_size = 3;
+  Attributes now = attributes_of(options);
+  now["dtype"] = "fp16";
+  EXPECT_THAT(
+      changed_options(stored, now),
+      testing::UnorderedElementsAre(
+          "--dtype was fp32 in the checkpoint, now fp16", "--lr was 0.1 in the checkpoint, now 0.02",
+          "--lr-decay-style was linear in the checkpoint, now cosine",
+          "--lr-warmup-iters was 0 in the checkpoint, now 7", "--adam-beta1 was 0.9 in the checkpoint, now 0.8",
+          "--adam-beta2 was 0.999 in the checkpoint, now 0.95", "--adam-eps was 1e-08 in the checkpoint, now 1e-06",
+          "--weight-decay was 0.01 in the checkpoint, now 0", "--clip-grad was 1 in the checkpoint, now 0.5",
+          "--loss-scale was 1 in the checkpoint, now dynamic", "--min-loss-scale was not set in the checkpoint, now 2",
+          "--loss-scale-window was not set in the checkpoint, now 1000",
+          "--hysteresis was not set in the checkpoint, now 2", "--global-batch-size was 1 in the checkpoint, now 3"));
+  EXPECT_THAT(changed_options({{"dtype", "fp32"}}, now),  // an older checkpoint
+              testing::ElementsAre("--dtype was fp32 in the checkpoint, now fp16"));
+}
+
 TEST(RunAttributes, OfAnImpossibleModelAreABadCheckpoint) {
   Attributes attributes = attributes_of(model::GptConfig());
   attributes["model.kv_heads"] = "5";

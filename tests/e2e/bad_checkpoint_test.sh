@@ -123,6 +123,8 @@ refused 3 "data.corpora" 2 train "${other[@]}"
 refused 3 "data.seed" 1 train "${run[@]}" --load good --seed 5
 on 2 train "${other[@]}" --allow-new-data
 check "--allow-new-data goes on with other text" [ "$code $(grep -c '^[0-9:]* *9/12 ' err)" = "0 1" ]
+check "a changed option of the optimizer is said, once" \
+  [ "$(grep -o -- '--.* in the checkpoint, now .*' err)" = "--lr-decay-iters was 8 in the checkpoint, now 12" ]
 
 # Folders that cannot take a checkpoint: known before the first iteration.
 refused_folder() {
