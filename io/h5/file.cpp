@@ -68,6 +68,8 @@ File File::open(const std::string& path, Symlinks symlinks) {
                                         [&] { return H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()); }));
     file.survey();
     return file;
+  } catch (const Hdf5SystemError&) {
+    throw;
   } catch (const Hdf5Error& error) {  // the file is there and readable: what is wrong is what it holds
     throw DataError("{}; the file is damaged, incomplete or not an HDF5 file", error.what());
   }

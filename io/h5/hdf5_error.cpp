@@ -52,7 +52,7 @@ void fail(const std::string& action) {
   for (const std::string& text : stack) {
     const int error = errno_in(text);
     if (meets_limit(error)) throw_system_error("cannot " + action, error);
-    if (error != 0) throw Hdf5Error("cannot {}: {}", action, std::strerror(error));
+    if (error != 0) throw Hdf5SystemError("cannot {}: {}", action, std::strerror(error));
   }
   if (stack.empty()) throw Hdf5Error("cannot {}: the HDF5 library gives no reason", action);
   if (stack.size() == 1) throw Hdf5Error("cannot {}: HDF5 says {}", action, stack.front());

@@ -13,6 +13,11 @@ class Hdf5Error : public detail::ErrorOf<ExitCode::io> {
   using ErrorOf::ErrorOf;
 };
 
+/// The operating system refused the library a call: the file may be as it should.
+class Hdf5SystemError : public Hdf5Error {
+  using Hdf5Error::Hdf5Error;
+};
+
 namespace h5 {
 
 /// Prepares the library once for the process: no plugins are ever loaded, and no handler runs at exit (after a failed
@@ -32,8 +37,8 @@ class Silence {
   void* data_ = nullptr;
 };
 
-/// Throws Hdf5Error: "cannot `action`: " and the system's reason, or else what the library's error stack says. Where
-/// the process has met a limit of its own, an EnvironmentError. Reads the stack of the last call.
+/// Throws the error of the last call of the library, "cannot `action`: ...": Hdf5SystemError with the system's reason, or
+/// EnvironmentError where that is a limit of the process; else Hdf5Error with what the library's error stack says.
 [[noreturn]] void fail(const std::string& action);
 
 /// Runs `call` silently and gives back its result; a negative one is thrown as an Hdf5Error "cannot `action()`: ...".

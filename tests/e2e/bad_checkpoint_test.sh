@@ -1,6 +1,7 @@
 #!/bin/bash
 # Checkpoints that are absent, damaged or another run's, and folders that cannot take one: a damaged step that was named
 # is refused; under its root the newest whole one is loaded instead, and said so.
+shim=$(realpath "${3:?usage: bad_checkpoint_test.sh TRIREME MPIEXEC IO_FAULT_SHIM}")
 source "$(dirname "$0")/functions.sh"
 
 make_corpus corpus 1
@@ -81,7 +82,7 @@ cp saved/step-00000004/rank-00001.h5 $shard
 damaged "rank-00001.h5" "shards of two steps"
 fresh
 cp saved/step-00000004/rank-00001.h5 saved/$last/rank-00002.h5
-damaged "does not know the file rank-00002.h5" "a shard too many" 2
+damaged "does not know the file rank-00002.h5" "a shard too many"
 fresh
 mv $shard away.h5
 ln -s "$PWD/away.h5" $shard
@@ -111,6 +112,25 @@ on 1 checkpoint verify saved
 check "verify finds both damaged steps" [ "$code $(grep -c 'rank-00000.h5' err)" = "3 2" ]
 on 1 checkpoint verify good
 check "verify finds nothing in whole ones" [ "$code $(wc -c <err)" = "0 0" ]
+
+# What cannot be read is not damaged: no older step is taken for it.
+fresh
+faulty() { # faulty ERROR AT TIMES ARGUMENT...: calls that read saved/$last fail, from number AT on
+  ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:verify_asan_link_order=0} LD_PRELOAD=$shim TRIREME_FAULT_READS=1 \
+    TRIREME_FAULT_FOLDER=$PWD/saved/$last TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 TRIREME_FAULT_TIMES=$3 \
+    timeout 60 "$trireme" "${@:4}" >out 2>err
+  code=$?
+}
+faulty 13 9 1 train "${resume[@]}" --load saved
+check "no permission: exit code 5, with file and reason" \
+  [ "$code $(grep -c "saved/$last.*: Permission denied" err) $(grep -c 'iteration 4' err)" = "5 1 0" ]
+faulty 116 9 4 train "${resume[@]}" --load saved
+check "a stale handle that is well again: the step is loaded" [ "$code $(grep -c 'iteration 8$' err)" = "0 1" ]
+faulty 5 1 1000000 checkpoint verify saved/$last
+check "verify: what cannot be read is exit code 5" [ "$code $(grep -c 'Input/output error' err)" = "5 1" ]
+faulty 0 0 0 checkpoint verify saved/$last
+faulty 5 $(($(sed -n 's/^calls //p' out) - 1)) 1 checkpoint verify saved/$last
+check "so it is where the HDF5 library reads" [ "$code $(grep -c 'HDF5\|rank-00001.h5: Input/output error' err)" = "5 1" ]
 
 # Another run's.
 options=(--log-interval 1 --data-path corpus.h5 --global-batch-size 4 --train-iters 12 --lr 0.01 --eval-iters 0 --seq-length 16 --load good)
