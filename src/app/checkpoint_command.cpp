@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 
+#include "io/checkpoint_reader.hpp"
 #include "io/checkpoint_shard.hpp"
 #include "io/checkpoint_store.hpp"
 #include "src/app/nearest_name.hpp"
@@ -127,7 +128,8 @@ void verify_step(io::CheckpointStore& store, const std::string& name, Faults& fa
   faults.attempt([&] { step = open_step(store, name); });
   if (!step) return;
   const Manifest& manifest = step->manifest();
-  faults.attempt([&] { check_attributes(manifest.attributes, manifest.step, step->description()); });
+  faults.attempt(
+      [&] { check_attributes(manifest.attributes, manifest.step, step->description() + "/" + io::manifest_name); });
   faults.attempt([&] { checkpoint::check_files(*step); });
   for (std::size_t file = 0; file < manifest.files.size(); ++file) {
     faults.attempt([&] {

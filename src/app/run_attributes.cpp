@@ -205,7 +205,7 @@ void check_attributes(const Attributes& attributes, std::int64_t step, const std
     TRIREME_CHECK(state.progress.iteration == step, CheckpointError,
                   "the checkpoint's state.iteration is {}, but the step is {}", state.progress.iteration, step);
   } catch (const Error& error) {
-    throw CheckpointError("{}: {}", file, error.what());
+    throw CheckpointError("{}: {}; load another step, by its folder", file, error.what());
   }
 }
 

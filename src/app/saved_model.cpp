@@ -1,5 +1,6 @@
 #include "src/app/saved_model.hpp"
 
+#include "io/checkpoint_reader.hpp"
 #include "io/checkpoint_store.hpp"
 #include "io/folder.hpp"
 #include "src/app/memory_report.hpp"
@@ -22,7 +23,7 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, boo
   result.reader = checkpoint::open_checkpoint(*result.store, world, place.step);
   collectively(world, [&] {
     const checkpoint::Manifest& manifest = result.reader->manifest();
-    check_attributes(manifest.attributes, manifest.step, result.reader->description());
+    check_attributes(manifest.attributes, manifest.step, result.reader->description() + "/" + io::manifest_name);
     result.description = checkpoint::read_description(*result.reader);
   });
   log::info("loading {}: iteration {}", result.reader->description(), result.description.step);
