@@ -56,7 +56,7 @@ loads 8 1 "LATEST a symbolic link" 0
 # damaged MESSAGE WHAT: the step is refused where it is named, and step 4 stands in for it under the root.
 damaged() {
   refused 3 "$1" ${3:-1} train "${resume[@]}" --load saved/$last
-  loads 4 1 "$2" 75
+  loads 4 1 "$2" 0
   refused 3 "$1" 1 checkpoint verify saved/$last
 }
 shard=saved/$last/rank-00001.h5
