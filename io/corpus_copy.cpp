@@ -67,7 +67,7 @@ void copy_documents(const CorpusStore& store, const data::DocumentRange& range, 
     const std::int64_t end = range.end(d);
     if (!sentences.empty()) {
       // The range may cut the document's first and last sentence.
-      for (auto s = std::ranges::upper_bound(sentences, begin); begin < end; ++s) {
+      for (auto s = std::ranges::upper_bound(sentences, begin); begin < end && s != sentences.end(); ++s) {
         sink.append(begin, std::min(*s, end));
         sink.end_sentence();
         begin = std::min(*s, end);
@@ -76,6 +76,7 @@ void copy_documents(const CorpusStore& store, const data::DocumentRange& range, 
     sink.append(begin, end);
     sink.end_document();
   }
+  store.check_unchanged();
 }
 
 data::DocumentRange all_of(const CorpusStore& store) {

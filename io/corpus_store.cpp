@@ -212,32 +212,52 @@ std::int64_t CorpusStore::run_end(std::size_t run) const {
   return run + 1 < runs_.size() ? runs_[run + 1].first : token_count();
 }
 
-std::size_t CorpusStore::run_of(std::int64_t token) const {
-  return static_cast<std::size_t>(std::ranges::upper_bound(runs_, token, {}, &CorpusRun::first) - runs_.begin()) - 1;
+CorpusStore::FoundRun CorpusStore::run_of(std::int64_t token) const {
+  const auto i =
+      static_cast<std::size_t>(std::ranges::upper_bound(runs_, token, {}, &CorpusRun::first) - runs_.begin());
+  const CorpusRun run = i > 0 ? runs_[i - 1] : CorpusRun{};
+  const std::int64_t end = i > 0 ? run_end(i - 1) : 0;
+  // Again, though `check_runs` has: the file may have been overwritten since.
+  TRIREME_CHECK(run.source >= 0 && run.source < std::ssize(sources_) && run.first <= token && token < end, DataError,
+                "{} has no token {}: it is damaged, make it again", path_, token);
+  return {run, end};
+}
+
+void CorpusStore::check_tokens(std::int64_t first, std::int64_t count) const {
+  const std::int64_t size = std::visit([](const auto& all) { return std::ssize(all); }, tokens_);
+  TRIREME_CHECK(first >= 0 && first <= size && count >= 0 && count <= size - first, DataError,
+                "{} has no {} tokens from {} on, but {} in all: it is damaged, build it again", path_, count, first,
+                size);
 }
 
 data::TokenSpan CorpusStore::tokens(std::int64_t first, std::int64_t count) const {
   if (!is_view()) {
+    check_tokens(first, count);
     return std::visit([&](const auto& all) -> data::TokenSpan { return data::tokens_in(all, first, count); }, tokens_);
   }
   if (count == 0) return sources_.front()->tokens(0, 0);
-  const std::size_t i = run_of(first);
-  const CorpusRun& run = runs_[i];
+  const auto [run, end] = run_of(first);
   return sources_[static_cast<std::size_t>(run.source)]->tokens(run.begin + (first - run.first),
-                                                                std::min(count, run_end(i) - first));
+                                                                std::min(count, end - first));
+}
+
+void CorpusStore::check_unchanged() const {
+  mapping_->check_unchanged();
+  for (const auto& source : sources_) source->check_unchanged();
 }
 
 CorpusStore::Stretch CorpusStore::stretch_at(std::int64_t token) const {
   if (!is_view()) {
+    check_tokens(token, 1);
     const std::int64_t block = token / corpus_block_tokens;
     return {0, token, block, std::min((block + 1) * corpus_block_tokens, token_count()) - token};
   }
-  const std::size_t i = run_of(token);
-  const auto source = static_cast<std::size_t>(runs_[i].source);
-  Stretch stretch = sources_[source]->stretch_at(runs_[i].begin + (token - runs_[i].first));
-  stretch.source = runs_[i].source;
+  const auto [run, end] = run_of(token);
+  const auto source = static_cast<std::size_t>(run.source);
+  Stretch stretch = sources_[source]->stretch_at(run.begin + (token - run.first));
+  stretch.source = run.source;
   stretch.block += first_blocks_[source];
-  stretch.size = std::min(stretch.size, run_end(i) - token);
+  stretch.size = std::min(stretch.size, end - token);
   return stretch;
 }
 
@@ -319,7 +339,10 @@ void CorpusStore::verify(Communicator& comm, ThreadPool& pool) const {
   });
   ImmediateStream host;
   comm.all_reduce(host, TensorView(&greatest_id, {1}), ReduceOp::max).wait(host);
-  collectively(comm, [&] { verify_header(greatest_id); });
+  collectively(comm, [&] {
+    verify_header(greatest_id);
+    check_unchanged();
+  });
 }
 
 /// Checks what the attributes say of the tokens and their vocabulary.

@@ -53,7 +53,9 @@ class CorpusStore final : public data::TokenStore {
   const data::CorpusInfo& info() const override { return info_; }
   std::span<const std::int64_t> document_offsets() const override { return offsets_; }
   std::span<const std::int64_t> sentence_offsets() const override { return sentences_; }
+  /// Throws DataError where there are no such tokens, as offsets may lie in a file that was overwritten.
   data::TokenSpan tokens(std::int64_t first, std::int64_t count) const override;
+  void check_unchanged() const override;
 
   bool is_view() const { return !sources_.empty(); }
   /// The corpora that a view takes its tokens from.
@@ -94,7 +96,12 @@ class CorpusStore final : public data::TokenStore {
   void open_sources(const std::vector<SourceName>& names);
   const CorpusStore& source_of_block(std::int64_t& block) const;
   void check_runs() const;
-  std::size_t run_of(std::int64_t token) const;
+  struct FoundRun {
+    CorpusRun run;
+    std::int64_t end;  // token of the view
+  };
+  FoundRun run_of(std::int64_t token) const;
+  void check_tokens(std::int64_t first, std::int64_t count) const;
   std::int64_t run_end(std::size_t run) const;
 
   std::string path_;

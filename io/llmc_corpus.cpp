@@ -69,6 +69,7 @@ void import_llmc(const std::string& path, std::int32_t end_of_document, CorpusWr
   } else {
     append<std::uint32_t>(path, bytes, static_cast<std::size_t>(count), end_of_document, writer);
   }
+  mapping.check_unchanged();
 }
 
 bool is_llmc(const std::string& path) {

@@ -1,12 +1,17 @@
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "io/mapping_guard.hpp"
+
 namespace trireme::io {
 
-/// A whole file mapped into memory for reading. The file must not shrink while it is mapped.
+/// A whole file mapped into memory for reading, guarded against its becoming shorter (`MappingGuard`).
 class MappedFile {
  public:
   /// Throws IoError where the file cannot be opened or mapped.
@@ -17,12 +22,19 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  /// Throws DataError where the path no longer names the file that was mapped, or its size or time of modification is
+  /// another: what was read from the mapping may be anything. One call of stat; that it fails is no change.
+  void check_unchanged() const;
+
   /// The process gives back the memory of `part`, some of the bytes: it is read again from the file, or from what the
   /// system still holds of it, where it is used again.
   void release(std::span<const std::byte> part) const;
 
  private:
+  std::string path_;
+  struct stat status_ {};  // when it was mapped
   std::span<const std::byte> bytes_;
+  std::optional<MappingGuard> guard_;
 };
 
 }  // namespace trireme::io

@@ -79,6 +79,7 @@ class Index {
     }
   }
 
+  void check_unchanged() const { mapping_.check_unchanged(); }
   std::uint8_t code() const { return code_; }
   std::uint64_t documents() const { return documents_; }
   /// Whether a document is more than one sequence.
@@ -170,6 +171,8 @@ void import_megatron(const std::string& prefix, CorpusWriter& writer) {
     }
     writer.end_document();
   }
+  index.check_unchanged();
+  bin.check_unchanged();
 }
 
 void export_megatron(const CorpusStore& store, const std::string& prefix) {
@@ -213,11 +216,12 @@ void export_megatron(const CorpusStore& store, const std::string& prefix) {
     if (sequences.data() == documents.data()) {
       sequence = d;
     } else {
-      while (sequences[sequence] < documents[d]) ++sequence;
+      while (sequence + 1 < sequences.size() && sequences[sequence] < documents[d]) ++sequence;
     }
     out.write(static_cast<std::int64_t>(sequence));
   }
   out.close();
+  store.check_unchanged();
   bin.commit();
   idx.commit();
 }

@@ -41,6 +41,9 @@ class BlendedSamples final : public SampleSource {
   std::int64_t size() const override { return order_.size(); }
   std::int64_t sample_length() const override { return sources_.front()->sample_length(); }
   void read(std::int64_t index, std::span<std::int32_t> tokens) const override;
+  void check_unchanged() const override {
+    for (const auto& source : sources_) source->check_unchanged();
+  }
 
  private:
   BlendOrder order_;

@@ -141,8 +141,8 @@ std::int64_t GptIndex::shuffled(std::int64_t index) const {
 
 GptIndex::Position GptIndex::position(std::int64_t sample) const {
   const std::int64_t token = sample * sequence_length_;
-  const auto entry = std::upper_bound(starts_.begin(), starts_.end(), token) - 1;
-  return {entry - starts_.begin(), token - *entry};
+  const std::int64_t entry = std::upper_bound(starts_.begin(), starts_.end(), token) - starts_.begin() - 1;
+  return {entry, entry < 0 ? 0 : token - starts_[static_cast<std::size_t>(entry)]};
 }
 
 }  // namespace trireme::data

@@ -38,7 +38,7 @@ class GptIndex {
     std::int64_t entry;   ///< of document_order
     std::int64_t offset;  ///< token in that document
   };
-  /// Where the stream's sample `sample` begins; also size(), where the last one ends.
+  /// Where the stream's sample `sample` begins; also size(), where the last one ends. Entry -1 where there is none.
   Position position(std::int64_t sample) const;
 
  private:

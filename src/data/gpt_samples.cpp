@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 #include "src/base/check.hpp"
 
@@ -20,18 +19,6 @@ void check_request(const SampleSource& source, std::int64_t index, std::span<std
 
 CheckedTokens::CheckedTokens(std::shared_ptr<const TokenStore> store, std::int64_t vocabulary_size)
     : store_(std::move(store)), vocabulary_size_(vocabulary_size) {}
-
-void CheckedTokens::read(std::int64_t first, std::span<std::int32_t> ids) const {
-  read_tokens(*store_, first, std::ssize(ids), [&](const auto& tokens, std::int64_t begin) {
-    std::int32_t* const to = ids.data() + begin;
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      TRIREME_CHECK(tokens[i] < vocabulary_size_, DataError,
-                    "{}: token {} is {}, not in the vocabulary of {} ids; the corpus is damaged", store_->name(),
-                    first + begin + static_cast<std::int64_t>(i), tokens[i], vocabulary_size_);
-      to[i] = static_cast<std::int32_t>(tokens[i]);
-    }
-  });
-}
 
 SequentialSamples::SequentialSamples(CheckedTokens tokens, std::int64_t sequence_length)
     : tokens_(std::move(tokens)),
@@ -63,10 +50,22 @@ void ShuffledSamples::read(std::int64_t index, std::span<std::int32_t> tokens) c
   const auto which = std::upper_bound(firsts_.begin(), firsts_.end(), index) - firsts_.begin() - 1;
   const GptIndex& order = indices_[static_cast<std::size_t>(which)];
   auto [entry, offset] = order.position(order.shuffled(index - firsts_[static_cast<std::size_t>(which)]));
+  const auto documents = order.document_order();
+  // The order and where documents begin may be mapped from files: neither is trusted to be what it was.
+  const auto check = [&](bool is_good) {
+    TRIREME_CHECK(is_good, DataError,
+                  "{} or the order of its samples, in the folder index-cache, was changed while it was read: put the "
+                  "corpus back as it was, delete that folder and run again",
+                  tokens_.store().name());
+  };
   while (!tokens.empty()) {
-    const std::uint32_t document = order.document_order()[static_cast<std::size_t>(entry)];
+    check(entry >= 0 && entry < std::ssize(documents));
+    const std::uint32_t document = documents[static_cast<std::size_t>(entry)];
+    check(document < range_.documents);
     const std::int64_t begin = range_.begin(document) + offset;
-    const auto count = std::min(tokens.size(), static_cast<std::size_t>(range_.end(document) - begin));
+    const std::int64_t left = range_.end(document) - begin;
+    check(left >= 0);
+    const auto count = std::min(tokens.size(), static_cast<std::size_t>(left));
     tokens_.read(begin, tokens.first(count));
     tokens = tokens.subspan(count);
     ++entry;

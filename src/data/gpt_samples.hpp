@@ -17,7 +17,9 @@ class CheckedTokens {
  public:
   CheckedTokens(std::shared_ptr<const TokenStore> store, std::int64_t vocabulary_size);
   /// Writes the tokens from `first` on to `ids`. Throws DataError for one that is not below the vocabulary's size.
-  void read(std::int64_t first, std::span<std::int32_t> ids) const;
+  void read(std::int64_t first, std::span<std::int32_t> ids) const {
+    read_checked_tokens(*store_, vocabulary_size_, first, ids);
+  }
   const TokenStore& store() const { return *store_; }
 
  private:
@@ -32,6 +34,7 @@ class SequentialSamples final : public SampleSource {
   std::int64_t size() const override { return size_; }
   std::int64_t sample_length() const override { return sequence_length_ + 1; }
   void read(std::int64_t index, std::span<std::int32_t> tokens) const override;
+  void check_unchanged() const override { tokens_.store().check_unchanged(); }
 
  private:
   CheckedTokens tokens_;
@@ -53,6 +56,7 @@ class ShuffledSamples final : public SampleSource {
   std::int64_t size() const override { return firsts_.back(); }
   std::int64_t sample_length() const override { return sequence_length_ + 1; }
   void read(std::int64_t index, std::span<std::int32_t> tokens) const override;
+  void check_unchanged() const override { tokens_.store().check_unchanged(); }
 
  private:
   CheckedTokens tokens_;

@@ -14,6 +14,9 @@ class SampleSource {
   virtual std::int64_t sample_length() const = 0;
   /// Writes sample `index`, 0 <= index < size(), to `tokens` of sample_length() elements. Safe from several threads.
   virtual void read(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
+  /// Throws DataError where files behind the samples have changed since they were opened: what was read may be
+  /// anything.
+  virtual void check_unchanged() const {}
 };
 
 }  // namespace trireme::data

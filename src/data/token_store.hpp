@@ -36,6 +36,8 @@ class TokenStore {
   /// The tokens from `first` on, as many of the next `count` as lie together: at least one where `count` is not 0, and
   /// in most corpora all. Valid as long as the store lives.
   virtual TokenSpan tokens(std::int64_t first, std::int64_t count) const = 0;
+  /// Throws DataError where files behind the store have changed since it was opened: what was read may be anything.
+  virtual void check_unchanged() const {}
 
   std::int64_t documents() const { return static_cast<std::int64_t>(document_offsets().size()) - 1; }
   std::int64_t token_count() const { return document_offsets().back(); }
@@ -59,5 +61,9 @@ template <class Token>
 std::span<const Token> tokens_in(std::span<const Token> all, std::int64_t first, std::int64_t count) {
   return all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
 }
+
+/// Copies tokens [first, first + ids.size()). Throws DataError for one that is not below `vocabulary_size`.
+void read_checked_tokens(const TokenStore& store, std::int64_t vocabulary_size, std::int64_t first,
+                         std::span<std::int32_t> ids);
 
 }  // namespace trireme::data

@@ -34,7 +34,7 @@ void BatchLoader::check(const Request& request) const {
                 "{} samples do not make up to {} micro-batches of {}", samples, most, b_);
 }
 
-void BatchLoader::fill(Set& set, const Request& request) const {
+void BatchLoader::read(Set& set, const Request& request) const {
   const std::vector<Sample>& samples = request.samples;
   // Samples arrive one by one, whole and with one token more; the device wants the rows of the share, [s, b].
   const std::int64_t s = share_.rows;
@@ -74,6 +74,16 @@ void BatchLoader::fill(Set& set, const Request& request) const {
   dispatch_float(weight_type_, [&]<class T>() {
     std::ranges::transform(weights, set.copies.host(2).as<T>(), [](double weight) { return T(weight); });
   });
+}
+
+void BatchLoader::fill(Set& set, const Request& request) const {
+  try {
+    read(set, request);
+  } catch (const DataError&) {
+    request.source->check_unchanged();  // which is then the cause
+    throw;
+  }
+  request.source->check_unchanged();
 }
 
 void BatchLoader::upload(Set& set, const Request& request, Stream& stream) const {

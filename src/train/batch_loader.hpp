@@ -67,6 +67,8 @@ class BatchLoader {
   };
   void check(const Request& request) const;
   /// Reads into the host's part of `set`.
+  void read(Set& set, const Request& request) const;
+  /// The same; throws where the files behind the source have changed.
   void fill(Set& set, const Request& request) const;
   void upload(Set& set, const Request& request, Stream& stream) const;
 

@@ -49,6 +49,25 @@ refused 3 "of flipped.h5 are not those that were written" 1 corpus merge corpus.
 done_by 1 train $(with flipped.h5) --data-check none --dry-run
 done_by 1 corpus verify corpus.h5
 
+# A corpus that is changed while it is read.
+ended_by() { # ended_by MESSAGE RANKS COMMAND...: the run ends with exit code 3 when COMMAND has changed changed.h5
+  cp corpus.h5 changed.h5
+  rm -rf metrics
+  # shellcheck disable=SC2046  # options are words
+  timeout 60 "$mpiexec" -n "$2" "$trireme" train $(with changed.h5) --train-iters 9999999 --save changed \
+    --metrics-file metrics >out 2>err &
+  local job=$!
+  while kill -0 $job 2>/dev/null && [ ! -s metrics ]; do sleep 0.02; done
+  "${@:3}"
+  wait $job
+  code=$?
+  if [ $code -eq 3 ] && grep -q "$1" err; then passed "$*: exit code 3"; else failed "exit code $code: $*"; fi
+}
+ended_by "changed.h5 was written to while it was read" 2 \
+  dd if=/dev/urandom of=changed.h5 bs=1000 seek=2 count=20 conv=notrunc status=none
+ended_by "changed.h5 was truncated, or its disk failed" 1 truncate -s 3000 changed.h5
+done_by 1 train "${run[@]}" --save changed
+
 # Too little text; another vocabulary.
 printf 'abc' >short.txt
 done_by 1 corpus build --input short.txt --output short.h5 --tokenizer bytes

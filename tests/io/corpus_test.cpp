@@ -286,6 +286,58 @@ TEST_F(Corpus, TruncatedIsRefused) {
   }
 }
 
+TEST_F(Corpus, ChangedWhileItIsReadIsNamed) {
+  write(*bytes_, {random_ids(5000, 257)});
+  const auto expect_changed = [&](const CorpusStore& store, const std::string& change) {
+    EXPECT_THAT([&] { store.check_unchanged(); }, ThrowsMessage<DataError>(HasSubstr(path_ + " " + change)));
+  };
+  const std::string bytes = whole();
+  {
+    const CorpusStore store(path_);
+    EXPECT_NO_THROW(store.check_unchanged());
+    std::filesystem::last_write_time(path_, std::filesystem::last_write_time(path_) + std::chrono::microseconds(1));
+    expect_changed(store, "was written to");
+    EXPECT_THAT([&] { store.verify(); }, ThrowsMessage<DataError>(HasSubstr("was written to")));
+  }
+  {
+    const CorpusStore store(path_);
+    replace(bytes + "more");
+    expect_changed(store, "became longer or shorter");
+  }
+  const CorpusStore store(path_);
+  std::filesystem::rename(path_, path_ + ".old");
+  expect_changed(store, "was removed or renamed");
+  replace(bytes);
+  expect_changed(store, "was replaced by another file");
+}
+
+TEST_F(Corpus, OverwrittenOffsetsAskForNoTokensThatAreNotThere) {
+  write(*bytes_, {{1, 2, 3}});
+  const CorpusStore store(path_);
+  for (const auto& [first, count] : {std::pair{-1, 1}, {0, 4}, {3, 1}, {1, -1}}) {
+    EXPECT_THAT([&] { store.tokens(first, count); }, ThrowsMessage<DataError>(HasSubstr("but 3 in all")));
+  }
+  EXPECT_THROW(store.stretch_at(3), DataError);
+}
+
+TEST_F(Corpus, TruncatedWhileItIsMappedEndsTheProcessWithTheNameOfTheFile) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  write(*bytes_, {random_ids(50'000, 257)});
+  const auto read_after_truncation = [&] {
+    const CorpusStore store(path_);
+    std::filesystem::resize_file(path_, 100);
+    store.verify();
+  };
+  EXPECT_EXIT(read_after_truncation(), ::testing::ExitedWithCode(3), "größe.h5 was truncated, or its disk failed");
+  write(*bytes_, {{1}});
+  const auto another_cause = [&] {
+    { const CorpusStore unmapped(path_); }
+    const CorpusStore store(path_);
+    raise(SIGBUS);
+  };
+  EXPECT_EXIT(another_cause(), ::testing::KilledBySignal(SIGBUS), "");
+}
+
 TEST_F(Corpus, OtherHdf5FilesAndOtherVersionsAreRefused) {
   {
     h5::File file = h5::File::create(path_);

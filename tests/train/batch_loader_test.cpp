@@ -1,6 +1,7 @@
 // Batches that are read ahead, against those that are read when they are wanted.
 #include "src/train/batch_loader.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,6 +21,8 @@ class Numbers final : public data::SampleSource {
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(index) + static_cast<int>(i);
     if (std::this_thread::get_id() != reader_) ++elsewhere;
   }
+  void check_unchanged() const override { TRIREME_CHECK(!changed, DataError, "the file was written to"); }
+  std::atomic<bool> changed = false;
   mutable std::atomic<int> elsewhere = 0;  ///< samples read by another thread than the one that made this
 
  private:
@@ -85,6 +88,18 @@ TEST_F(BatchesAhead, AreForgottenWhereOthersAreReadAhead) {
   loader_.read_ahead(source, samples(8));
   expect_loaded(source, 8);
   expect_loaded(source, 4);
+}
+
+TEST_F(BatchesAhead, AreRefusedWhereTheFileBehindHasChangedWhichAlsoExplainsOtherErrors) {
+  Numbers source(6);
+  source.changed = true;
+  for (const std::int64_t first : {0, 4}) {
+    EXPECT_THAT([&] { loader_.load(source, samples(first)); },
+                testing::ThrowsMessage<DataError>(testing::StrEq("the file was written to")));
+  }
+  source.changed = false;
+  loader_.read_ahead(source, samples(0));
+  expect_loaded(source, 0);
 }
 
 TEST_F(BatchesAhead, TellOfErrorsOnceAndToWhoAsksForThem) {

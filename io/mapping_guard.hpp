@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace trireme::io {
+
+/// Names the file behind mapped memory. Where its pages can no longer be read, because it was truncated or its disk
+/// failed, the process ends with one line that names it and exit code 3, not by SIGBUS. A SIGBUS of another cause goes
+/// to the handler that was there before the first guard.
+class MappingGuard {
+ public:
+  MappingGuard(const std::string& path, std::span<const std::byte> bytes);
+  ~MappingGuard();
+  MappingGuard(const MappingGuard&) = delete;
+  MappingGuard& operator=(const MappingGuard&) = delete;
+
+  struct Range;
+
+ private:
+  Range* range_;
+};
+
+}  // namespace trireme::io
