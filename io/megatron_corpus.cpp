@@ -107,6 +107,37 @@ class Index {
     return {static_cast<std::size_t>(begin), static_cast<std::size_t>(tokens)};
   }
 
+  /// Throws DataError unless the sequences, in any order, fill the .bin without a gap or an overlap.
+  void check_filled(const std::string& bin_path, std::size_t bin_bytes) const {
+    struct Run {
+      std::size_t begin, end;
+    };
+    std::vector<Run> runs;  // sequences that lie one after another: a single run where all are in order
+    for (std::uint64_t i = 0; i < sequences_; ++i) {
+      const Place at = place(i, bin_bytes);
+      const std::size_t end = at.begin + at.tokens * token_bytes_;
+      if (at.tokens == 0) continue;
+      if (!runs.empty() && runs.back().end == at.begin) {
+        runs.back().end = end;
+      } else {
+        runs.push_back({at.begin, end});
+      }
+    }
+    std::ranges::sort(runs, {}, &Run::begin);
+    std::size_t filled = 0;
+    for (const Run& run : runs) {
+      TRIREME_CHECK(run.begin >= filled, DataError,
+                    "{}: sequences overlap, two of them begin or go on at byte {} of {}: the index is damaged", path_,
+                    run.begin, bin_path);
+      if (run.begin > filled) break;
+      filled = run.end;
+    }
+    TRIREME_CHECK(filled == bin_bytes, DataError,
+                  "{} has {} bytes, but no sequence of {} takes those from {} on: the two are not of one data set, or "
+                  "the index is cut short",
+                  bin_path, bin_bytes, path_, filled);
+  }
+
  private:
   std::string path_;
   MappedFile mapping_;
@@ -146,6 +177,7 @@ void import_megatron(const std::string& prefix, CorpusWriter& writer) {
   regular_file_size(bin_path);
   const Index index(prefix + ".idx");
   const MappedFile bin(bin_path);
+  index.check_filled(bin_path, bin.bytes().size());
   const auto append_sequence = [&](Index::Place place) {
     switch (index.code()) {
       case 1:

@@ -139,7 +139,7 @@ TEST_F(ForeignCorpora, OfMegatronHaveSentencesWhereADocumentIsSeveralSequences) 
                       .add<std::int32_t>({1, 1})
                       .add<std::int64_t>({0, 2})
                       .add<std::int64_t>(documents));
-    file("m.bin", kTokens);
+    file("m.bin", Bytes().add<std::uint16_t>({5, 6}));
     return imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer); })
         .sentence_offsets()
         .size();
@@ -189,6 +189,10 @@ TEST_F(ForeignCorpora, OfMegatronThatAreDamagedAreRefusedByName) {
   expect_bad_megatron(changed(kIndex, 78, 2 + 1), kTokens, "bad.idx, byte 86: document 1 ends with sequence 2");
   expect_bad_megatron(kIndex, changed(kTokens, 2, 2).pad_to(6), "sequence 2 of 1 tokens");
   expect_bad_megatron(kIndex, changed(kTokens, 3, 2), "bad.bin, byte 2: token 518");
+  expect_bad_megatron(kIndex, Bytes(kTokens).pad_to(9), "bad.bin has 9 bytes, but no sequence of ");
+  expect_bad_megatron(changed(kIndex, 34, 2), kTokens, "takes those from 4 on");
+  expect_bad_megatron(changed(kIndex, 62, 4), kTokens,
+                      "bad.idx: sequences overlap, two of them begin or go on at byte 4");
   for (std::size_t size = 0; size < kIndex.text().size(); ++size) {
     expect_bad_megatron(Bytes(kIndex).pad_to(size), kTokens, "");
   }
