@@ -160,7 +160,11 @@ Compression compression_of(const std::string& path) {
   std::array<char, 4> head{};
   const std::string_view start(head.data(), PlainFile(path, 0, INT64_MAX).read(head.data(), head.size()));
   if (start.starts_with("\x1F\x8B")) return Compression::gzip;
-  if (start.starts_with("\x28\xB5\x2F\xFD")) return Compression::zstd;
+  const bool is_skippable_frame = start.ends_with("\x2A\x4D\x18") && (start[0] & 0xF0) == 0x50;
+  if (start.starts_with("\x28\xB5\x2F\xFD") || is_skippable_frame) return Compression::zstd;
+  TRIREME_CHECK(!path.ends_with(".gz") && !path.ends_with(".zst"), DataError,
+                "{} holds neither gzip nor Zstandard data, as its name says: get it again, or rename it if it is text",
+                path);
   return Compression::none;
 }
 

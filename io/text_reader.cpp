@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "io/container_format.hpp"
 #include "io/json_text.hpp"
 #include "io/regular_file.hpp"
 #include "src/base/check.hpp"
@@ -30,7 +31,7 @@ const char* utf8_fault(std::string_view text) {
 constexpr const char* utf8_remedy =
     "convert the file to UTF-8 (iconv -f latin1 -t utf-8), or keep such bytes as they are with --invalid-utf8 keep";
 
-void check_first_bytes(const std::string& path, std::string_view head) {
+void check_no_byte_order_mark(const std::string& path, std::string_view head) {
   TRIREME_CHECK(!head.starts_with("\xFF\xFE") && !head.starts_with("\xFE\xFF"), DataError,
                 "{} begins with the byte-order mark of UTF-16; {}", path,
                 "convert it to UTF-8 (iconv -f utf-16 -t utf-8)");
@@ -99,10 +100,11 @@ TextReader::TextReader(std::vector<TextRange> ranges, TextReaderOptions options)
     range.end = std::min(range.end, size_bytes);
     ends_file_.push_back(range.end == size_bytes);
     total_bytes_ += range.end - range.begin;
-    if (!options_.check_utf8 || range.begin > 0) continue;
-    std::array<char, 3> head{};
-    const std::size_t got = open_input(range.path)->read(head.data(), head.size());
-    check_first_bytes(range.path, {head.data(), got});
+    if (range.begin > 0) continue;
+    std::array<char, container_head_bytes> buffer{};
+    const std::string_view head(buffer.data(), open_input(range.path)->read(buffer.data(), buffer.size()));
+    check_is_text(range.path, head);
+    if (options_.check_utf8) check_no_byte_order_mark(range.path, head);
   }
 }
 

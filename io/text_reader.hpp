@@ -79,8 +79,8 @@ struct TextPiece {
 /// unpacked on the way.
 class TextReader {
  public:
-  /// Throws at once, before anything is read, where a file is missing, not regular or, as its first bytes say, UTF-16:
-  /// IoError or DataError.
+  /// Throws at once, before anything is read, where a file is missing, not regular or, as its first bytes say, UTF-16
+  /// or no text (`check_is_text`): IoError or DataError.
   TextReader(std::vector<TextRange> ranges, TextReaderOptions options);
   TextReader(const std::vector<std::string>& paths, TextReaderOptions options);
 

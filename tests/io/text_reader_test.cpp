@@ -249,8 +249,52 @@ TEST_P(CompressedInput, NamesTheByteWhereItIsDamagedOrEndsTooEarly) {
   expect_error(file("a.txt", bytes + "no member"), "data are damaged (");
 }
 
+TEST_P(CompressedInput, OfWhichTheContentIsPackedAgainOrNoTextIsRefused) {
+  expect_error(packed("a.txt", {"PAR1\x15\0\x15"s}),
+               "a.txt is not text, its first bytes are those of Parquet: convert");
+  const std::string once = packed("once", {"text"});
+  EXPECT_EQ(std::system(fmt::format("{0} -c {1} > {1}.twice", GetParam(), once).c_str()), 0);
+  expect_error(once + ".twice", "it is packed twice: unpack it once");
+}
+
 INSTANTIATE_TEST_SUITE_P(Programs, CompressedInput, ::testing::Values("gzip", "zstd -q"),
                          [](const auto& info) { return std::string(info.param).substr(0, 4); });
+
+TEST_F(TextReaderTest, RefusesContainersByNameWhateverBytesAreAllowed) {
+  const std::pair<std::string, const char*> kinds[] = {
+      {"PAR1\x15\x04"s, "Parquet"},
+      {"ARROW1\0\0"s, "Arrow or Feather"},
+      {"\xFF\xFF\xFF\xFF\x10\0"s, "an Arrow stream"},
+      {"FEA1\0\0"s, "Feather"},
+      {"ORC\n\x06"s, "ORC"},
+      {"Obj\x01"s, "Avro"},
+      {"SQLite format 3\0"s, "an SQLite database"},
+      {"\x89HDF\r\n\x1A\n"s, "HDF5"},
+      {"BZh9\x17rE8P\x90\0\0\0\0"s, "bzip2"},
+      {"\xFD"
+       "7zXZ\0"s,
+       "xz"},
+      {"\x04\"M\x18"s, "lz4"},
+      {"PK\x03\x04"s, "zip"},
+      {"7z\xBC\xAF'\x1C"s, "7z"},
+      {"name\0"s + std::string(252, '\0') + "ustar", "tar"},
+  };
+  for (const auto& [bytes, name] : kinds) {
+    for (const char* path : {"a.txt", "a.jsonl"}) {
+      expect_error(file(path, bytes + std::string(9000, 'x')), fmt::format("its first bytes are those of {}:", name),
+                   {.check_utf8 = false});
+    }
+  }
+  EXPECT_THAT(documents({file("a.txt", "ORCs live here"), file("b.txt", "PAR1 is a gene")}),
+              ElementsAre("ORCs live here", "PAR1 is a gene"));
+}
+
+TEST_F(TextReaderTest, RefusesNamesOfCompressedFilesThatAreNot) {
+  for (const char* name : {"a.jsonl.gz", "a.zst"}) {
+    expect_error(file(name, "{\"text\": \"x\"}"), "holds neither gzip nor Zstandard data, as its name says");
+  }
+  EXPECT_THAT(documents({file("skippable.zst", "P*M\x18\x01\0\0\0x"s)}), ElementsAre(""));
+}
 
 TEST_F(TextReaderTest, RefusesLinesThatAreTooLong) {
   const std::string path = file("a.jsonl", "{\"text\": \"\"}\n{\"text\": \"" + std::string(3000000, 'x') + "\"}\n");

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trireme::io {
+
+/// Bytes of the beginning of a file that `check_is_text` wants to see; fewer only of a shorter file.
+inline constexpr std::size_t container_head_bytes = 4096;
+
+/// Throws DataError, naming format and remedy, where `head`, the first bytes of the file at `path` or of what is packed
+/// in it, is of a container such as Parquet, a database or an archive: read as text, it would become one of file bytes.
+void check_is_text(const std::string& path, std::string_view head);
+
+}  // namespace trireme::io
