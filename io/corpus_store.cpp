@@ -155,10 +155,16 @@ void CorpusStore::read(Kind kind) {
   TRIREME_CHECK(digest(info_.tokenizer_payload.data(), info_.tokenizer_payload.size()) == info_.tokenizer_digest,
                 DataError, "the tokenizer in {} is damaged: build it again", path_);
   const std::int64_t token_count = is_view ? offsets_.back() : static_cast<std::int64_t>(token_place.count);
-  TRIREME_CHECK(offsets_.front() == 0 && std::ranges::is_sorted(offsets_) && offsets_.back() == token_count &&
+  const auto decrease = std::ranges::adjacent_find(offsets_, std::ranges::greater{});
+  TRIREME_CHECK(decrease == offsets_.end(), DataError,
+                "the offsets of {} decrease: document {} begins at token {} and ends at {}; build it again", path_,
+                decrease - offsets_.begin(), *decrease, *(decrease + 1));
+  TRIREME_CHECK(offsets_.front() == 0 && offsets_.back() == token_count &&
                     (is_view || block_digests_.size() == static_cast<std::size_t>(blocks()) * digest_digits),
-                DataError, "{} holds {} tokens, but its document offsets end at {} and {} blocks have digests", path_,
-                token_count, offsets_.back(), block_digests_.size() / digest_digits);
+                DataError,
+                "{} holds {} tokens, but its document offsets go from {} to {} and {} blocks have digests: build it "
+                "again",
+                path_, token_count, offsets_.front(), offsets_.back(), block_digests_.size() / digest_digits);
   TRIREME_CHECK(sentences_.empty() || (sentences_.front() == 0 && std::ranges::is_sorted(sentences_) &&
                                        sentences_.back() == token_count && holds_each(sentences_, offsets_)),
                 DataError, "the sentences of {} do not make up its documents: build it again", path_);

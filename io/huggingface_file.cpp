@@ -9,6 +9,7 @@
 #include "io/byte_spelling.hpp"
 #include "io/regular_file.hpp"
 #include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
 
 namespace trireme::io {
 namespace {
@@ -38,19 +39,20 @@ class Parser {
     try {
       file_ = json::parse(text, shallow);
     } catch (const json::exception& error) {
-      throw DataError("{} is not JSON: {}", path_, error.what());
+      throw DataError("{} is not JSON: {}", path_, shortened(error.what()));
     }
     require(file_.is_object() && member(file_, "model").is_object(), "it is not a tokenizer.json: it has no 'model'");
   }
 
   data::BpeVocabulary parse(const std::string& end_of_document) {
     const json& model = file_["model"];
-    require(member(model, "type") == "BPE", "the model is {}; this program takes BPE", member(model, "type").dump());
+    require(member(model, "type") == "BPE", "the model is {}; this program takes BPE", text_of(member(model, "type")));
     require(empty(model, "continuing_subword_prefix") && empty(model, "end_of_word_suffix"),
             "the model marks parts of words by a prefix or suffix, as no byte-level BPE does");
     require(!flag(model, "byte_fallback"), "'byte_fallback' is on: this is not a byte-level BPE");
     const json& dropout = member(model, "dropout");
-    require(dropout.is_null() || dropout == 0, "'dropout' is {}; merges cannot be left out at random", dropout.dump());
+    require(dropout.is_null() || dropout == 0, "'dropout' is {}; merges cannot be left out at random",
+            text_of(dropout));
     for (const char* name : {"truncation", "padding"}) {
       require(member(file_, name).is_null(), "'{}' is not null, but corpora are neither cut nor padded: set it to null",
               name);
@@ -82,7 +84,7 @@ class Parser {
   }
   bool flag(const json& object, const char* name) const {
     const json& value = member(object, name);
-    require(value.is_null() || value.is_boolean(), "'{}' is {}, neither true nor false", name, value.dump());
+    require(value.is_null() || value.is_boolean(), "'{}' is {}, neither true nor false", name, text_of(value));
     return value.is_boolean() && value.get<bool>();
   }
 
@@ -90,7 +92,7 @@ class Parser {
     const json& normalizer = member(file_, "normalizer");
     if (normalizer.is_null()) return;
     require(member(normalizer, "type") == "NFC", "the normalizer is {}; this program knows none and NFC",
-            shortened(normalizer));
+            text_of(normalizer));
     vocabulary_.compose = true;
   }
 
@@ -100,8 +102,7 @@ class Parser {
     const bool is_split = is_sequence && steps.size() == 2 && member(steps[0], "type") == "Split";
     const json& byte_level = is_split ? steps[1] : is_sequence && steps.size() == 1 ? steps[0] : pre_tokenizer;
     require(member(byte_level, "type") == "ByteLevel",
-            "the pre-tokenizer is {}; this program knows ByteLevel, alone or behind one Split",
-            shortened(pre_tokenizer));
+            "the pre-tokenizer is {}; this program knows ByteLevel, alone or behind one Split", text_of(pre_tokenizer));
     require(!flag(byte_level, "add_prefix_space"),
             "'add_prefix_space' is on: the space before a text's first word cannot be told from one of the text");
     const bool own_pattern = member(byte_level, "use_regex").is_null() || flag(byte_level, "use_regex");
@@ -115,18 +116,18 @@ class Parser {
         std::ranges::find_if(patterns, [&](const auto& pattern) { return regex == std::string(pattern.first); });
     require(known != patterns.end() && member(steps[0], "behavior") == "Isolated" && !flag(steps[0], "invert"),
             "words are cut by {}; this program knows the patterns of GPT-2, Llama 3 and Qwen 2, 'Isolated'",
-            shortened(steps[0]));
+            text_of(steps[0]));
     vocabulary_.pattern = known->second;
   }
 
   std::int64_t id_of(const json& value, const std::string& name) const {
     require(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(greatest_vocabulary),
-            "token '{}' has the id {}", name, value.dump());
+            "token '{}' has the id {}", shortened(name), text_of(value));
     return value.get<std::int64_t>();
   }
 
   void read_added_tokens(const json& tokens) {
-    require(tokens.is_null() || tokens.is_array(), "'added_tokens' is {}, not a list", shortened(tokens));
+    require(tokens.is_null() || tokens.is_array(), "'added_tokens' is {}, not a list", text_of(tokens));
     for (const json& token : tokens) {
       require(member(token, "content").is_string(), "an added token has no 'content'");
       const auto content = token["content"].get<std::string>();
@@ -138,10 +139,11 @@ class Parser {
         continue;
       }
       for (const char* name : {"single_word", "lstrip", "rstrip"}) {
-        require(!flag(token, name), "the added token '{}' is '{}', which this program does not know", content, name);
+        require(!flag(token, name), "the added token '{}' is '{}', which this program does not know",
+                shortened(content), name);
       }
       require(!vocabulary_.compose || !flag(token, "normalized"),
-              "the added token '{}' is 'normalized', which goes with no normalizer alone", content);
+              "the added token '{}' is 'normalized', which goes with no normalizer alone", shortened(content));
       require(vocabulary_.added.empty() || flag(token, "normalized") == normalized_,
               "some added tokens are 'normalized' and some are not; this program knows one of the two");
       normalized_ = flag(token, "normalized");
@@ -150,11 +152,11 @@ class Parser {
   }
 
   void set(std::int32_t id, const std::string& name, std::string bytes) {
-    require(!bytes.empty(), "token '{}' is empty or has a character that stands for no byte", name);
+    require(!bytes.empty(), "token '{}' is empty or has a character that stands for no byte", shortened(name));
     auto& tokens = vocabulary_.tokens;
     if (static_cast<std::size_t>(id) >= tokens.size()) tokens.resize(static_cast<std::size_t>(id) + 1);
     std::string& place = tokens[static_cast<std::size_t>(id)];
-    require(place.empty(), "tokens '{}' and '{}' both have the id {}", place, name, id);
+    require(place.empty(), "tokens '{}' and '{}' both have the id {}", shortened(place), shortened(name), id);
     place = std::move(bytes);
   }
 
@@ -166,7 +168,7 @@ class Parser {
       if (added == added_.end()) {
         set(id, name, bytes_of(name));
       } else {
-        require(added->second == id, "token '{}' has the ids {} and {}", name, id, added->second);
+        require(added->second == id, "token '{}' has the ids {} and {}", shortened(name), id, added->second);
       }
     }
     const auto gap = std::ranges::find(vocabulary_.tokens, "");
@@ -191,7 +193,7 @@ class Parser {
       }
       require(!left.empty() && !right.empty(),
               "merge {} is {}, not two tokens spelt with the characters that stand for bytes",
-              vocabulary_.merges.size() + 1, shortened(merge));
+              vocabulary_.merges.size() + 1, text_of(merge));
       vocabulary_.merges.emplace_back(std::move(left), std::move(right));
     }
   }
@@ -216,9 +218,8 @@ class Parser {
     }
   }
 
-  static std::string shortened(const json& value) {
-    const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-    return text.size() <= 200 ? text : text.substr(0, 200) + " ...";
+  static std::string text_of(const json& value) {
+    return shortened(value.dump(-1, ' ', true, json::error_handler_t::replace));
   }
 
   const std::string& path_;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
 
 namespace trireme::io {
 namespace {
@@ -54,7 +55,8 @@ class KeyHandler : public nlohmann::json_sax<json> {
     const std::string_view message = error.what();
     const std::size_t column = message.find("column ");
     const std::size_t colon = message.find(": ", column == message.npos ? 0 : column);
-    throw DataError("{}:{}: not JSON: {}", place_, byte, colon == message.npos ? message : message.substr(colon + 2));
+    throw DataError("{}:{}: not JSON: {}", place_, byte,
+                    shortened(colon == message.npos ? message : message.substr(colon + 2)));
   }
 
  private:

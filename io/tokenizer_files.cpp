@@ -9,6 +9,7 @@
 #include "io/folder.hpp"
 #include "io/regular_file.hpp"
 #include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
 #include "src/data/utf8.hpp"
 
 namespace trireme::io {
@@ -41,12 +42,13 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
     if (!inside_) refuse("a number");
     std::string bytes = bytes_of(name_);
     TRIREME_CHECK(!bytes.empty(), DataError, "{}: entry '{}' is empty or has a character that stands for no byte",
-                  path_, name_);
-    TRIREME_CHECK(id < greatest_vocabulary, DataError, "{}: entry '{}' has the id {}", path_, name_, id);
+                  path_, shortened(name_));
+    TRIREME_CHECK(id < greatest_vocabulary, DataError, "{}: entry '{}' has the id {}", path_, shortened(name_), id);
     if (id >= tokens_.size()) tokens_.resize(id + 1);
-    TRIREME_CHECK(tokens_[id].empty(), DataError, "{}: entries '{}' and '{}' both have the id {}", path_, tokens_[id],
-                  name_, id);
-    TRIREME_CHECK(ids_.emplace(bytes, id).second, DataError, "{}: entry '{}' stands there twice", path_, name_);
+    TRIREME_CHECK(tokens_[id].empty(), DataError, "{}: entries '{}' and '{}' both have the id {}", path_,
+                  shortened(tokens_[id]), shortened(name_), id);
+    TRIREME_CHECK(ids_.emplace(bytes, id).second, DataError, "{}: entry '{}' stands there twice", path_,
+                  shortened(name_));
     tokens_[id] = std::move(bytes);
     return true;
   }
@@ -59,7 +61,7 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
   bool start_array(std::size_t) override { return refuse("an array"); }
   bool end_array() override { return true; }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    throw DataError("{} is not JSON: {}", path_, error.what());
+    throw DataError("{} is not JSON: {}", path_, shortened(error.what()));
   }
 
   data::BpeVocabulary finish() {
@@ -79,7 +81,7 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
  private:
   bool refuse(const char* what) const {
     throw DataError("{}: {} stands {}{}; a vocabulary is one object of tokens and their ids", path_, what,
-                    inside_ ? "at entry " : "at its top", inside_ ? "'" + name_ + "'" : "");
+                    inside_ ? "at entry " : "at its top", inside_ ? "'" + shortened(name_) + "'" : "");
   }
 
   const std::string& path_;

@@ -53,7 +53,7 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
     const bool one_is_added = is_added[id] || is_added[static_cast<std::size_t>(previous->second)];
     if (!is_new && one_is_added && !is_added[id]) previous->second = static_cast<std::int32_t>(id);
     TRIREME_CHECK(is_new || one_is_added, DataError, "the vocabulary has token '{}' twice, as id {} and id {}",
-                  escape_bytes(tokens[id]), previous->second, id);
+                  quotation_of(tokens[id]), previous->second, id);
   }
   // A merge may only join bytes and what merges make: otherwise it could never happen.
   std::vector<bool> made(tokens.size());
@@ -71,15 +71,15 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
     const auto id_of = [&](const std::string& bytes) {
       const auto found = ids.find(bytes);
       TRIREME_CHECK(found != ids.end(), DataError, "merge {} ('{}' + '{}'): '{}' is not in the vocabulary", rank + 1,
-                    escape_bytes(left), escape_bytes(right), escape_bytes(bytes));
+                    quotation_of(left), quotation_of(right), quotation_of(bytes));
       return found->second;
     };
     const std::int32_t left_id = id_of(left);
     const std::int32_t right_id = id_of(right);
     const std::int32_t merged_id = id_of(left + right);
     MergeSlot& slot = merge_slots_[merge_slot(left_id, right_id)];
-    TRIREME_CHECK(slot.left < 0, DataError, "merge {} ('{}' + '{}') repeats merge {}", rank + 1, escape_bytes(left),
-                  escape_bytes(right), slot.rank + 1);
+    TRIREME_CHECK(slot.left < 0, DataError, "merge {} ('{}' + '{}') repeats merge {}", rank + 1, quotation_of(left),
+                  quotation_of(right), slot.rank + 1);
     slot = {left_id, right_id, static_cast<std::uint32_t>(rank)};
     made[static_cast<std::size_t>(merged_id)] = true;
     merges_.emplace_back(left_id, right_id);
@@ -90,13 +90,13 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
     for (const std::int32_t side : {left, right}) {
       TRIREME_CHECK(made[static_cast<std::size_t>(side)], DataError,
                     "merge {} ('{}' + '{}'): '{}' is neither a byte nor made by a merge", rank + 1,
-                    escape_bytes(vocabulary.merges[rank].first), escape_bytes(vocabulary.merges[rank].second),
-                    escape_bytes(tokens[static_cast<std::size_t>(side)]));
+                    quotation_of(vocabulary.merges[rank].first), quotation_of(vocabulary.merges[rank].second),
+                    quotation_of(tokens[static_cast<std::size_t>(side)]));
     }
   }
   TRIREME_CHECK(!made[static_cast<std::size_t>(end)], DataError,
                 "token {} ('{}') is to end documents, but merges make it from text", end,
-                escape_bytes(tokens[static_cast<std::size_t>(end)]));
+                quotation_of(tokens[static_cast<std::size_t>(end)]));
 }
 
 std::vector<bool> BytePairEncoder::added_ids(const BpeVocabulary& vocabulary) {

@@ -1,5 +1,7 @@
 #include "src/data/payload_lines.hpp"
 
+#include "src/base/shortened.hpp"
+
 namespace trireme::data {
 
 std::string escape_bytes(std::string_view bytes) {
@@ -14,6 +16,8 @@ std::string escape_bytes(std::string_view bytes) {
   return text;
 }
 
+std::string quotation_of(std::string_view bytes) { return shortened(escape_bytes(bytes)); }
+
 std::string unescape_bytes(std::string_view text) {
   std::string bytes;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -25,7 +29,7 @@ std::string unescape_bytes(std::string_view text) {
     const char* const digits = text.data() + i + 2;
     TRIREME_CHECK(
         i + 4 <= text.size() && text[i + 1] == 'x' && std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2,
-        DataError, "broken escape in '{}'", text);
+        DataError, "broken escape in '{}'", quotation_of(text));
     bytes += static_cast<char>(value);
     i += 3;
   }

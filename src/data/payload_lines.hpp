@@ -17,7 +17,9 @@ inline constexpr std::int64_t kGreatestVocabulary = std::int64_t{1} << 24;
 
 /// `bytes` in printable ASCII: a backslash, and each byte that is not printable, as \xHH.
 std::string escape_bytes(std::string_view bytes);
-/// The inverse; throws DataError where an escape is broken.
+/// The same for a message, shortened.
+std::string quotation_of(std::string_view bytes);
+/// The inverse of `escape_bytes`; throws DataError where an escape is broken.
 std::string unescape_bytes(std::string_view text);
 
 /// The lines of an embedded tokenizer, one after another. Throws DataError where one is not there or damaged.

@@ -45,11 +45,11 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
     const auto id = static_cast<std::int32_t>(i);
     TRIREME_CHECK(!token.empty(), DataError, "the token of id {} is empty", id);
     TRIREME_CHECK(find_invalid_utf8(token) == token.size(), DataError, "token {} ('{}') is not UTF-8", id,
-                  escape_bytes(token));
+                  quotation_of(token));
     const bool continues = token.starts_with("##") && token.size() > 2;
     const auto [found, is_new] = continues ? continuations_.emplace(token.substr(2), id) : starts_.emplace(token, id);
-    TRIREME_CHECK(is_new, DataError, "the vocabulary has token '{}' twice, as id {} and id {}", token, found->second,
-                  id);
+    TRIREME_CHECK(is_new, DataError, "the vocabulary has token '{}' twice, as id {} and id {}", quotation_of(token),
+                  found->second, id);
     longest_token_ = std::max(longest_token_, token.size());
   }
   const auto id_of = [&](const char* token) {

@@ -402,9 +402,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Lie{.words = "the tokenizer in", .vocabulary_size = 300},
                       Lie{.words = "greatest id 3", .vocabulary_size = 257, .greatest_id = 2},
                       Lie{.words = "holds token 300", .vocabulary_size = 257, .tokens = {1, 2, 300, 0}},
-                      Lie{.words = "document offsets end at 5", .offsets = {0, 2, 5}},
-                      Lie{.words = "document offsets end at 4", .offsets = {0, 3, 2, 4}},
-                      Lie{.words = "document offsets end at 4", .offsets = {1, 2, 4}}));
+                      Lie{.words = "document offsets go from 0 to 5", .offsets = {0, 2, 5}},
+                      Lie{.words = "document 1 begins at token 3 and ends at 2", .offsets = {0, 3, 2, 4}},
+                      Lie{.words = "document offsets go from 1 to 4", .offsets = {1, 2, 4}}));
 
 }  // namespace
 }  // namespace trireme::io
