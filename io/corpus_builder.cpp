@@ -252,7 +252,7 @@ CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::To
   collectively(comm, [&] {
     if (leads) check_output(options);
     const std::string purpose =
-        fmt::format("trireme corpus part 1\ntokenizer {}\nappend {}\nskip {}\nsentences {}", tokenizer.digest(),
+        fmt::format("trireme corpus part 2\ntokenizer {}\nappend {}\nskip {}\nsentences {}", tokenizer.digest(),
                     options.text.append_end_of_document, options.text.skip_bad_lines, options.text.split_sentences);
     parts = cut_input(options.inputs, options.text.reader, options.part_bytes, purpose);
     for (const InputPart& part : parts) paths.push_back(folder_path + "/" + part.digest);

@@ -42,6 +42,7 @@ struct Work {
   std::vector<std::size_t> sentence_ends;  // among the ids
   std::int64_t text_bytes = 0;
   std::int64_t cut_runs = 0;
+  data::SpellingCounts special_tokens;
   std::optional<DataError> error;
 };
 
@@ -70,11 +71,13 @@ void encode_sentences(std::string_view text, const data::Tokenizer& tokenizer, W
   }
 }
 
-void encode(Work& work, const CorpusTextOptions& text_options, const data::Tokenizer& tokenizer) {
+void encode(Work& work, const CorpusTextOptions& text_options, const data::Tokenizer& tokenizer,
+            const data::SpecialTokenFinder& special_tokens) {
   const TextReaderOptions& options = text_options.reader;
   try {
     const std::string text = text_of(std::move(work.piece), options);
     work.text_bytes = static_cast<std::int64_t>(text.size());
+    special_tokens.count(text, work.special_tokens);
     for (std::string_view rest = text; !rest.empty();) {
       const TextCut cut = cut_text(rest, options);
       work.cut_runs += cut.forced ? 1 : 0;
@@ -180,6 +183,7 @@ class PartWriter {
                        {"cut_runs", counts.cut_runs},
                        {"bad_lines", counts.bad_lines},
                        {"first_bad_lines", counts.first_bad_lines},
+                       {"special_tokens", counts.special_tokens},
                        {"tokens_digest", tokens_digest_.hex()},
                        {"ends_digest", ends_.digest()},
                        {"sentences_digest", sentence_ends_.digest()}};
@@ -214,6 +218,7 @@ CorpusTextCounts& CorpusTextCounts::operator+=(const CorpusTextCounts& other) {
   for (const std::string& line : other.first_bad_lines) {
     if (first_bad_lines.size() < greatest_first_bad_lines) first_bad_lines.push_back(line);
   }
+  for (const auto& [spelling, count] : other.special_tokens) special_tokens[spelling] += count;
   return *this;
 }
 
@@ -223,12 +228,14 @@ void tokenize_part(const InputPart& part, const CorpusTextOptions& options, cons
   PartWriter writer(path, part, tokenizer);
   CorpusTextCounts counts{.cut_runs = part.cut_runs};
   const std::int32_t end_of_document = tokenizer.end_of_document();
+  const data::SpecialTokenFinder special_tokens(tokenizer);
   const auto batch_bytes = options.reader.piece_bytes * 2 * pool.threads();
   for (;;) {
     std::vector<Work> batch = read_batch(reader, batch_bytes);
     if (batch.empty()) break;
-    pool.parallel_for(static_cast<std::int64_t>(batch.size()),
-                      [&](std::int64_t i) { encode(batch[static_cast<std::size_t>(i)], options, tokenizer); });
+    pool.parallel_for(static_cast<std::int64_t>(batch.size()), [&](std::int64_t i) {
+      encode(batch[static_cast<std::size_t>(i)], options, tokenizer, special_tokens);
+    });
     for (Work& work : batch) {
       if (work.error) {
         if (!work.is_json || !options.skip_bad_lines) throw *work.error;
@@ -245,8 +252,7 @@ void tokenize_part(const InputPart& part, const CorpusTextOptions& options, cons
         writer.append(ids.subspan(begin, work.sentence_ends[i] - begin));
       }
       if (!options.split_sentences) writer.append(ids);
-      counts.text_bytes += work.text_bytes;
-      counts.cut_runs += work.cut_runs;
+      counts += {.text_bytes = work.text_bytes, .cut_runs = work.cut_runs, .special_tokens = work.special_tokens};
       if (!work.ends_document) continue;
       if (writer.document_tokens() == 0 && !writer.inside_first()) {
         ++counts.empty_documents;
@@ -294,6 +300,7 @@ CorpusPart::CorpusPart(std::string path, Section section)
     value.at("cut_runs").get_to(summary_.counts.cut_runs);
     value.at("bad_lines").get_to(summary_.counts.bad_lines);
     value.at("first_bad_lines").get_to(summary_.counts.first_bad_lines);
+    value.at("special_tokens").get_to(summary_.counts.special_tokens);
     tokens_bytes = summary_.tokens * value.at("token_bytes").get<std::int64_t>();
     value.at(digest_names.at(section)).get_to(expected_digest_);
   } catch (const json::exception&) {

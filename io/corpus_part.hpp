@@ -11,6 +11,7 @@
 #include "io/input_parts.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/thread_pool.hpp"
+#include "src/data/special_tokens.hpp"
 #include "src/data/tokenizer.hpp"
 
 namespace trireme::io {
@@ -31,6 +32,7 @@ struct CorpusTextCounts {
   std::int64_t cut_runs = 0;  ///< forced cuts, see `TextReaderOptions::greatest_run_bytes`
   std::int64_t bad_lines = 0;
   std::vector<std::string> first_bad_lines = {};  ///< what was wrong with the first few
+  data::SpellingCounts special_tokens = {};       ///< whose names the text holds, as ordinary text
 
   CorpusTextCounts& operator+=(const CorpusTextCounts& other);
 };

@@ -1,5 +1,7 @@
 #include "io/huggingface_file.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include "io/byte_spelling.hpp"
 #include "io/regular_file.hpp"
 #include "src/base/check.hpp"
+#include "src/base/log.hpp"
 #include "src/base/shortened.hpp"
 
 namespace trireme::io {
@@ -64,6 +67,12 @@ class Parser {
     read_tokens(member(model, "vocab"));
     read_merges(member(model, "merges"));
     find_end(end_of_document);
+    std::vector<std::string> round_texts;
+    collect_added(member(file_, "post_processor"), round_texts);
+    if (!round_texts.empty()) {
+      log::info("{}: its post-processor puts {} round each text, which this program does not", path_,
+                shortened(fmt::format("{}", fmt::join(round_texts, ", "))));
+    }
     return std::move(vocabulary_);
   }
 
@@ -215,6 +224,19 @@ class Parser {
     std::erase(vocabulary_.added, vocabulary_.end_of_document);
     if (std::ranges::find(vocabulary_.special, vocabulary_.end_of_document) == vocabulary_.special.end()) {
       vocabulary_.special.push_back(vocabulary_.end_of_document);
+    }
+  }
+
+  /// The tokens that a post-processor, or each of a sequence of them, adds to one text.
+  static void collect_added(const json& processor, std::vector<std::string>& names) {
+    const auto add = [&](const json& name) {
+      if (name.is_string()) names.push_back(name.get<std::string>());
+    };
+    for (const json& step : member(processor, "processors")) collect_added(step, names);
+    for (const json& piece : member(processor, "single")) add(member(member(piece, "SpecialToken"), "id"));
+    for (const char* end : {"cls", "sep"}) {  // of BERT's and RoBERTa's: the name and its id
+      const json& token = member(processor, end);
+      if (token.is_array() && !token.empty()) add(token[0]);
     }
   }
 

@@ -7,8 +7,8 @@
 namespace trireme::io {
 
 /// Reads Hugging Face's `tokenizer.json` of the byte-level BPE kind: vocabulary, merges (texts "a b" or pairs), added
-/// tokens, no normalizer or NFC, and one of the patterns of `data::WordSplitter`. What it says of post-processing is
-/// passed over: no special tokens are put round texts. The names of special tokens in texts are ordinary text; added
+/// tokens, no normalizer or NFC, and one of the patterns of `data::WordSplitter`. Tokens that its post-processor puts
+/// round texts are not put there, which the log says. The names of special tokens in texts are ordinary text; added
 /// tokens that are not special are found there. `end_of_document` names the token that ends documents; where it is
 /// empty, that is <|endoftext|>, <|end_of_text|> or </s>, whichever is there first.
 ///

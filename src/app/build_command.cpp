@@ -1,5 +1,6 @@
 #include "src/app/build_command.hpp"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <optional>
@@ -54,6 +55,11 @@ void log_report(const io::CorpusBuildOptions& build, const io::CorpusBuildReport
     log::warn("cut {} runs of more than {} bytes without a place between two words; their tokens may differ there",
               counts.cut_runs, build.text.reader.greatest_run_bytes);
   }
+  if (!counts.special_tokens.empty()) {
+    std::vector<std::string> found;
+    for (const auto& [spelling, count] : counts.special_tokens) found.push_back(fmt::format("{} {}", count, spelling));
+    log::warn("the text holds names of special tokens, which became ordinary text: {}", fmt::join(found, ", "));
+  }
   if (report.sentences > 0) log::info("kept where {} sentences begin", report.sentences);
   if (counts.empty_documents > 0) log::info("left out {} empty documents", counts.empty_documents);
   log::info(
@@ -76,7 +82,8 @@ int build_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
       "trireme corpus build",
       "Tokenizes text into one HDF5 corpus, with as many threads as there are cores, in memory that does not "
       "grow with the text. Under mpirun the ranks share the work, whatever the number of files; the corpus is the same "
-      "on any number of ranks. A build that was stopped goes on when it is run again.");
+      "on any number of ranks. A build that was stopped goes on when it is run again. Names of special tokens in the "
+      "text (<|endoftext|>, [SEP]) become ordinary text, and the log counts them.");
   options.section("Input and output");
   options.add("input", &build.inputs, "FILE",
               "Text files, a document each, and files of JSON lines (.json, .jsonl, .ndjson), an object a line; "

@@ -1,6 +1,8 @@
 #include "src/data/bpe_tokenizer.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <unordered_set>
 #include <utility>
 
 #include "src/base/check.hpp"
@@ -81,6 +83,19 @@ void BpeTokenizer::decode(std::span<const std::int32_t> ids, std::string& bytes)
                   vocabulary_size());
     if (id != end_of_document_) bytes += tokens_[static_cast<std::size_t>(id)];
   }
+}
+
+std::vector<std::string> BpeTokenizer::special_spellings() const {
+  std::vector<std::string> spellings;
+  for (const std::int32_t id : special_) spellings.push_back(tokens_[static_cast<std::size_t>(id)]);
+  if (!special_.empty()) return spellings;
+  std::unordered_set<std::string> made;
+  for (const auto& [left, right] : encoder_.merges()) {
+    made.insert(tokens_[static_cast<std::size_t>(left)] + tokens_[static_cast<std::size_t>(right)]);
+  }
+  std::ranges::copy_if(tokens_, std::back_inserter(spellings),
+                       [&](const std::string& token) { return token.size() > 1 && !made.contains(token); });
+  return spellings;
 }
 
 std::string BpeTokenizer::payload() const {

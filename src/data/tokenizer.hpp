@@ -22,6 +22,8 @@ class Tokenizer {
   virtual std::int32_t end_of_document() const = 0;
   /// Appends the ids of `text`, any bytes. Special tokens' names in the text are ordinary text.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
+  /// Names of special tokens, none of them empty. In a text they are ordinary text.
+  virtual std::vector<std::string> special_spellings() const { return {}; }
   /// Appends the bytes of `ids`; the token that ends a document gives none. Throws DataError for an id that is not in
   /// the vocabulary.
   virtual void decode(std::span<const std::int32_t> ids, std::string& bytes) const = 0;

@@ -28,6 +28,9 @@ class WordPieceTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
   /// The pieces, a space between words: not the text itself, which the ids do not hold.
   void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
+  std::vector<std::string> special_spellings() const override {
+    return {"[BOS]", "[CLS]", "[EOS]", "[MASK]", "[PAD]", "[SEP]", "[UNK]"};
+  }
   /// Printable ASCII lines: a title; the number of tokens and whether text is brought to lower case; each token,
   /// escaped.
   std::string payload() const override;

@@ -14,6 +14,7 @@
 #include "src/base/timer.hpp"
 #include "src/data/bpe_tokenizer.hpp"
 #include "src/data/byte_pair_encoder.hpp"
+#include "src/data/special_tokens.hpp"
 #include "src/data/utf8.hpp"
 #include "src/data/word_splitter.hpp"
 
@@ -184,6 +185,23 @@ TEST(Gpt2Tokenizer, DoesNotTakeATokenThatNoMergeMakes) {
   const auto tokenizer = make_gpt2_tokenizer(vocabulary);
   EXPECT_THAT(encode(*tokenizer, "abc"), ElementsAre(256, 'c'));
   EXPECT_THAT(encode(*tokenizer, "<|endoftext|>"), testing::Not(testing::Contains(tokenizer->end_of_document())));
+}
+
+TEST(SpecialTokens, AreFoundByTheirNamesTheLongestFirst) {
+  const auto counts_in = [](const Tokenizer& tokenizer, std::string_view text) {
+    SpellingCounts counts;
+    SpecialTokenFinder(tokenizer).count(text, counts);
+    return counts;
+  };
+  BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}});
+  for (const char* special : {"<|im|>", "<|im|>x", "<|ab|>", "<s>"}) vocabulary.tokens.emplace_back(special);
+  EXPECT_EQ(counts_in(*make_gpt2_tokenizer(vocabulary), "ab <|im|><|im|>x<|im<<s><|endoftext|> <|ba|>"),
+            (SpellingCounts{{"<s>", 1}, {"<|endoftext|>", 1}, {"<|im|>", 1}, {"<|im|>x", 1}}));
+  vocabulary.special = {static_cast<std::int32_t>(vocabulary.tokens.size()) - 1};
+  EXPECT_EQ(counts_in(*make_huggingface_tokenizer(vocabulary), "<|im|><s>"), (SpellingCounts{{"<s>", 1}}));
+  const auto wordpiece = make_wordpiece_tokenizer({{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}});
+  EXPECT_EQ(counts_in(*wordpiece, "[CLS] a [SEP]b[SEP] [sep]"), (SpellingCounts{{"[CLS]", 1}, {"[SEP]", 2}}));
+  EXPECT_EQ(counts_in(*make_byte_tokenizer(), "<|endoftext|>"), SpellingCounts{});
 }
 
 TEST(Gpt2Tokenizer, TellsAWordFromOneWithAZeroByteBehindIt) {

@@ -237,6 +237,25 @@ TEST_F(CorpusBuilder, GoesOnWithThePartsThatAreDoneAndMakesThoseThatChanged) {
   EXPECT_EQ(whole(options_.output), continued);
 }
 
+TEST_F(CorpusBuilder, CountsNamesOfSpecialTokensWhateverThePartsAndInABuildThatGoesOn) {
+  const test::SmallBpe files(directory_.path());
+  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  std::string text, lines;
+  for (int i = 0; i < 40; ++i) text += "a <|endoftext|><|endoftext|>, <|endoftext and ";
+  for (int i = 0; i < 10; ++i)
+    lines += R"({"text": "a \u003c|endoftext|>", "title": "<|endoftext|>"})"
+             "\n";
+  file("a.txt", text);
+  file("b.jsonl", lines + "nonsense\n");
+  options_.part_bytes = 100;
+  EXPECT_THROW(build(), DataError);
+  options_.inputs.pop_back();
+  file("b.jsonl", lines);
+  EXPECT_THAT(build().counts.special_tokens, ElementsAre(::testing::Pair("<|endoftext|>", 90)));
+  options_.part_bytes = 1 << 20;
+  EXPECT_THAT(build(1).counts.special_tokens, ElementsAre(::testing::Pair("<|endoftext|>", 90)));
+}
+
 TEST_F(CorpusBuilder, FindsAPartThatWasDamagedMeanwhile) {
   file("a.txt", "one two three");
   file("b.jsonl", "nonsense");
