@@ -27,9 +27,10 @@ void end_by(int signal) {
   std::raise(signal);
 }
 
-/// One line from the first rank, outside the log: the program may be at any point of its start.
+/// One line from the first rank, outside the log: the program may be at any point of its start. Of SIGTERM none: mpirun
+/// sends it to the ranks of a job that has failed.
 void acknowledge(int signal) {
-  if (mpi::launched_rank() != 0) return;
+  if (mpi::launched_rank() != 0 || signal == SIGTERM) return;
   const std::string line = std::string("trireme: SIG") + sigabbrev_np(signal) +
                            " received: the run saves and stops at the end of this iteration\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());

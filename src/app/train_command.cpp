@@ -245,7 +245,8 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
     trainer.start();
   }
   start = {};
-  if (trainer.progress().iteration >= train_iterations && !trainer.progress().evaluation_left &&
+  const bool saves_initial_state = train_iterations == 0 && done.iteration == 0 && !o.save.empty();
+  if (trainer.progress().iteration >= train_iterations && !trainer.progress().evaluation_left && !saves_initial_state &&
       !train::test_is_left(trainer.progress(), train_iterations, data, o.run)) {
     log::info("nothing to do: {} of {} iterations are done", trainer.progress().iteration, train_iterations);
     return 0;

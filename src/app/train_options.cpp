@@ -46,8 +46,10 @@ void TrainCommandOptions::declare(Options& options) {
                      {{"tokens", train::LossAverage::tokens}, {"micro-batch", train::LossAverage::micro_batch}},
                      "The loss is the mean over all tokens of the global batch that count, or, as in Megatron-LM, the "
                      "mean of the micro-batches' means.");
-  options.add("train-iters", &train_iterations, "N", "Iterations of the whole run, earlier lives included.",
-              update_count(0));
+  options.add(
+      "train-iters", &train_iterations, "N",
+      "Iterations of the whole run, earlier lives included; 0 with --save writes the initial weights as step 0.",
+      update_count(0));
   options.add("train-samples", &train_samples, "N",
               "Instead: samples of the whole run; a last batch that would not be whole is left out.", update_count(1));
   options.add("seed", &seed, "N", "Of initial weights, dropout and sample order.", between(0, 4294967295.0));

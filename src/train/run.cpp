@@ -90,7 +90,8 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
   const Timer run_timer;
   const BatchSchedule& batches = trainer.batches();
   const std::int64_t first_sample = trainer.progress().consumed_samples;
-  Progress saved = trainer.progress();
+  std::optional<Progress> saved;  // a run of no iterations saves its initial state
+  if (trainer.progress().iteration > 0) saved = trainer.progress();
   const auto save = [&] {
     if (hooks.save && saved != trainer.progress()) {
       hooks.save();

@@ -58,6 +58,13 @@ refused 8 "$last_words" 1 train "${overflow[@]}"
 on 1 train "${overflow[@]}" --save overflow --exit-interval 6
 refused 8 "$last_words" 1 train "${overflow[@]}" --load overflow
 
+# The initial weights alone.
+done_by 2 train "${run[@]/#12/0}" --save initial
+check "--train-iters 0 saves the initial weights" [ "$(cat initial/LATEST)" = step-00000000 ]
+done_by 1 eval --load initial --data-path held_out.h5
+done_by 1 train "${run[@]}" --load initial
+check "a run begins at them" grep -q "continuing after iteration 0, 0 samples" err
+
 # Past its end a run has nothing to do.
 cp two.fp32.jsonl before.jsonl
 done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save two.fp32 --metrics-file two.fp32.jsonl
