@@ -87,7 +87,7 @@ void CheckpointSaver::finish() {
   if (failed_) {
     throw CollectiveError(ExitCode::io,
                           fmt::format("the last state of the run, step {}, is not saved: the warning above "
-                                      "says why; the steps before are whole",
+                                      "says why; what was saved before is whole",
                                       step_));
   }
 }
