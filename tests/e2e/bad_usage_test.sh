@@ -118,6 +118,7 @@ limited() { # limited OPTION LIMIT MESSAGE RANKS ARGUMENT...
   checks=$((checks + 1))
 }
 limited -n 20 "ulimit -n lets a process open 20 files" 1 train "${run[@]}"
-limited -s 64 "ulimit -s gives each thread a stack of 64.0 KiB" 1 train "${run[@]}"
+# AddressSanitizer itself needs more.
+[ -n "${ASAN_OPTIONS:-}" ] || limited -s 64 "ulimit -s gives each thread a stack of 64.0 KiB" 1 train "${run[@]}"
 limited -f 2000 "ulimit -f lets files grow to 2.0 MiB, MPI's shared memory needs" 1 train "${run[@]}"
 limited -f 9000 "ulimit -f lets files grow to 8.8 MiB, this rank's file of a checkpoint needs" 1 "${large[@]}"

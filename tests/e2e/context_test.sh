@@ -25,6 +25,8 @@ for ranks in 1 2; do
   done_by $ranks generate --load moved --prompt "the ship" --max-new-tokens 30 --temperature 0 --cp $ranks
   cp out text.$ranks
 done
+refused 4 "(--micro-batch-size 2147483647 --seq-length 16) at least" \
+  1 eval --load moved --data-path corpus.h5 --micro-batch-size 2147483647
 check "eval measures the same on two ranks" close_to loss.1 loss.2 1e-10
 check "generate writes the same on two ranks" cmp text.1 text.2
 
