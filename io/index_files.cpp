@@ -125,7 +125,7 @@ void IndexFiles::keep(const data::TokenStore& store, const std::string& descript
     TRIREME_CHECK(std::rename(file.path().c_str(), file.target().c_str()) == 0, IoError, "cannot rename {} to {}: {}",
                   file.path(), file.target(), std::strerror(errno));
     log::info("order of samples of {}: computed, and kept in {}", store.name(), file.target());
-  } catch (const IoError& error) {
+  } catch (const Error& error) {
     refused_.insert(folder);
     log::warn("{}: the order of samples is not kept, every start computes it; --data-cache-path names another folder",
               error.what());
