@@ -121,7 +121,7 @@ mkdir dry
 on 4 train "${run[@]}" "${grid[@]}" --save dry/saved --metrics-file dry/metrics.jsonl --dry-run
 check "--dry-run succeeds, trains nothing" [ "$code $(grep -c '| loss' err)" = "0 0" ]
 check "--dry-run prints the memory of every stage" [ "$(grep -c 'memory of a rank of stage [01]: .* = parameters ' err)" = 2 ]
-refused 4 "the 4 ranks on this machine need" 4 train "${model[@]}" --data-path corpus.h5 --lr 1 --train-iters 1 "${grid[@]}" \
+refused 4 "a --micro-batch-size below 33554432" 4 train "${model[@]}" --data-path corpus.h5 --lr 1 --train-iters 1 "${grid[@]}" \
   --micro-batch-size 33554432 --global-batch-size 67108864
 check "--dry-run writes nothing" [ -z "$(ls -A dry)" ]
 
