@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -131,6 +133,14 @@ TEST_F(IndexCacheFiles, ThatCannotBeWrittenAreDoneWithout) {
   EXPECT_EQ(samples(corpus, &cache), samples(corpus, nullptr));
   IndexFiles nowhere("/proc/cache", 0);
   EXPECT_EQ(samples(corpus, &nowhere), samples(corpus, nullptr));
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{16, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_EQ(samples(corpus, &cache_), samples(corpus, nullptr));
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(files_in(folder_), ::testing::IsEmpty());
 }
 
 TEST_F(IndexCacheFiles, AreNotMadeOfWhatIsSmall) {
