@@ -12,6 +12,7 @@ using namespace std::string_view_literals;
 constexpr const char* to_lines = "convert it to JSON lines";
 constexpr const char* repack = "unpack it, or pack it again with gzip or zstd";
 constexpr const char* unpack = "unpack it and name the files in it";
+constexpr const char* unpack_first = "unpack it first, once more where it was packed twice";
 constexpr const char* to_text = "convert it to text";
 
 struct Container {
@@ -41,8 +42,8 @@ constexpr Container containers[] = {
     {"\x04\x22\x4D\x18"sv, "lz4", repack},
     {"\xFF\x06\0\0sNaPpY"sv, "snappy", repack},
     {"\x1F\x9D"sv, "compress", repack},
-    {"\x1F\x8B"sv, "gzip", "it is packed twice: unpack it once"},
-    {"\x28\xB5\x2F\xFD"sv, "Zstandard", "it is packed twice: unpack it once"},
+    {"\x1F\x8B"sv, "gzip", unpack_first},
+    {"\x28\xB5\x2F\xFD"sv, "Zstandard", unpack_first},
     {"PK\x03\x04"sv, "zip", unpack},
     {"PK\x05\x06"sv, "zip", unpack},
     {"PK\x07\x08"sv, "zip", unpack},

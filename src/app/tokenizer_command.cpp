@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "io/container_format.hpp"
 #include "io/corpus_store.hpp"
 #include "io/tokenizer_files.hpp"
 #include "io/word_counting.hpp"
@@ -156,7 +157,9 @@ int encode(const std::vector<std::string>& arguments) {
   if (!options.parse(arguments)) return 0;
   const auto tokenizer = look.tokenizer(options);
   std::vector<std::int32_t> ids;
-  tokenizer->encode(look.text(), ids);
+  const std::string text = look.text();
+  io::check_is_text(look.input == "-" ? "standard input" : look.input, text);
+  tokenizer->encode(text, ids);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (pieces) {
       std::string bytes;

@@ -109,6 +109,8 @@ TEST_F(TokenizerCommand, LeavesWithTheExitCodeOfWhatIsWrong) {
   EXPECT_EQ(run({"decode", "--tokenizer", "bytes", "--input", file("ids.txt", "1 300")}), 3);
   EXPECT_EQ(run({"encode", "--tokenizer", "bytes", "--input", directory_ / "absent"}), 5);
   EXPECT_EQ(run({"encode"}), 2);
+  EXPECT_EQ(run({"encode", "--tokenizer", "bytes", "--input", file("a.gz", "\x1F\x8B\x08")}), 3);
+  EXPECT_THAT(message_, HasSubstr("a.gz is not text, its first bytes are those of gzip: unpack it first"));
 }
 
 }  // namespace

@@ -53,9 +53,8 @@ done_by 1 corpus verify corpus.h5
 ended_by() { # ended_by MESSAGE RANKS COMMAND...: the run ends with exit code 3 when COMMAND has changed changed.h5
   cp corpus.h5 changed.h5
   rm -rf metrics
-  # shellcheck disable=SC2046  # options are words
-  timeout 60 "$mpiexec" -n "$2" "$trireme" train $(with changed.h5) --train-iters 9999999 --save changed \
-    --metrics-file metrics >out 2>err &
+  timeout 60 "$mpiexec" -n "$2" "$trireme" train "${model[@]}" --data-path changed.h5 --global-batch-size 4 --lr 0.01 \
+    --eval-iters 0 --train-iters 9999999 --save changed --metrics-file metrics >out 2>err &
   local job=$!
   while kill -0 $job 2>/dev/null && [ ! -s metrics ]; do sleep 0.02; done
   "${@:3}"
@@ -102,6 +101,15 @@ line() { printf '{"text": "a good line"}\n%b\n' "$1" >bad.jsonl; }
 built 5 "cannot open absent.txt" --input absent.txt --tokenizer bytes
 built 3 "folder.h5 is a directory" --input folder.h5 --tokenizer bytes
 built 3 "holds no text" --input empty.txt --tokenizer bytes
+head -c 9000 corpus.h5 >text.jsonl.gz
+{ printf 'PAR1\x15\x04' && cat corpus.jsonl; } >text.parquet
+for command in "corpus build --output new.h5 --tokenizer bytes --input" "corpus clean --output new.jsonl --min-tokens 0 --input" \
+  "corpus overlap --test corpus.jsonl --corpus" "tokenizer train --output new --vocab-size 300 --input" \
+  "tokenizer encode --tokenizer bytes --input"; do
+  # shellcheck disable=SC2086  # words
+  refused 3 "text.parquet is not text, its first bytes are those of Parquet" 1 $command text.parquet
+done
+built 3 "text.jsonl.gz holds neither gzip nor Zstandard data" --input text.jsonl.gz --tokenizer bytes
 line '{"text": 3}'
 built 3 "bad.jsonl:2: the value of 'text' is a number" --input bad.jsonl --tokenizer bytes
 line '{"tex'

@@ -59,6 +59,10 @@ awk 'BEGIN {
   print "\"th\": 256, \"<|endoftext|>\": 257}"
 }' >encoder.json
 printf '#version: 0.2\nt h\n' >vocab.bpe
+printf '{"text": "a <|endoftext|> b <|endoftext|>"}\n' >special.jsonl
+done_by 2 corpus build --input special.jsonl text.txt --part-size 3000 --tokenizer gpt2 --vocab-file encoder.json \
+  --merge-file vocab.bpe --output special.h5
+check "names of special tokens are counted" grep -q 'which became ordinary text: 2 <|endoftext|>' err
 head -c 40000000 /dev/zero | tr '\0' x >run.txt
 # AddressSanitizer takes terabytes of addresses, and keeps what was freed for a while.
 most_kib=700000 more_kib=20000

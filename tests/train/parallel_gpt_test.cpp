@@ -252,6 +252,15 @@ TEST(Perplexity, OfAUniformModelIsTheVocabulary) {
   EXPECT_NEAR(result.perplexity, 50, 1e-9);
 }
 
+TEST(Perplexity, OfTokensThatTheModelDoesNotKnowIsRefused) {
+  Rig rig(layout_of(DType::fp64, 16, 2), small_config(), 0.0);
+  data::CorpusInfo info;
+  info.vocabulary_size = 60;
+  const data::MemoryTokenStore corpus(info, {{1, 2, 3, 55, 4}});
+  EXPECT_THAT([&] { measure_perplexity(rig.gpt, corpus); },
+              testing::ThrowsMessage<DataError>(testing::HasSubstr("token 3 is 55, not in the vocabulary of 50 ids")));
+}
+
 TEST(Perplexity, DoesNotDependOnTheMicroBatch) {
   Rig one(layout_of(DType::fp64, 16, 1), small_config(), 0.3);
   Rig three(layout_of(DType::fp64, 16, 3), small_config(), 0.3);
