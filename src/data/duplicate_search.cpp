@@ -1,7 +1,14 @@
 #include "src/data/duplicate_search.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <memory>
+#include <mutex>
+#include <queue>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 
 #include "src/comm/all_to_all.hpp"
 #include "src/data/minhash.hpp"
@@ -64,17 +71,75 @@ std::vector<DocumentPair> exact_duplicates(Communicator& comm, const Fingerprint
   return mine;
 }
 
+/// A set of shingles, and one of 65,536 bits that its hashes set.
+struct SketchedSet {
+  explicit SketchedSet(std::vector<std::uint64_t> hashes) : shingles(std::move(hashes)) {
+    for (const std::uint64_t hash : shingles) bits[hash / 64 % bits.size()] |= std::uint64_t{1} << hash % 64;
+  }
+  std::size_t size_bytes() const { return sizeof(*this) + shingles.size() * sizeof(shingles[0]); }
+
+  std::vector<std::uint64_t> shingles;
+  std::array<std::uint64_t, 1024> bits{};
+};
+
+/// Whether the sets have more than `threshold` in common. A bit that only one of them sets is a shingle that the other
+/// lacks: that tells most pairs apart without a look at their shingles.
+bool are_similar(const SketchedSet& a, const SketchedSet& b, double threshold) {
+  std::int64_t only_a = 0, only_b = 0;  // at least
+  for (std::size_t i = 0; i < a.bits.size(); ++i) {
+    only_a += std::popcount(a.bits[i] & ~b.bits[i]);
+    only_b += std::popcount(b.bits[i] & ~a.bits[i]);
+  }
+  const std::int64_t size_a = std::ssize(a.shingles), size_b = std::ssize(b.shingles);
+  const std::int64_t common = std::min(size_a - only_a, size_b - only_b);  // at most
+  if (static_cast<double>(common) < threshold * static_cast<double>(size_a + size_b - common)) return false;
+  return jaccard(a.shingles, b.shingles) > threshold;
+}
+
+/// Sets of the documents that were compared last: neighbours in buckets are wanted again and again.
+class RecentSets {
+ public:
+  using Set = std::shared_ptr<const SketchedSet>;
+  explicit RecentSets(const DuplicateSearchOptions& options) : options_(options) {}
+
+  /// May be called by several threads at once.
+  Set of(std::int64_t document) {
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto found = sets_.find(document);
+      if (found != sets_.end()) return found->second;
+    }
+    const auto set = std::make_shared<const SketchedSet>(options_.shingle_set(document));
+    const std::scoped_lock lock(mutex_);
+    if (!sets_.emplace(document, set).second) return set;
+    size_bytes_ += set->size_bytes();
+    for (order_.push(document); size_bytes_ > greatest_bytes; order_.pop()) {
+      const auto oldest = sets_.extract(order_.front());
+      size_bytes_ -= oldest.mapped()->size_bytes();
+    }
+    return set;
+  }
+
+ private:
+  static constexpr std::size_t greatest_bytes = std::size_t{64} << 20;
+  const DuplicateSearchOptions& options_;
+  std::mutex mutex_;
+  std::unordered_map<std::int64_t, Set> sets_;
+  std::queue<std::int64_t> order_;
+  std::size_t size_bytes_ = 0;
+};
+
 /// Compares pairs of documents and unites those that are similar. Pairs that are united already, or were found not to
 /// be similar, are passed over.
 class Comparer {
  public:
-  Comparer(ThreadPool& pool, const DuplicateSearchOptions& options) : pool_(pool), options_(options) {}
+  Comparer(ThreadPool& pool, const DuplicateSearchOptions& options) : pool_(pool), options_(options), sets_(options) {}
 
   void compare(std::vector<DocumentPair> pairs) {
-    // By the later document: its set serves all its pairs of a batch.
     std::ranges::sort(pairs, {}, [](const DocumentPair& pair) { return std::tuple(pair.second, pair.first); });
     pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
     keep_similar_sketches(pairs);
+    gather_kinds(pairs);
     const auto batch_size = static_cast<std::size_t>(16 * pool_.threads());
     std::vector<DocumentPair> rejected;
     for (std::size_t next = 0; next < pairs.size();) {
@@ -113,6 +178,18 @@ class Comparer {
     std::erase(pairs, differing);
   }
 
+  /// Puts pairs together that hang together through others, as those of one template do: their documents are then among
+  /// the recent ones.
+  static void gather_kinds(std::vector<DocumentPair>& pairs) {
+    Clusters kinds;
+    for (const DocumentPair& pair : pairs) kinds.unite(pair);
+    std::vector<std::pair<std::int64_t, DocumentPair>> ordered;
+    ordered.reserve(pairs.size());
+    for (const DocumentPair& pair : pairs) ordered.emplace_back(kinds.first_of(pair.second), pair);
+    std::ranges::stable_sort(ordered, {}, &std::pair<std::int64_t, DocumentPair>::first);
+    std::ranges::transform(ordered, pairs.begin(), &std::pair<std::int64_t, DocumentPair>::second);
+  }
+
   void compare_batch(const std::vector<DocumentPair>& batch, std::vector<DocumentPair>& rejected) {
     std::vector<std::size_t> groups;  // where the pairs of each later document begin
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -123,9 +200,9 @@ class Comparer {
     pool_.parallel_for(static_cast<std::int64_t>(groups.size()) - 1, [&](std::int64_t group) {
       const std::size_t begin = groups[static_cast<std::size_t>(group)];
       const std::size_t end = groups[static_cast<std::size_t>(group) + 1];
-      const auto later = options_.shingle_set(batch[begin].second);
+      const RecentSets::Set later = sets_.of(batch[begin].second);
       for (std::size_t i = begin; i < end; ++i) {
-        similar[i] = jaccard(options_.shingle_set(batch[i].first), later) > options_.jaccard ? 1 : 0;
+        similar[i] = are_similar(*sets_.of(batch[i].first), *later, options_.jaccard) ? 1 : 0;
       }
     });
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -142,6 +219,7 @@ class Comparer {
 
   ThreadPool& pool_;
   const DuplicateSearchOptions& options_;
+  RecentSets sets_;
   Clusters clusters_;
   std::vector<DocumentPair> rejected_;  // sorted
   std::int64_t compared_pairs_ = 0;

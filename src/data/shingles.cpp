@@ -1,7 +1,10 @@
 #include "src/data/shingles.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "src/base/hash.hpp"
 #include "src/data/utf8.hpp"
@@ -47,6 +50,26 @@ void add_words(std::string_view text, int size, std::vector<std::uint64_t>& hash
   if (hashes.empty() && count > 0) hashes.push_back(hash_of(text.data() + begins[0], text.data() + last_end));
 }
 
+/// Sorts hashes in about linear time: they are spread evenly, so that their highest bits tell about where they belong.
+void sort_hashes(std::vector<std::uint64_t>& hashes) {
+  const int bits = std::bit_width(hashes.size());  // as many buckets as hashes, or twice as many
+  if (bits < 2 || hashes.size() > UINT32_MAX) {
+    std::ranges::sort(hashes);
+    return;
+  }
+  const auto bucket_of = [&](std::uint64_t hash) { return static_cast<std::size_t>(hash >> (64 - bits)); };
+  std::vector<std::uint32_t> ends(std::size_t{1} << bits);  // of each bucket; at first where it begins
+  for (const std::uint64_t hash : hashes) ++ends[bucket_of(hash)];
+  std::exclusive_scan(ends.begin(), ends.end(), ends.begin(), 0U);
+  std::vector<std::uint64_t> sorted(hashes.size());
+  for (const std::uint64_t hash : hashes) sorted[ends[bucket_of(hash)]++] = hash;
+  for (std::uint32_t begin = 0; const std::uint32_t end : ends) {
+    if (end - begin > 1) std::sort(sorted.begin() + begin, sorted.begin() + end);
+    begin = end;
+  }
+  hashes = std::move(sorted);
+}
+
 }  // namespace
 
 void shingle_hashes(std::string_view text, const ShingleOptions& options, std::vector<std::uint64_t>& hashes) {
@@ -65,7 +88,7 @@ void shingle_hashes(std::string_view text, const ShingleOptions& options, std::v
 }
 
 void make_set(std::vector<std::uint64_t>& hashes) {
-  std::ranges::sort(hashes);
+  sort_hashes(hashes);
   hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
 }
 

@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <random>
+#include <set>
 
+#include "src/base/hash.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "src/data/duplicate_search.hpp"
 #include "src/data/minhash.hpp"
 #include "src/data/shingles.hpp"
 
@@ -58,6 +63,54 @@ TEST(Jaccard, IsTheShareOfShinglesInCommon) {
   EXPECT_DOUBLE_EQ(jaccard(set_of("abcdef"), set_of("uvwxyz")), 0);
   EXPECT_DOUBLE_EQ(jaccard(set_of(""), set_of("")), 1);
   EXPECT_DOUBLE_EQ(jaccard(set_of(""), set_of("abcdef")), 0);
+}
+
+TEST(Shingles, BecomeASortedSetHoweverManyAreEqual) {
+  std::mt19937_64 random(3);
+  for (const std::size_t size : {0u, 1u, 2u, 3u, 1000u, 40'000u}) {
+    for (const std::uint64_t mask : {~0ull, 7ull, 0ull}) {
+      std::vector<std::uint64_t> hashes(size);
+      for (std::uint64_t& hash : hashes) hash = mix64(random() & mask);
+      const std::set<std::uint64_t> expected(hashes.begin(), hashes.end());
+      make_set(hashes);
+      EXPECT_TRUE(std::ranges::equal(hashes, expected));
+    }
+  }
+}
+
+// Of two kinds in turn; documents of a kind have 0.6 in common, and the last repeats most of the first.
+TEST(DuplicateSearch, ReadsEachDocumentOfATemplateOnceForAllItsNeighbours) {
+  constexpr std::int64_t documents = 400;
+  const MinHash minhash({});
+  std::mt19937_64 random(5);
+  std::vector<std::vector<std::uint64_t>> sets(documents);
+  std::vector<std::string> sketches(documents, std::string(static_cast<std::size_t>(minhash.sketch_bytes()), ' '));
+  Fingerprints fingerprints;
+  fingerprints.bands = minhash.bands();
+  fingerprints.band_keys.resize(documents * static_cast<std::size_t>(minhash.bands()));
+  for (std::size_t d = 0; d < documents; ++d) {
+    for (std::uint64_t i = 0; i < 300; ++i) sets[d].push_back(mix64(d % 2 * 1000 + i));
+    for (int i = 0; i < 100; ++i) sets[d].push_back(random());
+    if (d + 1 == documents) std::copy_n(sets[1].begin(), 380, sets[d].begin());
+    make_set(sets[d]);
+    const auto bands = static_cast<std::size_t>(minhash.bands());
+    minhash.band_keys(sets[d], std::span(fingerprints.band_keys).subspan(d * bands, bands), sketches[d]);
+    fingerprints.documents.push_back(static_cast<std::int64_t>(d));
+    fingerprints.digests.push_back({d, d});
+  }
+  std::atomic<std::int64_t> read = 0;
+  DuplicateSearchOptions options;
+  options.neighbours = documents;
+  options.sketch = [&](std::int64_t d) { return sketches[static_cast<std::size_t>(d)]; };
+  options.shingle_set = [&](std::int64_t d) { return ++read, sets[static_cast<std::size_t>(d)]; };
+  SelfCommunicator self;
+  ThreadPool pool(1);
+  const auto found = find_duplicates(self, pool, fingerprints, options);
+  ASSERT_EQ(found.duplicates.size(), 1u);
+  EXPECT_EQ(found.duplicates[0].document, documents - 1);
+  EXPECT_EQ(found.duplicates[0].kept, 1);
+  EXPECT_GT(found.compared_pairs, 20 * documents);
+  EXPECT_LE(read, documents);
 }
 
 TEST(MinHash, IgnoresOrderAndRepetition) {
