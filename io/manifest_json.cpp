@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
 #include "src/base/hash.hpp"
 
 namespace trireme::io {
@@ -158,7 +159,7 @@ Manifest manifest_from_json(const std::string& text, const std::string& path) {
   try {
     read_body(parse(view.substr(body_begin)), manifest);
   } catch (const json::exception& error) {
-    throw CheckpointError("{} is no manifest of a checkpoint: {}", path, error.what());
+    throw CheckpointError("{} is no manifest of a checkpoint: {}", path, shortened(error.what()));
   } catch (const Error& error) {
     throw CheckpointError("{} is no manifest of a checkpoint: {}", path, error.what());
   }
