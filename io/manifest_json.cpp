@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
 #include "src/base/hash.hpp"
+#include "src/base/shortened.hpp"
 
 namespace trireme::io {
 namespace {
