@@ -1,0 +1,25 @@
+#!/bin/bash
+# Corpora and checkpoints of earlier versions: they are whole, and on another grid a run goes on from them as it did then.
+fixtures=$(cd "$(dirname "$0")/../fixtures/checkpoints" && pwd)
+source "$(dirname "$0")/functions.sh"
+source "$fixtures/runs.sh"
+
+declare -A other_grid=([gpt2_fp32]="1 --micro-batch-size 2" [gpt2_bf16]="2 --pp 2" [llama_fp32]="2 --tp 2" [llama_bf16]="1 --micro-batch-size 4")
+for archive in "$fixtures"/*.tar.gz; do
+  version=$(basename "$archive" .tar.gz)
+  mkdir "$version"
+  cd "$version" && tar xzf "$archive" || exit 1
+  done_by 1 corpus verify corpus.h5
+  for name in "${names[@]}"; do
+    done_by 1 checkpoint verify "$name"
+    # shellcheck disable=SC2086  # options are words
+    done_by ${other_grid[$name]%% *} train "${run[@]}" ${options[$name]} ${other_grid[$name]#* } --load "$name/step-00000003" \
+      --metrics-file now.jsonl
+    field lm_loss "$name.jsonl" | tail -3 >then
+    field lm_loss now.jsonl >now
+    check "$version, $name: the run goes on as it did then" \
+      close_to then now "$([[ $name = *fp32 ]] && echo 1e-5 || echo 1e-2)"
+    rm now.jsonl
+  done
+  cd ..
+done
