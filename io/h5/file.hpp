@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "io/h5/dataset.hpp"
-#include "io/regular_file.hpp"
+#include "io/posix/regular_file.hpp"
 
 namespace trireme::io::h5 {
 
@@ -15,7 +15,7 @@ using io::Symlinks;
 /// reads well but is not one of ours is a DataError.
 ///
 /// Writing: `create`, groups and datasets, `close`. A crash, or an error at any call, leaves a file that is worth
-/// nothing, even where it opens: write under a temporary name and rename it (`io/durable_file.hpp`).
+/// nothing, even where it opens: write under a temporary name and rename it (`io/posix/durable_file.hpp`).
 ///
 /// Reading takes the file for untrusted: it must be a regular file that holds only groups and datasets, joined by hard
 /// links, with plain names; datasets are contiguous, unfiltered, of a type of DType, of at most five dimensions, and

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/system_error.hpp"
+#include "io/posix/system_call.hpp"
 
 namespace trireme::io::h5 {
 

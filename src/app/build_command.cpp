@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "io/corpus_builder.hpp"
+#include "io/prepare/corpus_builder.hpp"
 #include "mpi/node.hpp"
 #include "src/app/document_options.hpp"
 #include "src/app/job.hpp"

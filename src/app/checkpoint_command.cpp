@@ -7,9 +7,9 @@
 #include <map>
 #include <memory>
 
-#include "io/checkpoint_reader.hpp"
-#include "io/checkpoint_shard.hpp"
-#include "io/checkpoint_store.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_shard.hpp"
+#include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/nearest_name.hpp"
 #include "src/app/options.hpp"
 #include "src/app/printable.hpp"

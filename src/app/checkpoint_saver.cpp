@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "io/checkpoint_store.hpp"
+#include "io/checkpoint/checkpoint_store.hpp"
 #include "src/base/log.hpp"
 #include "src/base/signals.hpp"
 #include "src/checkpoint/save.hpp"

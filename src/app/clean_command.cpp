@@ -7,7 +7,7 @@
 #include <optional>
 #include <sstream>
 
-#include "io/corpus_cleaner.hpp"
+#include "io/prepare/corpus_cleaner.hpp"
 #include "src/app/document_options.hpp"
 #include "src/app/job.hpp"
 #include "src/app/progress_bar.hpp"

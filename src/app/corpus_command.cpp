@@ -9,7 +9,7 @@
 #include <span>
 #include <variant>
 
-#include "io/corpus_store.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "src/app/corpus_files_command.hpp"
 #include "src/app/nearest_name.hpp"
 #include "src/app/options.hpp"

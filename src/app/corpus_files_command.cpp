@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <optional>
 
-#include "io/corpus_copy.hpp"
-#include "io/corpus_writer.hpp"
-#include "io/folder_lock.hpp"
-#include "io/llmc_corpus.hpp"
-#include "io/megatron_corpus.hpp"
+#include "io/corpus/corpus_writer.hpp"
+#include "io/corpus/llmc_corpus.hpp"
+#include "io/corpus/megatron_corpus.hpp"
+#include "io/posix/folder_lock.hpp"
+#include "io/prepare/corpus_copy.hpp"
 #include "src/app/options.hpp"
 #include "src/app/tokenizer_options.hpp"
 #include "src/base/check.hpp"

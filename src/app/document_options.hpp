@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "io/text_reader.hpp"
+#include "io/prepare/text_reader.hpp"
 #include "mpi/environment.hpp"
 #include "src/app/options.hpp"
 #include "src/base/thread_pool.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "io/corpus_store.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/signals.hpp"
 #include "src/base/thread_pool.hpp"

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "io/corpus_overlap.hpp"
+#include "io/prepare/corpus_overlap.hpp"
 #include "src/app/document_options.hpp"
 #include "src/app/job.hpp"
 #include "src/app/progress_bar.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "io/checkpoint_store.hpp"
+#include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/job.hpp"
 #include "src/app/job_options.hpp"
 #include "src/app/options.hpp"

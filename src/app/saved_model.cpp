@@ -1,8 +1,8 @@
 #include "src/app/saved_model.hpp"
 
-#include "io/checkpoint_reader.hpp"
-#include "io/checkpoint_store.hpp"
-#include "io/folder.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_store.hpp"
+#include "io/posix/folder.hpp"
 #include "src/app/memory_report.hpp"
 #include "src/app/run_attributes.hpp"
 #include "src/base/log.hpp"

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <optional>
 
-#include "io/container_format.hpp"
-#include "io/corpus_store.hpp"
-#include "io/tokenizer_files.hpp"
-#include "io/word_counting.hpp"
+#include "io/compression/container_format.hpp"
+#include "io/corpus/corpus_store.hpp"
+#include "io/prepare/word_counting.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
 #include "src/app/nearest_name.hpp"
 #include "src/app/options.hpp"
 #include "src/app/printable.hpp"

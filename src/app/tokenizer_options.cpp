@@ -1,7 +1,7 @@
 #include "src/app/tokenizer_options.hpp"
 
-#include "io/huggingface_file.hpp"
-#include "io/tokenizer_files.hpp"
+#include "io/tokenizer/huggingface_file.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
 
 namespace trireme::app {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <csignal>
 
-#include "io/index_files.hpp"
-#include "io/metrics_file.hpp"
-#include "io/trace_file.hpp"
+#include "io/corpus/index_files.hpp"
+#include "io/metrics/metrics_file.hpp"
+#include "io/metrics/trace_file.hpp"
 #include "src/app/checkpoint_saver.hpp"
 #include "src/app/job.hpp"
 #include "src/app/memory_report.hpp"

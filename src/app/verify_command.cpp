@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "io/corpus_store.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "src/app/document_options.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options.hpp"

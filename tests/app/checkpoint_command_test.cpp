@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/checkpoint_reader.hpp"
-#include "io/checkpoint_store.hpp"
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/saved_model.hpp"
 #include "src/base/error.hpp"
 #include "src/comm/self_communicator.hpp"

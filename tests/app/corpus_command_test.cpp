@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/corpus_store.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "src/app/build_command.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/app/verify_command.hpp"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/tokenizer_files.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
 #include "tests/app/command_test.hpp"
 
 namespace trireme::app {

@@ -1,12 +1,12 @@
 // A corpus whose parts say anything, in a file that HDF5 itself takes for whole: text of the attributes, then numbers,
 // offsets, tokens. HDF5's own reading of damaged files is not fuzzed here: faults of the library (1.10.8 in Debian 12)
-// are known and not ours to mend; flipped bits and files cut short are in tests/io/corpus_test.cpp.
+// are known and not ours to mend; flipped bits and files cut short are in tests/io/corpus/corpus_test.cpp.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "io/corpus_format.hpp"
-#include "io/corpus_store.hpp"
+#include "io/corpus/corpus_format.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/error.hpp"
 #include "src/base/hash.hpp"

@@ -1,8 +1,8 @@
 // Any bytes as a corpus' or a view's HDF5 file, through the library: its metadata have checksums, so most changes end
 // there, and those of values that have none (tokens, offsets, texts) reach our own checks. A finding whose innermost
 // frames are in libhdf5 is that library's, not ours (1.10.8 of Debian 12 has known ones).
-#include "io/corpus_store.hpp"
-#include "io/corpus_writer.hpp"
+#include "io/corpus/corpus_store.hpp"
+#include "io/corpus/corpus_writer.hpp"
 #include "src/base/error.hpp"
 #include "tests/fuzz/target.hpp"
 

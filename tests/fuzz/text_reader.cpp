@@ -1,5 +1,5 @@
 // JSON lines and plain text, read in pieces. The first byte chooses the options, the rest is the file.
-#include "io/text_reader.hpp"
+#include "io/prepare/text_reader.hpp"
 
 #include "src/base/error.hpp"
 #include "src/data/utf8.hpp"

@@ -1,8 +1,8 @@
 // The files of tokenizers, and the definitions that corpora embed: one input is taken for each of them. A byte-level
 // BPE's vocabulary and merges have two zero bytes between.
-#include "io/tokenizer_files.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
 
-#include "io/huggingface_file.hpp"
+#include "io/tokenizer/huggingface_file.hpp"
 #include "src/base/error.hpp"
 #include "tests/fuzz/target.hpp"
 

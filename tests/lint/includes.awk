@@ -14,6 +14,13 @@ function folder_of(path,    folder, best) {
   return best
 }
 
+# The adapter that `path` lies in, "" for none.
+function adapter_of(path,    folder) {
+  for (folder in adapter)
+    if (index(path, folder "/") == 1) return folder
+  return ""
+}
+
 function exists(path,    line) {
   if (!(path in known)) {
     known[path] = (getline line < path) >= 0
@@ -35,6 +42,9 @@ function check_own(name,    target, part) {
     fail(here " and " target " are siblings and do not see one another: \"" name "\"")
   else if (level[target] < level[here])
     fail(here " does not look up to " target ": \"" name "\"")
+  for (part in adapter)
+    if (index(name, part "/") == 1 && adapter_of(FILENAME) != "" && adapter_of(FILENAME) != part)
+      fail(adapter_of(FILENAME) " and " part " are adapters and do not see one another: \"" name "\"")
   for (part in owner)
     if (index(name, part "/") == 1 && index(FILENAME, owner[part] "/") != 1)
       fail(part " is private to " owner[part] ": \"" name "\"")
@@ -52,6 +62,8 @@ NR == FNR {
   if ($1 == "level") {
     rows++
     for (i = 2; i <= NF; i++) level[$i] = rows
+  } else if ($1 == "apart") {
+    for (i = 2; i <= NF; i++) adapter[$i]
   } else if ($1 == "private") {
     owner[$2] = $3
   } else if ($1 == "library") {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "io/metrics_file.hpp"
+#include "io/metrics/metrics_file.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/checkpoint/memory_store.hpp"
 #include "src/checkpoint/save.hpp"

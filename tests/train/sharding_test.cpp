@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "io/checkpoint_store.hpp"
+#include "io/checkpoint/checkpoint_store.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"

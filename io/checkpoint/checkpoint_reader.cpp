@@ -1,0 +1,132 @@
+#include "io/checkpoint/checkpoint_reader.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "io/checkpoint/manifest_json.hpp"
+#include "io/posix/folder.hpp"
+#include "io/posix/regular_file.hpp"
+#include "io/posix/system_call.hpp"
+#include "src/base/check.hpp"
+#include "src/checkpoint/load.hpp"
+
+namespace trireme::io {
+namespace {
+
+using checkpoint::Manifest;
+
+constexpr std::int64_t greatest_manifest_bytes = std::int64_t{1} << 30;
+
+/// Throws CheckpointError where nothing is at `path`: to the checkpoint that is damage, a file that cannot be read is
+/// not.
+void require_there(const std::string& path) {
+  struct stat status {};
+  TRIREME_CHECK(lstat(path.c_str(), &status) == 0 || !is_absent(errno), CheckpointError,
+                "the checkpoint's file {} is missing", path);
+}
+
+/// Runs `read`, which reads the file at `path`.
+template <class Read>
+auto reading(const std::string& path, const Read& read) {
+  try {
+    return read();
+  } catch (const IoError&) {
+    require_there(path);
+    throw;
+  }
+}
+
+std::int64_t size_of_part(const std::string& path) {
+  return reading(path, [&] { return regular_file_size(path, Symlinks::refuse); });
+}
+
+/// Number of the step whose folder has this name; -1 where a user named it otherwise.
+std::int64_t step_in(const std::string& folder) {
+  const std::string name = folder.substr(folder.rfind('/') + 1);
+  return std::max(number_in(name, step_prefix), number_in(name, trash_prefix));
+}
+
+}  // namespace
+
+std::int64_t number_in(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return -1;
+  name.remove_prefix(prefix.size());
+  std::int64_t number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool all = error == std::errc() && (end == name.data() + name.size() || *end == '-');
+  return all && name.front() != '-' ? number : -1;
+}
+
+CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folder)) {
+  const std::string path = folder_ + "/" + manifest_name;
+  manifest_ = manifest_from_json(reading(path, [&] { return read_whole_file(path, greatest_manifest_bytes); }), path);
+  const std::int64_t expected = step_in(folder_);
+  TRIREME_CHECK(manifest_.format_version > Manifest::current_version || expected < 0 || manifest_.step == expected,
+                CheckpointError,
+                "{} is of step {}, its folder's name says {}: the folder was renamed or its files copied", path,
+                manifest_.step, expected);
+}
+
+std::int64_t CheckpointReader::file_size(std::size_t file) { return size_of_part(file_path(file)); }
+
+std::vector<std::string> CheckpointReader::foreign_files() {
+  std::vector<std::string> foreign;
+  for (const std::string& name : names_in(folder_)) {
+    const bool known = name == manifest_name || name.starts_with('.') ||
+                       std::ranges::find(manifest_.files, name, &checkpoint::FileEntry::name) != manifest_.files.end();
+    if (!known) foreign.push_back(name);
+  }
+  return foreign;
+}
+
+/// As pread; opens the file first where another one is open.
+std::ptrdiff_t CheckpointReader::read_some(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) {
+  if (!descriptor_ || open_file_ != file) {
+    const std::string path = file_path(file);
+    size_of_part(path);
+    descriptor_.reset(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!descriptor_) return -1;
+    open_file_ = file;
+  }
+  const ssize_t count = pread(descriptor_.get(), out.data(), out.size(), offset_bytes);
+  if (count < 0) {
+    const int error = errno;
+    descriptor_.reset();  // what is stale stays so until the file is opened again
+    errno = error;
+  }
+  return count;
+}
+
+void CheckpointReader::read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) {
+  const std::string path = file_path(file);
+  while (!out.empty()) {
+    const std::ptrdiff_t count = retried([&] { return read_some(file, offset_bytes, out); });
+    if (count < 0) {
+      const int error = errno;
+      require_there(path);
+      throw IoError("cannot read {} bytes at {} of {}: {}", out.size(), offset_bytes, path, std::strerror(error));
+    }
+    TRIREME_CHECK(count > 0, CheckpointError, "{} ends before byte {}", path,
+                  offset_bytes + static_cast<std::int64_t>(out.size()));
+    out = out.subspan(static_cast<std::size_t>(count));
+    offset_bytes += count;
+  }
+}
+
+bool looks_complete(const std::string& step_folder) {
+  try {
+    CheckpointReader step(step_folder);
+    return checkpoint::looks_complete(step);
+  } catch (const Error& error) {
+    if (error.exit_code() != ExitCode::data) throw;
+    return false;
+  }
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/posix/file_handle.hpp"
+#include "src/checkpoint/store.hpp"
+
+namespace trireme::io {
+
+inline constexpr const char* manifest_name = "manifest.json";
+
+/// The number in the name of a step's folder, behind `prefix` and up to the end or the next hyphen; -1 where there is
+/// none.
+std::int64_t number_in(std::string_view name, std::string_view prefix);
+inline constexpr std::string_view step_prefix = "step-";
+inline constexpr std::string_view trash_prefix = ".trash-";
+
+/// A step's folder, read as plain bytes. Symbolic links and what is not a regular file are refused. CheckpointErrors
+/// are damage; a file that is there and cannot be read, also after transient errors were given time to pass, is an
+/// IoError.
+class CheckpointReader final : public checkpoint::StepReader {
+ public:
+  /// Reads the manifest. CheckpointError where it is missing or damaged, or of another step than the folder's name
+  /// says.
+  explicit CheckpointReader(std::string folder);
+  std::string description() const override { return folder_; }
+  const checkpoint::Manifest& manifest() const override { return manifest_; }
+  std::int64_t file_size(std::size_t file) override;
+  void read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) override;
+  std::vector<std::string> foreign_files() override;
+
+ private:
+  std::ptrdiff_t read_some(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out);
+  std::string file_path(std::size_t file) const { return folder_ + "/" + manifest_.files[file].name; }
+  std::string folder_;
+  checkpoint::Manifest manifest_;
+  Descriptor descriptor_;  // of the file read last
+  std::size_t open_file_ = 0;
+};
+
+/// As checkpoint::looks_complete, and false where the manifest is damaged. IoError where that cannot be found out.
+bool looks_complete(const std::string& step_folder);
+
+}  // namespace trireme::io

@@ -1,0 +1,270 @@
+#include "io/checkpoint/checkpoint_store.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <tuple>
+
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_shard.hpp"
+#include "io/checkpoint/manifest_json.hpp"
+#include "io/posix/durable_file.hpp"
+#include "io/posix/folder.hpp"
+#include "io/posix/system_call.hpp"
+#include "src/base/check.hpp"
+#include "src/base/log.hpp"
+
+namespace trireme::io {
+namespace {
+
+using checkpoint::Manifest;
+using checkpoint::ShardDataset;
+using checkpoint::ShardFile;
+using checkpoint::StepEntry;
+
+constexpr const char* latest_name = "LATEST";
+constexpr const char* lock_name = ".lock";
+constexpr std::string_view staging_prefix = ".tmp-";
+
+std::string name_of_step(std::int64_t step) { return fmt::format("{}{:08}", step_prefix, step); }
+
+/// False only where the step is surely not whole: one that cannot be read may be.
+bool may_be_complete(const std::string& step_folder) {
+  try {
+    return looks_complete(step_folder);
+  } catch (const IoError&) {
+    return true;
+  }
+}
+
+bool is_step_name(std::string_view name) {
+  const std::int64_t number = number_in(name, step_prefix);
+  return number >= 0 && name == name_of_step(number);
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(std::string root) : root_(std::move(root)) {
+  while (root_.size() > 1 && root_.back() == '/') root_.pop_back();
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void CheckpointStore::take_folder() {
+  if (lock_) return;
+  make_folders(root_);
+  lock_ = std::make_unique<FolderLock>(path(lock_name), root_);
+}
+
+void CheckpointStore::check_space(std::int64_t needed_bytes) const {
+  const std::int64_t free = free_bytes(root_);
+  TRIREME_CHECK(
+      free >= needed_bytes, IoError,
+      "a checkpoint needs {} bytes in {}, where {} are free: free some, save to another folder, or keep fewer "
+      "steps",
+      needed_bytes, root_, free);
+}
+
+std::string CheckpointStore::claim(std::int64_t needed_bytes) {
+  take_folder();
+  const std::string probe = path(std::string(staging_prefix) + "probe-" + unique_suffix());
+  write_durably(probe, std::string(4096, 'x'));
+  TRIREME_CHECK(unlink(probe.c_str()) == 0, IoError, "cannot delete {}: {}", probe, std::strerror(errno));
+  check_space(needed_bytes);
+  return lock_->content();
+}
+
+void CheckpointStore::confirm(const std::string& token) {
+  // A network file system may show another node's file a little late.
+  for (int attempt = 0; attempt < 30; ++attempt) {
+    if (access(path(lock_name).c_str(), R_OK) == 0 && read_whole_file(path(lock_name), 4096) == token) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  throw EnvironmentError("{} does not hold what rank 0 wrote there: checkpoints need a folder that all nodes share",
+                         root_);
+}
+
+std::string CheckpointStore::begin(std::int64_t step, std::int64_t needed_bytes) {
+  take_folder();
+  clean();
+  check_space(needed_bytes);
+  const std::string staging = fmt::format("{}{:08}-{}", staging_prefix, step, unique_suffix());
+  TRIREME_CHECK(mkdir(path(staging).c_str(), 0777) == 0, IoError, "cannot create the folder {}: {}", path(staging),
+                std::strerror(errno));
+  return staging;
+}
+
+ShardFile CheckpointStore::write_shard(const std::string& staging, const std::string& file_name,
+                                       std::span<const ShardDataset> datasets) {
+  try {
+    return write_shard_file(path(staging), file_name, datasets);
+  } catch (const Error& error) {
+    std::int64_t needed_bytes = 0;
+    for (const ShardDataset& dataset : datasets) needed_bytes += dataset.size_bytes();
+    throw IoError("{}; this rank's tensors need {} bytes, {} are free", error.what(), needed_bytes, free_bytes(root_));
+  }
+}
+
+void CheckpointStore::commit(const std::string& staging, const Manifest& manifest) {
+  const std::string name = name_of_step(manifest.step);
+  const std::string text = manifest_to_json(manifest);
+  std::string trash;
+  try {
+    write_durably(path(staging) + "/" + manifest_name, text);
+    if (is_folder(path(name))) trash = move_to_trash(name);
+    rename_durably(path(staging), path(name));
+  } catch (const IoError& error) {
+    if (!trash.empty() && !is_folder(path(name))) std::rename(path(trash).c_str(), path(name).c_str());
+    throw IoError("step {} could not be saved: {}; {} bytes are free", manifest.step, error.what(), free_bytes(root_));
+  }
+  try {
+    write_durably(path(latest_name), name + "\n");
+  } catch (const IoError& error) {
+    throw IoError("{} is saved, but {} still names the step before: {}; {} bytes are free", path(name), latest_name,
+                  error.what(), free_bytes(root_));
+  }
+  if (trash.empty()) return;
+  try {
+    remove_folder(path(trash), manifest_name);
+  } catch (const IoError& error) {
+    log::warn("{} is saved, but what it replaces stays: {}", path(name), error.what());
+  }
+}
+
+void CheckpointStore::abandon(const std::string& staging) noexcept {
+  try {
+    remove_folder(path(staging), manifest_name);
+  } catch (const Error& error) {
+    log::warn("the next save will remove {}: {}", path(staging), error.what());
+  }
+}
+
+std::vector<StepEntry> CheckpointStore::steps() {
+  struct Found {
+    std::int64_t order;
+    StepEntry entry;
+  };
+  std::vector<Found> all;
+  const auto add = [&](const std::string& name, std::int64_t number, bool replaced) {
+    StepEntry entry{.name = name, .step = {}, .problem = {}, .latest = false, .replaced = replaced};
+    try {
+      const CheckpointReader reader(path(name));
+      const int version = reader.manifest().format_version;
+      TRIREME_CHECK(version <= Manifest::current_version, CheckpointError, "its format version is {}", version);
+      entry.step = reader.manifest().step;
+    } catch (const Error& error) {
+      entry.problem = error.what();
+    }
+    all.push_back({number, std::move(entry)});
+  };
+  const std::vector<std::string> names = names_in(root_);
+  for (const std::string& name : names) {
+    if (is_step_name(name) && is_folder(path(name))) add(name, number_in(name, step_prefix), false);
+  }
+  for (const std::string& name : names) {
+    const std::int64_t number = number_in(name, trash_prefix);
+    if (number >= 0 && is_folder(path(name)) && may_be_complete(path(name))) add(name, number, true);
+  }
+  std::ranges::stable_sort(all, [](const Found& a, const Found& b) {
+    return std::tuple(-a.order, a.entry.replaced) < std::tuple(-b.order, b.entry.replaced);
+  });
+
+  const std::string latest_step = latest();
+  const auto pointed = std::ranges::find_if(all, [&](const Found& found) {
+    return found.entry.name == latest_step ||
+           (found.entry.replaced && name_of_step(number_in(found.entry.name, trash_prefix)) == latest_step);
+  });
+  if (pointed != all.end()) {
+    pointed->entry.latest = true;
+  } else if (!latest_step.empty()) {
+    log::warn("{} names {}, which is not there", path(latest_name), latest_step);
+  }
+  std::vector<StepEntry> entries;
+  for (Found& found : all) entries.push_back(std::move(found.entry));
+  return entries;
+}
+
+std::unique_ptr<checkpoint::StepReader> CheckpointStore::open(const std::string& name) {
+  return std::make_unique<CheckpointReader>(path(name));
+}
+
+std::string CheckpointStore::step_name(std::int64_t step) const { return name_of_step(step); }
+
+void CheckpointStore::remove(const std::string& name) {
+  const std::string trash = move_to_trash(name);
+  remove_folder(path(trash), manifest_name);
+}
+
+/// The step's name in LATEST; empty where there is none worth looking at.
+std::string CheckpointStore::latest() const {
+  try {
+    if (!is_there(path(latest_name))) return {};
+    std::string name = read_whole_file(path(latest_name), 255);
+    while (!name.empty() && (name.back() == '\n' || name.back() == '\r' || name.back() == ' ')) name.pop_back();
+    if (is_step_name(name)) return name;
+    log::warn("{} does not hold the name of a step, like {}", path(latest_name), name_of_step(1234));
+  } catch (const Error& error) {
+    log::warn("{}", error.what());
+  }
+  return {};
+}
+
+std::string CheckpointStore::move_to_trash(const std::string& name) {
+  const std::int64_t number = std::max<std::int64_t>(0, number_in(name, step_prefix));
+  std::string trash = fmt::format("{}{:08}-{}", trash_prefix, number, unique_suffix());
+  rename_durably(path(name), path(trash));
+  return trash;
+}
+
+/// Removes what killed saves left behind. Only the owner of the lock comes here.
+void CheckpointStore::clean() {
+  for (const std::string& name : names_in(root_)) {
+    if (name.starts_with(trash_prefix)) {
+      restore_or_delete(name);
+    } else if (name.starts_with(staging_prefix) || name.starts_with(std::string(lock_name) + "-")) {
+      log::info("removing {}, left by a save that was cut short", path(name));
+      if (is_folder(path(name))) {
+        remove_folder(path(name), manifest_name);
+      } else {
+        unlink(path(name).c_str());
+      }
+    }
+  }
+}
+
+void CheckpointStore::restore_or_delete(const std::string& trash_name) {
+  const std::string name = name_of_step(std::max<std::int64_t>(0, number_in(trash_name, trash_prefix)));
+  if (is_folder(path(name))) {
+    // Kept while it may be better than what bears the name.
+    if (looks_complete(path(name)) || !looks_complete(path(trash_name))) {
+      remove_folder(path(trash_name), manifest_name);
+    }
+  } else if (looks_complete(path(trash_name))) {
+    log::warn("{} was being replaced or deleted when a job was killed: it gets its name back", path(name));
+    rename_durably(path(trash_name), path(name));
+  } else {
+    remove_folder(path(trash_name), manifest_name);
+  }
+}
+
+CheckpointPlace find_checkpoint(const std::string& path) {
+  char* const found = retried([&] { return realpath(path.c_str(), nullptr); });
+  const int error = errno;
+  const std::string folder = found == nullptr ? "" : found;
+  std::free(found);
+  TRIREME_CHECK(!folder.empty() || is_absent(error), IoError, "cannot look for {}: {}", path, std::strerror(error));
+  TRIREME_CHECK(!folder.empty() && is_folder(folder), CheckpointError, "there is no checkpoint folder {}: {}", path,
+                folder.empty() ? std::strerror(error) : "it is not a folder");
+  const std::size_t slash = folder.rfind('/');
+  const std::string name = folder.substr(slash + 1);
+  if (!is_step_name(name) && !is_there(folder + "/" + manifest_name)) return {folder, {}};
+  return {folder.substr(0, std::max<std::size_t>(slash, 1)), name};
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,196 @@
+#include "io/compression/input_file.hpp"
+
+#include <fcntl.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "io/posix/file_handle.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::io {
+namespace {
+
+constexpr std::size_t packed_bytes = std::size_t{1} << 18;  // read at a time
+
+class PlainFile final : public ByteSource {
+ public:
+  PlainFile(const std::string& path, std::int64_t begin, std::int64_t end)
+      : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)), position_(begin), begin_(begin), end_(end) {
+    TRIREME_CHECK(file_, IoError, "cannot open {}: {}", path_, std::strerror(errno));
+  }
+
+  std::size_t read(char* data, std::size_t size_bytes) override {
+    size_bytes = static_cast<std::size_t>(std::min(static_cast<std::int64_t>(size_bytes), end_ - position_));
+    std::size_t got = 0;
+    while (got < size_bytes) {
+      const ssize_t result = pread(file_.get(), data + got, size_bytes - got, position_);
+      if (result < 0 && errno == EINTR) continue;
+      TRIREME_CHECK(result >= 0, IoError, "cannot read {}: {}", path_, std::strerror(errno));
+      TRIREME_CHECK(result > 0 || end_ == INT64_MAX, IoError, "cannot read {}: it has become shorter meanwhile", path_);
+      if (result == 0) break;
+      got += static_cast<std::size_t>(result);
+      position_ += result;
+    }
+    return got;
+  }
+  std::int64_t file_bytes_read() const override { return position_ - begin_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  Descriptor file_;
+  std::int64_t position_;
+  std::int64_t begin_;
+  std::int64_t end_;
+};
+
+/// What all compressed files share: packed bytes are read some at a time, and unpacked until there are enough.
+class PackedFile : public ByteSource {
+ public:
+  explicit PackedFile(const std::string& path) : file_(path, 0, INT64_MAX), packed_(packed_bytes) {}
+
+  std::size_t read(char* data, std::size_t size_bytes) final {
+    std::size_t got = 0;
+    while (got < size_bytes) {
+      if (used_ == filled_) {
+        used_ = 0;
+        filled_ = file_.read(packed_.data(), packed_.size());
+      }
+      const bool at_end = filled_ == 0;
+      if (at_end && !inside_) break;
+      const std::size_t made = unpack(data + got, size_bytes - got);
+      got += made;
+      TRIREME_CHECK(!at_end || made > 0 || !inside_, DataError,
+                    "{}, byte {}: the {} data end here, though they are not complete: the file was cut off; get it "
+                    "again",
+                    file_.path(), position(), name());
+    }
+    return got;
+  }
+  std::int64_t file_bytes_read() const final { return position(); }
+
+ protected:
+  virtual const char* name() const = 0;
+  /// Unpacks what it can of `packed` into `data`, moves `used_` on, says in `inside_` whether a member has begun that
+  /// has not ended; returns the bytes made.
+  virtual std::size_t unpack(char* data, std::size_t size_bytes) = 0;
+
+  [[noreturn]] void damaged(const char* why) const {
+    throw DataError("{}, byte {}: the {} data are damaged ({}); get the file again", file_.path(), position(), name(),
+                    why == nullptr ? "no reason given" : why);
+  }
+  std::string_view packed() const { return std::string_view(packed_.data(), filled_).substr(used_); }
+  std::int64_t position() const { return file_.file_bytes_read() - static_cast<std::int64_t>(filled_ - used_); }
+
+  std::size_t used_ = 0;  // of the packed bytes in memory
+  bool inside_ = false;
+
+ private:
+  PlainFile file_;
+  std::vector<char> packed_;
+  std::size_t filled_ = 0;
+};
+
+class GzipFile final : public PackedFile {
+ public:
+  explicit GzipFile(const std::string& path) : PackedFile(path) {
+    constexpr int gzip_only = 16;
+    TRIREME_CHECK(inflateInit2(&stream_, MAX_WBITS + gzip_only) == Z_OK, EnvironmentError, "zlib cannot start: {}",
+                  stream_.msg == nullptr ? "no reason given" : stream_.msg);
+  }
+  ~GzipFile() override { inflateEnd(&stream_); }
+  GzipFile(const GzipFile&) = delete;
+  GzipFile& operator=(const GzipFile&) = delete;
+
+ private:
+  const char* name() const override { return "gzip"; }
+  std::size_t unpack(char* data, std::size_t size_bytes) override {
+    const std::string_view in = packed();
+    // zlib counts in 32 bits, and does not write to its input.
+    const auto room = static_cast<uInt>(std::min<std::size_t>(size_bytes, 1u << 30));
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
+    stream_.avail_in = static_cast<uInt>(in.size());
+    stream_.next_out = reinterpret_cast<Bytef*>(data);
+    stream_.avail_out = room;
+    const int result = inflate(&stream_, Z_NO_FLUSH);
+    used_ += in.size() - stream_.avail_in;
+    if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) damaged(stream_.msg);
+    inside_ = result != Z_STREAM_END;
+    if (!inside_) inflateReset(&stream_);
+    return room - stream_.avail_out;
+  }
+
+  z_stream stream_{};
+};
+
+class ZstdFile final : public PackedFile {
+ public:
+  explicit ZstdFile(const std::string& path) : PackedFile(path), stream_(ZSTD_createDStream()) {
+    TRIREME_CHECK(stream_, EnvironmentError, "libzstd cannot start: no memory");
+  }
+
+ private:
+  const char* name() const override { return "Zstandard"; }
+  std::size_t unpack(char* data, std::size_t size_bytes) override {
+    ZSTD_inBuffer in{packed().data(), packed().size(), 0};
+    ZSTD_outBuffer out{data, size_bytes, 0};
+    const std::size_t result = ZSTD_decompressStream(stream_.get(), &out, &in);
+    used_ += in.pos;
+    if (ZSTD_isError(result) != 0) damaged(ZSTD_getErrorName(result));
+    inside_ = result != 0;
+    return out.pos;
+  }
+
+  struct Free {
+    void operator()(ZSTD_DStream* stream) const { ZSTD_freeDStream(stream); }
+  };
+  std::unique_ptr<ZSTD_DStream, Free> stream_;
+};
+
+}  // namespace
+
+Compression compression_of(const std::string& path) {
+  std::array<char, 4> head{};
+  const std::string_view start(head.data(), PlainFile(path, 0, INT64_MAX).read(head.data(), head.size()));
+  if (start.starts_with("\x1F\x8B")) return Compression::gzip;
+  const bool is_skippable_frame = start.ends_with("\x2A\x4D\x18") && (start[0] & 0xF0) == 0x50;
+  if (start.starts_with("\x28\xB5\x2F\xFD") || is_skippable_frame) return Compression::zstd;
+  TRIREME_CHECK(!path.ends_with(".gz") && !path.ends_with(".zst"), DataError,
+                "{} holds neither gzip nor Zstandard data, as its name says: get it again, or rename it if it is text",
+                path);
+  return Compression::none;
+}
+
+std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t begin, std::int64_t end) {
+  switch (compression_of(path)) {
+    case Compression::gzip:
+      return std::make_unique<GzipFile>(path);
+    case Compression::zstd:
+      return std::make_unique<ZstdFile>(path);
+    case Compression::none:
+      break;
+  }
+  return std::make_unique<PlainFile>(path, begin, end);
+}
+
+std::int64_t line_begin(const std::string& path, std::int64_t size_bytes, std::int64_t at) {
+  if (at <= 0 || at >= size_bytes) return std::clamp<std::int64_t>(at, 0, size_bytes);
+  PlainFile file(path, at - 1, size_bytes);
+  std::string bytes(std::size_t{1} << 16, '\0');
+  for (std::int64_t offset = at - 1;;) {
+    const std::size_t got = file.read(bytes.data(), bytes.size());
+    const std::size_t end = std::string_view(bytes).substr(0, got).find('\n');
+    if (end != std::string_view::npos) return offset + static_cast<std::int64_t>(end) + 1;
+    offset += static_cast<std::int64_t>(got);
+    if (got < bytes.size()) return offset;
+  }
+}
+
+}  // namespace trireme::io

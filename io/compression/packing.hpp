@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "io/compression/input_file.hpp"
+
+namespace trireme::io {
+
+/// What the end of a file's name asks for: .gz, .zst or none.
+Compression compression_by_name(std::string_view path);
+
+/// `bytes` as a gzip member or a Zstandard frame of their own, with a checksum: several one after another unpack to
+/// all of the bytes. `compression` is one of the two.
+std::string packed(std::string_view bytes, Compression compression);
+
+}  // namespace trireme::io

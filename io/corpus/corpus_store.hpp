@@ -1,0 +1,144 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "io/posix/mapped_file.hpp"
+#include "src/base/thread_pool.hpp"
+#include "src/comm/communicator.hpp"
+#include "src/data/token_store.hpp"
+
+namespace trireme::io {
+
+/// Tokens of a view that lie together: from its token `first` on they are those of a source from `begin` on.
+struct CorpusRun {
+  std::int64_t source, begin, first;
+};
+
+/// A corpus in an HDF5 file, memory-mapped: to open it takes one pass over the offsets, and all processes of a machine
+/// share its pages. Version 1 of the format:
+///
+///   /tokens             uint16 [tokens], or uint32 where the vocabulary has more than 65,536 ids; contiguous
+///   /document_offsets   int64 [documents + 1]
+///   /sentence_offsets   int64 [sentences + 1], only where the text was split into sentences; holds each
+///                       document offset
+///   /block_digests      uint8 [blocks, 32]: digest of each 1,048,576 tokens, in hexadecimal digits
+///   /tokenizer_payload  uint8 [bytes]: the tokenizer's definition
+///   attributes of /     format "trireme-corpus", format_version, tokenizer, tokenizer_digest, vocabulary_size,
+///                       end_of_document, greatest_id and table_digest (of the bytes of document offsets, sentence
+///                       offsets, then block digests; it changes with any token, and is `info().content_digest`)
+///
+/// A view is a corpus without tokens of its own. Its documents lie in other corpora, which are opened with it; none of
+/// them is a view. Instead of tokens and block digests it has
+///
+///   /sources            uint8 [bytes]: a line each: the source's content digest, a space, its path, relative to the
+///                       view's folder where it lies in or below that
+///   /runs               int64 [runs, 3]: CorpusRun
+///   attributes of /     as above, but format "trireme-corpus-view", greatest_id, which is the greatest of all sources,
+///                       and table_digest (of document offsets, sentence offsets, runs, then the sources' digests)
+///
+/// Everything is little-endian; digests are XXH3 of 128 bits.
+class CorpusStore final : public data::TokenStore {
+ public:
+  /// Checks everything but the tokens themselves, which are only read as they are asked for. Throws IoError where the
+  /// file cannot be opened, DataError where it is not a whole corpus or, a view, a source is not what it was.
+  explicit CorpusStore(const std::string& path);
+
+  const std::string& name() const override { return path_; }
+  const data::CorpusInfo& info() const override { return info_; }
+  std::span<const std::int64_t> document_offsets() const override { return offsets_; }
+  std::span<const std::int64_t> sentence_offsets() const override { return sentences_; }
+  /// Throws DataError where there are no such tokens, as offsets may lie in a file that was overwritten.
+  data::TokenSpan tokens(std::int64_t first, std::int64_t count) const override;
+  void check_unchanged() const override;
+
+  bool is_view() const { return !sources_.empty(); }
+  /// The corpora that a view takes its tokens from.
+  const std::vector<std::unique_ptr<CorpusStore>>& sources() const { return sources_; }
+
+  /// Reads every token, of a view those of its sources, on all ranks of `comm`, which have opened the same corpus, and
+  /// all threads of `pool` together. Throws on all ranks DataError naming the first block that is not as it was
+  /// written, or an id that is not in the vocabulary.
+  void verify(Communicator& comm, ThreadPool& pool) const;
+  /// Alone, on one thread.
+  void verify() const;
+  /// Number of blocks of 1,048,576 tokens, of a view: of all its sources.
+  std::int64_t blocks() const;
+  /// Reads one block. Throws DataError where it is not as it was written; returns its greatest id.
+  std::int64_t verify_block(std::int64_t block) const;
+  /// The process gives back the memory that reading the block took.
+  void release_block(std::int64_t block) const;
+
+  /// Where a token lies, and how many from there on lie together in one block.
+  struct Stretch {
+    std::int64_t source;  ///< of a view
+    std::int64_t begin;   ///< in the source
+    std::int64_t block;   ///< of all of them
+    std::int64_t size;
+  };
+  Stretch stretch_at(std::int64_t token) const;
+
+ private:
+  enum class Kind { any, no_view };
+  CorpusStore(const std::string& path, Kind kind);
+  void read(Kind kind);
+  std::int64_t verify_blocks(std::int64_t begin, std::int64_t end, ThreadPool& pool) const;
+  void verify_header(std::int64_t greatest_id) const;
+  struct SourceName {
+    std::string content_digest;
+    std::string path;
+  };
+  void open_sources(const std::vector<SourceName>& names);
+  const CorpusStore& source_of_block(std::int64_t& block) const;
+  void check_runs() const;
+  struct FoundRun {
+    CorpusRun run;
+    std::int64_t end;  // token of the view
+  };
+  FoundRun run_of(std::int64_t token) const;
+  void check_tokens(std::int64_t first, std::int64_t count) const;
+  std::int64_t run_end(std::size_t run) const;
+
+  std::string path_;
+  data::CorpusInfo info_;
+  std::string block_digests_;
+  std::unique_ptr<MappedFile> mapping_;
+  std::span<const std::int64_t> offsets_;
+  std::span<const std::int64_t> sentences_;
+  data::TokenSpan tokens_;
+  std::vector<std::unique_ptr<CorpusStore>> sources_;
+  std::vector<std::int64_t> first_blocks_;  // of each source
+  std::span<const CorpusRun> runs_;
+};
+
+/// Hands out tokens of a corpus, each block of them checked first, once where they are asked for in order.
+class VerifiedTokens {
+ public:
+  explicit VerifiedTokens(const CorpusStore& store) : store_(store) {}
+
+  /// Calls `take(span)` with all tokens [begin, end), a span at a time. Throws DataError where they are damaged.
+  template <class Take>
+  void read(std::int64_t begin, std::int64_t end, const Take& take) {
+    while (begin < end) {
+      const CorpusStore::Stretch stretch = store_.stretch_at(begin);
+      if (stretch.block != verified_) {
+        if (verified_ >= 0) store_.release_block(verified_);
+        store_.verify_block(verified_ = stretch.block);
+      }
+      const std::int64_t size = std::min(stretch.size, end - begin);
+      std::visit(take, store_.tokens(begin, size));
+      begin += size;
+    }
+  }
+
+ private:
+  const CorpusStore& store_;
+  std::int64_t verified_ = -1;
+};
+
+}  // namespace trireme::io

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/corpus/corpus_sink.hpp"
+#include "io/posix/durable_file.hpp"
+
+namespace trireme::io {
+
+/// Makes a view, a corpus that holds no tokens but says where in other corpora its documents lie (`CorpusStore`
+/// describes the file). The numbers of the documents and of where they lie are held in memory.
+class CorpusViewWriter final : public CorpusSink {
+ public:
+  explicit CorpusViewWriter(const std::string& path);
+
+  /// What is appended next is of this corpus; of a view: of its sources.
+  void take_from(const CorpusStore& store) override;
+  void append(std::int64_t begin, std::int64_t end) override;
+  void end_sentence() override { sentence_offsets_.push_back(tokens_); }
+  void end_document() override { document_offsets_.push_back(tokens_); }
+  std::int64_t documents() const override { return std::ssize(document_offsets_) - 1; }
+  CorpusSize finish() override;
+
+ private:
+  struct Source {
+    std::string path;
+    std::string content_digest;
+    bool operator==(const Source&) const = default;
+  };
+  TemporaryFile file_;
+  std::string folder_;
+  const CorpusStore* store_ = nullptr;
+  std::optional<data::CorpusInfo> info_;  // of the first store, with the greatest id of all
+  bool has_sentences_ = false;
+  std::vector<Source> sources_;
+  std::vector<std::int64_t> source_numbers_;  // of the present store's sources
+  std::vector<CorpusRun> runs_;
+  std::int64_t tokens_ = 0;
+  std::vector<std::int64_t> document_offsets_{0};
+  std::vector<std::int64_t> sentence_offsets_{0};
+};
+
+}  // namespace trireme::io

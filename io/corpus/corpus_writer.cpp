@@ -1,0 +1,110 @@
+#include "io/corpus/corpus_writer.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "io/corpus/corpus_file.hpp"
+#include "io/corpus/corpus_format.hpp"
+#include "src/base/check.hpp"
+#include "src/base/hash.hpp"
+
+namespace trireme::io {
+namespace {
+
+constexpr std::size_t offsets_per_flush = 1 << 16;
+
+/// Gives back what was spooled, from its beginning on.
+auto reader_of(const Spool& spool) {
+  return [&spool, position = std::int64_t{0}](std::span<std::byte> out) mutable {
+    spool.read(position, out.data(), out.size());
+    position += static_cast<std::int64_t>(out.size());
+  };
+}
+
+}  // namespace
+
+CorpusWriter::CorpusWriter(const std::string& path, const data::Tokenizer& tokenizer)
+    : tokenizer_(tokenizer),
+      dtype_(token_type(tokenizer.vocabulary_size())),
+      file_(path),
+      tokens_(file_.path() + ".tokens"),
+      offsets_(file_.path() + ".offsets") {
+  block_.reserve(static_cast<std::size_t>(corpus_block_tokens) * size_of(dtype_));
+}
+
+void CorpusWriter::append(std::span<const std::int32_t> ids) {
+  const std::size_t element_bytes = size_of(dtype_);
+  while (!ids.empty()) {
+    const std::size_t room = static_cast<std::size_t>(corpus_block_tokens) - block_.size() / element_bytes;
+    const auto part = ids.first(std::min(room, ids.size()));
+    const std::size_t old_size = block_.size();
+    block_.resize(old_size + part.size() * element_bytes);
+    std::byte* out = block_.data() + old_size;
+    for (const std::int32_t id : part) {
+      TRIREME_CHECK(id >= 0 && id < tokenizer_.vocabulary_size(), DataError,
+                    "token {} is not in the vocabulary of {} ids", id, tokenizer_.vocabulary_size());
+      greatest_id_ = std::max<std::int64_t>(greatest_id_, id);
+      std::memcpy(out, &id, element_bytes);  // little-endian: the lower bytes come first
+      out += element_bytes;
+    }
+    token_count_ += static_cast<std::int64_t>(part.size());
+    ids = ids.subspan(part.size());
+    if (block_.size() == static_cast<std::size_t>(corpus_block_tokens) * element_bytes) flush_block();
+  }
+}
+
+void CorpusWriter::end_sentence() {
+  if (token_count_ == sentence_begin_) return;
+  if (!sentences_) sentences_.emplace(file_.path() + ".sentences");
+  recent_sentences_.push_back(token_count_);
+  sentence_begin_ = token_count_;
+  ++sentence_count_;
+  if (recent_sentences_.size() >= offsets_per_flush) flush_sentences();
+}
+
+void CorpusWriter::end_document() {
+  TRIREME_CHECK(!sentences_ || sentence_begin_ == token_count_, DataError,
+                "document {} does not end with a sentence, though others do", documents_ + 1);
+  recent_offsets_.push_back(token_count_);
+  document_begin_ = token_count_;
+  ++documents_;
+  if (recent_offsets_.size() >= offsets_per_flush) flush_offsets();
+}
+
+void CorpusWriter::flush_block() {
+  if (block_.empty()) return;
+  block_digests_ += digest(block_.data(), block_.size());
+  tokens_.append(block_.data(), block_.size());
+  block_.clear();
+}
+
+void CorpusWriter::flush_offsets() {
+  offsets_.append(recent_offsets_.data(), recent_offsets_.size() * sizeof(recent_offsets_[0]));
+  recent_offsets_.clear();
+}
+
+void CorpusWriter::flush_sentences() {
+  sentences_->append(recent_sentences_.data(), recent_sentences_.size() * sizeof(recent_sentences_[0]));
+  recent_sentences_.clear();
+}
+
+void CorpusWriter::finish() {
+  flush_block();
+  flush_offsets();
+  if (sentences_) flush_sentences();
+  std::size_t block = 0;
+  const auto next_tokens = [&, next = reader_of(tokens_)](std::span<std::byte> out) mutable {
+    next(out);
+    TRIREME_CHECK(block_digests_.compare(block++ * digest_digits, digest_digits, digest(out.data(), out.size())) == 0,
+                  IoError, "the temporary file beside {} gave back other bytes than were written", file_.target());
+  };
+  CorpusContents contents{token_count_, greatest_id_, next_tokens, documents_, reader_of(offsets_)};
+  if (sentences_) {
+    contents.sentences = sentence_count_;
+    contents.next_sentence_offsets = reader_of(*sentences_);
+  }
+  write_corpus_file(file_.path(), tokenizer_, contents);
+  file_.commit();
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/posix/durable_file.hpp"
+#include "io/posix/spool.hpp"
+#include "src/data/tokenizer.hpp"
+#include "src/tensor/dtype.hpp"
+
+namespace trireme::io {
+
+/// Writes a corpus (`CorpusStore` describes the file) document by document, in memory that does not grow with it. A
+/// contiguous dataset cannot grow, so tokens and offsets are spooled first; that takes their size once more on the disk
+/// until `finish` has copied them. The file gets its name when it is whole and on the disk; what stood under the name
+/// stays until then, and for ever if anything fails.
+class CorpusWriter {
+ public:
+  /// Throws IoError at once where `path` cannot be written.
+  CorpusWriter(const std::string& path, const data::Tokenizer& tokenizer);
+
+  /// Adds tokens to the current document. Throws DataError for an id that is not in the vocabulary.
+  void append(std::span<const std::int32_t> ids);
+  /// Ends the current sentence; an empty one counts for nothing. A corpus in which this was called once must consist
+  /// of sentences: every document ends with one.
+  void end_sentence();
+  /// Ends the current document, which may be empty.
+  void end_document();
+  /// Makes the file. Nothing may be added after it.
+  void finish();
+
+  std::int64_t vocabulary_size() const { return tokenizer_.vocabulary_size(); }
+  std::int64_t documents() const { return documents_; }
+  std::int64_t token_count() const { return token_count_; }
+  std::int64_t sentences() const { return sentence_count_; }
+  /// Of the current document.
+  std::int64_t document_tokens() const { return token_count_ - document_begin_; }
+
+ private:
+  void flush_block();
+  void flush_offsets();
+  void flush_sentences();
+
+  const data::Tokenizer& tokenizer_;
+  DType dtype_;
+  TemporaryFile file_;
+  Spool tokens_;
+  Spool offsets_;
+  std::optional<Spool> sentences_;
+  std::vector<std::byte> block_;  // tokens not yet spooled, at most corpus_block_tokens
+  std::vector<std::int64_t> recent_offsets_{0};
+  std::vector<std::int64_t> recent_sentences_{0};
+  std::string block_digests_;
+  std::int64_t token_count_ = 0;
+  std::int64_t documents_ = 0;
+  std::int64_t document_begin_ = 0;
+  std::int64_t sentence_begin_ = 0;
+  std::int64_t sentence_count_ = 0;
+  std::int64_t greatest_id_ = -1;
+};
+
+}  // namespace trireme::io

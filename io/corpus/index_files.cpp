@@ -1,0 +1,135 @@
+#include "io/corpus/index_files.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include "io/posix/byte_reader.hpp"
+#include "io/posix/durable_file.hpp"
+#include "io/posix/file_output.hpp"
+#include "io/posix/folder.hpp"
+#include "io/posix/mapped_file.hpp"
+#include "src/base/hash.hpp"
+#include "src/base/log.hpp"
+
+namespace trireme::io {
+namespace {
+
+// The file: magic; digest of all that follows it; number of bytes of the description, number of arrays, bytes of each
+// array; the description; the arrays, each at the next multiple of the alignment with zeros before it.
+constexpr std::string_view magic("trireme-index-1\n", 16);
+constexpr std::size_t digest_digits = 32;
+constexpr std::size_t alignment = 64;
+constexpr std::size_t greatest_arrays = 16;
+
+std::size_t aligned(std::size_t offset) { return (offset + alignment - 1) / alignment * alignment; }
+
+/// Gives `sink` what follows the digest, part after part.
+template <class Sink>
+void give_content(const std::string& description, const data::IndexCache::Arrays& arrays, const Sink& sink) {
+  constexpr std::byte zeros[alignment]{};
+  std::vector<std::uint64_t> sizes{description.size(), arrays.size()};
+  for (const auto& array : arrays) sizes.push_back(array.size());
+  sink(std::as_bytes(std::span(sizes)));
+  sink(std::as_bytes(std::span(description)));
+  std::size_t offset = magic.size() + digest_digits + sizes.size() * 8 + description.size();
+  for (const auto& array : arrays) {
+    sink(std::span(zeros).first(aligned(offset) - offset));
+    sink(array);
+    offset = aligned(offset) + array.size();
+  }
+}
+
+void write(const std::string& path, const std::string& description, const data::IndexCache::Arrays& arrays) {
+  Digest digest;
+  give_content(description, arrays, [&](std::span<const std::byte> part) { digest.update(part.data(), part.size()); });
+  FileOutput out(path);
+  out.write_bytes(std::as_bytes(std::span(magic)));
+  const std::string digits = digest.hex();
+  out.write_bytes(std::as_bytes(std::span(digits)));
+  give_content(description, arrays, [&](std::span<const std::byte> part) { out.write_bytes(part); });
+  out.close();
+}
+
+/// What a file holds. Throws DataError where it is not whole, or of something else.
+data::IndexCache::Kept read(const std::string& path, const std::string& description) {
+  const auto mapping = std::make_shared<MappedFile>(path);
+  const std::span<const std::byte> all = mapping->bytes();
+  const ByteReader bytes(path, all);
+  TRIREME_CHECK(all.size() > magic.size() && std::memcmp(all.data(), magic.data(), magic.size()) == 0, DataError,
+                "{} is no file of this cache", path);
+  std::size_t offset = magic.size() + digest_digits;
+  TRIREME_CHECK(all.size() > offset &&
+                    digest(all.data() + offset, all.size() - offset) ==
+                        std::string_view(reinterpret_cast<const char*>(all.data()), offset).substr(magic.size()),
+                DataError, "{} is damaged or cut short", path);
+  const auto description_bytes = bytes.at<std::uint64_t>(offset, "a size");
+  const auto count = bytes.at<std::uint64_t>(offset + 8, "a number");
+  offset += 16;
+  TRIREME_CHECK(description_bytes == description.size() && count <= greatest_arrays &&
+                    all.size() - offset >= count * 8 + description.size() &&
+                    std::memcmp(all.data() + offset + count * 8, description.data(), description.size()) == 0,
+                DataError, "{} is of something else", path);
+  std::size_t begin = offset + count * 8 + description.size();
+  data::IndexCache::Kept kept{{}, mapping};
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto size = bytes.at<std::uint64_t>(offset + i * 8, "a size");
+    begin = aligned(begin);
+    TRIREME_CHECK(begin <= all.size() && size <= all.size() - begin, DataError, "{} is cut short", path);
+    kept.arrays.push_back(all.subspan(begin, size));
+    begin += size;
+  }
+  return kept;
+}
+
+}  // namespace
+
+IndexFiles::IndexFiles(std::string folder, std::size_t least_bytes)
+    : folder_(std::move(folder)), least_bytes_(least_bytes) {}
+
+std::string IndexFiles::folder_of(const data::TokenStore& store) const {
+  if (!folder_.empty()) return folder_;
+  return (std::filesystem::path(store.name()).parent_path() / "index-cache").string();
+}
+
+std::string IndexFiles::path_of(const data::TokenStore& store, const std::string& description) const {
+  return folder_of(store) + "/" + digest(description.data(), description.size()) + ".index";
+}
+
+data::IndexCache::Kept IndexFiles::find(const data::TokenStore& store, const std::string& description) {
+  const std::string path = path_of(store, description);
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};
+  try {
+    Kept kept = read(path, description);
+    log::info("order of samples of {}: read from {}", store.name(), path);
+    return kept;
+  } catch (const Error& error) {
+    log::warn("{}: it is computed and written again", error.what());
+    return {};
+  }
+}
+
+void IndexFiles::keep(const data::TokenStore& store, const std::string& description, const Arrays& arrays) {
+  std::size_t size = 0;
+  for (const auto& array : arrays) size += array.size();
+  const std::string folder = folder_of(store);
+  if (size < least_bytes_ || refused_.contains(folder)) return;
+  try {
+    make_folders(folder);
+    const TemporaryFile file(path_of(store, description));
+    write(file.path(), description, arrays);
+    // Not brought to the disk first: what a crash leaves of it is found by its digest.
+    TRIREME_CHECK(std::rename(file.path().c_str(), file.target().c_str()) == 0, IoError, "cannot rename {} to {}: {}",
+                  file.path(), file.target(), std::strerror(errno));
+    log::info("order of samples of {}: computed, and kept in {}", store.name(), file.target());
+  } catch (const Error& error) {
+    refused_.insert(folder);
+    log::warn("{}: the order of samples is not kept, every start computes it; --data-cache-path names another folder",
+              error.what());
+  }
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,261 @@
+#include "io/corpus/megatron_corpus.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "io/corpus/corpus_format.hpp"
+#include "io/posix/byte_reader.hpp"
+#include "io/posix/durable_file.hpp"
+#include "io/posix/file_output.hpp"
+#include "io/posix/mapped_file.hpp"
+#include "io/posix/regular_file.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::io {
+namespace {
+
+constexpr std::string_view magic("MMIDIDX\0\0", 9);
+constexpr std::uint64_t version = 1;
+constexpr std::uint8_t code_int32 = 4;
+constexpr std::uint8_t code_uint16 = 8;
+constexpr std::int64_t least_vocabulary_of_32_bits = 65500;
+constexpr std::size_t header_bytes = 34;
+constexpr std::size_t ids_at_a_time = 1 << 16;
+
+std::size_t token_bytes(std::uint8_t code, const std::string& path) {
+  switch (code) {
+    case 1:
+    case 2:
+      return 1;
+    case 3:
+    case code_uint16:
+      return 2;
+    case code_int32:
+      return 4;
+    case 5:
+      return 8;
+    default:
+      throw DataError("{}, byte 17: type {} of the tokens is not one of whole numbers (1 to 5, or 8)", path, code);
+  }
+}
+
+/// PREFIX.idx, checked as it is read.
+class Index {
+ public:
+  explicit Index(const std::string& path) : path_(path), mapping_(path), bytes_(path_, mapping_.bytes()) {
+    const std::span<const std::byte> all = mapping_.bytes();
+    TRIREME_CHECK(all.size() >= magic.size() && std::memcmp(all.data(), magic.data(), magic.size()) == 0, DataError,
+                  "{} does not begin with MMIDIDX: it is no index of Megatron-LM's{}", path_,
+                  all.size() >= 6 && std::memcmp(all.data(), "TNTIDX", 6) == 0
+                      ? " present format, but of its old one, TNTIDX; convert it with Megatron-LM first"
+                      : "");
+    const auto found_version = bytes_.at<std::uint64_t>(9, "the version");
+    TRIREME_CHECK(found_version == version, DataError, "{}, byte 9: version {} is not 1", path_, found_version);
+    code_ = bytes_.at<std::uint8_t>(17, "the type of the tokens");
+    token_bytes_ = token_bytes(code_, path_);
+    sequences_ = bytes_.at<std::uint64_t>(18, "the number of sequences");
+    const auto boundaries = bytes_.at<std::uint64_t>(26, "the number of documents");
+    // Each sequence takes 12 bytes, each boundary 8: neither product overflows once the counts are below the size.
+    TRIREME_CHECK(sequences_ <= all.size() && boundaries >= 1 && boundaries <= all.size() &&
+                      all.size() == header_bytes + sequences_ * 12 + boundaries * 8,
+                  DataError,
+                  "{} has {} bytes, but {} sequences and {} document boundaries (bytes 18 and 26) take {} + 12 each + "
+                  "8 each: it is cut short, damaged, or of multimodal data, which are not known here",
+                  path_, all.size(), sequences_, boundaries, header_bytes);
+    documents_ = boundaries - 1;
+    TRIREME_CHECK(boundary(0) == 0 && boundary(documents_) == sequences_, DataError,
+                  "{}, byte {}: documents should go from sequence 0 to {}, but go from {} to {}", path_,
+                  boundary_offset(0), sequences_, boundary(0), boundary(documents_));
+    for (std::uint64_t d = 0; d < documents_; ++d) {
+      const std::uint64_t begin = boundary(d);
+      const std::uint64_t end = boundary(d + 1);
+      TRIREME_CHECK(begin <= end && end <= sequences_, DataError,
+                    "{}, byte {}: document {} ends with sequence {}, but begins with {}", path_, boundary_offset(d + 1),
+                    d, end, begin);
+      has_sentences_ = has_sentences_ || end - begin > 1;
+    }
+  }
+
+  void check_unchanged() const { mapping_.check_unchanged(); }
+  std::uint8_t code() const { return code_; }
+  std::uint64_t documents() const { return documents_; }
+  /// Whether a document is more than one sequence.
+  bool has_sentences() const { return has_sentences_; }
+  /// First sequence of document d, or one past the last of the last.
+  std::uint64_t boundary(std::uint64_t d) const { return bytes_.at<std::uint64_t>(boundary_offset(d), "a document"); }
+  std::size_t boundary_offset(std::uint64_t d) const { return header_bytes + sequences_ * 12 + d * 8; }
+
+  struct Place {
+    std::size_t begin, tokens;
+  };
+  /// Where sequence i lies in a PREFIX.bin of `bin_bytes`.
+  Place place(std::uint64_t i, std::size_t bin_bytes) const {
+    const std::size_t size_offset = header_bytes + i * 4;
+    const std::size_t pointer_offset = header_bytes + sequences_ * 4 + i * 8;
+    const auto tokens = bytes_.at<std::int32_t>(size_offset, "a size");
+    const auto begin = bytes_.at<std::int64_t>(pointer_offset, "a place");
+    TRIREME_CHECK(tokens >= 0, DataError, "{}, byte {}: sequence {} has {} tokens", path_, size_offset, i, tokens);
+    const std::size_t bytes = static_cast<std::size_t>(tokens) * token_bytes_;
+    TRIREME_CHECK(
+        begin >= 0 && bytes <= bin_bytes && static_cast<std::size_t>(begin) <= bin_bytes - bytes, DataError,
+        "{}, byte {}: sequence {} of {} tokens should begin at byte {} of the .bin, which has {} bytes: one of "
+        "the two is cut short or damaged",
+        path_, pointer_offset, i, tokens, begin, bin_bytes);
+    return {static_cast<std::size_t>(begin), static_cast<std::size_t>(tokens)};
+  }
+
+  /// Throws DataError unless the sequences, in any order, fill the .bin without a gap or an overlap.
+  void check_filled(const std::string& bin_path, std::size_t bin_bytes) const {
+    struct Run {
+      std::size_t begin, end;
+    };
+    std::vector<Run> runs;  // sequences that lie one after another: a single run where all are in order
+    for (std::uint64_t i = 0; i < sequences_; ++i) {
+      const Place at = place(i, bin_bytes);
+      const std::size_t end = at.begin + at.tokens * token_bytes_;
+      if (at.tokens == 0) continue;
+      if (!runs.empty() && runs.back().end == at.begin) {
+        runs.back().end = end;
+      } else {
+        runs.push_back({at.begin, end});
+      }
+    }
+    std::ranges::sort(runs, {}, &Run::begin);
+    std::size_t filled = 0;
+    for (const Run& run : runs) {
+      TRIREME_CHECK(run.begin >= filled, DataError,
+                    "{}: sequences overlap, two of them begin or go on at byte {} of {}: the index is damaged", path_,
+                    run.begin, bin_path);
+      if (run.begin > filled) break;
+      filled = run.end;
+    }
+    TRIREME_CHECK(filled == bin_bytes, DataError,
+                  "{} has {} bytes, but no sequence of {} takes those from {} on: the two are not of one data set, or "
+                  "the index is cut short",
+                  bin_path, bin_bytes, path_, filled);
+  }
+
+ private:
+  std::string path_;
+  MappedFile mapping_;
+  ByteReader bytes_;
+  std::uint8_t code_ = 0;
+  std::size_t token_bytes_ = 0;
+  std::uint64_t sequences_ = 0;
+  std::uint64_t documents_ = 0;
+  bool has_sentences_ = false;
+};
+
+/// Tokens of type T from byte `begin` of PREFIX.bin on, which need not be aligned.
+template <class T>
+void append(const std::string& path, std::span<const std::byte> bin, Index::Place place, CorpusWriter& writer) {
+  std::vector<T> values;
+  std::vector<std::int32_t> ids;
+  for (std::size_t done = 0; done < place.tokens; done += values.size()) {
+    const std::size_t begin = place.begin + done * sizeof(T);
+    values.resize(std::min(ids_at_a_time, place.tokens - done));
+    std::memcpy(values.data(), bin.data() + begin, values.size() * sizeof(T));
+    ids.clear();
+    for (const T value : values) {
+      TRIREME_CHECK(std::in_range<std::int32_t>(value) && value >= 0 && value < writer.vocabulary_size(), DataError,
+                    "{}, byte {}: token {} is not in the vocabulary of {} ids", path, begin + ids.size() * sizeof(T),
+                    static_cast<std::int64_t>(value), writer.vocabulary_size());
+      ids.push_back(static_cast<std::int32_t>(value));
+    }
+    writer.append(ids);
+  }
+}
+
+}  // namespace
+
+void import_megatron(const std::string& prefix, CorpusWriter& writer) {
+  const std::string bin_path = prefix + ".bin";
+  regular_file_size(prefix + ".idx");
+  regular_file_size(bin_path);
+  const Index index(prefix + ".idx");
+  const MappedFile bin(bin_path);
+  index.check_filled(bin_path, bin.bytes().size());
+  const auto append_sequence = [&](Index::Place place) {
+    switch (index.code()) {
+      case 1:
+        return append<std::uint8_t>(bin_path, bin.bytes(), place, writer);
+      case 2:
+        return append<std::int8_t>(bin_path, bin.bytes(), place, writer);
+      case 3:
+        return append<std::int16_t>(bin_path, bin.bytes(), place, writer);
+      case code_int32:
+        return append<std::int32_t>(bin_path, bin.bytes(), place, writer);
+      case code_uint16:
+        return append<std::uint16_t>(bin_path, bin.bytes(), place, writer);
+      default:
+        return append<std::int64_t>(bin_path, bin.bytes(), place, writer);
+    }
+  };
+  for (std::uint64_t d = 0; d < index.documents(); ++d) {
+    const std::uint64_t begin = index.boundary(d);
+    const std::uint64_t end = index.boundary(d + 1);
+    for (std::uint64_t i = begin; i < end; ++i) {
+      append_sequence(index.place(i, bin.bytes().size()));
+      if (index.has_sentences()) writer.end_sentence();
+    }
+    writer.end_document();
+  }
+  index.check_unchanged();
+  bin.check_unchanged();
+}
+
+void export_megatron(const CorpusStore& store, const std::string& prefix) {
+  const bool narrow = store.info().vocabulary_size < least_vocabulary_of_32_bits;
+  const std::int64_t size_of_token = narrow ? 2 : 4;
+  const auto documents = store.document_offsets();
+  // Sequences are the sentences where there are any; a document without tokens then has none.
+  const auto sequences = store.sentence_offsets().empty() ? documents : store.sentence_offsets();
+  for (std::size_t i = 0; i + 1 < sequences.size(); ++i) {
+    TRIREME_CHECK(sequences[i + 1] - sequences[i] <= INT32_MAX, DataError,
+                  "sequence {} of {} has {} tokens; Megatron-LM's index counts to {}", i, store.name(),
+                  sequences[i + 1] - sequences[i], INT32_MAX);
+  }
+  TemporaryFile bin(prefix + ".bin");
+  TemporaryFile idx(prefix + ".idx");
+  FileOutput tokens_out(bin.path());
+  const auto write = [&](const auto& tokens) {
+    for (const auto token : tokens) {
+      if (narrow) {
+        tokens_out.write(static_cast<std::uint16_t>(token));
+      } else {
+        tokens_out.write(static_cast<std::int32_t>(token));
+      }
+    }
+  };
+  VerifiedTokens(store).read(0, store.token_count(), write);
+  tokens_out.close();
+
+  FileOutput out(idx.path());
+  out.write_bytes(std::as_bytes(std::span(magic)));
+  out.write(version);
+  out.write(narrow ? code_uint16 : code_int32);
+  out.write(static_cast<std::uint64_t>(sequences.size() - 1));
+  out.write(static_cast<std::uint64_t>(documents.size()));
+  for (std::size_t i = 0; i + 1 < sequences.size(); ++i) {
+    out.write(static_cast<std::int32_t>(sequences[i + 1] - sequences[i]));
+  }
+  for (std::size_t i = 0; i + 1 < sequences.size(); ++i) out.write(sequences[i] * size_of_token);
+  std::size_t sequence = 0;
+  for (std::size_t d = 0; d < documents.size(); ++d) {
+    if (sequences.data() == documents.data()) {
+      sequence = d;
+    } else {
+      while (sequence + 1 < sequences.size() && sequences[sequence] < documents[d]) ++sequence;
+    }
+    out.write(static_cast<std::int64_t>(sequence));
+  }
+  out.close();
+  store.check_unchanged();
+  bin.commit();
+  idx.commit();
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,98 @@
+#include "io/json/json_text.hpp"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
+
+namespace trireme::io {
+namespace {
+
+using nlohmann::json;
+
+/// Keeps the string under one key and passes over everything else without building it, however deep it nests.
+class KeyHandler : public nlohmann::json_sax<json> {
+ public:
+  KeyHandler(const std::string& key, std::string place) : key_(key), place_(std::move(place)) {}
+
+  std::string finish() {
+    TRIREME_CHECK(text_.has_value(), DataError, "{}: the object has no key '{}'; --json-key names another", place_,
+                  key_);
+    return std::move(*text_);
+  }
+
+  bool key(std::string& name) override {
+    wanted_ = depth_ == 1 && name == key_;
+    TRIREME_CHECK(!wanted_ || !text_, DataError, "{}: the key '{}' stands there twice", place_, key_);
+    return true;
+  }
+  bool string(std::string& text) override {
+    check_place("a string", true);
+    if (std::exchange(wanted_, false)) text_ = std::move(text);
+    return true;
+  }
+  bool null() override { return check_place("null"); }
+  bool boolean(bool) override { return check_place("a boolean"); }
+  bool number_integer(std::int64_t) override { return check_place("a number"); }
+  bool number_unsigned(std::uint64_t) override { return check_place("a number"); }
+  bool number_float(double, const std::string&) override { return check_place("a number"); }
+  bool binary(json::binary_t&) override { return check_place("binary data"); }
+  bool start_object(std::size_t) override {
+    if (depth_ > 0) check_place("an object");
+    ++depth_;
+    return true;
+  }
+  bool end_object() override { return --depth_, true; }
+  bool start_array(std::size_t) override {
+    check_place("an array");
+    ++depth_;
+    return true;
+  }
+  bool end_array() override { return --depth_, true; }
+  bool parse_error(std::size_t byte, const std::string&, const json::exception& error) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 3: what": the line is ours to say.
+    const std::string_view message = error.what();
+    const std::size_t column = message.find("column ");
+    const std::size_t colon = message.find(": ", column == message.npos ? 0 : column);
+    throw DataError("{}:{}: not JSON: {}", place_, byte,
+                    shortened(colon == message.npos ? message : message.substr(colon + 2)));
+  }
+
+ private:
+  bool check_place(const char* what, bool is_string = false) {
+    TRIREME_CHECK(depth_ > 0, DataError, "{}: the line is {}, not an object", place_, what);
+    TRIREME_CHECK(!wanted_ || is_string, DataError, "{}: the value of '{}' is {}, not a string", place_, key_, what);
+    return true;
+  }
+
+  const std::string& key_;
+  std::string place_;
+  int depth_ = 0;
+  bool wanted_ = false;  // the next value is that of the key
+  std::optional<std::string> text_;
+};
+
+}  // namespace
+
+std::string json_text(std::string_view line, const std::string& key, const std::string& path,
+                      std::int64_t line_number) {
+  KeyHandler handler(key, fmt::format("{}:{}", path, line_number));
+  json::sax_parse(line, &handler);
+  return handler.finish();
+}
+
+std::string json_line(const std::string& key, const std::string& text) { return json{{key, text}}.dump(); }
+
+std::string with_json_text(std::string_view line, const std::string& key, const std::string& text) {
+  auto object = nlohmann::ordered_json::parse(line);
+  object[key] = text;
+  return object.dump();
+}
+
+std::string json_value(std::string_view line, const std::string& key) {
+  const json object = json::parse(line, nullptr, false);
+  return object.is_object() && object.contains(key) ? object[key].dump() : "null";
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "io/posix/file_handle.hpp"
+#include "src/train/trainer.hpp"
+
+namespace trireme::io {
+
+/// Metrics as JSON lines: one object an iteration, flushed at once. What is not finite is null.
+class MetricsFile final : public train::MetricsSink {
+ public:
+  /// Appends to `path`. A run that goes on from `done` first cuts off what the file holds of later iterations, and of
+  /// evaluations that are still to come, so that everything stands once; one from the start begins the file anew.
+  /// Throws IoError.
+  MetricsFile(std::string path, const train::Progress& done);
+  void write(const train::TrainRecord& record) override;
+  void write(const train::EvaluationRecord& record) override;
+
+ private:
+  void append(const std::string& line);
+  std::string path_;
+  Descriptor file_;
+};
+
+}  // namespace trireme::io

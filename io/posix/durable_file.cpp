@@ -1,0 +1,61 @@
+#include "io/posix/durable_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "io/posix/file_handle.hpp"
+#include "src/base/check.hpp"
+#include "src/base/hash.hpp"
+
+namespace trireme::io {
+
+void sync_to_disk(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  TRIREME_CHECK(file && fsync(file.get()) == 0, IoError, "cannot bring {} to the disk: {}", path, std::strerror(errno));
+}
+
+void check_replaceable(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::file_type type = std::filesystem::status(path, failed).type();
+  TRIREME_CHECK(type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found ||
+                    type == std::filesystem::file_type::none,
+                ConfigError, "{} is there and is not a file, so it is not replaced: name another output", path);
+}
+
+void rename_durably(const std::string& from, const std::string& to) {
+  TRIREME_CHECK(std::rename(from.c_str(), to.c_str()) == 0, IoError, "cannot rename {} to {}: {}", from, to,
+                std::strerror(errno));
+  const std::filesystem::path directory = std::filesystem::path(to).parent_path();
+  sync_to_disk(directory.empty() ? "." : directory.string());
+}
+
+TemporaryFile::TemporaryFile(std::string target) : target_(std::move(target)) {
+  check_replaceable(target_);
+  for (std::uint64_t attempt = 0;; ++attempt) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+    const std::uint64_t unique =
+        splitmix64(static_cast<std::uint64_t>(now) ^ static_cast<std::uint64_t>(getpid()) << 32, attempt);
+    path_ = fmt::format("{}.partial-{:08x}", target_, unique >> 32);
+    const Descriptor file(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file) return;
+    TRIREME_CHECK(errno == EEXIST && attempt < 100, IoError, "cannot write {}: {}", path_, std::strerror(errno));
+  }
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (!committed_) unlink(path_.c_str());
+}
+
+void TemporaryFile::commit() {
+  sync_to_disk(path_);
+  rename_durably(path_, target_);
+  committed_ = true;
+}
+
+}  // namespace trireme::io

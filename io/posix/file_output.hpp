@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/posix/file_handle.hpp"
+
+namespace trireme::io {
+
+/// Writes a file from its beginning on, through a buffer; numbers as they lie in memory, little-endian. All failures
+/// are IoErrors that name the file.
+class FileOutput {
+ public:
+  /// Makes or empties `path`.
+  explicit FileOutput(std::string path);
+
+  template <class T>
+  void write(T value) {
+    write_bytes(std::as_bytes(std::span(&value, 1)));
+  }
+  void write_bytes(std::span<const std::byte> bytes);
+  /// Hands everything to the system; without it the end of the file is missing.
+  void close();
+
+ private:
+  void flush();
+  std::string path_;
+  Descriptor file_;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace trireme::io

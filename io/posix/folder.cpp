@@ -1,0 +1,154 @@
+#include "io/posix/folder.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+
+#include "io/posix/durable_file.hpp"
+#include "io/posix/file_handle.hpp"
+#include "io/posix/regular_file.hpp"
+#include "io/posix/system_call.hpp"
+#include "src/base/check.hpp"
+#include "src/base/hash.hpp"
+
+namespace trireme::io {
+namespace {
+
+struct DirectoryTraits {
+  using Handle = DIR*;
+  static Handle null() { return nullptr; }
+  static void close(Handle directory) noexcept { closedir(directory); }
+};
+
+}  // namespace
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  const int result = retried([&] {
+    names.clear();
+    const UniqueHandle<DirectoryTraits> directory(opendir(folder.c_str()));
+    if (!directory) return errno == ENOENT ? 0 : -1;
+    for (errno = 0; const dirent* entry = readdir(directory.get()); errno = 0) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(name);
+    }
+    return errno == 0 ? 0 : -1;
+  });
+  TRIREME_CHECK(result == 0, IoError, "cannot list {}: {}", folder, std::strerror(errno));
+  std::ranges::sort(names);
+  return names;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat status {};
+  const int result = retried([&] { return lstat(path.c_str(), &status); });
+  TRIREME_CHECK(result == 0 || is_absent(errno), IoError, "cannot look for {}: {}", path, std::strerror(errno));
+  return result == 0 && S_ISDIR(status.st_mode);
+}
+
+bool is_there(const std::string& path) {
+  const int result = retried([&] { return access(path.c_str(), F_OK); });
+  TRIREME_CHECK(result == 0 || is_absent(errno), IoError, "cannot look for {}: {}", path, std::strerror(errno));
+  return result == 0;
+}
+
+void make_folders(const std::string& path) {
+  const std::filesystem::path whole = std::filesystem::path(path).lexically_normal();
+  std::filesystem::path folder;
+  for (const std::filesystem::path& part : whole) {
+    const std::filesystem::path above = folder;
+    folder /= part;
+    if (mkdir(folder.c_str(), 0777) == 0) {
+      sync_to_disk(above.empty() ? "." : above.string());
+    } else {
+      const int error = errno;
+      TRIREME_CHECK(std::filesystem::is_directory(folder), IoError, "cannot create the folder {}: {}", folder.string(),
+                    std::strerror(error));
+    }
+  }
+}
+
+void remove_folder(const std::string& folder, std::string_view first) {
+  std::vector<std::string> names = names_in(folder);
+  std::ranges::stable_partition(names, [&](const std::string& name) { return name == first; });
+  for (const std::string& name : names) {
+    const std::string path = folder + "/" + name;
+    TRIREME_CHECK(unlink(path.c_str()) == 0 || errno == ENOENT, IoError, "cannot delete {}: {}", path,
+                  std::strerror(errno));
+  }
+  TRIREME_CHECK(rmdir(folder.c_str()) == 0 || errno == ENOENT, IoError, "cannot delete the folder {}: {}", folder,
+                std::strerror(errno));
+}
+
+std::int64_t free_bytes(const std::string& path) {
+  struct statvfs status {};
+  TRIREME_CHECK(statvfs(path.c_str(), &status) == 0, IoError, "cannot ask for the free space of {}: {}", path,
+                std::strerror(errno));
+  return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
+}
+
+namespace {
+void write_and_sync(const std::string& path, std::string_view bytes) {
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
+  TRIREME_CHECK(file, IoError, "cannot create {}: {}", path, std::strerror(errno));
+  while (!bytes.empty()) {
+    const ssize_t written = write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    TRIREME_CHECK(written > 0, IoError, "cannot write {}: {}", path, std::strerror(errno));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  TRIREME_CHECK(fsync(file.get()) == 0, IoError, "cannot bring {} to the disk: {}", path, std::strerror(errno));
+  TRIREME_CHECK(close(file.release()) == 0, IoError, "cannot close {}: {}", path, std::strerror(errno));
+}
+}  // namespace
+
+void write_durably(const std::string& path, std::string_view bytes) {
+  const std::string new_path = path + ".new";
+  try {
+    write_and_sync(new_path, bytes);
+    rename_durably(new_path, path);
+  } catch (...) {
+    unlink(new_path.c_str());
+    throw;
+  }
+}
+
+std::string read_whole_file(const std::string& path, std::int64_t most_bytes) {
+  const std::int64_t size_bytes = regular_file_size(path, Symlinks::refuse);
+  TRIREME_CHECK(size_bytes <= most_bytes, DataError, "{} has {} bytes; more than {} are not believed", path, size_bytes,
+                most_bytes);
+  std::string bytes;
+  const int result = retried([&] {
+    bytes.assign(static_cast<std::size_t>(size_bytes), '\0');
+    const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!file) return -1;
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t count = read(file.get(), bytes.data() + done, bytes.size() - done);
+      if (count < 0) return -1;
+      if (count == 0) break;
+      done += static_cast<std::size_t>(count);
+    }
+    bytes.resize(done);
+    return 0;
+  });
+  TRIREME_CHECK(result == 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
+  return bytes;
+}
+
+std::string unique_suffix() {
+  static std::atomic<std::uint64_t> calls = 0;
+  const auto now = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  return fmt::format("{:08x}", splitmix64(now ^ static_cast<std::uint64_t>(getpid()) << 32, ++calls) >> 32);
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,139 @@
+#include "io/posix/folder_lock.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "io/posix/folder.hpp"
+#include "src/base/check.hpp"
+#include "src/base/log.hpp"
+#include "src/base/machine.hpp"
+
+namespace trireme::io {
+namespace {
+
+/// When the process was started, in the kernel's ticks; empty where there is no such process, or only what its parent
+/// has not yet asked for (in containers often for long).
+std::string start_time(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string line;
+  std::getline(file, line);
+  // "pid (name) state ...": the name may hold anything; the state is field 3, the number of threads 20, the start
+  // time 22.
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(line.substr(name_end + 1));
+  std::array<std::string, 20> values;
+  for (std::string& value : values) fields >> value;
+  const bool ended = values[0] == "Z" && values[17] == "1";
+  return ended ? "" : values[19];
+}
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? "-" : value;
+}
+
+std::string own_content() {
+  const std::string pid = std::to_string(getpid());
+  return fmt::format("host {}\npid {}\nstarted {}\nboot {}\nslurm_job {}\nslurm_restart {}\nlock {}\n", host_name(),
+                     pid, start_time(pid), boot_id(), environment("SLURM_JOB_ID"), environment("SLURM_RESTART_COUNT"),
+                     unique_suffix());
+}
+
+using Fields = std::map<std::string, std::string>;
+
+Fields fields_of(const std::string& content) {
+  Fields fields;
+  std::istringstream stream(content);
+  for (std::string key, value; stream >> key >> value;) fields[key] = value;
+  return fields;
+}
+
+std::string description(Fields fields) {
+  return fmt::format("process {} on host {}{}", fields["pid"], fields["host"],
+                     fields["slurm_job"] == "-" ? "" : ", SLURM job " + fields["slurm_job"]);
+}
+
+/// Why the owner is surely dead; empty where it may be alive.
+std::string proof_of_death(Fields owner, Fields own) {
+  if (owner["slurm_job"] != "-" && owner["slurm_job"] == own["slurm_job"] &&
+      owner["slurm_restart"] != own["slurm_restart"]) {
+    return "it was an earlier life of this SLURM job";
+  }
+  if (owner["host"] != own["host"]) return {};
+  if (owner["boot"] != own["boot"]) return "the host was started again since";
+  if (start_time(owner["pid"]) != owner["started"]) return "there is no such process any more";
+  return {};
+}
+
+/// The content of the lock file; empty where there is none.
+std::string content_of(const std::string& path) {
+  if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
+  try {
+    return read_whole_file(path, 4096);
+  } catch (const IoError&) {
+    if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};  // released meanwhile
+    throw;
+  }
+}
+
+}  // namespace
+
+FolderLock::FolderLock(std::string path, const std::string& locked) : path_(std::move(path)), content_(own_content()) {
+  for (int attempt = 0; !try_acquire(); ++attempt) {
+    TRIREME_CHECK(attempt < 100, IoError, "cannot lock {}: it comes and goes", path_);
+    const std::string theirs = content_of(path_);
+    if (theirs.empty()) continue;  // released meanwhile
+    const std::string death = proof_of_death(fields_of(theirs), fields_of(content_));
+    TRIREME_CHECK(
+        !death.empty(), EnvironmentError,
+        "{} is in use by another job, {}. Choose another name, or wait; if that job is surely dead, delete {}", locked,
+        description(fields_of(theirs)), path_);
+    // Of several that find the owner dead one gets the file away; who gets a living one's instead gives it back.
+    const std::string away = path_ + "-" + unique_suffix();
+    if (std::rename(path_.c_str(), away.c_str()) != 0) continue;
+    if (content_of(away) == theirs) {
+      log::warn("{}: the lock of {} is taken over: {}", path_, description(fields_of(theirs)), death);
+    } else {
+      static_cast<void>(link(away.c_str(), path_.c_str()));
+    }
+    unlink(away.c_str());
+  }
+}
+
+bool FolderLock::try_acquire() {
+  const std::string temporary = path_ + "-" + unique_suffix();
+  write_durably(temporary, content_);
+  const bool acquired = link(temporary.c_str(), path_.c_str()) == 0;
+  const int error = errno;
+  unlink(temporary.c_str());
+  // ENOENT: the owner's cleaning removed the temporary file.
+  TRIREME_CHECK(acquired || error == EEXIST || error == ENOENT, IoError, "cannot lock {} by a hard link: {}", path_,
+                std::strerror(error));
+  return acquired;
+}
+
+FolderLock::~FolderLock() {
+  try {
+    if (content_of(path_) == content_ && fields_of(content_)["pid"] == std::to_string(getpid())) unlink(path_.c_str());
+  } catch (const Error& error) {
+    log::warn("the lock {} could not be given back: {}", path_, error.what());
+  }
+}
+
+}  // namespace trireme::io

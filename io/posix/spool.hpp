@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "io/posix/file_handle.hpp"
+
+namespace trireme::io {
+
+/// Bytes kept on the disk until it is known how many there are. The file has no name: it vanishes with the process,
+/// however that ends. All failures are IoErrors that name the place.
+class Spool {
+ public:
+  /// Takes its space from the file system of `path`, a name that no file has.
+  explicit Spool(std::string path);
+  void append(const void* data, std::size_t size_bytes);
+  void read(std::int64_t offset, void* data, std::size_t size_bytes) const;
+  std::int64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  std::string path_;
+  Descriptor file_;
+  std::int64_t size_bytes_ = 0;
+};
+
+}  // namespace trireme::io

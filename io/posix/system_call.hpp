@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <type_traits>
+
+namespace trireme::io {
+
+/// Whether a call that failed with this error number may succeed when it is made again: it was interrupted, or a device
+/// or network file system did not answer.
+bool is_transient(int error);
+
+/// Whether this error number says that nothing of that name is there.
+bool is_absent(int error);
+
+/// After attempt `attempt` (from 1) failed with `errno`: pauses and returns true where another one is worth it. Keeps
+/// `errno`.
+bool pause_before_retry(int attempt);
+
+/// Result of `call`, a system call that returns a negative number or null and sets errno where it fails. Makes it again
+/// after a transient error: at most 5 times, with pauses of 20, 60, 180 and 540 ms between them.
+template <class Call>
+auto retried(const Call& call) {
+  for (int attempt = 1;; ++attempt) {
+    auto result = call();
+    bool failed = false;
+    if constexpr (std::is_signed_v<decltype(result)>) {
+      failed = result < 0;
+    } else {
+      failed = !result;
+    }
+    if (!failed || !pause_before_retry(attempt)) return result;
+  }
+}
+
+/// Whether `error`, an errno, says that the process has met a limit of its own (ulimit -f, ulimit -n).
+bool meets_limit(int error);
+
+/// Throws the error of a system call that failed with `error`: "`what`: its text". An EnvironmentError that names the
+/// limit where one was met, else an IoError.
+[[noreturn]] void throw_system_error(const std::string& what, int error);
+
+}  // namespace trireme::io

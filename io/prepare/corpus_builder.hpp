@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "io/prepare/corpus_part.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace trireme::io {
+
+struct CorpusBuildOptions {
+  std::vector<std::string> inputs;
+  std::string output;
+  CorpusTextOptions text;
+  std::int64_t part_bytes = std::int64_t{32} << 20;  ///< of the input
+};
+
+struct CorpusBuildReport {
+  std::int64_t documents = 0;
+  std::int64_t tokens = 0;
+  std::int64_t sentences = 0;  ///< 0 where the text was not split
+  CorpusTextCounts counts;
+  double join_s = 0;  ///< of which one rank put the parts together
+};
+
+/// Bytes of the input done, and those there are.
+using CorpusProgress = std::function<void(std::int64_t, std::int64_t)>;
+
+/// Tokenizes text into a corpus, on all ranks of `comm`; rank 0 gets the report. Input is cut into parts
+/// (`cut_input`), which the ranks share; rank 0 puts what was made of them into one file. The corpus' bytes depend
+/// neither on ranks nor on threads, memory does not grow with the input. Documents without a byte are left out and
+/// counted. `progress` is called on rank 0, at the start and now and then.
+///
+/// Parts that are done stand in a folder, OUTPUT.parts, until the corpus is whole. A build that was killed or failed is
+/// continued by the next of the same output: those of its parts that are still wanted, with the same options and
+/// unchanged files, are not made again. The folder is locked, see `FolderLock`, against a second build at once.
+///
+/// On failure, which all ranks throw, nothing stands under the name of the output that did not before: DataError
+/// (input that cannot be read as text, too many bad lines, nothing to write), ConfigError (the output is one of the
+/// inputs), EnvironmentError (another build is at work), IoError, Hdf5Error.
+CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::Tokenizer& tokenizer, ThreadPool& pool,
+                               Communicator& comm, const CorpusProgress& progress);
+
+}  // namespace trireme::io

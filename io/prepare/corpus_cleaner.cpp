@@ -1,0 +1,315 @@
+#include "io/prepare/corpus_cleaner.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "io/json/json_text.hpp"
+#include "io/prepare/document_reader.hpp"
+#include "io/prepare/document_spool.hpp"
+#include "io/prepare/ordered_output.hpp"
+#include "src/base/check.hpp"
+#include "src/base/timer.hpp"
+#include "src/comm/all_to_all.hpp"
+#include "src/data/duplicate_search.hpp"
+#include "src/data/language.hpp"
+#include "src/data/unicode.hpp"
+#include "src/data/unicode_repair.hpp"
+
+namespace trireme::io {
+namespace {
+
+/// A document and what a thread found out about it.
+struct Work {
+  TextPiece piece;
+  bool is_json = false;
+  std::string record;  // the line of the output, with its end
+  bool is_changed = false;
+  bool is_short = false;
+  std::string reason_to_go;  // for the report; empty where there is none
+  Hash128 digest;
+  std::vector<std::uint64_t> band_keys;
+  std::string sketch;
+  std::optional<DataError> error;
+};
+
+/// A document that goes whatever else there is.
+struct Unwanted {
+  std::int64_t document;  // of this rank
+  std::string reason;
+};
+
+constexpr std::size_t greatest_first_bad_lines = 5;
+
+/// The number of tokens where it is below `enough`; otherwise some number that is not. Long texts are not read whole.
+std::int64_t count_tokens(std::string_view text, const data::Tokenizer& tokenizer, std::int64_t enough) {
+  constexpr std::size_t step = 1024;
+  std::vector<std::int32_t> ids;
+  for (std::size_t begin = 0; begin < text.size() && static_cast<std::int64_t>(ids.size()) < enough;) {
+    std::size_t end = std::min(begin + step, text.size());
+    while (end < text.size() && !tokenizer.can_cut(text, end)) ++end;
+    tokenizer.encode(text.substr(begin, end - begin), ids);
+    begin = end;
+  }
+  return static_cast<std::int64_t>(ids.size());
+}
+
+class Cleaner {
+ public:
+  Cleaner(const CorpusCleanOptions& options, const data::Tokenizer* tokenizer, Communicator& comm, ThreadPool& pool)
+      : options_(options), tokenizer_(tokenizer), comm_(comm), pool_(pool), minhash_(options.minhash) {
+    fingerprints_.bands = options.jaccard < 1 ? minhash_.bands() : 0;
+    collectively(comm_, [&] {
+      check_names();
+      if (!options.languages.empty()) languages_.emplace(options.languages);
+    });
+    output_.emplace(comm_, pool_, options_.output);
+    if (!options_.report.empty()) report_file_.emplace(comm_, pool_, options_.report);
+    spool_.emplace(comm_, output_->folder(), "documents");
+    sketches_.emplace(comm_, output_->folder(), "sketches");
+  }
+
+  CorpusCleanReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+    const Timer reading;
+    collectively(comm_, [&] { read(progress); });
+    gather_bad_lines();
+    check_bad_lines(sum(report_.bad_lines));
+    spool_->finish();
+    sketches_->finish();
+    for (std::int64_t& document : fingerprints_.documents) document += spool_->begin();
+    report_.read_s = reading.elapsed_s();
+
+    const Timer searching;
+    data::DuplicateSearchOptions search;
+    search.jaccard = options_.jaccard;
+    search.neighbours = options_.neighbours;
+    search.sketch = [&](std::int64_t document) { return sketches_->read(document); };
+    search.shingle_set = [&](std::int64_t document) { return shingle_set(document); };
+    report_.state_bytes =
+        static_cast<std::int64_t>(sizeof(std::int64_t) + sizeof(Hash128) +
+                                  sizeof(std::uint64_t) * (2 + static_cast<unsigned>(fingerprints_.bands)));
+    const auto found = data::find_duplicates(comm_, pool_, fingerprints_, search);
+    fingerprints_ = {};
+    report_.compared_pairs = found.compared_pairs;
+    report_.search_s = searching.elapsed_s();
+
+    const Timer writing;
+    if (!output_->is_compressed()) output_->expect(kept_bytes(found.duplicates));
+    collectively(comm_, [&] { write(found.duplicates); });
+    sum_over_ranks();
+    TRIREME_CHECK(report_.kept_documents > 0, DataError,
+                  "nothing is left of {} documents: {} have fewer than {} tokens, {} are in other languages; is "
+                  "--json-key the right one?",
+                  report_.documents, report_.short_documents, options_.least_tokens, report_.foreign_documents);
+    if (report_file_) report_file_->commit();
+    output_->commit();
+    report_.write_s = greatest(writing.elapsed_s());
+    return report_;
+  }
+
+ private:
+  void check_names() const {
+    const auto same = [](const std::string& a, const std::string& b) {
+      std::error_code ignored;
+      return a == b || std::filesystem::equivalent(a, b, ignored);
+    };
+    for (const std::string& input : options_.inputs) {
+      TRIREME_CHECK(!same(input, options_.output), ConfigError, "{} is both input and output", options_.output);
+      TRIREME_CHECK(!same(input, options_.report), ConfigError, "{} is both input and report", options_.report);
+    }
+    TRIREME_CHECK(!same(options_.output, options_.report), ConfigError, "{} is both output and report",
+                  options_.output);
+  }
+
+  void read(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+    DocumentReader reader(options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
+    read_in_batches<Work>(
+        reader, pool_, progress, [&](Work& work) { examine(work); }, [&](const Work& work) { add(work); });
+  }
+
+  void examine(Work& work) const {
+    try {
+      work.is_json = work.piece.is_json;
+      if (work.is_json) work.record = work.piece.bytes;
+      std::string text = text_of(std::move(work.piece), options_.reader);
+      if (options_.unicode != UnicodeForm::as_it_is) change_characters(text, work);
+      if (!work.is_json) work.record = json_line(options_.reader.json_key, text);
+      if (work.record.ends_with('\r')) work.record.pop_back();
+      work.record += '\n';
+      find_reason_to_go(text, work);
+      if (!work.reason_to_go.empty()) return;
+      work.digest = hash128(text.data(), text.size());
+      work.band_keys.resize(static_cast<std::size_t>(fingerprints_.bands));
+      if (fingerprints_.bands == 0) return;
+      std::vector<std::uint64_t> shingles;
+      data::shingle_hashes(text, options_.shingles, shingles);
+      work.sketch.resize(static_cast<std::size_t>(minhash_.sketch_bytes()));
+      minhash_.band_keys(shingles, work.band_keys, work.sketch);
+    } catch (const DataError& error) {
+      work.error = error;
+    }
+  }
+
+  void change_characters(std::string& text, Work& work) const {
+    std::string changed;
+    if (options_.unicode == UnicodeForm::repaired) {
+      changed = data::repaired(text);
+    } else {
+      changed = data::is_surely_composed(text) ? text : data::composed(text);
+    }
+    work.is_changed = changed != text;
+    if (!work.is_changed) return;
+    text = std::move(changed);
+    if (work.is_json) work.record = with_json_text(work.record, options_.reader.json_key, text);
+  }
+
+  void find_reason_to_go(std::string_view text, Work& work) const {
+    if (options_.least_tokens > 0) {
+      const std::int64_t tokens = count_tokens(text, *tokenizer_, options_.least_tokens);
+      work.is_short = tokens < options_.least_tokens;
+      if (work.is_short) work.reason_to_go = fmt::format(R"("short","tokens":{})", tokens);
+    }
+    if (work.is_short || !languages_) return;
+    const auto found = languages_->detect(text);
+    if (found.wanted_share >= options_.least_language_share) return;
+    work.reason_to_go = fmt::format(R"("language","language":"{}","share":{:.2f})", found.main, found.wanted_share);
+  }
+
+  void add(const Work& work) {
+    if (work.error) {
+      if (!options_.skip_bad_lines || !work.is_json) throw *work.error;
+      if (report_.first_bad_lines.size() < greatest_first_bad_lines) {
+        report_.first_bad_lines.emplace_back(work.error->what());
+      }
+      check_bad_lines(++report_.bad_lines);
+      return;
+    }
+    const std::int64_t document = report_.documents++;
+    report_.input_bytes += static_cast<std::int64_t>(work.record.size());
+    report_.changed_documents += work.is_changed ? 1 : 0;
+    spool_->append(work.record);
+    sketches_->append(work.sketch);
+    if (!work.reason_to_go.empty()) {
+      ++(work.is_short ? report_.short_documents : report_.foreign_documents);
+      unwanted_.push_back({document, work.reason_to_go});
+      return;
+    }
+    fingerprints_.documents.push_back(document);
+    fingerprints_.digests.push_back(work.digest);
+    fingerprints_.band_keys.insert(fingerprints_.band_keys.end(), work.band_keys.begin(), work.band_keys.end());
+  }
+
+  void check_bad_lines(std::int64_t bad_lines) const {
+    TRIREME_CHECK(bad_lines <= options_.greatest_bad_lines, DataError,
+                  "more than the {} bad lines that --max-bad-lines allows, among them: {}", options_.greatest_bad_lines,
+                  report_.first_bad_lines.front());
+  }
+
+  /// The first bad lines of all ranks.
+  void gather_bad_lines() {
+    const std::vector<std::string> texts =
+        all_gather_text(comm_, fmt::format("{}", fmt::join(report_.first_bad_lines, "\n")));
+    report_.first_bad_lines.clear();
+    for (const std::string& text : texts) {
+      std::istringstream lines(text);
+      for (std::string line; std::getline(lines, line);) report_.first_bad_lines.push_back(line);
+    }
+    report_.first_bad_lines.resize(std::min(report_.first_bad_lines.size(), greatest_first_bad_lines));
+  }
+
+  std::vector<std::uint64_t> shingle_set(std::int64_t document) const {
+    const std::string line = spool_->read(document);
+    std::vector<std::uint64_t> shingles;
+    data::shingle_hashes(json_text(line, options_.reader.json_key, options_.output, document), options_.shingles,
+                         shingles);
+    data::make_set(shingles);
+    return shingles;
+  }
+
+  /// Of this rank's documents that stay.
+  std::int64_t kept_bytes(const std::vector<data::Duplicate>& duplicates) const {
+    std::int64_t bytes = spool_->size_bytes();
+    for (const Unwanted& unwanted : unwanted_) bytes -= spool_->size_bytes(spool_->begin() + unwanted.document);
+    for (const data::Duplicate& duplicate : duplicates) bytes -= spool_->size_bytes(duplicate.document);
+    return bytes;
+  }
+
+  void write(const std::vector<data::Duplicate>& duplicates) {
+    auto next_unwanted = unwanted_.begin();
+    auto next_duplicate = duplicates.begin();
+    for (std::int64_t document = spool_->begin(); document < spool_->end(); ++document) {
+      const std::string line = spool_->read(document);
+      if (next_unwanted != unwanted_.end() && next_unwanted->document + spool_->begin() == document) {
+        report_line(R"({{"document":{},"id":{},"reason":{}}})", document, json_value(line, options_.id_key),
+                    next_unwanted++->reason);
+      } else if (next_duplicate != duplicates.end() && next_duplicate->document == document) {
+        const data::Duplicate& duplicate = *next_duplicate++;
+        ++(duplicate.is_exact != 0 ? report_.exact_duplicates : report_.near_duplicates);
+        if (!report_file_) continue;
+        report_line(R"({{"document":{},"id":{},"reason":"{} duplicate","kept":{},"kept_id":{},"similarity":{:.6f}}})",
+                    document, json_value(line, options_.id_key), duplicate.is_exact != 0 ? "exact" : "near",
+                    duplicate.kept, json_value(spool_->read(duplicate.kept), options_.id_key),
+                    data::jaccard(shingle_set(duplicate.kept), shingle_set(document)));
+      } else {
+        ++report_.kept_documents;
+        output_->append(line);
+      }
+    }
+  }
+
+  template <class... Arguments>
+  void report_line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    if (report_file_) report_file_->append(fmt::format(format, std::forward<Arguments>(arguments)...) + "\n");
+  }
+
+  std::int64_t sum(std::int64_t number) {
+    const std::vector<std::int64_t> numbers = all_gather_number(comm_, number);
+    return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
+  }
+
+  double greatest(double number) {
+    ImmediateStream host;
+    comm_.all_reduce(host, TensorView(&number, {1}), ReduceOp::max).wait(host);
+    return number;
+  }
+
+  void sum_over_ranks() {
+    for (std::int64_t* number :
+         {&report_.documents, &report_.input_bytes, &report_.changed_documents, &report_.bad_lines,
+          &report_.short_documents, &report_.foreign_documents, &report_.exact_duplicates, &report_.near_duplicates,
+          &report_.kept_documents, &report_.compared_pairs}) {
+      *number = sum(*number);
+    }
+    report_.read_s = greatest(report_.read_s);
+    report_.search_s = greatest(report_.search_s);
+  }
+
+  const CorpusCleanOptions& options_;
+  const data::Tokenizer* tokenizer_;
+  Communicator& comm_;
+  ThreadPool& pool_;
+  data::MinHash minhash_;
+  std::optional<data::LanguageDetector> languages_;
+  std::optional<OrderedOutput> output_;
+  std::optional<OrderedOutput> report_file_;
+  std::optional<DocumentSpool> spool_;     // of the records
+  std::optional<DocumentSpool> sketches_;  // of the documents that were compared; others have an empty one
+  data::Fingerprints fingerprints_;        // documents' numbers are this rank's until all are read
+  std::vector<Unwanted> unwanted_;
+  CorpusCleanReport report_;
+};
+
+}  // namespace
+
+CorpusCleanReport clean_corpus(const CorpusCleanOptions& options, const data::Tokenizer* tokenizer, Communicator& comm,
+                               ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  return Cleaner(options, tokenizer, comm, pool).run(progress);
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "io/prepare/text_reader.hpp"
+#include "src/base/thread_pool.hpp"
+#include "src/comm/communicator.hpp"
+#include "src/data/minhash.hpp"
+#include "src/data/shingles.hpp"
+#include "src/data/tokenizer.hpp"
+
+namespace trireme::io {
+
+/// What is done to the characters of a text.
+enum class UnicodeForm {
+  as_it_is,
+  nfc,      ///< letters and marks joined where Unicode has one character for them
+  repaired  ///< `data::repaired`
+};
+
+struct CorpusCleanOptions {
+  std::vector<std::string> inputs;
+  std::string output;  ///< JSON lines, compressed where it ends in .gz or .zst
+  std::string report;  ///< likewise; empty: none
+  TextReaderOptions reader;
+  bool text_lines = false;  ///< each line of a text file is a document
+  std::string id_key = "id";
+  UnicodeForm unicode = UnicodeForm::as_it_is;
+  std::vector<std::string> languages;  ///< codes (`data::LanguageDetector`); documents in others go; none: all stay
+  double least_language_share = 0.5;   ///< of a document, that is in these languages
+  bool skip_bad_lines = false;         ///< of JSON; otherwise the first one is an error
+  std::int64_t greatest_bad_lines = 1000;
+  std::int64_t least_tokens = 128;  ///< shorter documents go; 0 keeps all and needs no tokenizer
+  double jaccard = 0.7;             ///< 1: only documents of equal text are duplicates
+  data::ShingleOptions shingles;
+  data::MinHashOptions minhash;
+  std::int64_t neighbours = 16;  ///< of a bucket, that a document is compared with
+};
+
+/// Of all ranks.
+struct CorpusCleanReport {
+  std::int64_t documents = 0;
+  std::int64_t input_bytes = 0;                   ///< of the documents with the JSON round them
+  std::int64_t changed_documents = 0;             ///< whose characters were changed
+  std::int64_t bad_lines = 0;                     ///< which are no documents
+  std::vector<std::string> first_bad_lines = {};  ///< what was wrong with the first few
+  std::int64_t short_documents = 0;
+  std::int64_t foreign_documents = 0;  ///< in other languages than those wanted
+  std::int64_t exact_duplicates = 0;
+  std::int64_t near_duplicates = 0;
+  std::int64_t kept_documents = 0;
+  std::int64_t compared_pairs = 0;
+  std::int64_t state_bytes = 0;  ///< in memory for each document until duplicates are found
+  double read_s = 0;             ///< reading, counting tokens, MinHash; this and the others on the slowest rank
+  double search_s = 0;
+  double write_s = 0;
+};
+
+/// Copies documents of JSON lines or text to one file of JSON lines, in their order, without those of few tokens, those
+/// in other languages and those that repeat an earlier one (`data::find_duplicates`). A line of JSON stays byte for
+/// byte as it is unless the characters of its text are changed, which comes before all else. The report has a line of
+/// JSON for each document that went: its number in the input from 0, its id, the reason ("short", "language", "exact
+/// duplicate", "near duplicate"), its tokens, or its language and the share of those wanted, or the document kept for
+/// it and the similarity to that.
+///
+/// Collective; the result does not depend on ranks and threads (of a compressed file: what it unpacks to). The
+/// documents are kept once more on the disk meanwhile, in the folder OUTPUT.partial. `progress` is called with the
+/// bytes read so far and those there are. On failure, or when the program is killed, nothing stands under the names of
+/// the output and the report that did not before. Throws DataError (input that cannot be read, too many bad lines,
+/// nothing left), ConfigError (an output that is an input), EnvironmentError (another job is making the same output),
+/// IoError.
+CorpusCleanReport clean_corpus(const CorpusCleanOptions& options, const data::Tokenizer* tokenizer, Communicator& comm,
+                               ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+}  // namespace trireme::io

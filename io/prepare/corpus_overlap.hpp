@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "io/prepare/text_reader.hpp"
+#include "src/base/thread_pool.hpp"
+#include "src/comm/communicator.hpp"
+#include "src/data/ngrams.hpp"
+
+namespace trireme::io {
+
+struct CorpusOverlapOptions {
+  std::vector<std::string> inputs;  ///< the corpus, as text
+  std::vector<std::string> tests;
+  TextReaderOptions reader;  ///< of the corpus
+  TextReaderOptions test_reader;
+  bool text_lines = false;  ///< each line of a text file of the corpus is a document
+  bool test_lines = false;
+  int n = 8;
+  std::string output;  ///< the corpus without what overlaps, JSON lines; empty: none
+  data::RemovalOptions removal;
+};
+
+struct TestOverlap {
+  std::int64_t documents = 0;
+  std::int64_t ngrams = 0;       ///< different ones
+  std::int64_t overlapping = 0;  ///< of them occur in the corpus
+};
+
+/// Of all ranks.
+struct CorpusOverlapReport {
+  std::vector<TestOverlap> tests;  ///< in the order of the options
+  std::int64_t documents = 0;
+  std::int64_t input_bytes = 0;         ///< of the texts of the documents
+  std::int64_t affected_documents = 0;  ///< with an n-gram of some test
+  std::int64_t removed_documents = 0;   ///< of those, nothing of which is in the output
+  std::int64_t written_documents = 0;
+};
+
+/// Counts how many of the different word n-grams of each test (data::NgramReader; none reaches over the end of a
+/// document) occur in a corpus. With an output it also copies the corpus, in order, without the passages that overlap
+/// with some test (data::pieces_without); what stays of a document becomes a document a piece, documents without
+/// overlap stay byte for byte as they are.
+///
+/// N-grams are compared by hashes of 64 bits: that one of t different ones of the test is taken for one of c of the
+/// corpus by accident has a probability of t x c / 2^64. Collective; the result does not depend on ranks and threads.
+/// Memory grows with the tests, not with the corpus. On failure nothing stands under the name of the output that did
+/// not before. Throws DataError (input that cannot be read, a test without an n-gram), ConfigError, IoError.
+CorpusOverlapReport corpus_overlap(const CorpusOverlapOptions& options, Communicator& comm, ThreadPool& pool,
+                                   const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+/// A line of JSON: {"test", "ngram", "documents", "unique_ngrams", "overlapping", "percent"}.
+std::string overlap_line(const std::string& test, int n, const TestOverlap& overlap);
+
+}  // namespace trireme::io

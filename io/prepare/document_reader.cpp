@@ -1,0 +1,98 @@
+#include "io/prepare/document_reader.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "io/posix/regular_file.hpp"
+#include "src/base/check.hpp"
+#include "src/data/text_cut.hpp"
+
+namespace trireme::io {
+
+DocumentReader::DocumentReader(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,
+                               int rank, int ranks)
+    : options_(std::move(options)), text_lines_(text_lines) {
+  const std::int64_t all_bytes = TextReader(paths, options_).total_bytes();  // checks all files before any is read
+  // Bytes of all files, one after another, that are this rank's.
+  const auto share = [&](int r) { return all_bytes / ranks * r + all_bytes % ranks * r / ranks; };
+  std::int64_t before = 0;  // of the files before this one
+  for (const std::string& path : paths) {
+    const std::int64_t size_bytes = regular_file_size(path);
+    const std::int64_t begin = share(rank) - before;
+    const std::int64_t end = share(rank + 1) - before;
+    before += size_bytes;
+    const bool has_lines = text_lines_ || holds_json(path, options_.format);
+    if (has_lines && compression_of(path) == Compression::none) {
+      const TextRange range{path, line_begin(path, size_bytes, begin), line_begin(path, size_bytes, end)};
+      if (range.begin < range.end) ranges_.push_back(range);
+    } else if (size_bytes > 0 && begin <= 0 && end > 0) {
+      ranges_.push_back({path, 0, size_bytes});
+    }
+  }
+  for (const TextRange& range : ranges_) total_bytes_ += range.end - range.begin;
+}
+
+bool DocumentReader::open_next() {
+  earlier_bytes_ = bytes_read();
+  reader_.reset();
+  if (range_number_ == ranges_.size()) return false;
+  reader_.emplace(std::vector<TextRange>{ranges_[range_number_++]}, options_);
+  rest_ = {};
+  rest_begin_ = 0;
+  return true;
+}
+
+bool DocumentReader::next(TextPiece& document) {
+  while (reader_ || open_next()) {
+    const bool by_lines = text_lines_ && !holds_json(ranges_[range_number_ - 1].path, options_.format);
+    if (by_lines ? next_line(document) : next_whole(document)) return true;
+    if (!open_next()) break;
+  }
+  return false;
+}
+
+/// The next line of JSON, or the whole text.
+bool DocumentReader::next_whole(TextPiece& document) {
+  if (!reader_->next(document)) return false;
+  for (TextPiece piece; !document.ends_document && reader_->next(piece); document.ends_document = piece.ends_document) {
+    document.bytes += piece.bytes;
+    TRIREME_CHECK(static_cast<std::int64_t>(document.bytes.size()) <= options_.greatest_bytes, DataError,
+                  "{}: the document has more than {} bytes; --max-line allows more, --input-format lines makes each "
+                  "line a document",
+                  document.path, options_.greatest_bytes);
+  }
+  return true;
+}
+
+/// The next line of a text, blank ones left out.
+bool DocumentReader::next_line(TextPiece& document) {
+  for (bool at_end = false;;) {
+    std::size_t end = rest_.bytes.find('\n', rest_begin_);
+    while (end == std::string::npos && !at_end) {
+      TextPiece piece;
+      at_end = !reader_->next(piece);
+      if (at_end) break;
+      if (rest_.path.empty()) rest_.position = piece.position;
+      rest_.path = piece.path;
+      rest_.bytes.erase(0, rest_begin_);
+      rest_.position += static_cast<std::int64_t>(std::exchange(rest_begin_, 0));
+      const std::size_t searched = rest_.bytes.size();
+      TRIREME_CHECK(static_cast<std::int64_t>(searched) <= options_.greatest_bytes, DataError,
+                    "{}: the line at byte {} has more than {} bytes; --max-line allows more", rest_.path,
+                    rest_.position, options_.greatest_bytes);
+      rest_.bytes += piece.bytes;
+      end = rest_.bytes.find('\n', searched);
+    }
+    if (rest_begin_ == rest_.bytes.size()) return false;
+    const std::size_t line_end = std::min(end, rest_.bytes.size());
+    document = {.bytes = rest_.bytes.substr(rest_begin_, line_end - rest_begin_),
+                .is_json = false,
+                .ends_document = true,
+                .path = rest_.path,
+                .position = rest_.position + static_cast<std::int64_t>(rest_begin_)};
+    rest_begin_ = std::min(line_end + 1, rest_.bytes.size());
+    if (!std::ranges::all_of(document.bytes, data::is_ascii_space)) return true;
+  }
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/prepare/text_reader.hpp"
+#include "src/base/thread_pool.hpp"
+
+namespace trireme::io {
+
+/// Hands out whole documents, each to one of several ranks: in order, about the same number of bytes of the files to
+/// each. A text file is a document, or, with `text_lines`, each of its lines that is not blank. Files of lines are cut
+/// between ranks, so that each reads its own part alone; texts that are documents and compressed files go to one rank.
+class DocumentReader {
+ public:
+  /// Throws as TextReader does.
+  DocumentReader(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines, int rank,
+                 int ranks);
+
+  /// Moves on to the next document of this rank, as a piece that holds all of it (`text_of` gives its text). False at
+  /// the end.
+  bool next(TextPiece& document);
+
+  /// Of this rank's parts of the files, as they are on the disk.
+  std::int64_t total_bytes() const { return total_bytes_; }
+  std::int64_t bytes_read() const { return earlier_bytes_ + (reader_ ? reader_->bytes_read() : 0); }
+
+ private:
+  bool open_next();
+  bool next_whole(TextPiece& document);
+  bool next_line(TextPiece& document);
+
+  std::vector<TextRange> ranges_;
+  TextReaderOptions options_;
+  bool text_lines_;
+  std::size_t range_number_ = 0;  // of the next range
+  std::optional<TextReader> reader_;
+  std::int64_t total_bytes_ = 0;
+  std::int64_t earlier_bytes_ = 0;  // of ranges before this one
+  TextPiece rest_;                  // with `text_lines`: what is read of a range and not yet given out
+  std::size_t rest_begin_ = 0;
+};
+
+/// Reads all documents of `reader` into the `piece` of a Work each, some at a time: `examine(Work&)` runs on the
+/// threads of `pool`, then `add(const Work&)` in order. `progress` is called with the bytes read and those there are in
+/// all.
+template <class Work, class Examine, class Add>
+void read_in_batches(DocumentReader& reader, ThreadPool& pool,
+                     const std::function<void(std::int64_t, std::int64_t)>& progress, Examine&& examine, Add&& add) {
+  const std::int64_t batch_bytes = (std::int64_t{2} << 20) * pool.threads();
+  for (;;) {
+    std::vector<Work> batch;
+    Work work;
+    for (std::int64_t bytes = 0; bytes < batch_bytes && reader.next(work.piece);) {
+      bytes += static_cast<std::int64_t>(work.piece.bytes.size());
+      batch.push_back(std::move(work));
+      work = {};
+    }
+    progress(reader.bytes_read(), reader.total_bytes());
+    if (batch.empty()) return;
+    pool.parallel_for(static_cast<std::int64_t>(batch.size()),
+                      [&](std::int64_t i) { examine(batch[static_cast<std::size_t>(i)]); });
+    for (const Work& examined : batch) add(examined);
+  }
+}
+
+}  // namespace trireme::io

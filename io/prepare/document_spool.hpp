@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/posix/file_handle.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace trireme::io {
+
+/// The documents of all ranks, a record each, on the disk: every rank writes its own, then reads any rank's. They stand
+/// in a folder that all ranks see, whose owner removes them.
+class DocumentSpool {
+ public:
+  /// In files called `name` and a rank's number. Collective.
+  DocumentSpool(Communicator& comm, std::string folder, std::string name);
+
+  /// This rank's next document.
+  void append(std::string_view record);
+  /// Collective: from now on all documents can be read, numbered through from rank to rank.
+  void finish();
+
+  /// Number of this rank's first document, and of the one behind its last.
+  std::int64_t begin() const { return firsts_[static_cast<std::size_t>(comm_.rank())]; }
+  std::int64_t end() const { return firsts_[static_cast<std::size_t>(comm_.rank()) + 1]; }
+  /// Of this rank's document.
+  std::int64_t size_bytes(std::int64_t document) const {
+    const auto at = static_cast<std::size_t>(document - begin());
+    return offsets_[at + 1] - offsets_[at];
+  }
+  /// Of this rank's documents.
+  std::int64_t size_bytes() const { return offsets_.back(); }
+
+  /// Any rank's document. Safe to call from several threads at once.
+  std::string read(std::int64_t document) const;
+
+ private:
+  std::string path_of(int rank) const;
+  int descriptor_of(int rank) const;
+  void flush();
+
+  Communicator& comm_;
+  std::string folder_;
+  std::string name_;
+  Descriptor file_;
+  std::string buffer_;
+  std::int64_t written_bytes_ = 0;
+  std::vector<std::int64_t> offsets_ = {0};  // of this rank's records, which stand behind them in the file, too
+  std::vector<std::int64_t> firsts_;         // of each rank, and the number of all
+  std::vector<std::int64_t> sizes_bytes_;    // of each rank's records
+  mutable std::mutex mutex_;
+  mutable std::vector<Descriptor> files_;  // of the ranks read from so far
+};
+
+}  // namespace trireme::io

@@ -1,0 +1,218 @@
+#include "io/prepare/text_reader.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "io/compression/container_format.hpp"
+#include "io/json/json_text.hpp"
+#include "io/posix/regular_file.hpp"
+#include "src/base/check.hpp"
+#include "src/data/utf8.hpp"
+
+namespace trireme::io {
+namespace {
+
+constexpr std::size_t read_bytes = std::size_t{1} << 20;
+
+/// What is wrong with the UTF-8 that does not decode at the front of `text`.
+const char* utf8_fault(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned lead = byte(0);
+  if (lead < 0xC0) return "a continuation byte without its first";
+  if (lead == 0xC0 || lead == 0xC1 || (lead == 0xE0 && byte(1) >= 0x80 && byte(1) < 0xA0) ||
+      (lead == 0xF0 && byte(1) >= 0x80 && byte(1) < 0x90)) {
+    return "an overlong form";
+  }
+  if (lead == 0xED && byte(1) >= 0xA0 && byte(1) < 0xC0) return "half of a surrogate pair";
+  if (lead > 0xF4 || (lead == 0xF4 && byte(1) >= 0x90 && byte(1) < 0xC0)) return "beyond the last character of Unicode";
+  return "a character cut short";
+}
+
+constexpr const char* utf8_remedy =
+    "convert the file to UTF-8 (iconv -f latin1 -t utf-8), or keep such bytes as they are with --invalid-utf8 keep";
+
+void check_no_byte_order_mark(const std::string& path, std::string_view head) {
+  TRIREME_CHECK(!head.starts_with("\xFF\xFE") && !head.starts_with("\xFE\xFF"), DataError,
+                "{} begins with the byte-order mark of UTF-16; {}", path,
+                "convert it to UTF-8 (iconv -f utf-16 -t utf-8)");
+  TRIREME_CHECK(!head.starts_with("\xEF\xBB\xBF"), DataError,
+                "{} begins with a UTF-8 byte-order mark, which would become part of the text; remove it (sed -i "
+                "'1s/^\\xEF\\xBB\\xBF//' FILE), or keep it with --invalid-utf8 keep",
+                path);
+}
+
+/// Whether the name, without that of a compression, is one of JSON lines.
+bool is_json_name(std::string_view path) {
+  for (const std::string_view packed : {".gz", ".zst"}) {
+    if (path.ends_with(packed)) path.remove_suffix(packed.size());
+  }
+  return path.ends_with(".json") || path.ends_with(".jsonl") || path.ends_with(".ndjson");
+}
+
+std::vector<TextRange> whole_files(const std::vector<std::string>& paths) {
+  std::vector<TextRange> ranges;
+  for (const std::string& path : paths) ranges.push_back({path});
+  return ranges;
+}
+
+}  // namespace
+
+bool holds_json(const std::string& path, TextFormat format) {
+  return format == TextFormat::json_lines || (format == TextFormat::by_name && is_json_name(path));
+}
+
+TextCut cut_text(std::string_view text, const TextReaderOptions& options) {
+  const auto wanted = static_cast<std::size_t>(options.piece_bytes);
+  const std::size_t limit = std::max(wanted, static_cast<std::size_t>(options.greatest_run_bytes));
+  if (text.size() <= wanted) return {text.size(), false};
+  for (std::size_t at = wanted; at > 0; --at) {
+    if (options.can_cut(text, at)) return {at, false};
+  }
+  for (std::size_t at = wanted + 1; at <= std::min(limit, text.size() - 1); ++at) {
+    if (options.can_cut(text, at)) return {at, false};
+  }
+  if (text.size() <= limit) return {text.size(), false};
+  std::size_t at = limit;
+  while (at > limit - std::min<std::size_t>(limit - 1, 3) && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80)
+    --at;
+  return {at, true};
+}
+
+std::int64_t LinesBefore::count() {
+  std::call_once(once_, [&] {
+    const auto file = open_input(path_, 0, end_);
+    std::string part(read_bytes, '\0');
+    for (std::size_t got = part.size(); got == part.size();) {
+      got = file->read(part.data(), part.size());
+      count_ += std::count(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got), '\n');
+    }
+  });
+  return count_;
+}
+
+TextReader::TextReader(const std::vector<std::string>& paths, TextReaderOptions options)
+    : TextReader(whole_files(paths), std::move(options)) {}
+
+TextReader::TextReader(std::vector<TextRange> ranges, TextReaderOptions options)
+    : ranges_(std::move(ranges)), options_(std::move(options)) {
+  for (TextRange& range : ranges_) {
+    const std::int64_t size_bytes = regular_file_size(range.path);
+    range.end = std::min(range.end, size_bytes);
+    ends_file_.push_back(range.end == size_bytes);
+    total_bytes_ += range.end - range.begin;
+    if (range.begin > 0) continue;
+    std::array<char, container_head_bytes> buffer{};
+    const std::string_view head(buffer.data(), open_input(range.path)->read(buffer.data(), buffer.size()));
+    check_is_text(range.path, head);
+    if (options_.check_utf8) check_no_byte_order_mark(range.path, head);
+  }
+}
+
+bool TextReader::next(TextPiece& piece) {
+  for (;;) {
+    if (!at_end_ || begin_ < buffer_.size()) {
+      piece.path = range().path;
+      piece.is_json = is_json_;
+      piece.lines_before = lines_before_;
+      if (!is_json_) {
+        next_text(piece);
+        return true;
+      }
+      if (next_line(piece)) return true;
+    }
+    if (range_number_ == ranges_.size()) return false;
+    open_next();
+  }
+}
+
+void TextReader::open_next() {
+  earlier_bytes_ = bytes_read();
+  const TextRange& next = ranges_[range_number_++];
+  file_ = open_input(next.path, next.begin, next.end);
+  is_json_ = holds_json(next.path, options_.format);
+  lines_before_ = is_json_ && next.begin > 0 ? std::make_shared<LinesBefore>(next.path, next.begin) : nullptr;
+  at_end_ = false;
+  position_ = is_json_ ? 0 : next.begin;
+}
+
+/// Reads on until `wanted` bytes are pending; false where the file ends before.
+bool TextReader::fill(std::size_t wanted) {
+  if (begin_ > 0 && !at_end_ && pending().size() < wanted) {
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+  }
+  while (!at_end_ && pending().size() < wanted) {
+    const std::size_t old_size = buffer_.size();
+    buffer_.resize(old_size + read_bytes);
+    const std::size_t got = file_->read(buffer_.data() + old_size, read_bytes);
+    buffer_.resize(old_size + got);
+    at_end_ = got < read_bytes;
+  }
+  return pending().size() >= wanted;
+}
+
+void TextReader::take(std::size_t size_bytes, TextPiece& piece) {
+  piece.bytes.assign(buffer_, begin_, size_bytes);
+  begin_ += size_bytes;
+}
+
+void TextReader::check_line(std::size_t size_bytes, std::int64_t line) {
+  TRIREME_CHECK(size_bytes <= static_cast<std::size_t>(options_.greatest_bytes), DataError,
+                "{}:{}: the line has more than {} bytes; --max-line allows more", range().path,
+                line + (lines_before_ ? lines_before_->count() : 0), options_.greatest_bytes);
+}
+
+bool TextReader::next_line(TextPiece& piece) {
+  for (;;) {
+    std::size_t end = pending().find('\n');
+    for (std::size_t searched = pending().size(); end == std::string_view::npos && !at_end_;) {
+      check_line(searched, position_ + 1);
+      fill(searched + 1);
+      end = pending().find('\n', searched);
+      searched = pending().size();
+    }
+    const bool has_end = end != std::string_view::npos;
+    if (!has_end && pending().empty()) return false;
+    const std::size_t size_bytes = has_end ? end : pending().size();
+    check_line(size_bytes, ++position_);
+    take(size_bytes, piece);
+    begin_ += has_end ? 1 : 0;
+    piece.position = position_;
+    piece.ends_document = true;
+    if (!std::ranges::all_of(piece.bytes, data::is_ascii_space)) return true;
+  }
+}
+
+void TextReader::next_text(TextPiece& piece) {
+  fill(static_cast<std::size_t>(std::max(options_.piece_bytes, options_.greatest_run_bytes)) + 1);
+  const TextCut cut = cut_text(pending(), options_);
+  cut_runs_ += cut.forced ? 1 : 0;
+  take(cut.size_bytes, piece);
+  piece.position = position_;
+  position_ += static_cast<std::int64_t>(cut.size_bytes);
+  piece.ends_document = at_end_ && pending().empty() && ends_file_[range_number_ - 1];
+}
+
+std::string text_of(TextPiece piece, const TextReaderOptions& options) {
+  const auto line = [&] { return piece.position + (piece.lines_before ? piece.lines_before->count() : 0); };
+  if (options.check_utf8) {
+    const std::size_t at = data::find_invalid_utf8(piece.bytes);
+    if (at < piece.bytes.size()) {
+      const std::string_view rest = std::string_view(piece.bytes).substr(at);
+      const auto offset = static_cast<std::int64_t>(at);
+      throw DataError("{}: the byte {:#04x} is not UTF-8: {}; {}",
+                      piece.is_json ? fmt::format("{}:{}:{}", piece.path, line(), offset + 1)
+                                    : fmt::format("{}, byte {}", piece.path, piece.position + offset),
+                      static_cast<unsigned char>(rest[0]), utf8_fault(rest), utf8_remedy);
+    }
+  }
+  if (!piece.is_json) return std::move(piece.bytes);
+  try {
+    return json_text(piece.bytes, options.json_key, piece.path, piece.position);
+  } catch (const DataError&) {
+    if (!piece.lines_before) throw;
+    return json_text(piece.bytes, options.json_key, piece.path, line());  // throws again, with the line of the file
+  }
+}
+
+}  // namespace trireme::io

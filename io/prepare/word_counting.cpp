@@ -1,0 +1,75 @@
+#include "io/prepare/word_counting.hpp"
+
+#include <algorithm>
+
+#include "src/base/check.hpp"
+#include "src/data/bpe_trainer.hpp"
+
+namespace trireme::io {
+namespace {
+
+// After so many bytes the counts of all threads are added up; the same whatever the number of threads.
+constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
+
+std::vector<TextPiece> read_batch(TextReader& reader) {
+  std::vector<TextPiece> batch;
+  TextPiece piece;
+  for (std::int64_t bytes = 0; bytes < batch_bytes && reader.next(piece);) {
+    bytes += std::ssize(piece.bytes);
+    batch.push_back(std::move(piece));
+    piece = {};
+  }
+  return batch;
+}
+
+std::int64_t size_of(const std::vector<data::WordCounts>& parts) {
+  std::int64_t size = 0;
+  for (const auto& part : parts) size += static_cast<std::int64_t>(part.size());
+  return size;
+}
+
+}  // namespace
+
+CountedWords count_words(WordCountingOptions options, ThreadPool& pool,
+                         const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const data::WordSplitter splitter(data::WordPattern::gpt2);
+  TextReader reader(options.inputs, options.reader);
+  const auto threads = static_cast<std::size_t>(pool.threads());
+  std::vector<data::WordCounts> local(threads), parts(threads);  // by thread, by word
+  std::vector<std::int64_t> local_bytes(threads);
+  CountedWords result;
+  for (;;) {
+    std::vector<TextPiece> batch = read_batch(reader);
+    if (batch.empty()) break;
+    pool.parallel_for(pool.threads(), [&](std::int64_t thread) {
+      const auto t = static_cast<std::size_t>(thread);
+      local[t].clear();
+      for (std::size_t i = t; i < batch.size(); i += threads) {
+        const std::string text = text_of(std::move(batch[i]), options.reader);
+        local_bytes[t] += std::ssize(text);
+        local[t].add_text(text, splitter);
+      }
+    });
+    pool.parallel_for(pool.threads(), [&](std::int64_t part) {
+      const auto p = static_cast<std::size_t>(part);
+      for (const auto& counts : local) parts[p].add(counts, p, threads);
+    });
+    if (size_of(parts) > options.greatest_words) {
+      for (std::int64_t count = 1; size_of(parts) > options.greatest_words / 2; ++count) {
+        for (auto& part : parts) result.forgotten += part.forget(count);
+      }
+    }
+    progress(reader.bytes_read(), reader.total_bytes());
+  }
+  for (auto& part : parts) {
+    auto words = part.sorted();
+    part.clear();
+    std::ranges::move(words, std::back_inserter(result.words));
+  }
+  std::ranges::sort(result.words);
+  for (const auto& [word, count] : result.words) result.occurrences += count;
+  for (const std::int64_t bytes : local_bytes) result.text_bytes += bytes;
+  return result;
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/prepare/text_reader.hpp"
+#include "src/base/thread_pool.hpp"
+
+namespace trireme::io {
+
+struct WordCountingOptions {
+  std::vector<std::string> inputs;
+  TextReaderOptions reader;
+  std::int64_t greatest_words = 10'000'000;  ///< different ones kept at a time
+};
+
+struct CountedWords {
+  std::vector<std::pair<std::string, std::int64_t>> words;  ///< sorted by their bytes
+  std::int64_t text_bytes = 0;
+  std::int64_t occurrences = 0;  ///< of the words that are kept
+  std::int64_t forgotten = 0;    ///< occurrences of words that were not
+};
+
+/// Counts the words of texts, cut by GPT-2's pattern, with all threads of `pool`. Memory does not grow with the input:
+/// whenever there are more than `greatest_words`, the rarest are forgotten until half as many are left. The result does
+/// not depend on the threads. `progress` is called now and then with the bytes read and those there are. Throws what
+/// `TextReader` and `text_of` do.
+CountedWords count_words(WordCountingOptions options, ThreadPool& pool,
+                         const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+}  // namespace trireme::io

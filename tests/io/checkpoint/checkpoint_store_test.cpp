@@ -1,0 +1,363 @@
+#include "io/checkpoint/checkpoint_store.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/h5/file.hpp"
+#include "io/posix/folder.hpp"
+#include "src/base/error.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/checkpoint_model.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::io {
+namespace {
+
+using checkpoint::open_checkpoint;
+using test::load_version;
+using test::save_version;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+void write_file(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+std::string read_file(const std::string& path) { return read_whole_file(path, 1 << 30); }
+
+class StoreTest : public testing::Test {
+ protected:
+  void save(std::int64_t step, std::uint64_t version, int keep_last = 0) {
+    CheckpointStore store(root);
+    save_version(store, world, step, version, keep_last);
+  }
+  std::uint64_t load(const std::string& name = {}) {
+    CheckpointStore store(root);
+    return load_version(store, world, name);
+  }
+
+  test::TemporaryDirectory directory;
+  std::string root = directory / "runs/gpt";
+  SelfCommunicator world;
+};
+
+TEST_F(StoreTest, LayoutIsOneFolderAStepAndAPointer) {
+  save(10, 1);
+  save(20, 2);
+  EXPECT_THAT(names_in(root), ElementsAre("LATEST", "step-00000010", "step-00000020"));
+  EXPECT_THAT(names_in(root + "/step-00000020"), ElementsAre("manifest.json", "rank-00000.h5"));
+  EXPECT_EQ(read_file(root + "/LATEST"), "step-00000020\n");
+  EXPECT_EQ(load(), 2u);
+  EXPECT_EQ(load("step-00000010"), 1u);
+}
+
+TEST_F(StoreTest, OtherToolsFindTheTensorsInTheFiles) {
+  std::vector<float> values{1, 2, 3, 4, 5, 6};
+  const checkpoint::StateTensor tensors[] = {
+      {"model/wte", {2, 3}, Box::whole({2, 3}), 0, TensorView(values.data(), {2, 3}), true}};
+  CheckpointStore store(root);
+  checkpoint::save(store, world, {1, {}, {}}, tensors);
+  const h5::File file = h5::File::open(root + "/step-00000001/rank-00000.h5", Symlinks::refuse);
+  const h5::Dataset dataset = file.dataset("/tensor/model/wte/0");
+  EXPECT_EQ(dataset.shape(), (Shape{2, 3}));
+  std::vector<float> read(6);
+  dataset.read(TensorView(read.data(), {2, 3}));
+  EXPECT_EQ(read, values);
+}
+
+TEST_F(StoreTest, StepThatExistsIsReplaced) {
+  save(10, 1);
+  save(10, 2);
+  EXPECT_EQ(load(), 2u);
+  EXPECT_THAT(names_in(root), ElementsAre("LATEST", "step-00000010"));
+}
+
+TEST_F(StoreTest, OlderStepsAreRemovedButNeverTheOnePointedTo) {
+  for (std::uint64_t i = 1; i <= 5; ++i) save(static_cast<std::int64_t>(i), i, 2);
+  EXPECT_THAT(names_in(root), ElementsAre("LATEST", "step-00000004", "step-00000005"));
+}
+
+TEST_F(StoreTest, StepsThatAreNotWholeDoNotCountAsKept) {
+  for (std::uint64_t i = 1; i <= 3; ++i) save(static_cast<std::int64_t>(i), i);
+  std::filesystem::resize_file(root + "/step-00000003/rank-00000.h5", 100);
+  save(4, 4, 2);
+  EXPECT_THAT(names_in(root), ElementsAre("LATEST", "step-00000002", "step-00000003", "step-00000004"));
+  EXPECT_EQ(load("step-00000002"), 2u);
+}
+
+/// A disk that loses a bit after the step was written.
+class ForgetfulStore final : public CheckpointStore {
+ public:
+  using CheckpointStore::CheckpointStore;
+  void commit(const std::string& staging, const checkpoint::Manifest& manifest) override {
+    const std::string path = root() + "/" + staging + "/" + manifest.files[0].name;
+    std::string bytes = read_file(path);
+    char& byte = bytes[static_cast<std::size_t>(manifest.pieces[0].offset_bytes)];
+    byte = static_cast<char>(byte ^ 1);
+    write_file(path, bytes);
+    CheckpointStore::commit(staging, manifest);
+  }
+};
+
+TEST_F(StoreTest, StepBeforeStaysUntilTheNewOneHasBeenReadBack) {
+  save(10, 1);
+  ForgetfulStore store(root);
+  EXPECT_THAT([&] { save_version(store, world, 20, 2, 1); },
+              ThrowsMessage<CollectiveError>(AllOf(HasSubstr("step 20"), HasSubstr("does not read back whole"))));
+  EXPECT_EQ(load(), 1u);
+}
+
+TEST_F(StoreTest, OrderIsThatOfStepsNotOfTime) {
+  save(100, 1);
+  save(20, 2);
+  std::filesystem::remove(root + "/LATEST");
+  EXPECT_EQ(load(), 1u);
+}
+
+TEST_F(StoreTest, PointerThatIsWrongIsOnlyAHint) {
+  save(10, 1);
+  save(20, 2);
+  for (const std::string& text : {std::string(), std::string("0"), std::string("../.."), std::string("step-00000099"),
+                                  std::string("step-10"), std::string(10000, 'x'), std::string("\0\xff", 2)}) {
+    write_file(root + "/LATEST", text);
+    EXPECT_EQ(load(), 2u) << text;
+  }
+  std::filesystem::remove(root + "/LATEST");
+  std::filesystem::create_symlink(root + "/LATEST", root + "/LATEST");
+  EXPECT_EQ(load(), 2u);
+  std::filesystem::remove(root + "/LATEST");
+  write_file(root + "/LATEST", "step-00000010");
+  testing::internal::CaptureStdout();  // the log of tests
+  EXPECT_EQ(load(), 2u);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              AllOf(HasSubstr("LATEST names step-00000010"), HasSubstr("step-00000020 is newer and whole")));
+  EXPECT_EQ(load("step-00000010"), 1u);
+}
+
+TEST_F(StoreTest, StepWhoseManifestIsOfAnotherStepIsRefusedByName) {
+  save(10, 1);
+  save(20, 2);
+  std::filesystem::rename(root + "/step-00000010", root + "/step-00000030");
+  EXPECT_THAT([&] { load("step-00000030"); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("step-00000030/manifest.json is of step 10"))));
+  EXPECT_EQ(load(), 2u);
+}
+
+TEST_F(StoreTest, FileThatTheManifestDoesNotKnowIsRefusedByName) {
+  save(10, 1);
+  save(20, 2);
+  const std::string foreign = root + "/step-00000020/rank-00001.h5";
+  std::filesystem::copy(root + "/step-00000010/rank-00000.h5", foreign);
+  EXPECT_THAT([&] { load("step-00000020"); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("step-00000020"), HasSubstr("rank-00001.h5"))));
+  EXPECT_EQ(load(), 1u);
+  std::filesystem::rename(foreign, root + "/step-00000020/.nfs0001");  // hidden ones are the file system's
+  EXPECT_EQ(load(), 2u);
+}
+
+TEST_F(StoreTest, EveryFlippedBitIsFound) {
+  save(10, 1);
+  const std::string folder = root + "/step-00000010";
+  test::Random random(7);
+  CheckpointStore store(root);
+  int flips = 0;
+  for (const std::string& name : names_in(folder)) {
+    const std::string path = folder + "/" + name;
+    const std::string bytes = read_file(path);
+    // Every byte of small files and of the beginning of others, then samples.
+    for (std::size_t i = 0; i < bytes.size(); i += i < 4096 ? 1 : 1 + random() % 16) {
+      std::string damaged = bytes;
+      damaged[i] = static_cast<char>(damaged[i] ^ 1 << random() % 8);
+      write_file(path, damaged);
+      ASSERT_THAT([&] { open_checkpoint(store, world, "step-00000010"); },
+                  ThrowsMessage<CheckpointError>(HasSubstr(name)))
+          << "byte " << i;
+      ++flips;
+    }
+    write_file(path, bytes);
+  }
+  EXPECT_EQ(load(), 1u);
+  RecordProperty("flips", flips);
+  EXPECT_GT(flips, 5000);
+}
+
+TEST_F(StoreTest, CutShortFilesAndAddedBytesAreFound) {
+  save(10, 1);
+  const std::string folder = root + "/step-00000010";
+  test::Random random(8);
+  for (const std::string& name : names_in(folder)) {
+    const std::string path = folder + "/" + name;
+    const std::string bytes = read_file(path);
+    for (int i = 0; i < 50; ++i) {
+      write_file(path, bytes.substr(0, random() % bytes.size()));
+      EXPECT_THROW(load("step-00000010"), CheckpointError);
+    }
+    write_file(path, bytes + '\0');
+    EXPECT_THROW(load("step-00000010"), CheckpointError);
+    std::filesystem::remove(path);
+    EXPECT_THROW(load("step-00000010"), CheckpointError);
+    EXPECT_THROW(load(), CheckpointError);
+    write_file(path, bytes);
+  }
+  EXPECT_EQ(load(), 1u);
+}
+
+TEST_F(StoreTest, WhatIsNotARegularFileIsRefused) {
+  save(10, 1);
+  const std::string file = root + "/step-00000010/rank-00000.h5";
+  std::filesystem::rename(file, root + "/away.h5");
+  const auto expect_refused = [&] {
+    EXPECT_THROW(load("step-00000010"), Error);
+    std::filesystem::remove(file);
+  };
+  std::filesystem::create_symlink(root + "/away.h5", file);
+  expect_refused();
+  std::filesystem::create_symlink("rank-00000.h5", file);
+  expect_refused();
+  std::filesystem::create_directory(file);
+  expect_refused();
+  ASSERT_EQ(mkfifo(file.c_str(), 0666), 0);
+  expect_refused();
+  std::filesystem::rename(root + "/away.h5", file);
+  EXPECT_EQ(load(), 1u);
+}
+
+TEST_F(StoreTest, DamagedStepIsPassedOverUnlessItWasNamed) {
+  save(10, 1);
+  save(20, 2);
+  write_file(root + "/step-00000020/manifest.json", "{}");
+  EXPECT_EQ(load(), 1u);
+  EXPECT_THAT([&] { load("step-00000020"); }, ThrowsMessage<CheckpointError>(HasSubstr("step-00000020")));
+  std::filesystem::remove(root + "/step-00000010/rank-00000.h5");
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<CheckpointError>(AllOf(HasSubstr("is intact"), HasSubstr("20"),
+                                                                    HasSubstr("rank-00000.h5 is missing"))));
+}
+
+TEST_F(StoreTest, NothingIsTakenInPlaceOfAStepOfALaterFormat) {
+  save(10, 1);
+  save(20, 2);
+  CheckpointReader reader(root + "/step-00000020");
+  checkpoint::Manifest manifest = reader.manifest();
+  manifest.format_version = 2;
+  CheckpointStore store(root);
+  const std::string staging = store.begin(20, 0);
+  std::filesystem::copy(root + "/step-00000020/rank-00000.h5", root + "/" + staging);
+  store.commit(staging, manifest);
+  EXPECT_THAT([&] { open_checkpoint(store, world); },
+              ThrowsMessage<checkpoint::NewerFormatError>(AllOf(HasSubstr("version 2"), HasSubstr("up to 1"))));
+  EXPECT_EQ(load("step-00000010"), 1u);
+}
+
+TEST_F(StoreTest, StepBeingReplacedCountsUntilTheOtherHasItsName) {
+  save(10, 1);
+  save(20, 2);
+  // As a kill between the two renames leaves it.
+  std::filesystem::rename(root + "/step-00000020", root + "/.trash-00000020-12345678");
+  std::filesystem::create_directory(root + "/.tmp-00000020-12345678");
+  write_file(root + "/.tmp-00000020-12345678/rank-00000.h5", "half");
+  EXPECT_EQ(load(), 2u);
+  save(30, 3);  // gives it its name back and removes the rest
+  EXPECT_THAT(names_in(root), ElementsAre("LATEST", "step-00000010", "step-00000020", "step-00000030"));
+  EXPECT_EQ(load("step-00000020"), 2u);
+  EXPECT_EQ(load(), 3u);
+}
+
+TEST_F(StoreTest, StepBeingDeletedIsDeletedByTheNextSave) {
+  save(10, 1);
+  save(20, 2);
+  std::filesystem::rename(root + "/step-00000010", root + "/.trash-00000010-12345678");
+  std::filesystem::remove(root + "/.trash-00000010-12345678/manifest.json");
+  EXPECT_EQ(load(), 2u);
+  save(30, 3);
+  EXPECT_THAT(names_in(root), ElementsAre("LATEST", "step-00000020", "step-00000030"));
+}
+
+TEST_F(StoreTest, WithoutAnyStepLoadingIsAnError) {
+  CheckpointStore store(root);
+  EXPECT_FALSE(checkpoint::has_checkpoint(store, world));
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<CheckpointError>(HasSubstr("there is no checkpoint in " + root)));
+  EXPECT_THROW(find_checkpoint(root), CheckpointError);
+  save(1, 1);
+  EXPECT_TRUE(checkpoint::has_checkpoint(store, world));
+}
+
+TEST_F(StoreTest, PathOfARootOrOfAStepIsUnderstood) {
+  save(10, 1);
+  const std::string real_root = std::filesystem::canonical(root).string();
+  EXPECT_EQ(find_checkpoint(root).root, real_root);
+  EXPECT_EQ(find_checkpoint(root + "/").step, "");
+  EXPECT_EQ(find_checkpoint(root + "/step-00000010/").root, real_root);
+  EXPECT_EQ(find_checkpoint(root + "/step-00000010").step, "step-00000010");
+  std::filesystem::rename(root + "/step-00000010", root + "/best");
+  EXPECT_EQ(find_checkpoint(root + "/best").step, "best");
+  EXPECT_EQ(load("best"), 1u);
+  write_file(directory / "file", "");
+  EXPECT_THROW(find_checkpoint(directory / "file"), CheckpointError);
+}
+
+TEST_F(StoreTest, PrefixOfEveryMessageIsThePlace) {
+  write_file(directory / "file", "");
+  CheckpointStore store(directory / "file");
+  EXPECT_THAT([&] { save_version(store, world, 1, 1); }, ThrowsMessage<IoError>(HasSubstr(directory / "file")));
+}
+
+TEST_F(StoreTest, TooLittleSpaceIsSaidBeforehand) {
+  CheckpointStore store(root);
+  EXPECT_THAT([&] { store.claim(std::int64_t{1} << 60); },
+              ThrowsMessage<IoError>(AllOf(HasSubstr("1152921504606846976 bytes"), HasSubstr("are free"))));
+  EXPECT_THROW(store.begin(1, std::int64_t{1} << 60), IoError);
+}
+
+TEST_F(StoreTest, PreparingLeavesNothingBehind) {
+  test::CutModel model(1);
+  {
+    CheckpointStore store(root);
+    checkpoint::prepare_saving(store, world, model.states());
+    EXPECT_THAT(names_in(root), ElementsAre(".lock"));
+  }
+  EXPECT_THAT(names_in(root), ElementsAre());
+}
+
+TEST_F(StoreTest, FolderThatOtherRanksDoNotSeeIsRefused) {
+  CheckpointStore store(root);
+  const std::string token = store.claim(0);
+  EXPECT_NO_THROW(store.confirm(token));
+  CheckpointStore elsewhere(directory / "elsewhere");
+  EXPECT_THAT([&] { elsewhere.confirm(token); }, ThrowsMessage<EnvironmentError>(HasSubstr("all nodes share")));
+}
+
+// Beyond the limit on the size of files a write is a signal unless somebody cares.
+TEST_F(StoreTest, LimitOnFileSizesIsAnErrorAndTheOldStepIsIntact) {
+  save(10, 1);
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{6000, 6000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      save(20, 2);
+      _exit(1);
+    } catch (const IoError& error) {
+      _exit(std::string(error.what()).find("bytes are free") == std::string::npos &&
+                    std::string(error.what()).find("are free") == std::string::npos
+                ? 2
+                : 0);
+    } catch (...) {
+      _exit(3);
+    }
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(load(), 1u);
+  EXPECT_THAT(names_in(root), testing::Not(testing::Contains(testing::StartsWith(".tmp"))));
+}
+
+}  // namespace
+}  // namespace trireme::io

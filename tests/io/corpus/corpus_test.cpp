@@ -1,0 +1,410 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "io/corpus/corpus_format.hpp"
+#include "io/corpus/corpus_store.hpp"
+#include "io/corpus/corpus_writer.hpp"
+#include "io/h5/file.hpp"
+#include "src/base/hash.hpp"
+#include "src/base/philox.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::io {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+/// Numbers as text: any vocabulary size that a test wants.
+class FakeTokenizer : public data::Tokenizer {
+ public:
+  explicit FakeTokenizer(std::int64_t vocabulary_size) : vocabulary_size_(vocabulary_size) {}
+  const std::string& name() const override { return name_; }
+  std::int64_t vocabulary_size() const override { return vocabulary_size_; }
+  std::int32_t end_of_document() const override { return 0; }
+  void encode(std::string_view, std::vector<std::int32_t>&) const override {}
+  void decode(std::span<const std::int32_t>, std::string&) const override {}
+  std::string payload() const override { return std::string("a payload with a NUL \0 inside", 30); }
+
+ private:
+  std::string name_ = "fake";
+  std::int64_t vocabulary_size_;
+};
+
+std::vector<std::int32_t> as_ids(const data::TokenSpan& tokens) {
+  return std::visit([](const auto& span) { return std::vector<std::int32_t>(span.begin(), span.end()); }, tokens);
+}
+
+std::vector<std::int32_t> random_ids(std::int64_t count, std::int32_t vocabulary_size) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<std::int32_t>(philox4x32(7, {static_cast<std::uint32_t>(i)})[0] %
+                                       static_cast<std::uint32_t>(vocabulary_size));
+  }
+  return ids;
+}
+
+class Corpus : public ::testing::Test {
+ protected:
+  void write(const data::Tokenizer& tokenizer, const std::vector<std::vector<std::int32_t>>& documents) {
+    CorpusWriter writer(path_, tokenizer);
+    for (const auto& document : documents) {
+      writer.append(document);
+      writer.end_document();
+    }
+    writer.finish();
+  }
+  void expect_damaged(const std::string& reason) const {
+    EXPECT_THAT([&] { CorpusStore(path_).verify(); }, ThrowsMessage<DataError>(HasSubstr(reason)));
+  }
+  std::string whole() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void replace(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
+
+  test::TemporaryDirectory directory_;
+  std::string path_ = directory_ / "corpus größe.h5";
+  std::unique_ptr<data::Tokenizer> bytes_ = data::make_byte_tokenizer();
+};
+
+TEST_F(Corpus, GivesBackWhatWasWritten) {
+  const std::vector<std::vector<std::int32_t>> documents{{1, 2, 3}, {}, {256}, {7, 8}};
+  write(*bytes_, documents);
+  const CorpusStore store(path_);
+  EXPECT_NO_THROW(store.verify());
+  EXPECT_EQ(store.name(), path_);
+  EXPECT_EQ(store.documents(), 4);
+  EXPECT_EQ(store.token_count(), 6);
+  EXPECT_THAT(store.document_offsets(), ElementsAre(0, 3, 3, 4, 6));
+  EXPECT_THAT(as_ids(store.tokens(0, store.token_count())), ElementsAre(1, 2, 3, 256, 7, 8));
+  const data::CorpusInfo& info = store.info();
+  EXPECT_EQ(info.tokenizer, "bytes");
+  EXPECT_EQ(info.tokenizer_digest, bytes_->digest());
+  EXPECT_EQ(info.tokenizer_payload, bytes_->payload());
+  EXPECT_EQ(info.vocabulary_size, 257);
+  EXPECT_EQ(info.end_of_document, 256);
+  EXPECT_EQ(info.greatest_id, 256);
+}
+
+TEST_F(Corpus, HoldsSixteenBitsUpTo65536IdsAndThirtyTwoBeyond) {
+  for (const std::int32_t size : {65536, 65537, 200000}) {
+    const auto ids = random_ids(5000, size);
+    write(FakeTokenizer(size), {ids, {size - 1}});
+    const CorpusStore store(path_);
+    EXPECT_EQ(store.tokens(0, store.token_count()).index(), size == 65536 ? 0u : 1u);
+    std::vector<std::int32_t> expected = ids;
+    expected.push_back(size - 1);
+    EXPECT_EQ(as_ids(store.tokens(0, store.token_count())), expected);
+    EXPECT_EQ(store.info().greatest_id, size - 1);
+  }
+}
+
+TEST_F(Corpus, SpansBlocksAndManyDocuments) {
+  const auto ids = random_ids(2 * corpus_block_tokens + 12345, 257);
+  CorpusWriter writer(path_, *bytes_);
+  std::vector<std::int64_t> offsets{0};
+  for (std::size_t begin = 0; begin < ids.size();) {  // documents of 0, 1, 2 ... 22 tokens
+    const std::size_t size = std::min<std::size_t>(offsets.size() % 23, ids.size() - begin);
+    writer.append(std::span(ids).subspan(begin, size));
+    writer.end_document();
+    begin += size;
+    offsets.push_back(static_cast<std::int64_t>(begin));
+  }
+  writer.finish();
+  const CorpusStore store(path_);
+  EXPECT_NO_THROW(store.verify());
+  EXPECT_EQ(as_ids(store.tokens(0, store.token_count())), ids);
+  EXPECT_TRUE(std::ranges::equal(store.document_offsets(), offsets));
+}
+
+TEST_F(Corpus, KeepsSentencesWhereThereAreAny) {
+  write(*bytes_, {{1, 2, 3, 4}, {5}});
+  const std::string without = CorpusStore(path_).info().content_digest;
+  EXPECT_TRUE(CorpusStore(path_).sentence_offsets().empty());
+
+  CorpusWriter writer(path_, *bytes_);
+  writer.append(std::vector<std::int32_t>{1, 2, 3});
+  writer.end_sentence();
+  writer.end_sentence();  // an empty one is none
+  writer.append(std::vector<std::int32_t>{4});
+  writer.end_sentence();
+  writer.end_document();
+  writer.append(std::vector<std::int32_t>{5});
+  EXPECT_THAT([&] { writer.end_document(); }, ThrowsMessage<DataError>(HasSubstr("document 2 does not end with a")));
+  writer.end_sentence();
+  writer.end_document();
+  EXPECT_EQ(writer.sentences(), 3);
+  writer.finish();
+  const CorpusStore store(path_);
+  EXPECT_NO_THROW(store.verify());
+  EXPECT_THAT(store.sentence_offsets(), ElementsAre(0, 3, 4, 5));
+  EXPECT_THAT(store.document_offsets(), ElementsAre(0, 4, 5));
+  EXPECT_NE(store.info().content_digest, without);
+}
+
+TEST_F(Corpus, WithSentencesThatRunOverADocumentsEndIsDamaged) {
+  CorpusWriter writer(path_, *bytes_);
+  writer.append(std::vector<std::int32_t>{1, 2, 3, 4});
+  writer.end_document();
+  writer.end_sentence();
+  writer.append(std::vector<std::int32_t>{5, 6});
+  writer.end_sentence();
+  writer.end_document();
+  writer.finish();
+  EXPECT_NO_THROW(CorpusStore(path_).verify());
+  CorpusWriter bad(path_, *bytes_);
+  bad.append(std::vector<std::int32_t>{1, 2, 3, 4});
+  bad.end_document();  // before any sentence: not seen until the file is read
+  bad.append(std::vector<std::int32_t>{5, 6});
+  bad.end_sentence();
+  bad.end_document();
+  bad.finish();
+  expect_damaged("the sentences of");
+}
+
+TEST_F(Corpus, RefusesIdsOutsideTheVocabulary) {
+  CorpusWriter writer(path_, *bytes_);
+  EXPECT_THROW(writer.append(std::vector<std::int32_t>{257}), DataError);
+  EXPECT_THROW(writer.append(std::vector<std::int32_t>{-1}), DataError);
+}
+
+TEST_F(Corpus, AbandonedOrFailedLeavesTheOldFileAndNothingElse) {
+  write(*bytes_, {{1}});
+  const std::string before = whole();
+  {
+    CorpusWriter writer(path_, *bytes_);
+    writer.append(std::vector<std::int32_t>{2, 3});
+  }
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{1 << 20, limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_THAT([&] { write(*bytes_, {random_ids(600000, 257)}); },
+              ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));  // in the spool
+  EXPECT_THAT([&] { write(*bytes_, {random_ids((1 << 19) - 50, 257)}); },
+              ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));  // in the HDF5 file
+  setrlimit(RLIMIT_FSIZE, &limit);
+  EXPECT_EQ(whole(), before);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 1);
+}
+
+TEST_F(Corpus, CannotBeWrittenWhereItsFolderIsMissing) {
+  EXPECT_THROW(CorpusWriter(directory_ / "absent/corpus.h5", *bytes_), IoError);
+}
+
+TEST_F(Corpus, KilledAtAnyMomentLeavesNoFileOfThatName) {
+  const auto ids = random_ids(3 * corpus_block_tokens, 257);
+  int killed = 0;
+  for (int trial = 0; trial < 20; ++trial) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      for (;;) {  // always at work when the signal comes
+        CorpusWriter writer(path_, *bytes_);
+        writer.append(ids);
+        writer.end_document();
+        writer.finish();
+        CorpusStore(path_).verify();
+        std::filesystem::remove(path_);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(1000 + 3700 * trial));
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_.path())) {
+      if (entry.path() == path_) {
+        EXPECT_NO_THROW(CorpusStore(path_).verify());
+      } else {
+        EXPECT_THAT(entry.path().string(), HasSubstr(".partial-"));
+      }
+      std::filesystem::remove(entry.path());
+    }
+  }
+  EXPECT_EQ(killed, 20);
+}
+
+TEST_F(Corpus, FlippedBitsAreFoundOrHarmless) {
+  write(*bytes_, {random_ids(3000, 256), random_ids(2000, 257)});
+  const std::string good = whole();
+  const CorpusStore store(path_);
+  const auto ids = as_ids(store.tokens(0, store.token_count()));
+  const std::vector<std::int64_t> offsets(store.document_offsets().begin(), store.document_offsets().end());
+  const data::CorpusInfo info = store.info();
+  int found = 0;
+  for (std::uint32_t trial = 0; trial < 1500; ++trial) {
+    const auto random = philox4x32(11, {trial});
+    std::string bad = good;
+    bad[random[0] % bad.size()] ^= static_cast<char>(1 << random[1] % 8);
+    std::filesystem::remove(path_);
+    replace(bad);
+    try {
+      const CorpusStore damaged(path_);
+      damaged.verify();
+      EXPECT_EQ(as_ids(damaged.tokens(0, damaged.token_count())), ids);
+      EXPECT_TRUE(std::ranges::equal(damaged.document_offsets(), offsets));
+      EXPECT_EQ(damaged.info().content_digest, info.content_digest);
+      EXPECT_EQ(damaged.info().tokenizer_payload, info.tokenizer_payload);
+      EXPECT_EQ(damaged.info().vocabulary_size, info.vocabulary_size);
+      EXPECT_EQ(damaged.info().greatest_id, info.greatest_id);
+    } catch (const DataError&) {
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 1200);  // the tokens are most of the file
+}
+
+TEST_F(Corpus, DamagedTokensAreNamedByTheirBlock) {
+  write(*bytes_, {random_ids(corpus_block_tokens + 10, 257)});
+  std::string bytes = whole();
+  const std::int64_t begin = h5::File::open(path_, Symlinks::follow).dataset("/tokens").file_offset();
+  bytes[static_cast<std::size_t>(begin + 2 * (corpus_block_tokens + 5))] ^= 1;
+  replace(bytes);
+  EXPECT_NO_THROW(CorpusStore{path_});  // opening does not read the tokens
+  expect_damaged("tokens 1048576 to 1048585");
+}
+
+TEST_F(Corpus, TruncatedIsRefused) {
+  write(*bytes_, {random_ids(5000, 257)});
+  const auto size = std::filesystem::file_size(path_);
+  for (auto kept = size - 1; kept > 0; kept = kept * 3 / 4) {
+    std::filesystem::resize_file(path_, kept);
+    expect_damaged("");
+  }
+}
+
+TEST_F(Corpus, ChangedWhileItIsReadIsNamed) {
+  write(*bytes_, {random_ids(5000, 257)});
+  const auto expect_changed = [&](const CorpusStore& store, const std::string& change) {
+    EXPECT_THAT([&] { store.check_unchanged(); }, ThrowsMessage<DataError>(HasSubstr(path_ + " " + change)));
+  };
+  const std::string bytes = whole();
+  {
+    const CorpusStore store(path_);
+    EXPECT_NO_THROW(store.check_unchanged());
+    std::filesystem::last_write_time(path_, std::filesystem::last_write_time(path_) + std::chrono::microseconds(1));
+    expect_changed(store, "was written to");
+    EXPECT_THAT([&] { store.verify(); }, ThrowsMessage<DataError>(HasSubstr("was written to")));
+  }
+  {
+    const CorpusStore store(path_);
+    replace(bytes + "more");
+    expect_changed(store, "became longer or shorter");
+  }
+  const CorpusStore store(path_);
+  std::filesystem::rename(path_, path_ + ".old");
+  expect_changed(store, "was removed or renamed");
+  replace(bytes);
+  expect_changed(store, "was replaced by another file");
+}
+
+TEST_F(Corpus, OverwrittenOffsetsAskForNoTokensThatAreNotThere) {
+  write(*bytes_, {{1, 2, 3}});
+  const CorpusStore store(path_);
+  for (const auto& [first, count] : {std::pair{-1, 1}, {0, 4}, {3, 1}, {1, -1}}) {
+    EXPECT_THAT([&] { store.tokens(first, count); }, ThrowsMessage<DataError>(HasSubstr("but 3 in all")));
+  }
+  EXPECT_THROW(store.stretch_at(3), DataError);
+}
+
+TEST_F(Corpus, TruncatedWhileItIsMappedEndsTheProcessWithTheNameOfTheFile) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  write(*bytes_, {random_ids(50'000, 257)});
+  const auto read_after_truncation = [&] {
+    const CorpusStore store(path_);
+    std::filesystem::resize_file(path_, 100);
+    store.verify();
+  };
+  EXPECT_EXIT(read_after_truncation(), ::testing::ExitedWithCode(3), "größe.h5 was truncated, or its disk failed");
+  write(*bytes_, {{1}});
+  const auto another_cause = [&] {
+    { const CorpusStore unmapped(path_); }
+    const CorpusStore store(path_);
+    raise(SIGBUS);
+  };
+  EXPECT_EXIT(another_cause(), ::testing::KilledBySignal(SIGBUS), "");
+}
+
+TEST_F(Corpus, OtherHdf5FilesAndOtherVersionsAreRefused) {
+  {
+    h5::File file = h5::File::create(path_);
+    file.close();
+  }
+  expect_damaged("is not a corpus of this program");
+  {
+    h5::File file = h5::File::create(path_);
+    file.root().write_attribute("format", corpus_format_name);
+    file.root().write_attribute("format_version", std::int64_t{2});
+    file.close();
+  }
+  expect_damaged("has version 2 of the corpus format");
+}
+
+// Corpora that lie about themselves, whole as files.
+struct Lie {
+  std::string words;
+  std::int64_t vocabulary_size = 300;
+  std::int64_t greatest_id = 3;
+  std::vector<std::int64_t> offsets{0, 2, 4};
+  std::vector<std::uint16_t> tokens{1, 2, 3, 0};
+};
+class LyingCorpus : public Corpus, public ::testing::WithParamInterface<Lie> {};
+
+TEST_P(LyingCorpus, IsRefused) {
+  const Lie& lie = GetParam();
+  {
+    const std::string digests = digest(lie.tokens.data(), lie.tokens.size() * 2);
+    Digest table;
+    table.update(lie.offsets.data(), lie.offsets.size() * 8);
+    table.update(digests.data(), digests.size());
+    h5::File file = h5::File::create(path_);
+    const auto add = [&](const char* name, const auto* data, std::size_t size) {
+      const Shape shape{static_cast<std::int64_t>(size)};
+      const ConstTensorView view(data, shape);
+      file.create_dataset(name, view.dtype(), shape).write(view);
+    };
+    add("/tokens", lie.tokens.data(), lie.tokens.size());
+    add("/document_offsets", lie.offsets.data(), lie.offsets.size());
+    add("/block_digests", reinterpret_cast<const std::uint8_t*>(digests.data()), digests.size());
+    const std::string payload = bytes_->payload();
+    add("/tokenizer_payload", reinterpret_cast<const std::uint8_t*>(payload.data()), payload.size());
+    h5::Object root = file.root();
+    root.write_attribute("format", corpus_format_name);
+    root.write_attribute("format_version", corpus_format_version);
+    root.write_attribute("tokenizer", "bytes");
+    root.write_attribute("tokenizer_digest", bytes_->digest());
+    root.write_attribute("vocabulary_size", lie.vocabulary_size);
+    root.write_attribute("end_of_document", 256);
+    root.write_attribute("greatest_id", lie.greatest_id);
+    root.write_attribute("table_digest", table.hex());
+    file.close();
+  }
+  expect_damaged(lie.words);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Corpora, LyingCorpus,
+    ::testing::Values(Lie{.words = "a vocabulary of 70000 ids needs a list of uint32", .vocabulary_size = 70000},
+                      Lie{.words = "in a vocabulary of 100 ids", .vocabulary_size = 100, .greatest_id = 100},
+                      Lie{.words = "the tokenizer in", .vocabulary_size = 300},
+                      Lie{.words = "greatest id 3", .vocabulary_size = 257, .greatest_id = 2},
+                      Lie{.words = "holds token 300", .vocabulary_size = 257, .tokens = {1, 2, 300, 0}},
+                      Lie{.words = "document offsets go from 0 to 5", .offsets = {0, 2, 5}},
+                      Lie{.words = "document 1 begins at token 3 and ends at 2", .offsets = {0, 3, 2, 4}},
+                      Lie{.words = "document offsets go from 1 to 4", .offsets = {1, 2, 4}}));
+
+}  // namespace
+}  // namespace trireme::io

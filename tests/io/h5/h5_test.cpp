@@ -1,0 +1,345 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hdf5.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "io/h5/file.hpp"
+#include "io/posix/durable_file.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::io {
+namespace {
+
+using h5::File;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+std::vector<std::int64_t> counting(std::int64_t count) {
+  std::vector<std::int64_t> values(count);
+  std::iota(values.begin(), values.end(), 0);
+  return values;
+}
+
+void expect_refused(const std::string& path, const std::string& reason) {
+  EXPECT_THAT([&] { File::open(path, Symlinks::follow).dataset("/x"); }, ThrowsMessage<DataError>(HasSubstr(reason)));
+}
+
+// A file made with the bare library, for what File::create would never write.
+class ForeignFile {
+ public:
+  explicit ForeignFile(const std::string& path)
+      : handle_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) {}
+  ~ForeignFile() { H5Fclose(handle_); }
+  hid_t get() const { return handle_; }
+  void add_dataset(hid_t type, std::vector<hsize_t> extents, hid_t creation = H5P_DEFAULT) const {
+    const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
+    const hid_t dataset = H5Dcreate2(handle_, "x", type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    ASSERT_GE(dataset, 0);
+    const hid_t text = H5Tcopy(H5T_C_S1);
+    H5Tset_size(text, 8);
+    const hid_t scalar = H5Screate(H5S_SCALAR);
+    const hid_t attribute = H5Acreate2(dataset, "dtype", text, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    H5Awrite(attribute, text, "fp32\0\0\0");
+    H5Aclose(attribute);
+    H5Sclose(scalar);
+    H5Tclose(text);
+    H5Dclose(dataset);
+    H5Sclose(space);
+  }
+
+ private:
+  hid_t handle_;
+};
+
+class H5File : public ::testing::Test {
+ protected:
+  test::TemporaryDirectory directory_;
+  std::string path_ = directory_ / "file.h5";
+};
+
+TEST_F(H5File, GivesBackEveryTypeBitByBit) {
+  const std::vector<std::uint8_t> bytes = [] {
+    std::vector<std::uint8_t> b(8 * 6);
+    std::iota(b.begin(), b.end(), 200);
+    return b;
+  }();
+  const Shape shape{2, 3};
+  File file = File::create(path_);
+  for (int i = 0; i <= static_cast<int>(DType::uint8); ++i) {
+    const DType dtype = static_cast<DType>(i);
+    file.create_dataset(fmt::format("/group/{}", name_of(dtype)), dtype, shape)
+        .write(ConstTensorView(reinterpret_cast<const std::byte*>(bytes.data()), dtype, shape));
+  }
+  file.close();
+
+  const File read = File::open(path_, Symlinks::follow);
+  EXPECT_EQ(read.dataset_paths().size(), 9u);
+  for (const std::string& name : read.dataset_paths()) {
+    const h5::Dataset dataset = read.dataset(name);
+    EXPECT_EQ(name, fmt::format("/group/{}", name_of(dataset.dtype())));
+    EXPECT_EQ(dataset.shape(), shape);
+    std::vector<std::uint8_t> back(8 * 6);
+    const std::size_t size_bytes = 6 * size_of(dataset.dtype());
+    dataset.read(TensorView(reinterpret_cast<std::byte*>(back.data()), dataset.dtype(), shape));
+    EXPECT_TRUE(std::equal(back.begin(), back.begin() + static_cast<std::ptrdiff_t>(size_bytes), bytes.begin()));
+  }
+}
+
+TEST_F(H5File, ReadsAndWritesEveryFlatRange) {
+  const Shape shape{2, 3, 4};
+  File file = File::create(path_);
+  h5::Dataset dataset = file.create_dataset("/x", DType::int64, shape);
+  const std::vector<std::int64_t> values = counting(24);
+  dataset.write_flat(0, ConstTensorView(values.data(), {7}));
+  dataset.write_flat(7, ConstTensorView(values.data() + 7, {17}));
+  file.close();
+  const File read = File::open(path_, Symlinks::follow);
+  const h5::Dataset back = read.dataset("/x");
+  for (std::int64_t begin = 0; begin <= 24; ++begin) {
+    for (std::int64_t end = begin; end <= 24; ++end) {
+      std::vector<std::int64_t> part(end - begin);
+      std::int64_t none = 0;
+      back.read_flat(begin, TensorView(part.empty() ? &none : part.data(), {end - begin}));
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), values.begin() + begin)) << begin << " " << end;
+    }
+  }
+  std::vector<std::int64_t> tail(5);
+  EXPECT_THROW(back.read_flat(20, TensorView(tail.data(), {5})), ShapeError);
+}
+
+TEST_F(H5File, ReadsAndWritesBoxes) {
+  File file = File::create(path_);
+  h5::Dataset dataset = file.create_dataset("/x", DType::int64, {3, 4});
+  const std::vector<std::int64_t> values = counting(12);
+  dataset.write(ConstTensorView(values.data(), {3, 4}));
+  const std::vector<std::int64_t> patch{-1, -2};
+  dataset.write_box({{1, 2}, {2, 1}}, ConstTensorView(patch.data(), {2, 1}));
+  file.close();
+  const File read = File::open(path_, Symlinks::follow);
+  std::vector<std::int64_t> box(4);
+  read.dataset("/x").read_box({{1, 1}, {2, 2}}, TensorView(box.data(), {2, 2}));
+  EXPECT_THAT(box, ElementsAre(5, -1, 9, -2));
+  EXPECT_THROW(read.dataset("/x").read_box({{2, 1}, {2, 2}}, TensorView(box.data(), {2, 2})), ShapeError);
+}
+
+TEST_F(H5File, KeepsScalarsEmptyArraysAndAttributes) {
+  File file = File::create(path_);
+  const float pi = 3.14159f;
+  file.create_dataset("/scalar", DType::fp32, {}).write(ConstTensorView(&pi, Shape{}));
+  const h5::Dataset empty = file.create_dataset("/empty", DType::uint16, {0});
+  EXPECT_EQ(empty.file_offset(), -1);
+  h5::Object root = file.root();
+  root.write_attribute("name", "größe");
+  root.write_attribute("nothing", "");
+  root.write_attribute("count", std::int64_t{1} << 62);
+  root.write_attribute("long", std::string(60000, 'x'));
+  EXPECT_THROW(root.write_attribute("too_long", std::string(70000, 'x')), Hdf5Error);
+  file.close();
+  File read = File::open(path_, Symlinks::follow);
+  float value = 0;
+  read.dataset("/scalar").read(TensorView(&value, Shape{}));
+  EXPECT_EQ(value, pi);
+  EXPECT_EQ(read.dataset("/empty").numel(), 0);
+  const h5::Object read_root = read.root();
+  EXPECT_EQ(read_root.text_attribute("name"), "größe");
+  EXPECT_EQ(read_root.text_attribute("nothing"), "");
+  EXPECT_EQ(read_root.text_attribute("long").size(), 60000u);
+  EXPECT_EQ(read_root.integer_attribute("count"), std::int64_t{1} << 62);
+  EXPECT_THAT([&] { read_root.integer_attribute("name"); }, ThrowsMessage<DataError>(HasSubstr("'name'")));
+  EXPECT_THAT([&] { read_root.text_attribute("absent"); }, ThrowsMessage<DataError>(HasSubstr("'absent'")));
+  EXPECT_FALSE(read.has("/group/deep"));
+  EXPECT_THROW(read.dataset("/absent"), DataError);
+}
+
+TEST_F(H5File, HasTheSameBytesWheneverItIsWritten) {
+  const auto written = [&] {
+    File file = File::create(path_);
+    const std::int64_t value = 5;
+    file.create_group("/group/empty");
+    file.create_dataset("/group/deep/x", DType::int64, {1}).write(ConstTensorView(&value, {1}));
+    file.close();
+    std::ifstream stream(path_, std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(stream), {}};
+  };
+  const std::string first = written();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // a time stamp would show
+  EXPECT_EQ(written(), first);
+}
+
+TEST_F(H5File, SaysWhereItsElementsLie) {
+  File file = File::create(path_);
+  const std::vector<std::uint16_t> values{1, 2, 3};
+  h5::Dataset dataset = file.create_dataset("/x", DType::uint16, {3});
+  dataset.write(ConstTensorView(values.data(), {3}));
+  const std::int64_t offset = dataset.file_offset();
+  file.close();
+  EXPECT_EQ(offset % 64, 0);
+  std::ifstream raw(path_, std::ios::binary);
+  raw.seekg(offset);
+  std::vector<std::uint16_t> back(3);
+  raw.read(reinterpret_cast<char*>(back.data()), 6);
+  EXPECT_EQ(back, values);
+}
+
+TEST_F(H5File, IsRefusedWhereItIsNoRegularHdf5File) {
+  EXPECT_THROW(File::open(directory_ / "absent.h5", Symlinks::follow), IoError);
+  expect_refused(directory_.path(), "not a regular file");
+  ASSERT_EQ(mkfifo((directory_ / "fifo").c_str(), 0600), 0);
+  expect_refused(directory_ / "fifo", "not a regular file");
+  expect_refused("/dev/zero", "not a regular file");
+  std::ofstream(path_) << "some text, no HDF5";
+  expect_refused(path_, "not an HDF5 file");
+  std::filesystem::create_symlink(path_, directory_ / "link.h5");
+  EXPECT_THAT([&] { File::open(directory_ / "link.h5", Symlinks::refuse); },
+              ThrowsMessage<DataError>(HasSubstr("is a symbolic link")));
+}
+
+TEST_F(H5File, IsRefusedWhereItHoldsSoftOrExternalLinks) {
+  {
+    const ForeignFile file(path_);
+    H5Lcreate_soft("/somewhere", file.get(), "x", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  expect_refused(path_, "link");
+  {
+    const ForeignFile file(path_);
+    H5Lcreate_external("/etc/passwd", "/x", file.get(), "x", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  expect_refused(path_, "link");
+}
+
+TEST_F(H5File, IsRefusedWhereGroupsAreNestedWithoutEnd) {
+  {
+    const ForeignFile file(path_);
+    const hid_t group = H5Gcreate2(file.get(), "a", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    std::string path = "a";
+    for (int depth = 0; depth < 40; ++depth) {
+      path += "/a";
+      H5Gclose(H5Gcreate2(file.get(), path.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    }
+    H5Gclose(group);
+  }
+  expect_refused(path_, "nested");
+}
+
+TEST_F(H5File, IsRefusedWhereADatasetLiesOutsideOrIsOfAnotherKind) {
+  {
+    const ForeignFile file(path_);
+    file.add_dataset(H5T_IEEE_F32BE, {4});
+  }
+  expect_refused(path_, "big-endian");
+  {
+    const ForeignFile file(path_);
+    file.add_dataset(H5T_IEEE_F64LE, {4});
+  }
+  expect_refused(path_, "'fp32'");
+  {
+    const ForeignFile file(path_);
+    file.add_dataset(H5T_IEEE_F32LE, {1, 1, 1, 1, 1, 1});
+  }
+  expect_refused(path_, "6 dimensions");
+  {
+    const ForeignFile file(path_);
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk = 4;
+    H5Pset_chunk(creation, 1, &chunk);
+    file.add_dataset(H5T_IEEE_F32LE, {4}, creation);
+    H5Pclose(creation);
+  }
+  expect_refused(path_, "contiguous");
+  {
+    const ForeignFile file(path_);
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_external(creation, "/etc/passwd", 0, 16);
+    file.add_dataset(H5T_IEEE_F32LE, {4}, creation);
+    H5Pclose(creation);
+  }
+  expect_refused(path_, "inside the file");
+}
+
+TEST_F(H5File, TruncatedIsRefused) {
+  {
+    File file = File::create(path_);
+    const std::vector<std::int64_t> values = counting(1000);
+    file.create_dataset("/x", DType::int64, {1000}).write(ConstTensorView(values.data(), {1000}));
+    file.close();
+  }
+  const auto size = std::filesystem::file_size(path_);
+  for (const auto kept : {size - 1, size / 2, std::uintmax_t{100}, std::uintmax_t{0}}) {
+    std::filesystem::resize_file(path_, kept);
+    expect_refused(path_, "cannot open");
+  }
+}
+
+TEST_F(H5File, FullDiskIsSaidWithTheSystemsReasonAlone) {
+  EXPECT_THAT([] { File::create("/dev/full"); },
+              ThrowsMessage<Hdf5Error>("cannot create /dev/full: No space left on device"));
+}
+
+TEST_F(H5File, LimitOfFilesIsNamedAtTheWriteAndFailsTheClose) {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_IGN);
+  {
+    File file = File::create(path_);
+    h5::Dataset dataset = file.create_dataset("/x", DType::int64, {1 << 16});
+    const rlimit small{100000, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    const std::vector<std::int64_t> values = counting(1 << 16);
+    EXPECT_THAT([&] { dataset.write(ConstTensorView(values.data(), {1 << 16})); },
+                ThrowsMessage<EnvironmentError>(HasSubstr(path_ + ": File too large: ulimit -f (in bytes) of this")));
+    EXPECT_THROW(file.close(), Error);
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+}
+
+// In a process of its own: the library's own handler at exit crashes after a close that failed.
+TEST_F(H5File, ProcessLeavesInOrderAfterAFailedClose) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto fail_and_leave = [&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    try {
+      File file = File::create(path_);
+      h5::Dataset dataset = file.create_dataset("/x", DType::int64, {1 << 16});
+      const rlimit nothing{0, RLIM_INFINITY};
+      setrlimit(RLIMIT_FSIZE, &nothing);
+      file.close();
+    } catch (const EnvironmentError&) {
+      std::exit(42);
+    }
+  };
+  EXPECT_EXIT(fail_and_leave(), ::testing::ExitedWithCode(42), "");
+}
+
+TEST(TemporaryFile, LeavesNothingUnlessCommitted) {
+  const test::TemporaryDirectory directory;
+  const std::string target = directory / "target";
+  {
+    const TemporaryFile file(target);
+    EXPECT_TRUE(std::filesystem::exists(file.path()));
+    EXPECT_FALSE(std::filesystem::exists(target));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+  {
+    TemporaryFile file(target);
+    std::ofstream(file.path()) << "whole";
+    file.commit();
+  }
+  std::string text;
+  std::ifstream(target) >> text;
+  EXPECT_EQ(text, "whole");
+  EXPECT_THROW(TemporaryFile(directory / "absent/target"), IoError);
+}
+
+}  // namespace
+}  // namespace trireme::io

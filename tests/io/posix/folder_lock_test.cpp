@@ -1,0 +1,127 @@
+#include "io/posix/folder_lock.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "io/posix/folder.hpp"
+#include "src/base/error.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::io {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class FolderLockTest : public testing::Test {
+ protected:
+  /// The content that this process would write, with one line changed.
+  std::string content_with(const std::string& key, const std::string& value) {
+    std::string content = FolderLock(path, "runs").content();
+    const std::size_t begin = content.find(key + " ") + key.size() + 1;
+    return content.replace(begin, content.find('\n', begin) - begin, value);
+  }
+  void write(const std::string& content) { std::ofstream(path) << content; }
+  void expect_refused(const std::string& message) {
+    EXPECT_THAT([&] { FolderLock lock(path, "runs"); },
+                ThrowsMessage<EnvironmentError>(AllOf(HasSubstr("runs is in use by another job"), HasSubstr(message))));
+  }
+  void TearDown() override {
+    unsetenv("SLURM_JOB_ID");
+    unsetenv("SLURM_RESTART_COUNT");
+  }
+
+  test::TemporaryDirectory directory;
+  std::string path = directory / ".lock";
+};
+
+TEST_F(FolderLockTest, SecondOneIsRefusedAndNamesTheFirst) {
+  {
+    const FolderLock lock(path, "runs");
+    expect_refused(std::to_string(getpid()));
+    EXPECT_EQ(read_whole_file(path, 4096), lock.content());
+  }
+  EXPECT_TRUE(names_in(directory.path()).empty());
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
+}
+
+TEST_F(FolderLockTest, LockOfADeadProcessIsTakenOver) {
+  const pid_t child = fork();
+  if (child == 0) {
+    new FolderLock(path, "runs");
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  ASSERT_EQ(names_in(directory.path()).size(), 1u);
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
+}
+
+TEST_F(FolderLockTest, AProcessThatNobodyHasWaitedForIsDead) {
+  const pid_t child = fork();
+  if (child == 0) {
+    new FolderLock(path, "runs");
+    _exit(0);
+  }
+  siginfo_t ended;
+  waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
+  waitpid(child, nullptr, 0);
+}
+
+TEST_F(FolderLockTest, ProcessOfTheSameNumberIsNotTheSameProcess) {
+  write(content_with("started", "1"));
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
+  write(content_with("boot", "0123"));
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
+}
+
+TEST_F(FolderLockTest, AnotherHostMayBeAlive) {
+  write(content_with("host", "elsewhere"));
+  expect_refused("elsewhere");
+  unlink(path.c_str());
+}
+
+TEST_F(FolderLockTest, AnEarlierLifeOfThisJobIsDead) {
+  setenv("SLURM_JOB_ID", "77", 1);
+  std::string content = content_with("host", "elsewhere");
+  write(content);
+  expect_refused("SLURM job 77");  // the same life: another step of the job
+  setenv("SLURM_RESTART_COUNT", "1", 1);
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
+}
+
+TEST_F(FolderLockTest, OfManyWhoTryOneHasIt) {
+  write(content_with("started", "1"));  // and it has to be taken over first
+  std::atomic<int> acquired = 0;
+  std::vector<std::unique_ptr<FolderLock>> locks(8);
+  std::vector<std::thread> threads;
+  for (auto& lock : locks) {
+    threads.emplace_back([&] {
+      try {
+        lock = std::make_unique<FolderLock>(path, "runs");
+        ++acquired;
+      } catch (const EnvironmentError&) {
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(acquired, 1);
+}
+
+TEST_F(FolderLockTest, RubbishInTheFileIsNoProofOfDeath) {
+  write("rubbish");
+  expect_refused(path);
+  unlink(path.c_str());
+}
+
+}  // namespace
+}  // namespace trireme::io

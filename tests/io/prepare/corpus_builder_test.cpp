@@ -1,0 +1,302 @@
+#include "io/prepare/corpus_builder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "io/corpus/corpus_store.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
+#include "src/base/error.hpp"
+#include "src/base/philox.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/small_bpe.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::io {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+std::vector<std::int32_t> ids_of(const CorpusStore& store) {
+  return std::visit([](const auto& span) { return std::vector<std::int32_t>(span.begin(), span.end()); },
+                    store.tokens(0, store.token_count()));
+}
+
+/// Words, numbers, runs of all kinds of white space, apostrophes, characters of all sizes, in any order.
+std::string random_text(std::uint32_t seed, int parts) {
+  static const std::vector<std::string> alphabet{"the",
+                                                 "an",
+                                                 "in",
+                                                 "'s",
+                                                 "'t",
+                                                 "12",
+                                                 "7",
+                                                 ",",
+                                                 "--",
+                                                 " ",
+                                                 " ",
+                                                 " ",
+                                                 "  ",
+                                                 "   ",
+                                                 "\n",
+                                                 "\n\n",
+                                                 "\r\n",
+                                                 "\t",
+                                                 "\v",
+                                                 "\xC2\x85",
+                                                 "\xC2\xA0",
+                                                 "\xE1\x9A\x80",
+                                                 "\xE2\x80\x83",
+                                                 "\xE2\x80\xA8",
+                                                 "\xE3\x80\x80",
+                                                 "\x1C",
+                                                 "\xEF\xBB\xBF",
+                                                 "ö",
+                                                 "漢字",
+                                                 "\xF0\x9F\x98\x80",
+                                                 "\xE2\x80\x9D",
+                                                 "\x7F",
+                                                 "<|endoftext|>"};
+  std::string text = "x";  // a byte-order mark at the front would be refused
+  for (int i = 0; i < parts; ++i) {
+    text += alphabet[philox4x32(seed, {static_cast<std::uint32_t>(i)})[0] % alphabet.size()];
+  }
+  return text;
+}
+
+class CorpusBuilder : public ::testing::Test {
+ protected:
+  void file(const std::string& name, const std::string& bytes) {
+    std::ofstream(directory_ / name, std::ios::binary) << bytes;
+    options_.inputs.push_back(directory_ / name);
+  }
+  CorpusBuildReport build(int threads = 2) {
+    ThreadPool pool(threads);
+    SelfCommunicator self;
+    return build_corpus(options_, *tokenizer_, pool, self, [&](std::int64_t done, std::int64_t total) {
+      EXPECT_LE(done, total);
+      progress_ = done;
+    });
+  }
+  std::string whole(const std::string& path) const {
+    std::ifstream stream(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+
+  test::TemporaryDirectory directory_;
+  CorpusBuildOptions options_{.inputs = {}, .output = directory_ / "corpus.h5", .text = {}};
+  std::unique_ptr<data::Tokenizer> tokenizer_ = data::make_byte_tokenizer();
+  std::int64_t progress_ = 0;
+};
+
+TEST_F(CorpusBuilder, EndsDocumentsWhereAskedAndLeavesOutEmptyOnes) {
+  file("a.txt", "ab");
+  file("b.txt", "");
+  file("c.jsonl", "{\"text\": \"c\"}\n{\"text\": \"\"}\n{\"text\": \"d\"}\n");
+  const CorpusBuildReport plain = build();
+  EXPECT_THAT(ids_of(CorpusStore(options_.output)), ElementsAre('a', 'b', 'c', 'd'));
+  EXPECT_THAT(CorpusStore(options_.output).document_offsets(), ElementsAre(0, 2, 3, 4));
+  EXPECT_EQ(plain.documents, 3);
+  EXPECT_EQ(plain.counts.empty_documents, 2);
+  EXPECT_EQ(plain.tokens, 4);
+  EXPECT_EQ(plain.counts.text_bytes, 4);
+  EXPECT_EQ(progress_, 43);
+  options_.text.append_end_of_document = true;
+  EXPECT_EQ(build().tokens, 7);
+  EXPECT_THAT(ids_of(CorpusStore(options_.output)), ElementsAre('a', 'b', 256, 'c', 256, 'd', 256));
+  EXPECT_NO_THROW(CorpusStore(options_.output).verify());
+}
+
+// Property: the cuts between pieces, the threads and the batches change nothing.
+TEST_F(CorpusBuilder, GivesTheTokensOfTheWholeTextHoweverItIsCut) {
+  const test::SmallBpe files(directory_.path());
+  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  for (std::uint32_t seed = 0; seed < 25; ++seed) {
+    const std::string text = random_text(seed, 400);
+    std::vector<std::int32_t> expected;
+    tokenizer_->encode(text, expected);
+    options_.inputs.clear();
+    file("a.txt", text);
+    for (const std::int64_t piece_bytes : {1, 7, 64}) {
+      options_.text.reader.piece_bytes = piece_bytes;
+      build(1 + static_cast<int>(seed % 3));
+      ASSERT_EQ(ids_of(CorpusStore(options_.output)), expected) << "seed " << seed << " pieces of " << piece_bytes;
+    }
+  }
+}
+
+TEST_F(CorpusBuilder, CutsInvalidUtf8SafelyToo) {
+  const test::SmallBpe files(directory_.path());
+  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  options_.text.reader.check_utf8 = false;
+  options_.text.reader.piece_bytes = 1;
+  for (std::uint32_t seed = 0; seed < 25; ++seed) {
+    std::string text = random_text(seed, 200);
+    for (std::uint32_t i = 0; i < text.size(); i += 3) {
+      const auto random = philox4x32(seed, {i, 1});
+      if (random[0] % 3 == 0) text[i] = static_cast<char>(random[1]);
+    }
+    std::vector<std::int32_t> expected;
+    tokenizer_->encode(text, expected);
+    options_.inputs.clear();
+    file("a.txt", text);
+    build();
+    ASSERT_EQ(ids_of(CorpusStore(options_.output)), expected) << "seed " << seed;
+  }
+}
+
+TEST_F(CorpusBuilder, WritesTheSameBytesWhateverTheThreadsAndTheTime) {
+  std::string lines;
+  for (std::uint32_t i = 0; i < 500; ++i) lines += fmt::format("{{\"text\": \"line {} of many\"}}\n", i * i);
+  file("a.jsonl", lines);
+  file("b.txt", random_text(3, 5000));
+  options_.text.reader.piece_bytes = 500;
+  build(1);
+  const std::string first = whole(options_.output);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // a time stamp would show
+  build(4);
+  EXPECT_EQ(whole(options_.output), first);
+}
+
+// Parts are the unit of ranks and of restarts: wherever they are cut, the tokens and documents are those of the whole.
+TEST_F(CorpusBuilder, GivesTheSameCorpusWhereverTheInputIsCutIntoParts) {
+  const test::SmallBpe files(directory_.path());
+  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  std::string lines;
+  for (int i = 0; i < 60; ++i) lines += fmt::format("{{\"text\": \"{} \"}}\n{}", i * i, i % 9 == 0 ? "\n \n" : "");
+  file("a.jsonl", lines + "{\"text\": \"no end\"}");
+  file("b.txt", random_text(5, 600));
+  file("c.txt", "");
+  file("d.txt", random_text(6, 10));
+  file("e.txt", random_text(7, 300));
+  options_.text.append_end_of_document = true;
+  const CorpusBuildReport whole_report = build();
+  const std::string first = whole(options_.output);
+  for (const std::int64_t part_bytes : {1, 5, 33, 250, 1000}) {
+    options_.part_bytes = part_bytes;
+    const CorpusBuildReport report = build();
+    EXPECT_EQ(report.documents, whole_report.documents);
+    EXPECT_EQ(report.counts.empty_documents, 1);
+    EXPECT_EQ(report.counts.text_bytes, whole_report.counts.text_bytes);
+    ASSERT_EQ(whole(options_.output), first) << "parts of " << part_bytes;
+    EXPECT_FALSE(std::filesystem::exists(options_.output + ".parts"));
+  }
+}
+
+TEST_F(CorpusBuilder, CutsRunsWithoutAPlaceToCutAndCountsThem) {
+  const test::SmallBpe files(directory_.path());
+  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  options_.text.reader.piece_bytes = 50;
+  options_.text.reader.greatest_run_bytes = 100;
+  file("a.txt", std::string(350, 'x') + " y");
+  file("b.jsonl", "{\"text\": \"" + std::string(250, 'z') + "\"}\n");
+  EXPECT_EQ(build().counts.cut_runs, 5);
+  const std::vector<std::int32_t> ids = ids_of(CorpusStore(options_.output));
+  std::string text;
+  tokenizer_->decode(ids, text);
+  EXPECT_EQ(text, std::string(350, 'x') + " y" + std::string(250, 'z'));
+  options_.part_bytes = 20;
+  EXPECT_GE(build().counts.cut_runs, 3);
+  text.clear();
+  tokenizer_->decode(ids_of(CorpusStore(options_.output)), text);
+  EXPECT_EQ(text, std::string(350, 'x') + " y" + std::string(250, 'z'));
+}
+
+TEST_F(CorpusBuilder, GoesOnWithThePartsThatAreDoneAndMakesThoseThatChanged) {
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += fmt::format("{{\"text\": \"line {}\"}}\n", i);
+  file("a.jsonl", lines);
+  file("b.jsonl", lines + "nonsense\n");
+  options_.part_bytes = 500;
+  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("b.jsonl:101:2: not JSON")));
+  EXPECT_FALSE(std::filesystem::exists(options_.output));
+  const std::string folder = options_.output + ".parts";
+  const auto parts = std::distance(std::filesystem::directory_iterator(folder), {});
+  EXPECT_GT(parts, 5);
+
+  // With the line mended only the parts of that file are made again.
+  options_.inputs.pop_back();
+  file("b.jsonl", lines + "{\"text\": \"mended\"}\n");
+  std::int64_t begun = -1;
+  ThreadPool pool(1);
+  SelfCommunicator self;
+  const auto report = build_corpus(options_, *tokenizer_, pool, self, [&](std::int64_t done, std::int64_t) {
+    if (begun < 0) begun = done;
+  });
+  EXPECT_EQ(report.documents, 201);
+  EXPECT_GE(begun, 1500);  // the fourth part holds the beginning of the other file
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  const std::string continued = whole(options_.output);
+  build();
+  EXPECT_EQ(whole(options_.output), continued);
+}
+
+TEST_F(CorpusBuilder, CountsNamesOfSpecialTokensWhateverThePartsAndInABuildThatGoesOn) {
+  const test::SmallBpe files(directory_.path());
+  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  std::string text, lines;
+  for (int i = 0; i < 40; ++i) text += "a <|endoftext|><|endoftext|>, <|endoftext and ";
+  for (int i = 0; i < 10; ++i)
+    lines += R"({"text": "a \u003c|endoftext|>", "title": "<|endoftext|>"})"
+             "\n";
+  file("a.txt", text);
+  file("b.jsonl", lines + "nonsense\n");
+  options_.part_bytes = 100;
+  EXPECT_THROW(build(), DataError);
+  options_.inputs.pop_back();
+  file("b.jsonl", lines);
+  EXPECT_THAT(build().counts.special_tokens, ElementsAre(::testing::Pair("<|endoftext|>", 90)));
+  options_.part_bytes = 1 << 20;
+  EXPECT_THAT(build(1).counts.special_tokens, ElementsAre(::testing::Pair("<|endoftext|>", 90)));
+}
+
+TEST_F(CorpusBuilder, FindsAPartThatWasDamagedMeanwhile) {
+  file("a.txt", "one two three");
+  file("b.jsonl", "nonsense");
+  options_.part_bytes = 4;
+  EXPECT_THROW(build(), DataError);
+  for (const auto& entry : std::filesystem::directory_iterator(options_.output + ".parts")) {
+    std::fstream(entry.path(), std::ios::binary | std::ios::in | std::ios::out).put('#');
+  }
+  options_.inputs.pop_back();
+  file("b.jsonl", "{\"text\": \"good\"}");
+  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("is damaged; delete it")));
+  EXPECT_FALSE(std::filesystem::exists(options_.output));
+}
+
+TEST_F(CorpusBuilder, StopsAtTheFirstBadLineOrSkipsAndCountsThem) {
+  file("a.jsonl", "{\"text\": \"a\"}\nnonsense\n{\"text\": 1}\n{\"text\": \"\xFF\"}\n{\"text\": \"b\"}\n");
+  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("a.jsonl:2:2: not JSON")));
+  EXPECT_FALSE(std::filesystem::exists(options_.output));
+  options_.text.skip_bad_lines = true;
+  const CorpusBuildReport report = build();
+  EXPECT_EQ(report.counts.bad_lines, 3);
+  EXPECT_EQ(report.counts.first_bad_lines.size(), 3u);
+  EXPECT_THAT(ids_of(CorpusStore(options_.output)), ElementsAre('a', 'b'));
+  options_.text.greatest_bad_lines = 2;
+  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("more than 2 bad lines")));
+}
+
+TEST_F(CorpusBuilder, NeverSkipsPartsOfATextThatAreNotUtf8) {
+  file("a.txt", "good \xFF bad");
+  options_.text.skip_bad_lines = true;
+  EXPECT_THROW(build(), DataError);
+}
+
+TEST_F(CorpusBuilder, RefusesInputWithoutTextAndItsOwnInputAsOutput) {
+  file("a.txt", "");
+  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("holds no text: 1 empty")));
+  EXPECT_FALSE(std::filesystem::exists(options_.output));
+  options_.output = options_.inputs.front();
+  EXPECT_THROW(build(), ConfigError);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 1);
+}
+
+}  // namespace
+}  // namespace trireme::io

@@ -1,0 +1,146 @@
+#include "io/prepare/corpus_overlap.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "src/base/error.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::io {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CorpusOverlap : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (comm_.rank() == 0) directory_.emplace();
+    folder_ = broadcast_text(comm_, directory_ ? directory_->path() : "", 0);
+    options_.n = 3;
+    options_.test_lines = true;
+  }
+  void TearDown() override { comm_.barrier(); }
+
+  std::string write(const std::string& name, const std::string& bytes) {
+    if (comm_.rank() == 0) std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
+    comm_.barrier();
+    return folder_ + "/" + name;
+  }
+
+  CorpusOverlapReport overlap() {
+    return corpus_overlap(options_, comm_, pool_, [](std::int64_t, std::int64_t) {});
+  }
+
+  std::string refusal() {
+    try {
+      overlap();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+
+  std::vector<std::string> output() const {
+    std::vector<std::string> result;
+    std::ifstream file(options_.output, std::ios::binary);
+    for (std::string line; std::getline(file, line);) result.push_back(line);
+    return result;
+  }
+
+  Communicator& comm_ = test::world();
+  ThreadPool pool_{1};
+  std::optional<test::TemporaryDirectory> directory_;
+  std::string folder_;
+  CorpusOverlapOptions options_;
+};
+
+// Of the test's five different 3-grams "a b c" and "c d e" are in the corpus; "b c d" only across two documents.
+TEST_F(CorpusOverlap, CountsDifferentNgramsOfTheTestThatOccurInADocument) {
+  options_.tests = {write("test.txt", "A b  c d e\nb c d e f\nA B C\nb c\n"), write("none.txt", "x y z\n")};
+  options_.inputs = {
+      write("a.jsonl", "{\"text\":\"x a b c\"}\n{\"text\":\"d e c d e b c\"}\n{\"text\":\"d a b c\"}\n")};
+  const CorpusOverlapReport report = overlap();
+  EXPECT_EQ(report.tests[0].documents, 4);
+  EXPECT_EQ(report.tests[0].ngrams, 4);
+  EXPECT_EQ(report.tests[0].overlapping, 2);
+  EXPECT_EQ(report.tests[1].ngrams, 1);
+  EXPECT_EQ(report.tests[1].overlapping, 0);
+  EXPECT_EQ(report.documents, 3);
+  EXPECT_EQ(report.affected_documents, 3);
+  EXPECT_EQ(overlap_line("t\"", 3, report.tests[0]),
+            R"({"test":"t\"","ngram":3,"documents":4,"unique_ngrams":4,"overlapping":2,"percent":50.0})");
+}
+
+TEST_F(CorpusOverlap, WritesTheCorpusWithoutThePassages) {
+  options_.tests = {write("test.txt", "seen in test.\n")};
+  options_.inputs = {write("a.jsonl",
+                           "{\"id\": 1, \"text\": \"Nothing here.\", \"x\": 1.50}\n"
+                           "{\"id\": 2, \"text\": \"Before. Seen in  TEST. After it.\"}\n"
+                           "{\"id\": 3, \"text\": \"Was seen in test.\"}\n"),
+                     write("b.txt", "Was seen in test. Plain.")};
+  options_.output = folder_ + "/out.jsonl";
+  options_.removal = {.margin = 0, .least_piece = 1, .most_cuts = 10};
+  const CorpusOverlapReport report = overlap();
+  EXPECT_THAT(output(),
+              ElementsAre("{\"id\": 1, \"text\": \"Nothing here.\", \"x\": 1.50}", R"({"id":2,"text":"Before."})",
+                          R"({"id":2,"text":"After it."})", R"({"text":"Plain."})"));
+  EXPECT_EQ(report.written_documents, 4);
+  EXPECT_EQ(report.removed_documents, 1);
+  EXPECT_EQ(report.affected_documents, 3);
+}
+
+TEST_F(CorpusOverlap, RefusesTestsWithoutNgramsAndOutputsThatAreInputs) {
+  options_.inputs = {write("a.txt", "one two three")};
+  options_.tests = {write("test.txt", "one two\n")};
+  EXPECT_THAT(refusal(), HasSubstr("none of the 1 documents of"));
+  options_.tests = {write("test2.txt", "one two three\n")};
+  options_.output = options_.tests[0];
+  EXPECT_THAT(refusal(), HasSubstr("is both input and output"));
+  options_.output = folder_ + "/out.jsonl";
+  EXPECT_THAT(refusal(), HasSubstr("nothing is left of 1 documents"));
+  EXPECT_FALSE(std::filesystem::exists(options_.output));
+}
+
+TEST_F(CorpusOverlap, GivesTheReferencesFigures) {
+  const char* folder = std::getenv("TRIREME_TEST_DATA");
+  if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name a folder with cleaning/, prose/, wikitext/";
+  const std::string data = std::string(folder) + "/";
+  std::ifstream truth_file(data + "cleaning/ngram8_overlap_truth.json");
+  const json truth = json::parse(truth_file);
+  options_.n = 8;
+  // Both tests at once against each corpus: lines of JSON are lines, too, in a file of that name.
+  options_.tests = {data + "wikitext/wiki.test.raw", data + "lambada/lambada_test.jsonl"};
+  std::vector<std::string> prose;
+  for (const char* book : {"bleak_house", "don_quixote", "great_expectations", "middlemarch", "war_and_peace"}) {
+    prose.push_back(data + "prose/" + book + ".txt");
+  }
+  const std::vector<std::pair<std::string, std::vector<std::string>>> corpora = {
+      {"wikitext/wiki.valid.tokens (per line)", {data + "wikitext/wiki.valid.tokens"}},
+      {"prose/*.txt (each file one document)", prose},
+      {"prose/state_union.jsonl (per text)", {data + "prose/state_union.jsonl"}}};
+  int compared = 0;
+  for (const auto& [name, files] : corpora) {
+    options_.inputs = files;
+    options_.text_lines = name.ends_with("(per line)");
+    const CorpusOverlapReport report = overlap();
+    for (const json& expected : truth.at("results")) {
+      if (expected.at("train") != name) continue;
+      const TestOverlap& found = report.tests[expected.at("test").get<std::string>().starts_with("wikitext") ? 0 : 1];
+      EXPECT_EQ(found.ngrams, expected.at("unique_test_8grams")) << expected;
+      EXPECT_EQ(found.overlapping, expected.at("overlapping")) << expected;
+      EXPECT_DOUBLE_EQ(json::parse(overlap_line("", 8, found)).at("percent"), expected.at("percent"));
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 6);
+}
+
+}  // namespace
+}  // namespace trireme::io

@@ -1,0 +1,59 @@
+#include "io/prepare/document_reader.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::io {
+namespace {
+
+/// The texts of all documents, those of rank 0 first.
+std::vector<std::string> documents(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,
+                                   int ranks) {
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    DocumentReader reader(paths, options, text_lines, rank, ranks);
+    for (TextPiece piece; reader.next(piece);) {
+      EXPECT_TRUE(piece.ends_document);
+      texts.push_back(text_of(std::move(piece), options));
+    }
+    EXPECT_EQ(reader.bytes_read(), reader.total_bytes());
+  }
+  return texts;
+}
+
+// Lines of all lengths, blank ones, several files, an empty one, no end of line at the end: every number of ranks up to
+// more than there are bytes for reads each document once, in order, whatever the size of the pieces.
+TEST(DocumentReader, GivesEveryDocumentToOneRankInOrder) {
+  const test::TemporaryDirectory directory;
+  const std::vector<std::string> paths = {directory / "a.jsonl", directory / "empty.txt", directory / "b.txt",
+                                          directory / "c.txt"};
+  std::vector<std::string> whole, by_lines;
+  std::ofstream json(paths[0]);
+  for (int i = 0; i < 20; ++i) {
+    const std::string text(static_cast<std::size_t>(i * 7 % 40), static_cast<char>('a' + i));
+    json << "{\"text\": \"" << text << "\"}\n" << (i % 3 == 0 ? "\n" : "");
+    whole.push_back(text);
+  }
+  json.close();
+  by_lines = whole;
+  std::ofstream(paths[1]).flush();
+  std::ofstream(paths[2]) << "one line\n \nanother one, longer\n\n";
+  std::ofstream(paths[3]) << "last lines\nwithout end";
+  whole.insert(whole.end(), {"one line\n \nanother one, longer\n\n", "last lines\nwithout end"});
+  by_lines.insert(by_lines.end(), {"one line", "another one, longer", "last lines", "without end"});
+  for (const std::int64_t piece_bytes : {5, 1 << 20}) {
+    TextReaderOptions options;
+    options.piece_bytes = piece_bytes;
+    for (const int ranks : {1, 2, 3, 7, 64, 1000}) {
+      EXPECT_EQ(documents(paths, options, false, ranks), whole) << ranks << " ranks";
+      EXPECT_EQ(documents(paths, options, true, ranks), by_lines) << ranks << " ranks";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::io

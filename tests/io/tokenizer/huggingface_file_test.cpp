@@ -1,0 +1,190 @@
+#include "io/tokenizer/huggingface_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "io/tokenizer/byte_spelling.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+
+namespace trireme::io {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr const char* llama3_pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// All bytes, three merges, <|endoftext|> as id 259.
+json small_file() {
+  json vocabulary = json::object();
+  for (int byte = 0; byte < 256; ++byte) vocabulary[spelling_of(std::string(1, static_cast<char>(byte)))] = byte;
+  vocabulary["th"] = 256;
+  vocabulary["the"] = 257;
+  vocabulary["\u0120the"] = 258;
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", {{{"id", 259}, {"content", "<|endoftext|>"}, {"special", true}, {"normalized", false}}}},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+          {"post_processor", {{"type", "TemplateProcessing"}}},
+          {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", {"t h", "th e", "\u0120 the"}}}}};
+}
+
+void set_pattern(json& file, const std::string& regex) {
+  file["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}},
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+}
+
+std::unique_ptr<data::Tokenizer> tokenizer_of(const json& file, const std::string& end = "") {
+  return data::make_huggingface_tokenizer(parse_huggingface_file(file.dump(), "tokenizer.json", end));
+}
+
+std::vector<std::int32_t> encode(const data::Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::int32_t> ids;
+  tokenizer.encode(text, ids);
+  std::string bytes;
+  tokenizer.decode(ids, bytes);
+  EXPECT_EQ(bytes, text);
+  return ids;
+}
+
+TEST(HuggingFaceFile, GivesTokensOfMergesWrittenInEitherWay) {
+  json file = small_file();
+  const auto texts = tokenizer_of(file);
+  EXPECT_EQ(texts->name(), "huggingface");
+  EXPECT_EQ(texts->vocabulary_size(), 260);
+  EXPECT_EQ(texts->end_of_document(), 259);
+  EXPECT_THAT(encode(*texts, "the the12"), ElementsAre(257, 258, '1', '2'));
+  file["model"]["merges"] = json::parse(R"([["t", "h"], ["th", "e"], ["\u0120", "the"]])");
+  EXPECT_EQ(tokenizer_of(file)->digest(), texts->digest());
+}
+
+TEST(HuggingFaceFile, KnowsThePatternsOfLlama3AndQwen2) {
+  json file = small_file();
+  file["model"]["vocab"]["12"] = 260;
+  file["model"]["vocab"]["123"] = 261;
+  file["model"]["vocab"]["1234"] = 262;
+  file["model"]["vocab"][".\u010A"] = 263;
+  for (const char* merge : {"1 2", "12 3", "123 4", ". \u010A"}) file["model"]["merges"].push_back(merge);
+  set_pattern(file, llama3_pattern);
+  const auto llama3 = tokenizer_of(file);
+  EXPECT_THAT(encode(*llama3, "1234.\nthe"), ElementsAre(261, '4', 263, 257));
+  EXPECT_FALSE(llama3->can_cut("the.\nthe", 4));
+  EXPECT_TRUE(llama3->can_cut("the\nthe", 3));
+  EXPECT_TRUE(llama3->can_cut("the. the", 4));
+
+  std::string qwen2 = llama3_pattern;
+  qwen2.replace(qwen2.find("{1,3}"), 5, "");
+  set_pattern(file, qwen2);
+  const auto tokenizer = tokenizer_of(file);
+  EXPECT_THAT(encode(*tokenizer, "1234.\nthe"), ElementsAre('1', '2', '3', '4', 263, 257));
+  const auto copy = data::tokenizer_from_payload("huggingface", tokenizer->payload());
+  EXPECT_EQ(copy->payload(), tokenizer->payload());
+  EXPECT_THAT(encode(*copy, "12"), ElementsAre('1', '2'));
+}
+
+TEST(HuggingFaceFile, FindsAddedTokensButNotSpecialOnesInText) {
+  json file = small_file();
+  for (const auto& [id, content, special] :
+       {std::tuple(260, "<tool>", false), {261, "<to", false}, {262, "<|other|>", true}}) {
+    file["added_tokens"].push_back({{"id", id}, {"content", content}, {"special", special}});
+  }
+  const auto tokenizer = tokenizer_of(file);
+  EXPECT_THAT(encode(*tokenizer, "a<tool>the<tot<"), ElementsAre('a', 260, 257, 261, 't', '<'));
+  EXPECT_EQ(encode(*tokenizer, "<|other|>").size(), 7u);
+  EXPECT_EQ(encode(*tokenizer, "<|endoftext|>").size(), 13u);
+  const auto copy = data::tokenizer_from_payload("huggingface", tokenizer->payload());
+  EXPECT_THAT(encode(*copy, "<tool>"), ElementsAre(260));
+  EXPECT_EQ(tokenizer_of(file, "<|other|>")->end_of_document(), 262);
+  EXPECT_EQ(tokenizer_of(file, "<to")->end_of_document(), 261);
+}
+
+TEST(HuggingFaceFile, TakesWholeWordsBeforeMergesWhereItSaysSo) {
+  json file = small_file();
+  file["model"]["vocab"]["hat"] = 260;
+  file["model"]["vocab"]["abcdefghijklmnopqrstuvwxyz"] = 261;
+  EXPECT_THAT(encode(*tokenizer_of(file), "hat"), ElementsAre('h', 'a', 't'));
+  file["model"]["ignore_merges"] = true;
+  const auto tokenizer = tokenizer_of(file);
+  EXPECT_THAT(encode(*tokenizer, "hat"), ElementsAre(260));
+  EXPECT_THAT(encode(*tokenizer, "abcdefghijklmnopqrstuvwxyz"), ElementsAre(261));
+  EXPECT_EQ(encode(*tokenizer, "abcdefghijklmnopqrstuvwxy").size(), 25u);
+}
+
+TEST(HuggingFaceFile, ComposesTextWhereItSaysSo) {
+  json file = small_file();
+  file["normalizer"] = {{"type", "NFC"}};
+  const auto tokenizer = tokenizer_of(file);
+  std::vector<std::int32_t> ids;
+  tokenizer->encode("e\u0301\xFF", ids);
+  EXPECT_THAT(ids, ElementsAre(0xC3, 0xA9, 0xFF));
+}
+
+TEST(HuggingFaceFile, OfWhichThePostProcessorAddsTokensIsTakenAndTheLogNamesThem) {
+  json file = small_file();
+  const auto logged = [&](const json& processor) {
+    file["post_processor"] = processor;
+    ::testing::internal::CaptureStderr();
+    log::initialise(0, 1);
+    tokenizer_of(file);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(logged(json::parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type":
+      "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}]})")),
+              HasSubstr("post-processor puts <s> round each text"));
+  EXPECT_THAT(logged(json::parse(R"({"type": "BertProcessing", "sep": ["[SEP]", 1], "cls": ["[CLS]", 2]})")),
+              HasSubstr("puts [CLS], [SEP] round"));
+  EXPECT_EQ(logged({{"type", "ByteLevel"}}), "");
+}
+
+TEST(HuggingFaceFile, ThatAsksForWhatIsNotKnownIsRefusedByName) {
+  const auto expect_error = [](const std::string& pointer, const json& value, const std::string& words) {
+    json file = small_file();
+    file[json::json_pointer(pointer)] = value;
+    EXPECT_THAT([&] { tokenizer_of(file); }, ThrowsMessage<DataError>(HasSubstr(words))) << pointer;
+  };
+  expect_error("/model/type", "Unigram", "the model is \"Unigram\"; this program takes BPE");
+  expect_error("/model", 1, "has no 'model'");
+  expect_error("/model/byte_fallback", true, "'byte_fallback' is on");
+  expect_error("/model/byte_fallback", 1, "neither true nor false");
+  expect_error("/model/dropout", 0.1, "'dropout' is 0.1");
+  expect_error("/model/end_of_word_suffix", "</w>", "prefix or suffix");
+  expect_error("/truncation", json::object(), "'truncation' is not null");
+  expect_error("/normalizer", {{"type", "Lowercase"}}, "the normalizer is {\"type\":\"Lowercase\"}");
+  expect_error("/pre_tokenizer", nullptr, "the pre-tokenizer is null");
+  expect_error("/pre_tokenizer/type", "Whitespace", "the pre-tokenizer is");
+  expect_error("/pre_tokenizer/add_prefix_space", true, "'add_prefix_space' is on");
+  expect_error("/pre_tokenizer/use_regex", false, "into no words");
+  expect_error("/added_tokens", "none", "'added_tokens' is");
+  expect_error("/added_tokens", json::array(), "none of <|endoftext|>");
+  expect_error("/added_tokens/0/id", -1, "token '<|endoftext|>' has the id -1");
+  expect_error("/added_tokens/0/id", 1000, "there is no token with the id 259, though ids go up to 1000");
+  expect_error("/added_tokens/0/id", 5, "both have the id 5");
+  expect_error("/added_tokens/1", {{"id", 260}, {"content", "x"}, {"lstrip", true}}, "the added token 'x' is 'lstrip'");
+  expect_error("/added_tokens/1", {{"id", 260}, {"content", "x y"}}, "the added token 'x y' has white space inside");
+  expect_error("/model/vocab/a b", 260, "token 'a b'");
+  expect_error("/model/merges/0", "th", "merge 1 is \"th\"");
+  expect_error("/model/merges/0", 7, "merge 1 is 7");
+  expect_error("/model/merges/0", "q x", "'qx' is not in the vocabulary");
+  json file = small_file();
+  set_pattern(file, "\\w+");
+  EXPECT_THAT([&] { tokenizer_of(file); }, ThrowsMessage<DataError>(HasSubstr("\\\\w+")));
+  EXPECT_THAT([&] { tokenizer_of(small_file(), "</s>"); },
+              ThrowsMessage<DataError>(HasSubstr("no added token '</s>'")));
+  EXPECT_THAT([] { parse_huggingface_file("{", "t.json", ""); }, ThrowsMessage<DataError>(HasSubstr("not JSON")));
+  EXPECT_THAT([] { parse_huggingface_file(std::string(100000, '['), "t.json", ""); },
+              ThrowsMessage<DataError>(HasSubstr("nests deeper than 16 levels")));
+}
+
+}  // namespace
+}  // namespace trireme::io
