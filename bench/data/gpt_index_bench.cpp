@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/base/hash.hpp"
-#include "src/data/gpt_index.hpp"
+#include "src/data/dataset/gpt_index.hpp"
 
 namespace trireme::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/support/gpt2_files.hpp"
 
 namespace trireme::data {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::io {
 

@@ -12,7 +12,7 @@
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::io {
 namespace {

@@ -11,7 +11,7 @@
 #include "io/posix/mapped_file.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/data/token_store.hpp"
+#include "src/data/dataset/token_store.hpp"
 
 namespace trireme::io {
 

@@ -8,7 +8,7 @@
 
 #include "io/posix/durable_file.hpp"
 #include "io/posix/spool.hpp"
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 #include "src/tensor/dtype.hpp"
 
 namespace trireme::io {

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "src/data/index_cache.hpp"
+#include "src/data/dataset/index_cache.hpp"
 
 namespace trireme::io {
 

@@ -17,10 +17,10 @@
 #include "src/base/check.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/all_to_all.hpp"
-#include "src/data/duplicate_search.hpp"
-#include "src/data/language.hpp"
-#include "src/data/unicode.hpp"
-#include "src/data/unicode_repair.hpp"
+#include "src/data/dedup/duplicate_search.hpp"
+#include "src/data/text/language.hpp"
+#include "src/data/text/unicode.hpp"
+#include "src/data/text/unicode_repair.hpp"
 
 namespace trireme::io {
 namespace {

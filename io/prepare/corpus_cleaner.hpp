@@ -8,9 +8,9 @@
 #include "io/prepare/text_reader.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/data/minhash.hpp"
-#include "src/data/shingles.hpp"
-#include "src/data/tokenizer.hpp"
+#include "src/data/dedup/minhash.hpp"
+#include "src/data/dedup/shingles.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::io {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/corpus/corpus_sink.hpp"
-#include "src/data/split.hpp"
+#include "src/data/dataset/split.hpp"
 
 namespace trireme::io {
 

@@ -8,7 +8,7 @@
 #include "io/prepare/text_reader.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/data/ngrams.hpp"
+#include "src/data/dedup/ngrams.hpp"
 
 namespace trireme::io {
 

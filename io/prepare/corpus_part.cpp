@@ -16,7 +16,7 @@
 #include "io/posix/file_output.hpp"
 #include "io/posix/spool.hpp"
 #include "src/base/check.hpp"
-#include "src/data/sentence_splitter.hpp"
+#include "src/data/text/sentence_splitter.hpp"
 
 namespace trireme::io {
 namespace {

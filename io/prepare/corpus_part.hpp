@@ -11,8 +11,8 @@
 #include "io/prepare/input_parts.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/thread_pool.hpp"
-#include "src/data/special_tokens.hpp"
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/special_tokens.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::io {
 

@@ -5,7 +5,7 @@
 
 #include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
-#include "src/data/text_cut.hpp"
+#include "src/data/text/text_cut.hpp"
 
 namespace trireme::io {
 

@@ -7,7 +7,7 @@
 #include "io/json/json_text.hpp"
 #include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
-#include "src/data/utf8.hpp"
+#include "src/data/text/utf8.hpp"
 
 namespace trireme::io {
 namespace {

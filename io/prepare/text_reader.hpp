@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "io/compression/input_file.hpp"
-#include "src/data/text_cut.hpp"
+#include "src/data/text/text_cut.hpp"
 
 namespace trireme::io {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.hpp"
-#include "src/data/bpe_trainer.hpp"
+#include "src/data/tokenizer/bpe_trainer.hpp"
 
 namespace trireme::io {
 namespace {

@@ -3,8 +3,8 @@
 #include <array>
 #include <unordered_map>
 
-#include "src/data/unicode.hpp"
-#include "src/data/utf8.hpp"
+#include "src/data/text/unicode.hpp"
+#include "src/data/text/utf8.hpp"
 
 namespace trireme::io {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::io {
 

@@ -10,7 +10,7 @@
 #include "io/tokenizer/byte_spelling.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
-#include "src/data/utf8.hpp"
+#include "src/data/text/utf8.hpp"
 
 namespace trireme::io {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::io {
 

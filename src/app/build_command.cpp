@@ -14,7 +14,7 @@
 #include "src/app/tokenizer_options.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
-#include "src/data/sentence_splitter.hpp"
+#include "src/data/text/sentence_splitter.hpp"
 
 namespace trireme::app {
 namespace {

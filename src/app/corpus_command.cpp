@@ -15,7 +15,7 @@
 #include "src/app/options.hpp"
 #include "src/app/printable.hpp"
 #include "src/base/check.hpp"
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::app {
 namespace {

@@ -7,7 +7,7 @@
 #include "mpi/node.hpp"
 #include "src/app/job_options.hpp"
 #include "src/backend/backend.hpp"
-#include "src/data/token_store.hpp"
+#include "src/data/dataset/token_store.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"
 
 namespace trireme::app {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "src/data/utf8.hpp"
+#include "src/data/text/utf8.hpp"
 
 namespace trireme::app {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/data/gpt_data.hpp"
+#include "src/data/dataset/gpt_data.hpp"
 #include "src/model/gpt_config.hpp"
 #include "src/train/train_options.hpp"
 

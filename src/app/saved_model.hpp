@@ -7,7 +7,7 @@
 
 #include "src/app/job.hpp"
 #include "src/checkpoint/load.hpp"
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 #include "src/train/parallel_gpt.hpp"
 
 namespace trireme::app {

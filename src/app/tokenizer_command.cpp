@@ -20,7 +20,7 @@
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
-#include "src/data/bpe_trainer.hpp"
+#include "src/data/tokenizer/bpe_trainer.hpp"
 
 namespace trireme::app {
 namespace {

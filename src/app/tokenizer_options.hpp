@@ -6,7 +6,7 @@
 #include <string>
 
 #include "src/app/options.hpp"
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::app {
 

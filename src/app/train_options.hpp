@@ -8,7 +8,7 @@
 
 #include "src/app/job.hpp"
 #include "src/app/job_options.hpp"
-#include "src/data/gpt_data.hpp"
+#include "src/data/dataset/gpt_data.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/train/run.hpp"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "src/data/split.hpp"
+#include "src/data/dataset/split.hpp"
 
 namespace trireme::train {
 

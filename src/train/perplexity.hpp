@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/data/token_store.hpp"
+#include "src/data/dataset/token_store.hpp"
 #include "src/train/parallel_gpt.hpp"
 
 namespace trireme::train {

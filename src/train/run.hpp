@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "src/data/gpt_data.hpp"
+#include "src/data/dataset/gpt_data.hpp"
 #include "src/train/trainer.hpp"
 
 namespace trireme::train {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "src/base/timer.hpp"
-#include "src/data/sampler.hpp"
+#include "src/data/dataset/sampler.hpp"
 #include "src/optim/grad_norm.hpp"
 #include "src/train/model_state.hpp"
 #include "src/train/progress.hpp"

@@ -10,7 +10,7 @@
 #include "src/app/build_command.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/app/verify_command.hpp"
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/app/command_test.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/small_bpe.hpp"

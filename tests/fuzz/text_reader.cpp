@@ -2,7 +2,7 @@
 #include "io/prepare/text_reader.hpp"
 
 #include "src/base/error.hpp"
-#include "src/data/utf8.hpp"
+#include "src/data/text/utf8.hpp"
 #include "tests/fuzz/target.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,8 +1,8 @@
 // Text of any bytes through the UTF-8 decoder and a byte-level BPE, there and back.
-#include "src/data/utf8.hpp"
-#include "src/data/text_cut.hpp"
-#include "src/data/tokenizer.hpp"
-#include "src/data/unicode_repair.hpp"
+#include "src/data/text/utf8.hpp"
+#include "src/data/text/text_cut.hpp"
+#include "src/data/text/unicode_repair.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::test {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "src/comm/device_communicators.hpp"
-#include "src/data/gpt_data.hpp"
-#include "src/data/memory_token_store.hpp"
+#include "src/data/dataset/gpt_data.hpp"
+#include "src/data/dataset/memory_token_store.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/train/memory_estimate.hpp"
 #include "src/train/trainer.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/data/memory_token_store.hpp"
+#include "src/data/dataset/memory_token_store.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/train/generation.hpp"
 #include "src/train/memory_estimate.hpp"

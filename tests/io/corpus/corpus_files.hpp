@@ -10,7 +10,7 @@
 
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/corpus_writer.hpp"
-#include "src/data/tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {

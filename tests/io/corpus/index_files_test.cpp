@@ -11,8 +11,8 @@
 #include <fstream>
 #include <numeric>
 
-#include "src/data/gpt_data.hpp"
-#include "src/data/memory_token_store.hpp"
+#include "src/data/dataset/gpt_data.hpp"
+#include "src/data/dataset/memory_token_store.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {

@@ -11,9 +11,9 @@
 #include "io/posix/folder.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/timer.hpp"
-#include "src/data/gpt_data.hpp"
-#include "src/data/gpt_samples.hpp"
-#include "src/data/tokenizer.hpp"
+#include "src/data/dataset/gpt_data.hpp"
+#include "src/data/dataset/gpt_samples.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {

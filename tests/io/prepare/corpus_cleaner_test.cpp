@@ -15,7 +15,7 @@
 #include "io/posix/folder_lock.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/error.hpp"
-#include "src/data/language.hpp"
+#include "src/data/text/language.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
 

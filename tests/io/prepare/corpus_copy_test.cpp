@@ -9,8 +9,8 @@
 #include "io/corpus/megatron_corpus.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "io/prepare/corpus_copy.hpp"
-#include "src/data/gpt_data.hpp"
-#include "src/data/sample_source.hpp"
+#include "src/data/dataset/gpt_data.hpp"
+#include "src/data/dataset/sample_source.hpp"
 #include "tests/io/corpus/corpus_files.hpp"
 
 namespace trireme::io {

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "src/data/dataset/sample_source.hpp"
+
+namespace trireme::data {
+
+/// Shares that sum to 1. Throws ConfigError for a weight that is not a positive number.
+std::vector<double> normalized_weights(std::span<const double> weights);
+
+/// Which corpus each sample of a blend comes from, as in Megatron-LM: sample k from the corpus with the greatest
+/// w_i · max(k, 1) - (samples taken from i so far), the first of equals. What sample k is does not depend on how many
+/// there are.
+class BlendOrder {
+ public:
+  BlendOrder(std::vector<double> shares, std::int64_t samples);
+  std::int64_t size() const { return size_; }
+  /// Corpus of sample k, and its number among that corpus' samples.
+  std::pair<std::size_t, std::int64_t> at(std::int64_t k) const;
+  /// Samples that each corpus gives among the first k <= size().
+  std::vector<std::int64_t> counts(std::int64_t k) const;
+
+ private:
+  std::size_t choose(std::int64_t k, std::span<const std::int64_t> counts) const;
+
+  std::vector<double> shares_;
+  std::int64_t size_;
+  std::vector<std::int64_t> block_counts_;  // [blocks, corpora]: before each block of samples
+};
+
+/// Samples of several sources in that order.
+class BlendedSamples final : public SampleSource {
+ public:
+  /// `sources[i]` has at least order.counts(order.size())[i] samples, all of one length.
+  BlendedSamples(BlendOrder order, std::vector<std::unique_ptr<SampleSource>> sources);
+  std::int64_t size() const override { return order_.size(); }
+  std::int64_t sample_length() const override { return sources_.front()->sample_length(); }
+  void read(std::int64_t index, std::span<std::int32_t> tokens) const override;
+  void check_unchanged() const override {
+    for (const auto& source : sources_) source->check_unchanged();
+  }
+
+ private:
+  BlendOrder order_;
+  std::vector<std::unique_ptr<SampleSource>> sources_;
+};
+
+}  // namespace trireme::data

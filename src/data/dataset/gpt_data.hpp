@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/data/dataset/index_cache.hpp"
+#include "src/data/dataset/sample_source.hpp"
+#include "src/data/dataset/sampler.hpp"
+#include "src/data/dataset/split.hpp"
+#include "src/data/dataset/token_store.hpp"
+
+namespace trireme::data {
+
+enum class Sampling {
+  shuffled,   ///< Megatron-LM's order
+  sequential  ///< each split reads the one corpus from its start, whatever `split` says
+};
+
+/// A corpus and its weight in a blend; of a single corpus the weight does not matter.
+struct WeightedStore {
+  std::shared_ptr<const TokenStore> store;
+  double weight = 1;
+};
+
+struct GptDataOptions {
+  std::int64_t sequence_length = 0;
+  std::int64_t seed = 1234;                                 ///< 0 to 2^32 - 1, as NumPy takes it
+  std::array<double, 3> split_shares{0.969, 0.030, 0.001};  ///< see parse_split
+  SplitBy split_by = SplitBy::automatic;
+  Sampling sampling = Sampling::shuffled;
+  std::int64_t vocabulary_size = 0;  ///< of the model; 0 for the corpora's own
+  /// Samples the run needs, the present need last; before it, on resuming, those of the runs that led here, oldest
+  /// first
+  /// (`extend_budgets`). Stored with a checkpoint they keep the order of the epochs that were begun; see
+  /// ShuffledSamples.
+  std::vector<SampleBudget> budgets;
+  IndexCache* cache = nullptr;  ///< keeps the order of samples for other ranks and runs; used while the data are made
+};
+
+/// The three splits; null where no budget asks for samples.
+struct GptData {
+  std::unique_ptr<SampleSource> train, valid, test;
+};
+
+/// The budgets to run with and to store: `earlier` ones of the checkpoint and `now`, unless they cover it.
+std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, const SampleBudget& now);
+
+/// Whether every corpus has tokens enough for one sample of `split`.
+bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions& options, Split split);
+
+/// Training, validation and test samples of one corpus or a blend of several. Each split of each corpus is shuffled
+/// from the same seed; in a blend (see BlendOrder) a corpus is built for 0.5 % more samples than its share. Every
+/// source has at least the samples of the greatest budget. Throws ConfigError for options and weights that cannot work,
+/// DataError where corpora come from different tokenizers, hold ids beyond the vocabulary or have too few tokens for a
+/// split that is needed.
+GptData make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
+
+}  // namespace trireme::data

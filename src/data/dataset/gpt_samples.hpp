@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/data/dataset/gpt_index.hpp"
+#include "src/data/dataset/sample_source.hpp"
+#include "src/data/dataset/split.hpp"
+#include "src/data/dataset/token_store.hpp"
+
+namespace trireme::data {
+
+/// Tokens of one corpus, each checked against the vocabulary of the model that will look it up.
+class CheckedTokens {
+ public:
+  CheckedTokens(std::shared_ptr<const TokenStore> store, std::int64_t vocabulary_size);
+  /// Writes the tokens from `first` on to `ids`. Throws DataError for one that is not below the vocabulary's size.
+  void read(std::int64_t first, std::span<std::int32_t> ids) const {
+    read_checked_tokens(*store_, vocabulary_size_, first, ids);
+  }
+  const TokenStore& store() const { return *store_; }
+
+ private:
+  std::shared_ptr<const TokenStore> store_;
+  std::int64_t vocabulary_size_;
+};
+
+/// Sample j is tokens [j·s, j·s + s + 1) of the corpus.
+class SequentialSamples final : public SampleSource {
+ public:
+  SequentialSamples(CheckedTokens tokens, std::int64_t sequence_length);
+  std::int64_t size() const override { return size_; }
+  std::int64_t sample_length() const override { return sequence_length_ + 1; }
+  void read(std::int64_t index, std::span<std::int32_t> tokens) const override;
+  void check_unchanged() const override { tokens_.store().check_unchanged(); }
+
+ private:
+  CheckedTokens tokens_;
+  std::int64_t sequence_length_;
+  std::int64_t size_;
+};
+
+/// Samples of a range of documents in Megatron-LM's order.
+///
+/// That order depends on the number of samples a run asks for. When a run is continued with a greater one, what it has
+/// begun to read must not change, so there is one index after the other: `budgets` are the numbers of samples asked
+/// for, oldest first. The first index is that of the first budget, to the end of its last epoch; a later budget that
+/// goes beyond adds an index for what is missing, shuffled from seed + 1, seed + 2 ... Budgets that earlier epochs
+/// cover add nothing. Indices are kept in `cache`, if there is one.
+class ShuffledSamples final : public SampleSource {
+ public:
+  ShuffledSamples(CheckedTokens tokens, const DocumentRange& range, std::int64_t sequence_length,
+                  std::span<const std::int64_t> budgets, std::uint32_t seed, IndexCache* cache = nullptr);
+  std::int64_t size() const override { return firsts_.back(); }
+  std::int64_t sample_length() const override { return sequence_length_ + 1; }
+  void read(std::int64_t index, std::span<std::int32_t> tokens) const override;
+  void check_unchanged() const override { tokens_.store().check_unchanged(); }
+
+ private:
+  CheckedTokens tokens_;
+  DocumentRange range_;
+  std::int64_t sequence_length_;
+  std::vector<GptIndex> indices_;
+  std::vector<std::int64_t> firsts_{0};  // sample of each index, and one past the last
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/data/dataset/token_store.hpp"
+
+namespace trireme::data {
+
+/// Keeps arrays that take long to compute where other ranks and later runs find them. What an array depends on is said
+/// by a text, the description; the same description always means the same bytes.
+class IndexCache {
+ public:
+  using Arrays = std::vector<std::span<const std::byte>>;
+  struct Kept {
+    Arrays arrays;                      ///< each aligned to 64 bytes
+    std::shared_ptr<const void> owner;  ///< of their memory; null where nothing sound is kept
+  };
+  virtual ~IndexCache() = default;
+  virtual Kept find(const TokenStore& store, const std::string& description) = 0;
+  /// Does nothing, and says so in the log, where they cannot be kept.
+  virtual void keep(const TokenStore& store, const std::string& description, const Arrays& arrays) = 0;
+};
+
+}  // namespace trireme::data

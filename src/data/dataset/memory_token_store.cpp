@@ -1,0 +1,37 @@
+#include "src/data/dataset/memory_token_store.hpp"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "src/base/check.hpp"
+#include "src/base/hash.hpp"
+
+namespace trireme::data {
+
+MemoryTokenStore::MemoryTokenStore(CorpusInfo info, const std::vector<std::vector<std::int32_t>>& documents)
+    : info_(std::move(info)) {
+  if (info_.vocabulary_size > 65536) tokens_.emplace<std::vector<std::uint32_t>>();
+  Digest digest;
+  const auto append = [&](auto& tokens) {
+    for (const auto& document : documents) {
+      for (const std::int32_t id : document) {
+        TRIREME_CHECK(id >= 0 && id < info_.vocabulary_size, DataError, "token {} is not in the vocabulary of {} ids",
+                      id, info_.vocabulary_size);
+        info_.greatest_id = std::max<std::int64_t>(info_.greatest_id, id);
+        tokens.push_back(static_cast<typename std::remove_reference_t<decltype(tokens)>::value_type>(id));
+      }
+      offsets_.push_back(static_cast<std::int64_t>(tokens.size()));
+    }
+    digest.update(tokens.data(), tokens.size() * sizeof(tokens[0]));
+  };
+  std::visit(append, tokens_);
+  digest.update(offsets_.data(), offsets_.size() * sizeof(offsets_[0]));
+  info_.content_digest = digest.hex();
+}
+
+TokenSpan MemoryTokenStore::tokens(std::int64_t first, std::int64_t count) const {
+  return std::visit([&](const auto& all) -> TokenSpan { return tokens_in(std::span(all), first, count); }, tokens_);
+}
+
+}  // namespace trireme::data

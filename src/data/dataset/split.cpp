@@ -1,0 +1,82 @@
+#include "src/data/dataset/split.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include "src/base/check.hpp"
+
+namespace trireme::data {
+namespace {
+
+// With fewer documents the default split's 3 % for validation is not even a few documents.
+constexpr std::int64_t kFewDocuments = 100;
+
+}  // namespace
+
+const char* name_of(Split split) {
+  return std::array{"training", "validation", "test"}[static_cast<std::size_t>(split)];
+}
+
+std::array<double, 3> parse_split(std::string_view text) {
+  std::array<double, 3> shares{};
+  double sum = 0;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  bool good = true;
+  for (std::size_t i = 0;; ++i) {
+    while (at != end && *at == ' ') ++at;
+    double value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    good = i < shares.size() && error == std::errc{} && std::isfinite(value) && value >= 0;
+    if (!good) break;
+    shares[i] = value;
+    sum += value;
+    at = next;
+    while (at != end && *at == ' ') ++at;
+    if (at == end) break;
+    good = *at == ',' || *at == '/';
+    if (!good) break;
+    ++at;
+  }
+  TRIREME_CHECK(good && sum > 0 && std::isfinite(sum), ConfigError,
+                "--split '{}' is not up to three numbers, none negative and not all 0, such as 969,30,1", text);
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+std::array<std::int64_t, 4> split_boundaries(const std::array<double, 3>& shares, std::int64_t count) {
+  std::array<std::int64_t, 4> boundaries{};
+  double sum = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    sum += shares[i];
+    boundaries[i + 1] = std::min(static_cast<std::int64_t>(std::nearbyint(sum * static_cast<double>(count))), count);
+  }
+  return boundaries;
+}
+
+DocumentRange documents_of(const TokenStore& store, Split split, const std::array<double, 3>& shares, SplitBy by) {
+  const auto offsets = store.document_offsets();
+  const auto which = static_cast<std::size_t>(split);
+  if (by == SplitBy::automatic) by = store.documents() < kFewDocuments ? SplitBy::tokens : SplitBy::documents;
+  DocumentRange range{offsets};
+  if (by == SplitBy::documents) {
+    const auto boundaries = split_boundaries(shares, store.documents());
+    range.first_document = boundaries[which];
+    range.documents = boundaries[which + 1] - boundaries[which];
+    range.begin_token = offsets[static_cast<std::size_t>(boundaries[which])];
+    range.end_token = offsets[static_cast<std::size_t>(boundaries[which + 1])];
+  } else {
+    const auto boundaries = split_boundaries(shares, store.token_count());
+    range.begin_token = boundaries[which];
+    range.end_token = boundaries[which + 1];
+    if (range.tokens() > 0) {
+      // The document of the first token, and one past that of the last.
+      range.first_document = std::upper_bound(offsets.begin(), offsets.end(), range.begin_token) - offsets.begin() - 1;
+      range.documents =
+          std::lower_bound(offsets.begin(), offsets.end(), range.end_token) - offsets.begin() - range.first_document;
+    }
+  }
+  return range;
+}
+
+}  // namespace trireme::data

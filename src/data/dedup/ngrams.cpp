@@ -1,0 +1,107 @@
+#include "src/data/dedup/ngrams.hpp"
+
+#include <algorithm>
+
+#include "src/base/check.hpp"
+#include "src/data/text/text_cut.hpp"
+
+namespace trireme::data {
+namespace {
+
+constexpr std::uint64_t factor = 0x9E3779B97F4A7C15u;
+
+bool is_character_start(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
+bool ends_sentence(char c) { return c == '.' || c == '!' || c == '?'; }
+
+/// `margin` characters before `at` and on, backwards, to behind the end of a sentence.
+std::size_t cut_before(std::string_view text, std::size_t at, std::int64_t margin) {
+  for (; at > 0 && margin > 0; margin -= is_character_start(text[at]) ? 1 : 0) --at;
+  while (at > 0 && !ends_sentence(text[at - 1])) --at;
+  return at;
+}
+
+/// `margin` characters behind `at` and on to behind the end of a sentence.
+std::size_t cut_behind(std::string_view text, std::size_t at, std::int64_t margin) {
+  for (; at < text.size() && margin > 0; --margin) {
+    do {
+      ++at;
+    } while (at < text.size() && !is_character_start(text[at]));
+  }
+  while (at < text.size() && !ends_sentence(text[at - 1])) ++at;
+  return at;
+}
+
+}  // namespace
+
+NgramReader::NgramReader(std::string_view text, int n)
+    : words_(text), hashes_(static_cast<std::size_t>(n)), begins_(static_cast<std::size_t>(n)) {
+  TRIREME_CHECK(n > 0, ConfigError, "n-grams of {} words", n);
+  for (int i = 0; i < n; ++i) oldest_factor_ *= factor;
+  while (count_ + 1 < begins_.size() && words_.next()) add_word();
+}
+
+void NgramReader::add_word() {
+  const std::size_t slot = count_++ % begins_.size();
+  const std::uint64_t hash = hash64(words_.word().data(), words_.word().size(), 0);
+  sum_ = sum_ * factor + hash - hashes_[slot] * oldest_factor_;
+  hashes_[slot] = hash;
+  begins_[slot] = words_.begin();
+}
+
+bool NgramReader::next() {
+  if (!words_.next()) return false;
+  add_word();
+  return count_ >= begins_.size();
+}
+
+HashSet::HashSet() : slots_(1024), mask_(slots_.size() - 1) {}
+
+void HashSet::insert(std::uint64_t hash) {
+  if (hash == 0) hash = 1;
+  if (static_cast<std::size_t>(size_) * 2 >= slots_.size()) grow();
+  std::size_t at = hash & mask_;
+  while (slots_[at] != 0 && slots_[at] != hash) at = (at + 1) & mask_;
+  size_ += slots_[at] == 0 ? 1 : 0;
+  slots_[at] = hash;
+}
+
+void HashSet::grow() {
+  std::vector<std::uint64_t> old(slots_.size() * 2);
+  old.swap(slots_);
+  mask_ = slots_.size() - 1;
+  size_ = 0;
+  for (const std::uint64_t hash : old) {
+    if (hash != 0) insert(hash);
+  }
+}
+
+std::vector<TextRange> pieces_without(std::string_view text, std::span<const TextRange> passages,
+                                      const RemovalOptions& options) {
+  std::vector<TextRange> pieces;
+  const auto add_piece = [&](std::size_t begin, std::size_t end) {
+    while (begin < end && is_ascii_space(text[begin])) ++begin;
+    while (begin < end && is_ascii_space(text[end - 1])) --end;
+    const std::string_view piece = text.substr(begin, end - begin);
+    if (begin < end && std::ranges::count_if(piece, is_character_start) >= options.least_piece) {
+      pieces.push_back({begin, end});
+    }
+  };
+  std::int64_t cuts = 0;
+  std::size_t piece_begin = 0;
+  for (std::size_t i = 0; i < passages.size();) {
+    const std::size_t begin = cut_before(text, passages[i].begin, options.margin);
+    std::size_t end = cut_behind(text, passages[i].end, options.margin);
+    // Passages within what goes anyway lengthen it.
+    for (++i; i < passages.size() && passages[i].begin <= end; ++i) {
+      end = std::max(end, cut_behind(text, passages[i].end, options.margin));
+    }
+    if (begin > piece_begin) add_piece(piece_begin, begin);
+    piece_begin = end;
+    ++cuts;
+  }
+  if (cuts > options.most_cuts) return {};
+  add_piece(piece_begin, text.size());
+  return pieces;
+}
+
+}  // namespace trireme::data

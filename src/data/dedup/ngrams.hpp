@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "src/base/hash.hpp"
+#include "src/data/text/words.hpp"
+
+namespace trireme::data {
+
+/// The word n-grams of a text, words as in WordReader, each as a hash of 64 bits and the place where it stands.
+class NgramReader {
+ public:
+  NgramReader(std::string_view text, int n);
+
+  /// Moves on to the next n-gram. False at the end, and at once where the text has fewer than n words.
+  bool next();
+
+  std::uint64_t hash() const { return mix64(sum_); }
+  /// From the first byte of the first word to behind the last byte of the last, in the text.
+  std::size_t begin() const { return begins_[count_ % begins_.size()]; }
+  std::size_t end() const { return words_.end(); }
+
+ private:
+  void add_word();
+
+  WordReader words_;
+  std::uint64_t oldest_factor_ = 1;    // the factor's n-th power
+  std::vector<std::uint64_t> hashes_;  // of the last n words, by their number modulo n
+  std::vector<std::size_t> begins_;
+  std::size_t count_ = 0;  // of words so far
+  std::uint64_t sum_ = 0;  // polynomial of the words' hashes
+};
+
+/// A set of hashes, each at a place that lasts until the next insertion. Lookups may go on from several threads at
+/// once.
+class HashSet {
+ public:
+  HashSet();
+
+  void insert(std::uint64_t hash);
+  std::int64_t size() const { return size_; }
+
+  /// Place of a hash, from 0 to below `places()`; -1 where it is not in the set.
+  std::int64_t find(std::uint64_t hash) const {
+    if (hash == 0) hash = 1;  // 0 says that a place is free
+    for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
+      if (slots_[at] == hash) return static_cast<std::int64_t>(at);
+      if (slots_[at] == 0) return -1;
+    }
+  }
+  std::int64_t places() const { return static_cast<std::int64_t>(slots_.size()); }
+
+ private:
+  void grow();
+  std::vector<std::uint64_t> slots_;
+  std::size_t mask_;
+  std::int64_t size_ = 0;
+};
+
+/// A stretch of bytes of a text.
+struct TextRange {
+  std::size_t begin;
+  std::size_t end;
+  bool operator==(const TextRange&) const = default;
+};
+
+struct RemovalOptions {
+  std::int64_t margin = 200;       ///< characters that go on either side of a passage, and on to the end of a sentence
+  std::int64_t least_piece = 200;  ///< characters of a piece that stays
+  std::int64_t most_cuts = 10;     ///< a text with more passages to cut out goes whole
+};
+
+/// What stays of a text when `passages` (sorted by where they begin; they may overlap) are cut out of it with what
+/// surrounds them: the pieces between, without white space of ASCII at their ends.
+std::vector<TextRange> pieces_without(std::string_view text, std::span<const TextRange> passages,
+                                      const RemovalOptions& options);
+
+}  // namespace trireme::data

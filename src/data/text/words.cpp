@@ -1,0 +1,59 @@
+#include "src/data/text/words.hpp"
+
+#include <utf8proc.h>
+
+#include <array>
+
+#include "src/data/text/utf8.hpp"
+
+namespace trireme::data {
+namespace {
+
+/// Python's str.isspace: the property White_Space and the separators U+001C to U+001F.
+bool is_white_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+}  // namespace
+
+bool WordReader::next() {
+  word_.clear();
+  const char* const text_end = text_.data() + text_.size();
+  const char* at = text_.data() + end_;
+  while (at != text_end) {
+    const auto byte = static_cast<unsigned char>(*at);
+    // A byte that is not UTF-8 is a character of its own, which has no lower case.
+    const Utf8Character c = byte < 0x80 ? Utf8Character{byte, 1} : decode_utf8(at, text_end);
+    const int size_bytes = c.size_bytes == 0 ? 1 : c.size_bytes;
+    if (c.size_bytes != 0 && is_white_space(c.code_point)) {
+      if (!word_.empty()) break;
+    } else {
+      if (word_.empty()) begin_ = static_cast<std::size_t>(at - text_.data());
+      if (byte < 0x80) {
+        word_ += static_cast<char>(byte >= 'A' && byte <= 'Z' ? byte + ('a' - 'A') : byte);
+      } else if (c.size_bytes == 0) {
+        word_ += *at;
+      } else {
+        std::array<utf8proc_uint8_t, 4> lower{};
+        const auto size =
+            utf8proc_encode_char(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.code_point)), lower.data());
+        word_.append(reinterpret_cast<const char*>(lower.data()), static_cast<std::size_t>(size));
+      }
+    }
+    at += size_bytes;
+  }
+  end_ = static_cast<std::size_t>(at - text_.data());
+  return !word_.empty();
+}
+
+std::string folded(std::string_view text) {
+  std::string result;
+  for (WordReader words(text); words.next();) {
+    if (!result.empty()) result += ' ';
+    result += words.word();
+  }
+  return result;
+}
+
+}  // namespace trireme::data

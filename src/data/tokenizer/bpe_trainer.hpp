@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "src/data/tokenizer/tokenizer.hpp"
+#include "src/data/tokenizer/word_splitter.hpp"
+
+namespace trireme::data {
+
+/// How often each word occurs in a text. Words longer than `greatest_word_bytes` count as several.
+class WordCounts {
+ public:
+  static constexpr std::size_t greatest_word_bytes = 256;
+
+  /// Counts every word of `text`, cut by GPT-2's pattern.
+  void add_text(std::string_view text, const WordSplitter& splitter);
+  /// Adds the words of `other` that `part` of `parts` holds: every word is in one part.
+  void add(const WordCounts& other, std::size_t part, std::size_t parts);
+  /// Forgets the words that occur at most `count` times; returns how often they occurred in all.
+  std::int64_t forget(std::int64_t count);
+
+  std::size_t size() const { return counts_.size(); }
+  void clear() { counts_.clear(); }
+  /// Every word once, sorted by its bytes.
+  std::vector<std::pair<std::string, std::int64_t>> sorted() const;
+
+ private:
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  void add_word(std::string_view word, std::int64_t count);
+  std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> counts_;
+};
+
+struct BpeTrainingOptions {
+  std::int64_t vocabulary_size = 32000;  ///< bytes, merges and special tokens together
+  std::int64_t least_frequency = 2;      ///< of a pair that becomes a token
+  std::vector<std::string> special_tokens{"<|endoftext|>"};
+};
+
+/// Byte-pair encoding for given words (Sennrich, Haddow, Birch 2016): the pair of neighbouring tokens that is most
+/// frequent within words becomes a token, again and again; of equals the one with the smaller ids, left before right. A
+/// pair that would spell a token that is there is passed over. Ids are the 256 bytes in the order of GPT-2's
+/// vocabulary, then a token for each merge, then the special tokens, the first of which ends documents. The vocabulary
+/// is smaller than asked for where no pair is frequent enough. `progress` is called now and then with the merges made
+/// and wanted.
+BpeVocabulary train_bpe(const std::vector<std::pair<std::string, std::int64_t>>& words,
+                        const BpeTrainingOptions& options,
+                        const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+}  // namespace trireme::data

@@ -1,0 +1,262 @@
+#include "src/data/tokenizer/byte_pair_encoder.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <queue>
+#include <unordered_map>
+
+#include "src/base/check.hpp"
+#include "src/data/tokenizer/payload_lines.hpp"
+
+namespace trireme::data {
+namespace {
+
+constexpr std::uint32_t kNoMerge = UINT32_MAX;
+constexpr std::size_t kGreatestWordKey = 15;
+// Up to here a search of the whole word for the best pair is faster than a heap.
+constexpr std::size_t kShortWord = 64;
+// A heap entry holds rank and position in 24 and 40 bits.
+constexpr int kPositionBits = 40;
+
+constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15u;
+
+/// Slots of an open-addressing table at most half full.
+std::size_t table_size(std::size_t entries) { return std::bit_ceil(std::max<std::size_t>(2 * entries, 2)); }
+
+}  // namespace
+
+BytePairEncoder::BytePairEncoder(const BpeVocabulary& vocabulary) {
+  add_merges(vocabulary);
+  byte_pair_ranks_.resize(256 * 256);
+  for (std::size_t i = 0; i < byte_pair_ranks_.size(); ++i) {
+    byte_pair_ranks_[i] = rank_of(byte_ids_[i / 256], byte_ids_[i % 256]);
+  }
+  add_words(vocabulary);
+}
+
+void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
+  const auto& tokens = vocabulary.tokens;
+  TRIREME_CHECK(std::ssize(tokens) <= kGreatestVocabulary && std::ssize(vocabulary.merges) < kGreatestVocabulary,
+                DataError, "the vocabulary has {} tokens and {} merges; at most {} are possible", tokens.size(),
+                vocabulary.merges.size(), kGreatestVocabulary);
+  const std::int32_t end = vocabulary.end_of_document;
+  TRIREME_CHECK(end >= 0 && static_cast<std::size_t>(end) < tokens.size(), DataError,
+                "the vocabulary of {} tokens has no <|endoftext|>, the token that ends documents", tokens.size());
+  const std::vector<bool> is_added = added_ids(vocabulary);
+  std::unordered_map<std::string_view, std::int32_t> ids;
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    TRIREME_CHECK(!tokens[id].empty(), DataError,
+                  "the vocabulary has no token of id {}: ids must be 0 to {} without gaps", id, tokens.size() - 1);
+    const auto [previous, is_new] = ids.emplace(tokens[id], static_cast<std::int32_t>(id));
+    const bool one_is_added = is_added[id] || is_added[static_cast<std::size_t>(previous->second)];
+    if (!is_new && one_is_added && !is_added[id]) previous->second = static_cast<std::int32_t>(id);
+    TRIREME_CHECK(is_new || one_is_added, DataError, "the vocabulary has token '{}' twice, as id {} and id {}",
+                  quotation_of(tokens[id]), previous->second, id);
+  }
+  // A merge may only join bytes and what merges make: otherwise it could never happen.
+  std::vector<bool> made(tokens.size());
+  for (int byte = 0; byte < 256; ++byte) {
+    const char text = static_cast<char>(byte);
+    const auto found = ids.find(std::string_view(&text, 1));
+    TRIREME_CHECK(found != ids.end(), DataError, "the vocabulary has no token for the single byte {}", byte);
+    byte_ids_[static_cast<std::size_t>(byte)] = found->second;
+    made[static_cast<std::size_t>(found->second)] = true;
+  }
+  merge_slots_.resize(table_size(vocabulary.merges.size()));
+  merge_shift_ = 64 - std::countr_zero(merge_slots_.size());
+  for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
+    const auto& [left, right] = vocabulary.merges[rank];
+    const auto id_of = [&](const std::string& bytes) {
+      const auto found = ids.find(bytes);
+      TRIREME_CHECK(found != ids.end(), DataError, "merge {} ('{}' + '{}'): '{}' is not in the vocabulary", rank + 1,
+                    quotation_of(left), quotation_of(right), quotation_of(bytes));
+      return found->second;
+    };
+    const std::int32_t left_id = id_of(left);
+    const std::int32_t right_id = id_of(right);
+    const std::int32_t merged_id = id_of(left + right);
+    MergeSlot& slot = merge_slots_[merge_slot(left_id, right_id)];
+    TRIREME_CHECK(slot.left < 0, DataError, "merge {} ('{}' + '{}') repeats merge {}", rank + 1, quotation_of(left),
+                  quotation_of(right), slot.rank + 1);
+    slot = {left_id, right_id, static_cast<std::uint32_t>(rank)};
+    made[static_cast<std::size_t>(merged_id)] = true;
+    merges_.emplace_back(left_id, right_id);
+    merged_.push_back(merged_id);
+  }
+  for (std::size_t rank = 0; rank < merges_.size(); ++rank) {
+    const auto& [left, right] = merges_[rank];
+    for (const std::int32_t side : {left, right}) {
+      TRIREME_CHECK(made[static_cast<std::size_t>(side)], DataError,
+                    "merge {} ('{}' + '{}'): '{}' is neither a byte nor made by a merge", rank + 1,
+                    quotation_of(vocabulary.merges[rank].first), quotation_of(vocabulary.merges[rank].second),
+                    quotation_of(tokens[static_cast<std::size_t>(side)]));
+    }
+  }
+  TRIREME_CHECK(!made[static_cast<std::size_t>(end)], DataError,
+                "token {} ('{}') is to end documents, but merges make it from text", end,
+                quotation_of(tokens[static_cast<std::size_t>(end)]));
+}
+
+std::vector<bool> BytePairEncoder::added_ids(const BpeVocabulary& vocabulary) {
+  std::vector<bool> is_added(vocabulary.tokens.size());
+  for (const auto* list : {&vocabulary.special, &vocabulary.added}) {
+    for (const std::int32_t id : *list) {
+      TRIREME_CHECK(id >= 0 && static_cast<std::size_t>(id) < is_added.size(), DataError,
+                    "the added token {} is not in the vocabulary of {} ids", id, is_added.size());
+      is_added[static_cast<std::size_t>(id)] = true;
+    }
+  }
+  return is_added;
+}
+
+/// Most words of ordinary text are one token. They are found by one look-up, without merging; but only tokens that
+/// merging gives too, so that the result is the same, unless the vocabulary says that words go before merges.
+void BytePairEncoder::add_words(const BpeVocabulary& vocabulary) {
+  word_slots_.resize(table_size(vocabulary.tokens.size()));
+  word_shift_ = 64 - std::countr_zero(word_slots_.size());
+  const std::vector<bool> is_added = added_ids(vocabulary);
+  std::vector<std::int32_t> ids;
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    const std::string& token = vocabulary.tokens[i];
+    const auto id = static_cast<std::int32_t>(i);
+    if (vocabulary.whole_words) {
+      if (is_added[i]) continue;
+      if (token.size() > kGreatestWordKey) long_words_.emplace(token, id);
+    } else if (token.size() <= kGreatestWordKey) {
+      ids.clear();
+      encode_short(token.data(), token.size(), ids);
+      if (ids.size() != 1 || ids[0] != id) continue;
+    }
+    if (token.size() > kGreatestWordKey) continue;
+    const WordKey key = word_key(token.data(), token.size(), token.data() + token.size());
+    word_slots_[word_slot(key)] = {key, id};
+  }
+}
+
+inline BytePairEncoder::WordKey BytePairEncoder::word_key(const char* word, std::size_t size, const char* text_end) {
+  WordKey key{0, 0};
+  if (text_end - word >= 16) {
+    std::memcpy(&key, word, 16);
+    if (size < 8) {
+      key.low &= (std::uint64_t{1} << 8 * size) - 1;
+      key.high = 0;
+    } else {
+      key.high &= (std::uint64_t{1} << 8 * (size - 8)) - 1;
+    }
+  } else {
+    std::memcpy(&key, word, size);
+  }
+  key.high |= std::uint64_t{size} << 56;
+  return key;
+}
+
+/// Slot that holds `key`, or the free one where it belongs.
+inline std::size_t BytePairEncoder::word_slot(WordKey key) const {
+  const std::uint64_t mixed = (key.low ^ std::rotl(key.high * kGolden, 32)) * kGolden;
+  std::size_t slot = mixed >> word_shift_;
+  while (word_slots_[slot].id >= 0 && word_slots_[slot].key != key) slot = (slot + 1) & (word_slots_.size() - 1);
+  return slot;
+}
+
+inline std::size_t BytePairEncoder::merge_slot(std::int32_t left, std::int32_t right) const {
+  const std::uint64_t pair = static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
+  std::size_t slot = (pair ^ pair >> 29) * kGolden >> merge_shift_;
+  while (merge_slots_[slot].left >= 0 && (merge_slots_[slot].left != left || merge_slots_[slot].right != right)) {
+    slot = (slot + 1) & (merge_slots_.size() - 1);
+  }
+  return slot;
+}
+
+inline std::uint32_t BytePairEncoder::rank_of(std::int32_t left, std::int32_t right) const {
+  const MergeSlot& slot = merge_slots_[merge_slot(left, right)];
+  return slot.left >= 0 ? slot.rank : kNoMerge;
+}
+
+void BytePairEncoder::encode(const char* word, std::size_t size, const char* text_end,
+                             std::vector<std::int32_t>& ids) const {
+  if (size <= kGreatestWordKey) {
+    const WordSlot& slot = word_slots_[word_slot(word_key(word, size, text_end))];
+    if (slot.id >= 0) {
+      ids.push_back(slot.id);
+      return;
+    }
+  } else if (!long_words_.empty()) {
+    if (const auto found = long_words_.find({word, size}); found != long_words_.end()) {
+      ids.push_back(found->second);
+      return;
+    }
+  }
+  if (size <= kShortWord) {
+    encode_short(word, size, ids);
+  } else {
+    encode_long(word, size, ids);
+  }
+}
+
+void BytePairEncoder::encode_short(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const {
+  std::array<std::int32_t, kShortWord> tokens;
+  std::array<std::uint32_t, kShortWord> ranks;  // of token i with the next
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(word[i]); };
+  for (std::size_t i = 0; i < size; ++i) tokens[i] = byte_ids_[byte(i)];
+  for (std::size_t i = 0; i + 1 < size; ++i) ranks[i] = byte_pair_ranks_[byte(i) * 256u + byte(i + 1)];
+  std::size_t count = size;
+  while (count > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i + 1 < count; ++i) {
+      if (ranks[i] < ranks[best]) best = i;
+    }
+    if (ranks[best] == kNoMerge) break;
+    tokens[best] = merged_[ranks[best]];
+    --count;
+    for (std::size_t i = best + 1; i < count; ++i) {
+      tokens[i] = tokens[i + 1];
+      ranks[i] = ranks[i + 1];
+    }
+    if (best + 1 < count) ranks[best] = rank_of(tokens[best], tokens[best + 1]);
+    if (best > 0) ranks[best - 1] = rank_of(tokens[best - 1], tokens[best]);
+  }
+  ids.insert(ids.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+/// The same result through a linked list and a heap of pairs; entries of the heap whose pair has changed meanwhile are
+/// dropped when they surface.
+void BytePairEncoder::encode_long(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const {
+  struct Node {
+    std::int32_t id;
+    std::uint32_t rank;  // of this token with the next
+    std::size_t previous, next;
+  };
+  std::vector<Node> nodes(size);
+  std::vector<std::uint64_t> entries;
+  const auto entry_of = [&](std::size_t i) { return std::uint64_t{nodes[i].rank} << kPositionBits | i; };
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(word[at]); };
+    nodes[i] = {byte_ids_[byte(i)], i + 1 < size ? byte_pair_ranks_[byte(i) * 256u + byte(i + 1)] : kNoMerge, i - 1,
+                i + 1};
+    if (nodes[i].rank != kNoMerge) entries.push_back(entry_of(i));
+  }
+  std::priority_queue heap(std::greater<>{}, std::move(entries));
+  const auto update = [&](std::size_t i) {
+    const std::size_t next = nodes[i].next;
+    nodes[i].rank = next < size ? rank_of(nodes[i].id, nodes[next].id) : kNoMerge;
+    if (nodes[i].rank != kNoMerge) heap.push(entry_of(i));
+  };
+  while (!heap.empty()) {
+    const std::uint64_t entry = heap.top();
+    heap.pop();
+    const std::size_t i = entry & ((std::uint64_t{1} << kPositionBits) - 1);
+    if (nodes[i].rank != entry >> kPositionBits) continue;
+    const std::size_t gone = nodes[i].next;
+    nodes[i].id = merged_[nodes[i].rank];
+    nodes[i].next = nodes[gone].next;
+    nodes[gone].rank = kNoMerge;
+    if (nodes[i].next < size) nodes[nodes[i].next].previous = i;
+    update(i);
+    if (i > 0) update(nodes[i].previous);
+  }
+  for (std::size_t i = 0; i < size; i = nodes[i].next) ids.push_back(nodes[i].id);
+}
+
+}  // namespace trireme::data

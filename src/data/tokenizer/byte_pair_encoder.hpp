@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "src/data/tokenizer/tokenizer.hpp"
+
+namespace trireme::data {
+
+/// Byte-pair encoding of single words: starting from the bytes, the pair with the best merge, the leftmost of equals,
+/// becomes one token until no pair has a merge. With `BpeVocabulary::whole_words` a word that is a token stays whole.
+/// Nothing is written after construction, so threads may share it.
+class BytePairEncoder {
+ public:
+  /// Throws DataError naming the token or merge where the vocabulary contradicts itself.
+  explicit BytePairEncoder(const BpeVocabulary& vocabulary);
+
+  /// Appends the ids of the `size` bytes at `word`; bytes may be read up to `text_end`, which is not before the word's
+  /// end. O(size log size) whatever the bytes.
+  void encode(const char* word, std::size_t size, const char* text_end, std::vector<std::int32_t>& ids) const;
+
+  /// Sides of each merge, best first.
+  const std::vector<std::pair<std::int32_t, std::int32_t>>& merges() const { return merges_; }
+
+ private:
+  // A word of up to 15 bytes, zeros behind it, its size in the last byte.
+  struct WordKey {
+    std::uint64_t low, high;
+    bool operator==(const WordKey&) const = default;
+  };
+  struct WordSlot {
+    WordKey key{};
+    std::int32_t id = -1;
+  };
+  struct MergeSlot {
+    std::int32_t left = -1, right = -1;
+    std::uint32_t rank = 0;
+  };
+
+  static WordKey word_key(const char* word, std::size_t size, const char* text_end);
+  std::size_t word_slot(WordKey key) const;
+  std::size_t merge_slot(std::int32_t left, std::int32_t right) const;
+  std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
+  /// Whether each id is a special or an added one. Throws DataError for one that the vocabulary lacks.
+  static std::vector<bool> added_ids(const BpeVocabulary& vocabulary);
+  void add_merges(const BpeVocabulary& vocabulary);
+  void add_words(const BpeVocabulary& vocabulary);
+  void encode_short(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const;
+  void encode_long(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const;
+
+  std::array<std::int32_t, 256> byte_ids_{};
+  std::vector<std::pair<std::int32_t, std::int32_t>> merges_;
+  std::vector<std::int32_t> merged_;            // id that each merge makes
+  std::vector<std::uint32_t> byte_pair_ranks_;  // [256, 256]: rank_of for two bytes
+  std::vector<MergeSlot> merge_slots_;          // open addressing
+  std::vector<WordSlot> word_slots_;            // words that are one token, open addressing
+  // Where words go before merges, those that are no key. Looked up by views, without a copy.
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> long_words_;
+  int merge_shift_ = 0, word_shift_ = 0;
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/data/tokenizer/tokenizer.hpp"
+
+namespace trireme::data {
+
+/// How often each spelling occurs.
+using SpellingCounts = std::map<std::string, std::int64_t>;
+
+/// Finds the spellings of a tokenizer's special tokens in text, which encoding makes ordinary tokens of.
+class SpecialTokenFinder {
+ public:
+  explicit SpecialTokenFinder(const Tokenizer& tokenizer);
+  /// Adds those in `text` to `counts`, where several begin at one byte the longest.
+  void count(std::string_view text, SpellingCounts& counts) const;
+
+ private:
+  std::string_view spelling_at(std::string_view text) const;
+
+  std::vector<std::string> spellings_;  // sorted
+  std::string first_bytes_;             // of them, each once
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,138 @@
+#include "src/data/tokenizer/word_splitter.hpp"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+
+#include "src/data/text/text_cut.hpp"
+#include "src/data/text/unicode.hpp"
+#include "src/data/text/utf8.hpp"
+
+namespace trireme::data {
+namespace {
+
+bool is_line_end(char c) { return c == '\r' || c == '\n'; }
+
+/// Size of 's, 't, 're, 've, 'm, 'll or 'd at `text`, 0 where there is none.
+int contraction_size(const char* text, const char* end, bool ignore_case) {
+  const auto letter = [&](int i) -> char {
+    if (end - text <= i) return 0;
+    return ignore_case && text[i] >= 'A' && text[i] <= 'Z' ? static_cast<char>(text[i] + ('a' - 'A')) : text[i];
+  };
+  const char first = letter(1);
+  if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
+  const char second = letter(2);
+  if (((first == 'r' || first == 'v') && second == 'e') || (first == 'l' && second == 'l')) return 3;
+  // Without case U+017F, the long s, is an s.
+  return ignore_case && first == '\xC5' && second == '\xBF' ? 3 : 0;
+}
+
+}  // namespace
+
+WordSplitter::WordSplitter(WordPattern pattern) : pattern_(pattern), classes_(kCodePoints, Class::other) {
+  for (char32_t c = 0; c < kCodePoints; ++c) {
+    const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+    if (is_white_space(c)) {
+      classes_[c] = Class::space;
+    } else if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) {
+      classes_[c] = Class::letter;
+    } else if (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) {
+      classes_[c] = Class::number;
+    }
+  }
+  std::copy_n(classes_.begin(), ascii_.size(), ascii_.begin());
+}
+
+inline WordSplitter::Character WordSplitter::character(const char* text, const char* end) const {
+  const auto byte = static_cast<unsigned char>(*text);
+  if (byte < 0x80) return {ascii_[byte], 1};
+  const Utf8Character decoded = decode_utf8(text, end);
+  if (decoded.size_bytes == 0) return {Class::other, 1};
+  return {classes_[decoded.code_point], decoded.size_bytes};
+}
+
+/// End of the characters of class `wanted` from `text` on.
+inline const char* WordSplitter::run_end(const char* text, const char* end, Class wanted) const {
+  while (text != end) {
+    const Character next = character(text, end);
+    if (next.character_class != wanted) break;
+    text += next.size_bytes;
+  }
+  return text;
+}
+
+/// `\s+(?!\S)|\s+` at white space: the last of several characters is left over where something else follows.
+const char* WordSplitter::space_end(const char* text, const char* end) const {
+  const char* last = text;
+  const char* at = text;
+  while (at != end) {
+    const Character next = character(at, end);
+    if (next.character_class != Class::space) break;
+    last = at;
+    at += next.size_bytes;
+  }
+  return at == end || last == text ? at : last;
+}
+
+const char* WordSplitter::word_end(const char* text, const char* end) const {
+  return pattern_ == WordPattern::gpt2 ? gpt2_word_end(text, end) : llama_word_end(text, end);
+}
+
+inline const char* WordSplitter::gpt2_word_end(const char* text, const char* end) const {
+  if (*text == '\'') {
+    if (const int size = contraction_size(text, end, false); size > 0) return text + size;
+  }
+  const char* start = text;
+  if (*text == ' ' && end - text > 1) ++start;
+  const Character first = character(start, end);
+  if (first.character_class == Class::space) return space_end(text, end);
+  return run_end(start + first.size_bytes, end, first.character_class);
+}
+
+const char* WordSplitter::llama_word_end(const char* text, const char* end) const {
+  if (*text == '\'') {
+    if (const int size = contraction_size(text, end, true); size > 0) return text + size;
+  }
+  const Character first = character(text, end);
+  const char* const second = text + first.size_bytes;
+  if (first.character_class == Class::letter) return run_end(second, end, Class::letter);
+  if (first.character_class == Class::number) {
+    const char* at = second;
+    for (int digits = 1; pattern_ == WordPattern::llama3 && digits < 3 && at != end; ++digits) {
+      const Character next = character(at, end);
+      if (next.character_class != Class::number) break;
+      at += next.size_bytes;
+    }
+    return at;
+  }
+  // One character that is neither letter, number nor the end of a line goes with the letters behind it.
+  const bool has_second = second != end;
+  const Character next = has_second ? character(second, end) : Character{Class::space, 0};
+  if (!is_line_end(*text) && has_second && next.character_class == Class::letter) {
+    return run_end(second, end, Class::letter);
+  }
+  const bool space_first = *text == ' ' && has_second && next.character_class == Class::other;
+  if (first.character_class == Class::other || space_first) {
+    const char* at = run_end(second, end, Class::other);
+    while (at != end && is_line_end(*at)) ++at;
+    return at;
+  }
+  // White space: up to its last end of a line, if it has one.
+  const char* const run = run_end(text, end, Class::space);
+  for (const char* at = run; at != text; --at) {
+    if (is_line_end(at[-1])) return at;
+  }
+  return space_end(text, end);
+}
+
+bool WordSplitter::can_cut(std::string_view text, std::size_t at) const {
+  if (!is_word_cut(text, at)) return false;
+  if (pattern_ == WordPattern::gpt2 || !is_line_end(text[at])) return true;
+  // The other patterns let the end of a line belong to signs before it.
+  std::size_t start = at - 1;
+  while (start > 0 && at - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
+  const Class before = character(text.data() + start, text.data() + at).character_class;
+  return before == Class::letter || before == Class::number;
+}
+
+}  // namespace trireme::data

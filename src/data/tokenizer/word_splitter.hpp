@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "src/data/tokenizer/tokenizer.hpp"
+
+namespace trireme::data {
+
+/// Cuts text into words as these patterns do, by hand, in time linear in the text:
+///
+///   gpt2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+///   llama3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+
+///           |\s+(?!\S)|\s+
+///   qwen2   the same with \p{N} instead of \p{N}{1,3}
+///
+/// Letters (L*) and numbers (N*) go by Unicode's general category, \s by its property White_Space. A byte that is not
+/// part of a UTF-8 character counts as one character of none of these classes, like the U+FFFD that a decoder would put
+/// there.
+class WordSplitter {
+ public:
+  explicit WordSplitter(WordPattern pattern);
+  WordPattern pattern() const { return pattern_; }
+  /// End of the word that starts at `text`, which is before `end`. What follows the word matters to where it ends, so
+  /// `end` has to be the end of the whole text.
+  const char* word_end(const char* text, const char* end) const;
+  /// Whether the words of `text` before and behind byte `at` are those of the two parts by themselves.
+  bool can_cut(std::string_view text, std::size_t at) const;
+
+ private:
+  enum class Class : std::uint8_t { other, letter, number, space };
+  struct Character {
+    Class character_class;
+    int size_bytes;
+  };
+  Character character(const char* text, const char* end) const;
+  const char* run_end(const char* text, const char* end, Class wanted) const;
+  const char* space_end(const char* text, const char* end) const;
+  const char* gpt2_word_end(const char* text, const char* end) const;
+  const char* llama_word_end(const char* text, const char* end) const;
+
+  WordPattern pattern_;
+  std::array<Class, 128> ascii_;
+  std::vector<Class> classes_;  // of every code point
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,190 @@
+#include "src/data/tokenizer/wordpiece_tokenizer.hpp"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/check.hpp"
+#include "src/data/text/unicode.hpp"
+#include "src/data/text/utf8.hpp"
+#include "src/data/tokenizer/payload_lines.hpp"
+
+namespace trireme::data {
+namespace {
+
+constexpr std::string_view kTitle = "trireme wordpiece 1";
+constexpr std::ptrdiff_t kGreatestWord = 100;  // characters
+
+bool is_ideograph(char32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
+         (c >= 0x2A700 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+bool is_punctuation(char32_t c, utf8proc_category_t category) {
+  // All of ASCII's signs, though to Unicode some ('$', '+', '<', '^', '`', '|', '~' ...) are symbols.
+  const bool ascii =
+      (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+  return ascii || (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO);
+}
+
+bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+}  // namespace
+
+WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
+    : lower_case_(vocabulary.lower_case), tokens_(std::move(vocabulary.tokens)), classes_(kCodePoints, Class::letter) {
+  // As Megatron-LM does, for documents.
+  for (const char* special : {"[BOS]", "[EOS]"}) {
+    if (std::ranges::find(tokens_, special) == tokens_.end()) tokens_.emplace_back(special);
+  }
+  TRIREME_CHECK(tokens_.size() <= static_cast<std::size_t>(kGreatestVocabulary), DataError,
+                "the vocabulary has {} tokens; at most {} are possible", tokens_.size(), kGreatestVocabulary);
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    const std::string_view token = tokens_[i];
+    const auto id = static_cast<std::int32_t>(i);
+    TRIREME_CHECK(!token.empty(), DataError, "the token of id {} is empty", id);
+    TRIREME_CHECK(find_invalid_utf8(token) == token.size(), DataError, "token {} ('{}') is not UTF-8", id,
+                  quotation_of(token));
+    const bool continues = token.starts_with("##") && token.size() > 2;
+    const auto [found, is_new] = continues ? continuations_.emplace(token.substr(2), id) : starts_.emplace(token, id);
+    TRIREME_CHECK(is_new, DataError, "the vocabulary has token '{}' twice, as id {} and id {}", quotation_of(token),
+                  found->second, id);
+    longest_token_ = std::max(longest_token_, token.size());
+  }
+  const auto id_of = [&](const char* token) {
+    const auto found = starts_.find(token);
+    TRIREME_CHECK(found != starts_.end(), DataError, "the vocabulary has no {}, which BERT's tokenizer needs", token);
+    return found->second;
+  };
+  unknown_ = id_of("[UNK]");
+  for (const char* token : {"[PAD]", "[CLS]", "[SEP]", "[MASK]"}) id_of(token);
+  end_of_document_ = id_of("[EOS]");
+
+  for (char32_t c = 0; c < kCodePoints; ++c) {
+    const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+    const bool is_line = c == '\t' || c == '\n' || c == '\r';
+    if (c == 0 || c == 0xFFFD ||
+        (!is_line && (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+                      category == UTF8PROC_CATEGORY_CO || category == UTF8PROC_CATEGORY_CS))) {
+      classes_[c] = Class::dropped;
+    } else if (is_white_space(c)) {
+      classes_[c] = Class::space;
+    } else if (is_ideograph(c)) {
+      classes_[c] = Class::ideograph;
+    } else if (is_punctuation(c, category)) {
+      classes_[c] = Class::punctuation;
+    }
+  }
+}
+
+void WordPieceTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
+  std::string run;  // what lies between white space, cleaned
+  bool is_ascii = true;
+  const auto finish_run = [&] {
+    if (!run.empty()) encode_run(run, is_ascii, ids);
+    run.clear();
+    is_ascii = true;
+  };
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at != end;) {
+    const Utf8Character character = decode_utf8(at, end);
+    if (character.size_bytes == 0) {
+      ++at;
+      continue;
+    }
+    const Class kind = classes_[character.code_point];
+    if (kind == Class::letter || kind == Class::punctuation) {
+      if (character.size_bytes == 1) {
+        run += lower_case_ && *at >= 'A' && *at <= 'Z' ? static_cast<char>(*at + ('a' - 'A')) : *at;
+      } else {
+        run.append(at, static_cast<std::size_t>(character.size_bytes));
+        is_ascii = false;
+      }
+    } else if (kind != Class::dropped) {
+      finish_run();
+      if (kind == Class::ideograph) {
+        run.assign(at, static_cast<std::size_t>(character.size_bytes));
+        is_ascii = false;
+        finish_run();
+      }
+    }
+    at += character.size_bytes;
+  }
+  finish_run();
+}
+
+void WordPieceTokenizer::encode_run(const std::string& run, bool is_ascii, std::vector<std::int32_t>& ids) const {
+  if (!is_ascii && lower_case_) return encode_run(lower_case_without_accents(run), true, ids);
+  const char* const end = run.data() + run.size();
+  const char* word = run.data();
+  for (const char* at = word; at != end;) {
+    const Utf8Character character = decode_utf8(at, end);
+    const char* const next = at + character.size_bytes;
+    if (classes_[character.code_point] == Class::punctuation) {
+      if (word != at) encode_word({word, at}, ids);
+      encode_word({at, next}, ids);
+      word = next;
+    }
+    at = next;
+  }
+  if (word != end) encode_word({word, end}, ids);
+}
+
+void WordPieceTokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
+  if (word.size() > static_cast<std::size_t>(kGreatestWord) &&
+      std::ranges::count_if(word, [](char c) { return !continues_character(c); }) > kGreatestWord) {
+    ids.push_back(unknown_);
+    return;
+  }
+  const std::size_t before = ids.size();
+  for (const auto* pieces = &starts_; !word.empty(); pieces = &continuations_) {
+    std::size_t size = std::min(word.size(), longest_token_);
+    auto found = pieces->end();
+    for (; size > 0; --size) {
+      if (size < word.size() && continues_character(word[size])) continue;
+      found = pieces->find(word.substr(0, size));
+      if (found != pieces->end()) break;
+    }
+    if (size == 0) {
+      ids.resize(before);
+      ids.push_back(unknown_);
+      return;
+    }
+    ids.push_back(found->second);
+    word.remove_prefix(size);
+  }
+}
+
+void WordPieceTokenizer::decode(std::span<const std::int32_t> ids, std::string& bytes) const {
+  for (const std::int32_t id : ids) {
+    TRIREME_CHECK(id >= 0 && id < vocabulary_size(), DataError, "token {} is not in the vocabulary of {} ids", id,
+                  vocabulary_size());
+    if (id == end_of_document_) continue;
+    const std::string_view token = tokens_[static_cast<std::size_t>(id)];
+    if (token.starts_with("##") && token.size() > 2) {
+      bytes += token.substr(2);
+    } else {
+      if (!bytes.empty()) bytes += ' ';
+      bytes += token;
+    }
+  }
+}
+
+std::string WordPieceTokenizer::payload() const {
+  std::string text = fmt::format("{}\n{} {}\n", kTitle, tokens_.size(), int{lower_case_});
+  for (const std::string& token : tokens_) text += escape_bytes(token) + '\n';
+  return text;
+}
+
+WordPieceVocabulary wordpiece_from_payload(std::string_view payload) {
+  PayloadLines lines(payload);
+  lines.title(kTitle);
+  const auto [tokens, lower_case] = lines.numbers<2>(kGreatestVocabulary);
+  TRIREME_CHECK(lower_case <= 1, DataError, "the embedded tokenizer is damaged: {} for lower case", lower_case);
+  WordPieceVocabulary vocabulary{lines.texts(tokens), lower_case == 1};
+  lines.finish();
+  return vocabulary;
+}
+
+}  // namespace trireme::data

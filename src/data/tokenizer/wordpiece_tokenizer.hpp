@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "src/data/tokenizer/tokenizer.hpp"
+
+namespace trireme::data {
+
+/// BERT's tokenizer (Devlin et al. 2018). Control characters are left out, text is cut at white space, around
+/// ideographs and around punctuation, and, unless case is kept, brought to lower case and stripped of accents. Each
+/// word becomes the longest piece of the vocabulary that starts it, then the longest "##" piece that goes on ...; a
+/// word of more than 100 characters, or that cannot be put together, is [UNK]. Bytes that are not UTF-8 are left out.
+class WordPieceTokenizer final : public Tokenizer {
+ public:
+  explicit WordPieceTokenizer(WordPieceVocabulary vocabulary);
+  WordPieceTokenizer(const WordPieceTokenizer&) = delete;
+  WordPieceTokenizer& operator=(const WordPieceTokenizer&) = delete;
+
+  const std::string& name() const override { return name_; }
+  std::int64_t vocabulary_size() const override { return static_cast<std::int64_t>(tokens_.size()); }
+  /// [EOS].
+  std::int32_t end_of_document() const override { return end_of_document_; }
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
+  /// The pieces, a space between words: not the text itself, which the ids do not hold.
+  void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
+  std::vector<std::string> special_spellings() const override {
+    return {"[BOS]", "[CLS]", "[EOS]", "[MASK]", "[PAD]", "[SEP]", "[UNK]"};
+  }
+  /// Printable ASCII lines: a title; the number of tokens and whether text is brought to lower case; each token,
+  /// escaped.
+  std::string payload() const override;
+
+ private:
+  enum class Class : std::uint8_t { letter, punctuation, ideograph, space, dropped };
+  void encode_run(const std::string& run, bool is_ascii, std::vector<std::int32_t>& ids) const;
+  void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
+
+  std::string name_ = "wordpiece";
+  bool lower_case_;
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string_view, std::int32_t> starts_, continuations_;  // the latter without "##"
+  std::size_t longest_token_ = 0;
+  std::int32_t unknown_ = -1, end_of_document_ = -1;
+  std::vector<Class> classes_;  // of every code point
+};
+
+/// The vocabulary that `WordPieceTokenizer::payload` describes. Throws DataError naming the line that is damaged.
+WordPieceVocabulary wordpiece_from_payload(std::string_view payload);
+
+}  // namespace trireme::data

@@ -1,0 +1,284 @@
+#include "src/data/dataset/gpt_data.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <set>
+
+#include "src/base/error.hpp"
+#include "src/data/dataset/memory_token_store.hpp"
+
+namespace trireme::data {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// Documents of the given sizes; the ids count up from `first_id` through the corpus.
+std::shared_ptr<const MemoryTokenStore> counting_store(const std::vector<std::size_t>& sizes, std::int32_t first_id = 0,
+                                                       std::int64_t vocabulary_size = 100'000) {
+  std::vector<std::vector<std::int32_t>> documents;
+  for (const std::size_t size : sizes) {
+    auto& document = documents.emplace_back(size);
+    std::iota(document.begin(), document.end(), first_id);
+    first_id += static_cast<std::int32_t>(size);
+  }
+  CorpusInfo info;
+  info.tokenizer = "counting";
+  info.tokenizer_digest = "c0";
+  info.vocabulary_size = vocabulary_size;
+  return std::make_shared<MemoryTokenStore>(info, documents);
+}
+
+GptDataOptions options_of(std::int64_t sequence_length, std::vector<SampleBudget> budgets) {
+  GptDataOptions options;
+  options.sequence_length = sequence_length;
+  options.split_by = SplitBy::documents;
+  options.split_shares = parse_split("1");
+  options.budgets = std::move(budgets);
+  return options;
+}
+
+std::vector<std::int32_t> sample(const SampleSource& source, std::int64_t index) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(source.sample_length()));
+  source.read(index, tokens);
+  return tokens;
+}
+
+std::vector<std::vector<std::int32_t>> samples(const SampleSource& source, std::int64_t count) {
+  std::vector<std::vector<std::int32_t>> result;
+  for (std::int64_t i = 0; i < count; ++i) result.push_back(sample(source, i));
+  return result;
+}
+
+template <class ErrorType>
+std::string error_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
+  try {
+    make_gpt_data(stores, options);
+  } catch (const ErrorType& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Documents in the order 4 0 1 2 3, so the stream is 30..36 0..4 5..13 14 15 16..29; samples in the order 2 1 3 0.
+TEST(GptData, ReadsMegatronsSamplesAcrossDocuments) {
+  const auto data = make_gpt_data({{counting_store({5, 9, 2, 14, 7})}}, options_of(8, {{4, 0, 0}}));
+  ASSERT_EQ(data.train->size(), 4);
+  EXPECT_EQ(data.train->sample_length(), 9);
+  EXPECT_THAT(sample(*data.train, 0), ElementsAre(9, 10, 11, 12, 13, 14, 15, 16, 17));
+  EXPECT_THAT(sample(*data.train, 1), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(sample(*data.train, 2), ElementsAre(17, 18, 19, 20, 21, 22, 23, 24, 25));
+  EXPECT_THAT(sample(*data.train, 3), ElementsAre(30, 31, 32, 33, 34, 35, 36, 0, 1));
+  EXPECT_EQ(data.valid, nullptr);
+  EXPECT_EQ(data.test, nullptr);
+}
+
+TEST(GptData, KeepsTheSplitsApart) {
+  for (const SplitBy by : {SplitBy::documents, SplitBy::tokens}) {
+    GptDataOptions options = options_of(4, {{30, 20, 10}});
+    options.split_by = by;
+    options.split_shares = parse_split("6,2,2");
+    const auto data = make_gpt_data({{counting_store(std::vector<std::size_t>(10, 13))}}, options);
+    std::array<std::set<std::int32_t>, 3> seen;
+    const std::array<const SampleSource*, 3> sources = {data.train.get(), data.valid.get(), data.test.get()};
+    for (std::size_t i = 0; i < 3; ++i) {
+      for (const auto& tokens : samples(*sources[i], sources[i]->size())) seen[i].insert(tokens.begin(), tokens.end());
+    }
+    EXPECT_EQ(*seen[0].begin(), 0);
+    EXPECT_LT(*seen[0].rbegin(), 6 * 13);
+    EXPECT_GE(*seen[1].begin(), 6 * 13);
+    EXPECT_LT(*seen[1].rbegin(), 8 * 13);
+    EXPECT_GE(*seen[2].begin(), 8 * 13);
+  }
+}
+
+TEST(GptData, ReadsSixteenAndThirtyTwoBitsAlike) {
+  const std::vector<std::size_t> sizes = {5, 9, 2, 14, 7};
+  const auto options = options_of(8, {{9, 0, 0}});
+  const auto narrow = make_gpt_data({{counting_store(sizes, 0, 37)}}, options);
+  const auto wide = make_gpt_data({{counting_store(sizes, 0, 100'000)}}, options);
+  EXPECT_EQ(samples(*narrow.train, 9), samples(*wide.train, 9));
+}
+
+TEST(GptData, SequentialReadsTheCorpusFromItsStartInEverySplit) {
+  GptDataOptions options = options_of(4, {{3, 2, 0}});
+  options.sampling = Sampling::sequential;
+  const auto data = make_gpt_data({{counting_store({6, 7})}}, options);
+  EXPECT_EQ(data.train->size(), 3);
+  EXPECT_THAT(samples(*data.train, 3),
+              ElementsAre(ElementsAre(0, 1, 2, 3, 4), ElementsAre(4, 5, 6, 7, 8), ElementsAre(8, 9, 10, 11, 12)));
+  EXPECT_EQ(samples(*data.valid, 2), samples(*data.train, 2));
+  EXPECT_THROW(sample(*data.train, 3), DataError);
+  EXPECT_THROW(sample(*data.train, -1), DataError);
+}
+
+TEST(GptData, SequentialPastTheEndIsAnErrorBeforeTheRun) {
+  GptDataOptions options = options_of(4, {{4, 0, 0}});
+  options.sampling = Sampling::sequential;
+  EXPECT_THAT(error_of<DataError>({{counting_store({6, 7})}}, options),
+              AllOf(HasSubstr("4 training samples"), HasSubstr("13 tokens, enough for 3")));
+  EXPECT_THAT(error_of<ConfigError>({{counting_store({20})}, {counting_store({20})}}, options),
+              HasSubstr("reads one corpus"));
+}
+
+TEST(GptData, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
+  const auto store = counting_store({30, 25, 40, 13, 52, 8, 21});
+  const auto first = make_gpt_data({{store}}, options_of(8, {{45, 0, 0}}));
+  ASSERT_EQ(first.train->size(), 47);
+  const auto grown = make_gpt_data({{store}}, options_of(8, {{45, 0, 0}, {100, 0, 0}, {40, 0, 0}}));
+  EXPECT_GE(grown.train->size(), 100);
+  EXPECT_EQ(samples(*grown.train, 47), samples(*first.train, 47));
+  // A run that asks for 100 from the start reads them in another order.
+  const auto anew = make_gpt_data({{store}}, options_of(8, {{100, 0, 0}}));
+  EXPECT_NE(samples(*anew.train, 47), samples(*first.train, 47));
+  // What comes behind is shuffled from the next seed.
+  GptDataOptions next_seed = options_of(8, {{53, 0, 0}});
+  next_seed.seed = 1235;
+  const auto rest = make_gpt_data({{store}}, next_seed);
+  EXPECT_EQ(sample(*grown.train, 47), sample(*rest.train, 0));
+  EXPECT_EQ(sample(*grown.train, 99), sample(*rest.train, 52));
+  // Growing within the last epoch that was begun changes nothing.
+  EXPECT_EQ(make_gpt_data({{store}}, options_of(8, {{45, 0, 0}, {47, 0, 0}})).train->size(), 47);
+}
+
+TEST(GptData, BudgetsAreKeptOnlyWhereTheyAddSomething) {
+  const SampleBudget first{100, 10, 0};
+  EXPECT_THAT(extend_budgets({}, first), ElementsAre(first));
+  EXPECT_THAT(extend_budgets({first}, first), ElementsAre(first));
+  EXPECT_THAT(extend_budgets({first}, {50, 10, 0}), ElementsAre(first));
+  const SampleBudget more_validation{50, 11, 0};
+  EXPECT_THAT(extend_budgets({first}, more_validation), ElementsAre(first, more_validation));
+}
+
+TEST(GptData, BlendsCorporaByWeight) {
+  const auto low = counting_store({500}, 0), middle = counting_store({700}, 10'000),
+             high = counting_store({900}, 20'000);
+  const auto options = options_of(8, {{200, 0, 0}});
+  const auto data = make_gpt_data({{low, 3}, {middle, 5}, {high, 2}}, options);
+  ASSERT_EQ(data.train->size(), 200);
+  const auto alone = make_gpt_data({{middle}}, options_of(8, {{101, 0, 0}}));  // ceil(200 · 0.5 · 1.005)
+  std::vector<std::int32_t> corpora;
+  std::int64_t from_middle = 0;
+  for (std::int64_t k = 0; k < 200; ++k) {
+    const auto tokens = sample(*data.train, k);
+    if (k < 12) corpora.push_back(tokens[0] / 10'000);
+    if (tokens[0] / 10'000 == 1) {
+      EXPECT_EQ(tokens, sample(*alone.train, from_middle++)) << k;
+    }
+  }
+  EXPECT_THAT(corpora, ElementsAre(1, 0, 2, 1, 0, 1, 2, 1, 0, 1, 0, 1));
+  EXPECT_EQ(from_middle, 100);
+  EXPECT_THROW(sample(*data.train, 200), DataError);
+}
+
+TEST(GptData, AGrowingBudgetKeepsABlendsOrder) {
+  const std::vector<WeightedStore> stores = {{counting_store({500}), 3}, {counting_store({100}, 10'000), 5}};
+  const auto first = make_gpt_data(stores, options_of(8, {{60, 0, 0}}));
+  const auto grown = make_gpt_data(stores, options_of(8, {{60, 0, 0}, {300, 0, 0}}));
+  EXPECT_EQ(samples(*grown.train, 60), samples(*first.train, 60));
+  EXPECT_EQ(grown.train->size(), 300);
+  EXPECT_EQ(sample(*grown.train, 299).size(), 9u);
+}
+
+TEST(GptData, BlendsManyCorporaWithFewSamplesEach) {
+  std::vector<WeightedStore> stores;
+  for (std::int32_t i = 0; i < 300; ++i) stores.push_back({counting_store({20}, 100 * i), 1.0 + i % 7});
+  for (const std::int64_t need : {1, 2, 150, 301, 1000}) {
+    const auto data = make_gpt_data(stores, options_of(8, {{need, 0, 0}}));
+    EXPECT_EQ(samples(*data.train, need).size(), static_cast<std::size_t>(need));
+  }
+}
+
+TEST(GptData, RefusesACorpusTooSmallForASplitThatIsNeeded) {
+  GptDataOptions options = options_of(8, {{4, 4, 0}});
+  options.split_shares = parse_split("969,30,1");
+  const auto store = counting_store({5, 9, 2, 14, 7});
+  EXPECT_THAT(error_of<DataError>({{store}}, options),
+              AllOf(HasSubstr("the validation split of memory has 0 tokens in 0 documents (of 37 in 5)"),
+                    HasSubstr("--seq-length 8 takes 9"), HasSubstr("--split-by tokens"), HasSubstr("--split,")));
+  options.budgets = {{4, 0, 0}};
+  EXPECT_EQ(error_of<DataError>({{store}}, options), "no error");
+  EXPECT_THAT(error_of<DataError>({{counting_store({})}}, options), HasSubstr("0 tokens"));
+  // s tokens are one too few, s + 1 are one sample.
+  EXPECT_THAT(error_of<DataError>({{counting_store({8})}}, options_of(8, {{1, 0, 0}})), HasSubstr("8 tokens"));
+  EXPECT_EQ(make_gpt_data({{counting_store({9})}}, options_of(8, {{1, 0, 0}})).train->size(), 1);
+}
+
+TEST(GptData, RefusesCorporaThatDoNotFit) {
+  CorpusInfo info;
+  info.tokenizer = "other";
+  info.tokenizer_digest = "d1";
+  info.vocabulary_size = 10;
+  const auto other = std::make_shared<MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{{1, 2, 3}});
+  const auto options = options_of(1, {{1, 0, 0}});
+  EXPECT_THAT(error_of<DataError>({{counting_store({5})}, {other}}, options),
+              AllOf(HasSubstr("counting (c0)"), HasSubstr("other (d1)")));
+
+  GptDataOptions small = options;
+  small.vocabulary_size = 4;
+  EXPECT_THAT(error_of<DataError>({{counting_store({5})}}, small),
+              HasSubstr("holds token 4, but the vocabulary has 4 ids"));
+  small.vocabulary_size = 5;
+  EXPECT_EQ(error_of<DataError>({{counting_store({5})}}, small), "no error");
+}
+
+/// A corpus whose file says that its ids are smaller than they are.
+class LyingStore final : public TokenStore {
+ public:
+  explicit LyingStore(std::shared_ptr<const TokenStore> store) : store_(std::move(store)), info_(store_->info()) {
+    info_.vocabulary_size = 3;
+    info_.greatest_id = 2;
+  }
+  const std::string& name() const override { return store_->name(); }
+  const CorpusInfo& info() const override { return info_; }
+  std::span<const std::int64_t> document_offsets() const override { return store_->document_offsets(); }
+  TokenSpan tokens(std::int64_t first, std::int64_t count) const override { return store_->tokens(first, count); }
+
+ private:
+  std::shared_ptr<const TokenStore> store_;
+  CorpusInfo info_;
+};
+
+TEST(GptData, ChecksEveryTokenItReads) {
+  const auto data = make_gpt_data({{std::make_shared<LyingStore>(counting_store({5}))}}, options_of(4, {{1, 0, 0}}));
+  try {
+    sample(*data.train, 0);
+    FAIL() << "ids beyond the vocabulary were read";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("token 3 is 3, not in the vocabulary of 3 ids"));
+  }
+}
+
+TEST(GptData, RefusesOptionsThatCannotWork) {
+  const std::vector<WeightedStore> stores = {{counting_store({50})}};
+  EXPECT_THAT(error_of<ConfigError>({}, options_of(8, {{1, 0, 0}})), HasSubstr("--data-path"));
+  EXPECT_THAT(error_of<ConfigError>(stores, options_of(0, {{1, 0, 0}})), HasSubstr("--seq-length 0"));
+  EXPECT_THAT(error_of<ConfigError>(stores, options_of(8, {{-1, 0, 0}})), HasSubstr("-1 training samples"));
+  GptDataOptions options = options_of(8, {{1, 0, 0}});
+  options.seed = std::int64_t{1} << 32;
+  EXPECT_THAT(error_of<ConfigError>(stores, options), HasSubstr("--seed 4294967296"));
+  EXPECT_THAT(error_of<ConfigError>({{counting_store({50}), 1}, {counting_store({50}), 0}}, options_of(8, {{1, 0, 0}})),
+              HasSubstr("weight 0"));
+  const auto data = make_gpt_data(stores, options_of(8, {{1, 0, 0}}));
+  std::vector<std::int32_t> wrong(8);
+  EXPECT_THROW(data.train->read(0, wrong), ShapeError);
+}
+
+TEST(MemoryTokenStore, DescribesItself) {
+  const auto store = counting_store({3, 0, 2});
+  EXPECT_THAT(store->document_offsets(), ElementsAre(0, 3, 3, 5));
+  EXPECT_EQ(store->documents(), 3);
+  EXPECT_EQ(store->info().greatest_id, 4);
+  EXPECT_NE(store->info().content_digest, counting_store({3, 1, 1})->info().content_digest);
+  EXPECT_TRUE(std::holds_alternative<std::span<const std::uint32_t>>(store->tokens(0, 5)));
+  EXPECT_TRUE(std::holds_alternative<std::span<const std::uint16_t>>(counting_store({3}, 0, 65536)->tokens(1, 2)));
+  EXPECT_THROW(counting_store({3}, 0, 2), DataError);
+  EXPECT_THROW(counting_store({3}, -1), DataError);
+}
+
+}  // namespace
+}  // namespace trireme::data

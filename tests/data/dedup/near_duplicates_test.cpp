@@ -1,0 +1,208 @@
+#include "src/data/dedup/near_duplicates.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <random>
+#include <set>
+
+#include "src/base/hash.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "src/data/dedup/duplicate_search.hpp"
+#include "src/data/dedup/minhash.hpp"
+#include "src/data/dedup/shingles.hpp"
+
+namespace trireme::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<std::uint64_t> shingles(std::string_view text, const ShingleOptions& options) {
+  std::vector<std::uint64_t> hashes;
+  shingle_hashes(text, options, hashes);
+  return hashes;
+}
+
+std::vector<std::uint64_t> set_of(std::string_view text, const ShingleOptions& options = {}) {
+  auto hashes = shingles(text, options);
+  make_set(hashes);
+  return hashes;
+}
+
+TEST(Shingles, AreAllStretchesOfFiveCharactersWhateverTheirBytes) {
+  EXPECT_EQ(shingles("abcdefg", {}).size(), 3u);
+  EXPECT_EQ(shingles("äbcdeé", {}).size(), 2u);
+  EXPECT_EQ(shingles("äbcde", {}), shingles("äbcde", {}));
+  EXPECT_EQ(shingles("xabcde", {}).back(), shingles("abcde", {}).front());
+  EXPECT_EQ(shingles("abc", {}).size(), 1u);
+  EXPECT_THAT(shingles("", {}), IsEmpty());
+  EXPECT_EQ(shingles("\xFF\xFE\xFD\xFC\xFB\xFA", {}).size(), 2u);  // not UTF-8: a byte is a character
+}
+
+TEST(Shingles, OfWordsAreStretchesOfSuccessiveWords) {
+  const ShingleOptions two_words{.unit = ShingleUnit::words, .size = 2};
+  EXPECT_EQ(shingles("one two three", two_words).size(), 2u);
+  EXPECT_EQ(shingles(" zero one two", two_words).back(), shingles("one two three", two_words).front());
+  EXPECT_EQ(shingles("one", two_words).size(), 1u);
+  EXPECT_THAT(shingles(" \n ", two_words), IsEmpty());
+}
+
+TEST(Shingles, AreFoldedWhereThatIsWanted) {
+  const ShingleOptions folding{.folding = ShingleFolding::case_and_white_space};
+  EXPECT_EQ(shingles("  Ärger \n und\tANDERES ", folding), shingles("ärger und anderes", {}));
+  EXPECT_NE(shingles("Oars and", {}), shingles("oars and", {}));
+}
+
+// {abcde bcdef} and {bcdef cdefg}: one in common of three.
+TEST(Jaccard, IsTheShareOfShinglesInCommon) {
+  EXPECT_DOUBLE_EQ(jaccard(set_of("abcdef"), set_of("bcdefg")), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(jaccard(set_of("aaaaaaaaaa"), set_of("aaaaa")), 1);
+  EXPECT_DOUBLE_EQ(jaccard(set_of("abcdef"), set_of("uvwxyz")), 0);
+  EXPECT_DOUBLE_EQ(jaccard(set_of(""), set_of("")), 1);
+  EXPECT_DOUBLE_EQ(jaccard(set_of(""), set_of("abcdef")), 0);
+}
+
+TEST(Shingles, BecomeASortedSetHoweverManyAreEqual) {
+  std::mt19937_64 random(3);
+  for (const std::size_t size : {0u, 1u, 2u, 3u, 1000u, 40'000u}) {
+    for (const std::uint64_t mask : {~0ull, 7ull, 0ull}) {
+      std::vector<std::uint64_t> hashes(size);
+      for (std::uint64_t& hash : hashes) hash = mix64(random() & mask);
+      const std::set<std::uint64_t> expected(hashes.begin(), hashes.end());
+      make_set(hashes);
+      EXPECT_TRUE(std::ranges::equal(hashes, expected));
+    }
+  }
+}
+
+// Of two kinds in turn; documents of a kind have 0.6 in common, and the last repeats most of the first.
+TEST(DuplicateSearch, ReadsEachDocumentOfATemplateOnceForAllItsNeighbours) {
+  constexpr std::int64_t documents = 400;
+  const MinHash minhash({});
+  std::mt19937_64 random(5);
+  std::vector<std::vector<std::uint64_t>> sets(documents);
+  std::vector<std::string> sketches(documents, std::string(static_cast<std::size_t>(minhash.sketch_bytes()), ' '));
+  Fingerprints fingerprints;
+  fingerprints.bands = minhash.bands();
+  fingerprints.band_keys.resize(documents * static_cast<std::size_t>(minhash.bands()));
+  for (std::size_t d = 0; d < documents; ++d) {
+    for (std::uint64_t i = 0; i < 300; ++i) sets[d].push_back(mix64(d % 2 * 1000 + i));
+    for (int i = 0; i < 100; ++i) sets[d].push_back(random());
+    if (d + 1 == documents) std::copy_n(sets[1].begin(), 380, sets[d].begin());
+    make_set(sets[d]);
+    const auto bands = static_cast<std::size_t>(minhash.bands());
+    minhash.band_keys(sets[d], std::span(fingerprints.band_keys).subspan(d * bands, bands), sketches[d]);
+    fingerprints.documents.push_back(static_cast<std::int64_t>(d));
+    fingerprints.digests.push_back({d, d});
+  }
+  std::atomic<std::int64_t> read = 0;
+  DuplicateSearchOptions options;
+  options.neighbours = documents;
+  options.sketch = [&](std::int64_t d) { return sketches[static_cast<std::size_t>(d)]; };
+  options.shingle_set = [&](std::int64_t d) { return ++read, sets[static_cast<std::size_t>(d)]; };
+  SelfCommunicator self;
+  ThreadPool pool(1);
+  const auto found = find_duplicates(self, pool, fingerprints, options);
+  ASSERT_EQ(found.duplicates.size(), 1u);
+  EXPECT_EQ(found.duplicates[0].document, documents - 1);
+  EXPECT_EQ(found.duplicates[0].kept, 1);
+  EXPECT_GT(found.compared_pairs, 20 * documents);
+  EXPECT_LE(read, documents);
+}
+
+TEST(MinHash, IgnoresOrderAndRepetition) {
+  const MinHash minhash({.bands = 5, .rows = 3, .seed = 7});
+  std::vector<std::uint64_t> a(5), b(5), c(5);
+  minhash.band_keys(std::vector<std::uint64_t>{11, 22, 33}, a);
+  minhash.band_keys(std::vector<std::uint64_t>{33, 11, 22, 22, 11}, b);
+  minhash.band_keys(std::vector<std::uint64_t>{33, 11, 44}, c);
+  EXPECT_EQ(a, b);
+  EXPECT_NE(a, c);
+}
+
+TEST(MinHash, DependsOnTheSeed) {
+  std::vector<std::uint64_t> a(4), b(4), c(4);
+  const std::vector<std::uint64_t> shingles{1, 2, 3};
+  MinHash({.bands = 4, .rows = 2, .seed = 1}).band_keys(shingles, a);
+  MinHash({.bands = 4, .rows = 2, .seed = 1}).band_keys(shingles, b);
+  MinHash({.bands = 4, .rows = 2, .seed = 2}).band_keys(shingles, c);
+  EXPECT_EQ(a, b);
+  EXPECT_NE(a, c);
+}
+
+// Two random sets of 300 with 200 in common have J = 0.5. Of 20,000 functions (bands of one row) that share agrees,
+// with a deviation of 0.0035; bands of two rows agree with J^2.
+TEST(MinHash, AgreesInABandWithTheProbabilityOfTheTheory) {
+  std::mt19937_64 random(5);
+  std::vector<std::uint64_t> a, b;
+  for (int i = 0; i < 400; ++i) {
+    const std::uint64_t element = random();
+    if (i < 300) a.push_back(element);
+    if (i >= 100) b.push_back(element);
+  }
+  for (const int rows : {1, 2}) {
+    const MinHash minhash({.bands = 20000, .rows = rows, .seed = 1234});
+    std::vector<std::uint64_t> keys_a(20000), keys_b(20000);
+    minhash.band_keys(a, keys_a);
+    minhash.band_keys(b, keys_b);
+    int equal = 0;
+    for (std::size_t i = 0; i < keys_a.size(); ++i) equal += keys_a[i] == keys_b[i] ? 1 : 0;
+    EXPECT_NEAR(equal / 20000.0, rows == 1 ? 0.5 : 0.25, 4 * 0.0036) << rows << " rows";
+  }
+}
+
+// 300 pairs of sets of 300. Each byte of a sketch agrees with probability J, or by chance with 1/256.
+TEST(MinHash, SketchesTellSimilarSetsFromOthers) {
+  const MinHash minhash({.bands = 48, .rows = 6, .seed = 1234});
+  ASSERT_EQ(minhash.sketch_bytes(), 128);
+  std::mt19937_64 random(6);
+  for (const auto& [common, similar] : {std::pair{250, 300}, std::pair{130, 0}}) {  // J = 0.714, J = 0.277
+    int taken = 0;
+    for (int pair = 0; pair < 300; ++pair) {
+      std::vector<std::uint64_t> a(300), b(300), keys(48);
+      std::ranges::generate(a, std::ref(random));
+      std::ranges::generate(b, std::ref(random));
+      std::copy_n(a.begin(), common, b.begin());
+      std::string sketch_a(128, '\0'), sketch_b(128, '\0');
+      minhash.band_keys(a, keys, sketch_a);
+      minhash.band_keys(b, keys, sketch_b);
+      taken += may_be_similar(sketch_a, sketch_b, 0.7) ? 1 : 0;
+    }
+    EXPECT_EQ(taken, similar) << common << " in common";
+  }
+  const MinHash small({.bands = 2, .rows = 3, .seed = 1});
+  EXPECT_EQ(small.sketch_bytes(), 6);
+  EXPECT_TRUE(may_be_similar("abcdef", "uvwxyz", 0.7));  // six bytes cannot tell
+}
+
+TEST(CandidatePairs, JoinDocumentsOfABucketToTheNearestBeforeThem) {
+  std::vector<BucketEntry> entries = {{7, 30}, {9, 1}, {7, 10}, {7, 20}, {8, 2}, {7, 40}};
+  EXPECT_THAT(candidate_pairs(entries, 2), ElementsAre(DocumentPair{10, 20}, DocumentPair{20, 30}, DocumentPair{10, 30},
+                                                       DocumentPair{30, 40}, DocumentPair{20, 40}));
+}
+
+TEST(Clusters, AreKnownByTheirFirstDocumentInWhateverOrderTheyGrow) {
+  for (const bool backwards : {false, true}) {
+    std::vector<DocumentPair> pairs = {{5, 9}, {9, 12}, {3, 4}, {4, 12}, {20, 21}};
+    if (backwards) std::ranges::reverse(pairs);
+    Clusters clusters;
+    for (const DocumentPair& pair : pairs) clusters.unite(pair);
+    EXPECT_THAT(clusters.others(), ElementsAre(DocumentPair{3, 4}, DocumentPair{3, 5}, DocumentPair{3, 9},
+                                               DocumentPair{3, 12}, DocumentPair{20, 21}));
+    EXPECT_EQ(clusters.first_of(77), 77);
+  }
+}
+
+TEST(Clusters, TakeALongChainInLinearTime) {
+  Clusters clusters;
+  constexpr std::int64_t count = 200000;
+  for (std::int64_t i = count - 1; i > 0; --i) clusters.unite({i - 1, i});
+  EXPECT_EQ(clusters.others().size(), static_cast<std::size_t>(count - 1));
+  EXPECT_EQ(clusters.first_of(count - 1), 0);
+}
+
+}  // namespace
+}  // namespace trireme::data

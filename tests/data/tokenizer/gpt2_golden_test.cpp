@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "src/data/tokenizer/tokenizer.hpp"
+#include "tests/support/gpt2_files.hpp"
+
+namespace trireme::data {
+namespace {
+
+/// GPT-2's own vocabulary and texts, which are not part of the project.
+class Gpt2Golden : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* folder = std::getenv("TRIREME_TEST_DATA");
+    if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name the folder of outside test data";
+    folder_ = folder;
+    tokenizer_ =
+        make_gpt2_tokenizer(test::read_gpt2_files(folder_ + "/gpt2_bpe/encoder.json", folder_ + "/gpt2_bpe/vocab.bpe"));
+  }
+
+  std::vector<std::int32_t> encode(const std::string& text) const {
+    std::vector<std::int32_t> ids;
+    tokenizer_->encode(text, ids);
+    return ids;
+  }
+
+  std::string decode(const std::vector<std::int32_t>& ids) const {
+    std::string bytes;
+    tokenizer_->decode(ids, bytes);
+    return bytes;
+  }
+
+  std::string folder_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+TEST_F(Gpt2Golden, EveryLineGivesTheReferencesTokens) {
+  std::ifstream file(folder_ + "/golden/golden_gpt2_bpe.jsonl");
+  int lines = 0;
+  for (std::string line; std::getline(file, line); ++lines) {
+    const auto example = nlohmann::json::parse(line);
+    const auto text = example.at("text").get<std::string>();
+    const auto ids = encode(text);
+    EXPECT_EQ(ids, example.at("ids").get<std::vector<std::int32_t>>()) << text;
+    EXPECT_EQ(decode(ids), text);
+  }
+  EXPECT_EQ(lines, 1000);
+}
+
+TEST_F(Gpt2Golden, WhiteSpaceAtTheEdgesOfItsClassGivesTheReferencesTokens) {
+  const auto examples =
+      nlohmann::json::parse(test::read_file(folder_ + "/golden/gpt2_bpe_whitespace_class_edge_cases.json"));
+  EXPECT_EQ(examples.size(), 7u);
+  for (const auto& example : examples) {
+    EXPECT_EQ(encode(example.at("text")), example.at("tiktoken_rust").get<std::vector<std::int32_t>>()) << example;
+  }
+}
+
+TEST_F(Gpt2Golden, TinyShakespeareGives338025TokensAndComesBack) {
+  const std::string text = test::read_file(folder_ + "/text/tinyshakespeare.txt");
+  const auto ids = encode(text);
+  EXPECT_EQ(ids.size(), 338'025u);
+  EXPECT_EQ(decode(ids), text);
+}
+
+TEST_F(Gpt2Golden, PayloadMakesAnEqualTokenizer) {
+  const auto copy = tokenizer_from_payload("gpt2", tokenizer_->payload());
+  EXPECT_EQ(copy->digest(), tokenizer_->digest());
+  EXPECT_EQ(copy->vocabulary_size(), 50257);
+  EXPECT_EQ(copy->end_of_document(), 50256);
+  const std::string text = test::read_file(folder_ + "/text/blns.txt");
+  std::vector<std::int32_t> ids;
+  copy->encode(text, ids);
+  EXPECT_EQ(ids, encode(text));
+}
+
+TEST_F(Gpt2Golden, ThreadsShareATokenizer) {
+  const std::string text = test::read_file(folder_ + "/text/tinyshakespeare.txt").substr(0, 200'000);
+  const auto expected = encode(text);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { EXPECT_EQ(encode(text), expected); });
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace trireme::data

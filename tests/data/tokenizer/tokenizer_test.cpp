@@ -1,0 +1,331 @@
+#include "src/data/tokenizer/tokenizer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/base/error.hpp"
+#include "src/base/timer.hpp"
+#include "src/data/text/utf8.hpp"
+#include "src/data/tokenizer/bpe_tokenizer.hpp"
+#include "src/data/tokenizer/byte_pair_encoder.hpp"
+#include "src/data/tokenizer/special_tokens.hpp"
+#include "src/data/tokenizer/word_splitter.hpp"
+
+namespace trireme::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// 256 bytes, the tokens that `merges` make, and <|endoftext|>.
+BpeVocabulary vocabulary_of(std::vector<std::pair<std::string, std::string>> merges) {
+  BpeVocabulary vocabulary;
+  for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
+  for (const auto& [left, right] : merges) vocabulary.tokens.push_back(left + right);
+  vocabulary.end_of_document = static_cast<std::int32_t>(vocabulary.tokens.size());
+  vocabulary.tokens.emplace_back("<|endoftext|>");
+  vocabulary.merges = std::move(merges);
+  return vocabulary;
+}
+
+std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::int32_t> ids;
+  tokenizer.encode(text, ids);
+  return ids;
+}
+
+std::string decode(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+  std::string bytes;
+  tokenizer.decode(ids, bytes);
+  return bytes;
+}
+
+std::vector<std::string> words(const std::string& text, WordPattern pattern = WordPattern::gpt2) {
+  const WordSplitter splitter(pattern);
+  std::vector<std::string> result;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at != end;) {
+    const char* const word_end = splitter.word_end(at, end);
+    result.emplace_back(at, word_end);
+    at = word_end;
+  }
+  return result;
+}
+
+std::string data_error(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no DataError";
+}
+
+std::string error_of(BpeVocabulary vocabulary) {
+  return data_error([&] { make_gpt2_tokenizer(std::move(vocabulary)); });
+}
+
+/// The textbook algorithm: the best pair of the word, all its places from the left, until there is none.
+std::vector<std::string> merge_naively(const BpeVocabulary& vocabulary, const std::string& word) {
+  std::vector<std::string> parts;
+  for (const char c : word) parts.emplace_back(1, c);
+  for (;;) {
+    auto best = vocabulary.merges.end();
+    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+      best = std::min(best,
+                      std::find(vocabulary.merges.begin(), vocabulary.merges.end(), std::pair(parts[i], parts[i + 1])));
+    }
+    if (best == vocabulary.merges.end()) return parts;
+    std::vector<std::string> merged;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (i + 1 < parts.size() && parts[i] == best->first && parts[i + 1] == best->second) {
+        merged.push_back(parts[i] + parts[i + 1]);
+        ++i;
+      } else {
+        merged.push_back(parts[i]);
+      }
+    }
+    parts = merged;
+  }
+}
+
+TEST(Utf8, AcceptsExactlyWhatUnicodeDefines) {
+  const auto first_invalid = [](std::string_view text) { return find_invalid_utf8(text); };
+  EXPECT_EQ(first_invalid("a\u00e9\u20ac\U0010FFFF"), 10u);
+  EXPECT_EQ(first_invalid("ab\xC0\x80"), 2u);        // overlong
+  EXPECT_EQ(first_invalid("ab\xE0\x9F\xBF"), 2u);    // overlong
+  EXPECT_EQ(first_invalid("\xF0\x8F\xBF\xBF"), 0u);  // overlong
+  EXPECT_EQ(first_invalid("a\xED\xA0\x80"), 1u);     // surrogate
+  EXPECT_EQ(first_invalid("\xF4\x90\x80\x80"), 0u);  // beyond U+10FFFF
+  EXPECT_EQ(first_invalid("\u20ac\xE2\x82"), 3u);    // cut off
+  EXPECT_EQ(first_invalid("a\x80"), 1u);             // continuation alone
+  EXPECT_EQ(first_invalid("\xFF"), 0u);
+}
+
+TEST(WordSplitter, FollowsGpt2sPattern) {
+  EXPECT_THAT(words("Hello world"), ElementsAre("Hello", " world"));
+  EXPECT_THAT(words("I'll don't we've 'tis CAN'T"),
+              ElementsAre("I", "'ll", " don", "'t", " we", "'ve", " '", "tis", " CAN", "'", "T"));
+  EXPECT_THAT(words("x'st 'r'l"), ElementsAre("x", "'s", "t", " '", "r", "'", "l"));
+  EXPECT_THAT(words("a  b   \n c\n\nd  "), ElementsAre("a", " ", " b", "   \n", " c", "\n", "\n", "d", "  "));
+  EXPECT_THAT(words("a\t\tb"), ElementsAre("a", "\t", "\t", "b"));
+  EXPECT_THAT(words("12ab!? 3.14"), ElementsAre("12", "ab", "!?", " 3", ".", "14"));
+  EXPECT_THAT(words(" "), ElementsAre(" "));
+  EXPECT_THAT(words(""), ElementsAre());
+}
+
+TEST(WordSplitter, KnowsLettersNumbersAndSpacesOfUnicode) {
+  EXPECT_THAT(words("na\u00efve \u65e5\u672c\u8a9e\u0663\u00bd"),
+              ElementsAre("na\u00efve", " \u65e5\u672c\u8a9e", "\u0663\u00bd"));
+  EXPECT_THAT(words("a\u00a0\u3000b"), ElementsAre("a", "\u00a0", "\u3000", "b"));
+  // Combining marks are neither letters nor numbers.
+  EXPECT_THAT(words("e\u0301a"), ElementsAre("e", "\u0301", "a"));
+}
+
+TEST(WordSplitter, TakesBytesThatAreNotUtf8ForCharactersOfTheThirdClass) {
+  EXPECT_THAT(words("ab\xFF\xFE"
+                    "cd \x80!"),
+              ElementsAre("ab", "\xFF\xFE", "cd", " \x80!"));
+  EXPECT_THAT(words("\xE2\x82"), ElementsAre("\xE2\x82"));
+}
+
+TEST(ByteTokenizer, GivesEveryByteItsValue) {
+  const auto tokenizer = make_byte_tokenizer();
+  EXPECT_EQ(tokenizer->vocabulary_size(), 257);
+  EXPECT_EQ(tokenizer->end_of_document(), 256);
+  EXPECT_THAT(encode(*tokenizer, std::string_view("a\0\xFF", 3)), ElementsAre(97, 0, 255));
+  EXPECT_EQ(decode(*tokenizer, {104, 105, 256, 255}), "hi\xFF");
+  EXPECT_THAT(data_error([&] { decode(*tokenizer, {257}); }), HasSubstr("257"));
+  EXPECT_THAT(data_error([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
+}
+
+TEST(Gpt2Tokenizer, MergesTheBestPairFirst) {
+  const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"b", "c"}, {"a", "b"}, {"a", "bc"}, {"a", "a"}}));
+  EXPECT_THAT(encode(*tokenizer, "abc"), ElementsAre(258));
+  EXPECT_THAT(encode(*tokenizer, "ab"), ElementsAre(257));
+  EXPECT_THAT(encode(*tokenizer, "aaa"), ElementsAre(259, 'a'));
+}
+
+TEST(Gpt2Tokenizer, EqualsTheTextbookOnWordsOfEveryLength) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 40; ++trial) {
+    // Merges of random pairs of what there is already, over an alphabet of three letters.
+    std::vector<std::pair<std::string, std::string>> merges;
+    std::vector<std::string> pieces = {"a", "b", "c"};
+    while (merges.size() < 30) {
+      const std::string left = pieces[random() % pieces.size()], right = pieces[random() % pieces.size()];
+      if (std::find(pieces.begin(), pieces.end(), left + right) != pieces.end()) continue;
+      merges.emplace_back(left, right);
+      pieces.push_back(left + right);
+    }
+    const BpeVocabulary vocabulary = vocabulary_of(merges);
+    const auto tokenizer = make_gpt2_tokenizer(vocabulary);
+    for (const std::size_t size : {1u, 2u, 3u, 5u, 8u, 14u, 15u, 16u, 17u, 40u, 63u, 64u, 65u, 66u, 200u}) {
+      std::string word;
+      while (word.size() < size) word += "abc"[random() % 3];
+      std::vector<std::string> parts;
+      for (const std::int32_t id : encode(*tokenizer, word)) {
+        parts.push_back(vocabulary.tokens[static_cast<std::size_t>(id)]);
+      }
+      ASSERT_EQ(parts, merge_naively(vocabulary, word)) << word;
+    }
+  }
+}
+
+// A token that merging does not give must not be taken because the word happens to spell it.
+TEST(Gpt2Tokenizer, DoesNotTakeATokenThatNoMergeMakes) {
+  BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}, {"b", "c"}, {"a", "bc"}});
+  const auto tokenizer = make_gpt2_tokenizer(vocabulary);
+  EXPECT_THAT(encode(*tokenizer, "abc"), ElementsAre(256, 'c'));
+  EXPECT_THAT(encode(*tokenizer, "<|endoftext|>"), testing::Not(testing::Contains(tokenizer->end_of_document())));
+}
+
+TEST(SpecialTokens, AreFoundByTheirNamesTheLongestFirst) {
+  const auto counts_in = [](const Tokenizer& tokenizer, std::string_view text) {
+    SpellingCounts counts;
+    SpecialTokenFinder(tokenizer).count(text, counts);
+    return counts;
+  };
+  BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}});
+  for (const char* special : {"<|im|>", "<|im|>x", "<|ab|>", "<s>"}) vocabulary.tokens.emplace_back(special);
+  EXPECT_EQ(counts_in(*make_gpt2_tokenizer(vocabulary), "ab <|im|><|im|>x<|im<<s><|endoftext|> <|ba|>"),
+            (SpellingCounts{{"<s>", 1}, {"<|endoftext|>", 1}, {"<|im|>", 1}, {"<|im|>x", 1}}));
+  vocabulary.special = {static_cast<std::int32_t>(vocabulary.tokens.size()) - 1};
+  EXPECT_EQ(counts_in(*make_huggingface_tokenizer(vocabulary), "<|im|><s>"), (SpellingCounts{{"<s>", 1}}));
+  const auto wordpiece = make_wordpiece_tokenizer({{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}});
+  EXPECT_EQ(counts_in(*wordpiece, "[CLS] a [SEP]b[SEP] [sep]"), (SpellingCounts{{"[CLS]", 1}, {"[SEP]", 2}}));
+  EXPECT_EQ(counts_in(*make_byte_tokenizer(), "<|endoftext|>"), SpellingCounts{});
+}
+
+TEST(Gpt2Tokenizer, TellsAWordFromOneWithAZeroByteBehindIt) {
+  const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"!", std::string(1, '\0')}}));
+  EXPECT_THAT(encode(*tokenizer, "!"), ElementsAre('!'));
+  EXPECT_THAT(encode(*tokenizer, std::string_view("!\0", 2)), ElementsAre(256));
+  EXPECT_THAT(encode(*tokenizer, std::string_view("!\0\0", 3)), ElementsAre(256, 0));
+}
+
+TEST(Gpt2Tokenizer, ReturnsAnyBytesUnchanged) {
+  const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"\xC3", "\xA9"}, {" ", "\xC3"}, {"\xFF", "\xFF"}}));
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::string text;
+    const std::size_t size = random() % 100;
+    const std::string likely = " \n'a1!\xC3\xA9\xE2\x82\xAC\xFF";
+    while (text.size() < size)
+      text += random() % 4 == 0 ? static_cast<char>(random()) : likely[random() % likely.size()];
+    ASSERT_EQ(decode(*tokenizer, encode(*tokenizer, text)), text);
+  }
+}
+
+TEST(Gpt2Tokenizer, TakesTimeInProportionToOneEndlessWord) {
+  const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"a", "a"}, {"aa", "aa"}, {"aaaa", "aaaa"}}));
+  const Timer timer;
+  EXPECT_EQ(encode(*tokenizer, std::string(1 << 20, 'a')).size(), 1u << 17);
+  EXPECT_LT(timer.elapsed_s(), 10);  // a quadratic one takes an hour
+}
+
+TEST(Gpt2Tokenizer, DecodesTheEndOfADocumentToNothingAndRefusesUnknownIds) {
+  const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"h", "i"}}));
+  EXPECT_EQ(decode(*tokenizer, {256, tokenizer->end_of_document(), '!'}), "hi!");
+  EXPECT_THAT(data_error([&] { decode(*tokenizer, {258}); }), HasSubstr("258 is not in the vocabulary of 258 ids"));
+  EXPECT_THAT(data_error([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
+}
+
+TEST(Gpt2Tokenizer, NamesWhatIsWrongWithAVocabulary) {
+  BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}});
+  vocabulary.tokens[7] = "ab";
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("token 'ab' twice, as id 7 and id 256"));
+
+  vocabulary = vocabulary_of({{"a", "b"}});
+  vocabulary.tokens[256].clear();
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("no token of id 256"));
+
+  vocabulary = vocabulary_of({{"a", "b"}});
+  vocabulary.tokens[10] = "longer";
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("no token for the single byte 10"));
+
+  vocabulary = vocabulary_of({{"a", "b"}});
+  vocabulary.end_of_document = -1;
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("<|endoftext|>"));
+  vocabulary.end_of_document = 258;
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("<|endoftext|>"));
+  vocabulary.end_of_document = 256;
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("token 256 ('ab') is to end documents"));
+
+  vocabulary = vocabulary_of({{"a", "b"}});
+  vocabulary.merges.emplace_back("a", "\n");
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 2 ('a' + '\\x0a'): 'a\\x0a' is not in the vocabulary"));
+  vocabulary.merges[1] = {"ab", "zz"};
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("'zz' is not in the vocabulary"));
+  vocabulary.merges[1] = {"a", "b"};
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 2 ('a' + 'b') repeats merge 1"));
+
+  vocabulary = vocabulary_of({{"ab", "c"}});
+  vocabulary.tokens.emplace_back("ab");
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 1 ('ab' + 'c'): 'ab' is neither a byte nor made"));
+  vocabulary.special = {999};
+  EXPECT_THAT(error_of(vocabulary), HasSubstr("the added token 999 is not in the vocabulary"));
+}
+
+TEST(TokenizerPayload, MakesAnEqualTokenizer) {
+  const auto original = make_gpt2_tokenizer(vocabulary_of({{"\\", "\n"}, {" ", "\xFF"}, {"a", "b"}, {"ab", "ab"}}));
+  const auto copy = tokenizer_from_payload("gpt2", original->payload());
+  EXPECT_EQ(copy->payload(), original->payload());
+  EXPECT_EQ(copy->digest(), original->digest());
+  const std::string text = "abab \xFF\\\n ab";
+  EXPECT_EQ(encode(*copy, text), encode(*original, text));
+  for (const char c : original->payload()) ASSERT_TRUE(c == '\n' || (c >= ' ' && c <= '~'));
+
+  const auto bytes = tokenizer_from_payload("bytes", make_byte_tokenizer()->payload());
+  EXPECT_EQ(bytes->name(), "bytes");
+  EXPECT_NE(bytes->digest(), original->digest());
+  const auto other = make_gpt2_tokenizer(vocabulary_of({{"a", "c"}}));
+  EXPECT_NE(other->digest(), original->digest());
+}
+
+TEST(TokenizerPayload, ThatIsDamagedIsRefused) {
+  const std::string payload = make_gpt2_tokenizer(vocabulary_of({{"a", "b"}}))->payload();
+  for (std::size_t size = 0; size < payload.size(); ++size) {
+    ASSERT_THROW(tokenizer_from_payload("gpt2", payload.substr(0, size)), DataError) << size;
+  }
+  const auto refuse = [](const std::string& name, const std::string& text) {
+    return data_error([&] { tokenizer_from_payload(name, text); });
+  };
+  EXPECT_THAT(refuse("gpt2", payload + "97 98\n"), HasSubstr("goes on after"));
+  EXPECT_THAT(refuse("gpt2", payload.substr(0, payload.size() - 6) + "97 9999\n"), HasSubstr("line 261 is '97 9999'"));
+  EXPECT_THAT(refuse("gpt2", payload.substr(0, payload.size() - 6) + "97 -1\n"), HasSubstr("line 261"));
+  EXPECT_THAT(refuse("bytes", payload), HasSubstr("damaged"));
+  EXPECT_THAT(refuse("word2vec", payload), HasSubstr("unknown tokenizer 'word2vec'"));
+}
+
+TEST(TokenizerPayload, WithAnyByteChangedIsRefusedOrStillATokenizer) {
+  const std::string payload = make_gpt2_tokenizer(vocabulary_of({{"a", "b"}, {"ab", "ab"}}))->payload();
+  std::mt19937 random(3);
+  int refused = 0;
+  for (int trial = 0; trial < 1000; ++trial) {
+    std::string damaged = payload;
+    const std::size_t at = trial % 2 == 0 ? random() % 60 : damaged.size() - 1 - random() % 60;
+    damaged[at] = trial % 3 == 0 ? static_cast<char>(random()) : "0123456789 \n\\"[random() % 13];
+    try {
+      const BpeVocabulary vocabulary = bpe_from_payload(damaged);
+      const BytePairEncoder encoder(vocabulary);
+      std::vector<std::int32_t> ids;
+      const std::string text = "ababab";
+      encoder.encode(text.data(), text.size(), text.data() + text.size(), ids);
+      for (const std::int32_t id : ids) ASSERT_LT(static_cast<std::size_t>(id), vocabulary.tokens.size());
+    } catch (const DataError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 500);
+}
+
+}  // namespace
+}  // namespace trireme::data
