@@ -4,7 +4,7 @@
 #include <ostream>
 #include <string>
 
-#include "cuda/blas/choose.hpp"
+#include "cuda/cublaslt/choose.hpp"
 #include "src/backend/backend.hpp"
 
 namespace trireme::bench {

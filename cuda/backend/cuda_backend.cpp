@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "cuda/backend/architectures.hpp"
-#include "cuda/blas/product.hpp"
-#include "cuda/comm/nccl_communicator.hpp"
-#include "cuda/comm/staged_communicator.hpp"
+#include "cuda/cublaslt/product.hpp"
 #include "cuda/kernels/epilogue.hpp"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/gemm.hpp"
+#include "cuda/nccl/nccl_communicator.hpp"
+#include "cuda/nccl/staged_communicator.hpp"
 #include "cuda/runtime/copy.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "src/base/machine.hpp"

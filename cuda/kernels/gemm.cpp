@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "cuda/blas/product.hpp"
+#include "cuda/cublaslt/product.hpp"
 #include "cuda/kernels/epilogue.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
 #include "src/base/log.hpp"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "cuda/blas/choose.hpp"
+#include "cuda/cublaslt/choose.hpp"
 #include "cuda/runtime/memory.hpp"
 #include "src/backend/kernels/gemm.hpp"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "src/model/gpt_stage.hpp"
+#include "src/model/stage/gpt_stage.hpp"
 #include "src/parallel/data/data_parallel.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"
 #include "src/parallel/pipeline/executor.hpp"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "src/model/recomputation.hpp"
+#include "src/model/layers/recomputation.hpp"
 #include "src/optim/adamw.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"

@@ -1,4 +1,4 @@
-#include "cuda/blas/algorithm_cache.hpp"
+#include "cuda/cublaslt/algorithm_cache.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

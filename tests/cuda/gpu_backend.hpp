@@ -14,7 +14,7 @@ namespace trireme::test {
 std::string gpu_problem();
 /// Whether it is a GPU: then tests may be long.
 bool is_real_gpu();
-/// Whether NCCL takes ranks that share a GPU for ranks of several machines (cuda/comm/gpu_table.hpp): then tests are to
+/// Whether NCCL takes ranks that share a GPU for ranks of several machines (cuda/nccl/gpu_table.hpp): then tests are to
 /// be short.
 bool ranks_share_gpus();
 /// Whether NCCL has a GPU for each of so many ranks; fakes can be had.

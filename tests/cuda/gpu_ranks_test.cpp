@@ -1,6 +1,6 @@
 // Communication of GPU memory between ranks: staged through the host, on a GPU that all share, and by NCCL.
-#include "cuda/comm/nccl_communicator.hpp"
-#include "cuda/comm/staged_communicator.hpp"
+#include "cuda/nccl/nccl_communicator.hpp"
+#include "cuda/nccl/staged_communicator.hpp"
 #include "tests/cuda/gpu.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/support/mpi_world.hpp"

@@ -1,8 +1,8 @@
 // The CUDA runtime, products and NCCL on a real GPU. See GpuTest for what happens where there is none.
 #include <fmt/format.h>
 
-#include "cuda/comm/nccl_communicator.hpp"
 #include "cuda/kernels/gemm.hpp"
+#include "cuda/nccl/nccl_communicator.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/cuda/gpu.hpp"
 #include "tests/support/tolerance.hpp"

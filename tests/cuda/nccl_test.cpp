@@ -5,9 +5,9 @@
 #include <cstring>
 #include <map>
 
-#include "cuda/comm/gpu_table.hpp"
-#include "cuda/comm/lanes.hpp"
-#include "cuda/comm/nccl_communicator.hpp"
+#include "cuda/nccl/gpu_table.hpp"
+#include "cuda/nccl/lanes.hpp"
+#include "cuda/nccl/nccl_communicator.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/cuda/fake_cuda.hpp"
 #include "tests/cuda/fake_nccl.hpp"

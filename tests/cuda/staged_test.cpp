@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "cuda/comm/gpu_table.hpp"
-#include "cuda/comm/staged_communicator.hpp"
+#include "cuda/nccl/gpu_table.hpp"
+#include "cuda/nccl/staged_communicator.hpp"
 #include "tests/cuda/fake_cuda.hpp"
 #include "tests/support/mpi_world.hpp"
 

@@ -14,13 +14,6 @@ function folder_of(path,    folder, best) {
   return best
 }
 
-# The adapter that `path` lies in, "" for none.
-function adapter_of(path,    folder) {
-  for (folder in adapter)
-    if (index(path, folder "/") == 1) return folder
-  return ""
-}
-
 function exists(path,    line) {
   if (!(path in known)) {
     known[path] = (getline line < path) >= 0
@@ -29,7 +22,7 @@ function exists(path,    line) {
   return known[path]
 }
 
-function check_own(name,    target, part) {
+function check_own(name,    target, part, room) {
   if (!exists(name)) {
     fail("\"" name "\" is not a file here: write ours from the repository's root, a library's header in <>")
     return
@@ -42,9 +35,11 @@ function check_own(name,    target, part) {
     fail(here " and " target " are siblings and do not see one another: \"" name "\"")
   else if (level[target] < level[here])
     fail(here " does not look up to " target ": \"" name "\"")
-  for (part in adapter)
-    if (index(name, part "/") == 1 && adapter_of(FILENAME) != "" && adapter_of(FILENAME) != part)
-      fail(adapter_of(FILENAME) " and " part " are adapters and do not see one another: \"" name "\"")
+  for (room in apart)
+    if (index(FILENAME, room "/") == 1)
+      for (part in apart)
+        if (part != room && apart[part] == apart[room] && index(name, part "/") == 1)
+          fail(room " and " part " stand apart and do not see one another: \"" name "\"")
   for (part in owner)
     if (index(name, part "/") == 1 && index(FILENAME, owner[part] "/") != 1)
       fail(part " is private to " owner[part] ": \"" name "\"")
@@ -63,7 +58,7 @@ NR == FNR {
     rows++
     for (i = 2; i <= NF; i++) level[$i] = rows
   } else if ($1 == "apart") {
-    for (i = 2; i <= NF; i++) adapter[$i]
+    for (i = 2; i <= NF; i++) apart[$i] = FNR
   } else if ($1 == "private") {
     owner[$2] = $3
   } else if ($1 == "library") {

@@ -1,4 +1,4 @@
-#include "src/model/mlp.hpp"
+#include "src/model/layers/mlp.hpp"
 
 namespace trireme::model {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "src/model/dropout_plan.hpp"
-#include "src/model/layer_shape.hpp"
+#include "src/model/layers/dropout_plan.hpp"
+#include "src/model/layers/layer_shape.hpp"
 #include "src/parallel/context/ring_attention.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/tensor/linear.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "src/model/attention.hpp"
-#include "src/model/mlp.hpp"
+#include "src/model/layers/attention.hpp"
+#include "src/model/layers/mlp.hpp"
 
 namespace trireme::model {
 

@@ -1,4 +1,4 @@
-#include "cuda/comm/nccl_group.hpp"
+#include "cuda/nccl/nccl_group.hpp"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 
 #include "src/backend/backend.hpp"
 #include "src/backend/graphs.hpp"
-#include "src/model/micro_batch.hpp"
+#include "src/model/stage/micro_batch.hpp"
 #include "src/parallel/pipeline/schedule.hpp"
 
 namespace trireme::model {

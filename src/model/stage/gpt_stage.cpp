@@ -1,4 +1,4 @@
-#include "src/model/gpt_stage.hpp"
+#include "src/model/stage/gpt_stage.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "src/model/transformer_layer.hpp"
+#include "src/model/layers/transformer_layer.hpp"
 
 namespace trireme::model {
 namespace {

@@ -1,4 +1,4 @@
-#include "cuda/blas/algorithm_cache.hpp"
+#include "cuda/cublaslt/algorithm_cache.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

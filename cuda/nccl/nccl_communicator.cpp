@@ -1,4 +1,4 @@
-#include "cuda/comm/nccl_communicator.hpp"
+#include "cuda/nccl/nccl_communicator.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,8 +6,8 @@
 #include <set>
 #include <string_view>
 
-#include "cuda/comm/gpu_table.hpp"
-#include "cuda/comm/lanes.hpp"
+#include "cuda/nccl/gpu_table.hpp"
+#include "cuda/nccl/lanes.hpp"
 #include "cuda/runtime/copy.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/blas/algorithm_cache.hpp"
+#include "cuda/cublaslt/algorithm_cache.hpp"
 #include "cuda/runtime/memory.hpp"
 #include "src/base/unique_handle.hpp"
 #include "src/tensor/dtype.hpp"

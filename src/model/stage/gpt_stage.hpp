@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "src/model/gpt_parameters.hpp"
-#include "src/model/micro_batch.hpp"
-#include "src/model/micro_batch_graphs.hpp"
-#include "src/model/recomputation.hpp"
-#include "src/model/transformer_layer.hpp"
+#include "src/model/layers/recomputation.hpp"
+#include "src/model/layers/transformer_layer.hpp"
+#include "src/model/stage/micro_batch.hpp"
+#include "src/model/stage/micro_batch_graphs.hpp"
 #include "src/parallel/context/sequence_share.hpp"
 #include "src/parallel/parameter_hooks.hpp"
 #include "src/parallel/pipeline/stage.hpp"

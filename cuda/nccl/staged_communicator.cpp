@@ -1,4 +1,4 @@
-#include "cuda/comm/staged_communicator.hpp"
+#include "cuda/nccl/staged_communicator.hpp"
 
 #include <utility>
 

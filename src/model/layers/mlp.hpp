@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/model/layer_shape.hpp"
+#include "src/model/layers/layer_shape.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/tensor/linear.hpp"
 

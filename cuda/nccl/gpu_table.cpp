@@ -1,4 +1,4 @@
-#include "cuda/comm/gpu_table.hpp"
+#include "cuda/nccl/gpu_table.hpp"
 
 #include <cstdlib>
 #include <map>

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "cuda/comm/nccl_group.hpp"
+#include "cuda/nccl/nccl_group.hpp"
 #include "src/comm/communicator.hpp"
 
 namespace trireme::cuda {

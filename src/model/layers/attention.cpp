@@ -1,4 +1,4 @@
-#include "src/model/attention.hpp"
+#include "src/model/layers/attention.hpp"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "cuda/comm/lanes.hpp"
+#include "cuda/nccl/lanes.hpp"
 
 namespace trireme::cuda {
 

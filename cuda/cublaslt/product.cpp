@@ -1,4 +1,4 @@
-#include "cuda/blas/product.hpp"
+#include "cuda/cublaslt/product.hpp"
 
 #include <bit>
 #include <cstring>

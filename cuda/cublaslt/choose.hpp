@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include "cuda/blas/algorithm_cache.hpp"
+#include "cuda/cublaslt/algorithm_cache.hpp"
 #include "cuda/runtime/stream.hpp"
 
 namespace trireme::cuda {

@@ -1,4 +1,4 @@
-#include "cuda/blas/choose.hpp"
+#include "cuda/cublaslt/choose.hpp"
 
 #include <algorithm>
 #include <array>

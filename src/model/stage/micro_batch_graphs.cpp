@@ -1,4 +1,4 @@
-#include "src/model/micro_batch_graphs.hpp"
+#include "src/model/stage/micro_batch_graphs.hpp"
 
 #include "src/base/check.hpp"
 
