@@ -24,7 +24,7 @@
 
 #include "mpi/run_main.hpp"
 #include "src/plan/overlap.hpp"
-#include "tests/support/slow_communicator.hpp"
+#include "tests/fakes/slow_communicator.hpp"
 #include "tests/support/training_run.hpp"
 
 namespace trireme {

@@ -22,7 +22,7 @@
 #include "src/model/initialisation.hpp"
 #include "src/model/presets.hpp"
 #include "src/train/trainer.hpp"
-#include "tests/support/forwarding_communicator.hpp"
+#include "tests/fakes/forwarding_communicator.hpp"
 
 namespace trireme::bench {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "src/base/error.hpp"
 #include "src/checkpoint/load.hpp"
-#include "src/checkpoint/memory_store.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "tests/fakes/memory_store.hpp"
 #include "tests/support/random_cut.hpp"
 
 namespace trireme::checkpoint {

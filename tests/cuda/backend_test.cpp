@@ -6,8 +6,8 @@
 #include "src/backend/host_copies.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/train/host_state.hpp"
-#include "tests/cuda/fake_cuda.hpp"
 #include "tests/cuda/gpu_backend.hpp"
+#include "tests/fakes/fake_cuda.hpp"
 
 namespace trireme::cuda {
 namespace {

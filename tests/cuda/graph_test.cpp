@@ -1,10 +1,10 @@
-// Recording and replaying of graphs, against the fake of tests/cuda/fake_cuda.hpp.
+// Recording and replaying of graphs, against the fake of tests/fakes/fake_cuda.hpp.
 #include "cuda/runtime/graph.hpp"
 
 #include <gmock/gmock.h>
 
 #include "cuda/runtime/memory.hpp"
-#include "tests/cuda/fake_cuda.hpp"
+#include "tests/fakes/fake_cuda.hpp"
 
 namespace trireme::cuda {
 namespace {

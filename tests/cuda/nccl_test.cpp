@@ -9,8 +9,8 @@
 #include "cuda/nccl/lanes.hpp"
 #include "cuda/nccl/nccl_communicator.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "tests/cuda/fake_cuda.hpp"
-#include "tests/cuda/fake_nccl.hpp"
+#include "tests/fakes/fake_cuda.hpp"
+#include "tests/fakes/fake_nccl.hpp"
 
 namespace trireme::cuda {
 namespace {

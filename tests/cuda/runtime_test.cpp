@@ -1,4 +1,4 @@
-// Streams, events, memory and errors of the CUDA runtime, against the fake of tests/cuda/fake_cuda.hpp.
+// Streams, events, memory and errors of the CUDA runtime, against the fake of tests/fakes/fake_cuda.hpp.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "cuda/runtime/copy.hpp"
 #include "cuda/runtime/memory.hpp"
 #include "src/base/log.hpp"
-#include "tests/cuda/fake_cuda.hpp"
+#include "tests/fakes/fake_cuda.hpp"
 
 namespace trireme::cuda {
 namespace {

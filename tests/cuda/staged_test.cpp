@@ -1,4 +1,4 @@
-// StagedCommunicator on MPI ranks, with host memory in the place of the GPU's (tests/cuda/fake_cuda.hpp), against what
+// StagedCommunicator on MPI ranks, with host memory in the place of the GPU's (tests/fakes/fake_cuda.hpp), against what
 // the operations are defined to do. Sums of small integers are exact.
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 
 #include "cuda/nccl/gpu_table.hpp"
 #include "cuda/nccl/staged_communicator.hpp"
-#include "tests/cuda/fake_cuda.hpp"
+#include "tests/fakes/fake_cuda.hpp"
 #include "tests/support/mpi_world.hpp"
 
 namespace trireme::cuda {

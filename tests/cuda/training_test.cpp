@@ -2,13 +2,13 @@
 #include <gmock/gmock.h>
 
 #include "src/checkpoint/load.hpp"
-#include "src/checkpoint/memory_store.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/train/generation.hpp"
 #include "src/train/host_state.hpp"
 #include "src/train/perplexity.hpp"
 #include "tests/cuda/gpu_backend.hpp"
+#include "tests/fakes/memory_store.hpp"
 #include "tests/support/synthetic_runs.hpp"
 
 namespace trireme::test {

@@ -11,10 +11,10 @@
 
 #include "src/comm/device_communicators.hpp"
 #include "src/data/dataset/gpt_data.hpp"
-#include "src/data/dataset/memory_token_store.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/train/memory_estimate.hpp"
 #include "src/train/trainer.hpp"
+#include "tests/fakes/memory_token_store.hpp"
 
 // Whole training runs of a small model on tokens given by a formula, on any layout: for tests that the layout does not
 // change the run.

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "src/checkpoint/load.hpp"
-#include "src/checkpoint/memory_store.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "tests/fakes/memory_store.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 

@@ -5,12 +5,12 @@
 #include <cmath>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/data/dataset/memory_token_store.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/train/generation.hpp"
 #include "src/train/memory_estimate.hpp"
 #include "src/train/perplexity.hpp"
 #include "src/train/trainer.hpp"
+#include "tests/fakes/memory_token_store.hpp"
 #include "tests/support/model_variants.hpp"
 
 namespace trireme::train {

@@ -6,11 +6,11 @@
 
 #include "src/base/hash.hpp"
 #include "src/checkpoint/load.hpp"
-#include "src/checkpoint/memory_store.hpp"
 #include "src/checkpoint/reshard.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/train/model_state.hpp"
+#include "tests/fakes/memory_store.hpp"
 
 namespace trireme::train {
 namespace {

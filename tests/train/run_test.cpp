@@ -8,9 +8,9 @@
 
 #include "io/metrics/metrics_file.hpp"
 #include "src/checkpoint/load.hpp"
-#include "src/checkpoint/memory_store.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "tests/fakes/memory_store.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/support/training_run.hpp"

@@ -7,7 +7,7 @@
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/train/memory_estimate.hpp"
-#include "tests/support/lazy_communicator.hpp"
+#include "tests/fakes/lazy_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/support/training_run.hpp"

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "src/base/error.hpp"
-#include "src/data/dataset/memory_token_store.hpp"
+#include "tests/fakes/memory_token_store.hpp"
 
 namespace trireme::data {
 namespace {

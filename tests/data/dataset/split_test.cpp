@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/error.hpp"
-#include "src/data/dataset/memory_token_store.hpp"
+#include "tests/fakes/memory_token_store.hpp"
 
 namespace trireme::data {
 namespace {

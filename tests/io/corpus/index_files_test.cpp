@@ -12,7 +12,7 @@
 #include <numeric>
 
 #include "src/data/dataset/gpt_data.hpp"
-#include "src/data/dataset/memory_token_store.hpp"
+#include "tests/fakes/memory_token_store.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/timer.hpp"
-#include "tests/support/slow_communicator.hpp"
+#include "tests/fakes/slow_communicator.hpp"
 
 namespace trireme::parallel {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "src/base/hash.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "tests/support/forwarding_communicator.hpp"
+#include "tests/fakes/forwarding_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 
 namespace trireme::parallel {

@@ -8,7 +8,7 @@
 
 #include "src/parallel/pipeline/executor.hpp"
 #include "src/plan/simulation.hpp"
-#include "tests/support/forwarding_communicator.hpp"
+#include "tests/fakes/forwarding_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 
 namespace trireme::parallel {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/comm/self_communicator.hpp"
-#include "tests/support/forwarding_communicator.hpp"
+#include "tests/fakes/forwarding_communicator.hpp"
 
 namespace trireme::parallel {
 namespace {

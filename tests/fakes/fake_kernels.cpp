@@ -1,7 +1,7 @@
 #include <set>
 
 #include "cuda/runtime/stream.hpp"
-#include "tests/cuda/fake_cuda.hpp"
+#include "tests/fakes/fake_cuda.hpp"
 #include "tests/support/gpu/fibers.hpp"
 
 namespace fake_cuda {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "tests/support/forwarding_communicator.hpp"
+#include "tests/fakes/forwarding_communicator.hpp"
 
 namespace trireme::test {
 

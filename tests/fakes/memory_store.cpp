@@ -1,4 +1,4 @@
-#include "src/checkpoint/memory_store.hpp"
+#include "tests/fakes/memory_store.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "tests/cuda/fake_nccl.hpp"
+#include "tests/fakes/fake_nccl.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "tests/cuda/fake_cuda.hpp"
+#include "tests/fakes/fake_cuda.hpp"
 
 struct ncclComm {
   int rank = 0;

@@ -1,4 +1,4 @@
-#include "tests/cuda/fake_cuda.hpp"
+#include "tests/fakes/fake_cuda.hpp"
 
 #include <fmt/format.h>
 
@@ -13,8 +13,8 @@
 #include <random>
 #include <utility>
 
-#include "tests/cuda/fake_streams.hpp"
-#include "tests/cuda/guarded_heap.hpp"
+#include "tests/fakes/fake_streams.hpp"
+#include "tests/fakes/guarded_heap.hpp"
 #include "tests/support/gpu/fibers.hpp"
 
 struct CUmemPoolHandle_st {};

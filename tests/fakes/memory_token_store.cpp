@@ -1,4 +1,4 @@
-#include "src/data/dataset/memory_token_store.hpp"
+#include "tests/fakes/memory_token_store.hpp"
 
 #include <algorithm>
 #include <type_traits>

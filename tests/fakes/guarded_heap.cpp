@@ -1,4 +1,4 @@
-#include "tests/cuda/guarded_heap.hpp"
+#include "tests/fakes/guarded_heap.hpp"
 
 #include <signal.h>
 #include <sys/mman.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/comm/self_communicator.hpp"
-#include "tests/support/forwarding_communicator.hpp"
+#include "tests/fakes/forwarding_communicator.hpp"
 
 // Communication that takes a time given by a model, for tests and benchmarks of what runs beside it.
 

@@ -1,7 +1,7 @@
 #include "cuda/backend/cuda_backend.hpp"
-#include "tests/cuda/fake_cublaslt.hpp"
-#include "tests/cuda/fake_cuda.hpp"
 #include "tests/cuda/gpu_backend.hpp"
+#include "tests/fakes/fake_cublaslt.hpp"
+#include "tests/fakes/fake_cuda.hpp"
 
 namespace trireme::test {
 std::string gpu_problem() { return ""; }

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "tests/cuda/fake_cuda.hpp"
-#include "tests/cuda/fake_streams.hpp"
+#include "tests/fakes/fake_cuda.hpp"
+#include "tests/fakes/fake_streams.hpp"
 
 using namespace fake_cuda;
 

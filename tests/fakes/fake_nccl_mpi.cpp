@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "src/tensor/dtype.hpp"
-#include "tests/cuda/fake_cuda.hpp"
-#include "tests/cuda/fake_nccl.hpp"
+#include "tests/fakes/fake_cuda.hpp"
+#include "tests/fakes/fake_nccl.hpp"
 
 struct ncclComm {
   MPI_Comm mpi = MPI_COMM_NULL;

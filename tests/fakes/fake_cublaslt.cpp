@@ -1,4 +1,4 @@
-#include "tests/cuda/fake_cublaslt.hpp"
+#include "tests/fakes/fake_cublaslt.hpp"
 
 #include <cmath>
 #include <cstdio>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/tensor/dtype.hpp"
-#include "tests/cuda/fake_cuda.hpp"
+#include "tests/fakes/fake_cuda.hpp"
 
 namespace {
 
