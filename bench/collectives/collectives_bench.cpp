@@ -25,7 +25,7 @@
 #include "mpi/error.hpp"
 #include "mpi/run_main.hpp"
 #include "src/app/job.hpp"
-#include "src/app/options.hpp"
+#include "src/app/options/options.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/self_communicator.hpp"
 

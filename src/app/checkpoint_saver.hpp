@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "src/app/run_attributes.hpp"
-#include "src/app/train_options.hpp"
+#include "src/app/run_config/run_attributes.hpp"
+#include "src/app/run_config/train_options.hpp"
 #include "src/checkpoint/store.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/train/host_state.hpp"

@@ -5,7 +5,7 @@
 
 #include "mpi/environment.hpp"
 #include "mpi/node.hpp"
-#include "src/app/job_options.hpp"
+#include "src/app/run_config/job_options.hpp"
 #include "src/backend/backend.hpp"
 #include "src/data/dataset/token_store.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"

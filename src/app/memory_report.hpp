@@ -1,7 +1,7 @@
 #pragma once
 
 #include "src/app/job.hpp"
-#include "src/app/train_options.hpp"
+#include "src/app/run_config/train_options.hpp"
 #include "src/train/memory_estimate.hpp"
 
 namespace trireme::app {

@@ -4,7 +4,7 @@
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/posix/folder.hpp"
 #include "src/app/memory_report.hpp"
-#include "src/app/run_attributes.hpp"
+#include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
 #include "src/train/host_state.hpp"
 #include "src/train/model_state.hpp"

@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "mpi/run_main.hpp"
-#include "src/app/run_attributes.hpp"
-#include "src/app/train_options.hpp"
+#include "src/app/run_config/run_attributes.hpp"
+#include "src/app/run_config/train_options.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/synthetic_runs.hpp"

@@ -45,7 +45,7 @@ must_fail "MPI in the core" "only mpi may include" src/comm/group.cpp '#include 
 must_fail "MPI in the composition root" "only mpi may include" src/app/main.cpp '#include <mpi.h>'
 must_fail "CUDA in the core" "only cuda may include" src/backend/devices.cpp '#  include <cuda_runtime.h>'
 must_fail "HDF5 outside io" "only io/h5 may include" src/checkpoint/store.cpp '#include <hdf5.h>'
-must_fail "JSON outside io" "only io may include" src/app/options.cpp '#include <nlohmann/json.hpp>'
+must_fail "JSON outside io" "only io may include" src/app/options/options.cpp '#include <nlohmann/json.hpp>'
 must_fail "Boost outside the command line" "only src/app may include" src/plan/options.cpp '#include <boost/any.hpp>'
 must_fail "BLAS outside the CPU backend" "only src/backend/cpu" src/backend/gemm.cpp '#include <cblas.h>'
 must_fail "the CPU backend's own headers outside" "is private to" src/train/x.cpp '#include "src/backend/cpu/cpu_backend.hpp"'

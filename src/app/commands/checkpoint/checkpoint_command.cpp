@@ -1,0 +1,179 @@
+#include "src/app/commands/checkpoint/checkpoint_command.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_shard.hpp"
+#include "io/checkpoint/checkpoint_store.hpp"
+#include "src/app/options/nearest_name.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/options/printable.hpp"
+#include "src/app/run_config/run_attributes.hpp"
+#include "src/base/check.hpp"
+#include "src/checkpoint/load.hpp"
+
+namespace trireme::app {
+namespace {
+
+using checkpoint::FileEntry;
+using checkpoint::Manifest;
+using checkpoint::Piece;
+using checkpoint::StepEntry;
+using checkpoint::StepReader;
+
+constexpr const char* usage =
+    "Usage: trireme checkpoint inspect|verify|reshard [OPTION]... [DIR]\n"
+    "Work on checkpoints. DIR is the folder given to --save, or the folder of one step in it.\n\n"
+    "  inspect  print what a checkpoint holds\n"
+    "  verify   read whole checkpoints and check them; exit code 3 where one is damaged\n"
+    "  reshard  write one again in the files of another grid\n\n"
+    "trireme checkpoint COMMAND --help explains each.\n";
+
+/// The steps that `path` means: one by its folder, or all under their root, greatest first.
+std::vector<StepEntry> steps_at(const io::CheckpointPlace& place, io::CheckpointStore& store) {
+  if (!place.step.empty()) return {{place.step, {}, {}, false, false}};
+  std::vector<StepEntry> entries = store.steps();
+  TRIREME_CHECK(!entries.empty(), CheckpointError, "there is no checkpoint in {}", place.root);
+  return entries;
+}
+
+/// Opens a step of a format that this program knows.
+std::unique_ptr<StepReader> open_step(io::CheckpointStore& store, const std::string& name) {
+  std::unique_ptr<StepReader> step = store.open(name);
+  checkpoint::check_format(*step);
+  checkpoint::validate(step->manifest());
+  return step;
+}
+
+std::int64_t total_bytes(const Manifest& manifest) {
+  std::int64_t bytes = 0;
+  for (const FileEntry& file : manifest.files) bytes += file.size_bytes;
+  return bytes;
+}
+
+void print_step(const StepReader& step) {
+  const Manifest& manifest = step.manifest();
+  fmt::print("checkpoint  {}\nstep        {}\nformat      version {}\nsize        {} bytes in {} files\n",
+             step.description(), manifest.step, manifest.format_version, total_bytes(manifest), manifest.files.size());
+  fmt::print("\nattributes\n");
+  for (const auto& [name, value] : manifest.attributes) {
+    constexpr std::size_t most = 200;
+    fmt::print("  {:32} {}{}\n", printable(name), printable(value.substr(0, most)), value.size() > most ? " ..." : "");
+  }
+  fmt::print("\nblobs\n");
+  for (const Piece& blob : manifest.blobs) fmt::print("  {:32} {} bytes\n", blob.tensor, blob.size_bytes());
+  fmt::print("\nfiles\n");
+  for (const FileEntry& file : manifest.files) {
+    fmt::print("  {:32} {} bytes, digest {}\n", file.name, file.size_bytes, file.digest);
+  }
+  fmt::print("\ntensors\n");
+  std::map<std::string, std::vector<const Piece*>> tensors;
+  for (const Piece& piece : manifest.pieces) tensors[piece.tensor].push_back(&piece);
+  std::int64_t elements = 0;
+  for (const auto& [name, pieces] : tensors) {
+    const Piece& first = *pieces.front();
+    elements += first.shape.numel();
+    fmt::print("  {:48} {} {:20} {} piece{}\n", name, name_of(first.dtype), to_string(first.shape), pieces.size(),
+               pieces.size() == 1 ? "" : "s");
+  }
+  fmt::print("  {} tensors, {} elements\n", tensors.size(), elements);
+}
+
+int inspect(const std::vector<std::string>& arguments) {
+  std::string path;
+  Options options("trireme checkpoint inspect",
+                  "Prints the steps of a folder, and what the newest one, or the one given, holds. Tensors are not "
+                  "read: verify does that.");
+  options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
+  if (!options.parse(arguments)) return 0;
+  const io::CheckpointPlace place = io::find_checkpoint(path);
+  io::CheckpointStore store(place.root);
+  std::vector<StepEntry> entries = steps_at(place, store);
+  if (place.step.empty()) {
+    for (const StepEntry& entry : entries) {
+      fmt::print("{}{}{}\n", entry.name, entry.latest ? "  latest" : "",
+                 entry.problem.empty() ? "" : "  cannot be used: " + printable(entry.problem));
+    }
+    fmt::print("\n");
+    std::ranges::stable_partition(entries, [](const StepEntry& entry) { return entry.problem.empty(); });
+  }
+  print_step(*open_step(store, entries.front().name));
+  return 0;
+}
+
+/// Faults of steps, one entry a file.
+struct Faults {
+  std::string damaged;
+  std::string unreadable;  ///< at present: no damage
+
+  template <class Check>
+  void attempt(const Check& check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      (error.exit_code() == ExitCode::io ? unreadable : damaged) += fmt::format("\n  {}", error.what());
+    }
+  }
+  std::size_t size() const { return damaged.size() + unreadable.size(); }
+};
+
+void verify_step(io::CheckpointStore& store, const std::string& name, Faults& faults) {
+  const std::size_t before = faults.size();
+  std::unique_ptr<StepReader> step;
+  faults.attempt([&] { step = open_step(store, name); });
+  if (!step) return;
+  const Manifest& manifest = step->manifest();
+  faults.attempt(
+      [&] { check_attributes(manifest.attributes, manifest.step, step->description() + "/" + io::manifest_name); });
+  faults.attempt([&] { checkpoint::check_files(*step); });
+  for (std::size_t file = 0; file < manifest.files.size(); ++file) {
+    faults.attempt([&] {
+      checkpoint::verify_file(*step, file);
+      io::check_shard_file(step->description(), manifest, file);
+    });
+  }
+  if (faults.size() > before) return;
+  fmt::print("{} is whole: step {}, {} files, {} bytes\n", step->description(), manifest.step, manifest.files.size(),
+             total_bytes(manifest));
+}
+
+int verify(const std::vector<std::string>& arguments) {
+  std::string path;
+  Options options("trireme checkpoint verify",
+                  "Reads all steps of a folder, or the one given, and checks every file against its digest, that each "
+                  "element of each tensor is stored once, and that the HDF5 library finds the tensors where they are.");
+  options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
+  if (!options.parse(arguments)) return 0;
+  const io::CheckpointPlace place = io::find_checkpoint(path);
+  io::CheckpointStore store(place.root);
+  Faults faults;
+  for (const StepEntry& entry : steps_at(place, store)) verify_step(store, entry.name, faults);
+  if (!faults.unreadable.empty()) faults.unreadable.insert(0, "cannot be read:");
+  TRIREME_CHECK(faults.damaged.empty(), CheckpointError,
+                "damaged:{}\n{}{}Steps printed as whole can be loaded instead.", faults.damaged, faults.unreadable,
+                faults.unreadable.empty() ? "" : "\n");
+  TRIREME_CHECK(faults.unreadable.empty(), IoError, "{}", faults.unreadable);
+  return 0;
+}
+
+}  // namespace
+
+int checkpoint_command(const std::vector<std::string>& arguments) {
+  const std::string command = arguments.empty() ? "" : arguments.front();
+  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  if (command == "inspect") return inspect(rest);
+  if (command == "verify") return verify(rest);
+  if (command == "--help" || command == "-h") {
+    std::fputs(usage, stdout);
+    return 0;
+  }
+  const std::vector<std::string> words = {"inspect", "verify", "reshard"};
+  refuse_subcommand("checkpoint", command, words);
+}
+
+}  // namespace trireme::app

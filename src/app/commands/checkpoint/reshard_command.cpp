@@ -1,0 +1,112 @@
+#include "src/app/commands/checkpoint/reshard_command.hpp"
+
+#include <algorithm>
+
+#include "io/checkpoint/checkpoint_store.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/run_config/job_options.hpp"
+#include "src/app/run_config/run_attributes.hpp"
+#include "src/app/saved_model.hpp"
+#include "src/base/log.hpp"
+#include "src/checkpoint/reshard.hpp"
+#include "src/train/model_state.hpp"
+
+namespace trireme::app {
+namespace {
+
+struct ReshardOptions {
+  std::string load;
+  std::string save;
+  GridOptions grid;
+  int data_ranks = 1;
+  bool distributed_optimizer = false;
+  std::optional<std::int64_t> bucket_elements;
+
+  void declare(Options& options) {
+    options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is taken, or one step's folder.");
+    options.add("save", &save, "DIR", "Folder for the new one; a step of the same number there is replaced.");
+    options.require("load");
+    options.require("save");
+    grid.declare_layout(options, "Grid whose files are written, one a rank; by default one rank's");
+    options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", rank_count());
+    options.add_flag("use-distributed-optimizer", &distributed_optimizer,
+                     "Cut what a data group has into equal shards, as ZeRO 1 does; else the data ranks share whole "
+                     "tensors out.");
+    options.add("ddp-bucket-size", &bucket_elements, "N",
+                "With --use-distributed-optimizer: parameters of a bucket, each of which is cut; default all.",
+                at_least(1));
+  }
+
+  parallel::ProcessGrid target() const {
+    constexpr std::int64_t most = 99999;  // names of files have five digits
+    std::int64_t ranks = std::int64_t{grid.tensor} * grid.pipeline;
+    for (const int size : {grid.context, data_ranks}) ranks = std::min(ranks, most + 1) * size;
+    TRIREME_CHECK(ranks <= most, ConfigError,
+                  "--tp {} x --pp {} x --cp {} x --data-parallel-size {} are {} files; there can be {}", grid.tensor,
+                  grid.pipeline, grid.context, data_ranks, ranks, most);
+    return {static_cast<int>(ranks), grid.tensor, grid.pipeline, grid.context, data_ranks};
+  }
+};
+
+/// What every rank of the grid would write of each kind of tensor that the checkpoint holds (weights, moments).
+std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& step, const model::GptConfig& config,
+                                                 const train::LayoutOptions& layout,
+                                                 const parallel::ProcessGrid& grid) {
+  std::vector<std::string> kinds;  // in the order in which they were written
+  for (const checkpoint::Piece& piece : step.manifest().pieces) {
+    const std::string kind = piece.tensor.substr(0, piece.tensor.find('/'));
+    if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+  }
+  std::vector<checkpoint::TargetFile> files;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    checkpoint::TargetFile& file = files.emplace_back();
+    for (const checkpoint::StateTensor& piece : train::state_pieces(config, layout, grid, rank)) {
+      if (!piece.written_here) continue;
+      for (const std::string& kind : kinds) {
+        file.push_back({kind + "/" + piece.name, piece.shape, {piece.box, piece.flat_begin, piece.data.numel()}});
+      }
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+int reshard_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  ReshardOptions o;
+  Options options("trireme checkpoint reshard",
+                  "Writes a checkpoint again, optimizer state included, in the files that a job on another grid would "
+                  "have written. No grid needs this to load it: it is for other numbers or sizes of files. Under "
+                  "mpirun the ranks share the files out; each holds one tensor's piece at a time.");
+  o.declare(options);
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+  TRIREME_CHECK(!o.bucket_elements || o.distributed_optimizer, ConfigError,
+                "--ddp-bucket-size needs --use-distributed-optimizer: without shards nothing is cut by buckets");
+  const parallel::ProcessGrid grid = o.target();
+
+  const auto world = environment.make_world();
+  OpenCheckpoint source = open_checkpoint(*world, o.load);
+  const Attributes& attributes = source.description.attributes;
+  train::LayoutOptions layout;
+  layout.dtype = dtype_from_name(attribute(attributes, "dtype"));
+  layout.vocabulary_multiple = o.grid.vocabulary_multiple;
+  layout.padded_vocabulary_size = o.grid.padded_vocabulary;
+  layout.pipeline = o.grid.pipeline_cut();
+  if (o.distributed_optimizer) layout.data_parallel.sharding = parallel::DataSharding::optimizer;
+  layout.data_parallel.bucket_elements = o.bucket_elements.value_or(0);
+  const std::vector<checkpoint::TargetFile> files = target_files(*source.reader, config_from(attributes), layout, grid);
+
+  std::unique_ptr<checkpoint::Store> store;
+  collectively(*world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
+  checkpoint::reshard(*source.reader, *store, *world, files);
+  // What counts is what can be read again.
+  const std::unique_ptr<checkpoint::StepReader> written =
+      checkpoint::open_checkpoint(*store, *world, store->step_name(source.description.step));
+  log::info("{}: step {} in {} files, read again and whole", written->description(), written->manifest().step,
+            written->manifest().files.size());
+  return 0;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,139 @@
+#include "src/app/commands/corpus/build_command.hpp"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "io/prepare/corpus_builder.hpp"
+#include "mpi/node.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/document_options.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/options/tokenizer_options.hpp"
+#include "src/app/progress_bar.hpp"
+#include "src/base/log.hpp"
+#include "src/base/timer.hpp"
+#include "src/data/text/sentence_splitter.hpp"
+
+namespace trireme::app {
+namespace {
+
+constexpr double log_interval_s = 10;
+
+/// A bar on a terminal; elsewhere a line of the log now and then.
+class BuildProgress {
+ public:
+  void update(std::int64_t done, std::int64_t total) {
+    if (!bar_) {
+      begun_ = done;
+      bar_.emplace("tokenizing", "MB", 1e6, begun_);
+    }
+    bar_->update(done, total);
+    if (isatty(STDERR_FILENO) != 0 || since_logged_.elapsed_s() < log_interval_s || done == begun_) return;
+    since_logged_ = Timer();
+    const double rate = static_cast<double>(done - begun_) / since_start_.elapsed_s();
+    log::info("tokenized {:.0f} of {:.0f} MB, {:.1f} MB/s, {} left", static_cast<double>(done) / 1e6,
+              static_cast<double>(total) / 1e6, rate / 1e6, duration_text(static_cast<double>(total - done) / rate));
+  }
+  void end() { bar_.reset(); }
+  /// Bytes that an earlier build had done.
+  std::int64_t begun() const { return begun_; }
+
+ private:
+  std::optional<ProgressBar> bar_;
+  std::int64_t begun_ = 0;
+  Timer since_start_;
+  Timer since_logged_;
+};
+
+void log_report(const io::CorpusBuildOptions& build, const io::CorpusBuildReport& report, double elapsed_s) {
+  const io::CorpusTextCounts& counts = report.counts;
+  for (const std::string& line : counts.first_bad_lines) log::warn("skipped {}", line);
+  if (counts.bad_lines > 0) log::warn("skipped {} bad lines in all", counts.bad_lines);
+  if (counts.cut_runs > 0) {
+    log::warn("cut {} runs of more than {} bytes without a place between two words; their tokens may differ there",
+              counts.cut_runs, build.text.reader.greatest_run_bytes);
+  }
+  if (!counts.special_tokens.empty()) {
+    std::vector<std::string> found;
+    for (const auto& [spelling, count] : counts.special_tokens) found.push_back(fmt::format("{} {}", count, spelling));
+    log::warn("the text holds names of special tokens, which became ordinary text: {}", fmt::join(found, ", "));
+  }
+  if (report.sentences > 0) log::info("kept where {} sentences begin", report.sentences);
+  if (counts.empty_documents > 0) log::info("left out {} empty documents", counts.empty_documents);
+  log::info(
+      "{}: {} documents, {} tokens from {} bytes of text, {:.3f} bytes/token, {:.1f} s (joining {:.2f} s), {:.1f} MB/s",
+      build.output, report.documents, report.tokens, counts.text_bytes,
+      static_cast<double>(counts.text_bytes) / static_cast<double>(report.tokens), elapsed_s, report.join_s,
+      static_cast<double>(counts.text_bytes) / 1e6 / elapsed_s);
+}
+
+}  // namespace
+
+int build_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  io::CorpusBuildOptions build;
+  io::TextReaderOptions& reader = build.text.reader;
+  TokenizerOptions tokens;
+  bool keep_invalid_utf8 = false;
+  std::optional<int> workers;
+
+  Options options(
+      "trireme corpus build",
+      "Tokenizes text into one HDF5 corpus, with as many threads as there are cores, in memory that does not "
+      "grow with the text. Under mpirun the ranks share the work, whatever the number of files; the corpus is the same "
+      "on any number of ranks. A build that was stopped goes on when it is run again. Names of special tokens in the "
+      "text (<|endoftext|>, [SEP]) become ordinary text, and the log counts them.");
+  options.section("Input and output");
+  options.add("input", &build.inputs, "FILE",
+              "Text files, a document each, and files of JSON lines (.json, .jsonl, .ndjson), an object a line; "
+              "plain or compressed (gzip, Zstandard).");
+  options.add("output", &build.output, "FILE.h5",
+              "The corpus. It gets this name when it is whole; until then FILE.h5.parts holds what is done.");
+  options.add_choice(
+      "input-format", &reader.format,
+      {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
+      "What the input files are; auto goes by their names.");
+  options.add("json-key,json-keys", &reader.json_key, "KEY", "Key of the text in each JSON object.");
+  tokens.declare(options);
+  options.add_flag("append-eod", &build.text.append_end_of_document,
+                   "End every document with the end-of-document token.");
+  options.add_flag(
+      "split-sentences", &build.text.split_sentences,
+      "Keep where sentences begin, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
+  options.section("Bad input");
+  options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
+                     "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON is always UTF-8.");
+  add_bad_lines(options, &build.text.skip_bad_lines, &build.text.greatest_bad_lines);
+  options.add("max-line", &reader.greatest_bytes, "BYTES",
+              "Longest line of JSON, which is held in memory; a longer one is refused. Lines of text may have any "
+              "length.",
+              at_least(1));
+  options.section("Speed");
+  options.add("workers", &workers, "N", "Threads of each rank; by default the ranks of a machine share its cores.",
+              between(1, 4096));
+  options.add("part-size", &build.part_bytes, "BYTES",
+              "Input is cut into parts of this size, which ranks do one by one and a stopped build keeps.",
+              at_least(1));
+  options.require("input");
+  options.require("output");
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+
+  const auto world = environment.make_world();
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  collectively(*world, [&] { tokenizer = tokens.make(); });
+  reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
+  if (build.text.split_sentences) reader.can_cut = data::SentenceSplitter::ends_before;
+  reader.check_utf8 = !keep_invalid_utf8 && tokens.tokenizer != "bytes";
+  ThreadPool pool(workers ? *workers : default_thread_count(mpi::find_node_place(*world).ranks_sharing_cores));
+  const Timer timer;
+  BuildProgress progress;
+  const io::CorpusBuildReport report = io::build_corpus(
+      build, *tokenizer, pool, *world, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
+  progress.end();
+  if (world->rank() == 0) log_report(build, report, timer.elapsed_s());
+  return 0;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,163 @@
+#include "src/app/commands/corpus/clean_command.hpp"
+
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <sstream>
+
+#include "io/prepare/corpus_cleaner.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/document_options.hpp"
+#include "src/app/options/tokenizer_options.hpp"
+#include "src/app/progress_bar.hpp"
+#include "src/base/check.hpp"
+#include "src/base/log.hpp"
+
+namespace trireme::app {
+namespace {
+
+struct CleanCommandOptions {
+  io::CorpusCleanOptions clean;
+  DocumentFormat format;
+  TokenizerOptions tokenizer;
+  std::string languages;
+  std::optional<int> workers;
+
+  void declare(Options& options) {
+    options.section("Input and output");
+    options.add("input", &clean.inputs, "FILE",
+                "Files of JSON lines (.json, .jsonl, .ndjson), an object a line, and text files, a document each.");
+    options.add(
+        "output", &clean.output, "FILE.jsonl",
+        "What stays, in order: lines of JSON as they were; compressed as FILE.jsonl.gz or FILE.jsonl.zst. It gets "
+        "this name when it is whole.");
+    options.add("report", &clean.report, "FILE.jsonl", "What went and why, an object a document; compressed likewise.");
+    add_document_format(
+        options, "input-format", &format,
+        "What the input files are; auto goes by their names; in lines each line of text is a document.");
+    options.add("json-key,json-keys", &clean.reader.json_key, "KEY", "Key of the text in each JSON object.");
+    options.add("id-key", &clean.id_key, "KEY", "Key of the documents' names, for the report.");
+    options.add("max-line", &clean.reader.greatest_bytes, "N", "Longest line or document.", at_least(1));
+    add_bad_lines(options, &clean.skip_bad_lines, &clean.greatest_bad_lines);
+    options.section("Characters and languages");
+    options.add_choice(
+        "unicode", &clean.unicode,
+        {{"keep", io::UnicodeForm::as_it_is}, {"nfc", io::UnicodeForm::nfc}, {"repair", io::UnicodeForm::repaired}},
+        "Characters as they are; or letters and their marks joined where Unicode has one character for them (NFC); or "
+        "that, and UTF-8 that was read as windows-1252 or Latin-1 read again, and control characters removed.");
+    options.add("language", &languages, "LANG,...",
+                "Documents stay that are in one of these languages (ISO 639 codes: en,de,zh), as CLD2 finds; by "
+                "default all languages do.");
+    options.add("language-confidence", &clean.least_language_share, "X",
+                "Least share of a document's letters that CLD2 finds to be in these languages.", between(0, 1));
+    options.section("Short documents");
+    options.add("min-tokens", &clean.least_tokens, "N", "Documents of fewer tokens go; 0: none, without a tokenizer.",
+                at_least(0));
+    tokenizer.declare(options);
+    options.section("Duplicates");
+    options.add("jaccard", &clean.jaccard, "J",
+                "Documents whose sets of shingles have more than this in common are duplicates: of each cluster of "
+                "them the first stays. 1: only documents of equal text are.",
+                between(0, 1));
+    options.add_choice("shingle-unit", &clean.shingles.unit,
+                       {{"char", data::ShingleUnit::characters}, {"word", data::ShingleUnit::words}},
+                       "What shingles are made of.");
+    options.add("shingle-size,ngram", &clean.shingles.size, "N", "Successive characters or words of a shingle.",
+                between(1, 1000));
+    options.add_choice(
+        "normalize", &clean.shingles.folding,
+        {{"none", data::ShingleFolding::none}, {"case-and-space", data::ShingleFolding::case_and_white_space}},
+        "For the comparison alone: the text as it is, or in lower case with one space for any white space.");
+    options.add("bands", &clean.minhash.bands, "B",
+                "Bands of the MinHash signature: documents are compared if one agrees.", between(1, 10000));
+    options.add("rows", &clean.minhash.rows, "R",
+                "Hash functions of a band. A pair of similarity J is found with probability 1 - (1 - J^R)^B.",
+                between(1, 1000));
+    options.add("bucket-neighbours", &clean.neighbours, "N",
+                "Documents that agree in a band: each is compared with so many before it.", at_least(1));
+    options.add("seed", &clean.minhash.seed, "N", "Chooses the hash functions.");
+    options.section("Speed");
+    options.add("workers", &workers, "N", "Threads of a rank; by default its share of the machine's cores.",
+                between(1, 4096));
+    options.require("input");
+    options.require("output");
+  }
+
+  void check(const Options& options) {
+    TRIREME_CHECK(!options.given("language-confidence") || options.given("language"), ConfigError,
+                  "--language-confidence {} says which documents are in a --language, which is not given",
+                  clean.least_language_share);
+    std::istringstream codes(languages);
+    for (std::string code; std::getline(codes, code, ',');) clean.languages.push_back(code);
+    TRIREME_CHECK(!options.given("language") || !clean.languages.empty(), ConfigError,
+                  "--language names no language; without it all stay");
+    clean.reader.format = format.format;
+    clean.text_lines = format.text_lines;
+  }
+};
+
+void print_summary(const io::CorpusCleanOptions& options, const io::CorpusCleanReport& report) {
+  const auto percent = [&](std::int64_t documents) {
+    return 100.0 * static_cast<double>(documents) / static_cast<double>(report.documents);
+  };
+  const double input_mb = static_cast<double>(report.input_bytes) / 1e6;
+  log::info("{} documents, {:.1f} MB: {} kept in {}", report.documents, input_mb, report.kept_documents,
+            options.output);
+  for (const std::string& line : report.first_bad_lines) log::warn("skipped {}", line);
+  if (report.bad_lines > 0) log::warn("skipped {} bad lines in all", report.bad_lines);
+  if (options.unicode != io::UnicodeForm::as_it_is) {
+    log::info("changed characters of {} documents ({:.2f}%)", report.changed_documents,
+              percent(report.changed_documents));
+  }
+  if (!options.languages.empty()) {
+    log::info("removed {} in other languages than {} ({:.2f}%)", report.foreign_documents,
+              fmt::join(options.languages, ", "), percent(report.foreign_documents));
+  }
+  log::info("removed {} of fewer than {} tokens ({:.2f}%), {} exact ({:.2f}%) and {} near duplicates ({:.2f}%)",
+            report.short_documents, options.least_tokens, percent(report.short_documents), report.exact_duplicates,
+            percent(report.exact_duplicates), report.near_duplicates, percent(report.near_duplicates));
+  if (options.jaccard < 1) {
+    const double chance = 1 - std::pow(1 - std::pow(options.jaccard, options.minhash.rows), options.minhash.bands);
+    log::info("compared {} pairs of documents; {} bands of {} find a pair of similarity {} with probability {:.4f}",
+              report.compared_pairs, options.minhash.bands, options.minhash.rows, options.jaccard, chance);
+  }
+  log::info("{} bytes of memory a document; reading {:.1f} s ({:.1f} MB/s), duplicates {:.1f} s, writing {:.1f} s",
+            report.state_bytes, report.read_s, input_mb / report.read_s, report.search_s, report.write_s);
+}
+
+}  // namespace
+
+int clean_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  CleanCommandOptions o;
+  Options options("trireme corpus clean",
+                  "Copies text to one file of JSON lines without short documents, without documents of equal text and "
+                  "without near duplicates, which MinHash and locality-sensitive hashing find and exact Jaccard "
+                  "similarities confirm. Under mpirun the ranks share the work; the result is the same. Memory goes by "
+                  "the number of documents, not by their length; the text is kept once more on the disk meanwhile, in "
+                  "OUTPUT.partial.");
+  o.declare(options);
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+  o.check(options);
+
+  const auto world = environment.make_world();
+  check_same_options(*world, options);
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (o.clean.least_tokens > 0) {
+    collectively(*world, [&] { tokenizer = o.tokenizer.make(); });
+  }
+  ThreadPool pool(thread_count(*world, o.workers));
+  std::optional<ProgressBar> bar;
+  if (world->rank() == 0) bar.emplace("cleaning", "MB", 1e6);
+  const io::CorpusCleanReport report =
+      io::clean_corpus(o.clean, tokenizer.get(), *world, pool, [&](std::int64_t done, std::int64_t total) {
+        if (bar) bar->update(done, total);
+      });
+  bar.reset();
+  if (world->rank() == 0) print_summary(o.clean, report);
+  return 0;
+}
+
+}  // namespace trireme::app

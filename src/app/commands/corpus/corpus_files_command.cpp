@@ -1,0 +1,154 @@
+#include "src/app/commands/corpus/corpus_files_command.hpp"
+
+#include <filesystem>
+#include <optional>
+
+#include "io/corpus/corpus_writer.hpp"
+#include "io/corpus/llmc_corpus.hpp"
+#include "io/corpus/megatron_corpus.hpp"
+#include "io/posix/folder_lock.hpp"
+#include "io/prepare/corpus_copy.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/options/tokenizer_options.hpp"
+#include "src/base/check.hpp"
+#include "src/base/log.hpp"
+
+namespace trireme::app {
+namespace {
+
+void log_written(const std::string& path, const io::CorpusSize& size) {
+  log::info("{}: {} documents, {} tokens", path, size.documents, size.tokens);
+}
+
+io::CorpusKind kind_of(bool view) { return view ? io::CorpusKind::view : io::CorpusKind::copy; }
+
+void add_view(Options& options, bool* view) {
+  options.add_flag(
+      "view", view,
+      "Copy no tokens: the new file says where in the others its documents lie, and needs them unchanged.");
+}
+
+/// PREFIX of the PREFIX.bin and PREFIX.idx that `path` or one of the two names means; empty where there is no index.
+std::string megatron_prefix(const std::string& path) {
+  std::string prefix = path;
+  if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
+  return std::filesystem::exists(prefix + ".idx") ? prefix : "";
+}
+
+}  // namespace
+
+int corpus_merge(const std::vector<std::string>& arguments) {
+  std::vector<std::string> inputs;
+  std::string output;
+  Options options("trireme corpus merge",
+                  "Puts corpora of one tokenizer into one file, their documents one corpus after another.");
+  options.add_arguments("FILE.h5...", &inputs, "Corpora, in this order.");
+  options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
+  bool view = false;
+  add_view(options, &view);
+  options.require("output");
+  if (!options.parse(arguments)) return 0;
+  log_written(output, io::merge_corpora(inputs, output, kind_of(view)));
+  return 0;
+}
+
+int corpus_split(const std::vector<std::string>& arguments) {
+  std::string input;
+  std::string prefix;
+  std::string split = "969,30,1";
+  auto by = data::SplitBy::automatic;
+  Options options("trireme corpus split",
+                  "Cuts a corpus into PREFIX_train.h5, PREFIX_valid.h5 and PREFIX_test.h5, of the documents that a "
+                  "training run with the same --split takes.");
+  options.add_argument("FILE.h5", &input, "A corpus.");
+  options.add("output-prefix", &prefix, "PREFIX", "What the names of the parts begin with.");
+  options.add("split", &split, "A,B,C", "Shares of training, validation and test; a share of 0 makes no file.");
+  options.add_choice(
+      "split-by", &by,
+      {{"auto", data::SplitBy::automatic}, {"documents", data::SplitBy::documents}, {"tokens", data::SplitBy::tokens}},
+      "What --split counts; auto: tokens where there are fewer documents than 100.");
+  bool view = false;
+  add_view(options, &view);
+  options.require("output-prefix");
+  if (!options.parse(arguments)) return 0;
+  const std::array<std::string, 3> outputs{prefix + "_train.h5", prefix + "_valid.h5", prefix + "_test.h5"};
+  const auto sizes = io::split_corpus(input, data::parse_split(split), by, outputs, kind_of(view));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (sizes[i].documents > 0) {
+      log_written(outputs[i], sizes[i]);
+    } else {
+      log::info("{} would be empty and is not written", outputs[i]);
+    }
+  }
+  return 0;
+}
+
+int corpus_sample(const std::vector<std::string>& arguments) {
+  std::string input;
+  std::string output;
+  double share = 0;
+  std::uint64_t seed = 1234;
+  Options options("trireme corpus sample",
+                  "Takes each document of a corpus with the same probability. The same seed takes the same documents, "
+                  "and with a greater share the same and others.");
+  options.add_argument("FILE.h5", &input, "A corpus.");
+  options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
+  options.add("share", &share, "X", "Probability of each document.", between(0, 1));
+  options.add("seed", &seed, "N", "Which documents are taken.");
+  bool view = false;
+  add_view(options, &view);
+  options.require("output");
+  options.require("share");
+  if (!options.parse(arguments)) return 0;
+  log_written(output, io::sample_corpus(input, share, seed, output, kind_of(view)));
+  return 0;
+}
+
+int corpus_import(const std::vector<std::string>& arguments) {
+  std::vector<std::string> inputs;
+  std::string output;
+  TokenizerOptions tokens;
+  Options options("trireme corpus import",
+                  "Makes a corpus of token files: of Megatron-LM (PREFIX.bin with PREFIX.idx) or of llm.c (FILE.bin, "
+                  "cut into documents before every end-of-document token). Ids are taken as they are.");
+  options.add_arguments("FILE...", &inputs, "PREFIX, PREFIX.bin or FILE.bin; several are put one after another.");
+  options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
+  tokens.declare(options, TokenizerOptions::Ids::from_elsewhere);
+  options.require("output");
+  if (!options.parse(arguments)) return 0;
+  const auto tokenizer = tokens.make();
+
+  const io::FolderLock lock(output + ".lock", output);
+  io::CorpusWriter writer(output, *tokenizer);
+  for (const std::string& input : inputs) {
+    if (const std::string prefix = megatron_prefix(input); !prefix.empty()) {
+      io::import_megatron(prefix, writer);
+    } else if (io::is_llmc(input)) {
+      io::import_llmc(input, tokenizer->end_of_document(), writer);
+    } else {
+      throw DataError("{} has no .idx of Megatron-LM beside it and does not begin as a token file of llm.c", input);
+    }
+  }
+  TRIREME_CHECK(writer.token_count() > 0, DataError, "the {} files hold no token", inputs.size());
+  writer.finish();
+  log_written(output, {writer.documents(), writer.token_count()});
+  return 0;
+}
+
+int corpus_export(const std::vector<std::string>& arguments) {
+  std::string input;
+  std::string prefix;
+  Options options("trireme corpus export",
+                  "Writes a corpus as PREFIX.bin and PREFIX.idx, the bytes that Megatron-LM's own builder writes.");
+  options.add_argument("FILE.h5", &input, "A corpus.");
+  options.add("output-prefix", &prefix, "PREFIX", "The names of the two files without .bin and .idx.");
+  options.require("output-prefix");
+  if (!options.parse(arguments)) return 0;
+  const io::CorpusStore store(input);
+  const io::FolderLock lock(prefix + ".lock", prefix);
+  io::export_megatron(store, prefix);
+  log::info("{0}.bin and {0}.idx: {1} documents, {2} tokens", prefix, store.documents(), store.token_count());
+  return 0;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,112 @@
+#include "src/app/commands/corpus/overlap_command.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "io/prepare/corpus_overlap.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/document_options.hpp"
+#include "src/app/progress_bar.hpp"
+#include "src/base/check.hpp"
+#include "src/base/log.hpp"
+#include "src/base/timer.hpp"
+
+namespace trireme::app {
+namespace {
+
+struct OverlapCommandOptions {
+  io::CorpusOverlapOptions overlap;
+  DocumentFormat format;
+  DocumentFormat test_format;
+  std::string json_key = "text";
+  std::string test_json_key = "text";
+  std::int64_t greatest_bytes = io::TextReaderOptions{}.greatest_bytes;
+  std::optional<int> workers;
+
+  void declare(Options& options) {
+    options.section("Input");
+    options.add(
+        "corpus,input", &overlap.inputs, "FILE",
+        "The corpus: files of JSON lines (.json, .jsonl, .ndjson), an object a line, and text files, a document "
+        "each.");
+    options.add("test", &overlap.tests, "FILE", "Test sets, in the same formats; each gets figures of its own.");
+    options.add("ngram", &overlap.n, "N", "Words of an n-gram, in lower case, cut at white space, with punctuation.",
+                between(1, 1000));
+    const std::string help = "; auto goes by their names; in lines each line of text is a document.";
+    add_document_format(options, "input-format", &format, "What the files of the corpus are" + help);
+    add_document_format(options, "test-format", &test_format, "What the test sets are" + help);
+    options.add("json-key,json-keys", &json_key, "KEY", "Key of the text in each JSON object of the corpus.");
+    options.add("test-json-key", &test_json_key, "KEY", "Key of the text in each JSON object of the test sets.");
+    options.add("max-line", &greatest_bytes, "N", "Longest line or document.", at_least(1));
+    options.section("Removal");
+    options.add("output", &overlap.output, "FILE.jsonl",
+                "The corpus without the passages that occur in a test set, in order, a document a piece that stays; "
+                "compressed as FILE.jsonl.gz or FILE.jsonl.zst. It gets this name when it is whole.");
+    options.add("margin", &overlap.removal.margin, "N",
+                "Characters that go on either side of a passage, and on to the end of a sentence.", at_least(0));
+    options.add("min-piece", &overlap.removal.least_piece, "N", "Characters of the shortest piece that stays.",
+                at_least(1));
+    options.add("max-cuts", &overlap.removal.most_cuts, "N", "A document with more passages to cut out goes whole.",
+                at_least(0));
+    options.section("Speed");
+    options.add("workers", &workers, "N", "Threads of a rank; by default its share of the machine's cores.",
+                between(1, 4096));
+    options.require("corpus");
+    options.require("test");
+  }
+
+  void check(const Options& options) {
+    for (const char* name : {"margin", "min-piece", "max-cuts"}) {
+      TRIREME_CHECK(!overlap.output.empty() || !options.given(name), ConfigError,
+                    "--{} says how --output is made, which is not given", name);
+    }
+    overlap.reader = {.format = format.format, .json_key = json_key};
+    overlap.test_reader = {.format = test_format.format, .json_key = test_json_key};
+    overlap.reader.greatest_bytes = overlap.test_reader.greatest_bytes = greatest_bytes;
+    overlap.text_lines = format.text_lines;
+    overlap.test_lines = test_format.text_lines;
+  }
+};
+
+}  // namespace
+
+int overlap_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  OverlapCommandOptions o;
+  Options options(
+      "trireme corpus overlap",
+      "Counts how many of the different n-grams of test sets occur in a corpus of text, and writes the corpus "
+      "without them if that is wanted. Prints a line of JSON a test set. Under mpirun the ranks share the "
+      "work; the result is the same. Memory goes by the test sets.");
+  o.declare(options);
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+  o.check(options);
+
+  const auto world = environment.make_world();
+  check_same_options(*world, options);
+  ThreadPool pool(thread_count(*world, o.workers));
+  const Timer timer;
+  std::optional<ProgressBar> bar;
+  if (world->rank() == 0) bar.emplace("comparing", "MB", 1e6);
+  const io::CorpusOverlapReport report =
+      io::corpus_overlap(o.overlap, *world, pool, [&](std::int64_t done, std::int64_t total) {
+        if (bar) bar->update(done, total);
+      });
+  bar.reset();
+  if (world->rank() != 0) return 0;
+  for (std::size_t t = 0; t < report.tests.size(); ++t) {
+    const io::TestOverlap& test = report.tests[t];
+    fmt::print("{}\n", io::overlap_line(o.overlap.tests[t], o.overlap.n, test));
+  }
+  log::info("{} documents, {:.1f} MB in {:.1f} s, {:.1f} MB/s: {} have an n-gram of a test set", report.documents,
+            static_cast<double>(report.input_bytes) / 1e6, timer.elapsed_s(),
+            static_cast<double>(report.input_bytes) / 1e6 / timer.elapsed_s(), report.affected_documents);
+  if (!o.overlap.output.empty()) {
+    log::info("{}: {} documents; nothing is left of {}", o.overlap.output, report.written_documents,
+              report.removed_documents);
+  }
+  return 0;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,39 @@
+#include "src/app/commands/corpus/verify_command.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "io/corpus/corpus_store.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/document_options.hpp"
+#include "src/app/options/options.hpp"
+
+namespace trireme::app {
+
+int verify_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  std::string path;
+  std::optional<int> workers;
+  Options options("trireme corpus verify",
+                  "Reads a whole corpus and checks it against its digests. Under mpirun the ranks share the work.");
+  options.add_argument("FILE.h5", &path, "A corpus that trireme corpus build made.");
+  options.add("workers", &workers, "N", "Threads of each rank; by default the ranks of a machine share its cores.",
+              between(1, 4096));
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+
+  const auto world = environment.make_world();
+  check_same_options(*world, options);
+  std::unique_ptr<io::CorpusStore> store;
+  collectively(*world, [&] { store = std::make_unique<io::CorpusStore>(path); });
+  ThreadPool pool(thread_count(*world, workers));
+  store->verify(*world, pool);
+  if (world->rank() == 0) {
+    fmt::print("{} is whole: {} documents, {} tokens, digest {}\n", path, store->documents(), store->token_count(),
+               store->info().content_digest);
+  }
+  return 0;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,51 @@
+#include "src/app/commands/generate_command.hpp"
+
+#include <cstdio>
+
+#include "src/app/job.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/saved_model.hpp"
+#include "src/train/generation.hpp"
+
+namespace trireme::app {
+
+int generate_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  SavedModelOptions model;
+  std::string prompt;
+  std::int64_t max_new_tokens = 100;
+  train::SamplingOptions sampling;
+  Options options("trireme generate", "Continues a text with a trained model.");
+  options.section("Text");
+  options.add("prompt", &prompt, "TEXT", "The text to continue.");
+  options.add("max-new-tokens", &max_new_tokens, "N", "Tokens to add at the most.", at_least(0));
+  options.add("temperature", &sampling.temperature, "X", "Divides the logits; 0: always the likeliest token.",
+              at_least(0));
+  options.add("top-k", &sampling.top_k, "K", "Choose among the K likeliest tokens; 0: all.", at_least(0));
+  options.add("top-p", &sampling.top_p, "P", "Choose among the likeliest tokens of this probability together; 0: all.",
+              between(0, 1));
+  options.add("seed", &sampling.seed, "N", "The same seed gives the same text.", at_least(0));
+  model.declare(options);
+  options.require("prompt");
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+
+  Job job(environment, options, model.grid);
+  const std::unique_ptr<SavedModel> saved =
+      load_model(job, model, [](const model::GptConfig& config, train::LayoutOptions& layout) {
+        layout.sequence_length = config.max_positions;
+      });
+  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);
+  std::vector<std::int32_t> ids;
+  tokenizer->encode(prompt, ids);
+  const std::vector<std::int32_t> continuation =
+      train::generate(*saved->gpt, *job.world, ids, max_new_tokens, tokenizer->end_of_document(), sampling);
+  if (job.speaks()) {
+    std::string text = prompt;
+    tokenizer->decode(continuation, text);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fputc('\n', stdout);
+  }
+  return 0;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,47 @@
+#include "src/app/commands/info_command.hpp"
+
+#include <cstdio>
+
+#include "io/h5/file.hpp"
+#include "mpi/error.hpp"
+#include "mpi/node.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/options.hpp"
+#include "src/base/thread_pool.hpp"
+
+namespace trireme::app {
+
+int info_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  Options options("trireme info", "Says what this program is made of and what it finds here.");
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+  const std::unique_ptr<mpi::MpiCommunicator> world = environment.make_world();
+  const mpi::NodePlace node = mpi::find_node_place(*world);
+  const int threads = default_thread_count(node.ranks_sharing_cores);
+  std::string reason;
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::automatic, threads, &reason,
+                                                        {.world_rank = world->rank(), .local_rank = node.local_rank});
+  GpuReport gpus;
+  std::string cuda;
+  if (const CudaExports* library = open_cuda_library(gpus.problem)) {
+    gpus = library->take_inventory(node.local_rank);
+    cuda = fmt::format("{}, kernels for {}", gpus.versions, library->architectures);
+  }
+  const std::string gpu = gpus.device < 0 ? "no GPU" : gpus.devices[static_cast<std::size_t>(gpus.device)];
+  const std::vector<std::string> ranks = all_gather_text(
+      *world, fmt::format("{}, number {} of {} there: {}, {}; {}", mpi::this_rank_and_host(), node.local_rank,
+                          node.local_size, backend->name(), backend->description(), gpu));
+  if (world->rank() != 0) return 0;
+  std::printf("trireme   %s\n", version().c_str());
+  std::printf("backend   %s, %s%s\n", backend->name().c_str(), backend->description().c_str(),
+              reason.empty() ? "" : (" (" + reason + ")").c_str());
+  if (!cuda.empty()) std::printf("CUDA      %s\n", cuda.c_str());
+  if (!gpus.problem.empty()) std::printf("GPUs      none: %s\n", gpus.problem.c_str());
+  for (const std::string& device : gpus.devices) std::printf("          %s\n", device.c_str());
+  std::printf("MPI       %s\n", mpi::library_version().c_str());
+  std::printf("HDF5      %s\n", io::h5::library_version().c_str());
+  for (const std::string& rank : ranks) std::printf("%s\n", rank.c_str());
+  return 0;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,96 @@
+#include "src/app/commands/plan_command.hpp"
+
+#include <fmt/ranges.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "src/app/options/options.hpp"
+#include "src/app/run_config/job_options.hpp"
+#include "src/plan/drawing.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Micro-batches of an update on one data rank, said by their number or by sizes of batches.
+int micro_batches_of(const std::optional<int>& count, const std::optional<std::int64_t>& global_batch_size,
+                     std::int64_t micro_batch_size, int data_ranks) {
+  TRIREME_CHECK(count.has_value() != global_batch_size.has_value(), ConfigError,
+                "give either --micro-batches, or --global-batch-size with --micro-batch-size and --data-parallel-size");
+  if (count) return *count;
+  TRIREME_CHECK(*global_batch_size % (micro_batch_size * data_ranks) == 0, ConfigError,
+                "--global-batch-size {} is not a multiple of --micro-batch-size {} times {} data ranks (= {})",
+                *global_batch_size, micro_batch_size, data_ranks, micro_batch_size * data_ranks);
+  return static_cast<int>(*global_batch_size / (micro_batch_size * data_ranks));
+}
+
+/// A schedule is a list in memory and a table on the screen: ConfigError where they would be too large.
+void check_size(int stages, int chunks, int micro_batches) {
+  constexpr double most = 5e6;
+  const double cells = 3.0 * stages * chunks * (micro_batches + 2.0 * stages);
+  TRIREME_CHECK(
+      cells <= most, ConfigError,
+      "--pp {} x --vpp {} x {} micro-batches: the schedule has about {:.1e} places, more than the {:.0e} that "
+      "can be shown; choose fewer of them",
+      stages, chunks, micro_batches, cells, most);
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  TRIREME_CHECK(!file.fail(), IoError, "--svg {}: cannot be written: {}", path, std::strerror(errno));
+}
+
+}  // namespace
+
+int plan_command(const std::vector<std::string>& arguments) {
+  bool show_schedule = false;
+  int stages = 1;
+  int chunks = 1;
+  std::optional<parallel::ScheduleKind> asked;
+  std::optional<int> count;
+  std::optional<std::int64_t> global_batch_size;
+  std::int64_t micro_batch_size = 1;
+  int data_ranks = 1;
+  std::string svg;
+  Options options("trireme plan", "Shows what a job would do, without running it: the schedule of its pipeline.");
+  options.add_flag("show-schedule", &show_schedule,
+                   "Print what each pipeline rank does when. A forward takes 1, a backward 2 (its halves 1 each), "
+                   "messages no time.");
+  options.add("svg", &svg, "FILE", "Also draw it.");
+  options.section("Pipeline");
+  options.add("pipeline-model-parallel-size,pp", &stages, "N", "Ranks that share the layers out.", rank_count());
+  options.add("num-virtual-stages-per-pipeline-rank,vpp", &chunks, "N", "Chunks of layers on each pipeline rank.",
+              layer_count());
+  declare_schedule(options, &asked);
+  options.add("micro-batches", &count, "N", "Micro-batches of an update on one data rank.", at_least(1));
+  options.add("global-batch-size", &global_batch_size, "N", "Instead: samples of an update on all data ranks.",
+              countable());
+  options.add("micro-batch-size", &micro_batch_size, "N", "Samples of a micro-batch.", countable());
+  options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", rank_count());
+  if (!options.parse(arguments)) return 0;
+  TRIREME_CHECK(show_schedule, ConfigError,
+                "trireme plan shows schedules: give --show-schedule; see trireme plan --help");
+
+  const int micro_batches = micro_batches_of(count, global_batch_size, micro_batch_size, data_ranks);
+  const parallel::ScheduleKind kind = parallel::schedule_for(asked, chunks);
+  check_size(stages, chunks, micro_batches);
+  const parallel::Schedule schedule = parallel::make_schedule(kind, stages, micro_batches, chunks);
+  const plan::Simulation simulation = plan::simulate(schedule, plan::ScheduleTimes::uniform(schedule, {}));
+  fmt::print("{}: {} stages{}, {} micro-batches\n", parallel::to_string(kind), stages,
+             chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", micro_batches);
+  fmt::print("{}", plan::text_of(simulation, schedule));
+  fmt::print(
+      "F forward (time 1), B backward (2), I its input half (1), W its weights half (1); {}\n"
+      "time {:g}, of which work {:g}: bubble {:.1f} % of the work; chunks in flight at the most, by rank: {}\n",
+      chunks > 1 ? "F1.3: micro-batch 3 of chunk 1" : "F3: micro-batch 3", simulation.makespan,
+      simulation.makespan / (1 + simulation.bubble), 100 * simulation.bubble,
+      fmt::join(simulation.peak_in_flight, ", "));
+  if (!svg.empty()) write_file(svg, plan::svg_of(simulation, schedule));
+  return 0;
+}
+
+}  // namespace trireme::app

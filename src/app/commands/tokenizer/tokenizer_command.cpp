@@ -1,0 +1,220 @@
+#include "src/app/commands/tokenizer/tokenizer_command.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "io/compression/container_format.hpp"
+#include "io/corpus/corpus_store.hpp"
+#include "io/prepare/word_counting.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
+#include "src/app/options/nearest_name.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/options/printable.hpp"
+#include "src/app/options/tokenizer_options.hpp"
+#include "src/app/progress_bar.hpp"
+#include "src/base/check.hpp"
+#include "src/base/log.hpp"
+#include "src/base/timer.hpp"
+#include "src/data/tokenizer/bpe_trainer.hpp"
+
+namespace trireme::app {
+namespace {
+
+constexpr const char* usage =
+    "Usage: trireme tokenizer train|encode|decode [OPTION]...\n"
+    "Makes tokenizers and shows what they do.\n\n"
+    "  train    make a byte-level BPE from texts: vocab.json and merges.txt\n"
+    "  encode   turn text into token ids\n"
+    "  decode   turn token ids into text\n\n"
+    "trireme tokenizer COMMAND --help explains each.\n";
+
+int train(const std::vector<std::string>& arguments) {
+  io::WordCountingOptions counting;
+  data::BpeTrainingOptions training;
+  std::string output;
+  bool keep_invalid_utf8 = false;
+  std::optional<int> workers;
+
+  Options options(
+      "trireme tokenizer train",
+      "Makes a byte-level BPE with GPT-2's pattern from texts, for --tokenizer gpt2 of trireme corpus build "
+      "and for Hugging Face's GPT2Tokenizer. The same texts give the same files.");
+  options.section("Input and output");
+  options.add("input", &counting.inputs, "FILE",
+              "Text files, and files of JSON lines (.json, .jsonl, .ndjson), an object a line.");
+  options.add("output", &output, "DIR", "Folder for vocab.json and merges.txt; made where it is missing.");
+  options.add_choice(
+      "input-format", &counting.reader.format,
+      {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
+      "What the input files are; auto goes by their names.");
+  options.add("json-key,json-keys", &counting.reader.json_key, "KEY", "Key of the text in each JSON object.");
+  options.section("Tokens");
+  options.add("vocab-size", &training.vocabulary_size, "N", "Tokens: 256 bytes, merges and special tokens.",
+              at_least(257));
+  options.add("min-frequency", &training.least_frequency, "N", "How often a pair must occur to become a token.",
+              at_least(1));
+  options.add("special-tokens", &training.special_tokens, "TOKEN",
+              "Tokens that never come from text; the last ids. <|endoftext|>, which ends documents, must be first.");
+  options.section("Bad input");
+  options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
+                     "Bytes of text that are not UTF-8.");
+  options.add("max-line-bytes", &counting.reader.greatest_bytes, "N",
+              "Longest line, or stretch of text without white space.", at_least(1));
+  options.section("Speed and memory");
+  options.add("max-words", &counting.greatest_words, "N",
+              "Different words kept while counting; where there are more, the rarest are forgotten.", at_least(1000));
+  options.add("workers", &workers, "N", "Threads; by default as many as there are cores.", between(1, 4096));
+  options.require("input");
+  options.require("output");
+  if (!options.parse(arguments)) return 0;
+  const auto& special = training.special_tokens;
+  TRIREME_CHECK(special.front() == "<|endoftext|>", ConfigError,
+                "--special-tokens begins with '{}'; the first must be <|endoftext|>, which ends documents",
+                special.front());
+  for (const std::string& token : special) {
+    TRIREME_CHECK(std::ranges::all_of(token, [](char c) { return c > ' ' && c <= '~'; }) && token.size() > 1,
+                  ConfigError, "--special-tokens: '{}' is not two or more printable characters of ASCII", token);
+    TRIREME_CHECK(std::ranges::count(special, token) == 1, ConfigError, "--special-tokens: '{}' stands there twice",
+                  token);
+  }
+
+  std::error_code error;
+  std::filesystem::create_directories(output, error);
+  TRIREME_CHECK(!error, IoError, "cannot make the folder {}: {}", output, error.message());
+  counting.reader.check_utf8 = !keep_invalid_utf8;
+  ThreadPool pool(workers ? *workers : default_thread_count(1));
+  const Timer timer;
+  std::optional<ProgressBar> bar(std::in_place, "counting words", "MB", 1e6);
+  const auto show = [&](std::int64_t done, std::int64_t total) { bar->update(done, total); };
+  const io::CountedWords counted = io::count_words(counting, pool, show);
+  const double counting_s = timer.elapsed_s();
+  bar.reset();
+  TRIREME_CHECK(!counted.words.empty(), DataError, "the input holds no text");
+  log::info("counted {} words, {} different ones, in {} bytes of text: {:.1f} s, {:.1f} MB/s", counted.occurrences,
+            counted.words.size(), counted.text_bytes, counting_s,
+            static_cast<double>(counted.text_bytes) / 1e6 / counting_s);
+  if (counted.forgotten > 0) {
+    log::warn("forgot rare words that occurred {} times in all; --max-words {} allows no more different ones",
+              counted.forgotten, counting.greatest_words);
+  }
+  bar.emplace("merging", "merges", 1);
+  const data::BpeVocabulary vocabulary = data::train_bpe(counted.words, training, show);
+  bar.reset();
+  const std::filesystem::path folder(output);
+  io::write_bpe_files(vocabulary, folder / "vocab.json", folder / "merges.txt");
+  log::info("{}: vocab.json and merges.txt, {} tokens, {:.1f} s", output, vocabulary.tokens.size(), timer.elapsed_s());
+  if (std::ssize(vocabulary.tokens) < training.vocabulary_size) {
+    log::warn("{} tokens, not {}: no further pair occurs --min-frequency {} times", vocabulary.tokens.size(),
+              training.vocabulary_size, training.least_frequency);
+  }
+  return 0;
+}
+
+/// What encode and decode have in common: a tokenizer, by options or from a corpus, and an input.
+struct Look {
+  TokenizerOptions tokens;
+  std::string input = "-";
+  std::string corpus;
+
+  void declare(Options& options, const char* what) {
+    options.section("Input");
+    options.add("input", &input, "FILE", what);
+    tokens.declare(options);
+    options.add("data-path", &corpus, "FILE.h5", "Take the tokenizer of this corpus instead.");
+  }
+
+  std::unique_ptr<data::Tokenizer> tokenizer(const Options& options) const {
+    if (corpus.empty()) return tokens.make();
+    TRIREME_CHECK(!options.given("tokenizer"), ConfigError, "--data-path brings its tokenizer: leave out --tokenizer");
+    const io::CorpusStore store(corpus);
+    return data::tokenizer_from_payload(store.info().tokenizer, store.info().tokenizer_payload);
+  }
+
+  std::string text() const {
+    std::FILE* const file = input == "-" ? stdin : std::fopen(input.c_str(), "rb");
+    TRIREME_CHECK(file != nullptr, IoError, "cannot open {}", input);
+    std::string bytes;
+    char buffer[65536];
+    for (std::size_t got; (got = std::fread(buffer, 1, sizeof(buffer), file)) > 0;) bytes.append(buffer, got);
+    const bool failed = std::ferror(file) != 0;
+    if (file != stdin) std::fclose(file);
+    TRIREME_CHECK(!failed, IoError, "cannot read {}", input);
+    return bytes;
+  }
+};
+
+int encode(const std::vector<std::string>& arguments) {
+  Look look;
+  bool pieces = false;
+  Options options("trireme tokenizer encode", "Prints the token ids of a text.");
+  look.declare(options, "The text; - for standard input.");
+  options.add_flag("pieces", &pieces, "Print a line a token: its id and what it stands for.");
+  if (!options.parse(arguments)) return 0;
+  const auto tokenizer = look.tokenizer(options);
+  std::vector<std::int32_t> ids;
+  const std::string text = look.text();
+  io::check_is_text(look.input == "-" ? "standard input" : look.input, text);
+  tokenizer->encode(text, ids);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (pieces) {
+      std::string bytes;
+      tokenizer->decode({&ids[i], 1}, bytes);
+      fmt::print("{:>6} {}\n", ids[i], printable(bytes));
+    } else {
+      fmt::print("{}{}", i == 0 ? "" : " ", ids[i]);
+    }
+  }
+  if (!pieces) fmt::print("\n");
+  return 0;
+}
+
+int decode(const std::vector<std::string>& arguments) {
+  Look look;
+  Options options("trireme tokenizer decode", "Prints the bytes that token ids stand for, and nothing else.");
+  look.declare(options, "Token ids with white space between them; - for standard input.");
+  if (!options.parse(arguments)) return 0;
+  const auto tokenizer = look.tokenizer(options);
+  const std::string text = look.text();
+  std::vector<std::int32_t> ids;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at != end;) {
+    if (*at == ' ' || (*at >= '\t' && *at <= '\r')) {
+      ++at;
+      continue;
+    }
+    std::int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    const bool ends = next == end || *next == ' ' || (*next >= '\t' && *next <= '\r');
+    TRIREME_CHECK(error == std::errc{} && ends, DataError, "{}: '{}', at byte {}, is not a token id", look.input,
+                  printable(std::string(at, std::min<std::ptrdiff_t>(end - at, 20))), at - text.data());
+    ids.push_back(id);
+    at = next;
+  }
+  std::string bytes;
+  tokenizer->decode(ids, bytes);
+  TRIREME_CHECK(std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size(), IoError, "cannot write the text");
+  return 0;
+}
+
+}  // namespace
+
+int tokenizer_command(const std::vector<std::string>& arguments) {
+  const std::string command = arguments.empty() ? "" : arguments.front();
+  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  if (command == "train") return train(rest);
+  if (command == "encode") return encode(rest);
+  if (command == "decode") return decode(rest);
+  if (command == "--help" || command == "-h") {
+    std::fputs(usage, stdout);
+    return 0;
+  }
+  const std::vector<std::string> words = {"train", "encode", "decode"};
+  refuse_subcommand("tokenizer", command, words);
+}
+
+}  // namespace trireme::app

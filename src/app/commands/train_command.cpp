@@ -1,0 +1,288 @@
+#include "src/app/commands/train_command.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "io/corpus/index_files.hpp"
+#include "io/metrics/metrics_file.hpp"
+#include "io/metrics/trace_file.hpp"
+#include "src/app/checkpoint_saver.hpp"
+#include "src/app/job.hpp"
+#include "src/app/memory_report.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/process_limits.hpp"
+#include "src/app/progress_bar.hpp"
+#include "src/app/run_config/run_attributes.hpp"
+#include "src/app/run_config/train_options.hpp"
+#include "src/app/saved_model.hpp"
+#include "src/app/stop_signal.hpp"
+#include "src/base/log.hpp"
+#include "src/base/thread_pool.hpp"
+#include "src/checkpoint/step_writer.hpp"
+#include "src/train/host_state.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// What a model has instead of GPT-2's choices: ", RMSNorm, rotary positions ..."
+std::string variants_text(const model::GptConfig& config) {
+  std::string text;
+  if (config.kv_heads() != config.heads) text += fmt::format(", {} query groups", config.kv_heads());
+  if (config.normalization == model::Normalization::rms_norm) text += ", RMSNorm";
+  if (config.position_embedding == model::PositionEmbedding::rope) text += ", rotary positions";
+  if (config.swiglu) text += ", SwiGLU";
+  if (!config.linear_bias) text += ", no biases";
+  if (!config.tied_output) text += ", untied output";
+  return text;
+}
+
+/// Logs the batches to come.
+void log_batches(const Job& job, const TrainCommandOptions& o, const train::Progress& done) {
+  const train::BatchSchedule batches = o.batches(job.grid.data_size());
+  const std::int64_t micro_batches = batches.largest() / (o.micro_batch_size * job.grid.data_size());
+  log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", batches.largest(),
+            o.sequence_length, job.grid.data_size(), micro_batches, o.micro_batch_size);
+  if (batches.largest() != *o.global_batch_size) {
+    log::info("--decrease-batch-size-if-needed: global batches are rounded down to multiples of {}, {} becomes {}",
+              o.micro_batch_size * job.grid.data_size(), *o.global_batch_size, batches.largest());
+  }
+  if (!o.train_samples) return;
+  log::info("{} of {} samples are consumed; to come:", done.consumed_samples, *o.train_samples);
+  constexpr std::size_t most = 20;
+  const std::vector<train::BatchPhase> plan = batches.plan(done.consumed_samples, *o.train_samples);
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    if (plan.size() > most && i == most - 1) log::info("  ... {} more sizes", plan.size() - most);
+    if (plan.size() > most && i >= most - 1 && i + 1 < plan.size()) continue;
+    log::info("  {} iterations of {} samples", plan[i].iterations, plan[i].size);
+  }
+}
+
+void log_configuration(const Options& options, const Job& job, const TrainCommandOptions& o,
+                       const model::GptConfig& config, const std::vector<data::WeightedStore>& stores,
+                       const train::Progress& done) {
+  log::info("Trireme {}", version());
+  for (const auto& [name, value] : options.values()) {
+    if (!value.empty()) log::info("  {:.<34} {}", name + " ", value);
+  }
+  log::info("{}", job.description());
+  if (job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
+  log::info(
+      "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}){}, "
+      "dropout {} "
+      "({} in attention): {} parameters",
+      config.layers, config.hidden, config.heads, config.hidden / config.heads, config.ffn_hidden, config.max_positions,
+      config.vocabulary,
+      parallel::VocabularyPartition(config.vocabulary, 0, job.grid.tensor_size(), o.grid.vocabulary_multiple,
+                                    o.grid.padded_vocabulary)
+          .padded_size(),
+      variants_text(config), config.hidden_dropout, config.attention_dropout, model::parameter_count(config));
+  const std::string preset_values = o.model.preset_values(config);
+  if (!preset_values.empty()) log::info("--model {} sets {}", o.model.preset, preset_values);
+  const std::string slow = job.backend->attention().check_head_dim(o.dtype, config.hidden / config.heads);
+  if (!slow.empty() && job.world->rank() == 0) log::warn("{}", slow);
+  for (const data::WeightedStore& store : stores) {
+    log::info("corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", store.store->name(),
+              store.store->token_count(), store.store->documents(), store.store->info().tokenizer,
+              store.store->info().vocabulary_size);
+  }
+  log_batches(job, o, done);
+  if (o.sequence_parallel && job.grid.tensor_size() == 1) {
+    log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
+  }
+  if (job.grid.pipeline_size() > 1) {
+    const auto layout = parallel::PipelineLayout::of(config.layers, job.grid.pipeline_size(), o.layout().pipeline);
+    log::info("pipeline: chunks of {} layers, schedule {}", fmt::join(layout.layers, ", "),
+              parallel::to_string(parallel::schedule_for(o.schedule, layout.chunks)));
+  }
+  log_memory(job, o, config);
+}
+
+/// The corpora that `--data-path` names, on every rank or on none.
+std::vector<data::WeightedStore> open_corpora(const Job& job, const TrainCommandOptions& o) {
+  std::vector<data::WeightedStore> stores;
+  for (const auto& corpus : o.corpora()) {
+    stores.push_back({open_corpus(*job.world, corpus.path, o.data_check, o.seed), corpus.weight});
+  }
+  return stores;
+}
+
+data::GptDataOptions data_options_of(const TrainCommandOptions& o, const model::GptConfig& config) {
+  data::GptDataOptions options;
+  options.sequence_length = o.sequence_length;
+  options.seed = static_cast<std::int64_t>(o.seed);
+  options.split_shares = data::parse_split(o.split);
+  options.split_by = o.split_by;
+  options.sampling = o.sampling;
+  options.vocabulary_size = config.vocabulary;
+  return options;
+}
+
+/// Samples that the run reads of the test split: none of `wanted` where there is no such split.
+std::int64_t test_samples(std::int64_t wanted, const Options& options, const std::vector<data::WeightedStore>& stores,
+                          const data::GptDataOptions& data_options) {
+  const bool is_split =
+      data_options.sampling == data::Sampling::shuffled && data_options.split_shares[2] > 0 && wanted > 0;
+  if (!is_split) return 0;
+  // A split that was asked for must have its samples, as for validation; the default's 0.1 % need not.
+  if (options.given("split") || data::has_samples(stores, data_options, data::Split::test)) return wanted;
+  log::info("no test at the end: the default --split leaves too few tokens for a sample of --seq-length {}",
+            data_options.sequence_length);
+  return 0;
+}
+
+/// The samples. Rank 0 computes their order, or finds it where an earlier run kept it; then the others find it there.
+data::GptData make_data(Communicator& world, const std::vector<data::WeightedStore>& stores,
+                        data::GptDataOptions options, const std::string& cache_path) {
+  io::IndexFiles cache(cache_path);
+  options.cache = &cache;
+  data::GptData data;
+  const auto make_where = [&](bool here) {
+    collectively(world, [&] {
+      if (here) data = data::make_gpt_data(stores, options);
+    });
+  };
+  make_where(world.rank() == 0);
+  if (world.size() > 1) make_where(world.rank() != 0);
+  return data;
+}
+
+/// Holds a checkpoint against what was asked for; the budgets its runs were given, where the order of samples goes on.
+std::vector<data::SampleBudget> check_checkpoint(const Attributes& stored, const Attributes& model,
+                                                 const Attributes& order, bool allow_new_data) {
+  require_equal(attributes_of(config_from(stored)), model, "the checkpoint holds another model",
+                "Give its options, or another --load.");
+  if (allow_new_data) return {};
+  require_equal(
+      stored, order, "the checkpoint's run read other data, or in another order",
+      "Give its options and corpora, or --allow-new-data to go on with these from the sample it has reached.");
+  return budgets_from(stored);
+}
+
+/// About what the file takes that this rank writes of a checkpoint.
+std::int64_t shard_bytes(const std::vector<checkpoint::StateTensor>& tensors) {
+  std::int64_t sum = checkpoint::shard_overhead_bytes;
+  for (const checkpoint::StateTensor& tensor : tensors) {
+    if (tensor.written_here) sum += static_cast<std::int64_t>(tensor.data.size_bytes());
+  }
+  return sum;
+}
+
+}  // namespace
+
+int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+  TrainCommandOptions o;
+  Options options("trireme train",
+                  "Trains a GPT-2 or a Llama on tokenized corpora, from initial weights or a checkpoint.");
+  o.declare(options);
+  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
+  if (!options.parse(arguments)) return 0;
+  std::signal(SIGPIPE, SIG_IGN);  // a log that nobody reads any more does not end a run
+
+  Job job(environment, options, o.grid);
+  o.settle(options, job.grid.data_size());
+  check_training_type(*job.backend, o.dtype);
+
+  const std::vector<data::WeightedStore> stores = open_corpora(job, o);
+  const model::GptConfig config = o.model.config(o.sequence_length, stores.front().store->info().vocabulary_size);
+  o.initialisation.seed = o.seed;
+  o.initialisation.layers = config.layers;
+  data::GptDataOptions data_options = data_options_of(o, config);
+
+  // A checkpoint is read, and held against what was asked for, before anything is built.
+  Attributes attributes = attributes_of(config);
+  attributes.merge(attributes_of(stores, data_options));
+  attributes["tokenizer"] = stores.front().store->info().tokenizer;
+  attributes["dtype"] = name_of(o.dtype);
+  attributes.merge(attributes_of(o.training()));
+  OpenCheckpoint start;
+  if (!o.load.empty()) start = open_checkpoint(*job.world, o.load, o.load_or_init);
+  std::vector<data::SampleBudget> earlier_budgets;
+  if (start.reader) {
+    earlier_budgets = check_checkpoint(start.description.attributes, attributes_of(config),
+                                       attributes_of(stores, data_options), o.allow_new_data);
+    for (const std::string& line : changed_options(start.description.attributes, attributes)) log::info("{}", line);
+  }
+  const train::Progress done = start.reader ? train::progress_from(start.description.attributes) : train::Progress{};
+  const std::int64_t train_iterations = o.iterations(done, job.grid.data_size());
+  const data::SampleBudget needed = data::samples_needed(o.run_length(train_iterations));
+  data_options.budgets = data::extend_budgets(
+      earlier_budgets, {needed.train, needed.valid, test_samples(needed.test, options, stores, data_options)});
+  attributes["data_budgets"] = budgets_text(data_options.budgets);
+
+  log_configuration(options, job, o, config, stores, done);
+  const data::GptData data = make_data(*job.world, stores, data_options, o.data_cache_path);
+  if (o.dry_run) {
+    log_layer_activations(job, o, config);
+    log::info("dry run: everything is in order; {} iterations would run",
+              std::max<std::int64_t>(train_iterations - done.iteration, 0));
+    return 0;
+  }
+
+  train::ParallelGpt gpt(*job.backend, *job.world, job.grid, job.communicators, config, o.layout());
+  train::Trainer trainer(gpt, o.training());
+  std::optional<train::HostState> state;  // for loading, and then for saving
+  if (start.reader || !o.save.empty()) {
+    collectively(*job.world, [&] {
+      state.emplace(*job.backend, trainer.state_tensors(),
+                    o.async_save ? HostCopies::Place::always : HostCopies::Place::where_needed);
+    });
+  }
+  if (start.reader) {
+    checkpoint::load(*start.reader, *job.world, state->tensors());
+    state->store();
+    trainer.restore(start.description.attributes);
+    if (o.save.empty()) {
+      state.reset();
+      job.backend->release_host_memory();
+    }
+    log::info("continuing after iteration {}, {} samples", trainer.progress().iteration,
+              trainer.progress().consumed_samples);
+  } else {
+    o.initialisation.threads = default_thread_count(job.node.ranks_sharing_cores);
+    model::initialise(*job.backend, gpt.parameters().parameters(), o.initialisation);
+    trainer.start();
+  }
+  start = {};
+  const bool saves_initial_state = train_iterations == 0 && done.iteration == 0 && !o.save.empty();
+  if (trainer.progress().iteration >= train_iterations && !trainer.progress().evaluation_left && !saves_initial_state &&
+      !train::test_is_left(trainer.progress(), train_iterations, data, o.run)) {
+    log::info("nothing to do: {} of {} iterations are done", trainer.progress().iteration, train_iterations);
+    return 0;
+  }
+
+  train::RunHooks hooks;
+  std::optional<CheckpointSaver> saver;
+  if (!o.save.empty()) {
+    collectively(*job.world,
+                 [&] { check_file_limit(shard_bytes(state->tensors()), "this rank's file of a checkpoint"); });
+    saver.emplace(*job.world, o, trainer, *state, attributes, stores.front().store->info().tokenizer_payload);
+    hooks.save = [&] { saver->save(); };
+    hooks.go_on_saving = [&] { saver->go_on(); };
+    hooks.finish_saving = [&] { saver->finish(); };
+  }
+
+  std::unique_ptr<io::MetricsFile> metrics;
+  collectively(*job.world, [&] {
+    if (job.speaks() && !o.metrics_file.empty()) {
+      metrics = std::make_unique<io::MetricsFile>(o.metrics_file, trainer.progress());
+    }
+  });
+  std::unique_ptr<io::TraceFile> trace_file;
+  std::optional<TraceRecorder> trace;
+  if (!o.trace_file.empty()) {
+    trace_file = std::make_unique<io::TraceFile>(o.trace_file, *job.world);
+    job.world->barrier();  // the ranks' times begin together
+    gpt.set_trace(&trace.emplace());
+  }
+  hooks.stop_requested = stop_signal_received;
+  hooks.metrics = metrics.get();
+  ProgressBar bar("training", "iterations", 1, trainer.progress().iteration);
+  if (job.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
+  const train::RunEnd end = train::run(trainer, *job.world, train_iterations, data, o.run, hooks);
+  if (trace_file) trace_file->write(*trace, job.grid.describe(job.world->rank()));
+  return static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early);
+}
+
+}  // namespace trireme::app

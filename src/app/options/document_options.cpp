@@ -1,0 +1,34 @@
+#include "src/app/options/document_options.hpp"
+
+#include "mpi/node.hpp"
+#include "src/app/job.hpp"
+
+namespace trireme::app {
+
+void add_document_format(Options& options, const std::string& name, DocumentFormat* format, const std::string& help) {
+  options.add_choice(name, format,
+                     {{"auto", {io::TextFormat::by_name, false}},
+                      {"text", {io::TextFormat::text, false}},
+                      {"lines", {io::TextFormat::text, true}},
+                      {"json", {io::TextFormat::json_lines, false}}},
+                     help);
+}
+
+void add_bad_lines(Options& options, bool* skip, std::int64_t* most) {
+  options.add_choice("on-bad-line", skip, {{"stop", false}, {"skip", true}},
+                     "Lines that are not JSON or have no text under the key.");
+  options.add("max-bad-lines", most, "N", "Bad lines to skip before giving up.", at_least(0));
+}
+
+void check_same_options(Communicator& world, const Options& options) {
+  std::string given = version();
+  for (const auto& [name, value] : options.values()) given += "\n" + name + " = " + value;
+  check_same_everywhere(world, "the options or the program", given);
+}
+
+int thread_count(const mpi::MpiCommunicator& world, std::optional<int> workers) {
+  const int share = default_thread_count(mpi::find_node_place(world).ranks_sharing_cores);
+  return workers.value_or(share);
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "io/prepare/text_reader.hpp"
+#include "mpi/environment.hpp"
+#include "src/app/options/options.hpp"
+#include "src/base/thread_pool.hpp"
+
+namespace trireme::app {
+
+/// What the files of an input are taken for.
+struct DocumentFormat {
+  io::TextFormat format = io::TextFormat::by_name;
+  bool text_lines = false;  ///< each line of text is a document
+  bool operator==(const DocumentFormat&) const = default;
+};
+
+/// Adds an option NAME of these.
+void add_document_format(Options& options, const std::string& name, DocumentFormat* format, const std::string& help);
+
+/// Adds --on-bad-line and --max-bad-lines.
+void add_bad_lines(Options& options, bool* skip, std::int64_t* most);
+
+/// Throws unless every rank was given the same options. Collective.
+void check_same_options(Communicator& world, const Options& options);
+
+/// The threads of a rank: `workers`, or its share of the machine's cores. Collective.
+int thread_count(const mpi::MpiCommunicator& world, std::optional<int> workers);
+
+}  // namespace trireme::app

@@ -1,0 +1,72 @@
+#include "src/app/options/nearest_name.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/app/options/printable.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Damerau's distance: insertions, deletions, substitutions and swaps of neighbours, each letter touched once. Case
+/// does not count.
+std::size_t distance(std::string_view a, std::string_view b) {
+  const auto same = [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); };
+  std::vector<std::size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    next[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      next[j + 1] = std::min({next[j] + 1, row[j + 1] + 1, row[j] + !same(a[i], b[j])});
+      if (i > 0 && j > 0 && same(a[i], b[j - 1]) && same(a[i - 1], b[j]))
+        next[j + 1] = std::min(next[j + 1], before[j - 1] + 1);
+    }
+    std::swap(before, row);
+    std::swap(row, next);
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest_name(const std::string& name, std::span<const std::string> candidates) {
+  constexpr std::size_t longest = 100;  // no option is as long; the distance takes the product of the lengths
+  if (name.size() > longest) return "";
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const bool abbreviated = name.size() >= 3 && candidate.starts_with(name);
+    const std::size_t d = abbreviated ? 1 : distance(name, candidate);
+    if (d < best_distance && d < name.size()) {
+      best_distance = d;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string suggestion(const std::string& name, std::span<const std::string> candidates) {
+  const std::string nearest = nearest_name(name, candidates);
+  return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
+}
+
+void refuse_subcommand(const std::string& group, const std::string& word, std::span<const std::string> words) {
+  const std::string command = "trireme " + group;
+  if (word.empty()) {
+    throw ConfigError("{} does nothing by itself: one of {} must follow\nsee {} --help", command,
+                      fmt::join(words, ", "), command);
+  }
+  std::string nearest = nearest_name(word, words);
+  if (!nearest.empty()) nearest = fmt::format("; did you mean {} {}?", command, nearest);
+  throw ConfigError("there is no command {} {}{}\nthere are {}; see {} --help", command, shortened(word), nearest,
+                    fmt::join(words, ", "), command);
+}
+
+}  // namespace trireme::app

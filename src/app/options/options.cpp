@@ -1,0 +1,405 @@
+#include "src/app/options/options.hpp"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include "src/app/options/nearest_name.hpp"
+#include "src/app/options/printable.hpp"
+
+namespace trireme::app {
+namespace {
+namespace po = boost::program_options;
+
+constexpr std::size_t help_column = 34;
+constexpr std::size_t help_width = 110;
+
+std::string range_text(Range range) {
+  if (std::isinf(range.greatest)) return fmt::format("at least {}", range.least);
+  if (std::isinf(range.least)) return fmt::format("at most {}", range.greatest);
+  return fmt::format("between {} and {}", range.least, range.greatest);
+}
+
+template <class T>
+void assign_number(const std::string& text, Range range, const char* kind, T& value) {
+  T parsed{};
+  const char* end = text.data() + text.size();
+  // from_chars does not depend on the locale, so a decimal comma never changes a configuration.
+  const auto [stop, error] = std::from_chars(text.data(), end, parsed);
+  TRIREME_CHECK(error != std::errc::result_out_of_range, ConfigError, "does not fit into {}", kind);
+  TRIREME_CHECK(error == std::errc{} && stop == end && std::isfinite(static_cast<double>(parsed)), ConfigError,
+                "is not {}", kind);
+  TRIREME_CHECK(static_cast<double>(parsed) >= range.least && static_cast<double>(parsed) <= range.greatest,
+                ConfigError, "must be {}", range_text(range));
+  value = parsed;
+}
+
+/// ConfigError where a file has no name, mostly a variable of a batch file that is not set; IoError where no file
+/// system takes a name this long.
+void check_path(const std::string& path, const std::string& option) {
+  constexpr std::size_t longest_path = 4095, longest_name = 255;  // Linux's
+  TRIREME_CHECK(!path.empty(), ConfigError, "{} has an empty name: give one, or leave the option out", option);
+  std::size_t longest_part = 0;
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    longest_part = std::max(longest_part, end - begin);
+    begin = end + 1;
+  }
+  TRIREME_CHECK(path.size() <= longest_path && longest_part <= longest_name, IoError,
+                "{} {}: the name is too long; a path has at most {} bytes, each name in it {}", option, shortened(path),
+                longest_path, longest_name);
+}
+
+/// The text of a file of options: UTF-8, with or without a byte order mark.
+std::string text_of_file(const std::string& path) {
+  constexpr std::uintmax_t most_bytes = 1 << 20;
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  TRIREME_CHECK(std::filesystem::exists(status), IoError, "cannot read the options in {}: {}", path, error.message());
+  TRIREME_CHECK(std::filesystem::is_regular_file(status), ConfigError,
+                "cannot read the options in {}: a regular file is needed, not a folder, a pipe or a device", path);
+  std::ifstream file(path, std::ios::binary);
+  TRIREME_CHECK(file.is_open(), IoError, "cannot read the options in {}: {}", path, std::strerror(errno));
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  TRIREME_CHECK(error || size <= most_bytes, ConfigError,
+                "{} has {} bytes, a file of options at most {}: name the file with lines 'name = value'", path, size,
+                most_bytes);
+  std::ostringstream bytes;
+  TRIREME_CHECK((size == 0 || bytes << file.rdbuf()) && !file.bad(), IoError, "cannot read the options in {}: {}", path,
+                std::strerror(errno));
+  std::string text = std::move(bytes).str();
+  TRIREME_CHECK(!text.starts_with("\xFF\xFE") && !text.starts_with("\xFE\xFF"), ConfigError,
+                "{} is text in UTF-16: save it as UTF-8", path);
+  TRIREME_CHECK(text.find('\0') == std::string::npos, ConfigError,
+                "{} holds zero bytes, so it is not text: name the file with lines 'name = value'", path);
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  if (text.starts_with(mark)) text.erase(0, mark.size());
+  return text;
+}
+
+/// Whether a word means an option and has one hyphen too few; "-1" and "-" do not.
+bool lacks_hyphen(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && (std::isalpha(static_cast<unsigned char>(word[1])) != 0);
+}
+
+/// `text` broken into lines at spaces, each after the first with `indent` spaces in front.
+std::string wrapped(const std::string& text, std::size_t indent) {
+  std::string result;
+  std::size_t column = indent;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    if (column > indent && column + 1 + end - begin > help_width) {
+      result += '\n';
+      result.append(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      result += ' ';
+      ++column;
+    }
+    result.append(text, begin, end - begin);
+    column += end - begin;
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::string help_line(const std::string& left, const std::string& right) {
+  std::string line = "  " + left;
+  if (line.size() + 2 > help_column)
+    line.append("\n").append(help_column, ' ');
+  else
+    line.resize(help_column, ' ');
+  return line + wrapped(right, help_column) + "\n";
+}
+
+}  // namespace
+
+Options::Options(std::string command, std::string summary)
+    : command_(std::move(command)), summary_(std::move(summary)) {
+  add("config", &config_files_, "FILE", "Read options from an INI file in UTF-8; the command line wins over it.");
+}
+
+void Options::section(std::string title) { section_ = std::move(title); }
+
+void Options::add_entry(const std::string& names, const std::string& placeholder, const std::string& help, Arity arity,
+                        std::string default_text, Setter set, std::function<std::string()> text) {
+  Entry entry;
+  entry.placeholder = placeholder;
+  entry.help = help;
+  entry.section = section_;
+  entry.arity = arity;
+  entry.default_text = std::move(default_text);
+  entry.set = std::move(set);
+  entry.text = std::move(text);
+  for (std::size_t begin = 0; begin <= names.size();) {
+    const std::size_t end = std::min(names.find(',', begin), names.size());
+    entry.names.push_back(names.substr(begin, end - begin));
+    TRIREME_CHECK(find(entry.names.back()) == nullptr, ConfigError, "option --{} is declared twice",
+                  entry.names.back());
+    begin = end + 1;
+  }
+  entries_.push_back(std::move(entry));
+}
+
+void Options::add_flag(const std::string& names, bool* value, const std::string& help) {
+  const auto set = [value](const std::vector<std::string>& texts) {
+    TRIREME_CHECK(texts.front() == "true" || texts.front() == "false", ConfigError, "is neither true nor false");
+    *value = texts.front() == "true";
+  };
+  add_entry(names, "", help, Arity::flag, *value ? "true" : "", set, [value] { return *value ? "true" : "false"; });
+}
+
+void Options::add_argument(const std::string& placeholder, std::string* value, const std::string& help) {
+  arguments_.push_back({placeholder, value, help});
+}
+
+void Options::add_arguments(const std::string& placeholder, std::vector<std::string>* values, const std::string& help) {
+  arguments_.push_back({placeholder, nullptr, help, values});
+}
+
+void Options::require(const std::string& name) { find(name)->required = true; }
+
+bool Options::parse(const std::vector<std::string>& arguments) {
+  if (std::ranges::any_of(arguments, [](const std::string& a) { return a == "--help" || a == "-h"; })) {
+    const std::string text = help();
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return false;
+  }
+  std::vector<std::string> problems;
+  read(arguments, problems);
+  for (const Entry& entry : entries_) {
+    if (entry.required && !entry.given) problems.push_back(fmt::format("--{} must be given", entry.names.front()));
+  }
+  TRIREME_CHECK(problems.empty(), ConfigError, "{}\nsee {} --help", joined(problems, "\n"), command_);
+  return true;
+}
+
+void Options::parse_known(const std::vector<std::string>& arguments) {
+  std::vector<std::string> problems;
+  try {
+    read(arguments, problems);
+  } catch (const Error&) {
+    // The command reads its options again, and says so then.
+  }
+}
+
+void Options::read(const std::vector<std::string>& arguments, std::vector<std::string>& problems) {
+  std::vector<std::string> of_arguments;
+  const Source command_line = read_command_line(arguments, of_arguments);
+  for (const Given& option : command_line.options) {
+    if (option.name != "config") continue;
+    for (const std::string& path : option.values) apply(read_file(path), problems);
+  }
+  apply(command_line, problems);
+  problems.insert(problems.end(), of_arguments.begin(), of_arguments.end());
+}
+
+Options::Source Options::read_command_line(const std::vector<std::string>& arguments,
+                                           std::vector<std::string>& problems) {
+  po::options_description description;
+  for (const Entry& entry : entries_) {
+    for (const std::string& name : entry.names) {
+      auto* value = po::value<std::vector<std::string>>();
+      if (entry.arity == Arity::flag) value->zero_tokens();
+      if (entry.arity == Arity::list) value->multitoken();
+      description.add_options()(name.c_str(), value, "");
+    }
+  }
+  // No short options, so that "-1" is a number, and no guessing, so that an abbreviation is an unknown option.
+  constexpr int style = po::command_line_style::allow_long | po::command_line_style::long_allow_next |
+                        po::command_line_style::long_allow_adjacent;
+  Source source;
+  std::size_t arguments_taken = 0;
+  bool after_unknown = false;  // what follows an unknown option is most likely its value
+  try {
+    const auto parsed =
+        po::command_line_parser(with_hyphens(arguments)).options(description).style(style).allow_unregistered().run();
+    for (const auto& option : parsed.options) {
+      if (option.string_key.empty() || option.position_key >= 0) {
+        for (const std::string& text : option.value) {
+          if (text == "--") continue;
+          Argument* const last = arguments_.empty() ? nullptr : &arguments_.back();
+          if (last != nullptr) check_path(text, last->placeholder);
+          if (last != nullptr && last->list != nullptr && arguments_taken + 1 >= arguments_.size()) {
+            last->list->push_back(text);
+            arguments_taken = arguments_.size();
+          } else if (arguments_taken < arguments_.size()) {
+            *arguments_[arguments_taken++].value = text;
+          } else if (!after_unknown) {
+            problems.push_back(fmt::format("unexpected argument '{}'", shortened(text)));
+          }
+        }
+      } else {
+        after_unknown = option.unregistered;
+        const bool is_flag = !option.unregistered && find(option.string_key)->arity == Arity::flag;
+        source.options.push_back({option.string_key, is_flag ? std::vector<std::string>{"true"} : option.value});
+      }
+    }
+  } catch (const po::error& error) {
+    throw ConfigError("{}\nsee {} --help", error.what(), command_);
+  }
+  for (; arguments_taken < arguments_.size(); ++arguments_taken) {
+    problems.push_back(
+        fmt::format("{} is missing: {}", arguments_[arguments_taken].placeholder, arguments_[arguments_taken].help));
+  }
+  return source;
+}
+
+/// `arguments` with "---lr" for "-lr", which then is an unknown option instead of a value of the one before.
+std::vector<std::string> Options::with_hyphens(std::vector<std::string> arguments) const {
+  const std::string* last = nullptr;  // the word before, where it is an option that takes a value
+  for (std::string& word : arguments) {
+    if (word == "--") break;
+    const bool is_option = word.starts_with("--") && find(word.substr(2, word.find('=') - 2)) != nullptr;
+    TRIREME_CHECK(last == nullptr || !is_option, ConfigError, "{} has no value: {} follows it\nsee {} --help", *last,
+                  shortened(word), command_);
+    const bool is_value = last != nullptr && find(last->substr(2))->arity == Arity::one;
+    if (lacks_hyphen(word) && !is_value) word.insert(0, "--");
+    const Entry* entry = word.starts_with("--") ? find(word.substr(2)) : nullptr;
+    last = entry != nullptr && entry->arity != Arity::flag && !is_value ? &word : nullptr;
+  }
+  return arguments;
+}
+
+Options::Source Options::read_file(const std::string& path) const {
+  check_path(path, "--config");
+  std::istringstream text(text_of_file(path));
+  Source source{" in " + path, {}};
+  try {
+    const po::options_description none;
+    for (const auto& option : po::parse_config_file(text, none, /*allow_unregistered=*/true).options) {
+      source.options.push_back({option.string_key, option.value});
+    }
+  } catch (const po::error& error) {
+    throw ConfigError("{}: {}", path, shortened(error.what()));
+  }
+  return source;
+}
+
+void Options::apply(const Source& source, std::vector<std::string>& problems) {
+  struct Last {
+    const Given* option;
+    std::vector<std::string> values;
+  };
+  std::map<Entry*, Last> seen;
+  for (const Given& option : source.options) {
+    Entry* entry = find(option.name);
+    if (entry == nullptr) {
+      problems.push_back(unknown_text(option.name, source.description));
+      continue;
+    }
+    if (option.name == "config" && !source.description.empty()) {
+      problems.push_back(
+          fmt::format("--config{}: a file of options names no other; give --config for each, on the "
+                      "command line",
+                      source.description));
+      continue;
+    }
+    const auto [place, is_new] = seen.try_emplace(entry, Last{&option, {}});
+    Last& last = place->second;
+    if (is_new || entry->arity == Arity::list) {
+      last.values.insert(last.values.end(), option.values.begin(), option.values.end());
+    } else if (last.values != option.values) {
+      problems.push_back(fmt::format("--{} {} and --{} {}{} contradict each other", last.option->name,
+                                     shortened(joined(last.values, " ")), option.name,
+                                     shortened(joined(option.values, " ")), source.description));
+    }
+  }
+  for (const auto& [entry, last] : seen) {
+    if (names_files(*entry)) {
+      for (const std::string& path : last.values) check_path(path, "--" + last.option->name);
+    }
+    try {
+      entry->given = true;
+      entry->set(last.values);
+    } catch (const ConfigError& error) {
+      problems.push_back(fmt::format("--{} {}{} {}", last.option->name, shortened(joined(last.values, " ")),
+                                     source.description, error.what()));
+    }
+  }
+}
+
+std::string Options::unknown_text(const std::string& name, const std::string& where) const {
+  const std::string word = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) names.insert(names.end(), entry.names.begin(), entry.names.end());
+  const std::string nearest = nearest_name(word, names);
+  return fmt::format("there is no option {}{}{}{}", name.starts_with('-') ? "" : "--", shortened(name), where,
+                     nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest));
+}
+
+const Options::Entry* Options::find(const std::string& name) const {
+  for (const Entry& entry : entries_) {
+    if (std::ranges::find(entry.names, name) != entry.names.end()) return &entry;
+  }
+  return nullptr;
+}
+
+bool Options::given(const std::string& name) const {
+  const Entry* entry = find(name);
+  return entry != nullptr && entry->given;
+}
+
+std::vector<std::pair<std::string, std::string>> Options::values() const {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const Entry& entry : entries_) {
+    if (std::string text = entry.text(); !text.empty()) result.emplace_back(entry.names.front(), std::move(text));
+  }
+  return result;
+}
+
+std::string Options::help() const {
+  std::string text = "Usage: " + command_;
+  for (const Argument& argument : arguments_) text += " " + argument.placeholder;
+  text += " [OPTION]...\n" + wrapped(summary_, 0) + "\n";
+  if (!arguments_.empty()) text += "\n";
+  for (const Argument& argument : arguments_) text += help_line(argument.placeholder, argument.help);
+  // The options every command has come last.
+  std::vector<const Entry*> ordered;
+  for (const Entry& entry : entries_) ordered.push_back(&entry);
+  std::ranges::rotate(ordered, ordered.begin() + 1);
+  std::string section;
+  for (const Entry* entry : ordered) {
+    const std::string title = entry == ordered.back() ? "General" : entry->section;
+    if (title != section) text += "\n" + (section = title) + ":\n";
+    std::string left;
+    for (const std::string& name : entry->names) left += (left.empty() ? "--" : ", --") + name;
+    if (!entry->placeholder.empty()) left += " " + entry->placeholder + (entry->arity == Arity::list ? "..." : "");
+    const std::string fallback = entry->default_text.empty() ? "" : fmt::format(" [{}]", entry->default_text);
+    text += help_line(left, entry->help + fallback);
+  }
+  return text + help_line("--help", "Print this and leave.");
+}
+
+std::string Options::joined(const std::vector<std::string>& words, const std::string& separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
+void Options::assign(const std::vector<std::string>& texts, Range range, int& value) {
+  assign_number(texts.front(), range, "a whole number of 32 bits", value);
+}
+void Options::assign(const std::vector<std::string>& texts, Range range, std::int64_t& value) {
+  assign_number(texts.front(), range, "a whole number of 64 bits", value);
+}
+void Options::assign(const std::vector<std::string>& texts, Range range, std::uint64_t& value) {
+  assign_number(texts.front(), range, "a whole number of 64 bits that is not negative", value);
+}
+void Options::assign(const std::vector<std::string>& texts, Range range, double& value) {
+  assign_number(texts.front(), range, "a number", value);
+}
+void Options::assign(const std::vector<std::string>& texts, Range, std::string& value) { value = texts.front(); }
+void Options::assign(const std::vector<std::string>& texts, Range, std::vector<std::string>& value) { value = texts; }
+
+}  // namespace trireme::app

@@ -1,0 +1,88 @@
+#include "src/app/options/tokenizer_options.hpp"
+
+#include "io/tokenizer/huggingface_file.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// What `make` returns, or its DataError with the files before it.
+template <class Make>
+std::unique_ptr<data::Tokenizer> made_from(const std::string& files, const Make& make) {
+  try {
+    return make();
+  } catch (const DataError& error) {
+    throw DataError("{} do not make a tokenizer: {}", files, error.what());
+  }
+}
+
+}  // namespace
+
+void TokenizerOptions::declare(Options& options, Ids ids) {
+  options.section("Tokens");
+  std::vector<std::pair<std::string, std::string>> choices;
+  for (const char* name : {"bytes", "gpt2", "wordpiece", "huggingface"}) choices.emplace_back(name, name);
+  std::string help =
+      "The 256 byte values, GPT-2's byte-level BPE, BERT's WordPiece, or the byte-level BPE of a tokenizer.json";
+  if (ids == Ids::from_elsewhere) {
+    choices.emplace_back("null", "null");
+    help += "; null: none that is known here, the corpus then cannot be shown as text";
+  }
+  options.add_choice<std::string>("tokenizer", &tokenizer, choices, help + ".");
+  options.add("vocab-file", &vocabulary_file, "FILE",
+              "GPT-2's vocabulary, encoder.json or vocab.json, or BERT's, vocab.txt.");
+  options.add("merge-file", &merge_file, "FILE", "GPT-2's merges: vocab.bpe or merges.txt.");
+  options.add("tokenizer-model", &model_file, "FILE", "Hugging Face's tokenizer.json.");
+  options.add("eod-token", &end_of_document, "TOKEN",
+              "The token of tokenizer.json that ends documents; by default <|endoftext|>, <|end_of_text|> or </s>.");
+  options.add_flag("cased", &cased,
+                   "WordPiece keeps case and accents (Megatron-LM's BertWordPieceCase) instead of bringing text to "
+                   "lower case (BertWordPieceLowerCase).");
+  if (ids == Ids::from_elsewhere) {
+    options.add("vocab-size", &vocabulary_size, "N", "Of --tokenizer null: ids are 0 to N - 1.",
+                between(1, 2147483648.0));
+    options.add("eod-id", &end_of_document_id, "N",
+                "Of --tokenizer null: the id that ends documents; default the last.", at_least(0));
+  }
+}
+
+std::unique_ptr<data::Tokenizer> TokenizerOptions::make() const {
+  const bool is_gpt2 = tokenizer == "gpt2", is_wordpiece = tokenizer == "wordpiece";
+  const std::string wanted_vocabulary = is_wordpiece ? "vocab.txt" : "encoder.json or vocab.json";
+  const auto check = [&](bool takes, bool needs, const char* option, const std::string& value,
+                         const std::string& what) {
+    TRIREME_CHECK(takes || value.empty(), ConfigError, "--tokenizer {} takes no --{}", tokenizer, option);
+    TRIREME_CHECK(!needs || !value.empty(), ConfigError, "--tokenizer {} needs --{} ({})", tokenizer, option, what);
+  };
+  check(is_gpt2 || is_wordpiece, is_gpt2 || is_wordpiece, "vocab-file", vocabulary_file, wanted_vocabulary);
+  check(is_gpt2, is_gpt2, "merge-file", merge_file, "vocab.bpe or merges.txt");
+  const bool is_huggingface = tokenizer == "huggingface";
+  check(is_huggingface, is_huggingface, "tokenizer-model", model_file, "tokenizer.json");
+  check(is_huggingface, false, "eod-token", end_of_document, "");
+  TRIREME_CHECK(!cased || is_wordpiece, ConfigError, "--tokenizer {} always keeps case: --cased is for wordpiece",
+                tokenizer);
+  const bool is_null = tokenizer == "null";
+  TRIREME_CHECK(is_null ? vocabulary_size.has_value() : !vocabulary_size && !end_of_document_id, ConfigError,
+                "--tokenizer null needs --vocab-size, and may have --eod-id; other tokenizers have neither");
+
+  if (is_null) return data::make_null_tokenizer(*vocabulary_size, end_of_document_id.value_or(*vocabulary_size - 1));
+  if (is_gpt2) {
+    data::BpeVocabulary vocabulary = io::read_bpe_files(vocabulary_file, merge_file);
+    return made_from(fmt::format("{} and {}", vocabulary_file, merge_file),
+                     [&] { return data::make_gpt2_tokenizer(std::move(vocabulary)); });
+  }
+  if (is_wordpiece) {
+    data::WordPieceVocabulary vocabulary = io::read_wordpiece_file(vocabulary_file);
+    vocabulary.lower_case = !cased;
+    return made_from("the lines of " + vocabulary_file,
+                     [&] { return data::make_wordpiece_tokenizer(std::move(vocabulary)); });
+  }
+  if (is_huggingface) {
+    data::BpeVocabulary vocabulary = io::read_huggingface_file(model_file, end_of_document);
+    return made_from("the tokens and merges of " + model_file,
+                     [&] { return data::make_huggingface_tokenizer(std::move(vocabulary)); });
+  }
+  return data::make_byte_tokenizer();
+}
+
+}  // namespace trireme::app

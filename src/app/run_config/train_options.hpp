@@ -1,0 +1,115 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/app/job.hpp"
+#include "src/app/run_config/job_options.hpp"
+#include "src/data/dataset/gpt_data.hpp"
+#include "src/model/initialisation.hpp"
+#include "src/train/run.hpp"
+
+namespace trireme::app {
+
+/// What becomes of a run whose checkpoint could not be written.
+enum class OnSaveError { stop, go_on };
+
+/// The options of `trireme train`, as given, and what they come to.
+struct TrainCommandOptions {
+  ModelOptions model;
+  GridOptions grid;
+
+  // Training
+  std::int64_t sequence_length = 0;
+  std::int64_t micro_batch_size = 1;
+  std::optional<std::int64_t> global_batch_size;
+  std::vector<std::string> ramp_up_text;
+  std::optional<train::BatchRampUp> ramp_up;
+  bool decrease_batch_size = false;
+  train::LossAverage loss_average = train::LossAverage::tokens;
+  std::optional<std::int64_t> train_iterations;  ///< either these
+  std::optional<std::int64_t> train_samples;     ///< or those
+  std::uint64_t seed = 1234;
+  DType dtype = DType::fp32;
+  bool bf16 = false;
+  bool fp16 = false;
+  std::optional<parallel::ScheduleKind> schedule;
+  bool sequence_parallel = false;
+  bool overlap_p2p = false;
+  bool no_scatter_gather = false;
+  bool no_async_tensor_all_reduce = false;
+  bool cuda_graphs = false;
+  model::Recomputation recomputation;
+  bool recompute_activations = false;
+  model::Initialisation initialisation;
+
+  // Data parallelism
+  bool distributed_optimizer = false;
+  std::optional<parallel::DataSharding> data_sharding;
+  std::optional<DType> gradient_type;
+  bool fp32_gradients = false;
+  bool overlap_reduce = false;
+  bool overlap_gather = false;
+  std::optional<std::int64_t> bucket_elements;
+
+  // Optimizer
+  optim::LrSchedule lr;
+  std::optional<std::int64_t> lr_warmup_iterations;
+  std::optional<std::int64_t> lr_warmup_samples;
+  std::optional<std::int64_t> lr_decay_iterations;
+  std::optional<std::int64_t> lr_decay_samples;
+  std::optional<double> lr_warmup_fraction;
+  optim::AdamWOptions adamw;
+  double clip_grad = 1;
+  optim::LossScalerOptions loss_scale{.initial_scale = 4294967296};
+  std::optional<double> constant_loss_scale;
+  int max_skipped = 10;
+
+  // Data
+  std::vector<std::string> data_path;
+  std::string split = "969,30,1";
+  data::SplitBy split_by = data::SplitBy::automatic;
+  data::Sampling sampling = data::Sampling::shuffled;
+  std::string data_cache_path;
+  CorpusCheck data_check = CorpusCheck::sample;
+
+  // Run
+  train::RunSchedule run;
+  std::string save;
+  std::string load;
+  bool load_or_init = false;
+  bool allow_new_data = false;
+  int keep_last = 0;
+  bool async_save = false;
+  OnSaveError on_save_error = OnSaveError::stop;
+  std::string metrics_file;
+  std::string trace_file;
+  bool dry_run = false;
+
+  void declare(Options& options);
+  /// Settles what depends on several options; throws one ConfigError that lists every problem.
+  void settle(const Options& options, int data_ranks);
+
+  /// A corpus and its weight.
+  struct WeightedPath {
+    std::string path;
+    double weight = 1;
+  };
+  std::vector<WeightedPath> corpora() const;
+  train::LayoutOptions layout() const;
+  parallel::DataParallelOptions data_parallel() const;
+  train::TrainOptions training() const;
+  /// The global batches of `data_ranks` data ranks. ConfigError where they cannot be.
+  train::BatchSchedule batches(int data_ranks) const;
+  /// Iterations of the whole run, of which `done` are behind it.
+  std::int64_t iterations(const train::Progress& done, int data_ranks) const;
+  data::RunLength run_length(std::int64_t iterations) const;
+
+ private:
+  void settle_learning_rate(const Options& options, const std::function<void(bool, const std::string&)>& expect);
+};
+
+}  // namespace trireme::app

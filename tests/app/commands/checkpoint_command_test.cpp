@@ -1,0 +1,127 @@
+#include "src/app/commands/checkpoint/checkpoint_command.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/checkpoint_store.hpp"
+#include "src/app/saved_model.hpp"
+#include "src/base/error.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/checkpoint_model.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::app {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+class CheckpointCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    SelfCommunicator world;
+    io::CheckpointStore store(root);
+    test::save_version(store, world, 10, 1);
+    test::save_version(store, world, 20, 2);
+  }
+  /// What the command prints.
+  std::string run(std::vector<std::string> arguments) {
+    testing::internal::CaptureStdout();
+    const int exit_code = checkpoint_command(arguments);
+    const std::string text = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(exit_code, 0);
+    return text;
+  }
+  /// What it prints before it throws, and that the message is as wanted.
+  std::string run_to_error(std::vector<std::string> arguments, const testing::Matcher<std::string>& message) {
+    testing::internal::CaptureStdout();
+    try {
+      checkpoint_command(arguments);
+      ADD_FAILURE() << "no error";
+    } catch (const CheckpointError& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::data);
+      EXPECT_THAT(std::string(error.what()), message);
+    }
+    return testing::internal::GetCapturedStdout();
+  }
+  /// Gives the latest step this manifest, with a digest that is right.
+  void replace_latest(const checkpoint::Manifest& manifest) {
+    io::CheckpointStore store(root);
+    const std::string staging = store.begin(20, 0);
+    std::filesystem::copy(latest + "/rank-00000.h5", root + "/" + staging);
+    store.commit(staging, manifest);
+  }
+
+  test::TemporaryDirectory directory;
+  std::string root = directory / "run";
+  std::string latest = root + "/step-00000020";
+};
+
+TEST_F(CheckpointCommand, InspectPrintsWhatThereIs) {
+  const std::string text = run({"inspect", root});
+  EXPECT_THAT(text, AllOf(HasSubstr("step-00000020  latest"), HasSubstr("step-00000010\n"), HasSubstr("step        20"),
+                          HasSubstr("version"), HasSubstr("rank-00000.h5"), HasSubstr("[3, 6, 2, 5]"),
+                          HasSubstr("tokenizer"), HasSubstr("4 tensors, 398 elements")));
+  EXPECT_THAT(run({"inspect", root + "/step-00000010"}),
+              AllOf(HasSubstr("step        10"), Not(HasSubstr("step-00000020"))));
+}
+
+TEST_F(CheckpointCommand, VerifyReadsEveryStep) {
+  EXPECT_THAT(run({"verify", root}), AllOf(HasSubstr("step-00000010 is whole"), HasSubstr("step-00000020 is whole")));
+  EXPECT_THAT(run({"verify", latest}), Not(HasSubstr("step-00000010")));
+}
+
+TEST_F(CheckpointCommand, VerifyNamesFileAndTensorThatAreDamaged) {
+  const checkpoint::Piece piece = io::CheckpointReader(latest).manifest().pieces[1];
+  {
+    std::fstream file(latest + "/rank-00000.h5", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(piece.offset_bytes);
+    const int byte = file.get();
+    file.seekp(piece.offset_bytes);
+    file.put(static_cast<char>(byte ^ 1));
+  }
+  EXPECT_THAT(run_to_error({"verify", root}, AllOf(HasSubstr("rank-00000.h5"), HasSubstr(piece.tensor))),
+              AllOf(HasSubstr("step-00000010 is whole"), Not(HasSubstr("step-00000020 is whole"))));
+  std::filesystem::remove(latest + "/manifest.json");
+  run_to_error({"verify", latest}, HasSubstr("manifest.json is missing"));
+}
+
+TEST_F(CheckpointCommand, VerifyHoldsTheManifestAgainstTheHdf5File) {
+  checkpoint::Manifest manifest = io::CheckpointReader(latest).manifest();
+  std::swap(manifest.pieces[0].dataset, manifest.pieces[1].dataset);
+  replace_latest(manifest);
+  run_to_error({"verify", latest}, HasSubstr("the manifest says"));
+}
+
+TEST_F(CheckpointCommand, VerifyAndLoadRefuseAnAbsurdStateByName) {
+  checkpoint::Manifest manifest = io::CheckpointReader(latest).manifest();
+  manifest.attributes["state.iteration"] = "abc";
+  replace_latest(manifest);
+  const auto message = AllOf(HasSubstr(latest), HasSubstr("state.iteration is 'abc'"));
+  run_to_error({"verify", latest}, message);
+  SelfCommunicator world;
+  EXPECT_THAT([&] { open_checkpoint(world, root); }, ThrowsMessage<CheckpointError>(message));
+}
+
+TEST_F(CheckpointCommand, VerifyNamesFilesAndStepsThatDoNotBelongThere) {
+  std::filesystem::copy(latest + "/rank-00000.h5", latest + "/rank-00007.h5");
+  std::filesystem::rename(root + "/step-00000010", root + "/step-00000011");
+  run_to_error({"verify", root}, AllOf(HasSubstr("does not know the file rank-00007.h5"),
+                                       HasSubstr("step-00000011/manifest.json is of step 10")));
+}
+
+TEST_F(CheckpointCommand, WrongUseIsExplained) {
+  EXPECT_THROW(checkpoint_command({}), ConfigError);
+  EXPECT_THAT([] { checkpoint_command({"destroy"}); }, ThrowsMessage<ConfigError>(HasSubstr("destroy")));
+  EXPECT_THROW(checkpoint_command({"verify"}), ConfigError);
+  run_to_error({"verify", directory / "absent"}, HasSubstr("absent"));
+  run_to_error({"verify", directory.path()}, HasSubstr("there is no checkpoint"));
+}
+
+}  // namespace
+}  // namespace trireme::app

@@ -1,0 +1,90 @@
+// The configurations in jobs/, on the grids they are for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "src/app/run_config/train_options.hpp"
+#include "src/train/memory_estimate.hpp"
+
+namespace trireme::app {
+namespace {
+
+const std::filesystem::path jobs = TRIREME_JOBS;
+
+/// A configuration and the sizes of clusters that its comment or README.md names.
+struct JobFile {
+  std::string name;
+  std::vector<int> ranks;
+  std::int64_t micro_batches;  ///< of an iteration on a data rank of the last cluster
+};
+const std::vector<JobFile>& job_files() {
+  static const std::vector<JobFile> list = {{"gpt2_355m.ini", {8}, 8},
+                                            {"gpt2_2.5b.ini", {32, 128}, 1},
+                                            {"gpt2_8.3b.ini", {512}, 1},
+                                            {"llama2_7b.ini", {32, 128}, 16}};
+  return list;
+}
+
+/// The options of a configuration on data ranks as `ranks` leave.
+struct Settled {
+  Settled(const std::string& name, int ranks) : options("trireme train", "") {
+    train.declare(options);
+    options.parse({"--config", jobs / name, "--data-path", "corpus.h5", "--save", "run"});
+    grid.emplace(ranks, train.grid.tensor, train.grid.pipeline, train.grid.context);
+    train.settle(options, grid->data_size());
+    config = train.model.config(train.sequence_length, 1);
+  }
+  Options options;
+  TrainCommandOptions train;
+  std::optional<parallel::ProcessGrid> grid;
+  model::GptConfig config;
+};
+
+TEST(JobFiles, AreAllTestedHere) {
+  std::vector<std::string> found, tested;
+  for (const auto& entry : std::filesystem::directory_iterator(jobs)) {
+    if (entry.path().extension() == ".ini") found.push_back(entry.path().filename());
+  }
+  for (const JobFile& file : job_files()) tested.push_back(file.name);
+  EXPECT_THAT(found, testing::UnorderedElementsAreArray(tested));
+}
+
+TEST(JobFiles, FitTheirClustersAndGpusOf80GB) {
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  for (const JobFile& file : job_files()) {
+    for (const int ranks : file.ranks) {
+      SCOPED_TRACE(testing::Message() << file.name << " on " << ranks << " ranks");
+      const Settled job(file.name, ranks);
+      const train::MemoryEstimate memory =
+          train::estimate_memory(*backend, job.config, job.train.layout(), job.train.training(), *job.grid, ranks - 1);
+      EXPECT_LT(memory.total(), 70e9);  // the driver, NCCL and products' workspaces take the rest
+      if (ranks != file.ranks.back()) continue;
+      const std::int64_t batch = job.train.batches(job.grid->data_size()).largest();
+      EXPECT_EQ(batch / (job.train.micro_batch_size * job.grid->data_size()), file.micro_batches);
+    }
+  }
+}
+
+TEST(JobFiles, UseWhatMakesThemFast) {
+  for (const JobFile& file : job_files()) {
+    SCOPED_TRACE(file.name);
+    const Settled job(file.name, file.ranks.back());
+    EXPECT_EQ(job.train.dtype, DType::bf16);
+    EXPECT_EQ(job.train.data_sharding, parallel::DataSharding::optimizer);
+    EXPECT_TRUE(job.train.overlap_reduce);
+    EXPECT_TRUE(job.train.overlap_gather);
+    EXPECT_TRUE(job.train.async_save);
+    EXPECT_EQ(job.train.sequence_parallel, job.train.grid.tensor > 1);
+    EXPECT_THAT((std::vector{64, 96, 128}), testing::Contains(job.config.head_dim()));  // have kernels in 16 bits
+  }
+}
+
+TEST(JobFiles, TrainTheModelsOfTheirPapers) {
+  EXPECT_EQ(Settled("gpt2_8.3b.ini", 512).config.head_dim(), 128);
+  EXPECT_EQ(Settled("gpt2_8.3b.ini", 512).config.hidden_dropout, 0.1);
+  EXPECT_EQ(Settled("llama2_7b.ini", 32).config.hidden_dropout, 0);
+}
+
+}  // namespace
+}  // namespace trireme::app

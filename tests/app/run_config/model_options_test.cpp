@@ -1,0 +1,85 @@
+// The model that a command line asks for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/app/run_config/job_options.hpp"
+#include "src/base/error.hpp"
+
+namespace trireme::app {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+struct Asked {
+  model::GptConfig config;
+  std::string preset_values;
+};
+
+Asked ask(const std::vector<std::string>& arguments, std::int64_t sequence_length, std::int64_t corpus_vocabulary) {
+  ModelOptions model;
+  Options options("test", "");
+  model.declare(options);
+  options.parse(arguments);
+  const model::GptConfig config = model.config(sequence_length, corpus_vocabulary);
+  return {config, model.preset_values(config)};
+}
+
+TEST(ModelOptions, APresetSetsVocabularyPositionsAndDropout) {
+  const Asked llama = ask({"--model", "llama2-7b"}, 512, 257);
+  EXPECT_EQ(llama.config.vocabulary, 32000);
+  EXPECT_EQ(llama.config.max_positions, 4096);
+  EXPECT_EQ(llama.config.hidden_dropout, 0);
+  EXPECT_EQ(llama.config.attention_dropout, 0);
+  EXPECT_EQ(model::parameter_count(llama.config), 6'738'415'616);
+  EXPECT_EQ(llama.preset_values,
+            "vocab-size 32000, max-position-embeddings 4096, hidden-dropout 0, attention-dropout 0");
+  EXPECT_EQ(ask({"--model", "llama3-8b"}, 512, 257).config.attention_dropout, 0);
+
+  const Asked gpt2 = ask({"--model", "gpt2-124m"}, 512, 257);
+  EXPECT_EQ(gpt2.config.max_positions, 1024);
+  EXPECT_EQ(gpt2.config.hidden_dropout, 0.1);
+  EXPECT_EQ(gpt2.config.attention_dropout, 0.1);
+  EXPECT_EQ(model::parameter_count(gpt2.config), 124'439'808);
+}
+
+TEST(ModelOptions, OverrideAPreset) {
+  const Asked asked = ask({"--model", "llama3-8b", "--attention-dropout", "0.5", "--vocab-size", "300"}, 512, 257);
+  EXPECT_EQ(asked.config.vocabulary, 300);
+  EXPECT_EQ(asked.config.hidden_dropout, 0);
+  EXPECT_EQ(asked.config.attention_dropout, 0.5);
+  EXPECT_EQ(asked.preset_values, "max-position-embeddings 8192, hidden-dropout 0");
+  EXPECT_EQ(ask({"--model", "124m", "--max-position-embeddings", "2048"}, 2000, 257).config.max_positions, 2048);
+}
+
+TEST(ModelOptions, WithoutAPresetFollowSequenceLengthAndCorpus) {
+  const Asked asked = ask({"--num-layers", "2", "--hidden-size", "16", "--num-attention-heads", "4"}, 512, 257);
+  EXPECT_EQ(asked.config.vocabulary, 257);
+  EXPECT_EQ(asked.config.max_positions, 512);
+  EXPECT_EQ(asked.config.hidden_dropout, 0.1);
+  EXPECT_EQ(asked.preset_values, "");
+}
+
+TEST(ModelOptions, OnlyLearnedPositionsOfAPresetHaveAnEnd) {
+  EXPECT_THAT(
+      [] {
+        ask({"--model", "gpt2-124m"}, 1025, 257);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("--seq-length 1025 is longer than the 1024 positions of --model "
+                                           "gpt2-124m: give --max-position-embeddings 1025")));
+  EXPECT_EQ(ask({"--model", "llama2-7b"}, 8000, 257).config.max_positions, 8000);
+  EXPECT_EQ(ask({"--model", "gpt2-124m", "--position-embedding-type", "rope"}, 1025, 257).config.max_positions, 1025);
+}
+
+TEST(ModelOptions, RefuseACorpusOfALargerVocabularyThanThePresets) {
+  EXPECT_THAT(
+      [] {
+        ask({"--model", "llama2-7b"}, 512, 50257);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("--model llama2-7b has 32000 tokens, the corpus' 50257: build the "
+                                           "corpus with the model's tokenizer, or give --vocab-size 50257")));
+  EXPECT_EQ(ask({"--model", "llama2-7b", "--vocab-size", "50257"}, 512, 50257).config.vocabulary, 50257);
+}
+
+}  // namespace
+}  // namespace trireme::app
