@@ -10,6 +10,7 @@ lives=(--save saved --load saved --load-or-init --save-interval 1 --keep-last 2)
 stopped() {
   local what=$1 job rank=
   shift
+  : >err # the loop below must not read what the run before has printed
   timeout -k 5 60 "$mpiexec" -n 4 "$trireme" train "${run[@]}" "${lives[@]}" --distributed-timeout-minutes 0.05 "$@" \
     >out 2>err &
   job=$!
