@@ -41,7 +41,7 @@ std::vector<RingAttention::Pair> RingAttention::pairs(const AttentionProblem& pr
   std::vector<Pair> result;
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
-      if (keys[j] > queries[i]) continue;  // hidden by the mask
+      if (problem.causal && keys[j] > queries[i]) continue;  // hidden by the mask
       Pair pair{i, j, problem};
       pair.problem.queries = pair.problem.keys = chunk;
       pair.problem.first_query = queries[i] * chunk;

@@ -1,9 +1,12 @@
 // Ring attention on the ranks of this test against the kernel on one.
 #include "src/parallel/context/ring_attention.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ostream>
 
 #include "src/parallel/context/sequence_share.hpp"
 #include "tests/support/mpi_world.hpp"
@@ -23,16 +26,31 @@ struct Values {
   std::vector<double> out, dq, dk, dv;
 };
 
-AttentionProblem problem_of(std::int64_t rows, std::int64_t kv_heads, double dropout) {
-  return {.queries = rows,
-          .keys = rows,
-          .batch = batch,
-          .heads = heads,
-          .kv_heads = kv_heads,
-          .head_dim = d,
-          .scale = 1 / std::sqrt(static_cast<double>(d)),
-          .dropout = {dropout, 1234, 3, DropoutSite::attention_scores, sample_numbers.data()},
-          .first_head = 2};
+struct Case {
+  DType dtype = DType::fp64;
+  std::int64_t s = 0;
+  std::int64_t kv_heads = heads;
+  double dropout = 0;
+  bool causal = true;
+  std::vector<std::int32_t> lengths{};  ///< of each sample; none: no padding
+
+  AttentionProblem problem(std::int64_t rows) const {
+    return {.queries = rows,
+            .keys = rows,
+            .batch = batch,
+            .heads = heads,
+            .kv_heads = kv_heads,
+            .head_dim = d,
+            .scale = 1 / std::sqrt(static_cast<double>(d)),
+            .causal = causal,
+            .lengths = lengths.empty() ? nullptr : lengths.data(),
+            .dropout = {dropout, 1234, 3, DropoutSite::attention_scores, sample_numbers.data()},
+            .first_head = 2};
+  }
+};
+std::ostream& operator<<(std::ostream& to, const Case& c) {
+  return to << fmt::format("{}, {} positions, {} heads of keys, dropout {}, {}, lengths [{}]", name_of(c.dtype), c.s,
+                           c.kv_heads, c.dropout, c.causal ? "causal" : "not causal", fmt::join(c.lengths, " "));
 }
 
 /// The rows of `share` of a tensor [s, b, heads, d].
@@ -46,17 +64,25 @@ std::vector<double> rows_of(const std::vector<double>& whole, const SequenceShar
   return part;
 }
 
-/// Forward and backward of the rows of `share`: in the ring, or by the kernel where there is no group.
-Values compute(DType dtype, const SequenceShare& share, std::int64_t kv_heads, double dropout, Communicator* group) {
+/// Forward and backward of the rows of `share`: in the ring, or by the kernel where there is no group. Keys and values
+/// of padding are not numbers.
+Values compute(const Case& c, const SequenceShare& share, Communicator* group) {
+  const DType dtype = c.dtype;
+  const std::int64_t kv_heads = c.kv_heads;
   const auto backend = make_backend(BackendChoice::cpu, 1);
   Stream& stream = backend->compute_stream();
-  const AttentionProblem problem = problem_of(share.rows, kv_heads, dropout);
-  const auto input = [&](std::int64_t count, std::uint64_t seed, double size) {
-    const Shape shape{share.rows, batch, count, d};
-    return make_tensor(*backend, dtype, shape,
-                       rows_of(random_values(share.sequence * batch * count * d, seed, -size, size), share));
+  const AttentionProblem problem = c.problem(share.rows);
+  const auto input = [&](std::int64_t count, std::uint64_t seed, double size, bool padded = false) {
+    std::vector<double> whole = random_values(c.s * batch * count * d, seed, -size, size);
+    for (std::size_t i = 0; padded && i < whole.size(); ++i) {
+      const std::int64_t row = static_cast<std::int64_t>(i) / (count * d);
+      if (row / batch >= c.lengths[row % batch]) whole[i] = std::nan("");
+    }
+    return make_tensor(*backend, dtype, {share.rows, batch, count, d}, rows_of(whole, share));
   };
-  const Tensor q = input(heads, 1, 3), k = input(kv_heads, 2, 3), v = input(kv_heads, 3, 1), dout = input(heads, 4, 1);
+  const bool padded = !c.lengths.empty();
+  const Tensor q = input(heads, 1, 3), k = input(kv_heads, 2, 3, padded), v = input(kv_heads, 3, 1, padded);
+  const Tensor dout = input(heads, 4, 1);
   const auto result = [&](std::int64_t count) {
     return poisoned_tensor(*backend, dtype, {share.rows, batch, count, d});
   };
@@ -88,37 +114,57 @@ Values compute(DType dtype, const SequenceShare& share, std::int64_t kv_heads, d
   return {values_of(*backend, out), values_of(*backend, dq), values_of(*backend, dk), values_of(*backend, dv)};
 }
 
+void expect_what_one_rank_computes(const Case& c) {
+  SCOPED_TRACE(testing::Message() << c);
+  const SequenceShare share = SequenceShare::of(c.s, world().rank(), world().size());
+  const Values expected = compute(c, SequenceShare::of(c.s), nullptr);
+  const Values actual = compute(c, share, &world());
+  // Results that are rounded to 16 bits may be rounded differently, and backward starts from the rounded output.
+  Tolerance close = tolerance(c.dtype, Operation::sum);
+  close.relative *= 2;
+  if (c.dtype != accumulation_type(c.dtype)) close.absolute += close.relative;
+  const auto part = [&](const std::vector<double>& x) { return rows_of(x, share); };
+  expect_close(actual.out, part(expected.out), close, "out");
+  expect_close(actual.dq, part(expected.dq), close, "dq");
+  expect_close(actual.dk, part(expected.dk), close, "dk");
+  expect_close(actual.dv, part(expected.dv), close, "dv");
+}
+
 TEST(RingAttention, ComputesWhatOneRankComputes) {
-  Communicator& ranks = world();
   for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
     for (const std::int64_t s : {std::int64_t{8}, std::int64_t{56}, std::int64_t{256}}) {
       for (const std::int64_t kv_heads : {heads, heads / 2}) {
-        for (const double dropout : {0.0, 0.1}) {
-          SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << s << " positions, " << kv_heads
-                                          << " heads of keys, dropout " << dropout);
-          const SequenceShare share = SequenceShare::of(s, ranks.rank(), ranks.size());
-          const Values expected = compute(dtype, SequenceShare::of(s), kv_heads, dropout, nullptr);
-          const Values actual = compute(dtype, share, kv_heads, dropout, &ranks);
-          // Where both round to 16 bits they may round differently; and backward starts from the rounded output.
-          Tolerance close = tolerance(dtype, Operation::sum);
-          close.relative *= 2;
-          if (dtype != accumulation_type(dtype)) close.absolute += close.relative;
-          const auto part = [&](const std::vector<double>& x) { return rows_of(x, share); };
-          expect_close(actual.out, part(expected.out), close, "out");
-          expect_close(actual.dq, part(expected.dq), close, "dq");
-          expect_close(actual.dk, part(expected.dk), close, "dk");
-          expect_close(actual.dv, part(expected.dv), close, "dv");
-        }
+        for (const double dropout : {0.0, 0.1}) expect_what_one_rank_computes({dtype, s, kv_heads, dropout});
+      }
+    }
+  }
+}
+
+TEST(RingAttention, WithoutACausalMaskEveryQuerySeesEveryKey) {
+  for (const DType dtype : {DType::fp64, DType::bf16}) {
+    for (const std::int64_t s : {std::int64_t{8}, std::int64_t{56}}) {
+      for (const std::int64_t kv_heads : {heads, heads / 2}) {
+        for (const double dropout : {0.0, 0.1}) expect_what_one_rank_computes({dtype, s, kv_heads, dropout, false});
+      }
+    }
+  }
+}
+
+// Samples that end within a chunk, at the end of one, with the first token, and with the sequence.
+TEST(RingAttention, NoQuerySeesPadding) {
+  for (const DType dtype : {DType::fp64, DType::bf16}) {
+    for (const bool causal : {true, false}) {
+      for (const auto& lengths : {std::vector{33, 1}, {28, 56}, {56, 50}}) {
+        expect_what_one_rank_computes({dtype, 56, heads / 2, 0.1, causal, lengths});
       }
     }
   }
 }
 
 TEST(RingAttention, TheSameTwiceGivesTheSameBits) {
-  Communicator& ranks = world();
-  const SequenceShare share = SequenceShare::of(96, ranks.rank(), ranks.size());
-  for (const DType dtype : {DType::fp64, DType::bf16}) {
-    const Values first = compute(dtype, share, heads, 0.1, &ranks), second = compute(dtype, share, heads, 0.1, &ranks);
+  const SequenceShare share = SequenceShare::of(96, world().rank(), world().size());
+  for (const Case& c : {Case{DType::fp64, 96, heads, 0.1}, {DType::bf16, 96, heads, 0.1, false}}) {
+    const Values first = compute(c, share, &world()), second = compute(c, share, &world());
     EXPECT_EQ(first.out, second.out);
     EXPECT_EQ(first.dq, second.dq);
     EXPECT_EQ(first.dk, second.dk);

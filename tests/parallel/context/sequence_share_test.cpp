@@ -50,10 +50,11 @@ TEST(Positions, PartsStandWhereTheirRowsStand) {
 }
 
 TEST(RingAttention, EveryRankHasTheSameWorkInEveryStepAndAllOfItIsDone) {
-  for (const int size : {1, 2, 3, 4, 8}) {
-    const std::int64_t chunk = 10;
+  const std::int64_t chunk = 10;
+  for (const auto& [causal, size] : {std::pair{true, 1}, {true, 2}, {true, 3}, {true, 8}, {false, 1}, {false, 4}}) {
     AttentionProblem problem;
     problem.queries = problem.keys = 2 * chunk;
+    problem.causal = causal;
     std::set<std::pair<std::int64_t, std::int64_t>> seen;  // first query, first key
     for (int step = 0; step < size; ++step) {
       for (int rank = 0; rank < size; ++rank) {
@@ -64,14 +65,16 @@ TEST(RingAttention, EveryRankHasTheSameWorkInEveryStepAndAllOfItIsDone) {
           EXPECT_TRUE(seen.emplace(p.first_query, p.first_key).second) << "twice";
           EXPECT_EQ(p.first_query, SequenceShare::of(2 * chunk * size, rank, size).positions[pair.query_chunk * chunk]);
           for (std::int64_t i = 0; i < p.queries; ++i) {
-            for (std::int64_t j = 0; j < p.keys; ++j) visible += p.first_key + j <= p.first_query + i;
+            for (std::int64_t j = 0; j < p.keys; ++j) visible += !causal || p.first_key + j <= p.first_query + i;
           }
         }
-        EXPECT_EQ(visible, step == 0 ? chunk * chunk + chunk * (chunk + 1) : 2 * chunk * chunk)
-            << "rank " << rank << " of " << size << " in step " << step;
+        const std::int64_t share = !causal     ? 4 * chunk * chunk
+                                   : step == 0 ? chunk * chunk + chunk * (chunk + 1)
+                                               : 2 * chunk * chunk;
+        EXPECT_EQ(visible, share) << "rank " << rank << " of " << size << " in step " << step;
       }
     }
-    EXPECT_EQ(std::ssize(seen), size * (2 * size + 1)) << "pairs on and below the diagonal";
+    EXPECT_EQ(std::ssize(seen), causal ? size * (2 * size + 1) : 4 * size * size) << "pairs that any query sees";
   }
 }
 
