@@ -32,6 +32,13 @@ HeadsShape query_shape(const AttentionProblem& problem) {
 HeadsShape key_shape(const AttentionProblem& problem) {
   return {problem.keys, problem.batch, problem.kv_heads, problem.head_dim};
 }
+/// Shapes of a dense tensor: of results, and of keys and values side by side.
+Shape results_shape(const AttentionProblem& problem) {
+  return {problem.queries, problem.batch, 1, problem.heads, problem.head_dim};
+}
+Shape block_shape(const AttentionProblem& problem) {
+  return {problem.keys, problem.batch, 2, problem.kv_heads, problem.head_dim};
+}
 
 }  // namespace
 
@@ -60,38 +67,43 @@ std::vector<Work> RingAttention::shift(TensorView send, TensorView receive) cons
   return group_.exchange(backend_.compute_stream(), transfers);
 }
 
+template <class Visit>
+void RingAttention::for_each_owner(const AttentionProblem& problem, const ConstHeads& k, const ConstHeads& v,
+                                   Visit&& visit) const {
+  Stream& stream = backend_.compute_stream();
+  const Shape block = block_shape(problem);
+  TensorView here = workspace_.allocate(k.data.dtype(), block), next = workspace_.allocate(k.data.dtype(), block);
+  backend_.attention().copy_heads(stream, key_shape(problem), k, part_of(here, 0));
+  backend_.attention().copy_heads(stream, key_shape(problem), v, part_of(here, 1));
+  const int rank = group_.rank(), size = group_.size();
+  for (int step = 0; step < size; ++step) {
+    std::vector<Work> travelling;
+    if (step + 1 < size) travelling = shift(here, next);
+    visit(step, ConstTensorView(here), pairs(problem, rank, (rank + size - step) % size, size));
+    wait_for(travelling, stream);
+    std::swap(here, next);
+  }
+}
+
 void RingAttention::forward(const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,
                             const ConstHeads& v, const Heads& out, TensorView log_sum_exp) const {
   const ArenaScope scope(workspace_);
   Stream& stream = backend_.compute_stream();
   AttentionKernels& kernels = backend_.attention();
   const std::int64_t chunk = problem.queries / 2;
-  const Shape block{problem.keys, problem.batch, 2, problem.kv_heads, problem.head_dim};
-  const DType dtype = q.data.dtype(), accumulation = log_sum_exp.dtype();
-  TensorView here = workspace_.allocate(dtype, block), next = workspace_.allocate(dtype, block);
-  const bool rounds = dtype != accumulation;
-  const Heads sums = rounds ? part_of(workspace_.allocate(accumulation, {problem.queries, problem.batch, 1,
-                                                                         problem.heads, problem.head_dim}),
-                                      0)
-                            : out;
+  const DType accumulation = log_sum_exp.dtype();
+  const bool rounds = q.data.dtype() != accumulation;
+  const Heads sums = rounds ? part_of(workspace_.allocate(accumulation, results_shape(problem)), 0) : out;
 
-  kernels.copy_heads(stream, key_shape(problem), k, part_of(here, 0));
-  kernels.copy_heads(stream, key_shape(problem), v, part_of(here, 1));
   backend_.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), log_sum_exp);
-  const int rank = group_.rank(), size = group_.size();
-  for (int step = 0; step < size; ++step) {
-    std::vector<Work> travelling;
-    if (step + 1 < size) travelling = shift(here, next);
-    for (const Pair& pair : pairs(problem, rank, (rank + size - step) % size, size)) {
-      const ConstTensorView keys_and_values = here;
-      kernels.attention(stream, pair.problem, q.from(pair.query_chunk * chunk),
-                        part_of(keys_and_values, 0).from(pair.key_chunk * chunk),
-                        part_of(keys_and_values, 1).from(pair.key_chunk * chunk), sums.from(pair.query_chunk * chunk),
+  for_each_owner(problem, k, v, [&](int, ConstTensorView keys_and_values, const std::vector<Pair>& pairs) {
+    for (const Pair& pair : pairs) {
+      const std::int64_t query = pair.query_chunk * chunk, key = pair.key_chunk * chunk;
+      kernels.attention(stream, pair.problem, q.from(query), part_of(keys_and_values, 0).from(key),
+                        part_of(keys_and_values, 1).from(key), sums.from(query),
                         chunk_of(log_sum_exp, pair.query_chunk));
     }
-    wait_for(travelling, stream);
-    std::swap(here, next);
-  }
+  });
   if (rounds) kernels.copy_heads(stream, query_shape(problem), sums, out);
 }
 
@@ -103,42 +115,30 @@ void RingAttention::backward(const AttentionProblem& problem, const ConstHeads& 
   Stream& stream = backend_.compute_stream();
   AttentionKernels& kernels = backend_.attention();
   const std::int64_t chunk = problem.queries / 2;
-  const Shape block{problem.keys, problem.batch, 2, problem.kv_heads, problem.head_dim};
-  const DType dtype = q.data.dtype(), accumulation = log_sum_exp.dtype();
-  TensorView here = workspace_.allocate(dtype, block), next = workspace_.allocate(dtype, block);
-  // Gradients of the keys and values that are here: made now, on the way to the next rank, and come from the one
-  // before.
+  const DType accumulation = log_sum_exp.dtype();
+  const Shape block = block_shape(problem);
+  // Gradients of the visited keys and values: computed now, sent to the next rank, received from the previous one.
   TensorView gradient = workspace_.allocate(accumulation, block), leaving = workspace_.allocate(accumulation, block);
   const TensorView arriving = workspace_.allocate(accumulation, block);
-  const TensorView dq_sum =
-      workspace_.allocate(accumulation, {problem.queries, problem.batch, 1, problem.heads, problem.head_dim});
-
-  kernels.copy_heads(stream, key_shape(problem), k, part_of(here, 0));
-  kernels.copy_heads(stream, key_shape(problem), v, part_of(here, 1));
+  const TensorView dq_sum = workspace_.allocate(accumulation, results_shape(problem));
   backend_.elementwise().fill(stream, 0, dq_sum);
   std::vector<Work> gradients_travelling;
-  const int rank = group_.rank(), size = group_.size();
-  for (int step = 0; step < size; ++step) {
-    std::vector<Work> travelling;
-    if (step + 1 < size) travelling = shift(here, next);
+  for_each_owner(problem, k, v, [&](int step, ConstTensorView keys_and_values, const std::vector<Pair>& pairs) {
     backend_.elementwise().fill(stream, 0, gradient);
-    for (const Pair& pair : pairs(problem, rank, (rank + size - step) % size, size)) {
+    for (const Pair& pair : pairs) {
       const std::int64_t query = pair.query_chunk * chunk, key = pair.key_chunk * chunk;
-      const ConstTensorView keys_and_values = here;
       kernels.attention_backward(stream, pair.problem, dout.from(query), q.from(query),
                                  part_of(keys_and_values, 0).from(key), part_of(keys_and_values, 1).from(key),
                                  out.from(query), chunk_of(log_sum_exp, pair.query_chunk),
                                  chunk_of(row_dot, pair.query_chunk), part_of(dq_sum, 0).from(query),
                                  part_of(gradient, 0).from(key), part_of(gradient, 1).from(key));
     }
-    // What the ranks before have added up for these keys has come meanwhile.
+    // The sums of the previous ranks for these keys have arrived in the meantime.
     wait_for(gradients_travelling, stream);
     if (step > 0) backend_.elementwise().add(stream, arriving, gradient);
     std::swap(gradient, leaving);
     gradients_travelling = shift(leaving, arriving);
-    wait_for(travelling, stream);
-    std::swap(here, next);
-  }
+  });
   wait_for(gradients_travelling, stream);  // home again
   kernels.copy_heads(stream, query_shape(problem), part_of(dq_sum, 0), dq);
   kernels.copy_heads(stream, key_shape(problem), part_of(arriving, 0), dk);

@@ -44,6 +44,10 @@ class RingAttention {
   static std::vector<Pair> pairs(const AttentionProblem& problem, int rank, int owner, int size);
 
  private:
+  /// Calls visit(step, keys and values [rows, b, 2, kv_heads, d], pairs) for the keys of every rank, own ones first.
+  /// The next ones travel meanwhile.
+  template <class Visit>
+  void for_each_owner(const AttentionProblem& problem, const ConstHeads& k, const ConstHeads& v, Visit&& visit) const;
   /// Sends to the rank behind, receives from the rank before.
   std::vector<Work> shift(TensorView send, TensorView receive) const;
 
