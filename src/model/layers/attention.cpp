@@ -83,6 +83,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   problem.kv_heads = shape.kv_local;
   problem.head_dim = shape.d;
   problem.scale = 1 / std::sqrt(static_cast<double>(shape.d));
+  problem.causal = shape.causal;
   problem.dropout = dropout;
   problem.first_head = first_head_;
   return problem;

@@ -14,9 +14,9 @@ struct KeyValueCache {
   std::int64_t length = 0;  ///< positions filled
 };
 
-/// Causal self-attention of one layer: Q, K, V by a column-parallel product, heads split over the tensor group, output
-/// by a row-parallel product without its bias. Q and K turn with their positions where these are rotary. With fewer
-/// heads of keys and values each is read by neighbouring heads of queries, on the same rank.
+/// Self-attention of one layer, causal where its shape says so: Q, K, V by a column-parallel product, heads split over
+/// the tensor group, output by a row-parallel product without its bias. Q and K turn with their positions where these
+/// are rotary. With fewer heads of keys and values each is read by neighbouring heads of queries, on the same rank.
 class SelfAttention {
  public:
   /// What backward needs. Selective recomputation keeps Q, K and V and makes the attention itself again: its output and

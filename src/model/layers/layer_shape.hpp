@@ -22,6 +22,7 @@ struct LayerShape {
   bool swiglu = false;
   Normalization normalization = Normalization::layer_norm;
   Positions positions;  ///< of the s rows
+  bool causal = true;   ///< a position sees itself and earlier ones; false: the whole sequence
 
   /// Throws ConfigError where heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
   /// `tensor_size`.

@@ -1,0 +1,111 @@
+// Self-attention of sequences split over the ranks of this test against whole sequences on one.
+#include <gtest/gtest.h>
+
+#include "src/comm/self_communicator.hpp"
+#include "src/model/gpt_parameters.hpp"
+#include "src/model/initialisation.hpp"
+#include "src/model/layers/attention.hpp"
+#include "src/parallel/context/sequence_share.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/random_tensor.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme::model {
+namespace {
+
+using parallel::SequenceShare;
+using parallel::VocabularyPartition;
+
+constexpr std::int64_t s = 24, batch = 2;
+
+GptConfig config_of(std::int64_t query_groups) {
+  GptConfig config;
+  config.layers = 1;
+  config.hidden = 16;
+  config.heads = 4;
+  config.query_groups = query_groups;
+  config.ffn_hidden = 16;
+  config.max_positions = s;
+  config.vocabulary = 8;
+  config.position_embedding = PositionEmbedding::rope;
+  return config;
+}
+
+struct Values {
+  std::vector<double> y, dx, weight_gradients;
+};
+
+/// The rows of `share` of a tensor [s, b, h].
+std::vector<double> rows_of(const std::vector<double>& whole, const SequenceShare& share) {
+  const std::int64_t row = static_cast<std::int64_t>(whole.size()) / share.sequence;
+  std::vector<double> part;
+  for (std::int64_t i = 0; i < share.rows; ++i) {
+    const auto begin = whole.begin() + share.positions[i] * row;
+    part.insert(part.end(), begin, begin + row);
+  }
+  return part;
+}
+
+/// Forward and backward of the rows of `share`. Weight gradients are summed over `group`, the context ranks.
+Values compute(const GptConfig& config, const SequenceShare& share, bool causal, Communicator* group) {
+  const auto backend = make_backend(BackendChoice::cpu, 1);
+  parallel::ParameterBuffer parameters(
+      *backend, DType::fp64, gpt_parameters(config, {{{0, 1}}}, VocabularyPartition(config.vocabulary, 0, 1)));
+  // Scores of order one, so that every key counts.
+  initialise(*backend, parameters.parameters(), {.method = InitMethod::hashed_uniform, .scale = 30});
+  SelfCommunicator alone;
+  Arena workspace(*backend), saved_memory(*backend);
+  const parallel::TensorContext context{*backend, alone, workspace, false, true, group};
+  const SelfAttention attention(context, parameters, "h.0.attn", config, 0, 0);
+  LayerShape shape = LayerShape::of(config, share.rows, batch, 1, false, DType::fp64);
+  shape.positions = share.positions;
+  shape.causal = causal;
+  const auto input = [&](std::uint64_t seed) {
+    const std::vector<double> whole = test::random_values(s * batch * config.hidden, seed, -1, 1);
+    return test::make_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden}, rows_of(whole, share));
+  };
+  const Tensor x = input(1), dy = input(2);
+  const Tensor y = test::poisoned_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden});
+  const Tensor dx = test::poisoned_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden});
+  SelfAttention::Saved saved = SelfAttention::Saved::allocate(shape, false, saved_memory);
+  attention.forward(shape, x, {}, saved, y);
+  SelfAttention::Gradients gradients = SelfAttention::Gradients::allocate(shape, false, saved_memory);
+  backend->copy_from_host(context.stream(), dy, gradients.output);
+  attention.backward_input(shape, {}, saved, gradients, dx, parallel::WeightGradient::now);
+  if (group != nullptr)
+    group->all_reduce(context.stream(), parameters.gradients(), ReduceOp::sum).wait(context.stream());
+  return {test::values_of(*backend, y), test::values_of(*backend, dx),
+          test::values_of(*backend, parameters.gradients())};
+}
+
+TEST(SelfAttention, OfSplitSequencesComputesWhatOneRankComputes) {
+  const SequenceShare share = SequenceShare::of(s, test::world().rank(), test::world().size());
+  const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::sum);
+  for (const bool causal : {true, false}) {
+    for (const std::int64_t query_groups : {0, 2}) {
+      SCOPED_TRACE(testing::Message() << (causal ? "causal, " : "not causal, ") << query_groups << " query groups");
+      const GptConfig config = config_of(query_groups);
+      const Values expected = compute(config, SequenceShare::of(s), causal, nullptr);
+      const Values actual = compute(config, share, causal, &test::world());
+      test::expect_close(actual.y, rows_of(expected.y, share), close, "y");
+      test::expect_close(actual.dx, rows_of(expected.dx, share), close, "dx");
+      test::expect_close(actual.weight_gradients, expected.weight_gradients, close, "weight gradients");
+    }
+  }
+}
+
+TEST(SelfAttention, FirstPositionSeesLaterOnesOnlyWithoutACausalMask) {
+  const GptConfig config = config_of(0);
+  const SequenceShare share = SequenceShare::of(s);
+  const Values causal = compute(config, share, true, nullptr), full = compute(config, share, false, nullptr);
+  const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::sum);
+  const auto row = [&](const Values& values, std::int64_t i) {
+    const auto begin = values.y.begin() + i * batch * config.hidden;
+    return std::vector<double>(begin, begin + batch * config.hidden);
+  };
+  EXPECT_NE(row(causal, 0), row(full, 0));
+  test::expect_close(row(causal, s - 1), row(full, s - 1), close, "the last position sees all either way");
+}
+
+}  // namespace
+}  // namespace trireme::model
