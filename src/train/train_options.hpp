@@ -5,9 +5,9 @@
 #include <string>
 
 #include "src/model/layers/recomputation.hpp"
-#include "src/optim/adamw.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"
+#include "src/optim/make_optimizer.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/pipeline/pipeline_layout.hpp"
 #include "src/train/batch_schedule.hpp"
@@ -44,7 +44,7 @@ struct TrainOptions {
   LossAverage loss_average = LossAverage::tokens;
   std::uint64_t seed = 1234;  ///< of initial weights and dropout
   optim::LrSchedule lr_schedule;
-  optim::AdamWOptions adamw;
+  optim::OptimizerOptions optimizer;
   double clip_grad = 1;                 ///< largest gradient norm; 0: no clipping
   optim::LossScalerOptions loss_scale;  ///< dynamic in fp16
   int max_skipped = 10;  ///< skipped updates in a row that end the run; with a dynamic scale, at its minimum

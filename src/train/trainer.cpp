@@ -16,7 +16,7 @@ Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
                gpt.grid().data_size()),
       loader_(gpt.backend(), gpt.sequence_share(), gpt.layout().micro_batch_size,
               batches_.largest() / (gpt.layout().micro_batch_size * gpt.grid().data_size()), gpt.layout().dtype),
-      adamw_(gpt.backend(), gpt.parameters(), options.adamw),
+      optimizer_(optim::make_optimizer(gpt.backend(), gpt.parameters(), options.optimizer)),
       loss_scaler_(options.loss_scale),
       norm_sum_(gpt.backend(), DType::fp64, {1}) {}
 
@@ -57,7 +57,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   record.iteration = progress_.iteration + 1;
   record.loss_scale = scale;
   record.learning_rate = options_.lr_schedule.at(
-      options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : adamw_.updates() + 1);
+      options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : optimizer_->updates() + 1);
 
   const std::int64_t first = progress_.consumed_samples;
   std::vector<model::MicroBatch> micro_batches;
@@ -99,8 +99,8 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
     const TraceScope update(trace, "optimizer", "update");
     if (before_update_) before_update_();
     const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
-    adamw_.step(record.learning_rate, clip / scale,
-                [&](std::size_t bucket) { gpt_.data_parallel().start_gather(bucket); });
+    optimizer_->step(record.learning_rate, clip / scale,
+                     [&](std::size_t bucket) { gpt_.data_parallel().start_gather(bucket); });
     gpt_.data_parallel().finish_gather();
   }
   gpt_.backend().compute_stream().synchronize();
@@ -165,9 +165,9 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
 std::vector<checkpoint::StateTensor> Trainer::state_tensors() {
   std::vector<checkpoint::StateTensor> tensors;
   for (std::size_t i = 0; i < gpt_.parameters().parameters().size(); ++i) {
-    tensors.push_back(state_tensor(gpt_, i, "model", adamw_.master(i)));
-    tensors.push_back(state_tensor(gpt_, i, "adamw_m", adamw_.first_moment(i)));
-    tensors.push_back(state_tensor(gpt_, i, "adamw_v", adamw_.second_moment(i)));
+    for (const optim::Optimizer::State& state : optimizer_->state(i)) {
+      tensors.push_back(state_tensor(gpt_, i, state.kind, state.data));
+    }
   }
   return tensors;
 }
@@ -182,7 +182,7 @@ std::map<std::string, std::string> Trainer::state_attributes() const {
           {"state.updated_samples", fmt::format("{}", progress_.updated_samples)},
           {"state.evaluation_left", progress_.evaluation_left ? "true" : "false"},
           {"state.tested", progress_.tested ? "true" : "false"},
-          {"state.updates", fmt::format("{}", adamw_.updates())},
+          {"state.updates", fmt::format("{}", optimizer_->updates())},
           {"state.loss_scale", fmt::format("{:.17g}", scale.scale)},
           {"state.loss_scale_good_updates", fmt::format("{}", scale.good_updates)},
           {"state.loss_scale_hysteresis_left", fmt::format("{}", scale.hysteresis_left)}};
@@ -191,7 +191,7 @@ std::map<std::string, std::string> Trainer::state_attributes() const {
 void Trainer::restore(const std::map<std::string, std::string>& attributes) {
   const SavedState saved = state_from(attributes);
   progress_ = saved.progress;
-  adamw_.restore(saved.updates);
+  optimizer_->restore(saved.updates);
   gpt_.data_parallel().gather_parameters();
   if (loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
 }

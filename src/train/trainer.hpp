@@ -2,13 +2,14 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/checkpoint/state.hpp"
-#include "src/optim/adamw.hpp"
 #include "src/optim/loss_scaler.hpp"
+#include "src/optim/optimizer.hpp"
 #include "src/train/batch_loader.hpp"
 #include "src/train/metrics.hpp"
 #include "src/train/parallel_gpt.hpp"
@@ -50,18 +51,17 @@ class Trainer {
 
   const Progress& progress() const { return progress_; }
   const BatchSchedule& batches() const { return batches_; }
-  std::size_t optimizer_bytes() const { return adamw_.bytes(); }
+  std::size_t optimizer_bytes() const { return optimizer_->bytes(); }
   bool dynamic_loss_scale() const { return loss_scaler_.dynamic(); }
 
   /// What is to be done before every update of the parameters and the optimizer's state: for who still reads them.
   void before_update(std::function<void()> action) { before_update_ = std::move(action); }
 
   /// Takes the parameters over as they are now, after they were initialised.
-  void start() { adamw_.reset_masters(); }
+  void start() { optimizer_->reset_masters(); }
 
-  /// This rank's tensors of a checkpoint, those of its shard: master weights ("model/NAME") and both moments
-  /// ("adamw_m/NAME", "adamw_v/NAME"), in the backend's memory (HostState brings them to files). Valid as long as the
-  /// trainer.
+  /// This rank's tensors of a checkpoint, those of its shard: master weights ("model/NAME") and the optimizer's moments
+  /// ("adamw_m/NAME" ...), in the backend's memory (HostState brings them to files). Valid as long as the trainer.
   std::vector<checkpoint::StateTensor> state_tensors();
   /// The run's state as attributes of a checkpoint, numbers exactly; and back, after the tensors have been loaded.
   std::map<std::string, std::string> state_attributes() const;
@@ -81,7 +81,7 @@ class Trainer {
   TrainOptions options_;
   BatchSchedule batches_;
   BatchLoader loader_;
-  optim::AdamW adamw_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   optim::LossScaler loss_scaler_;
   Tensor norm_sum_;
   Progress progress_;

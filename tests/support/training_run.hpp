@@ -83,6 +83,7 @@ struct RunConfig {
   DType dtype = DType::fp64;
   std::int64_t steps = 5;
   double clip_grad = 1;
+  optim::OptimizerOptions optimizer;
   optim::LossScalerOptions loss_scale;
 };
 
@@ -121,7 +122,7 @@ inline train::TrainOptions train_options(const RunConfig& config) {
   options.ramp_up = config.ramp_up;
   options.decrease_batch_size = config.decrease_batch;
   options.loss_average = config.loss_average;
-  options.adamw.weight_decay = 0.01;
+  options.optimizer = config.optimizer;
   options.clip_grad = config.clip_grad;
   options.loss_scale = config.loss_scale;
   return options;

@@ -134,10 +134,10 @@ Attributes attributes_of(const train::TrainOptions& options) {
                                                                   : "inverse-square-root");
   add(fmt::format("lr-warmup-{}", unit), lr.warmup);
   add(fmt::format("lr-decay-{}", unit), lr.decay);
-  add("weight-decay", options.adamw.weight_decay);
-  add("adam-beta1", options.adamw.beta1);
-  add("adam-beta2", options.adamw.beta2);
-  add("adam-eps", options.adamw.epsilon);
+  add("weight-decay", options.optimizer.weight_decay);
+  add("adam-beta1", options.optimizer.adamw.beta1);
+  add("adam-beta2", options.optimizer.adamw.beta2);
+  add("adam-eps", options.optimizer.adamw.epsilon);
   add("clip-grad", options.clip_grad);
   const optim::LossScalerOptions& scale = options.loss_scale;
   add("loss-scale", scale.dynamic ? "dynamic" : fmt::format("{}", scale.initial_scale));

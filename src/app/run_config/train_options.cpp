@@ -134,10 +134,10 @@ void TrainCommandOptions::declare(Options& options) {
               update_count(1));
   options.add("lr-decay-samples", &lr_decay_samples, "N",
               "With --train-samples: samples after which the decay ends; default all.", update_count(1));
-  options.add("weight-decay", &adamw.weight_decay, "X", "Of matrices and embeddings.", at_least(0));
-  options.add("adam-beta1", &adamw.beta1, "X", "Decay of the first moment.", between(0, 1));
-  options.add("adam-beta2", &adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
-  options.add("adam-eps", &adamw.epsilon, "X", "Added to the root of the second moment.", at_least(0));
+  options.add("weight-decay", &optimizer.weight_decay, "X", "Of matrices and embeddings.", at_least(0));
+  options.add("adam-beta1", &optimizer.adamw.beta1, "X", "Decay of the first moment.", between(0, 1));
+  options.add("adam-beta2", &optimizer.adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
+  options.add("adam-eps", &optimizer.adamw.epsilon, "X", "Added to the root of the second moment.", at_least(0));
   options.add("clip-grad", &clip_grad, "X", "Greatest gradient norm; 0: no clipping.", at_least(0));
   options.add("loss-scale", &constant_loss_scale, "X", "Constant loss scale instead of the dynamic one of fp16.",
               at_least(0));
@@ -365,8 +365,16 @@ parallel::DataParallelOptions TrainCommandOptions::data_parallel() const {
 }
 
 train::TrainOptions TrainCommandOptions::training() const {
-  return {*global_batch_size, ramp_up,    decrease_batch_size, loss_average, seed, lr, adamw,
-          clip_grad,          loss_scale, max_skipped};
+  return {.global_batch_size = *global_batch_size,
+          .ramp_up = ramp_up,
+          .decrease_batch_size = decrease_batch_size,
+          .loss_average = loss_average,
+          .seed = seed,
+          .lr_schedule = lr,
+          .optimizer = optimizer,
+          .clip_grad = clip_grad,
+          .loss_scale = loss_scale,
+          .max_skipped = max_skipped};
 }
 
 train::BatchSchedule TrainCommandOptions::batches(int data_ranks) const {

@@ -62,7 +62,7 @@ struct TrainCommandOptions {
   std::optional<std::int64_t> lr_decay_iterations;
   std::optional<std::int64_t> lr_decay_samples;
   std::optional<double> lr_warmup_fraction;
-  optim::AdamWOptions adamw;
+  optim::OptimizerOptions optimizer;
   double clip_grad = 1;
   optim::LossScalerOptions loss_scale{.initial_scale = 4294967296};
   std::optional<double> constant_loss_scale;

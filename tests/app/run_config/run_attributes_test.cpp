@@ -85,7 +85,8 @@ TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
   options.lr_schedule.maximum = 0.02;
   options.lr_schedule.style = optim::LrDecayStyle::cosine;
   options.lr_schedule.warmup = 7;
-  options.adamw = {0.8, 0.95, 1e-6, 0};
+  options.optimizer.weight_decay = 0;
+  options.optimizer.adamw = {0.8, 0.95, 1e-6};
   options.clip_grad = 0.5;
   options.loss_scale = {.dynamic = true, .minimum_scale = 2};
   options.global_batch_size = 3;

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/backend/backend.hpp"
+#include "src/parallel/data/parameter_buffer.hpp"
+
+namespace trireme::optim {
+
+/// Updates a rank's shard of its parameters (all of them where the buffer is in one shard). Keeps its moments and, for
+/// 16-bit training types, fp32 master weights in arrays of the shard. In fp32 and fp64 the parameters are their own
+/// masters. Matrices and embeddings decay, biases and norms do not. Padding has no gradient and stays 0.
+class Optimizer {
+ public:
+  /// State of one parameter, as a checkpoint names it.
+  struct State {
+    std::string kind;  ///< "model" for the masters, else a moment: "adamw_m"
+    TensorView data;   ///< flat, in the accumulation type
+  };
+
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Updates the shard from its reduced gradients times `gradient_scale`, bucket by bucket in the order in which a
+  /// forward uses them. Calls `updated` after each bucket.
+  void step(double learning_rate, double gradient_scale, const std::function<void(std::size_t)>& updated = {});
+  /// Updates done.
+  std::int64_t updates() const { return updates_; }
+
+  /// Bytes of master weights and moments on this rank.
+  std::size_t bytes() const;
+  /// Masters and moments of the part of parameter i in this shard (ParameterBuffer::part).
+  std::vector<State> state(std::size_t i) const;
+  /// Continues after `updates` updates from masters and moments written through these views: rounds the masters to this
+  /// shard of the parameters.
+  void restore(std::int64_t updates);
+  /// Sets the masters to the parameters, after these were initialised.
+  void reset_masters();
+
+ protected:
+  struct Update {
+    double learning_rate = 0;
+    double gradient_scale = 1;
+    std::int64_t number = 1;  ///< from 1
+  };
+  /// A part of the shard whose parameters have the same weight decay.
+  struct Stretch {
+    double weight_decay = 0;
+    TensorView gradients;
+    TensorView masters;
+    std::vector<TensorView> moments;  ///< in the order of their names
+    TensorView rounded;               ///< the parameters; empty where they are their own masters
+  };
+
+  /// Keeps one array, 0 at first, for each name of `moments`. `parameters` must live longer. Throws ConfigError for a
+  /// negative `weight_decay`.
+  Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
+            const std::vector<std::string>& moments);
+  Backend& backend() const { return backend_; }
+
+ private:
+  /// Enqueues the update of one stretch. Its zeros between parameters must stay 0.
+  virtual void update_stretch(const Update& update, const Stretch& stretch) = 0;
+
+  struct Moment {
+    std::string name;
+    Tensor array;
+  };
+  bool rounds() const { return static_cast<bool>(masters_.view()); }
+  TensorView of_bucket(const Tensor& array, std::size_t bucket) const {
+    return array.view().flat(parameters_.shard_offset(bucket), parameters_.shard_values(bucket).numel());
+  }
+  TensorView masters(std::size_t bucket) const {
+    return rounds() ? of_bucket(masters_, bucket) : parameters_.shard_values(bucket);
+  }
+  void update_bucket(std::size_t bucket, const Update& update);
+
+  Backend& backend_;
+  parallel::ParameterBuffer& parameters_;
+  double weight_decay_;
+  std::vector<Moment> moments_;
+  Tensor masters_;  // empty where the parameters are their own
+  std::int64_t updates_ = 0;
+};
+
+}  // namespace trireme::optim

@@ -1,0 +1,122 @@
+#include "src/optim/optimizer.hpp"
+
+#include <gtest/gtest.h>
+
+#include "src/optim/make_optimizer.hpp"
+#include "tests/optim/optimizer_rig.hpp"
+
+namespace trireme::optim {
+namespace {
+
+using namespace test;
+
+/// Every optimizer, in every training type.
+class AnyOptimizer : public testing::TestWithParam<std::tuple<OptimizerKind, DType>> {
+ protected:
+  DType dtype() const { return std::get<DType>(GetParam()); }
+  std::unique_ptr<Optimizer> make(ParameterBuffer& buffer) {
+    return make_optimizer(*backend_, buffer, {.kind = std::get<OptimizerKind>(GetParam())});
+  }
+  std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
+};
+INSTANTIATE_TEST_SUITE_P(Types, AnyOptimizer,
+                         testing::Combine(testing::Values(OptimizerKind::adam),
+                                          testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16)),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", name_of(std::get<0>(info.param)),
+                                              name_of(std::get<1>(info.param)));
+                         });
+
+TEST_P(AnyOptimizer, LeavesPaddingAndTheGapsBetweenParametersZero) {
+  Backend& b = *backend_;
+  ParameterBuffer buffer(b, dtype(), parameters());
+  fill_values(b, buffer);
+  const std::unique_ptr<Optimizer> optimizer = make(buffer);
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    fill_gradients(b, buffer, step);
+    optimizer->step(0.1, 1);
+  }
+  const std::vector<double> values = values_of(b, buffer.values());
+  std::vector<bool> held(values.size(), false);
+  for (std::size_t i = 0; i < buffer.parameters().size(); ++i) {
+    const auto begin = held.begin() + buffer.layout().offset(i);
+    std::fill(begin, begin + buffer.parameters()[i].box.numel(), true);
+  }
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (held[i]) continue;
+    EXPECT_EQ(values[i], 0) << "element " << i;
+    ++others;
+  }
+  EXPECT_GE(others, 6u);
+  for (const Optimizer::State& state : optimizer->state(0)) {
+    EXPECT_EQ(values_of(b, state.data.flat(15, 6)), std::vector<double>(6, 0)) << state.kind;
+  }
+}
+
+TEST_P(AnyOptimizer, GoesOnBitForBitFromARestoredState) {
+  Backend& b = *backend_;
+  ParameterBuffer first(b, dtype(), parameters());
+  fill_values(b, first);
+  const std::unique_ptr<Optimizer> one = make(first);
+  fill_gradients(b, first, 1);
+  one->step(0.01, 1);
+
+  ParameterBuffer second(b, dtype(), parameters());
+  const std::unique_ptr<Optimizer> other = make(second);
+  for (std::size_t i = 0; i < first.parameters().size(); ++i) {
+    const std::vector<Optimizer::State> from = one->state(i), to = other->state(i);
+    for (std::size_t k = 0; k < from.size(); ++k) {
+      b.elementwise().convert(b.compute_stream(), from[k].data, to[k].data);
+    }
+  }
+  other->restore(one->updates());
+  EXPECT_EQ(bytes_of(b, second.values()), bytes_of(b, first.values()));
+  for (std::uint64_t step = 2; step <= 4; ++step) {
+    fill_gradients(b, first, step);
+    fill_gradients(b, second, step);
+    one->step(0.01, 0.5);
+    other->step(0.01, 0.5);
+  }
+  EXPECT_EQ(other->updates(), 4);
+  EXPECT_EQ(bytes_of(b, second.values()), bytes_of(b, first.values()));
+}
+
+TEST_P(AnyOptimizer, UpdatesShardsAsTheWhole) {
+  Backend& b = *backend_;
+  ParameterBuffer whole(b, dtype(), parameters());
+  fill_values(b, whole);
+  const std::unique_ptr<Optimizer> reference = make(whole);
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    fill_gradients(b, whole, step);
+    reference->step(0.01, 0.5);
+  }
+  constexpr int shards = 3;
+  std::size_t bytes = 0;
+  for (int shard = 0; shard < shards; ++shard) {
+    // Small buckets, whose bounds cut parameters.
+    ParameterBuffer buffer(b, dtype(), parameters(),
+                           {.sharding = parallel::DataSharding::optimizer, .bucket_elements = 50}, shards, shard);
+    fill_values(b, buffer);
+    const std::unique_ptr<Optimizer> optimizer = make(buffer);
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+      fill_gradients(b, buffer, step);
+      optimizer->step(0.01, 0.5);
+    }
+    for (std::size_t i = 0; i < buffer.parameters().size(); ++i) {
+      const parallel::ShardPart own = buffer.part(i);
+      const std::vector<Optimizer::State> actual = optimizer->state(i), expected = reference->state(i);
+      for (std::size_t k = 0; k < expected.size(); ++k) {
+        EXPECT_EQ(actual[k].kind, expected[k].kind);
+        EXPECT_EQ(values_of(b, actual[k].data), values_of(b, expected[k].data.flat(own.begin, own.count)))
+            << expected[k].kind << " of " << buffer.parameters()[i].name << ", shard " << shard;
+      }
+    }
+    bytes += optimizer->bytes();
+  }
+  EXPECT_GE(bytes, reference->bytes());
+  EXPECT_LT(bytes, 2 * reference->bytes());
+}
+
+}  // namespace
+}  // namespace trireme::optim
