@@ -61,6 +61,18 @@ void adamw(benchmark::State& state, DType dtype) {
           [&] { b.optimizer().adamw(b.compute_stream(), step, g, w, m, v, rounded); });
 }
 
+void sgd(benchmark::State& state, DType dtype) {
+  const auto backend = cpu::make_backend(threads());
+  Backend& b = *backend;
+  constexpr std::int64_t n = 32 << 20;
+  const DType wide = accumulation_type(dtype);
+  const Tensor g = filled(b, wide, {n}), w = filled(b, wide, {n}), m = filled(b, wide, {n});
+  const Tensor rounded = dtype == wide ? Tensor() : filled(b, dtype, {n});
+  const SgdStep step{.learning_rate = 1e-3, .weight_decay = 0.1};
+  measure(state, static_cast<double>(n * (5 * size_of(wide) + (dtype == wide ? 0 : size_of(dtype)))),
+          [&] { b.optimizer().sgd(b.compute_stream(), step, g, w, m, rounded); });
+}
+
 void sum_squares(benchmark::State& state, DType dtype) {
   const auto backend = cpu::make_backend(threads());
   Backend& b = *backend;
@@ -98,6 +110,7 @@ const bool registered = [] {
       add_benchmark(fmt::format("{}/rotate/d{}", type, d), [=](benchmark::State& state) { rotate(state, dtype, d); });
     }
     add_benchmark(type + "/adamw", [=](benchmark::State& state) { adamw(state, dtype); });
+    add_benchmark(type + "/sgd", [=](benchmark::State& state) { sgd(state, dtype); });
     add_benchmark(type + "/sum_squares", [=](benchmark::State& state) { sum_squares(state, dtype); });
     add_benchmark(type + "/add", [=](benchmark::State& state) { add(state, dtype); });
   }

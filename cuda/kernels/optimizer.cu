@@ -48,6 +48,38 @@ __global__ void __launch_bounds__(block_threads)
   if (rounded != nullptr) store(weight, part.size, rounded + part.begin);
 }
 
+/// The numbers of a step, in the type they are used in.
+template <class A>
+struct Sgd {
+  A gradient_scale, momentum, decay, rate;
+  explicit Sgd(const SgdStep& step)
+      : gradient_scale(static_cast<A>(step.gradient_scale)),
+        momentum(static_cast<A>(step.momentum)),
+        decay(static_cast<A>(step.weight_decay)),
+        rate(static_cast<A>(step.learning_rate)) {}
+};
+
+/// rounded may be null. 20 bytes from and to memory for each parameter in fp32, and 2 for its rounded copy.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    sgd_kernel(std::int64_t n, Sgd<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
+               Accumulation<T>* m, T* rounded) {
+  using A = Accumulation<T>;
+  const Eight part = eight(global_thread(), n);
+  A g[8], weight[8], momentum[8];
+  load(gradient + part.begin, part.size, g);
+  load(w + part.begin, part.size, weight);
+  load(m + part.begin, part.size, momentum);
+  for (int c = 0; c < 8; ++c) {
+    g[c] = step.gradient_scale * g[c] + step.decay * weight[c];
+    momentum[c] = step.momentum * momentum[c] + g[c];
+    weight[c] -= step.rate * momentum[c];
+  }
+  store(weight, part.size, w + part.begin);
+  store(momentum, part.size, m + part.begin);
+  if (rounded != nullptr) store(weight, part.size, rounded + part.begin);
+}
+
 class CudaOptimizer final : public OptimizerKernels {
  public:
   void adamw(Stream& stream, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m, TensorView v,
@@ -58,6 +90,16 @@ class CudaOptimizer final : public OptimizerKernels {
       gpu::launch(stream, {"adamw", blocks_for(eights_of(w.numel())), block_threads}, adamw_kernel<T>, w.numel(),
                   AdamW<A>(step), gradient.as<A>(), w.as<A>(), m.as<A>(), v.as<A>(),
                   rounded ? rounded.as<T>() : nullptr);
+    });
+  }
+
+  void sgd(Stream& stream, const SgdStep& step, ConstTensorView gradient, TensorView w, TensorView m,
+           TensorView rounded) override {
+    check_sgd(gradient, w, m, rounded);
+    dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      gpu::launch(stream, {"sgd", blocks_for(eights_of(w.numel())), block_threads}, sgd_kernel<T>, w.numel(),
+                  Sgd<A>(step), gradient.as<A>(), w.as<A>(), m.as<A>(), rounded ? rounded.as<T>() : nullptr);
     });
   }
 };

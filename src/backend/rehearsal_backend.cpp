@@ -103,6 +103,7 @@ struct RehearsalBackend::Kernels final : GemmKernels,
                 TensorView) override {}
 
   void adamw(Stream&, const AdamWStep&, ConstTensorView, TensorView, TensorView, TensorView, TensorView) override {}
+  void sgd(Stream&, const SgdStep&, ConstTensorView, TensorView, TensorView, TensorView) override {}
 
   void sum_squares(Stream&, ConstTensorView, TensorView) override {}
   void sum(Stream&, ConstTensorView, TensorView) override {}

@@ -12,16 +12,17 @@ namespace {
 using namespace test;
 
 constexpr DType dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
-constexpr AdamWStep step{.learning_rate = 0.01,
-                         .beta1 = 0.9,
-                         .beta2 = 0.99,
-                         .epsilon = 1e-8,
-                         .weight_decay = 0.1,
-                         .update = 3,
-                         .gradient_scale = 0.25};
+constexpr AdamWStep adamw_step{.learning_rate = 0.01,
+                               .beta1 = 0.9,
+                               .beta2 = 0.99,
+                               .epsilon = 1e-8,
+                               .weight_decay = 0.1,
+                               .update = 3,
+                               .gradient_scale = 0.25};
+constexpr SgdStep sgd_step{.learning_rate = 0.01, .momentum = 0.9, .weight_decay = 0.1, .gradient_scale = 0.25};
 
 /// The training type; master weights, gradients and moments are in its accumulation type.
-class AdamW : public testing::TestWithParam<DType> {
+class OptimizerKernel : public testing::TestWithParam<DType> {
  protected:
   struct State {
     State(Backend& b, DType training, std::int64_t n)
@@ -34,10 +35,10 @@ class AdamW : public testing::TestWithParam<DType> {
   };
   DType dtype() const { return GetParam(); }
 };
-INSTANTIATE_TEST_SUITE_P(Types, AdamW, testing::ValuesIn(dtypes),
+INSTANTIATE_TEST_SUITE_P(Types, OptimizerKernel, testing::ValuesIn(dtypes),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-TEST_P(AdamW, MatchesTheFormula) {
+TEST_P(OptimizerKernel, AdamWMatchesTheFormula) {
   const auto backend = test::make_backend(2);
   Backend& b = *backend;
   const DType accumulation = accumulation_type(dtype());
@@ -46,14 +47,15 @@ TEST_P(AdamW, MatchesTheFormula) {
     std::vector<double> g = values_of(b, state.gradient), w = values_of(b, state.w), m = values_of(b, state.m),
                         v = values_of(b, state.v);
     for (std::int64_t i = 0; i < n; ++i) {
-      g[i] *= step.gradient_scale;
-      m[i] = step.beta1 * m[i] + (1 - step.beta1) * g[i];
-      v[i] = step.beta2 * v[i] + (1 - step.beta2) * g[i] * g[i];
-      const double mean = m[i] / (1 - std::pow(step.beta1, 3)), square = v[i] / (1 - std::pow(step.beta2, 3));
-      w[i] = w[i] * (1 - step.learning_rate * step.weight_decay) -
-             step.learning_rate * mean / (std::sqrt(square) + step.epsilon);
+      g[i] *= adamw_step.gradient_scale;
+      m[i] = adamw_step.beta1 * m[i] + (1 - adamw_step.beta1) * g[i];
+      v[i] = adamw_step.beta2 * v[i] + (1 - adamw_step.beta2) * g[i] * g[i];
+      const double mean = m[i] / (1 - std::pow(adamw_step.beta1, 3)),
+                   square = v[i] / (1 - std::pow(adamw_step.beta2, 3));
+      w[i] = w[i] * (1 - adamw_step.learning_rate * adamw_step.weight_decay) -
+             adamw_step.learning_rate * mean / (std::sqrt(square) + adamw_step.epsilon);
     }
-    b.optimizer().adamw(b.compute_stream(), step, state.gradient, state.w, state.m, state.v, state.rounded);
+    b.optimizer().adamw(b.compute_stream(), adamw_step, state.gradient, state.w, state.m, state.v, state.rounded);
     const Tolerance allowed = tolerance(accumulation, Operation::elementwise);
     const std::string what = fmt::format("{} elements", n);
     expect_close(values_of(b, state.m), m, allowed, "m, " + what);
@@ -63,14 +65,35 @@ TEST_P(AdamW, MatchesTheFormula) {
   }
 }
 
-TEST_P(AdamW, GoesWithoutARoundedCopyAndWithAnyNumberOfThreads) {
+TEST_P(OptimizerKernel, SgdMatchesTheFormula) {
+  const auto backend = test::make_backend(2);
+  Backend& b = *backend;
+  for (const std::int64_t n : {0, 1, 31, 33, 1025, 40'000}) {
+    const State state(b, dtype(), n);
+    const std::vector<double> g = values_of(b, state.gradient);
+    std::vector<double> w = values_of(b, state.w), m = values_of(b, state.m);
+    for (std::int64_t i = 0; i < n; ++i) {
+      m[i] = sgd_step.momentum * m[i] + sgd_step.gradient_scale * g[i] + sgd_step.weight_decay * w[i];
+      w[i] -= sgd_step.learning_rate * m[i];
+    }
+    b.optimizer().sgd(b.compute_stream(), sgd_step, state.gradient, state.w, state.m, state.rounded);
+    const Tolerance allowed = tolerance(accumulation_type(dtype()), Operation::elementwise);
+    const std::string what = fmt::format("{} elements", n);
+    expect_close(values_of(b, state.m), m, allowed, "m, " + what);
+    expect_close(values_of(b, state.w), w, allowed, "w, " + what);
+    EXPECT_EQ(values_of(b, state.rounded), values_of(b, converted(b, state.w, dtype()))) << what;
+  }
+}
+
+TEST_P(OptimizerKernel, GoesWithoutARoundedCopyAndWithAnyNumberOfThreads) {
   std::vector<std::byte> first;
   for (const int threads : {1, 2, 3}) {
     const auto backend = test::make_backend(threads);
     Backend& b = *backend;
     const State state(b, dtype(), 30'000);
-    b.optimizer().adamw(b.compute_stream(), step, state.gradient, state.w, state.m, state.v, {});
-    b.optimizer().adamw(b.compute_stream(), step, state.gradient, state.w, state.m, state.v, {});
+    b.optimizer().adamw(b.compute_stream(), adamw_step, state.gradient, state.w, state.m, state.v, {});
+    b.optimizer().adamw(b.compute_stream(), adamw_step, state.gradient, state.w, state.m, state.v, {});
+    b.optimizer().sgd(b.compute_stream(), sgd_step, state.gradient, state.w, state.m, {});
     const std::vector<std::byte> bits = bytes_of(b, state.w);
     if (first.empty()) first = bits;
     EXPECT_EQ(bits, first) << threads << " threads";
@@ -87,19 +110,43 @@ TEST(AdamWFirstStep, MovesByTheLearningRateAgainstTheSignOfTheGradient) {
   expect_close(values_of(b, w), std::vector<double>{0.5, 1.5, 1}, tolerance(DType::fp64, Operation::elementwise), "w");
 }
 
-TEST(AdamWChecks, RefuseShapesAndTypesThatDoNotFit) {
+TEST(SgdByHand, TwoStepsOfThreeWeights) {
+  const auto backend = test::make_backend(1);
+  Backend& b = *backend;
+  const Tensor g = make_tensor(b, DType::fp64, {3}, {4, -2, 0}), w = make_tensor(b, DType::fp64, {3}, {1, 2, 0});
+  const Tensor m = make_tensor(b, DType::fp64, {3}, {0, 0, 0});
+  const SgdStep step{.learning_rate = 0.5, .momentum = 0.5, .weight_decay = 0.25, .gradient_scale = 0.125};
+  // The first step's momentum is the gradient: 0.125 g + 0.25 w.
+  b.optimizer().sgd(b.compute_stream(), step, g, w, m, {});
+  EXPECT_EQ(values_of(b, m), (std::vector<double>{0.75, 0.25, 0}));
+  EXPECT_EQ(values_of(b, w), (std::vector<double>{0.625, 1.875, 0}));
+  // 0.5 x 0.75 + 0.5 + 0.15625, 0.5 x 0.25 - 0.25 + 0.46875
+  b.optimizer().sgd(b.compute_stream(), step, g, w, m, {});
+  EXPECT_EQ(values_of(b, m), (std::vector<double>{1.03125, 0.34375, 0}));
+  EXPECT_EQ(values_of(b, w), (std::vector<double>{0.109375, 1.703125, 0}));
+}
+
+TEST(OptimizerChecks, RefuseShapesAndTypesThatDoNotFit) {
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const auto tensor = [&](std::int64_t n, DType dtype) { return random_tensor(b, dtype, {n}, 1); };
-  const auto run = [&](DType gradient, DType w, std::int64_t m, DType rounded) {
-    b.optimizer().adamw(b.compute_stream(), step, tensor(4, gradient), tensor(4, w), tensor(m, w), tensor(4, w),
+  const auto adamw = [&](DType gradient, DType w, std::int64_t m, DType rounded) {
+    b.optimizer().adamw(b.compute_stream(), adamw_step, tensor(4, gradient), tensor(4, w), tensor(m, w), tensor(4, w),
                         tensor(4, rounded));
   };
-  EXPECT_NO_THROW(run(DType::fp32, DType::fp32, 4, DType::bf16));
-  EXPECT_THROW(run(DType::bf16, DType::fp32, 4, DType::bf16), ShapeError);
-  EXPECT_THROW(run(DType::bf16, DType::bf16, 4, DType::bf16), ShapeError);
-  EXPECT_THROW(run(DType::fp32, DType::fp32, 5, DType::bf16), ShapeError);
-  EXPECT_THROW(run(DType::fp64, DType::fp64, 4, DType::bf16), ShapeError);
+  const auto sgd = [&](DType gradient, DType w, std::int64_t m, DType rounded) {
+    b.optimizer().sgd(b.compute_stream(), sgd_step, tensor(4, gradient), tensor(4, w), tensor(m, w),
+                      tensor(4, rounded));
+  };
+  const auto expect_refusals = [](const auto& run) {
+    EXPECT_NO_THROW(run(DType::fp32, DType::fp32, 4, DType::bf16));
+    EXPECT_THROW(run(DType::bf16, DType::fp32, 4, DType::bf16), ShapeError);
+    EXPECT_THROW(run(DType::bf16, DType::bf16, 4, DType::bf16), ShapeError);
+    EXPECT_THROW(run(DType::fp32, DType::fp32, 5, DType::bf16), ShapeError);
+    EXPECT_THROW(run(DType::fp64, DType::fp64, 4, DType::bf16), ShapeError);
+  };
+  expect_refusals(adamw);
+  expect_refusals(sgd);
 }
 
 }  // namespace

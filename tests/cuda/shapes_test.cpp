@@ -302,7 +302,7 @@ TEST_F(GpuKernels, RecordedAttentionIsReplayedWithOtherLengths) {
   }
 }
 
-TEST_F(GpuKernels, AdamWAndSums) {
+TEST_F(GpuKernels, OptimizersAndSums) {
   compare(Operation::sum, [](Side& t, const Model& m) {
     const Shape shape{m.h * m.f + 1};
     const Tensor gradient = t.wide(shape, 1), w = t.wide(shape, 2), mean = t.wide(shape, 3);
@@ -310,6 +310,8 @@ TEST_F(GpuKernels, AdamWAndSums) {
                  sum = poisoned_tensor(t.b, DType::fp64, {1});
     const AdamWStep step{.learning_rate = 1e-3, .weight_decay = 0.1, .update = 7, .gradient_scale = 0.5};
     t.b.optimizer().adamw(t.stream(), step, gradient, w, mean, square, rounded);
+    const SgdStep sgd{.learning_rate = 1e-3, .weight_decay = 0.1, .gradient_scale = 0.5};
+    t.b.optimizer().sgd(t.stream(), sgd, gradient, w, mean, rounded);
     t.b.elementwise().fill(t.stream(), 0, sum);
     t.b.reduce().sum_squares(t.stream(), gradient, sum);
     for (const Tensor* tensor : {&w, &mean, &square, &rounded, &sum}) t.result(*tensor);

@@ -32,7 +32,6 @@ class CpuOptimizer final : public OptimizerKernels {
       const A rate = static_cast<A>(step.learning_rate / correction1);
       const A inverse_correction2 = static_cast<A>(1 / correction2);
       const A epsilon = static_cast<A>(step.epsilon);
-      constexpr std::int64_t grain = 4096;
       pool_.parallel_ranges(w.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
@@ -43,16 +42,49 @@ class CpuOptimizer final : public OptimizerKernels {
           v_data[i] = square;
           w_data[i] = decay * w_data[i] - rate * mean / (std::sqrt(square * inverse_correction2) + epsilon);
         }
-        if (rounded_data == nullptr) return;
-        if constexpr (std::is_same_v<T, A>)
-          std::copy(w_data + begin, w_data + end, rounded_data + begin);
-        else
-          store_row(w_data + begin, end - begin, rounded_data + begin);
+        round(w_data, begin, end, rounded_data);
+      });
+    });
+  }
+
+  void sgd(Stream&, const SgdStep& step, ConstTensorView gradient, TensorView w, TensorView m,
+           TensorView rounded) override {
+    check_sgd(gradient, w, m, rounded);
+    dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const A* g_data = gradient.as<A>();
+      A* w_data = w.as<A>();
+      A* m_data = m.as<A>();
+      T* rounded_data = rounded ? rounded.as<T>() : nullptr;
+      const A gradient_scale = static_cast<A>(step.gradient_scale);
+      const A momentum = static_cast<A>(step.momentum);
+      const A decay = static_cast<A>(step.weight_decay);
+      const A rate = static_cast<A>(step.learning_rate);
+      pool_.parallel_ranges(w.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) {
+          const A g = gradient_scale * g_data[i] + decay * w_data[i];
+          m_data[i] = momentum * m_data[i] + g;
+          w_data[i] -= rate * m_data[i];
+        }
+        round(w_data, begin, end, rounded_data);
       });
     });
   }
 
  private:
+  static constexpr std::int64_t grain = 4096;
+
+  /// Rounds elements [begin, end) of the masters, where there is a rounded copy.
+  template <class A, class T>
+  static void round(const A* masters, std::int64_t begin, std::int64_t end, T* rounded) {
+    if (rounded == nullptr) return;
+    if constexpr (std::is_same_v<T, A>)
+      std::copy(masters + begin, masters + end, rounded + begin);
+    else
+      store_row(masters + begin, end - begin, rounded + begin);
+  }
+
   ThreadPool& pool_;
 };
 

@@ -16,6 +16,14 @@ struct AdamWStep {
   double gradient_scale = 1;  ///< the gradient is multiplied by this first (clipping, inverse loss scale)
 };
 
+/// One step of SGD with momentum and L2 regularisation, as in PyTorch's torch.optim.SGD without dampening.
+struct SgdStep {
+  double learning_rate = 0;
+  double momentum = 0.9;
+  double weight_decay = 0;
+  double gradient_scale = 1;  ///< the gradient is multiplied by this first (clipping, inverse loss scale)
+};
+
 class OptimizerKernels {
  public:
   virtual ~OptimizerKernels() = default;
@@ -26,6 +34,13 @@ class OptimizerKernels {
   /// in the training type, or is empty where w is the model's own. Stream-ordered, deterministic.
   virtual void adamw(Stream& stream, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m,
                      TensorView v, TensorView rounded) = 0;
+
+  /// m = momentum m + gradient_scale gradient + weight_decay w;  w = w - learning_rate m.
+  /// gradient, w (the master weights), m: flat, same size, type A, w and m updated in place; m is 0 before the first
+  /// step. `rounded` receives w in the training type, or is empty where w is the model's own. Stream-ordered,
+  /// deterministic.
+  virtual void sgd(Stream& stream, const SgdStep& step, ConstTensorView gradient, TensorView w, TensorView m,
+                   TensorView rounded) = 0;
 };
 
 }  // namespace trireme

@@ -127,20 +127,31 @@ inline void check_swiglu(std::string_view where, ConstTensorView y, std::initial
   }
 }
 
-inline void check_adamw(const AdamWStep& step, ConstTensorView gradient, ConstTensorView w, ConstTensorView m,
-                        ConstTensorView v, ConstTensorView rounded) {
-  constexpr std::string_view where = "adamw";
+namespace detail {
+inline void check_update(std::string_view where, ConstTensorView gradient, ConstTensorView w, ConstTensorView m,
+                         ConstTensorView rounded) {
   TRIREME_CHECK(w.dtype() == accumulation_type(w.dtype()), ShapeError, "{}: master weights are fp32 or fp64, not {}",
                 where, name_of(w.dtype()));
-  TRIREME_CHECK(step.update >= 1, ShapeError, "{}: updates count from 1, not {}", where, step.update);
-  detail::check_size(where, "gradient", gradient, w.numel(), w.dtype());
-  detail::check_size(where, "m", m, w.numel(), w.dtype());
-  detail::check_size(where, "v", v, w.numel(), w.dtype());
+  check_size(where, "gradient", gradient, w.numel(), w.dtype());
+  check_size(where, "m", m, w.numel(), w.dtype());
   if (rounded) {
-    detail::check_size(where, "rounded", rounded, w.numel(), rounded.dtype());
+    check_size(where, "rounded", rounded, w.numel(), rounded.dtype());
     TRIREME_CHECK(accumulation_type(rounded.dtype()) == w.dtype(), ShapeError, "{}: {} weights have no {} masters",
                   where, name_of(rounded.dtype()), name_of(w.dtype()));
   }
+}
+}  // namespace detail
+
+inline void check_adamw(const AdamWStep& step, ConstTensorView gradient, ConstTensorView w, ConstTensorView m,
+                        ConstTensorView v, ConstTensorView rounded) {
+  constexpr std::string_view where = "adamw";
+  TRIREME_CHECK(step.update >= 1, ShapeError, "{}: updates count from 1, not {}", where, step.update);
+  detail::check_update(where, gradient, w, m, rounded);
+  detail::check_size(where, "v", v, w.numel(), w.dtype());
+}
+
+inline void check_sgd(ConstTensorView gradient, ConstTensorView w, ConstTensorView m, ConstTensorView rounded) {
+  detail::check_update("sgd", gradient, w, m, rounded);
 }
 
 inline void check_reduction(std::string_view where, ConstTensorView result) {
