@@ -3,7 +3,7 @@
 namespace trireme::optim {
 
 AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options)
-    : Optimizer(backend, parameters, weight_decay, {"adamw_m", "adamw_v"}), options_(options) {
+    : Optimizer(backend, parameters, weight_decay, moment_names), options_(options) {
   TRIREME_CHECK(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1, ConfigError,
                 "--adam-beta1 {} and --adam-beta2 {} must be from 0 to less than 1", options.beta1, options.beta2);
   // With 0 an element that never had a gradient, padding for one, would become 0 / 0.

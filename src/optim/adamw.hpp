@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "src/optim/optimizer.hpp"
 
 namespace trireme::optim {
@@ -10,9 +12,11 @@ struct AdamWOptions {
   double epsilon = 1e-8;
 };
 
-/// AdamW: both moments are kept, as "adamw_m" and "adamw_v".
+/// AdamW, which keeps both moments. Weight decay is decoupled: it does not enter the moments.
 class AdamW final : public Optimizer {
  public:
+  static constexpr std::array moment_names = {"adamw_m", "adamw_v"};
+
   /// Throws ConfigError for options out of range. `parameters` must live longer.
   AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options);
 

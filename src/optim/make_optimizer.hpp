@@ -4,17 +4,22 @@
 #include <string_view>
 
 #include "src/optim/adamw.hpp"
+#include "src/optim/sgd.hpp"
 
 namespace trireme::optim {
 
-enum class OptimizerKind { adam };
-/// "adam"
+enum class OptimizerKind { adam, sgd };
+/// "adam" or "sgd".
 std::string_view name_of(OptimizerKind kind);
+/// Number of arrays that the optimizer keeps beside the masters.
+std::size_t moment_count(OptimizerKind kind);
 
+/// Settings of an optimizer. Those of another kind are not used.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adam;
   double weight_decay = 0.01;
   AdamWOptions adamw = {};
+  SgdOptions sgd = {};
 };
 
 /// Throws ConfigError for options out of range. `parameters` must live longer.

@@ -3,12 +3,12 @@
 namespace trireme::optim {
 
 Optimizer::Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
-                     const std::vector<std::string>& moments)
+                     std::span<const char* const> moments)
     : backend_(backend), parameters_(parameters), weight_decay_(weight_decay) {
   TRIREME_CHECK(weight_decay >= 0, ConfigError, "--weight-decay {} must not be negative", weight_decay);
   const DType type = accumulation_type(parameters.values().dtype());
   const Shape size = {parameters.layout().shard_elements()};
-  for (const std::string& name : moments) {
+  for (const char* name : moments) {
     moments_.push_back({name, Tensor(backend, type, size)});
     backend.elementwise().fill(backend.compute_stream(), 0, moments_.back().array);
   }

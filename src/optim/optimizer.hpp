@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,7 +59,7 @@ class Optimizer {
   /// Keeps one array, 0 at first, for each name of `moments`. `parameters` must live longer. Throws ConfigError for a
   /// negative `weight_decay`.
   Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
-            const std::vector<std::string>& moments);
+            std::span<const char* const> moments);
   Backend& backend() const { return backend_; }
 
  private:

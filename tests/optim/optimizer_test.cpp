@@ -20,7 +20,7 @@ class AnyOptimizer : public testing::TestWithParam<std::tuple<OptimizerKind, DTy
   std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
 };
 INSTANTIATE_TEST_SUITE_P(Types, AnyOptimizer,
-                         testing::Combine(testing::Values(OptimizerKind::adam),
+                         testing::Combine(testing::Values(OptimizerKind::adam, OptimizerKind::sgd),
                                           testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16)),
                          [](const auto& info) {
                            return fmt::format("{}_{}", name_of(std::get<0>(info.param)),
