@@ -111,8 +111,8 @@ void log_host_copies(const Job& job, const TrainCommandOptions& o, std::size_t c
 }  // namespace
 
 void check_least_memory(const Job& job, const model::GptConfig& config, const train::LayoutOptions& layout,
-                        train::Purpose purpose, const std::string& remedies) {
-  const train::LeastMemory least = train::least_memory(config, layout, job.grid, purpose);
+                        std::optional<optim::OptimizerKind> optimizer, const std::string& remedies) {
+  const train::LeastMemory least = train::least_memory(config, layout, job.grid, optimizer);
   auto all = static_cast<std::int64_t>(job.backend->device_memory_bytes()) / job.ranks_on_device;
   ImmediateStream host;
   job.world->all_reduce(host, TensorView(&all, {1}), ReduceOp::sum).wait(host);
@@ -131,7 +131,7 @@ void check_least_memory(const Job& job, const model::GptConfig& config, const tr
 }
 
 void log_memory(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config) {
-  check_least_memory(job, config, o.layout(), train::Purpose::training, remedies(job, o));
+  check_least_memory(job, config, o.layout(), o.optimizer.kind, remedies(job, o));
   train::MemoryEstimate memory;
   collectively(*job.world, [&] {
     memory = train::estimate_memory(*job.backend, config, o.layout(), o.training(), job.grid, job.world->rank());

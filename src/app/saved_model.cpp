@@ -57,7 +57,7 @@ std::unique_ptr<SavedModel> load_model(
   layout.pipeline = options.grid.pipeline_cut();
   layout.sequence_length = trained_sequence_length(saved->description.attributes);
   settle(config, layout);
-  check_least_memory(job, config, layout, train::Purpose::inference,
+  check_least_memory(job, config, layout, std::nullopt,
                      "a smaller --micro-batch-size or --seq-length, a 16-bit --dtype, or more tensor or pipeline ranks "
                      "on more machines");
   saved->gpt =

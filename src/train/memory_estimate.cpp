@@ -79,19 +79,20 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
 }
 
 LeastMemory least_memory(const model::GptConfig& config, const LayoutOptions& layout, const parallel::ProcessGrid& grid,
-                         Purpose purpose) {
+                         std::optional<optim::OptimizerKind> optimizer) {
   using parallel::DataSharding;
   const parallel::DataParallelOptions& data = layout.data_parallel;
   const auto value = static_cast<double>(size_of(layout.dtype));
   const auto sum = static_cast<double>(size_of(accumulation_type(layout.dtype)));
   double copied = value;  // bytes of a parameter on each of its holders
   double shared = 0;      // and once for all of them
-  if (purpose == Purpose::inference) {
+  if (!optimizer) {
     copied += sum;  // read before it is rounded
   } else {
     const double gradient = data.rounded_gradients ? value : sum;
     (data.sharding == DataSharding::optimizer_and_gradients ? shared : copied) += gradient;
-    (data.sharding == DataSharding::none ? copied : shared) += (value == sum ? 2 : 3) * sum;
+    const double moments = static_cast<double>(optim::moment_count(*optimizer));
+    (data.sharding == DataSharding::none ? copied : shared) += (moments + (value == sum ? 0 : 1)) * sum;
   }
   const std::int64_t padded = parallel::VocabularyPartition(config.vocabulary, 0, grid.tensor_size(),
                                                             layout.vocabulary_multiple, layout.padded_vocabulary_size)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ struct MemoryEstimate {
   std::size_t parameters = 0;     ///< values in the training type
   std::size_t gradients = 0;      ///< main gradients
   std::size_t gradient_work = 0;  ///< where layers add gradients up before they go to the main ones
-  std::size_t optimizer = 0;      ///< both moments and, for 16-bit types, master weights
+  std::size_t optimizer = 0;      ///< moments and, for 16-bit types, master weights
   std::size_t activations = 0;    ///< of all micro-batches in flight at the most, with what backward makes again
   std::size_t work = 0;           ///< what layers need only while they run
   std::size_t messages = 0;       ///< between stages
@@ -36,10 +37,9 @@ struct MemoryEstimate {
 MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const LayoutOptions& layout,
                                const TrainOptions& options, const parallel::ProcessGrid& grid, int rank);
 
-enum class Purpose { training, inference };
-
 /// Bytes that all ranks together need at the least, by arithmetic alone: for sizes at which a list of the parameters or
-/// of a run's steps would itself not fit. Never more than the sum of what `estimate_memory` finds.
+/// of a run's steps would itself not fit. Never more than the sum of what `estimate_memory` finds. Without an
+/// `optimizer` the model is not trained.
 struct LeastMemory {
   double parameters = 0;   ///< with their gradients, moments and masters
   double activations = 0;  ///< the widest tensor of one micro-batch on each data rank
@@ -47,7 +47,7 @@ struct LeastMemory {
   double total() const { return parameters + activations; }
 };
 LeastMemory least_memory(const model::GptConfig& config, const LayoutOptions& layout, const parallel::ProcessGrid& grid,
-                         Purpose purpose);
+                         std::optional<optim::OptimizerKind> optimizer);
 
 /// What one layer keeps of one micro-batch on one rank.
 struct LayerActivations {

@@ -117,11 +117,22 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);
-      const LeastMemory least = least_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, Purpose::training);
+      const LeastMemory least = least_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, options.optimizer.kind);
       const auto parameters = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
       EXPECT_LE(least.parameters, parameters);
       EXPECT_GE(least.parameters, 0.5 * parameters);
       EXPECT_LE(least.total(), static_cast<double>(estimate.total()));
+
+      // SGD keeps one moment less.
+      options.optimizer.kind = optim::OptimizerKind::sgd;
+      const std::size_t moment = trainer.optimizer_bytes() / (2 + (accumulation_type(dtype) == dtype ? 0 : 1));
+      const MemoryEstimate of_sgd =
+          estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.layout(), options, rig.grid, 0);
+      EXPECT_EQ(of_sgd.optimizer, estimate.optimizer - moment);
+      const LeastMemory least_of_sgd =
+          least_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, optim::OptimizerKind::sgd);
+      EXPECT_LT(least_of_sgd.parameters, least.parameters);
+      EXPECT_LE(least_of_sgd.total(), static_cast<double>(of_sgd.total()));
     }
   }
 }
