@@ -39,6 +39,22 @@ check "bf16: the loss falls" awk "BEGIN { exit !($(field lm_loss one.bf16.jsonl 
 done_by 2 train "${run[@]}" --fp16 --initial-loss-scale 4096 --metrics-file fp16.jsonl
 check "fp16: the loss falls" awk "BEGIN { exit !($(field lm_loss fp16.jsonl | tail -1) < 0.9 * $first) }"
 
+# The other optimizer: alone, in shards, and in two lives.
+sgd=("${run[@]/#0.01/0.3}" --optimizer sgd --sgd-momentum 0.8)
+done_by 1 train "${sgd[@]}" --save sgd_alone --metrics-file sgd_alone.jsonl
+first=$(field lm_loss sgd_alone.jsonl | head -1)
+check "sgd: the loss falls" awk "BEGIN { exit !($(field lm_loss sgd_alone.jsonl | tail -1) < 0.9 * $first) }"
+done_by 2 train "${sgd[@]}" --use-distributed-optimizer --save sgd_one --metrics-file sgd_one.jsonl
+field lm_loss sgd_alone.jsonl >alone
+field lm_loss sgd_one.jsonl >sharded
+check "sgd: shards train as one rank does" close_to alone sharded 1e-5
+on 2 train "${sgd[@]}" --use-distributed-optimizer --save sgd_two --exit-interval 7
+refused 3 "the state of --optimizer sgd, which cannot continue with --optimizer adam" 1 train "${run[@]}" --load sgd_two
+refused 3 "the state of --optimizer adam, which cannot continue with --optimizer sgd" 1 train "${sgd[@]}" --load one.fp32
+done_by 2 train "${sgd[@]}" --use-distributed-optimizer --save sgd_two --load sgd_two
+check "sgd: two lives are one" cmp <(tensors sgd_one/$last) <(tensors sgd_two/$last)
+check "sgd: there is one moment" [ "$(tensors sgd_one/$last | grep -c sgd_m/)" = "$(tensors sgd_one/$last | grep -c model/)" ]
+
 # Whatever becomes of the log, a run goes on; what was to be printed and was not is an error.
 { "$trireme" train "${run[@]}" --log-interval 1 --save unread; echo $? >code; } 2>&1 >/dev/null | true
 check "a log that nobody reads does not end a run" [ "$(cat code) $(cat unread/LATEST)" = "0 $last" ]

@@ -73,6 +73,20 @@ TEST(Sharding, ComputesTheRunOfOneRank) {
   }
 }
 
+TEST(Sharding, ComputesTheRunOfOneRankWithSgd) {
+  Communicator& ranks = world();
+  SelfCommunicator alone;
+  RunConfig config;
+  config.optimizer.kind = optim::OptimizerKind::sgd;
+  config.steps = 3;
+  const Curve reference = training_curve(alone, config, {});
+  for (const DataSharding sharding : all_shardings) {
+    const Layout layout = layout_of(1, 1, 1, overlapped(sharding));
+    SCOPED_TRACE(testing::Message() << layout);
+    expect_close(training_curve(ranks, config, layout), reference, 1e-10);
+  }
+}
+
 TEST(Sharding, GoesWithEverySchedule) {
   Communicator& ranks = world();
   if (ranks.size() < 4) GTEST_SKIP() << "needs two stages of two data ranks";
@@ -222,6 +236,7 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
     DType dtype;
     DataParallelOptions options;
     double bytes;
+    optim::OptimizerKind optimizer = optim::OptimizerKind::adam;
   };
   const DataParallelOptions plain;
   const DataParallelOptions zero_1{DataSharding::optimizer};
@@ -230,13 +245,20 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
   rounded.rounded_gradients = true;
   DataParallelOptions rounded_1 = zero_1;
   rounded_1.rounded_gradients = true;
-  const Case cases[] = {
-      {DType::bf16, plain, 18},         {DType::bf16, zero_1, 6 + 12 / d},    {DType::bf16, zero_2, 2 + 16 / d},
-      {DType::bf16, rounded, 20},       {DType::fp16, rounded_1, 4 + 16 / d}, {DType::fp32, plain, 16},
-      {DType::fp32, zero_1, 8 + 8 / d}, {DType::fp32, zero_2, 4 + 12 / d},    {DType::fp64, zero_1, 16 + 16 / d}};
+  const Case cases[] = {{DType::bf16, plain, 18},
+                        {DType::bf16, zero_1, 6 + 12 / d},
+                        {DType::bf16, zero_2, 2 + 16 / d},
+                        {DType::bf16, rounded, 20},
+                        {DType::fp16, rounded_1, 4 + 16 / d},
+                        {DType::fp32, plain, 16},
+                        {DType::fp32, zero_1, 8 + 8 / d},
+                        {DType::fp32, zero_2, 4 + 12 / d},
+                        {DType::fp64, zero_1, 16 + 16 / d},
+                        {DType::bf16, zero_1, 6 + 8 / d, optim::OptimizerKind::sgd}};
   for (const Case& one : cases) {
     RunConfig config;
     config.dtype = one.dtype;
+    config.optimizer.kind = one.optimizer;
     const Layout layout = layout_of(1, 1, 1, one.options);
     SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << layout);
     TrainingRun run(ranks, config, layout);
@@ -279,23 +301,32 @@ class ShardedCheckpoint : public testing::Test {
 
 TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
   Communicator& ranks = world();
-  for (const DType dtype : {DType::fp32, DType::bf16}) {
-    for (const DataSharding sharding : {DataSharding::optimizer, DataSharding::optimizer_and_gradients}) {
-      RunConfig config;
-      config.dtype = dtype;
-      const Layout layout = layout_of(ranks.size() > 2 ? 2 : 1, 1, 1, overlapped(sharding));
-      TrainingRun run(ranks, config, layout);
-      for (int i = 0; i < 2; ++i) run.step();
-      save(ranks, run);
-      TrainingRun resumed(ranks, config, layout);
-      load(ranks, resumed);
-      for (int i = 0; i < 3; ++i) {
-        const train::TrainRecord expected = run.step();
-        const train::TrainRecord actual = resumed.step();
-        EXPECT_EQ(actual.iteration, expected.iteration);
-        EXPECT_EQ(actual.lm_loss, expected.lm_loss);
-        EXPECT_EQ(actual.grad_norm, expected.grad_norm);
-      }
+  struct Case {
+    DType dtype;
+    DataSharding sharding;
+    optim::OptimizerKind optimizer = optim::OptimizerKind::adam;
+  };
+  for (const Case& one : {Case{DType::fp32, DataSharding::optimizer},
+                          {DType::fp32, DataSharding::optimizer_and_gradients},
+                          {DType::bf16, DataSharding::optimizer},
+                          {DType::bf16, DataSharding::optimizer_and_gradients},
+                          {DType::bf16, DataSharding::optimizer, optim::OptimizerKind::sgd}}) {
+    RunConfig config;
+    config.dtype = one.dtype;
+    config.optimizer.kind = one.optimizer;
+    const Layout layout = layout_of(ranks.size() > 2 ? 2 : 1, 1, 1, overlapped(one.sharding));
+    SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << name_of(one.optimizer) << ", " << layout);
+    TrainingRun run(ranks, config, layout);
+    for (int i = 0; i < 2; ++i) run.step();
+    save(ranks, run);
+    TrainingRun resumed(ranks, config, layout);
+    load(ranks, resumed);
+    for (int i = 0; i < 3; ++i) {
+      const train::TrainRecord expected = run.step();
+      const train::TrainRecord actual = resumed.step();
+      EXPECT_EQ(actual.iteration, expected.iteration);
+      EXPECT_EQ(actual.lm_loss, expected.lm_loss);
+      EXPECT_EQ(actual.grad_norm, expected.grad_norm);
     }
   }
 }

@@ -202,6 +202,7 @@ int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   if (start.reader) {
     earlier_budgets = check_checkpoint(start.description.attributes, attributes_of(config),
                                        attributes_of(stores, data_options), o.allow_new_data);
+    require_same_optimizer(start.description.attributes, attributes);
     for (const std::string& line : changed_options(start.description.attributes, attributes)) log::info("{}", line);
   }
   const train::Progress done = start.reader ? train::progress_from(start.description.attributes) : train::Progress{};

@@ -135,9 +135,14 @@ Attributes attributes_of(const train::TrainOptions& options) {
   add(fmt::format("lr-warmup-{}", unit), lr.warmup);
   add(fmt::format("lr-decay-{}", unit), lr.decay);
   add("weight-decay", options.optimizer.weight_decay);
-  add("adam-beta1", options.optimizer.adamw.beta1);
-  add("adam-beta2", options.optimizer.adamw.beta2);
-  add("adam-eps", options.optimizer.adamw.epsilon);
+  attributes["optimizer"] = optim::name_of(options.optimizer.kind);
+  if (options.optimizer.kind == optim::OptimizerKind::sgd) {
+    add("sgd-momentum", options.optimizer.sgd.momentum);
+  } else {
+    add("adam-beta1", options.optimizer.adamw.beta1);
+    add("adam-beta2", options.optimizer.adamw.beta2);
+    add("adam-eps", options.optimizer.adamw.epsilon);
+  }
   add("clip-grad", options.clip_grad);
   const optim::LossScalerOptions& scale = options.loss_scale;
   add("loss-scale", scale.dynamic ? "dynamic" : fmt::format("{}", scale.initial_scale));
@@ -147,6 +152,16 @@ Attributes attributes_of(const train::TrainOptions& options) {
     add("hysteresis", scale.hysteresis);
   }
   return attributes;
+}
+
+void require_same_optimizer(const Attributes& stored, const Attributes& now) {
+  // Older checkpoints do not say it.
+  const std::string there = stored.contains("optimizer") ? stored.at("optimizer") : "adam";
+  const std::string& here = attribute(now, "optimizer");
+  TRIREME_CHECK(there == here, CheckpointError,
+                "the checkpoint holds the state of --optimizer {}, which cannot continue with --optimizer {}. Try "
+                "--optimizer {}, or another --load.",
+                there, here, there);
 }
 
 std::vector<std::string> changed_options(const Attributes& stored, const Attributes& now) {

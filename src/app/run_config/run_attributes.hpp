@@ -22,10 +22,13 @@ Attributes attributes_of(const std::vector<data::WeightedStore>& stores, const d
 
 /// Tokens of a sample in training. CheckpointError where it is missing or no length.
 std::int64_t trained_sequence_length(const Attributes& attributes);
-/// What updates depend on, beside data and grid, by the names of the options ("training.lr" ...).
+/// What updates depend on, beside data and grid: "optimizer", and options by their names ("training.lr" ...).
 Attributes attributes_of(const train::TrainOptions& options);
-/// One line for each of these and the type that `now` has otherwise than a checkpoint: "--lr was 0.1 in the checkpoint,
-/// now 0.2". Checkpoints from before they were stored are compared by type alone.
+/// Throws CheckpointError where a checkpoint holds another optimizer's state than that of `now`. Those from before the
+/// optimizer was stored hold adam's.
+void require_same_optimizer(const Attributes& stored, const Attributes& now);
+/// One line for each of these options and the type that `now` has otherwise than a checkpoint: "--lr was 0.1 in the
+/// checkpoint, now 0.2". Checkpoints from before they were stored are compared by type alone.
 std::vector<std::string> changed_options(const Attributes& stored, const Attributes& now);
 
 /// The sample budgets a run was given, oldest first, as the attribute "data_budgets"; and back.

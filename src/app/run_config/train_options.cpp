@@ -118,7 +118,11 @@ void TrainCommandOptions::declare(Options& options) {
   options.add("ddp-bucket-size", &bucket_elements, "N",
               "Parameters of a bucket; default max(40 M, 1 M x data ranks) with an overlap, all without.", at_least(1));
 
-  options.section("Optimizer (AdamW)");
+  options.section("Optimizer");
+  options.add_choice("optimizer", &optimizer.kind,
+                     {{"adam", optim::OptimizerKind::adam}, {"sgd", optim::OptimizerKind::sgd}},
+                     "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the "
+                     "gradient.");
   options.add("lr", &lr.maximum, "X", "Greatest learning rate.", at_least(0));
   options.add("min-lr", &lr.minimum, "X", "Learning rate at the end of the decay.", at_least(0));
   options.add_choice("lr-decay-style", &lr.style,
@@ -138,6 +142,7 @@ void TrainCommandOptions::declare(Options& options) {
   options.add("adam-beta1", &optimizer.adamw.beta1, "X", "Decay of the first moment.", between(0, 1));
   options.add("adam-beta2", &optimizer.adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
   options.add("adam-eps", &optimizer.adamw.epsilon, "X", "Added to the root of the second moment.", at_least(0));
+  options.add("sgd-momentum", &optimizer.sgd.momentum, "X", "Momentum of SGD.", between(0, 1));
   options.add("clip-grad", &clip_grad, "X", "Greatest gradient norm; 0: no clipping.", at_least(0));
   options.add("loss-scale", &constant_loss_scale, "X", "Constant loss scale instead of the dynamic one of fp16.",
               at_least(0));
@@ -276,6 +281,12 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
   expect(!cuda_graphs || !grid.device.check_launches,
          "--cuda-graphs goes without --check-launches, with which the host waits for every kernel");
 
+  for (const char* name : {"adam-beta1", "adam-beta2", "adam-eps"}) {
+    expect(optimizer.kind == optim::OptimizerKind::adam || !options.given(name),
+           fmt::format("--{} needs --optimizer adam", name));
+  }
+  expect(optimizer.kind == optim::OptimizerKind::sgd || !options.given("sgd-momentum"),
+         "--sgd-momentum needs --optimizer sgd");
   settle_learning_rate(options, expect);
 
   loss_scale.dynamic = dtype == DType::fp16 && !constant_loss_scale;

@@ -107,6 +107,23 @@ TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
               testing::ElementsAre("--dtype was fp32 in the checkpoint, now fp16"));
 }
 
+TEST(RunAttributes, TellWhichOptimizerAStateBelongsTo) {
+  train::TrainOptions options;
+  const Attributes adam = attributes_of(options);
+  options.optimizer.kind = optim::OptimizerKind::sgd;
+  const Attributes sgd = attributes_of(options);
+  EXPECT_NO_THROW(require_same_optimizer(adam, adam));
+  EXPECT_NO_THROW(require_same_optimizer(sgd, sgd));
+  EXPECT_NO_THROW(require_same_optimizer({{"dtype", "fp32"}}, adam));  // an older checkpoint
+  EXPECT_THAT([&] { require_same_optimizer(sgd, adam); },
+              testing::ThrowsMessage<CheckpointError>(testing::HasSubstr("Try --optimizer sgd")));
+  EXPECT_THROW(require_same_optimizer(adam, sgd), CheckpointError);
+  EXPECT_THROW(require_same_optimizer({{"dtype", "fp32"}}, sgd), CheckpointError);
+  options.optimizer.sgd.momentum = 0.5;
+  EXPECT_THAT(changed_options(sgd, attributes_of(options)),
+              testing::ElementsAre("--sgd-momentum was 0.9 in the checkpoint, now 0.5"));
+}
+
 TEST(RunAttributes, OfAnImpossibleModelAreABadCheckpoint) {
   Attributes attributes = attributes_of(model::GptConfig());
   attributes["model.kv_heads"] = "5";

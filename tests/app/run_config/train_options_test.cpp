@@ -37,6 +37,14 @@ TEST(TrainOptions, WhatConcernsACheckpointIsRefusedWithoutOne) {
   expect_refused({"--data-path", "a.h5", "--load-or-init"}, "--load-or-init needs --load");
 }
 
+TEST(TrainOptions, ThoseOfAnotherOptimizerAreRefused) {
+  for (const std::string name : {"adam-beta1", "adam-beta2", "adam-eps"}) {
+    expect_refused({"--data-path", "a.h5", "--optimizer", "sgd", "--" + name, "0.5"},
+                   "--" + name + " needs --optimizer adam");
+  }
+  expect_refused({"--data-path", "a.h5", "--sgd-momentum", "0.5"}, "--sgd-momentum needs --optimizer sgd");
+}
+
 TEST(TrainOptions, SizesHaveBounds) {
   const std::string most = "2147483647";
   for (const std::string name : {"num-layers", "vpp", "num-layers-per-virtual-pipeline-stage", "recompute-num-layers",
