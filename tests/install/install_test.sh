@@ -11,9 +11,11 @@ fail() { echo "$*"; exit 1; }
 mv "$folder/first" "$folder/second"
 prefix=$folder/second
 
+documents=$prefix/share/doc/trireme
 for file in README.md CHANGELOG.md; do
-  [ -s "$prefix/share/doc/trireme/$file" ] || fail "share/doc/trireme/$file is missing"
+  [ -s "$documents/$file" ] || fail "share/doc/trireme/$file is missing"
 done
+"$(dirname "$0")/../lint/links.sh" "$documents" || fail "links of the installed documents lead nowhere"
 [ -s "$prefix/share/trireme/jobs/environment.sh" ] || fail "the batch files are missing"
 
 libraries=$(find "$prefix" -name 'libtrireme_program.so' -exec ldd {} \; && ldd "$prefix/bin/trireme")

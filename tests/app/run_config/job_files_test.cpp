@@ -12,7 +12,7 @@ namespace {
 
 const std::filesystem::path jobs = TRIREME_JOBS;
 
-/// A configuration and the sizes of clusters that its comment or README.md names.
+/// A configuration and the sizes of clusters that its comment or jobs/README.md names.
 struct JobFile {
   std::string name;
   std::vector<int> ranks;
