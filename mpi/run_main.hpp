@@ -8,7 +8,7 @@ namespace trireme::mpi {
 
 inline constexpr double default_startup_timeout_minutes = 5;
 
-/// What `main` of a program with ranks does: sets up MPI and the log, calls `function` on every rank, and returns its
+/// Runs the `main` of a program with ranks: sets up MPI and the log, calls `function` on every rank, and returns its
 /// exit code.
 ///
 /// An exception that all ranks throw (a CollectiveError, a configuration that every rank finds wrong) is printed once,

@@ -141,7 +141,7 @@ void run_wide(GpuMeasure& bench, const Model& m, std::int64_t parameters) {
       b.elementwise().swiglu_backward(stream, of(call).y, of(call).gate_up, of(call).gradient);
     });
     if (!b.memory_is_host()) {
-      // What follows a product whose epilogue cuBLASLt does not do, or more slowly.
+      // Epilogues that cuBLASLt does not fuse, or fuses more slowly.
       const Tensor bias = bench.filled(DType::bf16, {m.f}), sums = bench.filled(DType::fp32, {m.f});
       const Tensor scratch(b, DType::fp32, {static_cast<std::int64_t>(cuda::column_sums_bytes(n, m.f)) / 4});
       bench.memory("bias + GELU behind a product", name, 3 * bytes, [&](int call) {
@@ -251,7 +251,7 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   const Tensor of_samples(b, DType::int32, {a.b});
   b.copy_from_host(bench.stream, ConstTensorView(lengths.data(), {a.b}), of_samples);
   bench.stream.synchronize();
-  // Of all samples. A causal mask leaves half of the pairs.
+  // Keys of all samples. A causal mask leaves half of the pairs.
   const double keys = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
   const double pairs = static_cast<double>(a.causal ? a.s + 1 : 2 * a.s) / 2 * keys;
   const double operations = 4.0 * static_cast<double>(row) * pairs;
@@ -286,7 +286,7 @@ void run(Backend& backend, bool dry_run, std::ostream& json) {
   std::vector<Model> models{{"1.2B", 1024, 8, 1536, 16, 96, 6144, 51200},
                             {"124M", 1024, 64, 768, 12, 64, 3072, 50304},
                             {"8.3B/TP-8", 1024, 8, 3072, 4, 96, 1536, 6400}};
-  // Of these the products alone.
+  // Models whose products alone are measured.
   std::vector<Model> widths{{"355M", 1024, 8, 1024, 16, 64, 4096, 50304},
                             {"2.5B", 1024, 8, 1920, 20, 96, 7680, 51200},
                             {"4.2B", 1024, 8, 2304, 24, 96, 9216, 51200},

@@ -44,8 +44,8 @@ class GpuMeasure {
   };
   /// `ceiling` is set where it is still 0.
   void measure(const Line& line, double& ceiling, double amount, const Run& run);
-  /// Of a call: the median over seven runs, each of calls that take about 2 ms or of one that takes longer, after calls
-  /// that are not counted.
+  /// Seconds of a call: the median over seven runs after a warm-up. A run has as many calls as take about 2 ms, at
+  /// least one.
   double seconds(const Run& run);
 
   bool dry_run_;

@@ -12,7 +12,7 @@ constexpr std::int64_t s = 2048, batch = 8, h = 1024, rows = s * batch;
 constexpr std::int64_t vocabulary = 50257, columns = 50304, tokens = 1024;
 constexpr std::array<std::int64_t, batch> samples = {0, 1, 2, 3, 4, 5, 6, 7};
 
-/// What the kernels below work on: hidden states, and statistics of their rows.
+/// Operands of the kernels below: hidden states, and statistics of their rows.
 struct Hidden {
   Hidden(Backend& b, DType dtype)
       : x(filled(b, dtype, {s, batch, h})),

@@ -85,7 +85,7 @@ Block run_block(SlowRun& run, const test::Link& link) {
   return block;
 }
 
-/// What the computing and the modelled times of a block come to, for one step.
+/// Predicted times of one step, from the computing and the modelled communication of each block.
 struct Prediction {
   double computing_s = 0;
   double communication_s = 0;
@@ -135,7 +135,7 @@ struct Case {
   double communication;  // over computing
 };
 
-/// Whether the case keeps its limits.
+/// Runs a case. Returns whether it keeps its limits.
 bool run_case(Communicator& world, const Case& one, int rounds) {
   test::RunConfig config;
   config.model.layers = 12;

@@ -55,7 +55,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
       try {
         upload.end->synchronize();
       } catch (const Error&) {
-        // Who waits for the results is told: here nobody does any more.
+        // Nothing reads the results after this point.
       }
     }
   }
@@ -109,7 +109,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     if (transport == DeviceTransport::staged) {
       return std::make_unique<StagedCommunicator>(device_, pinned_, std::move(host));
     }
-    // What the switches of NVLink add up comes in no fixed order. Who sets the variable knows what it does.
+    // NVLink switches add in no fixed order. A value that the user has set stays.
     if (deterministic_) setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
     return NcclCommunicator::make(device_, memory_, *host);
   }

@@ -19,8 +19,8 @@ class TimedEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Of several measurements, after a run that is not counted. What is short is run more than once between two events:
-/// the host takes some microseconds to enqueue it.
+/// Median of several measurements, after one run that is not counted. A short run is repeated between two events: the
+/// host takes some microseconds to enqueue it.
 double median_us(CudaStream& stream, WorkTimer& timer, const std::function<void()>& run) {
   constexpr double enough_us = 100, most_runs = 16;
   run();

@@ -14,7 +14,7 @@
 
 namespace trireme::cuda {
 
-/// What is done to a product before it is stored.
+/// Operation on a product before it is stored.
 enum class Epilogue {
   none,
   bias,             ///< a number for each row of d
@@ -55,7 +55,7 @@ struct ProductOperands {
   void* aux = nullptr;
 };
 
-/// Of each stream that products run on: what cuBLAS advises for Hopper.
+/// Workspace of each stream that products run on: cuBLAS's recommendation for Hopper.
 inline constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
 /// Matrix products by cuBLASLt. Sums are formed in fp32; where k is split, partial sums are added in fp32 and in order.
@@ -67,7 +67,7 @@ class Products {
   /// Algorithms for a product, the most promising first; none where cuBLASLt cannot fuse this epilogue. The operands'
   /// addresses say how they are aligned.
   std::vector<Choice> candidates(const ProductShape& shape, const ProductOperands& operands);
-  /// Whether a choice that was kept in a file can still be used.
+  /// Returns whether a choice read from a file can still be used.
   bool usable(const ProductShape& shape, const ProductOperands& operands, const Choice& choice);
   /// Enqueues the product. Throws CublasError.
   void run(CudaStream& stream, const ProductShape& shape, const Choice& choice, const ProductOperands& operands);
@@ -86,7 +86,7 @@ class Products {
   using Layout = UniqueHandle<Traits<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>>;
   using Preference = UniqueHandle<Traits<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>>;
 
-  /// What cuBLASLt is told of a shape.
+  /// cuBLASLt's descriptors of a shape.
   struct Plan {
     Description description;
     Layout a, b, d;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What kernels see of a GPU beyond CUDA's own language: the only header they include for it. Tests put another version
-// of it on the include path, which runs kernels on the host.
+// Device functions beyond CUDA's own language: the only header of this kind that kernels include. Tests put another
+// version on the include path, which runs kernels on the host.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(attention_threads)
   if (own == row && threadIdx.x % row_dot_lanes == 0) row_dot[row] = sum;
 }
 
-/// Of the score of one query and one key: `probability` with dropout, and the gradient of the scaled score.
+/// Values for one query and one key: `probability` with dropout, and the gradient of the scaled score.
 template <class A>
 struct ScoreGradient {
   A probability = 0;

@@ -32,7 +32,7 @@ __device__ inline std::int64_t visible_keys(const AttentionProblem& problem, con
   const std::int64_t seen = place.begin + rows_of_block + places_between(problem);
   return problem.causal && seen < keys ? seen : keys;
 }
-/// Whether a query sees a key, one of the first `keys`; both may be beyond the end.
+/// Returns whether the query attends to the key, one of the first `keys`; both may be beyond the end.
 __device__ inline bool sees(const AttentionProblem& problem, std::int64_t keys, std::int64_t query, std::int64_t key) {
   return query < problem.queries && key < keys && (!problem.causal || key <= query + places_between(problem));
 }

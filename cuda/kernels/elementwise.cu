@@ -272,7 +272,7 @@ class CudaElementwise final : public ElementwiseKernels {
                           void (*kernel)(Parameters...), std::type_identity_t<Parameters>... arguments) {
     gpu::launch(stream, {name, blocks_for(rows * eights_of(columns)), block_threads}, kernel, arguments...);
   }
-  /// What row numbers are divided by for position and sample; of no meaning, and not 0, without dropout.
+  /// Divisor of row numbers for position and sample. Without dropout it is unused, and not 0.
   static std::int64_t batch_of(ConstTensorView x) { return x.shape().rank() == 3 ? x.shape()[1] : 1; }
 
   Scratch scratch_;

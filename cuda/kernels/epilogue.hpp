@@ -8,8 +8,8 @@
 
 namespace trireme::cuda {
 
-// What follows a product where cuBLASLt does not do it, or does it more slowly. T is fp32, bf16 or fp16, `dtype` says
-// which; arithmetic is fp32. Stream-ordered and deterministic.
+// Epilogues of products that cuBLASLt does not fuse, or fuses more slowly. T is fp32, bf16 or fp16, given by `dtype`;
+// arithmetic is fp32. Stream-ordered and deterministic.
 
 /// z += bias, y = activation(z). z, y [rows, columns] T, which may be the same memory; bias [columns] T or null. z
 /// receives the sum where `keep`.

@@ -32,7 +32,7 @@ __device__ inline float exponentials(float scale, int half, float (&score)[key_t
     largest = Maximum<float>{}(largest, Maximum<float>{}(score[j][2 * half], score[j][2 * half + 1]));
   }
   largest = combine_row<Maximum<float>>(largest);
-  // Of the difference, not as one fused x * scale - shift: 1 where the largest stays what it was.
+  // Exponential of the difference, not of a fused x * scale - shift: exactly 1 where the maximum did not change.
   const float subtracted = largest == minus_infinity ? 0 : largest, shift = subtracted * scale;
   const float rescale = gpu::fast_exp2((maximum - subtracted) * scale);
   maximum = largest;

@@ -8,12 +8,13 @@ namespace trireme::cuda {
 // AttentionKernels, which has these and kernels for all the rest, but for the rounding of probabilities and of the
 // gradients of scores to the training type.
 
-/// Whether there are kernels for the type and the size of heads.
+/// Returns whether there are kernels for the type and the size of heads.
 constexpr bool has_flash_attention(DType dtype, std::int64_t head_dim) {
   return (dtype == DType::bf16 || dtype == DType::fp16) && (head_dim == 64 || head_dim == 96 || head_dim == 128);
 }
-/// Whether the kernels take the problem: has_flash_attention, every tensor of heads stands on multiples of 16 bytes,
-/// `tensors`, with positions less than 4 GiB apart, and dropout's groups of eight keys begin with the keys.
+/// Returns whether the kernels support the problem. Conditions: has_flash_attention; every tensor of heads is aligned
+/// to 16 bytes; the positions of `tensors` are less than 4 GiB apart; dropout's groups of eight keys begin with the
+/// keys.
 bool takes_flash_attention(const AttentionProblem& problem, std::initializer_list<ConstHeads> tensors);
 
 void flash_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,

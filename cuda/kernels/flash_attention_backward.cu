@@ -4,7 +4,7 @@
 namespace trireme::cuda {
 namespace {
 
-/// Of the kernel whose blocks have keys.
+/// Sizes of the kernel whose blocks hold keys.
 constexpr int key_warps = 4, key_threads = key_warps * warp_threads, key_rows = key_warps * warp_rows;
 constexpr int query_tile = 32;
 template <int d>
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(query_threads, 1)
     store_sums<d>(sum, first, problem.queries, stages + warp * warp_rows * row_stride<d>, dq.at(sample, place.head));
 }
 
-/// Of a tile's queries.
+/// Statistics of a tile's queries.
 struct TileStatistics {
   float lse[query_tile], row_dot[query_tile];
 };

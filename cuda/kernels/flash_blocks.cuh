@@ -9,7 +9,7 @@ namespace trireme::cuda {
 // and the gradient of queries go through the keys, the gradients of keys and values through the queries: scores are
 // made twice in backward, nothing is added up by two blocks, and the order of additions is fixed.
 
-/// Of the kernels whose blocks have queries.
+/// Sizes of the kernels whose blocks hold queries.
 constexpr int query_warps = 8, query_threads = query_warps * warp_threads, query_rows = query_warps * warp_rows;
 constexpr int key_tile = 64;
 template <int d>

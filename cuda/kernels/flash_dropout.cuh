@@ -10,7 +10,7 @@ namespace trireme::cuda {
 // need: of 16 x 8 elements a lane has rows g and g + 8, columns 2t and 2t + 1 (g = lane / 4, t = lane % 4). Queries and
 // keys count from the sequence's begin; an octet is eight keys, the columns of one call of Philox.
 
-/// What all draws of one head share. The compiler is kept from making it anew for every tile.
+/// State that all draws of one head share. It is opaque to the compiler, which would recompute it for every tile.
 struct HeadDropout {
   PackedThreshold threshold;
   std::uint64_t key = 0;
@@ -23,7 +23,7 @@ struct HeadDropout {
   }
 };
 
-/// What `query` keeps of up to four octets: bit 15 - 4 o - c / 2 + 16 (c % 2) says it of key c of octet o.
+/// Keep mask of `query` for up to four octets: bit 15 - 4 o - c / 2 + 16 (c % 2) belongs to key c of octet o.
 template <int octets>
 __device__ std::uint32_t kept_keys(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
   std::uint32_t kept = 0;
@@ -36,7 +36,7 @@ __device__ std::uint32_t kept_keys(const HeadDropout& dropout, std::int64_t quer
   return kept;
 }
 
-// What a lane knows of pairs of neighbouring columns is two bits each: 15 - p of the first, 31 - p of the second.
+// Pairs of neighbouring columns take two bits of a lane's word: 15 - p for the first, 31 - p for the second.
 
 __device__ inline bool is_kept(std::uint32_t pairs, int p, int column) {
   return (pairs >> (15 - p + 16 * column) & 1U) != 0;
@@ -46,12 +46,12 @@ __device__ inline std::uint32_t kept_mask(std::uint32_t pairs, int p) {
   return gpu::permute_bytes(pairs << p, 0, 0xbb99);
 }
 
-/// What the lane draws of 16 queries, the warp's rows, and 64 keys: 32 keys of one query.
+/// Draws this lane's part for 16 queries, the warp's rows, and 64 keys: 32 keys of one query.
 __device__ inline std::uint32_t draw_rows(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
   const int lane = threadIdx.x % warp_threads;
   return kept_keys<4>(dropout, query + lane % 16, octet + lane / 16 * 4);
 }
-/// Of all lanes' draws, pairs of the 32 keys from 32 part on in row g + 8 half: p = 4 j in tile j.
+/// Selects from the draws of all lanes the pairs of 32 keys, from key 32 part on, in row g + 8 half: p = 4 j in tile j.
 __device__ inline std::uint32_t pairs_of_row(std::uint32_t drawn, int part, int half) {
   const int lane = threadIdx.x % warp_threads;
   return __shfl_sync(all_lanes, drawn, lane / 4 + 8 * half + 16 * part) << lane % 4;
@@ -62,7 +62,8 @@ __device__ inline std::uint32_t pairs_of_row(std::uint32_t drawn, int part, int 
 __device__ inline std::uint32_t draw_columns(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
   const int lane = threadIdx.x % warp_threads, g = lane / 4, t = lane % 4;
   const std::uint32_t own = kept_keys<2>(dropout, query + lane, octet);
-  // Of an even lane and the next: keys 0, 2, 4 and 6 of both octets, the others, and the same of the next query.
+  // Words of an even lane and the next: keys 0, 2, 4 and 6 of both octets, the other keys, then the same of the next
+  // query.
   const std::uint32_t both = gpu::permute_bytes(own, __shfl_xor_sync(all_lanes, own, 1), 0x7531);
   const int shift = g / 2 + (1 - g % 2) * 8;
   std::uint32_t pairs = 0;

@@ -103,7 +103,7 @@ class LtGemm final : public GemmKernels {
   }
 
  private:
-  /// What cuBLASLt can fuse of a forward's end: its GELU is the tanh form.
+  /// Forward epilogue that cuBLASLt can fuse: its GELU is the tanh form.
   static Epilogue linear_epilogue(const Task& task) {
     if (task.activation == Activation::gelu_erf) return Epilogue::none;
     if (task.activation == Activation::none) return task.bias == nullptr ? Epilogue::none : Epilogue::bias;
@@ -205,7 +205,8 @@ class LtGemm final : public GemmKernels {
     }
   }
 
-  /// Whether cuBLASLt may be asked for the epilogue: it documents rules for kept values that it does not all check.
+  /// Returns whether cuBLASLt may be asked for the epilogue. It documents rules for kept values that it does not all
+  /// check.
   static bool can_fuse(const Task& task) {
     const bool keeps_well = task.pre_activation == nullptr || (task.shape.m % 8 == 0 && task.shape.alignment == 16);
     return task.shape.epilogue != Epilogue::none && keeps_well;

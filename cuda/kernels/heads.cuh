@@ -32,7 +32,7 @@ __device__ inline std::int64_t places_between(const AttentionProblem& problem) {
   return problem.first_query - problem.first_key;
 }
 
-/// What the kernels of backward read.
+/// Inputs of the backward kernels.
 template <class T>
 struct BackwardInputs {
   AllHeads<const T> q, k, v, dout;

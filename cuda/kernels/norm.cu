@@ -23,8 +23,8 @@ class LaneRow {
       each([&](const Eight& columns, int i) { kept_[i].load(row + columns.begin, columns.size); });
     }
   }
-  /// Of a row that is made here: make(fetch(columns), columns, rounded) gives eight columns, 0 beyond the row, and
-  /// writes them to memory. Two groups are fetched together but where the registers are wanted for a third block.
+  /// Processes a row: make(fetch(columns), columns, rounded) returns eight columns, 0 beyond the row, and writes them
+  /// to memory. Two groups are fetched together unless a third block needs the registers.
   template <class Fetch, class Make>
   __device__ LaneRow(const T* row, std::int64_t h, const Fetch& fetch, const Make& make) : row_(row), h_(h) {
     T rounded[8];

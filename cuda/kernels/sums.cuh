@@ -17,7 +17,7 @@ template <class A>
 struct Plus {
   __device__ A operator()(A a, A b) const { return a + b; }
 };
-/// Of a number and NaN the number.
+/// Returns the larger number; of a number and NaN the number.
 template <class A>
 struct Maximum {
   __device__ A operator()(A a, A b) const { return std::fmax(a, b); }

@@ -113,7 +113,7 @@ void NcclGroup::poll() {
 std::shared_ptr<Event> NcclGroup::enqueued(std::string operation) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   device_->check(cudaStreamIsCapturing(stream_.handle(), &capture), "cudaStreamIsCapturing");
-  // What is recorded is not under way, and while it is recorded no event may be asked.
+  // A recorded call is not in flight, and events cannot be queried during recording.
   if (capture != cudaStreamCaptureStatusNone) return stream_.record();
   while (!operations_.empty() && operations_.front().end->done()) operations_.pop_front();
   std::shared_ptr<Event> end = stream_.record();

@@ -7,7 +7,8 @@
 
 namespace trireme::cuda {
 
-/// What this machine has, for the rank with this number on it. Never throws: what is wrong stands in the report.
+/// Lists the GPUs and libraries of this machine, for the rank with this number on it. Never throws: the report contains
+/// the faults.
 GpuReport take_inventory(int local_rank);
 
 /// "13.0" of CUDA's 13000.

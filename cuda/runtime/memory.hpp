@@ -58,7 +58,7 @@ class PinnedMemory final : public Allocator {
  public:
   explicit PinnedMemory(std::shared_ptr<Device> device);
   Buffer allocate(std::size_t size_bytes) override;
-  /// Whether this memory was handed out here.
+  /// Returns whether this memory was allocated here.
   bool owns(const void* data) const;
   std::size_t reserved_bytes() const;
   /// Frees what was given back.

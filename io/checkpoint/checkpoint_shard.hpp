@@ -12,8 +12,8 @@ namespace trireme::io {
 checkpoint::ShardFile write_shard_file(const std::string& folder, const std::string& file_name,
                                        std::span<const checkpoint::ShardDataset> datasets);
 
-/// Whether the HDF5 library finds in file `file` what the manifest says: CheckpointError, naming the tensor, where not.
-/// Only for a file whose digest has been checked.
+/// Checks that file `file`, read by the HDF5 library, holds what the manifest lists. Throws CheckpointError naming the
+/// tensor. Call it only after the file's digest was checked.
 void check_shard_file(const std::string& folder, const checkpoint::Manifest& manifest, std::size_t file);
 
 }  // namespace trireme::io

@@ -8,19 +8,9 @@
 
 namespace trireme::io {
 
-/// Checkpoints in a folder that all ranks share:
-///
-///   ROOT/LATEST                      name of the step saved last: a hint for people and scripts, never followed
-///   ROOT/step-00001234/              one folder a step; it has its name only when it is complete
-///        manifest.json               what is where, with sizes and digests (io/checkpoint/manifest_json.hpp)
-///        rank-00000.h5 ...           the tensors, one HDF5 file for each rank that writes
-///   ROOT/.lock                       whose job saves here
-///   ROOT/.tmp-..., ROOT/.trash-...   a step being written, and one being replaced or deleted
-///
-/// Everything is on the disk before the next thing depends on it: files before the manifest, the manifest before the
-/// folder's name, the name before LATEST. What replaces a step of the same number gets its name after the old one was
-/// renamed to .trash-..., which counts as that step until then. Reading takes plain bytes at the offsets of the
-/// manifest, after their digest was checked, and leaves the HDF5 library out.
+/// Checkpoints in a folder that all ranks share; io/README.md describes the files and the commit. Every file reaches
+/// the disk before the next one depends on it. Reading takes plain bytes at the manifest's offsets, without the HDF5
+/// library.
 class CheckpointStore : public checkpoint::Store {
  public:
   /// `root` need not exist; `claim` and `begin` create it. From now on a write beyond the limit on file sizes
@@ -53,7 +43,7 @@ class CheckpointStore : public checkpoint::Store {
   std::unique_ptr<FolderLock> lock_;
 };
 
-/// What `--load PATH` means: a folder of steps (then `step` is empty), or one step's folder in it.
+/// Checkpoint that `--load PATH` names: a folder of steps (then `step` is empty), or the folder of one step.
 struct CheckpointPlace {
   std::string root;
   std::string step;

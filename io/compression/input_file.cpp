@@ -51,7 +51,7 @@ class PlainFile final : public ByteSource {
   std::int64_t end_;
 };
 
-/// What all compressed files share: packed bytes are read some at a time, and unpacked until there are enough.
+/// Base of compressed files: reads packed bytes in blocks, and unpacks until there are enough.
 class PackedFile : public ByteSource {
  public:
   explicit PackedFile(const std::string& path) : file_(path, 0, INT64_MAX), packed_(packed_bytes) {}

@@ -19,8 +19,8 @@ class ByteSource {
 
 enum class Compression { none, gzip, zstd };
 
-/// What the first bytes of the file say. Throws IoError where it cannot be read, DataError where its name ends in .gz
-/// or .zst and it is not compressed.
+/// Finds the compression by the first bytes of the file. Throws IoError where it cannot be read. Throws DataError where
+/// its name ends in .gz or .zst and it is not compressed.
 Compression compression_of(const std::string& path);
 
 /// The bytes [begin, end) of the file at `path` as they stand there, or, of a compressed file, which is always read

@@ -7,7 +7,7 @@
 
 namespace trireme::io {
 
-/// What the end of a file's name asks for: .gz, .zst or none.
+/// Returns the compression that the end of a file's name selects: .gz, .zst or none.
 Compression compression_by_name(std::string_view path);
 
 /// `bytes` as a gzip member or a Zstandard frame of their own, with a checksum: several one after another unpack to

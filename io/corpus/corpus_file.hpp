@@ -10,8 +10,8 @@
 
 namespace trireme::io {
 
-/// What a corpus is made of, once it is known how much of it there is. Each function fills the bytes it is given with
-/// those that follow the ones it gave before; all of them are asked for, tokens first, in this order.
+/// Content of a corpus whose size is known. Each function fills the given bytes with those that follow its last ones.
+/// All functions are read to their ends, tokens first, in this order.
 struct CorpusContents {
   using Next = std::function<void(std::span<std::byte>)>;
   std::int64_t tokens = 0;
@@ -23,7 +23,7 @@ struct CorpusContents {
   Next next_sentence_offsets = nullptr;  ///< sentences + 1 int64; never called where there are no sentences
 };
 
-/// Writes a whole corpus (`CorpusStore` describes the file) as `path`, in memory that does not grow with it. Throws
+/// Writes a whole corpus (format: io/README.md) as `path`, in memory that does not grow with it. Throws
 /// IoError or Hdf5Error.
 void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer, const CorpusContents& contents);
 

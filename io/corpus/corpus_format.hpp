@@ -7,7 +7,7 @@
 
 namespace trireme::io {
 
-// What the writer and the reader of corpora share; `CorpusStore` describes the format.
+// Constants of the corpus format, for writer and reader; io/README.md describes it.
 inline constexpr const char* corpus_format_name = "trireme-corpus";
 inline constexpr const char* corpus_view_format_name = "trireme-corpus-view";
 inline constexpr std::int64_t corpus_format_version = 1;

@@ -6,7 +6,7 @@
 
 namespace trireme::io {
 
-/// What a corpus that was written holds.
+/// Size of a written corpus.
 struct CorpusSize {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
@@ -16,7 +16,7 @@ struct CorpusSize {
 class CorpusSink {
  public:
   virtual ~CorpusSink() = default;
-  /// What is appended next is of this corpus, which must live until then.
+  /// Selects the corpus that `append` copies from. It must live until the last such call.
   virtual void take_from(const CorpusStore& store) = 0;
   /// Its tokens [begin, end).
   virtual void append(std::int64_t begin, std::int64_t end) = 0;

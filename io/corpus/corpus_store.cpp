@@ -68,7 +68,7 @@ std::span<const T> block_of(std::span<const T> tokens, std::int64_t block) {
   return tokens.subspan(begin, std::min<std::size_t>(tokens.size() - begin, corpus_block_tokens));
 }
 
-/// Whether every one of `documents` is also one of `sentences`; both sorted, with the same ends.
+/// Returns whether `sentences` contains every one of `documents`. Both are sorted, with the same ends.
 bool holds_each(std::span<const std::int64_t> sentences, std::span<const std::int64_t> documents) {
   auto sentence = sentences.begin();
   return std::ranges::all_of(documents, [&](std::int64_t offset) {

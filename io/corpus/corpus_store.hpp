@@ -15,34 +15,13 @@
 
 namespace trireme::io {
 
-/// Tokens of a view that lie together: from its token `first` on they are those of a source from `begin` on.
+/// Contiguous tokens of a view: its tokens from `first` on are those of a source from `begin` on.
 struct CorpusRun {
   std::int64_t source, begin, first;
 };
 
-/// A corpus in an HDF5 file, memory-mapped: to open it takes one pass over the offsets, and all processes of a machine
-/// share its pages. Version 1 of the format:
-///
-///   /tokens             uint16 [tokens], or uint32 where the vocabulary has more than 65,536 ids; contiguous
-///   /document_offsets   int64 [documents + 1]
-///   /sentence_offsets   int64 [sentences + 1], only where the text was split into sentences; holds each
-///                       document offset
-///   /block_digests      uint8 [blocks, 32]: digest of each 1,048,576 tokens, in hexadecimal digits
-///   /tokenizer_payload  uint8 [bytes]: the tokenizer's definition
-///   attributes of /     format "trireme-corpus", format_version, tokenizer, tokenizer_digest, vocabulary_size,
-///                       end_of_document, greatest_id and table_digest (of the bytes of document offsets, sentence
-///                       offsets, then block digests; it changes with any token, and is `info().content_digest`)
-///
-/// A view is a corpus without tokens of its own. Its documents lie in other corpora, which are opened with it; none of
-/// them is a view. Instead of tokens and block digests it has
-///
-///   /sources            uint8 [bytes]: a line each: the source's content digest, a space, its path, relative to the
-///                       view's folder where it lies in or below that
-///   /runs               int64 [runs, 3]: CorpusRun
-///   attributes of /     as above, but format "trireme-corpus-view", greatest_id, which is the greatest of all sources,
-///                       and table_digest (of document offsets, sentence offsets, runs, then the sources' digests)
-///
-/// Everything is little-endian; digests are XXH3 of 128 bits.
+/// A corpus or a view in an HDF5 file; io/README.md describes the format. The file is memory-mapped: opening it takes
+/// one pass over the offsets, and all processes of a machine share its pages. The sources of a view are opened with it.
 class CorpusStore final : public data::TokenStore {
  public:
   /// Checks everything but the tokens themselves, which are only read as they are asked for. Throws IoError where the
@@ -71,7 +50,7 @@ class CorpusStore final : public data::TokenStore {
   std::int64_t blocks() const;
   /// Reads one block. Throws DataError where it is not as it was written; returns its greatest id.
   std::int64_t verify_block(std::int64_t block) const;
-  /// The process gives back the memory that reading the block took.
+  /// Releases the memory that reading the block took.
   void release_block(std::int64_t block) const;
 
   /// Where a token lies, and how many from there on lie together in one block.

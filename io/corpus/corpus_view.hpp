@@ -10,13 +10,13 @@
 
 namespace trireme::io {
 
-/// Makes a view, a corpus that holds no tokens but says where in other corpora its documents lie (`CorpusStore`
-/// describes the file). The numbers of the documents and of where they lie are held in memory.
+/// Makes a view, a corpus that holds no tokens but says where in other corpora its documents lie (format:
+/// io/README.md). The numbers of the documents and of where they lie are held in memory.
 class CorpusViewWriter final : public CorpusSink {
  public:
   explicit CorpusViewWriter(const std::string& path);
 
-  /// What is appended next is of this corpus; of a view: of its sources.
+  /// Selects the corpus whose documents `append` refers to. Where it is a view, the new view refers to its sources.
   void take_from(const CorpusStore& store) override;
   void append(std::int64_t begin, std::int64_t end) override;
   void end_sentence() override { sentence_offsets_.push_back(tokens_); }

@@ -13,7 +13,7 @@
 
 namespace trireme::io {
 
-/// Writes a corpus (`CorpusStore` describes the file) document by document, in memory that does not grow with it. A
+/// Writes a corpus (format: io/README.md) document by document, in memory that does not grow with it. A
 /// contiguous dataset cannot grow, so tokens and offsets are spooled first; that takes their size once more on the disk
 /// until `finish` has copied them. The file gets its name when it is whole and on the disk; what stood under the name
 /// stays until then, and for ever if anything fails.
@@ -36,7 +36,7 @@ class CorpusWriter {
   std::int64_t documents() const { return documents_; }
   std::int64_t token_count() const { return token_count_; }
   std::int64_t sentences() const { return sentence_count_; }
-  /// Of the current document.
+  /// Number of tokens in the current document.
   std::int64_t document_tokens() const { return token_count_ - document_begin_; }
 
  private:

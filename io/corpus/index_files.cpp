@@ -17,8 +17,7 @@
 namespace trireme::io {
 namespace {
 
-// The file: magic; digest of all that follows it; number of bytes of the description, number of arrays, bytes of each
-// array; the description; the arrays, each at the next multiple of the alignment with zeros before it.
+// Constants of the format; io/README.md describes it.
 constexpr std::string_view magic("trireme-index-1\n", 16);
 constexpr std::size_t digest_digits = 32;
 constexpr std::size_t alignment = 64;
@@ -53,7 +52,7 @@ void write(const std::string& path, const std::string& description, const data::
   out.close();
 }
 
-/// What a file holds. Throws DataError where it is not whole, or of something else.
+/// Reads a file. Throws DataError where it is damaged, or holds another description.
 data::IndexCache::Kept read(const std::string& path, const std::string& description) {
   const auto mapping = std::make_shared<MappedFile>(path);
   const std::span<const std::byte> all = mapping->bytes();

@@ -12,7 +12,7 @@ namespace trireme::io {
 /// file is cut before every `end_of_document`. Throws DataError naming file, byte and what is wrong with it.
 void import_llmc(const std::string& path, std::int32_t end_of_document, CorpusWriter& writer);
 
-/// Whether a file begins as one of llm.c's.
+/// Returns whether the file has the header of a token file of llm.c.
 bool is_llmc(const std::string& path);
 
 }  // namespace trireme::io

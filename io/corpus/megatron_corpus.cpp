@@ -82,7 +82,7 @@ class Index {
   void check_unchanged() const { mapping_.check_unchanged(); }
   std::uint8_t code() const { return code_; }
   std::uint64_t documents() const { return documents_; }
-  /// Whether a document is more than one sequence.
+  /// Returns whether any document has more than one sequence.
   bool has_sentences() const { return has_sentences_; }
   /// First sequence of document d, or one past the last of the last.
   std::uint64_t boundary(std::uint64_t d) const { return bytes_.at<std::uint64_t>(boundary_offset(d), "a document"); }

@@ -28,7 +28,7 @@ using TypeHandle = UniqueHandle<HandleTraits<H5Tclose>>;
 using AttributeHandle = UniqueHandle<HandleTraits<H5Aclose>>;
 using PropertyHandle = UniqueHandle<HandleTraits<H5Pclose>>;
 
-/// What the objects of one open file know of it.
+/// State of an open file, which its objects share.
 struct FileState {
   std::string path;
   std::int64_t size_bytes = 0;  ///< of the file when it was opened; 0 in a file being written

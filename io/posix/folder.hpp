@@ -11,10 +11,10 @@ namespace trireme::io {
 /// cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
 
-/// Whether the path is a folder (a symbolic link to one is not). IoError where that cannot be found out.
+/// Returns whether the path is a folder; a symbolic link to one is not. Throws IoError where that cannot be determined.
 bool is_folder(const std::string& path);
 
-/// Whether anything stands at the path. IoError where that cannot be found out.
+/// Returns whether anything exists at the path. Throws IoError where that cannot be determined.
 bool is_there(const std::string& path);
 
 /// Creates the folder and those above it that are missing, and brings their names to the disk.

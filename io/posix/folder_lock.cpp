@@ -104,7 +104,8 @@ FolderLock::FolderLock(std::string path, const std::string& locked) : path_(std:
         !death.empty(), EnvironmentError,
         "{} is in use by another job, {}. Choose another name, or wait; if that job is surely dead, delete {}", locked,
         description(fields_of(theirs)), path_);
-    // Of several that find the owner dead one gets the file away; who gets a living one's instead gives it back.
+    // Several jobs may find the owner dead; the rename succeeds for one of them. A job that renamed the lock of a live
+    // owner restores it.
     const std::string away = path_ + "-" + unique_suffix();
     if (std::rename(path_.c_str(), away.c_str()) != 0) continue;
     if (content_of(away) == theirs) {

@@ -6,11 +6,11 @@
 
 namespace trireme::io {
 
-/// Whether a call that failed with this error number may succeed when it is made again: it was interrupted, or a device
+/// Returns whether a call that failed with this errno may succeed when it is repeated: it was interrupted, or a device
 /// or network file system did not answer.
 bool is_transient(int error);
 
-/// Whether this error number says that nothing of that name is there.
+/// Returns whether this errno means that the name does not exist.
 bool is_absent(int error);
 
 /// After attempt `attempt` (from 1) failed with `errno`: pauses and returns true where another one is worth it. Keeps
@@ -33,7 +33,7 @@ auto retried(const Call& call) {
   }
 }
 
-/// Whether `error`, an errno, says that the process has met a limit of its own (ulimit -f, ulimit -n).
+/// Returns whether `error`, an errno, means that a limit of the process was reached (ulimit -f, ulimit -n).
 bool meets_limit(int error);
 
 /// Throws the error of a system call that failed with `error`: "`what`: its text". An EnvironmentError that names the

@@ -90,7 +90,7 @@ std::vector<std::size_t> share_of(int rank, int ranks, const std::vector<InputPa
   return share;
 }
 
-/// What is done by all ranks together: this one's bytes, and parts that are whole in the folder.
+/// Progress of all ranks together: the bytes this rank has read, and the finished parts in the folder.
 class Progress {
  public:
   Progress(const std::vector<InputPart>& parts, const std::vector<std::string>& paths, const CorpusProgress& report)
@@ -122,7 +122,7 @@ class Progress {
   Timer since_look_;
 };
 
-/// What of a part goes into the corpus.
+/// Range of a part that goes into the corpus.
 struct Share {
   CorpusPart::Summary part;
   std::int64_t first_token = 0;  // 1 where an empty document's end-of-document token is left out

@@ -232,7 +232,7 @@ class Cleaner {
     return shingles;
   }
 
-  /// Of this rank's documents that stay.
+  /// Bytes of this rank's documents that stay.
   std::int64_t kept_bytes(const std::vector<data::Duplicate>& duplicates) const {
     std::int64_t bytes = spool_->size_bytes();
     for (const Unwanted& unwanted : unwanted_) bytes -= spool_->size_bytes(spool_->begin() + unwanted.document);

@@ -14,7 +14,7 @@
 
 namespace trireme::io {
 
-/// What is done to the characters of a text.
+/// Change made to the characters of a text.
 enum class UnicodeForm {
   as_it_is,
   nfc,      ///< letters and marks joined where Unicode has one character for them
@@ -40,7 +40,7 @@ struct CorpusCleanOptions {
   std::int64_t neighbours = 16;  ///< of a bucket, that a document is compared with
 };
 
-/// Of all ranks.
+/// Totals over all ranks.
 struct CorpusCleanReport {
   std::int64_t documents = 0;
   std::int64_t input_bytes = 0;                   ///< of the documents with the JSON round them

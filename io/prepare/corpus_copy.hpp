@@ -10,7 +10,7 @@
 
 namespace trireme::io {
 
-/// What is made of other corpora: tokens of its own, or the places of theirs (`CorpusStore`).
+/// Kind of a corpus made from others: a copy has tokens of its own, a view refers to theirs (io/README.md).
 enum class CorpusKind { copy, view };
 
 // Corpora made of others. Of a copy every block is checked against its digest before its tokens are copied, so that

@@ -30,7 +30,7 @@ struct TestOverlap {
   std::int64_t overlapping = 0;  ///< of them occur in the corpus
 };
 
-/// Of all ranks.
+/// Totals over all ranks.
 struct CorpusOverlapReport {
   std::vector<TestOverlap> tests;  ///< in the order of the options
   std::int64_t documents = 0;

@@ -150,7 +150,7 @@ class PartWriter {
     summary_.tokens += static_cast<std::int64_t>(ids.size());
   }
   std::int64_t document_tokens() const { return summary_.tokens - summary_.last_end; }
-  /// Whether the current document began in an earlier part.
+  /// Returns whether the current document began in an earlier part.
   bool inside_first() const { return summary_.begins_inside_document && summary_.ends == 0; }
 
   void end_document() {

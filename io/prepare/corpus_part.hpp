@@ -25,7 +25,7 @@ struct CorpusTextOptions {
   std::int64_t greatest_bad_lines = 1000;
 };
 
-/// What was met in the text.
+/// Counts of special cases in the text.
 struct CorpusTextCounts {
   std::int64_t text_bytes = 0;  ///< of the documents, without the JSON round them
   std::int64_t empty_documents = 0;
@@ -44,9 +44,9 @@ struct CorpusTextCounts {
 void tokenize_part(const InputPart& part, const CorpusTextOptions& options, const data::Tokenizer& tokenizer,
                    ThreadPool& pool, const std::string& path, const std::function<void(std::int64_t)>& progress);
 
-/// What `tokenize_part` wrote: tokens as they lie in a corpus, then where each document and each sentence ends. One of
-/// these sections is read, from its beginning on, in memory that does not grow with it. Throws IoError or, where the
-/// file is not what was written, DataError.
+/// Output of `tokenize_part`: tokens as in a corpus, then the end of each document and of each sentence. Reads one of
+/// these sections from its beginning, in memory that does not grow with it. Throws IoError, or DataError where the file
+/// is damaged.
 class CorpusPart {
  public:
   enum class Section {

@@ -25,7 +25,7 @@ class DocumentReader {
   /// the end.
   bool next(TextPiece& document);
 
-  /// Of this rank's parts of the files, as they are on the disk.
+  /// Bytes on the disk of this rank's parts of the files.
   std::int64_t total_bytes() const { return total_bytes_; }
   std::int64_t bytes_read() const { return earlier_bytes_ + (reader_ ? reader_->bytes_read() : 0); }
 

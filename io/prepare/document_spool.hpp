@@ -26,12 +26,12 @@ class DocumentSpool {
   /// Number of this rank's first document, and of the one behind its last.
   std::int64_t begin() const { return firsts_[static_cast<std::size_t>(comm_.rank())]; }
   std::int64_t end() const { return firsts_[static_cast<std::size_t>(comm_.rank()) + 1]; }
-  /// Of this rank's document.
+  /// Bytes of one of this rank's documents.
   std::int64_t size_bytes(std::int64_t document) const {
     const auto at = static_cast<std::size_t>(document - begin());
     return offsets_[at + 1] - offsets_[at];
   }
-  /// Of this rank's documents.
+  /// Bytes of all of this rank's documents.
   std::int64_t size_bytes() const { return offsets_.back(); }
 
   /// Any rank's document. Safe to call from several threads at once.

@@ -46,7 +46,7 @@ std::int64_t text_cut(const std::string& path, std::int64_t at, std::int64_t siz
   return size;
 }
 
-/// What changes when the file changes.
+/// Identity of a file: changes when the file changes.
 std::string identity(const std::string& path) {
   struct stat status {};
   TRIREME_CHECK(stat(path.c_str(), &status) == 0, IoError, "cannot open {}: {}", path, std::strerror(errno));

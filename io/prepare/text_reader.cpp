@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t read_bytes = std::size_t{1} << 20;
 
-/// What is wrong with the UTF-8 that does not decode at the front of `text`.
+/// Names the fault of the UTF-8 that does not decode at the front of `text`.
 const char* utf8_fault(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned lead = byte(0);
@@ -41,7 +41,7 @@ void check_no_byte_order_mark(const std::string& path, std::string_view head) {
                 path);
 }
 
-/// Whether the name, without that of a compression, is one of JSON lines.
+/// Returns whether the name, without the ending of a compression, is one of JSON lines.
 bool is_json_name(std::string_view path) {
   for (const std::string_view packed : {".gz", ".zst"}) {
     if (path.ends_with(packed)) path.remove_suffix(packed.size());

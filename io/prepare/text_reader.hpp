@@ -23,15 +23,16 @@ struct TextReaderOptions {
   TextFormat format = TextFormat::by_name;
   std::string json_key = "text";
   bool check_utf8 = true;  ///< refuse bytes that are not UTF-8, and byte-order marks
-  /// Whether a text may be cut before a byte: what `data::Tokenizer::can_cut` says.
+  /// Returns whether a text may be cut before a byte, as `data::Tokenizer::can_cut`.
   std::function<bool(std::string_view, std::size_t)> can_cut = data::is_word_cut;
   std::int64_t piece_bytes = std::int64_t{1} << 20;  ///< texts are cut into pieces of about this size
-  /// Of a text without a place to cut it, which is then cut all the same: no tokenizer has to hold more at once.
+  /// Length after which a text is cut even where `can_cut` allows no cut. It bounds the bytes a tokenizer holds at
+  /// once.
   std::int64_t greatest_run_bytes = std::int64_t{1} << 20;
   std::int64_t greatest_bytes = std::int64_t{256} << 20;  ///< of a line of JSON, which is held whole
 };
 
-/// Whether the file holds lines of JSON: as the format says, or its name.
+/// Returns whether the file holds JSON lines, by the format or by its name.
 bool holds_json(const std::string& path, TextFormat format);
 
 /// Where `text` is to be cut.
@@ -69,7 +70,7 @@ struct TextPiece {
   bool is_json = false;
   bool ends_document = false;
   std::string path;
-  /// Of a text's piece: its first byte in the file, unpacked; of JSON: the number of the line, from 1, in the range.
+  /// Text: first byte of the piece in the unpacked file. JSON: number of the line in the range, from 1.
   std::int64_t position = 0;
   std::shared_ptr<LinesBefore> lines_before = nullptr;  ///< the range
 };
@@ -88,7 +89,7 @@ class TextReader {
   /// reaches the end of the file.
   bool next(TextPiece& piece);
 
-  /// Of the files as they are on the disk, compressed or not.
+  /// Bytes of the files on the disk, compressed or not.
   std::int64_t total_bytes() const { return total_bytes_; }
   std::int64_t bytes_read() const { return earlier_bytes_ + (file_ ? file_->file_bytes_read() : 0); }
   /// Forced cuts of texts so far.

@@ -59,7 +59,7 @@ class ScatteredHeads {
     for (std::size_t i = 0; i < dense.size(); ++i) values[i / d * (d + gap) + i % d] = dense[i];
     tensor_ = make_tensor(backend, dtype, {rows, d + gap}, values);
   }
-  /// What stands in the heads; fails where an element of others was written.
+  /// Values of the heads as a dense array. Fails where an element of other heads was written.
   std::vector<double> dense() const {
     std::vector<double> result;
     const std::vector<double> values = values_of(backend_, tensor_);

@@ -33,7 +33,7 @@ class Elementwise : public testing::TestWithParam<DType> {
     result.positions = {100, 3, 40};  // in two pieces
     return result;
   }
-  /// What dropout multiplies element (position, sample, channel) by.
+  /// Dropout factors of the elements (position, sample, channel).
   std::vector<double> factors(const Dropout& dropout, std::int64_t s, std::int64_t batch, std::int64_t h) const {
     std::vector<double> factor;
     for (std::int64_t p = 0; p < s; ++p) {

@@ -1,4 +1,4 @@
-// What the functions built on communicators do, on every number of ranks.
+// Functions built on communicators, on every number of ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

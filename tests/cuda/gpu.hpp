@@ -15,7 +15,7 @@
 namespace trireme::test {
 
 /// A test that needs a GPU. Where there is none it is skipped with the reason, or fails where TRIREME_REQUIRE_GPU=1.
-/// What a test enqueued is over when it ends, so that an error of a kernel is that test's.
+/// The device is synchronised at the end of a test, so that an error of a kernel belongs to its test.
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -35,7 +35,7 @@ class GpuTest : public testing::Test {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 
-  /// Of this rank, where there are so many GPUs.
+  /// Place of this rank, where there are so many GPUs.
   virtual cuda::Place place(int /*gpus*/) const { return {0, "this machine", 0, ""}; }
 
   /// A copy on the GPU of a tensor in host memory.

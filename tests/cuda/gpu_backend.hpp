@@ -12,12 +12,12 @@ namespace trireme::test {
 
 /// Why there is none here; empty where there is one.
 std::string gpu_problem();
-/// Whether it is a GPU: then tests may be long.
+/// Returns whether the device is a GPU: then tests may be long.
 bool is_real_gpu();
-/// Whether NCCL takes ranks that share a GPU for ranks of several machines (cuda/nccl/gpu_table.hpp): then tests are to
-/// be short.
+/// Returns whether NCCL sees ranks that share a GPU as ranks of several machines (cuda/nccl/gpu_table.hpp): then tests
+/// should be short.
 bool ranks_share_gpus();
-/// Whether NCCL has a GPU for each of so many ranks; fakes can be had.
+/// Returns whether NCCL has a GPU for each of `count` ranks; fakes are always enough.
 bool have_gpus(int count);
 std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options);
 /// On fakes: from now on new streams run only where no other can, so that what does not wait for them comes too early.
@@ -69,7 +69,7 @@ inline void expect_predicted_memory(Communicator& world, const RunConfig& config
   EXPECT_EQ(memory.messages, predicted.messages);
   const auto peak = static_cast<double>(run.backend->peak_allocated_bytes());
   EXPECT_NEAR(peak, static_cast<double>(predicted.total()), 0.01 * peak);
-  // What lasts: tensors, of 256 bytes or more, tokens of NCCL's groups, and cuBLASLt's workspace.
+  // Allocations that stay: tensors of at least 256 bytes, tokens of NCCL's groups, and cuBLASLt's workspace.
   constexpr std::size_t workspace = std::size_t{32} << 20, small = 100 * 256;
   EXPECT_GE(run.backend->allocated_bytes(), predicted.allocated() + workspace);
   EXPECT_LE(run.backend->allocated_bytes(), predicted.allocated() + workspace + small);

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 class CudaGraphs : public testing::Test {
  protected:
   void SetUp() override { fake_cuda::reset(); }
-  /// What recording `enqueue` says of it.
+  /// Records `enqueue` and returns the message of the refusal.
   std::string refusal(const std::function<void()>& enqueue) {
     try {
       CudaGraph::record(device_, stream_, enqueue);

@@ -74,7 +74,7 @@ struct Side {
   Tensor input(const Shape& shape, std::uint64_t number, double low = -1, double high = 1) const {
     return make(type, training, shape, number, low, high);
   }
-  /// Of the accumulation type; not rounded.
+  /// Random values of the accumulation type; not rounded.
   Tensor wide(const Shape& shape, std::uint64_t number, double low = -1, double high = 1) const {
     return make(accumulation, DType::fp32, shape, number, low, high);
   }

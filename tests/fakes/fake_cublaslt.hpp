@@ -17,7 +17,7 @@ struct Behaviour {
 };
 Behaviour& behaviour();
 
-/// Of the last product that was enqueued.
+/// Last product that was enqueued.
 struct Last {
   std::uint64_t algorithm = 0;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;

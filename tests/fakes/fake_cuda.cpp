@@ -126,7 +126,7 @@ void reset(unsigned seed) {
   fresh.allocations = state().allocations;
   fresh.heap = state().heap;
   fresh.pinned = state().pinned;
-  // What is dropped may be graphs, whose streams leave the list.
+  // Dropped items may be graphs, whose streams leave the list.
   std::vector<std::deque<Item>> dropped;
   for (CUstream_st* stream : fresh.streams) dropped.push_back(std::exchange(stream->queue, {}));
   state() = std::move(fresh);

@@ -22,7 +22,8 @@ void clear_log();
 void fail_next(const std::string& function, cudaError_t status);
 /// Work on a stream that was enqueued but has not run yet.
 std::size_t pending();
-/// Whether streams made from now on are slow: they run only where no other can. For what else is too seldom the last.
+/// Makes streams created from now on slow: they run only where no other stream can. This provokes orders that are
+/// otherwise rare.
 void make_slow_streams(bool slow);
 /// Enqueues `work` on `stream` under `name`, as a kernel launch or a library's call would.
 void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work);
@@ -44,7 +45,7 @@ void set_devices(int count, unsigned char uuid = 0);
 /// touches it outside of what streams run ends the program with a message, and copies go between this memory and that
 /// of cudaHostAlloc alone.
 void guard_device_memory();
-/// Whether copies and kernels may use this memory.
+/// Returns whether copies and kernels may use this memory.
 bool gpu_may_touch(const void* pointer);
 /// Blocks of memory that were not given back.
 int live_allocations();

@@ -60,7 +60,7 @@ void start(Run& run) {
   }
 }
 
-/// Whether all nodes come before the latest of the origin.
+/// Returns whether all nodes precede the latest node of the origin.
 bool joined(const Capture& work, std::size_t last) {
   std::vector<char> reached(work.nodes.size(), false);
   std::vector<std::size_t> open{last};

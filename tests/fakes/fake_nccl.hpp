@@ -22,8 +22,8 @@ void lose_peers();
 int live();
 int aborted();
 
-/// What a communicator that does not block has to do between calls: one call at a time is under way, until the
-/// communicator was asked for it some times and `done` says so; then it takes effect.
+/// Pending call of a non-blocking communicator: one at a time. It takes effect after the communicator was polled
+/// several times and `done` returns true.
 class CallUnderWay {
  public:
   /// ncclInvalidArgument where another call is under way, else ncclInProgress.

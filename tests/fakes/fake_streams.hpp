@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// What the parts of the fake CUDA runtime share: streams, events, and work that is being recorded.
+// Shared parts of the fake CUDA runtime: streams, events, and work under recording.
 
 namespace fake_cuda {
 

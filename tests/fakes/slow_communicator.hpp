@@ -55,10 +55,10 @@ class SlowCommunicator final : public ForwardingCommunicator {
   SlowCommunicator(std::unique_ptr<Communicator> inner, Link link)
       : ForwardingCommunicator(*inner), inner_(std::move(inner)), link_(link) {}
 
-  /// Of the operations to come.
+  /// Sets the link of the following operations.
   void set_link(const Link& link) { link_ = link; }
   double duration_s(double sent_bytes) const { return link_.latency_s + sent_bytes * link_.seconds_per_byte; }
-  /// What has happened since the last call of this function.
+  /// Returns the calls made since the last call of this function.
   std::vector<Call> take_calls() { return std::exchange(calls_, {}); }
 
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {

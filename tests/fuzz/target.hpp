@@ -11,9 +11,9 @@
 #include <string>
 #include <string_view>
 
-// What the fuzz targets share. Each target is one file with the function that libFuzzer calls; tests/fuzz.sh links it
-// with libFuzzer, the tests with replay_main.cpp. Errors of the program's own kinds are what bad input should give;
-// anything else (a crash, another exception, a broken promise) ends the process.
+// Shared code of the fuzz targets. Each target is one file with the function that libFuzzer calls; tests/fuzz.sh links
+// it with libFuzzer, the tests with replay_main.cpp. Bad input should give errors of the program's own kinds. Anything
+// else (a crash, another exception, a broken promise) ends the process.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace trireme::fuzz {
@@ -51,7 +51,7 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-/// What stands before the first `separator` of `rest`, which keeps what stands behind it.
+/// Returns the text before the first `separator` of `rest`, and reduces `rest` to the text after it.
 inline std::string_view take_until(std::string_view& rest, std::string_view separator) {
   const std::size_t end = rest.find(separator);
   const std::string_view part = rest.substr(0, end);

@@ -1,4 +1,4 @@
-// What follows a product, against the same in fp64.
+// Epilogues of products, against the same in fp64.
 #include "cuda/kernels/epilogue.hpp"
 
 #include <fmt/format.h>

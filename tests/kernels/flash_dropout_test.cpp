@@ -28,7 +28,7 @@ TEST(FlashDropout, BytesArePermuted) {
 }
 
 constexpr int queries = 32, keys = 64;
-/// Of each query and key: whether it is kept, and the mask of its 16 bits.
+/// Draws of each query and key: whether it is kept, and the mask of its 16 bits.
 struct Draws {
   std::vector<int> kept = std::vector<int>(queries * keys, -1), mask = kept;
   void set(std::int64_t query, std::int64_t key, std::uint32_t pairs, int p, int column) {

@@ -131,7 +131,7 @@ class Table {
     return config;
   }
 
-  /// What one rank computes: rank 0 alone, once for each model, batch and type.
+  /// Curve of one rank: rank 0 alone computes it, once for each model, batch and type.
   const Curve& reference(const RunConfig& config) {
     std::string key = fmt::format("{} {} {}", config.batch, config.s, name_of(config.dtype));
     for (const auto& [name, value] : app::attributes_of(config.model)) key += " " + value;

@@ -8,7 +8,7 @@
 
 namespace {
 
-// What the compiler cannot know, it cannot warn of or optimise away.
+// Value unknown to the compiler, which can neither warn of it nor optimise it away.
 volatile int unknown_one = 1;
 
 int heap_overflow() {

@@ -36,7 +36,7 @@ class CutModel {
   void fill(std::uint64_t version) {
     for (CutTensor& tensor : tensors_) tensor.fill(version);
   }
-  /// Whether the parts of this rank hold that version.
+  /// Returns whether the parts of this rank hold that version.
   bool holds(std::uint64_t version, int rank = 0, int size = 1) const {
     int part = 0;
     bool all = true;

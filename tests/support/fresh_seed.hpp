@@ -7,8 +7,8 @@
 
 namespace trireme::test {
 
-/// What TRIREME_TEST_SEED says; without it 0. All random values depend on it (random_tensor.hpp): the same in every run
-/// of ctest, others in every run on a GPU, which names its seed.
+/// Value of TRIREME_TEST_SEED, by default 0. All random values depend on it (random_tensor.hpp). It is the same in
+/// every run of ctest; a run on a GPU chooses and prints a new one.
 inline std::uint64_t run_seed() {
   const char* given = std::getenv("TRIREME_TEST_SEED");
   return given != nullptr ? std::stoull(given) : 0;

@@ -80,7 +80,7 @@ ssize_t write_call(int descriptor, size_t size, const Half& write_half, const Wh
   return fate == Fate::half && size > 1 ? write_half() : write_whole();
 }
 
-/// Whether a call that looks at `place`, a path or a descriptor, fails.
+/// Returns whether a call on `place`, a path or a descriptor, fails.
 template <class Place>
 bool read_fails(Place place) {
   return concerns(place) && count(Kind::read) == Fate::fail;

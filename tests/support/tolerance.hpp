@@ -12,7 +12,7 @@
 
 namespace trireme::test {
 
-/// What a kernel does to its inputs, as far as rounding errors go.
+/// Kind of a kernel's operation, by its rounding errors.
 enum class Operation {
   rounding,          ///< exact but for one rounding to the training type: conversion, copy, masks
   elementwise,       ///< some operations and elementary functions in the accumulation type, then one rounding

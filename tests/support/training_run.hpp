@@ -61,7 +61,7 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   return out;
 }
 
-/// What a run computes. By default the small model of these tests, with dropout: 4 layers, 8 heads.
+/// Configuration of a run. By default the small model of these tests, with dropout: 4 layers, 8 heads.
 struct RunConfig {
   RunConfig() {
     model.layers = 4;
@@ -128,7 +128,7 @@ inline train::TrainOptions train_options(const RunConfig& config) {
   return options;
 }
 
-/// What a run computes on: a backend and, where its memory is not the host's, communicators for it.
+/// Device of a run: a backend and, where its memory is not the host's, communicators for it.
 struct DeviceChoice {
   std::function<std::unique_ptr<Backend>()> make = [] { return make_backend(BackendChoice::cpu, 1); };
   DeviceTransport transport = DeviceTransport::nccl;
@@ -232,7 +232,7 @@ inline void expect_same_bits_twice(Communicator& world, const RunConfig& config,
   expect_same_bits(training_curve(world, config, layout), training_curve(world, config, layout));
 }
 
-/// What this rank should take.
+/// Predicted memory of this rank.
 inline train::MemoryEstimate predicted_memory(const TrainingRun& run, const RunConfig& config, int rank) {
   return train::estimate_memory(*run.backend, config.model, run.gpt.layout(), train_options(config), run.grid, rank);
 }

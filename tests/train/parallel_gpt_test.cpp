@@ -1,4 +1,4 @@
-// What one rank shows of a model: memory as predicted, halves of the backward, generation, perplexity.
+// Models on one rank: memory as predicted, halves of the backward, generation, perplexity.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -153,7 +153,7 @@ TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
   const MemoryEstimate estimate =
       estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.layout(), options, rig.grid, 0);
   EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
-  // What is small of all layers shares one block of 4 MiB.
+  // The small allocations of all layers share one block of 4 MiB.
   EXPECT_LT(estimate.activations, rig.gpt.stage().peak_activation_bytes() + (std::size_t{4} << 20));
 }
 

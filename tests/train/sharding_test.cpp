@@ -209,7 +209,7 @@ std::int64_t parameter_elements(const train::ParallelGpt& gpt) {
   return sum;
 }
 
-/// What a run allocates before its first step is what was predicted but for what comes with the first micro-batch.
+/// Expects that a run allocates before its first step the predicted bytes, but for those of the first micro-batch.
 void expect_allocated(const TrainingRun& run, const train::MemoryEstimate& estimate) {
   EXPECT_EQ(run.backend->allocated_bytes(),
             estimate.total() - estimate.activations - estimate.work - estimate.messages);

@@ -1,4 +1,4 @@
-// What a layout is said to keep is what its ranks keep.
+// The predicted pieces of a layout are the pieces its ranks keep.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

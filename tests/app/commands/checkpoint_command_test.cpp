@@ -29,7 +29,7 @@ class CheckpointCommand : public testing::Test {
     test::save_version(store, world, 10, 1);
     test::save_version(store, world, 20, 2);
   }
-  /// What the command prints.
+  /// Runs the command and returns its output.
   std::string run(std::vector<std::string> arguments) {
     testing::internal::CaptureStdout();
     const int exit_code = checkpoint_command(arguments);
@@ -37,7 +37,7 @@ class CheckpointCommand : public testing::Test {
     EXPECT_EQ(exit_code, 0);
     return text;
   }
-  /// What it prints before it throws, and that the message is as wanted.
+  /// Runs the command, expects an error with this message, and returns the output before it.
   std::string run_to_error(std::vector<std::string> arguments, const testing::Matcher<std::string>& message) {
     testing::internal::CaptureStdout();
     try {

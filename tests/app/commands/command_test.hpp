@@ -14,7 +14,7 @@ namespace trireme::app {
 /// Tests of a subcommand that run it inside the test program, with files in a folder of their own.
 class CommandTest : public ::testing::Test {
  protected:
-  /// What is tested: from the words behind the subcommand to the exit code.
+  /// Command under test: takes the words after the subcommand, returns the exit code.
   virtual int command(const std::vector<std::string>& arguments) = 0;
 
   /// Runs the command; the exit code is that of an error where one is thrown.

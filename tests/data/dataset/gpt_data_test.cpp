@@ -135,7 +135,7 @@ TEST(GptData, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
   // A run that asks for 100 from the start reads them in another order.
   const auto anew = make_gpt_data({{store}}, options_of(8, {{100, 0, 0}}));
   EXPECT_NE(samples(*anew.train, 47), samples(*first.train, 47));
-  // What comes behind is shuffled from the next seed.
+  // The following samples are shuffled with the next seed.
   GptDataOptions next_seed = options_of(8, {{53, 0, 0}});
   next_seed.seed = 1235;
   const auto rest = make_gpt_data({{store}}, next_seed);

@@ -78,7 +78,7 @@ TEST(Shingles, BecomeASortedSetHoweverManyAreEqual) {
   }
 }
 
-// Of two kinds in turn; documents of a kind have 0.6 in common, and the last repeats most of the first.
+// Documents of two kinds alternate. Two of a kind have 0.6 in common, and the last repeats most of the first.
 TEST(DuplicateSearch, ReadsEachDocumentOfATemplateOnceForAllItsNeighbours) {
   constexpr std::int64_t documents = 400;
   const MinHash minhash({});

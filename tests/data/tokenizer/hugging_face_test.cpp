@@ -1,4 +1,4 @@
-// What Hugging Face's tokenizers 0.23 made of the texts of fixtures/hugging_face_bpe.json.
+// Ids by Hugging Face's tokenizers 0.23 for the texts of fixtures/hugging_face_bpe.json.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -138,7 +138,7 @@ TEST_F(CorpusFiles, ViewsHoldWhatCopiesDo) {
     split_corpus(a, {0.5, 0.3, 0.2}, data::SplitBy::tokens, {path, path + "v", path + "t"}, kind);
   });
   expect_same(CorpusStore(directory_ / "view_train.h5v"), CorpusStore(directory_ / "copy_train.h5v"));
-  // Of a view: the sources are taken, not the view.
+  // A view of a view refers to the sources.
   both("again", [&](const std::string& path, CorpusKind kind) {
     sample_corpus(directory_ / (kind == CorpusKind::view ? "view_merged" : "copy_merged"), 0.5, 9, path, kind);
   });

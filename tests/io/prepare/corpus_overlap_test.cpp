@@ -61,7 +61,7 @@ class CorpusOverlap : public testing::Test {
   CorpusOverlapOptions options_;
 };
 
-// Of the test's five different 3-grams "a b c" and "c d e" are in the corpus; "b c d" only across two documents.
+// The test has five different 3-grams. "a b c" and "c d e" occur in the corpus, "b c d" only across two documents.
 TEST_F(CorpusOverlap, CountsDifferentNgramsOfTheTestThatOccurInADocument) {
   options_.tests = {write("test.txt", "A b  c d e\nb c d e f\nA B C\nb c\n"), write("none.txt", "x y z\n")};
   options_.inputs = {

@@ -189,7 +189,7 @@ TEST(PipelineExecutor, MovesEveryActivationAndGradientToItsStep) {
       for (const std::int64_t elements : {1, 40000}) {  // below and above what MPI sends without asking
         for (const bool dawdles : {false, true}) {
           const int in_flight = kind == ScheduleKind::gpipe ? m : std::min(p - world.rank(), m);
-          // What was received and what was sent for each micro-batch in flight, and four at work.
+          // Buffers: received and sent messages of each micro-batch in flight, and four in use.
           expect_correct(world, make_schedule(kind, p, m), elements, dawdles, p == 1 ? 0 : 2 * in_flight + 4);
         }
       }

@@ -1,4 +1,4 @@
-// What posting receives ahead is worth: steps and messages of known length, whose sum the simulation knows.
+// Gain from receives posted ahead: steps and messages have known lengths, and the simulation knows their sum.
 #include <gtest/gtest.h>
 
 #include <algorithm>

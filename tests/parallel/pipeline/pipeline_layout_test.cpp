@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// What is said of a cut that cannot be made.
+/// Message for a cut that cannot be made.
 std::string refusal(int layers, int stages, const PipelineCut& cut) {
   try {
     PipelineLayout::of(layers, stages, cut);

@@ -1,4 +1,4 @@
-// What holds for every schedule, of every depth, number of chunks and of micro-batches.
+// Invariants of every schedule, of every depth, number of chunks and of micro-batches.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,8 +34,8 @@ enum class Sends {
   rendezvous  ///< a send is over when its receive is posted, and must be over before the next one to the same rank
 };
 
-/// Whether all ranks come to their ends. As in the executor, a step's receive is posted after the step before it, and
-/// with it the receives of all messages that the peer sends earlier.
+/// Returns whether all ranks finish. As in the executor, a step's receive is posted after the step before it, together
+/// with the receives of all messages that the peer sends earlier.
 bool comes_to_an_end(const Schedule& schedule, Sends sends) {
   const auto ranks = static_cast<std::size_t>(schedule.stages);
   std::map<std::pair<int, int>, std::vector<Message>> sent_in_order;  // by receiver and sender

@@ -49,7 +49,7 @@ class WatchedPair final : public test::ForwardingCommunicator {
   std::vector<std::string>& events_;
 };
 
-/// What happens in backward of a layer of 4 inputs and 6 outputs on 4 rows.
+/// Events in backward of a layer of 4 inputs and 6 outputs on 4 rows.
 std::vector<std::string> backward_events(bool sequence_parallel, bool overlap, WeightGradient weights) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   Arena arena(*backend);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What kernels see of a GPU, on the host: the counterpart of cuda/gpu/device.cuh, found on another include path.
+// Device functions for kernels on the host: the counterpart of cuda/gpu/device.cuh, found on another include path.
 
 #include <bit>
 #include <cmath>

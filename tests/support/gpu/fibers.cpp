@@ -321,7 +321,7 @@ class Machine {
   }
 
  private:
-  /// Of the block, as far as it is known.
+  /// Checks the shared memory of the block, as far as it is known.
   void check_shared_bytes() const {
     std::size_t all = launch_->shared_bytes;
     for (const auto& [owner, piece] : shared_) {
@@ -371,7 +371,7 @@ class Machine {
     }
   }
 
-  /// Who waits where.
+  /// Lists the threads that wait, and where.
   std::string report(unsigned block) const {
     std::string text = fmt::format("kernel {}, block {} cannot go on:", launch_->kernel, block);
     const auto state_of = [&](unsigned thread) {

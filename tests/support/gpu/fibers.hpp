@@ -17,7 +17,7 @@ namespace trireme::gpu {
 namespace host {
 
 constexpr int warp_size = 32;
-/// Of a block on compute capability 8.0.
+/// Shared memory of a block on compute capability 8.0.
 constexpr std::size_t most_shared_bytes = std::size_t{163} << 10;
 
 /// The order in which fibers and blocks run from now on: 0 as numbered, else shuffled by the seed. Kernels must not
@@ -29,20 +29,20 @@ void set_order(unsigned seed);
 /// static and dynamic, than it can have, and what a thread throws.
 void run(const Launch& launch, const std::function<void()>& body);
 
-/// What kernels may be given pointers to from now on; without it, any memory. Throws std::logic_error where a kernel is
+/// Memory that kernels may be given pointers to from now on; without it, any. Throws std::logic_error where a kernel is
 /// given another.
 using Memory = std::function<bool(const void*)>;
 void set_memory(Memory memory);
 void check_memory(const Launch& launch, const void* pointer);
 
-/// What happens to launches from now on: a fake of streams calls `run` when the kernel's turn has come. Without one
-/// kernels run at once.
+/// Handler of launches from now on: a fake of streams calls `run` in the kernel's turn. Without a handler kernels run
+/// at once.
 using Starter = std::function<void(Stream& stream, const Launch& launch, std::function<void()> run)>;
 void set_starter(Starter starter);
 /// Starts `body` as every thread of every block.
 void start(Stream& stream, const Launch& launch, std::function<void()> body);
 
-/// What `combine` reads and writes: the argument that each lane of the warp has left, in lane order.
+/// Arguments that `combine` reads and writes: one of each lane of the warp, in lane order.
 using Arguments = void* const (&)[warp_size];
 /// An operation of all lanes of a warp together: the last to arrive calls `combine` for all.
 void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where);
