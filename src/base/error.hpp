@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// What the program returns to the shell; a job script decides by it whether to start again.
+/// Exit code of the program. A job script decides by it whether to start again.
 enum class ExitCode : int {
   success = 0,
   usage = 2,        ///< options or configuration that cannot work

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// What a rank did from when to when. Names are literals: recording allocates nothing but the list.
+/// Timed activity of a rank. Names are literals: recording allocates nothing but the list.
 struct TraceSpan {
   const char* name = "";
   const char* category = "";

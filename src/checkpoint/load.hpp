@@ -23,7 +23,7 @@ class NewerFormatError : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
-/// Whether the store holds any step, intact or not.
+/// Returns whether the store holds any step, intact or not.
 bool has_checkpoint(Store& store, Communicator& world);
 
 /// Opens a step after reading all of its files, shared out among the ranks, and comparing them with their digests.
@@ -36,7 +36,7 @@ std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, c
 /// Step, attributes and blobs.
 RunDescription read_description(StepReader& step);
 
-/// What to do with tensors of the checkpoint that no rank wants.
+/// Treatment of tensors in the checkpoint that no rank asks for.
 enum class Unwanted { refuse, leave };
 
 /// Fills `data` of every tensor, whatever the cut it was saved with. Each rank reads what it wants and no more, so that
@@ -62,7 +62,7 @@ class TensorReader {
 /// Throws NewerFormatError where a later version of the program wrote the step.
 void check_format(const StepReader& step);
 
-/// Whether the manifest makes sense and all of its files are there with their sizes; their bytes are not read.
+/// Returns whether the manifest is valid and all of its files exist with their sizes. Does not read the files.
 bool looks_complete(StepReader& step);
 
 /// Throws CheckpointError that names the files which the manifest does not know, if there are any.

@@ -19,7 +19,7 @@ struct Part {
   std::int64_t count = 0;
 };
 
-/// What is wrong with `part` as a part of a tensor of this shape; empty where nothing is.
+/// Describes the fault of `part` as a part of a tensor of this shape; empty where there is none.
 std::string part_problem(const Shape& shape, const Part& part);
 
 /// Elements that follow one another in two parts alike.
@@ -33,8 +33,8 @@ struct Run {
 /// `to` ascend. Both parts belong to a tensor of one shape and have no problem.
 void for_each_run(const Part& source, const Part& target, const std::function<void(const Run&)>& visit);
 
-/// Whether every element of a tensor of this shape is in exactly one of `parts`: empty where so, else what is wrong.
-/// None of the parts has a problem.
+/// Checks that every element of a tensor of this shape is in exactly one of `parts`, none of which has a problem.
+/// Returns the fault, empty where there is none.
 std::string coverage_problem(const Shape& shape, std::span<const Part> parts);
 
 }  // namespace trireme::checkpoint

@@ -22,7 +22,7 @@ struct StateTensor {
   bool written_here = true;  ///< this rank writes the piece in a save; each element has one writer among the ranks
 };
 
-/// What a checkpoint holds beside tensors.
+/// Content of a checkpoint beside tensors.
 struct RunDescription {
   std::int64_t step = 0;                          ///< updates done
   std::map<std::string, std::string> attributes;  ///< model shape, training state, digests: text, numbers exactly

@@ -30,7 +30,7 @@ struct ShardContent {
 /// Name of the file of rank `rank`.
 std::string shard_name(int rank);
 
-/// What a file needs beside its arrays, at the most.
+/// Limit of a file's size beyond its arrays.
 inline constexpr std::int64_t shard_overhead_bytes = std::int64_t{1} << 20;
 
 std::int64_t sum_over_ranks(Communicator& world, std::int64_t value);

@@ -55,7 +55,7 @@ struct ShardDataset {
       : ShardDataset(std::move(dataset), view.dtype(), view.shape(), [view] { return view; }) {}
   std::int64_t size_bytes() const { return shape.numel() * static_cast<std::int64_t>(size_of(dtype)); }
 };
-/// What became of a rank's file; for each dataset where it begins in the file and the digest of its bytes.
+/// Written file of a rank; for each dataset its first byte in the file and the digest of its bytes.
 struct ShardFile {
   FileEntry entry;
   std::vector<std::int64_t> offsets_bytes;

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// What every rank has for this one, in rank order; `outgoing[r]` is what this rank has for rank r. Blocking, on host
+/// Sends `outgoing[r]` to each rank r, and returns the data received from every rank, in rank order. Blocking, on host
 /// memory.
 std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
                                                         std::span<const std::span<const std::uint8_t>> outgoing);

@@ -40,7 +40,7 @@ class Work {
   Work& operator=(Work&& other) noexcept;
   ~Work();
 
-  /// Whether it is over. Communication makes progress without anybody asking.
+  /// Returns whether the operation is complete. Communication makes progress without calls of this function.
   bool done() { return !state_ || state_->done(); }
   void wait(Stream& stream);
 

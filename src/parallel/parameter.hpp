@@ -8,7 +8,7 @@
 
 namespace trireme::parallel {
 
-/// What a parameter is; decides its initial values and whether it decays.
+/// Role of a parameter; determines its initial values and whether it decays.
 enum class Role { embedding, matrix, residual_matrix, bias, norm_weight, norm_bias };
 
 /// Weight decay goes by role: matrices and embeddings decay, biases and norms do not.
@@ -36,7 +36,8 @@ struct Parameter {
   TensorView gradient;  ///< where backward adds its gradient: fp32, or fp64 in fp64 runs
 
   std::int64_t stored_numel() const { return storage.numel(); }
-  /// Whether this rank speaks for the box among the ranks of its model replica: in norms and counts, in checkpoints.
+  /// Returns whether this rank represents the box among the ranks of its model replica: in norms, counts and
+  /// checkpoints.
   bool counts_here(int tensor_rank) const { return !shared_copy && (!replicated || tensor_rank == 0); }
 };
 

@@ -2,8 +2,8 @@
 
 namespace trireme::parallel {
 
-/// What a stage says about its groups of parameters (Parameter::group) while it runs, so that others can move
-/// parameters and gradients behind its back.
+/// Observer of a stage's groups of parameters (Parameter::group) during a run. It can move parameters and gradients
+/// while the stage computes.
 class ParameterHooks {
  public:
   virtual ~ParameterHooks() = default;

@@ -28,7 +28,7 @@ struct TimedStep {
   double end = 0;
 };
 
-/// What a schedule comes to.
+/// Result of simulating a schedule.
 struct Simulation {
   std::vector<std::vector<TimedStep>> ranks;  ///< steps of each rank with their times
   double makespan = 0;                        ///< from the start of the first step to the end of the last

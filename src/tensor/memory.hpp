@@ -23,7 +23,7 @@ class Buffer {
   std::size_t size_bytes_ = 0;
 };
 
-/// Who hands out memory: a backend, or a test.
+/// Source of memory: a backend, or a test.
 class Allocator {
  public:
   virtual ~Allocator() = default;

@@ -20,7 +20,7 @@ class Stream {
   virtual ~Stream() = default;
   /// An event after everything enqueued so far.
   virtual std::unique_ptr<Event> record() = 0;
-  /// What is enqueued from now on runs after `event`; the host does not wait.
+  /// Makes later work on this stream run after `event`; the host does not wait.
   virtual void wait(const Event& event) = 0;
   /// Blocks the host until everything enqueued is done.
   virtual void synchronize() = 0;

@@ -47,7 +47,7 @@ struct GptData {
 /// The budgets to run with and to store: `earlier` ones of the checkpoint and `now`, unless they cover it.
 std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, const SampleBudget& now);
 
-/// Whether every corpus has tokens enough for one sample of `split`.
+/// Returns whether every corpus has enough tokens for one sample of `split`.
 bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions& options, Split split);
 
 /// Training, validation and test samples of one corpus or a blend of several. Each split of each corpus is shuffled

@@ -14,7 +14,7 @@ enum class Split { train, valid, test };
 /// "training", "validation" or "test".
 const char* name_of(Split split);
 
-/// What the boundaries between the splits are counted in.
+/// Unit in which the boundaries between the splits are counted.
 enum class SplitBy {
   automatic,  ///< tokens where a corpus has fewer documents than 100, else documents
   documents,  ///< whole documents, as Megatron-LM does

@@ -10,7 +10,7 @@ namespace trireme::data {
 /// Tokens where they lie, 16 or 32 bits each: mapped memory, not a copy.
 using TokenSpan = std::variant<std::span<const std::uint16_t>, std::span<const std::uint32_t>>;
 
-/// What a corpus says of itself.
+/// Header of a corpus.
 struct CorpusInfo {
   std::string tokenizer;          ///< "bytes", "gpt2" ...
   std::string tokenizer_digest;   ///< of the tokenizer's definition; equal digests give equal ids

@@ -82,8 +82,8 @@ struct SketchedSet {
   std::array<std::uint64_t, 1024> bits{};
 };
 
-/// Whether the sets have more than `threshold` in common. A bit that only one of them sets is a shingle that the other
-/// lacks: that tells most pairs apart without a look at their shingles.
+/// Returns whether the Jaccard similarity of the sets is above `threshold`. A bit that only one set has is a shingle
+/// that the other lacks. Most pairs are rejected by the bits alone.
 bool are_similar(const SketchedSet& a, const SketchedSet& b, double threshold) {
   std::int64_t only_a = 0, only_b = 0;  // at least
   for (std::size_t i = 0; i < a.bits.size(); ++i) {

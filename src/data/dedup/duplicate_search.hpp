@@ -11,7 +11,7 @@
 
 namespace trireme::data {
 
-/// What a rank keeps of its documents to find duplicates by: 24 + 8 x bands bytes each, however long they are.
+/// Fingerprints of a rank's documents, by which duplicates are found: 24 + 8 x bands bytes per document of any length.
 struct Fingerprints {
   std::vector<std::int64_t> documents;  ///< numbers in the whole input; ascending, and from rank to rank
   std::vector<Hash128> digests;         ///< of the texts
@@ -23,8 +23,8 @@ struct Fingerprints {
 struct DuplicateSearchOptions {
   double jaccard = 0.7;          ///< documents more similar than this are duplicates
   std::int64_t neighbours = 16;  ///< of one bucket that a document is compared with: the nearest before it
-  /// What `MinHash` made of any rank's document, to tell without its text that most candidates are far apart. Called by
-  /// all threads.
+  /// Returns the MinHash sketch of any rank's document, which rejects most candidates without their texts. All threads
+  /// call it.
   std::function<std::string(std::int64_t)> sketch;
   /// The set of shingles of any rank's document, sorted. Called by all threads.
   std::function<std::vector<std::uint64_t>(std::int64_t)> shingle_set;

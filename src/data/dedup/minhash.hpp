@@ -38,9 +38,9 @@ class MinHash {
   std::vector<std::uint32_t> factors_;  // computes at a time
 };
 
-/// Whether two sets with these sketches, of the same length n, may have a Jaccard similarity above J: at least
-/// n J - 6 sqrt(n J (1 - J)) bytes agree, six standard deviations below what J itself gives. False for one of such
-/// pairs in some hundred thousand, and for nearly all whose similarity is far below.
+/// Returns whether two sets with these sketches, of the same length n, may have a Jaccard similarity above J. True
+/// where at least n J - 6 sqrt(n J (1 - J)) bytes agree, six standard deviations below the mean at J. It wrongly
+/// rejects one such pair in some hundred thousand. It rejects nearly all pairs whose similarity is far below.
 bool may_be_similar(std::string_view a, std::string_view b, double jaccard);
 
 }  // namespace trireme::data

@@ -74,8 +74,8 @@ struct RemovalOptions {
   std::int64_t most_cuts = 10;     ///< a text with more passages to cut out goes whole
 };
 
-/// What stays of a text when `passages` (sorted by where they begin; they may overlap) are cut out of it with what
-/// surrounds them: the pieces between, without white space of ASCII at their ends.
+/// Returns the rest of a text after `passages` were cut out with their surroundings: the pieces between, without ASCII
+/// white space at their ends. Passages are sorted by their begin, and may overlap.
 std::vector<TextRange> pieces_without(std::string_view text, std::span<const TextRange> passages,
                                       const RemovalOptions& options);
 

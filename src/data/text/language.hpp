@@ -6,8 +6,8 @@
 
 namespace trireme::data {
 
-/// What languages a text is in, by CLD2 (Compact Language Detector 2: a naive Bayes classifier of the n-grams of 83
-/// languages, whose tables come with the library).
+/// Detector of a text's languages, by CLD2 (Compact Language Detector 2). CLD2 is a naive Bayes classifier of the
+/// n-grams of 83 languages, whose tables come with the library.
 class LanguageDetector {
  public:
   /// Throws ConfigError for codes that CLD2 does not know, EnvironmentError where the program was built without it.
@@ -25,7 +25,7 @@ class LanguageDetector {
   std::vector<std::string> wanted_;  // as CLD2 spells them
 };
 
-/// Whether this program was built with CLD2.
+/// Returns whether this program was built with CLD2.
 bool can_detect_languages();
 
 }  // namespace trireme::data

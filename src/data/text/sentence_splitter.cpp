@@ -48,7 +48,7 @@ utf8proc_category_t category_of(char32_t c) { return utf8proc_category(static_ca
 
 bool is_wide_stop(char32_t c) { return c == 0x3002 || c == 0xFF01 || c == 0xFF0E || c == 0xFF1F || c == 0xFF61; }
 
-/// What may end a sentence: of Unicode's Sentence_Terminal, the marks of living scripts.
+/// Returns whether the character may end a sentence: Unicode's Sentence_Terminal, for living scripts.
 bool is_stop(char32_t c) {
   constexpr std::u32string_view stops =
       U".!?\u2026\u0589\u061D\u061E\u061F\u06D4\u0964\u0965\u104A\u104B\u1362\u1367\u1368\u17D4\u17D5\u1803\u1809"
@@ -73,7 +73,7 @@ bool is_letter(char32_t c) {
          category == UTF8PROC_CATEGORY_MC;
 }
 
-/// Whether the '.' at byte `at` belongs to the word before it rather than to the sentence.
+/// Returns whether the '.' at byte `at` belongs to the word before it rather than to the sentence.
 bool is_abbreviation(std::string_view text, std::size_t at) {
   std::size_t begin = at;
   std::size_t letters = 0, points = 0, digits = 0;
@@ -110,7 +110,7 @@ bool is_abbreviation(std::string_view text, std::size_t at) {
 }  // namespace
 
 bool SentenceSplitter::ends_before(std::string_view text, std::size_t at) {
-  // What stands before: a stop, perhaps with closing marks behind it.
+  // Text before: a stop, perhaps followed by closing marks.
   const Character last = character_before(text, at);
   if (is_white_space(last.code_point)) return false;
   Character stop = last;
@@ -121,7 +121,7 @@ bool SentenceSplitter::ends_before(std::string_view text, std::size_t at) {
     return is_wide_stop(stop.code_point) && !is_stop(next.code_point) && !is_closing(next.code_point);
   }
 
-  // What follows: blank lines, and the first letter.
+  // Text after: blank lines, and the first letter.
   std::size_t behind = at;
   int lines = 0;
   while (behind < text.size()) {

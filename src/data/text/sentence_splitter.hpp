@@ -22,9 +22,9 @@ namespace trireme::data {
 /// `text` is UTF-8; other bytes are characters like any other.
 class SentenceSplitter {
  public:
-  /// Whether a sentence of `text` ends before byte `at`, 0 < at < text.size(). It depends on the line before `at`, and
-  /// on what follows up to the first character that is no white space, quote or bracket; never where only white space
-  /// follows.
+  /// Returns whether a sentence of `text` ends before byte `at`, 0 < at < text.size(). The result depends on the line
+  /// before `at`, and on the text after it up to the first character that is no white space, quote or bracket. False
+  /// where only white space follows.
   static bool ends_before(std::string_view text, std::size_t at);
   /// Appends the end of every sentence: increasing, the last one text.size() unless `text` is empty.
   static void split(std::string_view text, std::vector<std::size_t>& ends);

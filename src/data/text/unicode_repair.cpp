@@ -25,7 +25,7 @@ unsigned char byte_of(char32_t c) {
   return found == kWindows1252.end() ? 0 : static_cast<unsigned char>(0x80 + (found - kWindows1252.begin()));
 }
 
-/// What stands behind a word in ordinary text.
+/// Returns whether the character follows words in ordinary text.
 bool follows_words(char32_t c) {
   constexpr std::u32string_view signs =
       U"\u00A0\u00A9\u00AA\u00AB\u00AE\u00B0\u00B2\u00B3\u00B4\u00B7\u00B9\u00BA\u00BB"
@@ -34,7 +34,7 @@ bool follows_words(char32_t c) {
   return signs.find(c) != signs.npos;
 }
 
-/// Of the characters that stand for bytes.
+/// Returns whether a character that stands for a byte is a lower-case letter.
 bool is_lower_case_letter(char32_t c) {
   return (c >= 0xDF && c <= 0xFF && c != 0xF7) || c == 0x153 || c == 0x161 || c == 0x17E || c == 0x192;
 }
@@ -68,7 +68,7 @@ struct Run {
   std::u32string characters;
 
   bool is_utf8() const { return find_invalid_utf8(bytes) == bytes.size(); }
-  /// Whether ordinary text has such runs, too.
+  /// Returns whether ordinary text contains such runs, too.
   bool is_ordinary() const {
     if (characters[0] == U'\u00C2' || characters[0] == U'\u00C3') return false;
     const bool is_end_of_word = characters.size() == 2 && follows_words(characters[1]);

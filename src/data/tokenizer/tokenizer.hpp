@@ -27,8 +27,8 @@ class Tokenizer {
   /// Appends the bytes of `ids`; the token that ends a document gives none. Throws DataError for an id that is not in
   /// the vocabulary.
   virtual void decode(std::span<const std::int32_t> ids, std::string& bytes) const = 0;
-  /// Whether `text` may be cut before byte `at`, 0 < at < text.size(): its two parts, encoded one after the other, give
-  /// the ids of the whole. By default where `is_word_cut` says so.
+  /// Returns whether `text` may be cut before byte `at`, 0 < at < text.size(). Then the ids of its two parts, one after
+  /// the other, are the ids of the whole. The default is `is_word_cut`.
   virtual bool can_cut(std::string_view text, std::size_t at) const;
   /// The definition as one text, from which `tokenizer_from_payload` makes an equal tokenizer.
   virtual std::string payload() const = 0;

@@ -26,7 +26,7 @@ class WordSplitter {
   /// End of the word that starts at `text`, which is before `end`. What follows the word matters to where it ends, so
   /// `end` has to be the end of the whole text.
   const char* word_end(const char* text, const char* end) const;
-  /// Whether the words of `text` before and behind byte `at` are those of the two parts by themselves.
+  /// Returns whether `text` has the same words as its parts before and after byte `at`, split separately.
   bool can_cut(std::string_view text, std::size_t at) const;
 
  private:

@@ -83,7 +83,7 @@ void DataParallel::before_backward(int group) {
   if (!buffer_.has_work() || groups_[g].open) return;
   const TensorView work = buffer_.group_gradients(g);
   if (shards_gradients()) {
-    // Who had the memory last may still be travelling.
+    // The previous owner's transfer may still be in flight.
     for (std::size_t other = 0; other < groups_.size(); ++other) {
       if (buffer_.group_gradients(other).data() == work.data()) collect(other);
     }

@@ -14,9 +14,9 @@ namespace trireme::parallel {
 /// depend on the overlaps: they change only when somebody waits. All ranks of the group make the same calls; the order
 /// of groups in the backward must be the same for all of them.
 ///
-/// What hooks enqueue can be recorded and replayed, but for the first micro-batch of a step where parameters are
-/// gathered behind its forward, and the last one where gradients are reduced behind its backward; in ZeRO 2 they then
-/// are in every micro-batch.
+/// Work that hooks enqueue can be recorded and replayed, with two exceptions. Where parameters are gathered behind a
+/// forward, the first micro-batch of a step is not. Where gradients are reduced behind a backward, the last one is not;
+/// in ZeRO 2 no micro-batch is.
 class DataParallel final : public ParameterHooks {
  public:
   /// `group` is the data group for whose size and rank the buffer was made. Both must live longer.

@@ -9,7 +9,7 @@
 
 namespace trireme::parallel {
 
-/// What the ranks of a data group, which hold the same parameters, keep in shards (Rajbhandari et al. 2019,
+/// State that the ranks of a data group, which hold the same parameters, keep in shards (Rajbhandari et al. 2019,
 /// arXiv:1910.02054).
 enum class DataSharding {
   none,                     ///< every rank keeps all: gradients are all-reduced
@@ -35,7 +35,7 @@ struct DataParallelOptions {
 ///                     take in turn; a group with an embedding has its own, since a tied table gets gradients at both
 ///                     ends of the backward
 ///
-/// What lies between parameters is zero and stays zero.
+/// Padding between parameters is zero and stays zero.
 class ParameterBuffer {
  public:
   /// Lays out `parameters`: their `storage` is read, their `value` and `gradient` are set. All is zero at first.
@@ -68,7 +68,7 @@ class ParameterBuffer {
   TensorView values() const { return values_; }
   /// Main gradients of all parameters; empty in ZeRO 2.
   TensorView gradients() const { return gradients_; }
-  /// Whether layers add gradients to work memory instead of the main gradients.
+  /// Returns whether layers add gradients to work memory instead of the main gradients.
   bool has_work() const { return static_cast<bool>(work_.view()); }
   /// Where the layers add up the gradients of a group, and where those of a bucket are reduced.
   TensorView group_gradients(std::size_t group) const;

@@ -63,9 +63,9 @@ class PipelineExecutor {
   void walk(const Schedule& schedule, bool ahead);
   Tensor* take_buffer();
   void give_buffer(Tensor* buffer) { free_.push_back(buffer); }
-  /// Whether messages travel in parts, one for each tensor rank.
+  /// Returns whether messages travel in parts, one for each tensor rank.
   bool sends_parts() const;
-  /// What this rank sends and receives of a message.
+  /// Part of a message that this rank sends and receives.
   TensorView own_part(TensorView whole) const;
   /// The message a step needs, once it has arrived; empty where it needs none.
   ConstTensorView receive(const Schedule& schedule, const Step& step);

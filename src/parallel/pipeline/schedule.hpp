@@ -33,8 +33,9 @@ enum class ScheduleKind {
 /// The name by which `--schedule` knows a kind.
 std::string to_string(ScheduleKind kind);
 
-/// What every rank of a pipeline does, in order. Data flows from chunk c of rank r to chunk c of rank r + 1, and from
-/// the last rank to chunk c + 1 of the first; gradients flow back. Pure data: who sends what to whom follows from it.
+/// Steps of every rank of a pipeline, in order. Data flows from chunk c of rank r to chunk c of rank r + 1, and from
+/// the last rank to chunk c + 1 of the first; gradients flow back. The schedule is pure data: senders and receivers
+/// follow from it.
 struct Schedule {
   int stages = 1;
   int chunks = 1;  ///< of each rank
@@ -63,7 +64,7 @@ Schedule make_forward_schedule(int stages, int micro_batches, int chunks = 1);
 /// the most.
 int most_in_flight(const std::vector<Step>& steps);
 
-/// What a step hands to another one: the activation a forward makes, or the gradient a backward makes.
+/// Message between two steps: the activation of a forward, or the gradient of a backward.
 struct Message {
   bool is_gradient = false;
   int rank = 0;  ///< of the receiver

@@ -15,11 +15,11 @@ class Stage {
   virtual DType boundary_dtype() const = 0;
   virtual Shape boundary_shape() const = 0;
 
-  /// Whether this rank's chunk is the first (reads tokens, has no input) or last (computes the loss, has no output)
-  /// one.
+  /// Returns whether this rank's chunk is the first one (reads tokens, has no input), or the last one (computes the
+  /// loss, has no output).
   virtual bool is_first(int chunk) const = 0;
   virtual bool is_last(int chunk) const = 0;
-  /// Whether backward reads the input of forward again. Where it does not, the input is gone when forward is done.
+  /// Returns whether backward reads the input of forward again. Otherwise the input is released after forward.
   virtual bool reads_input_in_backward(int /*chunk*/) const { return true; }
 
   /// Runs `chunk` on `micro_batch`. `input` is empty for the first chunk, `output` for the last. `input` stays valid

@@ -11,8 +11,7 @@ namespace trireme::parallel {
 // this rank's n / t rows: the first layer gathers its input, again in backward, for only the rows themselves are kept,
 // and each sum is scattered. Below, N is n, or n / t with sequence parallelism.
 
-/// Whether backward_input also accumulates the weight's gradient, behind its communication, or leaves it to
-/// backward_weight.
+/// Time of the weight's gradient: in backward_input, behind its communication, or in backward_weight.
 enum class WeightGradient { now, later };
 
 /// y = activation(x W^T + b), W split by rows (outputs): x [N, in] is the same on all ranks (without sequence

@@ -5,7 +5,7 @@
 
 namespace trireme::parallel {
 
-/// What every layer of one rank works with. Refers to things that outlive the layers.
+/// Context shared by the layers of one rank. The objects it refers to outlive the layers.
 struct TensorContext {
   Backend& backend;
   Communicator& tensor_group;

@@ -56,7 +56,7 @@ class VocabularyParallelEmbedding {
 /// exchange one maximum and two sums a row.
 class VocabularyParallelCrossEntropy {
  public:
-  /// What backward needs beside the logits; [n] each, in the accumulation type.
+  /// Inputs of backward beside the logits; [n] each, in the accumulation type.
   struct Saved {
     TensorView maximum;
     TensorView sum_exponentials;
