@@ -17,7 +17,7 @@ int generate_command(const std::vector<std::string>& arguments, mpi::MpiEnvironm
   Options options("trireme generate", "Continues a text with a trained model.");
   options.section("Text");
   options.add("prompt", &prompt, "TEXT", "The text to continue.");
-  options.add("max-new-tokens", &max_new_tokens, "N", "Tokens to add at the most.", at_least(0));
+  options.add("max-new-tokens", &max_new_tokens, "N", "Tokens to add at most.", at_least(0));
   options.add("temperature", &sampling.temperature, "X", "Divides the logits; 0: always the likeliest token.",
               at_least(0));
   options.add("top-k", &sampling.top_k, "K", "Choose among the K likeliest tokens; 0: all.", at_least(0));

@@ -56,13 +56,14 @@ int plan_command(const std::vector<std::string>& arguments) {
   std::int64_t micro_batch_size = 1;
   int data_ranks = 1;
   std::string svg;
-  Options options("trireme plan", "Shows what a job would do, without running it: the schedule of its pipeline.");
+  Options options("trireme plan", "Shows a job without running it: the schedule of its pipeline.");
   options.add_flag("show-schedule", &show_schedule,
-                   "Print what each pipeline rank does when. A forward takes 1, a backward 2 (its halves 1 each), "
+                   "Print the timeline of each pipeline rank. A forward takes 1, a backward 2 (its halves 1 each), "
                    "messages no time.");
   options.add("svg", &svg, "FILE", "Also draw it.");
   options.section("Pipeline");
-  options.add("pipeline-model-parallel-size,pp", &stages, "N", "Ranks that share the layers out.", rank_count());
+  options.add("pipeline-model-parallel-size,pp", &stages, "N", "Ranks that divide the layers among them.",
+              rank_count());
   options.add("num-virtual-stages-per-pipeline-rank,vpp", &chunks, "N", "Chunks of layers on each pipeline rank.",
               layer_count());
   declare_schedule(options, &asked);

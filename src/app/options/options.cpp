@@ -378,7 +378,7 @@ std::string Options::help() const {
     const std::string fallback = entry->default_text.empty() ? "" : fmt::format(" [{}]", entry->default_text);
     text += help_line(left, entry->help + fallback);
   }
-  return text + help_line("--help", "Print this and leave.");
+  return text + help_line("--help", "Print this and exit.");
 }
 
 std::string Options::joined(const std::vector<std::string>& words, const std::string& separator) {

@@ -39,10 +39,10 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
                    "WordPiece keeps case and accents (Megatron-LM's BertWordPieceCase) instead of bringing text to "
                    "lower case (BertWordPieceLowerCase).");
   if (ids == Ids::from_elsewhere) {
-    options.add("vocab-size", &vocabulary_size, "N", "Of --tokenizer null: ids are 0 to N - 1.",
+    options.add("vocab-size", &vocabulary_size, "N", "With --tokenizer null: ids are 0 to N - 1.",
                 between(1, 2147483648.0));
-    options.add("eod-id", &end_of_document_id, "N",
-                "Of --tokenizer null: the id that ends documents; default the last.", at_least(0));
+    options.add("eod-id", &end_of_document_id, "N", "With --tokenizer null: id that ends documents; default the last.",
+                at_least(0));
   }
 }
 

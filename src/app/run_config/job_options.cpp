@@ -11,11 +11,10 @@ namespace trireme::app {
 
 void ModelOptions::declare(Options& options) {
   options.section("Model");
-  options.add(
-      "model", &preset, "NAME",
-      "A known model: " + model::preset_names() +
-          ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the scaling "
-          "study. Its vocabulary, positions and dropout hold, too; single options override them.");
+  options.add("model", &preset, "NAME",
+              "Preset: " + model::preset_names() +
+                  ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the "
+                  "scaling study. A preset sets vocabulary, positions and dropout, too; single options override it.");
   options.add("num-layers", &layers, "N", "Transformer layers.", layer_count());
   options.add("hidden-size", &hidden, "N", "Width of the residual stream.", countable());
   options.add("num-attention-heads", &heads, "N", "Attention heads.", countable());
@@ -24,17 +23,17 @@ void ModelOptions::declare(Options& options) {
               "multiple of 64.",
               countable());
   options.add("max-position-embeddings", &max_positions, "N",
-              "Longest sequence; default the preset's, without one the sequence length.", countable());
-  options.add("vocab-size", &vocabulary, "N",
-              "True size of the vocabulary; default the preset's, without one the corpus'.", countable());
+              "Longest sequence; default the preset's, else the sequence length.", countable());
+  options.add("vocab-size", &vocabulary, "N", "True size of the vocabulary; default the preset's, else the corpus'.",
+              countable());
   options.add_choice<std::optional<Activation>>("gelu", &activation,
                                                 {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
                                                 "Form of the activation; default tanh.");
   options.add("hidden-dropout", &hidden_dropout, "P",
-              "Probability of dropping an element of a hidden state; default the preset's, without one 0.1.",
+              "Probability of dropping an element of a hidden state; default the preset's, else 0.1.",
               between(0, 0.99));
   options.add("attention-dropout", &attention_dropout, "P",
-              "Probability of dropping an attention weight; default the preset's, without one 0.1.", between(0, 0.99));
+              "Probability of dropping an attention weight; default the preset's, else 0.1.", between(0, 0.99));
   options.add("layernorm-epsilon,norm-epsilon", &norm_epsilon, "X", "Added to the variance in normalisation.",
               at_least(0));
   options.add_choice<std::optional<model::Normalization>>(
@@ -159,14 +158,16 @@ void ModelOptions::apply_variants(model::GptConfig& config) const {
 
 void GridOptions::declare_layout(Options& options, const std::string& title) {
   options.section(title);
-  options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that share every layer.", rank_count());
-  options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that share the layers out.", rank_count());
-  options.add("context-parallel-size,cp", &context, "N",
-              "Ranks that share each sequence: each holds two chunks of it, attention passes keys and values round.",
+  options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that divide every layer.", rank_count());
+  options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that divide the layers among them.",
               rank_count());
+  options.add(
+      "context-parallel-size,cp", &context, "N",
+      "Ranks that divide each sequence: each holds two chunks of it, and attention passes keys and values round.",
+      rank_count());
   options.add("num-virtual-stages-per-pipeline-rank,vpp", &cut.chunks, "N",
               "Chunks of layers on each pipeline rank; default 1.", layer_count());
-  options.add("num-layers-per-virtual-pipeline-stage", &cut.layers_per_chunk, "N", "The same, said by layers a chunk.",
+  options.add("num-layers-per-virtual-pipeline-stage", &cut.layers_per_chunk, "N", "The same, as layers per chunk.",
               layer_count());
   options.add("pipeline-model-parallel-layout", &pipeline_layout, "N,N,...",
               "Layers of every chunk in the order in which data passes them (chunk 0 of each rank, then chunk 1 ...); "
@@ -186,7 +187,7 @@ void GridOptions::declare_layout(Options& options, const std::string& title) {
 }
 
 void GridOptions::declare(Options& options) {
-  declare_layout(options, "Grid (data ranks are what the ranks leave: ranks / (tensor x pipeline x context))");
+  declare_layout(options, "Grid (data ranks: ranks / (tensor x pipeline x context))");
   device.declare(options);
 }
 
@@ -224,12 +225,12 @@ void DeviceOptions::declare(Options& options) {
               at_least(0));
   declare_startup_timeout(options, &startup_timeout_minutes);
   options.add_flag("deterministic-mode", &deterministic,
-                   "The same bits in every run on one grid, on GPUs too: products take the first of cuBLASLt's "
-                   "suggestions that runs, not the fastest. On the CPU it is always so.");
+                   "Compute the same bits in every run on one grid, on GPUs too: products use cuBLASLt's first "
+                   "suggestion that runs, not the fastest. The CPU always does.");
   options.add_flag("allow-tf32", &allow_tf32, "GPU: products of fp32 may round their inputs to TF32 (10 bits).");
   options.add("gemm-cache", &gemm_cache, "FILE",
-              "GPU: file that keeps which algorithm was the fastest for each product, or 'none'; default "
-              "trireme/gemm_algorithms in the user's folder of caches.");
+              "GPU: file with the fastest algorithm of each product, or 'none'; default trireme/gemm_algorithms in the "
+              "user's cache folder.");
   options.add_flag("check-launches", &check_launches,
                    "GPU: wait for every kernel, so that an error names the one that caused it; slow.");
 }

@@ -41,7 +41,7 @@ void TrainCommandOptions::declare(Options& options) {
               "With --train-samples: begin with batches of START and add INCREMENT at equal distances until the global "
               "batch is reached at sample number SAMPLES.");
   options.add_flag("decrease-batch-size-if-needed", &decrease_batch_size,
-                   "Round batches down to what micro-batch size and data ranks can do, instead of an error.");
+                   "Round batches down to a multiple of micro-batch size x data ranks, instead of an error.");
   options.add_choice("loss-average", &loss_average,
                      {{"tokens", train::LossAverage::tokens}, {"micro-batch", train::LossAverage::micro_batch}},
                      "The loss is the mean over all tokens of the global batch that count, or, as in Megatron-LM, the "
@@ -51,8 +51,9 @@ void TrainCommandOptions::declare(Options& options) {
       "Iterations of the whole run, earlier lives included; 0 with --save writes the initial weights as step 0.",
       update_count(0));
   options.add("train-samples", &train_samples, "N",
-              "Instead: samples of the whole run; a last batch that would not be whole is left out.", update_count(1));
-  options.add("seed", &seed, "N", "Of initial weights, dropout and sample order.", between(0, 4294967295.0));
+              "Samples of the whole run, instead of --train-iters; an incomplete last batch is left out.",
+              update_count(1));
+  options.add("seed", &seed, "N", "Seed of initial weights, dropout and sample order.", between(0, 4294967295.0));
   options.add_choice("dtype", &dtype,
                      {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
                      "Type of weights and activations; 16-bit types have fp32 master weights.");
@@ -61,36 +62,34 @@ void TrainCommandOptions::declare(Options& options) {
   declare_schedule(options, &schedule);
   options.add_flag(
       "overlap-p2p-communication", &overlap_p2p,
-      "Post receives between pipeline stages two steps ahead, so that messages travel behind the computing.");
+      "Post receives between pipeline stages two steps ahead, so that messages travel during computation.");
   options.add_flag(
       "no-scatter-gather-tensors-in-pipeline", &no_scatter_gather,
       "Each tensor rank sends whole activations to the next stage, not its part of them to be gathered there.");
-  options.add_flag(
-      "sequence-parallel", &sequence_parallel,
-      "Cut the residual stream along the sequence over the tensor ranks: norms, dropouts and what they keep "
-      "take 1/t of the memory.");
+  options.add_flag("sequence-parallel", &sequence_parallel,
+                   "Divide the residual stream along the sequence over the tensor ranks: norms, dropouts and their "
+                   "saved activations take 1/t of the memory.");
   options.add_flag(
       "no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
       "Do not hide the tensor-parallel communication of backward behind the products of weight gradients.");
   options.add_flag("cuda-graphs", &cuda_graphs,
-                   "GPU: record the work of a micro-batch once and replay it, which spares the host's time. The "
-                   "first micro-batch of an update is not replayed with --overlap-param-gather, the last one not with "
+                   "GPU: record the work of a micro-batch once and replay it, which saves host time. The first "
+                   "micro-batch of an update is not replayed with --overlap-param-gather, the last one not with "
                    "--overlap-grad-reduce. Not yet proved on a GPU.");
-  options.add_choice(
-      "recompute-granularity", &recomputation.granularity,
-      {{"none", model::RecomputeGranularity::none},
-       {"selective", model::RecomputeGranularity::selective},
-       {"full", model::RecomputeGranularity::full}},
-      "What backward computes again to save memory: selective, the attention itself (not Q, K, V) and the "
-      "activation in the feed-forward block; full, whole layers.");
+  options.add_choice("recompute-granularity", &recomputation.granularity,
+                     {{"none", model::RecomputeGranularity::none},
+                      {"selective", model::RecomputeGranularity::selective},
+                      {"full", model::RecomputeGranularity::full}},
+                     "Work that backward repeats to save memory: selective, the attention itself (not Q, K, V) and the "
+                     "activation in the feed-forward block; full, whole layers.");
   options.add_choice("recompute-method", &recomputation.method,
                      {{"uniform", model::RecomputeMethod::uniform}, {"block", model::RecomputeMethod::block}},
-                     "Of full recomputation: groups of --recompute-num-layers layers that keep only their input, or "
-                     "that many layers at the start of each chunk, one by one. Default: uniform.");
+                     "Form of full recomputation: groups of --recompute-num-layers layers that keep only their input, "
+                     "or that many layers at the start of each chunk, one by one. Default: uniform.");
   options.add("recompute-num-layers", &recomputation.layers, "N", "Layers of a group, or of a chunk.", layer_count());
   options.add_flag("recompute-activations", &recompute_activations, "The same as --recompute-granularity selective.");
   options.add_flag("distribute-saved-activations", &recomputation.distribute,
-                   "Of full recomputation: each tensor rank keeps only its part of a group's input.");
+                   "With full recomputation: each tensor rank keeps only its part of a group's input.");
   options.add_choice("init-method", &initialisation.method,
                      {{"normal", model::InitMethod::normal}, {"hashed-uniform", model::InitMethod::hashed_uniform}},
                      "Initial weights: normal deviates of the seed, or a formula of name and index alone.");
@@ -106,8 +105,8 @@ void TrainCommandOptions::declare(Options& options) {
       {{"no_shard", parallel::DataSharding::none},
        {"optim", parallel::DataSharding::optimizer},
        {"optim_grads", parallel::DataSharding::optimizer_and_gradients}},
-      "What the data ranks keep in shards; optim is --use-distributed-optimizer, optim_grads shards the gradients too "
-      "(ZeRO 2) and reduces them after every micro-batch.");
+      "State that the data ranks keep in shards; optim is --use-distributed-optimizer, optim_grads shards the "
+      "gradients too (ZeRO 2) and reduces them after every micro-batch.");
   options.add_choice<std::optional<DType>>(
       "main-grads-dtype", &gradient_type, {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
       "Type in which gradients are kept and reduced: fp32 (the default) or a 16-bit --dtype itself.");
@@ -123,7 +122,7 @@ void TrainCommandOptions::declare(Options& options) {
                      {{"adam", optim::OptimizerKind::adam}, {"sgd", optim::OptimizerKind::sgd}},
                      "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the "
                      "gradient.");
-  options.add("lr", &lr.maximum, "X", "Greatest learning rate.", at_least(0));
+  options.add("lr", &lr.maximum, "X", "Peak learning rate.", at_least(0));
   options.add("min-lr", &lr.minimum, "X", "Learning rate at the end of the decay.", at_least(0));
   options.add_choice("lr-decay-style", &lr.style,
                      {{"linear", optim::LrDecayStyle::linear},
@@ -132,18 +131,19 @@ void TrainCommandOptions::declare(Options& options) {
                       {"inverse-square-root", optim::LrDecayStyle::inverse_square_root}},
                      "Decay of the learning rate after the warm-up.");
   options.add("lr-warmup-iters", &lr_warmup_iterations, "N", "Updates of linear warm-up.", update_count(0));
-  options.add("lr-warmup-samples", &lr_warmup_samples, "N", "With --train-samples: samples of it.", update_count(0));
+  options.add("lr-warmup-samples", &lr_warmup_samples, "N", "With --train-samples: samples of linear warm-up.",
+              update_count(0));
   options.add("lr-warmup-fraction", &lr_warmup_fraction, "X", "Warm-up as a share of the decay.", between(0, 1));
   options.add("lr-decay-iters", &lr_decay_iterations, "N", "Update at which the decay ends; default --train-iters.",
               update_count(1));
   options.add("lr-decay-samples", &lr_decay_samples, "N",
               "With --train-samples: samples after which the decay ends; default all.", update_count(1));
-  options.add("weight-decay", &optimizer.weight_decay, "X", "Of matrices and embeddings.", at_least(0));
+  options.add("weight-decay", &optimizer.weight_decay, "X", "Weight decay of matrices and embeddings.", at_least(0));
   options.add("adam-beta1", &optimizer.adamw.beta1, "X", "Decay of the first moment.", between(0, 1));
   options.add("adam-beta2", &optimizer.adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
   options.add("adam-eps", &optimizer.adamw.epsilon, "X", "Added to the root of the second moment.", at_least(0));
   options.add("sgd-momentum", &optimizer.sgd.momentum, "X", "Momentum of SGD.", between(0, 1));
-  options.add("clip-grad", &clip_grad, "X", "Greatest gradient norm; 0: no clipping.", at_least(0));
+  options.add("clip-grad", &clip_grad, "X", "Largest gradient norm; 0: no clipping.", at_least(0));
   options.add("loss-scale", &constant_loss_scale, "X", "Constant loss scale instead of the dynamic one of fp16.",
               at_least(0));
   options.add("initial-loss-scale", &loss_scale.initial_scale, "X", "First dynamic loss scale (default 2^32).",
@@ -153,8 +153,8 @@ void TrainCommandOptions::declare(Options& options) {
               at_least(1));
   options.add("hysteresis", &loss_scale.hysteresis, "N", "Overflows before the scale is halved.", at_least(1));
   options.add("max-skipped", &max_skipped, "N",
-              "Iterations in a row without finite gradients that end the run; of fp16's dynamic loss scale those at "
-              "--min-loss-scale count.",
+              "Iterations in a row without finite gradients that end the run; with fp16's dynamic loss scale only "
+              "those at --min-loss-scale count.",
               at_least(1));
 
   options.section("Data");
@@ -165,7 +165,7 @@ void TrainCommandOptions::declare(Options& options) {
   options.add_choice(
       "split-by", &split_by,
       {{"auto", data::SplitBy::automatic}, {"documents", data::SplitBy::documents}, {"tokens", data::SplitBy::tokens}},
-      "What --split counts; auto: tokens where there are fewer documents than 100.");
+      "Unit of --split; auto: tokens where there are fewer documents than 100.");
   options.add_choice(
       "sampling", &sampling, {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
       "sequential reads the corpus from its start, ignores --split, evaluates only where --eval-iters is given, and "
@@ -173,10 +173,10 @@ void TrainCommandOptions::declare(Options& options) {
   options.add("data-cache-path", &data_cache_path, "DIR",
               "Folder that keeps the order of samples of large corpora for later runs; default index-cache beside each "
               "corpus.");
-  options.add_choice(
-      "data-check", &data_check,
-      {{"none", CorpusCheck::none}, {"sample", CorpusCheck::sample}, {"full", CorpusCheck::full}},
-      "What is held against the corpora's digests before training: nothing, 32 blocks of a million tokens, or all.");
+  options.add_choice("data-check", &data_check,
+                     {{"none", CorpusCheck::none}, {"sample", CorpusCheck::sample}, {"full", CorpusCheck::full}},
+                     "Part of the corpora compared with their digests before training: nothing, 32 blocks of a million "
+                     "tokens, or all.");
 
   options.section("Run");
   options.add("log-interval", &run.log_interval, "N", "Iterations between lines of the log.", at_least(1));
@@ -192,8 +192,8 @@ void TrainCommandOptions::declare(Options& options) {
   options.add("save-interval", &run.save_interval, "N", "Iterations between checkpoints.", at_least(1));
   options.add("keep-last", &keep_last, "K", "Keep only the K newest checkpoints; 0: all.", at_least(0));
   options.add_flag("async-save", &async_save,
-                   "Write checkpoints behind the training, from a copy of the state in host memory. An error of the "
-                   "writing is noticed when the run saves again, or at its end.");
+                   "Write checkpoints during training, from a copy of the state in host memory. A write error is "
+                   "reported at the next save, or at the end of the run.");
   options.add_choice("on-save-error", &on_save_error, {{"stop", OnSaveError::stop}, {"continue", OnSaveError::go_on}},
                      "When a checkpoint cannot be written: end the run with exit code 5, or warn, train on and try "
                      "again at the next save. A last state that is not saved is exit code 5 in any case.");
@@ -203,12 +203,11 @@ void TrainCommandOptions::declare(Options& options) {
               "Save and stop after this time: exit code 75, without --save 0.", at_least(0));
   options.add("metrics-file", &metrics_file, "FILE",
               "Append one JSON object an iteration. FLOPs, there and in the log, are the model's: attention in full, "
-              "causal or not, and nothing recomputed.");
-  options.add(
-      "trace-file", &trace_file, "FILE",
-      "At the end write what every rank did when, for Perfetto or chrome://tracing. For runs of few iterations: "
-      "everything is kept in memory until then.");
-  options.add_flag("dry-run", &dry_run, "Check everything, print what would run and its memory, and leave.");
+              "causal or not, without recomputation.");
+  options.add("trace-file", &trace_file, "FILE",
+              "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For runs of few "
+              "iterations: everything is kept in memory until then.");
+  options.add_flag("dry-run", &dry_run, "Check everything, print the run's configuration and memory, and exit.");
   for (const char* name : {"seq-length", "lr", "data-path"}) options.require(name);
 }
 

@@ -87,8 +87,8 @@ void print_step(const StepReader& step) {
 int inspect(const std::vector<std::string>& arguments) {
   std::string path;
   Options options("trireme checkpoint inspect",
-                  "Prints the steps of a folder, and what the newest one, or the one given, holds. Tensors are not "
-                  "read: verify does that.");
+                  "Prints the steps of a folder, and the content of the newest or the given one. Tensors are not read: "
+                  "verify does that.");
   options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
   if (!options.parse(arguments)) return 0;
   const io::CheckpointPlace place = io::find_checkpoint(path);

@@ -31,11 +31,12 @@ struct ReshardOptions {
     grid.declare_layout(options, "Grid whose files are written, one a rank; by default one rank's");
     options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", rank_count());
     options.add_flag("use-distributed-optimizer", &distributed_optimizer,
-                     "Cut what a data group has into equal shards, as ZeRO 1 does; else the data ranks share whole "
-                     "tensors out.");
-    options.add("ddp-bucket-size", &bucket_elements, "N",
-                "With --use-distributed-optimizer: parameters of a bucket, each of which is cut; default all.",
-                at_least(1));
+                     "Divide the state of a data group into equal shards, as ZeRO 1 does; otherwise the data ranks "
+                     "divide whole tensors among them.");
+    options.add(
+        "ddp-bucket-size", &bucket_elements, "N",
+        "With --use-distributed-optimizer: parameters of a bucket; each bucket is divided by itself; default all.",
+        at_least(1));
   }
 
   parallel::ProcessGrid target() const {

@@ -89,11 +89,11 @@ int build_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
               "Text files, a document each, and files of JSON lines (.json, .jsonl, .ndjson), an object a line; "
               "plain or compressed (gzip, Zstandard).");
   options.add("output", &build.output, "FILE.h5",
-              "The corpus. It gets this name when it is whole; until then FILE.h5.parts holds what is done.");
+              "The corpus. It gets this name when it is whole; until then FILE.h5.parts holds the finished parts.");
   options.add_choice(
       "input-format", &reader.format,
       {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
-      "What the input files are; auto goes by their names.");
+      "Format of the input files; auto goes by their names.");
   options.add("json-key,json-keys", &reader.json_key, "KEY", "Key of the text in each JSON object.");
   tokens.declare(options);
   options.add_flag("append-eod", &build.text.append_end_of_document,
@@ -113,7 +113,8 @@ int build_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   options.add("workers", &workers, "N", "Threads of each rank; by default the ranks of a machine share its cores.",
               between(1, 4096));
   options.add("part-size", &build.part_bytes, "BYTES",
-              "Input is cut into parts of this size, which ranks do one by one and a stopped build keeps.",
+              "Size of the parts into which input is cut. Ranks process them one by one, and a stopped build keeps the "
+              "finished ones.",
               at_least(1));
   options.require("input");
   options.require("output");

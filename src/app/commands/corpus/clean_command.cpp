@@ -29,14 +29,14 @@ struct CleanCommandOptions {
     options.section("Input and output");
     options.add("input", &clean.inputs, "FILE",
                 "Files of JSON lines (.json, .jsonl, .ndjson), an object a line, and text files, a document each.");
-    options.add(
-        "output", &clean.output, "FILE.jsonl",
-        "What stays, in order: lines of JSON as they were; compressed as FILE.jsonl.gz or FILE.jsonl.zst. It gets "
-        "this name when it is whole.");
-    options.add("report", &clean.report, "FILE.jsonl", "What went and why, an object a document; compressed likewise.");
+    options.add("output", &clean.output, "FILE.jsonl",
+                "Remaining documents, in order, as lines of JSON as they were; compressed as FILE.jsonl.gz or "
+                "FILE.jsonl.zst. It gets this name when it is whole.");
+    options.add("report", &clean.report, "FILE.jsonl",
+                "Removed documents and the reasons, one object per document; compressed likewise.");
     add_document_format(
         options, "input-format", &format,
-        "What the input files are; auto goes by their names; in lines each line of text is a document.");
+        "Format of the input files; auto goes by their names; in lines each line of text is a document.");
     options.add("json-key,json-keys", &clean.reader.json_key, "KEY", "Key of the text in each JSON object.");
     options.add("id-key", &clean.id_key, "KEY", "Key of the documents' names, for the report.");
     options.add("max-line", &clean.reader.greatest_bytes, "N", "Longest line or document.", at_least(1));
@@ -46,24 +46,24 @@ struct CleanCommandOptions {
         "unicode", &clean.unicode,
         {{"keep", io::UnicodeForm::as_it_is}, {"nfc", io::UnicodeForm::nfc}, {"repair", io::UnicodeForm::repaired}},
         "Characters as they are; or letters and their marks joined where Unicode has one character for them (NFC); or "
-        "that, and UTF-8 that was read as windows-1252 or Latin-1 read again, and control characters removed.");
+        "that, and UTF-8 that was read as windows-1252 or Latin-1 decoded again, and control characters removed.");
     options.add("language", &languages, "LANG,...",
-                "Documents stay that are in one of these languages (ISO 639 codes: en,de,zh), as CLD2 finds; by "
-                "default all languages do.");
+                "Keep only documents that CLD2 finds to be in one of these languages (ISO 639 codes: en,de,zh); by "
+                "default all.");
     options.add("language-confidence", &clean.least_language_share, "X",
                 "Least share of a document's letters that CLD2 finds to be in these languages.", between(0, 1));
     options.section("Short documents");
-    options.add("min-tokens", &clean.least_tokens, "N", "Documents of fewer tokens go; 0: none, without a tokenizer.",
-                at_least(0));
+    options.add("min-tokens", &clean.least_tokens, "N",
+                "Remove documents of fewer tokens; 0: remove none, and need no tokenizer.", at_least(0));
     tokenizer.declare(options);
     options.section("Duplicates");
     options.add("jaccard", &clean.jaccard, "J",
-                "Documents whose sets of shingles have more than this in common are duplicates: of each cluster of "
-                "them the first stays. 1: only documents of equal text are.",
+                "Similarity of shingle sets above which documents are duplicates; of each cluster the first stays. 1: "
+                "only documents of equal text are duplicates.",
                 between(0, 1));
     options.add_choice("shingle-unit", &clean.shingles.unit,
                        {{"char", data::ShingleUnit::characters}, {"word", data::ShingleUnit::words}},
-                       "What shingles are made of.");
+                       "Unit of shingles.");
     options.add("shingle-size,ngram", &clean.shingles.size, "N", "Successive characters or words of a shingle.",
                 between(1, 1000));
     options.add_choice(
@@ -76,7 +76,7 @@ struct CleanCommandOptions {
                 "Hash functions of a band. A pair of similarity J is found with probability 1 - (1 - J^R)^B.",
                 between(1, 1000));
     options.add("bucket-neighbours", &clean.neighbours, "N",
-                "Documents that agree in a band: each is compared with so many before it.", at_least(1));
+                "Earlier documents with an equal band that each document is compared with.", at_least(1));
     options.add("seed", &clean.minhash.seed, "N", "Chooses the hash functions.");
     options.section("Speed");
     options.add("workers", &workers, "N", "Threads of a rank; by default its share of the machine's cores.",

@@ -26,7 +26,7 @@ constexpr const char* usage =
     "  clean    copy text without short documents, duplicates and near duplicates\n"
     "  overlap  count the n-grams of test sets that occur in text; copy it without them\n"
     "  build    tokenize text or JSON lines into a corpus\n"
-    "  inspect  print what a corpus holds\n"
+    "  inspect  print the header of a corpus\n"
     "  verify   read a whole corpus and check it; exit code 3 where it is damaged\n"
     "  merge    put several corpora into one\n"
     "  split    cut a corpus into files for training, validation and test\n"

@@ -23,9 +23,8 @@ void log_written(const std::string& path, const io::CorpusSize& size) {
 io::CorpusKind kind_of(bool view) { return view ? io::CorpusKind::view : io::CorpusKind::copy; }
 
 void add_view(Options& options, bool* view) {
-  options.add_flag(
-      "view", view,
-      "Copy no tokens: the new file says where in the others its documents lie, and needs them unchanged.");
+  options.add_flag("view", view,
+                   "Copy no tokens: the new file refers to the documents in the others, and needs them unchanged.");
 }
 
 /// PREFIX of the PREFIX.bin and PREFIX.idx that `path` or one of the two names means; empty where there is no index.
@@ -61,12 +60,12 @@ int corpus_split(const std::vector<std::string>& arguments) {
                   "Cuts a corpus into PREFIX_train.h5, PREFIX_valid.h5 and PREFIX_test.h5, of the documents that a "
                   "training run with the same --split takes.");
   options.add_argument("FILE.h5", &input, "A corpus.");
-  options.add("output-prefix", &prefix, "PREFIX", "What the names of the parts begin with.");
+  options.add("output-prefix", &prefix, "PREFIX", "Beginning of the files' names.");
   options.add("split", &split, "A,B,C", "Shares of training, validation and test; a share of 0 makes no file.");
   options.add_choice(
       "split-by", &by,
       {{"auto", data::SplitBy::automatic}, {"documents", data::SplitBy::documents}, {"tokens", data::SplitBy::tokens}},
-      "What --split counts; auto: tokens where there are fewer documents than 100.");
+      "Unit of --split; auto: tokens where there are fewer documents than 100.");
   bool view = false;
   add_view(options, &view);
   options.require("output-prefix");
@@ -94,7 +93,7 @@ int corpus_sample(const std::vector<std::string>& arguments) {
   options.add_argument("FILE.h5", &input, "A corpus.");
   options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
   options.add("share", &share, "X", "Probability of each document.", between(0, 1));
-  options.add("seed", &seed, "N", "Which documents are taken.");
+  options.add("seed", &seed, "N", "Seed of the choice of documents.");
   bool view = false;
   add_view(options, &view);
   options.require("output");

@@ -34,20 +34,20 @@ struct OverlapCommandOptions {
     options.add("ngram", &overlap.n, "N", "Words of an n-gram, in lower case, cut at white space, with punctuation.",
                 between(1, 1000));
     const std::string help = "; auto goes by their names; in lines each line of text is a document.";
-    add_document_format(options, "input-format", &format, "What the files of the corpus are" + help);
-    add_document_format(options, "test-format", &test_format, "What the test sets are" + help);
+    add_document_format(options, "input-format", &format, "Format of the corpus' files" + help);
+    add_document_format(options, "test-format", &test_format, "Format of the test sets" + help);
     options.add("json-key,json-keys", &json_key, "KEY", "Key of the text in each JSON object of the corpus.");
     options.add("test-json-key", &test_json_key, "KEY", "Key of the text in each JSON object of the test sets.");
     options.add("max-line", &greatest_bytes, "N", "Longest line or document.", at_least(1));
     options.section("Removal");
     options.add("output", &overlap.output, "FILE.jsonl",
-                "The corpus without the passages that occur in a test set, in order, a document a piece that stays; "
+                "The corpus without the passages that occur in a test set, in order, one document per remaining piece; "
                 "compressed as FILE.jsonl.gz or FILE.jsonl.zst. It gets this name when it is whole.");
     options.add("margin", &overlap.removal.margin, "N",
-                "Characters that go on either side of a passage, and on to the end of a sentence.", at_least(0));
-    options.add("min-piece", &overlap.removal.least_piece, "N", "Characters of the shortest piece that stays.",
+                "Characters removed on either side of a passage, extended to the end of a sentence.", at_least(0));
+    options.add("min-piece", &overlap.removal.least_piece, "N", "Characters of the shortest piece that is kept.",
                 at_least(1));
-    options.add("max-cuts", &overlap.removal.most_cuts, "N", "A document with more passages to cut out goes whole.",
+    options.add("max-cuts", &overlap.removal.most_cuts, "N", "Remove whole documents with more passages than this.",
                 at_least(0));
     options.section("Speed");
     options.add("workers", &workers, "N", "Threads of a rank; by default its share of the machine's cores.",

@@ -51,13 +51,13 @@ int train(const std::vector<std::string>& arguments) {
   options.add_choice(
       "input-format", &counting.reader.format,
       {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
-      "What the input files are; auto goes by their names.");
+      "Format of the input files; auto goes by their names.");
   options.add("json-key,json-keys", &counting.reader.json_key, "KEY", "Key of the text in each JSON object.");
   options.section("Tokens");
   options.add("vocab-size", &training.vocabulary_size, "N", "Tokens: 256 bytes, merges and special tokens.",
               at_least(257));
-  options.add("min-frequency", &training.least_frequency, "N", "How often a pair must occur to become a token.",
-              at_least(1));
+  options.add("min-frequency", &training.least_frequency, "N",
+              "Least number of occurrences of a pair that becomes a token.", at_least(1));
   options.add("special-tokens", &training.special_tokens, "TOKEN",
               "Tokens that never come from text; the last ids. <|endoftext|>, which ends documents, must be first.");
   options.section("Bad input");
