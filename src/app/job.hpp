@@ -52,7 +52,7 @@ std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::st
 /// "12.3 MiB"
 std::string bytes_text(double bytes);
 
-/// Whether `arguments` ask for help. Rank 0 alone then prints it.
+/// Returns whether `arguments` ask for help. Rank 0 alone then prints it.
 bool asks_for_help(const std::vector<std::string>& arguments);
 
 }  // namespace trireme::app

@@ -32,7 +32,7 @@ std::string sum_text(const train::MemoryEstimate& memory) {
 
 bool shards(const TrainCommandOptions& o) { return o.data_parallel().sharding != parallel::DataSharding::none; }
 
-/// What lowers a rank's memory, of what is not chosen yet.
+/// Lists the options that lower a rank's memory and are not in use yet.
 std::string remedies(const Job& job, const TrainCommandOptions& o) {
   std::vector<std::string> list{job.backend->memory_is_host() ? "more tensor or pipeline ranks on more machines"
                                                               : "more tensor or pipeline ranks"};
@@ -80,7 +80,7 @@ void log_device(const Job& job, const TrainCommandOptions& o, std::size_t wanted
   });
 }
 
-/// Whether the state has a copy in host memory: on the CPU only for what writes behind the training.
+/// Returns whether the state has a copy in host memory. On the CPU only asynchronous saving has one.
 bool copies_state(const Job& job, const TrainCommandOptions& o) {
   return o.async_save || (!job.backend->memory_is_host() && (!o.save.empty() || !o.load.empty()));
 }

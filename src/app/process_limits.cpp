@@ -45,7 +45,7 @@ std::string problem(bool with_mpi) {
   return "";
 }
 
-/// Whether this is the first of the ranks that a launcher started on this machine.
+/// Returns whether this is the first of the ranks that a launcher started on this machine.
 bool is_first_here() {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
     if (const char* rank = std::getenv(name); rank != nullptr) return std::atoi(rank) == 0;

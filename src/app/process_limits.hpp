@@ -5,8 +5,9 @@
 
 namespace trireme::app {
 
-/// Whether the limits of this process (ulimit -n, -s and, for MPI's shared memory, -f) leave a command what each needs.
-/// Where not, says so on stderr, once a machine. To be called before MPI starts, which ends in its own ways.
+/// Checks the limits of this process (ulimit -n, -s and, for MPI's shared memory, -f) against the needs of a command.
+/// Where they are too low, prints so on stderr, once per machine. Call it before MPI starts, which fails without a
+/// clear message.
 bool limits_suffice(const std::string& command, bool with_mpi);
 
 /// EnvironmentError where a file of `bytes` is larger than `ulimit -f` allows. `what` needs it: "a checkpoint's shard".

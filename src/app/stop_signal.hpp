@@ -2,7 +2,7 @@
 
 namespace trireme::app {
 
-/// What a stop signal (SIGUSR1, SIGTERM, SIGINT) does to the program.
+/// Effect of a stop signal (SIGUSR1, SIGTERM, SIGINT) on the program.
 enum class OnStopSignal {
   end,  ///< ends it at once, as by default
   ask   ///< sets what stop_signal_received() returns; a second SIGINT ends the program

@@ -18,7 +18,7 @@
 
 namespace trireme {
 
-/// What the memory that kernels take for themselves depends on.
+/// Extents that determine the scratch memory of kernels.
 struct KernelExtents {
   std::int64_t weight_gradient = 0;  ///< elements of the largest gradient of a matrix
   std::int64_t summed_rows = 0;      ///< the most that are summed into the gradients of biases and norms
@@ -38,11 +38,12 @@ class Backend : public Allocator {
   virtual Stream& compute_stream() = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
 
-  /// Whether its memory is the host's: tensors may then be read and written there whenever the stream is synchronized.
+  /// Returns whether its memory is host memory. Tensors may then be read and written there whenever the stream is
+  /// synchronized.
   virtual bool memory_is_host() const = 0;
   /// Host memory that copies go fastest from and to, and beside the host's own work: pinned where there is such.
   virtual Allocator& host_memory() = 0;
-  /// Gives the system back what of it was given up here and kept for the next who wants as much.
+  /// Returns cached free blocks of host memory to the system.
   virtual void release_host_memory() {}
 
   /// Copies between host and device memory, ordered on `stream`; sizes and types must agree. What `host_memory` gave
@@ -56,7 +57,7 @@ class Backend : public Allocator {
   virtual std::size_t peak_allocated_bytes() const = 0;
   /// All memory of the device, whoever uses it.
   virtual std::size_t device_memory_bytes() const = 0;
-  /// What of it can be had now. Of a machine's memory that is all: what its programs hold they may give up.
+  /// Free bytes. For host memory, the total: other programs may release theirs.
   virtual std::size_t free_memory_bytes() const { return device_memory_bytes(); }
   /// Device memory that kernels take at the most beside the tensors they work on.
   virtual std::size_t kernel_memory_bytes(const KernelExtents&) const { return 0; }

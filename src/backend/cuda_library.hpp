@@ -9,7 +9,7 @@ namespace trireme {
 
 class Backend;
 
-/// What the CUDA backend of a rank is given at start.
+/// Options of a rank's CUDA backend.
 struct CudaOptions {
   int world_rank = 0;
   int local_rank = 0;           ///< number among the ranks of this machine: decides which GPU it is
@@ -20,7 +20,7 @@ struct CudaOptions {
   std::string gemm_cache = {};  ///< file that keeps the algorithms chosen for products; empty: none
 };
 
-/// What the GPUs and libraries of this machine are, for `trireme info`.
+/// GPUs and libraries of this machine, for `trireme info`.
 struct GpuReport {
   std::string versions;              ///< of driver, runtime, cuBLASLt and NCCL
   std::vector<std::string> devices;  ///< one line each
@@ -28,7 +28,7 @@ struct GpuReport {
   std::string problem;               ///< why there is none
 };
 
-/// What the library exports under the name `trireme_cuda`.
+/// Functions that the library exports under the name `trireme_cuda`.
 struct CudaExports {
   const char* version;  ///< of the program it was built with
   /// A new backend, or null and the reason.

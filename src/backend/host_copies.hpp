@@ -29,9 +29,9 @@ class HostCopies {
   void download(Stream& stream);
   /// Blocks the host until the latest copies are done.
   void wait();
-  /// Whether they are.
+  /// Returns whether the copies are complete.
   bool done() const { return copied_ == nullptr || copied_->done(); }
-  /// What is enqueued on `stream` from now on comes after the latest copies.
+  /// Orders later work on `stream` after the latest copies.
   void order_before(Stream& stream) const {
     if (copied_ != nullptr) stream.wait(*copied_);
   }

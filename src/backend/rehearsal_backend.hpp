@@ -28,7 +28,7 @@ class RehearsalBackend final : public Backend, public GraphRecorder {
   std::size_t peak_allocated_bytes() const override;
   std::size_t device_memory_bytes() const override { return backend_.device_memory_bytes(); }
   std::size_t free_memory_bytes() const override { return backend_.free_memory_bytes(); }
-  /// Of all kernels called so far.
+  /// Extents of all kernels called so far.
   const KernelExtents& kernel_extents() const;
 
   std::unique_ptr<Graph> record(const std::function<void()>& enqueue) override;

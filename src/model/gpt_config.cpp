@@ -63,7 +63,7 @@ void validate(const GptConfig& config) {
 std::int64_t parameter_count(const GptConfig& config) {
   const std::int64_t h = config.hidden;
   const std::int64_t norm = config.normalization == Normalization::rms_norm ? h : 2 * h;
-  // Of Q, of K and V, of both outputs, and of the feed-forward block.
+  // Biases of Q, of K and V, of both outputs, and of the feed-forward block.
   const std::int64_t biases = h + 2 * config.kv_heads() * config.head_dim() + 2 * h + config.expansion();
   const std::int64_t layer = matrix_elements(config) + 2 * norm + (config.linear_bias ? biases : 0);
   const std::int64_t positions =

@@ -13,8 +13,7 @@ namespace trireme::optim {
 double gradient_norm(Backend& backend, const parallel::ParameterBuffer& parameters, int tensor_rank,
                      Communicator& model_group, Communicator& gradient_group, TensorView sum);
 
-/// What gradients are multiplied by so that their norm is at most `limit`: min(1, limit / (norm + 1e-6)); 1 where
-/// `limit` is 0.
+/// Factor of the gradients that limits their norm to `limit`: min(1, limit / (norm + 1e-6)); 1 where `limit` is 0.
 double clip_coefficient(double norm, double limit);
 
 }  // namespace trireme::optim

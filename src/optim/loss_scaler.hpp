@@ -29,7 +29,7 @@ class LossScaler {
 
   bool dynamic() const { return options_.dynamic; }
   double scale() const { return state_.scale; }
-  /// Whether overflows cannot lower the scale any further.
+  /// Returns whether overflows cannot lower the scale any further.
   bool at_minimum() const { return !options_.dynamic || state_.scale <= options_.minimum_scale; }
   /// After an iteration: whether a gradient was not finite, so that there was no update.
   void update(bool overflow);

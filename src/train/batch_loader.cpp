@@ -135,7 +135,7 @@ void BatchLoader::read_ahead(const data::SampleSource& source, std::vector<Sampl
   check(ahead_);
   Set& set = sets_[1 - current_];
   set.copies.wait();
-  // What worked on the set's tensors last was enqueued before.
+  // The last use of the set's tensors was enqueued before.
   copying_->wait(*backend_.compute_stream().record());
   reading_ = std::async(std::launch::async, [this, &set]() -> std::exception_ptr {
     try {

@@ -13,8 +13,8 @@
 
 namespace trireme::train {
 
-/// Brings samples to the device as micro-batches, and reads those of the next update while this one runs. The memory,
-/// on the device and for the host, is allocated once, twice over, and used again by every call.
+/// Loads micro-batches to the device and prefetches those of the next update. Memory, on the device and for the host,
+/// is allocated once, for two updates, and reused by every call.
 class BatchLoader {
  public:
   /// For `micro_batches` micro-batches of `b` samples, of whose tokens this rank has `share`; weights in the
@@ -58,7 +58,7 @@ class BatchLoader {
     HostCopies copies;  // of the four, in this order
     std::int64_t counted_tokens = 0;
   };
-  /// What is asked for.
+  /// Request to the loader.
   struct Request {
     const data::SampleSource* source = nullptr;
     std::vector<Sample> samples;

@@ -31,7 +31,7 @@ class BatchSchedule {
   BatchSchedule(std::int64_t global_batch_size, const std::optional<BatchRampUp>& ramp_up, bool decrease,
                 std::int64_t micro_batch_size, std::int64_t data_ranks);
 
-  /// What was asked for after `consumed` samples, and what runs: rounded down.
+  /// Batch size requested after `consumed` samples, and the size that runs: rounded down.
   std::int64_t planned(std::int64_t consumed) const { return size_at(part_of(consumed)); }
   std::int64_t size(std::int64_t consumed) const { return planned(consumed) / unit_ * unit_; }
   /// The batch at the end of the ramp, as it runs: none is larger. Evaluations use it.

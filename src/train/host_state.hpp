@@ -23,9 +23,9 @@ class HostState {
   /// Begins to take it, beside the work that is enqueued next; only with memory of its own. Who changes the tensors
   /// before `fetched` calls `keep_order` first.
   void begin_fetch();
-  /// What is enqueued on the compute stream from now on comes after the copies that were begun.
+  /// Orders later work on the compute stream after the copies begun so far.
   void keep_order() { copies_.order_before(backend_.compute_stream()); }
-  /// Whether what was begun is there; `wait` blocks the host until it is.
+  /// Returns whether the copies begun are complete; `wait` blocks the host until they are.
   bool fetched() const { return copies_.done(); }
   void wait() { copies_.wait(); }
   /// Brings to the device what was loaded. Waits until it is there.

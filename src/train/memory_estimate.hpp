@@ -32,8 +32,8 @@ struct MemoryEstimate {
   std::size_t state = 0;
 };
 
-/// What rank `rank` of `grid` will take on `backend`: found by going through an update and an evaluation without
-/// computing anything (RehearsalBackend).
+/// Memory that rank `rank` of `grid` will take on `backend`. It is found by rehearsing an update and an evaluation
+/// without computing (RehearsalBackend).
 MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const LayoutOptions& layout,
                                const TrainOptions& options, const parallel::ProcessGrid& grid, int rank);
 
@@ -49,7 +49,7 @@ struct LeastMemory {
 LeastMemory least_memory(const model::GptConfig& config, const LayoutOptions& layout, const parallel::ProcessGrid& grid,
                          std::optional<optim::OptimizerKind> optimizer);
 
-/// What one layer keeps of one micro-batch on one rank.
+/// Activations that one layer keeps of one micro-batch on one rank.
 struct LayerActivations {
   std::size_t kept = 0;  ///< here, in the training type; of a recomputed group of layers, a layer's share
   /// In 16 bits by a formula of Korthikanti et al. 2022 (arXiv:2205.05198, table 2): GPT-2, f = 4 h, attention scores

@@ -7,7 +7,7 @@
 
 namespace trireme::train {
 
-/// What one training iteration measured, the same on every rank.
+/// Measurements of one training iteration, the same on every rank.
 struct TrainRecord {
   std::int64_t iteration = 0;         ///< 1 is the first update
   std::int64_t consumed_samples = 0;  ///< after the update
@@ -21,7 +21,7 @@ struct TrainRecord {
   double tflops_per_rank = 0;  ///< model FLOPs, full attention, no recomputation counted
 };
 
-/// What an evaluation on the validation or the test split measured.
+/// Measurements of an evaluation on the validation or the test split.
 struct EvaluationRecord {
   std::int64_t iteration = 0;
   double loss = 0;

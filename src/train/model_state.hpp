@@ -8,9 +8,9 @@
 
 namespace trireme::train {
 
-/// What rank `rank` of a grid keeps of every parameter, in their order, as a checkpoint sees it: names are those of the
-/// parameters, and `data` has the right size but no memory. Pure arithmetic. Throws ConfigError where the model does
-/// not divide by the grid.
+/// Pieces of every parameter that rank `rank` of a grid keeps, in their order, as a checkpoint sees them. Names are
+/// those of the parameters; `data` has the right size but no memory. Pure arithmetic. Throws ConfigError where the
+/// model does not divide by the grid.
 std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config, const LayoutOptions& layout,
                                                   const parallel::ProcessGrid& grid, int rank);
 

@@ -19,7 +19,7 @@ struct RunSchedule {
   double exit_duration_minutes = 0;
 };
 
-/// What the loop calls; all but `stop_requested` are collective.
+/// Callbacks of the loop; all but `stop_requested` are collective.
 struct RunHooks {
   /// Saves a checkpoint of the present state; empty where the run has no folder to save to.
   std::function<void()> save;
@@ -27,7 +27,7 @@ struct RunHooks {
   std::function<void()> go_on_saving;
   /// Waits until what was saved is on the disk, where `save` returns earlier; may be empty.
   std::function<void()> finish_saving;
-  /// Whether this rank was asked to stop (a signal). Ranks need not agree: one is enough.
+  /// Returns whether this rank was asked to stop (a signal). Ranks need not agree: one is enough.
   std::function<bool()> stop_requested;
   /// Where records go; null on ranks that keep none.
   MetricsSink* metrics = nullptr;
@@ -37,7 +37,7 @@ struct RunHooks {
 
 enum class RunEnd { complete, stopped_early };
 
-/// Whether training is complete and the evaluation on the test split is still to come.
+/// Returns whether training is complete and the evaluation on the test split is still to come.
 bool test_is_left(const Progress& progress, std::int64_t train_iterations, const data::GptData& data,
                   const RunSchedule& schedule);
 

@@ -32,11 +32,12 @@ struct LayoutOptions {
   bool cuda_graphs = false;                        ///< training's steps are recorded and replayed (MicroBatchGraphs)
 };
 
-/// What the loss of a global batch is: the mean over all of its tokens that count, so that the micro-batch size does
-/// not matter, or the mean over its micro-batches of the mean over the tokens of each that count (Megatron-LM's).
+/// Definition of the loss of a global batch. `tokens`: the mean over all of its tokens that count, so that the
+/// micro-batch size does not matter. `micro_batch`: the mean over its micro-batches of their means over tokens
+/// (Megatron-LM's).
 enum class LossAverage { tokens, micro_batch };
 
-/// What the updates of a run depend on, beside its data and its grid.
+/// Options that the updates of a run depend on, beside its data and its grid.
 struct TrainOptions {
   std::int64_t global_batch_size = 1;
   std::optional<BatchRampUp> ramp_up;

@@ -54,7 +54,7 @@ class Trainer {
   std::size_t optimizer_bytes() const { return optimizer_->bytes(); }
   bool dynamic_loss_scale() const { return loss_scaler_.dynamic(); }
 
-  /// What is to be done before every update of the parameters and the optimizer's state: for who still reads them.
+  /// Sets an action to run before every update of the parameters and the optimizer's state, for their readers.
   void before_update(std::function<void()> action) { before_update_ = std::move(action); }
 
   /// Takes the parameters over as they are now, after they were initialised.

@@ -26,7 +26,7 @@
 namespace trireme::app {
 namespace {
 
-/// What a model has instead of GPT-2's choices: ", RMSNorm, rotary positions ..."
+/// Lists a model's differences from GPT-2: ", RMSNorm, rotary positions ..."
 std::string variants_text(const model::GptConfig& config) {
   std::string text;
   if (config.kv_heads() != config.heads) text += fmt::format(", {} query groups", config.kv_heads());

@@ -11,7 +11,7 @@
 
 namespace trireme::app {
 
-/// What the files of an input are taken for.
+/// Format of the input files.
 struct DocumentFormat {
   io::TextFormat format = io::TextFormat::by_name;
   bool text_lines = false;  ///< each line of text is a document

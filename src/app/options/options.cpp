@@ -87,7 +87,7 @@ std::string text_of_file(const std::string& path) {
   return text;
 }
 
-/// Whether a word means an option and has one hyphen too few; "-1" and "-" do not.
+/// Returns whether a word is an option with one hyphen too few; "-1" and "-" are not.
 bool lacks_hyphen(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && (std::isalpha(static_cast<unsigned char>(word[1])) != 0);
 }

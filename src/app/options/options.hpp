@@ -99,8 +99,8 @@ class Options {
   /// needed before the command itself reads its options.
   void parse_known(const std::vector<std::string>& arguments);
 
-  /// Whether the option, under any of its names, was given on the command line or in a file; false for one that this
-  /// command does not have.
+  /// Returns whether the option, under any of its names, was given on the command line or in a file. False for an
+  /// option that this command does not have.
   bool given(const std::string& name) const;
 
   /// First name and present value of every option that has one, in order of declaration: what a run was asked to do.

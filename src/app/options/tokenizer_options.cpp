@@ -6,7 +6,7 @@
 namespace trireme::app {
 namespace {
 
-/// What `make` returns, or its DataError with the files before it.
+/// Returns the result of `make`, or rethrows its DataError with the names of the files in front.
 template <class Make>
 std::unique_ptr<data::Tokenizer> made_from(const std::string& files, const Make& make) {
   try {

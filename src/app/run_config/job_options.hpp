@@ -49,7 +49,7 @@ struct ModelOptions {
   std::string preset_values(const model::GptConfig& config) const;
 
  private:
-  /// What differs from GPT-2, onto `config`.
+  /// Applies the differences from GPT-2 to `config`.
   void apply_variants(model::GptConfig& config) const;
   void apply_positions(model::GptConfig& config, std::int64_t sequence_length) const;
   void apply_vocabulary(model::GptConfig& config, std::int64_t corpus_vocabulary) const;
@@ -71,7 +71,7 @@ struct DeviceOptions {
   double startup_timeout_minutes = mpi::default_startup_timeout_minutes;
 
   void declare(Options& options);
-  /// What the CUDA backend of one rank is told.
+  /// Options of the CUDA backend of one rank.
   CudaOptions cuda(int world_rank, int local_rank) const;
   /// ConfigError, listing them, where there are options that this backend has no use for. `reason` is why it is this
   /// one.

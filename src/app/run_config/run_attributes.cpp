@@ -19,7 +19,7 @@ T number(const Attributes& attributes, const std::string& name) {
   return value;
 }
 
-/// Whether the name of any attribute begins so.
+/// Returns whether the name of any attribute begins with `prefix`.
 bool begins(const Attributes& attributes, std::string_view prefix) {
   const auto found = attributes.lower_bound(std::string(prefix));
   return found != attributes.end() && found->first.starts_with(prefix);

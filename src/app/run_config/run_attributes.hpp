@@ -17,12 +17,13 @@ using Attributes = std::map<std::string, std::string>;
 Attributes attributes_of(const model::GptConfig& config);
 model::GptConfig config_from(const Attributes& attributes);
 
-/// What the order of the samples depends on, beside their budgets ("data.seed", "data.corpora" ...).
+/// Attributes that determine the order of the samples, beside their budgets ("data.seed", "data.corpora" ...).
 Attributes attributes_of(const std::vector<data::WeightedStore>& stores, const data::GptDataOptions& options);
 
 /// Tokens of a sample in training. CheckpointError where it is missing or no length.
 std::int64_t trained_sequence_length(const Attributes& attributes);
-/// What updates depend on, beside data and grid: "optimizer", and options by their names ("training.lr" ...).
+/// Attributes that updates depend on, beside data and grid: "optimizer", and options by their names ("training.lr"
+/// ...).
 Attributes attributes_of(const train::TrainOptions& options);
 /// Throws CheckpointError where a checkpoint holds another optimizer's state than that of `now`. Those from before the
 /// optimizer was stored hold adam's.

@@ -14,7 +14,7 @@
 
 namespace trireme::app {
 
-/// What becomes of a run whose checkpoint could not be written.
+/// Continuation of a run whose checkpoint could not be written.
 enum class OnSaveError { stop, go_on };
 
 /// The options of `trireme train`, as given, and what they come to.

@@ -80,7 +80,7 @@ struct AttentionBackwardTask {
     }
   }
 
-  /// What belongs to one tile of queries, and the scores of one tile.
+  /// Results of one tile of queries, and the scores of one tile.
   struct Tiles {
     Tiles(ScratchPool::Lease& lease, std::int64_t width)
         : q(lease.take<A>(tile * width)),

@@ -16,7 +16,7 @@ class Bf16Matmul {
   Bf16Matmul(const Bf16Matmul&) = delete;
   Bf16Matmul& operator=(const Bf16Matmul&) = delete;
 
-  /// Whether this machine has bf16 instructions that oneDNN uses.
+  /// Returns whether this machine has bf16 instructions that oneDNN uses.
   static bool available();
 
   /// c = a b, or c += a b, in fp32 on the calling thread; a [m, k], b [k, n], c [m, n], none of the extents 0. May be

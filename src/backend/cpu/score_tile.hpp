@@ -67,7 +67,7 @@ struct ScoreTile {
   /// Rows that the products read of columns [q, q + column_grain): whole groups of tile_rows.
   std::int64_t rows(std::int64_t q) const { return std::min(keys, round_up(visible(q + column_grain - 1), tile_rows)); }
 
-  // What the products of a tile need of their operands.
+  // Ranges of the operands that the products of a tile need.
   ProductRange scores(std::int64_t k) const { return {first_column(k), columns(), 0, d}; }
   ProductRange over_keys(std::int64_t q) const { return {0, width, 0, visible(q + tile_rows - 1)}; }
   ProductRange over_queries(std::int64_t k) const {

@@ -49,7 +49,7 @@ inline const auto& vector_at(const A* p) {
 constexpr std::int64_t round_down(std::int64_t n, std::int64_t m) { return n / m * m; }
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t m) { return (n + m - 1) / m * m; }
 
-/// What a product does with the tile it is written to.
+/// Combination of a product with the tile it is written to.
 enum class Update { overwrite, accumulate, rescale_and_accumulate };
 /// How the first factor lies in memory: a[row][k] or a[k][row].
 enum class Order { by_row, by_column };

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// What an attention does with its results.
+/// Treatment of an attention's results.
 enum class AttentionResults {
   overwrite,  ///< these are all keys
   merge,      ///< these are some of the keys: results, of type A, are joined with those over the keys before
@@ -35,7 +35,7 @@ struct AttentionProblem {
   std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
   AttentionResults results = AttentionResults::overwrite;
 
-  /// Of the keys of one sample those that are not padding.
+  /// Number of keys of one sample that are not padding.
   constexpr std::int64_t keys_of(std::int64_t sample) const {
     if (lengths == nullptr) return keys;
     const std::int64_t own = lengths[sample] - first_key;

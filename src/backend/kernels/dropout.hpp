@@ -54,7 +54,7 @@ struct Dropout {
   static constexpr std::uint32_t bits_of_column(const std::array<std::uint32_t, 4>& words, std::int64_t column) {
     return words[column % 8 / 2] >> (16 * (column % 2)) & 0xffffu;
   }
-  /// Whether one element is kept: the rule above, element by element.
+  /// Returns whether one element is kept: the rule above, element by element.
   constexpr bool keeps(std::uint64_t with_key, std::int64_t sample, std::int64_t row, std::int64_t column) const {
     return bits_of_column(words(with_key, sample, row, column / 8), column) < keep_threshold;
   }

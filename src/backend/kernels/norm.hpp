@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// What a normalisation keeps for its backward, one number a row each, both [n] A.
+/// Statistics that a normalisation keeps for its backward, one number per row, both [n] A.
 struct NormStatistics {
   TensorView mean;  ///< empty for RMSNorm, which subtracts nothing
   TensorView reciprocal_deviation;

@@ -14,8 +14,8 @@
 #include "src/backend/kernels/reduce.hpp"
 #include "src/backend/kernels/rotary.hpp"
 
-// What the kernels' declarations say about shapes and types, in one place: every backend calls these first. They throw
-// ShapeError, which names the kernel and the tensor.
+// Checks of the shapes and types in the kernels' declarations, in one place: every backend calls these first. They
+// throw ShapeError, which names the kernel and the tensor.
 namespace trireme {
 
 /// The product of all extents but the last: the rows of a tensor seen as a matrix.

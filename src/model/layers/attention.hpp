@@ -19,8 +19,8 @@ struct KeyValueCache {
 /// are rotary. With fewer heads of keys and values each is read by neighbouring heads of queries, on the same rank.
 class SelfAttention {
  public:
-  /// What backward needs. Selective recomputation keeps Q, K and V and makes the attention itself again: its output and
-  /// log-sum-exp are left empty. Of a sequence split over context ranks all is this rank's part.
+  /// Inputs of backward. Selective recomputation keeps Q, K and V and recomputes the attention: its output and
+  /// log-sum-exp are empty. Of a sequence split over context ranks each tensor is this rank's part.
   struct Saved {
     ConstTensorView input;
     /// [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] and behind it

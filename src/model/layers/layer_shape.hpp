@@ -66,7 +66,7 @@ struct LayerShape {
   std::int64_t local_rows() const { return s_local * b; }
   /// Columns of this rank's part of the attention's output.
   std::int64_t attention_columns() const { return a_local * d; }
-  /// Whether several heads of queries share one of keys and values.
+  /// Returns whether several heads of queries share one head of keys and values.
   bool grouped() const { return kv_local != a_local; }
   /// Columns of this rank's keys, and of its values.
   std::int64_t kv_columns() const { return kv_local * d; }

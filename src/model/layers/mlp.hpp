@@ -11,7 +11,7 @@ namespace trireme::model {
 /// and the activation is silu(gate) up; it is cheap, so backward makes it again and only the halves are kept.
 class Mlp {
  public:
-  /// What backward needs. With SwiGLU or selective recomputation it makes `activated` again.
+  /// Inputs of backward. With SwiGLU or selective recomputation backward recomputes `activated`.
   struct Saved {
     ConstTensorView input;
     TensorView pre_activation;  ///< [s, b, f_local], with SwiGLU [s, b, 2, f_local]

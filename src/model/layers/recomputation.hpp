@@ -15,8 +15,8 @@ enum class RecomputeMethod {
   block     ///< the first `layers` layers of a chunk, one by one; the others keep everything
 };
 
-/// What backward makes again instead of finding it in memory (Chen et al. 2016, arXiv:1604.06174; Korthikanti et al.
-/// 2022, arXiv:2205.05198). Dropout masks are functions of indices, so nothing else is needed for it.
+/// Values that backward recomputes instead of keeping them in memory (Chen et al. 2016, arXiv:1604.06174; Korthikanti
+/// et al. 2022, arXiv:2205.05198). Dropout masks are functions of indices, so nothing else is needed for it.
 struct Recomputation {
   RecomputeGranularity granularity = RecomputeGranularity::none;
   RecomputeMethod method = RecomputeMethod::uniform;

@@ -3,7 +3,7 @@
 namespace trireme::model {
 namespace {
 std::string prefix_of(int layer) { return "h." + std::to_string(layer); }
-// Of a parameter that the model may lack: then empty.
+// Value of a parameter that the model may lack: then empty.
 TensorView value_of(const parallel::Parameter* parameter) { return parameter ? parameter->value : TensorView(); }
 TensorView gradient_of(const parallel::Parameter* parameter) { return parameter ? parameter->gradient : TensorView(); }
 }  // namespace

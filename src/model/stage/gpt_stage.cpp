@@ -6,7 +6,7 @@ namespace trireme::model {
 
 using parallel::WeightGradient;
 
-/// What one micro-batch of one group of layers keeps between forward and backward.
+/// State that one micro-batch of one group of layers keeps between forward and backward.
 struct GptStage::SavedGroup {
   Arena::Mark mark;                                    // all that was allocated before
   ConstTensorView input;                               // of a recomputed group perhaps only this rank's part, flat
@@ -371,7 +371,7 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
       }
       dy = dx;
     }
-    // What is done with makes room for what is made again.
+    // Released memory makes room for recomputation.
     if (weights == WeightGradient::now) arena.release(kept.mark);
   }
   if (is_first(chunk)) {

@@ -79,7 +79,7 @@ class GptStage final : public parallel::Stage {
     static Head allocate(const LayerShape& shape, std::int64_t vocabulary_rows, Arena& arena);
   };
   struct SavedGroup;
-  /// What one micro-batch of one chunk keeps between forward and backward.
+  /// State that one micro-batch of one chunk keeps between forward and backward.
   struct Saved;
 
   Saved& saved(int chunk, int micro_batch);
@@ -103,7 +103,7 @@ class GptStage final : public parallel::Stage {
   /// The same, keeping nothing; `arena` is as before afterwards.
   void run_and_forget(int first_layer, int layers, const DropoutPlan& dropout, ConstTensorView x, TensorView y,
                       Arena& arena);
-  /// Whether this rank keeps only its part of what the group reads.
+  /// Returns whether this rank keeps only its part of the group's input.
   bool keeps_part_of_input(const LayerGroup& group) const {
     return mode_.backward && group.recomputed && recomputation_.distribute;
   }
@@ -117,7 +117,7 @@ class GptStage final : public parallel::Stage {
   void backward_head(int micro_batch, Head& head, ConstTensorView x, TensorView dx);
   void backward_embedding(int micro_batch, ConstTensorView dx);
   int first_layer_index(int chunk) const;
-  /// Of the rows of this rank's residual stream.
+  /// Positions of the rows of this rank's residual stream.
   Positions residual_positions() const {
     return context_.sequence_parallel ? shape_.positions.from(place_.tensor_rank * shape_.s_local) : shape_.positions;
   }

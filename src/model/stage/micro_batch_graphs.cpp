@@ -59,7 +59,7 @@ bool MicroBatchGraphs::run(parallel::StepKind kind, int chunk, std::size_t arena
   if (is_forward && recordable && round <= recording) ++round;
   const bool as_ever = !recordable || round < recording;
   Stream& stream = backend_.compute_stream();
-  // What was received is read until the last step of the micro-batch; a result is sent, or copied, before the next one.
+  // A received input is read until the last step of the micro-batch. A result is sent, or copied, before the next one.
   ConstTensorView input;
   TensorView output;
   if (received) {

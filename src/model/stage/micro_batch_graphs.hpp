@@ -13,12 +13,12 @@
 
 namespace trireme::model {
 
-/// Runs a stage's steps as graphs. What a step works on is told apart by its chunk of layers and the arena of the
-/// micro-batch's activations: in its first round with them a step runs as ever, so that all that is chosen or allocated
-/// once is there; in the second it is recorded; from then on the recorded work is enqueued, whatever the micro-batch.
-/// What differs between micro-batches and updates (tokens, numbers of samples for dropout, the gradient of the loss) is
-/// brought to one place before each step, and read there; so is what comes from other stages, and what goes to them is
-/// fetched from one.
+/// Runs a stage's steps as graphs. A step is identified by its chunk of layers and the arena of the micro-batch's
+/// activations. In its first round a step runs normally, so that everything chosen or allocated once is there. In the
+/// second round it is recorded. After that the recorded work is enqueued, for any micro-batch. Values that differ
+/// between micro-batches and updates have one fixed place: tokens, sample numbers for dropout, the gradient of the
+/// loss. They are copied there before each step. Data from other stages are copied there too, and results for them are
+/// fetched from a fixed place.
 class MicroBatchGraphs {
  public:
   /// For micro-batches of `s` rows and `b` samples with weights of `weight_type`. ConfigError where the backend cannot

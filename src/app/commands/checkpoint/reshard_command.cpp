@@ -50,7 +50,7 @@ struct ReshardOptions {
   }
 };
 
-/// What every rank of the grid would write of each kind of tensor that the checkpoint holds (weights, moments).
+/// Files that the ranks of the grid would write, for each kind of tensor in the checkpoint (weights, moments).
 std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& step, const model::GptConfig& config,
                                                  const train::LayoutOptions& layout,
                                                  const parallel::ProcessGrid& grid) {
@@ -102,7 +102,7 @@ int reshard_command(const std::vector<std::string>& arguments, mpi::MpiEnvironme
   std::unique_ptr<checkpoint::Store> store;
   collectively(*world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
   checkpoint::reshard(*source.reader, *store, *world, files);
-  // What counts is what can be read again.
+  // The result is checked by reading it back.
   const std::unique_ptr<checkpoint::StepReader> written =
       checkpoint::open_checkpoint(*store, *world, store->step_name(source.description.step));
   log::info("{}: step {} in {} files, read again and whole", written->description(), written->manifest().step,

@@ -115,7 +115,7 @@ int train(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-/// What encode and decode have in common: a tokenizer, by options or from a corpus, and an input.
+/// Shared part of encode and decode: a tokenizer, by options or from a corpus, and an input.
 struct Look {
   TokenizerOptions tokens;
   std::string input = "-";
