@@ -49,9 +49,8 @@ Simulation simulate(const Schedule& schedule, const ScheduleTimes& times) {
       while (done.size() < schedule.steps[r].size()) {
         const Step& step = schedule.steps[r][done.size()];
         double start = done.empty() ? 0 : done.back().end;
-        Message message;
-        if (parallel::message_needed(schedule, rank, step, message)) {
-          const auto found = arrived.find(message);
+        if (const auto needed = parallel::message_needed(schedule, rank, step)) {
+          const auto found = arrived.find(*needed);
           if (found == arrived.end()) break;
           start = std::max(start, found->second);
         }
@@ -61,8 +60,8 @@ Simulation simulate(const Schedule& schedule, const ScheduleTimes& times) {
         done.push_back({step, start, end});
         busy[r] += length;
         result.makespan = std::max(result.makespan, end);
-        if (parallel::message_made(schedule, rank, step, message)) {
-          arrived[message] = end + (message.rank == rank ? 0 : times.transfer);
+        if (const auto made = parallel::message_made(schedule, rank, step)) {
+          arrived[*made] = end + (made->rank == rank ? 0 : times.transfer);
         }
         progress = true;
       }

@@ -46,12 +46,12 @@ TensorView PipelineExecutor::own_part(TensorView whole) const {
 }
 
 ConstTensorView PipelineExecutor::receive(const Schedule& schedule, const Step& step) {
-  Message message;
-  if (!message_needed(schedule, group_.rank(), step, message)) return {};
-  Arrival& arrival = arrivals_.at(message);
+  const std::optional<Message> message = message_needed(schedule, group_.rank(), step);
+  if (!message) return {};
+  Arrival& arrival = arrivals_.at(*message);
   if (!rehearses_) {
-    const TraceScope scope(trace_, message.is_gradient ? "wait for gradient" : "wait for activation", "communication",
-                           message.chunk, message.micro_batch);
+    const TraceScope scope(trace_, message->is_gradient ? "wait for gradient" : "wait for activation", "communication",
+                           message->chunk, message->micro_batch);
     arrival.work.wait(backend_.compute_stream());
     if (arrival.in_parts) {
       Stream& stream = backend_.compute_stream();
@@ -59,7 +59,7 @@ ConstTensorView PipelineExecutor::receive(const Schedule& schedule, const Step& 
       options_.tensor_group->all_gather(stream, own_part(whole), whole).wait(stream);
     }
   }
-  finish_received(schedule, message);
+  finish_received(schedule, *message);
   return arrival.buffer->view();
 }
 
@@ -70,15 +70,14 @@ void PipelineExecutor::finish_received(const Schedule& schedule, const Message& 
   const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(peer)];
   std::size_t& next = known_[static_cast<std::size_t>(peer)];
   for (; next <= last; ++next) {
-    Message needed;
-    if (!message_needed(schedule, peer, steps[next], needed)) continue;
-    if (const auto sent = departures_.find(needed); sent != departures_.end()) finish(sent);
+    const std::optional<Message> needed = message_needed(schedule, peer, steps[next]);
+    if (!needed) continue;
+    if (const auto sent = departures_.find(*needed); sent != departures_.end()) finish(sent);
   }
 }
 
 Tensor* PipelineExecutor::output_of(const Schedule& schedule, const Step& step) {
-  Message message;
-  if (!message_made(schedule, group_.rank(), step, message)) return nullptr;
+  if (!message_made(schedule, group_.rank(), step)) return nullptr;
   // Where everything goes one way little comes back to tell what was received. There the sender may wait: the next rank
   // gets its messages from this one alone, in this order.
   while (!has_backward_ && departures_.size() > 1) {
@@ -113,11 +112,11 @@ void PipelineExecutor::forget(const Message& message) {
 }
 
 void PipelineExecutor::add_receives(const Schedule& schedule, const Step& step, Exchange& exchange) {
-  Message message;
-  if (!message_needed(schedule, group_.rank(), step, message) || arrivals_.contains(message)) return;
+  const std::optional<Message> message = message_needed(schedule, group_.rank(), step);
+  if (!message || arrivals_.contains(*message)) return;
   for (std::size_t peer = 0; peer < incoming_.size(); ++peer) {
     const auto& sent = incoming_[peer];
-    const auto wanted = std::find(sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]), sent.end(), message);
+    const auto wanted = std::find(sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]), sent.end(), *message);
     if (wanted == sent.end()) continue;
     while (posted_[peer] <= static_cast<std::size_t>(wanted - sent.begin())) {
       Arrival& arrival = arrivals_[sent[posted_[peer]++]];
@@ -132,8 +131,7 @@ void PipelineExecutor::add_receives(const Schedule& schedule, const Step& step, 
 }
 
 void PipelineExecutor::add_send(const Schedule& schedule, const Step& step, Tensor* output, Exchange& exchange) {
-  Message message;
-  message_made(schedule, group_.rank(), step, message);
+  const Message message = message_made(schedule, group_.rank(), step).value();
   if (message.rank == group_.rank()) {
     arrivals_[message].buffer = output;  // the next chunk is on this rank, too
     return;
@@ -163,11 +161,11 @@ void PipelineExecutor::run(const Schedule& schedule) {
   for (int peer = 0; peer < schedule.stages; ++peer) {
     const std::vector<Step>& made = schedule.steps[static_cast<std::size_t>(peer)];
     for (std::size_t i = 0; i < made.size(); ++i) {
-      Message message;
       has_backward_ = has_backward_ || made[i].kind != StepKind::forward;
-      if (peer != rank && message_made(schedule, peer, made[i], message) && message.rank == rank) {
-        incoming_[static_cast<std::size_t>(peer)].push_back(message);
-        origins_[message] = {peer, i};
+      const std::optional<Message> message = message_made(schedule, peer, made[i]);
+      if (peer != rank && message && message->rank == rank) {
+        incoming_[static_cast<std::size_t>(peer)].push_back(*message);
+        origins_[*message] = {peer, i};
       }
     }
   }

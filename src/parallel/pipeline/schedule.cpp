@@ -137,24 +137,22 @@ int most_in_flight(const std::vector<Step>& steps) {
   return most;
 }
 
-bool message_made(const Schedule& schedule, int rank, const Step& step, Message& message) {
-  if (step.kind == StepKind::backward_weight) return false;
+std::optional<Message> message_made(const Schedule& schedule, int rank, const Step& step) {
+  if (step.kind == StepKind::backward_weight) return {};
   const bool forward = step.kind == StepKind::forward;
   // Position of the chunk in the whole model, and that of the chunk its result goes to.
   const int to = step.chunk * schedule.stages + rank + (forward ? 1 : -1);
-  message = {!forward, 0, 0, step.micro_batch};
-  if (to < 0 || to >= schedule.stages * schedule.chunks) return false;
-  message.rank = to % schedule.stages;
-  message.chunk = to / schedule.stages;
-  return true;
+  if (to < 0 || to >= schedule.stages * schedule.chunks) return {};
+  return Message{!forward, to % schedule.stages, to / schedule.stages, step.micro_batch};
 }
 
-bool message_needed(const Schedule& schedule, int rank, const Step& step, Message& message) {
-  if (step.kind == StepKind::backward_weight) return false;
+std::optional<Message> message_needed(const Schedule& schedule, int rank, const Step& step) {
+  if (step.kind == StepKind::backward_weight) return {};
   const bool forward = step.kind == StepKind::forward;
-  message = {!forward, rank, step.chunk, step.micro_batch};
   const int position = step.chunk * schedule.stages + rank;
-  return forward ? position > 0 : position + 1 < schedule.stages * schedule.chunks;
+  const bool needs = forward ? position > 0 : position + 1 < schedule.stages * schedule.chunks;
+  if (!needs) return {};
+  return Message{!forward, rank, step.chunk, step.micro_batch};
 }
 
 }  // namespace trireme::parallel

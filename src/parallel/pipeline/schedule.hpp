@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,9 +74,9 @@ struct Message {
   friend auto operator<=>(const Message&, const Message&) = default;
 };
 
-/// The message `step` of `rank` makes; false where it makes none (the last chunk's forward, the first one's backward).
-bool message_made(const Schedule& schedule, int rank, const Step& step, Message& message);
-/// The message `step` of `rank` needs; false where it needs none.
-bool message_needed(const Schedule& schedule, int rank, const Step& step, Message& message);
+/// The message `step` of `rank` makes, if any: the last chunk's forward and the first one's backward make none.
+std::optional<Message> message_made(const Schedule& schedule, int rank, const Step& step);
+/// The message `step` of `rank` needs, if any.
+std::optional<Message> message_needed(const Schedule& schedule, int rank, const Step& step);
 
 }  // namespace trireme::parallel

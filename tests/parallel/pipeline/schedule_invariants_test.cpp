@@ -19,16 +19,6 @@ const std::vector<Step>& steps_of(const Schedule& schedule, int rank) {
   return schedule.steps[static_cast<std::size_t>(rank)];
 }
 
-std::optional<Message> made(const Schedule& schedule, int rank, const Step& step) {
-  Message message;
-  return message_made(schedule, rank, step, message) ? std::optional(message) : std::nullopt;
-}
-
-std::optional<Message> needed(const Schedule& schedule, int rank, const Step& step) {
-  Message message;
-  return message_needed(schedule, rank, step, message) ? std::optional(message) : std::nullopt;
-}
-
 enum class Sends {
   buffered,   ///< a send is over at once
   rendezvous  ///< a send is over when its receive is posted, and must be over before the next one to the same rank
@@ -42,14 +32,14 @@ bool comes_to_an_end(const Schedule& schedule, Sends sends) {
   std::map<std::pair<int, int>, std::size_t> posted_count;
   for (int rank = 0; rank < schedule.stages; ++rank) {
     for (const Step& step : steps_of(schedule, rank)) {
-      const auto message = made(schedule, rank, step);
+      const auto message = message_made(schedule, rank, step);
       if (message && message->rank != rank) sent_in_order[{message->rank, rank}].push_back(*message);
     }
   }
   std::set<Message> posted;
   std::set<Message> sent;
   const auto post = [&](int rank, const std::vector<Step>& steps, std::size_t i) {
-    const auto message = i < steps.size() ? needed(schedule, rank, steps[i]) : std::nullopt;
+    const auto message = i < steps.size() ? message_needed(schedule, rank, steps[i]) : std::nullopt;
     if (!message || posted.contains(*message)) return;
     for (int peer = 0; peer < schedule.stages; ++peer) {
       const std::vector<Message>& list = sent_in_order[{rank, peer}];
@@ -72,13 +62,13 @@ bool comes_to_an_end(const Schedule& schedule, Sends sends) {
       while (next[r] < steps.size()) {
         const Step& step = steps[next[r]];
         if (!computed[r]) {
-          const auto message = needed(schedule, rank, step);
+          const auto message = message_needed(schedule, rank, step);
           if (message && !sent.contains(*message)) break;
           computed[r] = true;
           post(rank, steps, next[r] + 1);
           progress = true;
         }
-        if (const auto message = made(schedule, rank, step)) {
+        if (const auto message = message_made(schedule, rank, step)) {
           const auto before = last_sent[r].find(message->rank);
           if (sends == Sends::rendezvous && message->rank != rank && before != last_sent[r].end() &&
               !posted.contains(before->second)) {
@@ -162,11 +152,11 @@ TEST(Schedules, EverySendMeetsOneReceive) {
     std::set<Message> received;
     for (int rank = 0; rank < p; ++rank) {
       for (const Step& step : steps_of(schedule, rank)) {
-        if (const auto message = made(schedule, rank, step)) {
+        if (const auto message = message_made(schedule, rank, step)) {
           ASSERT_EQ(message->rank, (rank + (step.kind == StepKind::forward ? 1 : p - 1)) % p);
           ASSERT_TRUE(sent.insert(*message).second) << "sent twice";
         }
-        if (const auto message = needed(schedule, rank, step)) {
+        if (const auto message = message_needed(schedule, rank, step)) {
           ASSERT_EQ(message->rank, rank);
           ASSERT_TRUE(received.insert(*message).second) << "received twice";
         }
@@ -184,11 +174,11 @@ TEST(Schedules, NeedMessagesInTheOrderInWhichTheyAreSent) {
         std::vector<Message> sent;
         std::vector<Message> wanted;
         for (const Step& step : steps_of(schedule, peer)) {
-          const auto out = made(schedule, peer, step);
+          const auto out = message_made(schedule, peer, step);
           if (out && out->is_gradient == gradients) sent.push_back(*out);
         }
         for (const Step& step : steps_of(schedule, rank)) {
-          const auto in = needed(schedule, rank, step);
+          const auto in = message_needed(schedule, rank, step);
           if (in && in->is_gradient == gradients) wanted.push_back(*in);
         }
         ASSERT_EQ(sent, wanted);

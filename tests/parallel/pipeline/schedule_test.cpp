@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 
 #include "src/base/error.hpp"
@@ -15,16 +14,6 @@ namespace {
 constexpr ScheduleKind one_f_one_b = ScheduleKind::one_forward_one_backward;
 const std::vector<Step>& steps_of(const Schedule& schedule, int rank) {
   return schedule.steps[static_cast<std::size_t>(rank)];
-}
-
-std::optional<Message> made(const Schedule& schedule, int rank, const Step& step) {
-  Message message;
-  return message_made(schedule, rank, step, message) ? std::optional(message) : std::nullopt;
-}
-
-std::optional<Message> needed(const Schedule& schedule, int rank, const Step& step) {
-  Message message;
-  return message_needed(schedule, rank, step, message) ? std::optional(message) : std::nullopt;
 }
 
 /// The steps of a rank as text: "F0 F1 B0 B1", with chunks "F0.0 F0.1 F1.0"; halves of a backward are I and W.
@@ -66,8 +55,8 @@ TEST(Schedule, OneStageAlternatesAndSendsNothing) {
   const Schedule schedule = make_schedule(one_f_one_b, 1, 3);
   EXPECT_EQ(text(schedule.steps[0]), "F0 B0 F1 B1 F2 B2");
   for (const Step& step : schedule.steps[0]) {
-    EXPECT_FALSE(made(schedule, 0, step));
-    EXPECT_FALSE(needed(schedule, 0, step));
+    EXPECT_FALSE(message_made(schedule, 0, step));
+    EXPECT_FALSE(message_needed(schedule, 0, step));
   }
 }
 
@@ -135,14 +124,14 @@ TEST(Schedule, EvaluationRunsForwardsOnly) {
 
 TEST(Schedule, ChunksPassFromTheLastRankToTheNextChunkOfTheFirst) {
   const Schedule schedule{2, 2, 1, {}};
-  EXPECT_EQ(made(schedule, 1, {StepKind::forward, 0, 7}), (Message{false, 0, 1, 7}));
-  EXPECT_EQ(needed(schedule, 0, {StepKind::forward, 1, 7}), (Message{false, 0, 1, 7}));
-  EXPECT_FALSE(made(schedule, 1, {StepKind::forward, 1, 7}));
-  EXPECT_EQ(made(schedule, 0, {StepKind::backward, 1, 7}), (Message{true, 1, 0, 7}));
-  EXPECT_EQ(needed(schedule, 1, {StepKind::backward_input, 0, 7}), (Message{true, 1, 0, 7}));
-  EXPECT_FALSE(made(schedule, 0, {StepKind::backward, 0, 7}));
-  EXPECT_FALSE(made(schedule, 0, {StepKind::backward_weight, 1, 7}));
-  EXPECT_FALSE(needed(schedule, 0, {StepKind::backward_weight, 1, 7}));
+  EXPECT_EQ(message_made(schedule, 1, {StepKind::forward, 0, 7}), (Message{false, 0, 1, 7}));
+  EXPECT_EQ(message_needed(schedule, 0, {StepKind::forward, 1, 7}), (Message{false, 0, 1, 7}));
+  EXPECT_FALSE(message_made(schedule, 1, {StepKind::forward, 1, 7}));
+  EXPECT_EQ(message_made(schedule, 0, {StepKind::backward, 1, 7}), (Message{true, 1, 0, 7}));
+  EXPECT_EQ(message_needed(schedule, 1, {StepKind::backward_input, 0, 7}), (Message{true, 1, 0, 7}));
+  EXPECT_FALSE(message_made(schedule, 0, {StepKind::backward, 0, 7}));
+  EXPECT_FALSE(message_made(schedule, 0, {StepKind::backward_weight, 1, 7}));
+  EXPECT_FALSE(message_needed(schedule, 0, {StepKind::backward_weight, 1, 7}));
 }
 
 TEST(Schedule, RefusesAnEmptyPipeline) {
