@@ -5,7 +5,7 @@
 namespace trireme::cuda {
 namespace {
 
-Backend* make_backend_here(const CudaOptions& options, std::string* reason) {
+Backend* make_backend_here(const BackendOptions& options, std::string* reason) {
   try {
     return make_backend(options, TRIREME_CUDA_ARCHITECTURES).release();
   } catch (const Error& error) {

@@ -23,7 +23,7 @@
 namespace trireme::cuda {
 namespace {
 
-Place place_of(const CudaOptions& options) {
+Place place_of(const BackendOptions& options) {
   Place place{options.world_rank, "", 0, ""};
   place.host = host_name();
   int count = 0;
@@ -36,7 +36,7 @@ Place place_of(const CudaOptions& options) {
 
 class CudaBackend final : public Backend, public DeviceCommunicators, public GraphRecorder {
  public:
-  CudaBackend(const CudaOptions& options, const std::string& built_for)
+  CudaBackend(const BackendOptions& options, const std::string& built_for)
       : device_(std::make_shared<Device>(place_of(options),
                                          options.check_launches ? LaunchChecks::immediate : LaunchChecks::deferred)),
         memory_(std::make_shared<DeviceMemory>(device_)),
@@ -44,10 +44,10 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
         stream_(device_),
         deterministic_(options.deterministic),
         gemm_(make_gemm(device_, memory_, std::make_unique<EventTimer>(),
-                        {options.allow_tf32, options.deterministic, options.gemm_cache})) {
+                        {options.allow_reduced_precision, options.deterministic, options.algorithm_cache})) {
     const std::string problem = architecture_problem(built_for, device_->compute_capability());
     TRIREME_CHECK(problem.empty(), BackendUnavailable, "{}; {}", problem, to_string(device_->place()));
-    device_->set_longest_wait(options.longest_wait_s);
+    device_->set_longest_wait(options.max_wait_s);
   }
   ~CudaBackend() override {
     // Their memory is used again, or freed, as soon as it is let go.
@@ -64,6 +64,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
 
   std::string name() const override { return "cuda"; }
   std::string description() const override { return device_->description(); }
+  bool supports(Capability capability) const override { return capability != Capability::fp64_training; }
 
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(device_); }
@@ -177,7 +178,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(const CudaOptions& options, const std::string& built_for) {
+std::unique_ptr<Backend> make_backend(const BackendOptions& options, const std::string& built_for) {
   return std::make_unique<CudaBackend>(options, built_for);
 }
 

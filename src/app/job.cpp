@@ -30,7 +30,7 @@ Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const G
 void Job::make_backend(const DeviceOptions& device) {
   collectively(*world, [&] {
     backend = trireme::make_backend(device.backend, default_thread_count(node.ranks_sharing_cores), &backend_reason,
-                                    device.cuda(world->rank(), node.local_rank));
+                                    device.backend_options(world->rank(), node.local_rank));
   });
   move_handlers_to_alternate_stacks();  // of libraries that the backend brought
   const std::vector<std::string> devices =

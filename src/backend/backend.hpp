@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "src/backend/cuda_library.hpp"
+#include "src/backend/backend_options.hpp"
 #include "src/backend/kernels/attention.hpp"
 #include "src/backend/kernels/cross_entropy.hpp"
 #include "src/backend/kernels/elementwise.hpp"
@@ -25,14 +25,25 @@ struct KernelExtents {
   std::int64_t summed_columns = 0;
 };
 
+/// Abilities that some backends have and others lack.
+enum class Capability {
+  fp64_training,         ///< trains in fp64
+  graphs,                ///< records work, to be replayed: the backend is a GraphRecorder
+  device_communicators,  ///< ranks communicate between devices: the backend is a DeviceCommunicators
+  reduced_precision,     ///< BackendOptions::allow_reduced_precision
+  algorithm_cache,       ///< BackendOptions::algorithm_cache
+  launch_checks,         ///< BackendOptions::check_launches
+};
+
 /// A device and the kernels that run on it. Everything above works through this interface and does not know which one
 /// it has. Kernels come in small families, each declared in src/backend/kernels.
 class Backend : public Allocator {
  public:
-  /// "cpu" or "cuda".
+  /// "cpu" or "cuda", for the log; use `supports` to decide.
   virtual std::string name() const = 0;
   /// The device, for the log: "2 threads, AVX-512 ...".
   virtual std::string description() const = 0;
+  virtual bool supports(Capability capability) const = 0;
 
   /// The stream on which a rank computes.
   virtual Stream& compute_stream() = 0;
@@ -76,9 +87,9 @@ class Backend : public Allocator {
 enum class BackendChoice { automatic, cpu, cuda };
 
 /// The backend asked for. `automatic` takes the GPU where there is one and the CPU otherwise; `reason`, where given,
-/// receives why it was not the GPU. `threads` is the size of the CPU backend's pool; `cuda` is for the CUDA backend.
+/// receives why it was not the GPU. `threads` is the size of the CPU backend's pool.
 /// Throws BackendUnavailable, with the reason and the remedy, where `choice` names a backend that cannot run here.
 std::unique_ptr<Backend> make_backend(BackendChoice choice, int threads, std::string* reason = nullptr,
-                                      const CudaOptions& cuda = {});
+                                      const BackendOptions& options = {});
 
 }  // namespace trireme

@@ -5,20 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "src/backend/backend_options.hpp"
+
 namespace trireme {
 
 class Backend;
-
-/// Options of a rank's CUDA backend.
-struct CudaOptions {
-  int world_rank = 0;
-  int local_rank = 0;           ///< number among the ranks of this machine: decides which GPU it is
-  bool check_launches = false;  ///< wait for every kernel, so that an error names the one that caused it: slow
-  bool allow_tf32 = false;      ///< fp32 products may round their inputs to TF32
-  bool deterministic = false;   ///< the same bits in every run: products take no algorithm by its time
-  double longest_wait_s = 0;    ///< after which the GPU counts as hung; 0: waits for ever
-  std::string gemm_cache = {};  ///< file that keeps the algorithms chosen for products; empty: none
-};
 
 /// GPUs and libraries of this machine, for `trireme info`.
 struct GpuReport {
@@ -32,7 +23,7 @@ struct GpuReport {
 struct CudaExports {
   const char* version;  ///< of the program it was built with
   /// A new backend, or null and the reason.
-  Backend* (*make_backend)(const CudaOptions& options, std::string* reason);
+  Backend* (*make_backend)(const BackendOptions& options, std::string* reason);
   GpuReport (*take_inventory)(int local_rank);
   const char* architectures;  ///< what its kernels are compiled for: "80-real,90a-real"
 };

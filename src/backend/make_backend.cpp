@@ -1,13 +1,15 @@
 #include "src/backend/backend.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/cuda_library.hpp"
 
 namespace trireme {
 
-std::unique_ptr<Backend> make_backend(BackendChoice choice, int threads, std::string* reason, const CudaOptions& cuda) {
+std::unique_ptr<Backend> make_backend(BackendChoice choice, int threads, std::string* reason,
+                                      const BackendOptions& options) {
   std::string why = "it was asked for";
   if (choice != BackendChoice::cpu) {
     if (const CudaExports* library = open_cuda_library(why)) {
-      if (Backend* backend = library->make_backend(cuda, &why)) return std::unique_ptr<Backend>(backend);
+      if (Backend* backend = library->make_backend(options, &why)) return std::unique_ptr<Backend>(backend);
     }
     TRIREME_CHECK(choice == BackendChoice::automatic, BackendUnavailable,
                   "--backend cuda: {}; use --backend cpu, or a build with CUDA on a machine with a GPU", why);

@@ -3,7 +3,7 @@
 
 namespace {
 
-trireme::Backend* make_backend(const trireme::CudaOptions&, std::string* reason) {
+trireme::Backend* make_backend(const trireme::BackendOptions&, std::string* reason) {
   *reason = "the library of the test has none";
   return nullptr;
 }

@@ -55,7 +55,10 @@ TEST(CudaLibrary, WhereThereIsNoneAutoTakesTheCpuAndSaysWhy) {
   const CudaExports* library = open_cuda_library(reason);
   if (library != nullptr && library->take_inventory(0).device >= 0) GTEST_SKIP() << "this machine has a GPU";
   std::string why;
-  EXPECT_EQ(make_backend(BackendChoice::automatic, 1, &why)->name(), "cpu");
+  const auto backend = make_backend(BackendChoice::automatic, 1, &why);
+  EXPECT_EQ(backend->name(), "cpu");
+  EXPECT_TRUE(backend->supports(Capability::fp64_training));
+  EXPECT_FALSE(backend->supports(Capability::graphs));
   EXPECT_FALSE(why.empty());
   EXPECT_THROW(make_backend(BackendChoice::cuda, 1), BackendUnavailable);
 }

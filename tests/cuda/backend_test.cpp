@@ -3,7 +3,9 @@
 
 #include "cuda/backend/architectures.hpp"
 #include "cuda/backend/cuda_backend.hpp"
+#include "src/backend/graphs.hpp"
 #include "src/backend/host_copies.hpp"
+#include "src/comm/device_communicators.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/train/host_state.hpp"
 #include "tests/cuda/gpu_backend.hpp"
@@ -136,6 +138,17 @@ TEST_F(CudaBackendOnFakes, SaysWhatItsKernelsTake) {
   constexpr std::size_t workspace = std::size_t{32} << 20;
   EXPECT_EQ(backend_->kernel_memory_bytes({1000, 64, 50}), workspace + 4 * 1000 + 2 * 50 * 4);
   EXPECT_EQ(backend_->kernel_memory_bytes({0, 1'000'000, 50}), workspace + 256 * 50 * 4);
+}
+
+TEST_F(CudaBackendOnFakes, SupportsWhatItsInterfacesSay) {
+  EXPECT_FALSE(backend_->supports(Capability::fp64_training));
+  EXPECT_TRUE(backend_->supports(Capability::reduced_precision));
+  EXPECT_TRUE(backend_->supports(Capability::algorithm_cache));
+  EXPECT_TRUE(backend_->supports(Capability::launch_checks));
+  EXPECT_TRUE(backend_->supports(Capability::graphs));
+  EXPECT_NE(dynamic_cast<GraphRecorder*>(backend_.get()), nullptr);
+  EXPECT_TRUE(backend_->supports(Capability::device_communicators));
+  EXPECT_NE(dynamic_cast<DeviceCommunicators*>(backend_.get()), nullptr);
 }
 
 TEST_F(CudaBackendOnFakes, SaysWhichGpuItIs) {

@@ -19,11 +19,11 @@ bool is_real_gpu();
 bool ranks_share_gpus();
 /// Returns whether NCCL has a GPU for each of `count` ranks; fakes are always enough.
 bool have_gpus(int count);
-std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options);
+std::unique_ptr<Backend> make_gpu_backend(const BackendOptions& options);
 /// On fakes: from now on new streams run only where no other can, so that what does not wait for them comes too early.
 void slow_new_streams(bool slow);
 
-inline DeviceChoice gpu_device(DeviceTransport transport = DeviceTransport::nccl, const CudaOptions& options = {}) {
+inline DeviceChoice gpu_device(DeviceTransport transport = DeviceTransport::nccl, const BackendOptions& options = {}) {
   return {[options] { return make_gpu_backend(options); }, transport};
 }
 

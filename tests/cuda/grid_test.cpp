@@ -24,7 +24,7 @@ std::vector<Layout> layouts(int ranks) {
 }
 
 /// A GPU whose communication, on fakes, is slow.
-DeviceChoice slow_communication(DeviceTransport transport, const CudaOptions& options) {
+DeviceChoice slow_communication(DeviceTransport transport, const BackendOptions& options) {
   DeviceChoice device = gpu_device(transport, options);
   device.make = [make = device.make] {
     slow_new_streams(false);
@@ -36,7 +36,7 @@ DeviceChoice slow_communication(DeviceTransport transport, const CudaOptions& op
 }
 
 void expect_the_losses_of_one_rank(RunConfig config, const std::vector<Layout>& layouts, DeviceTransport transport,
-                                   const CudaOptions& options) {
+                                   const BackendOptions& options) {
   SelfCommunicator alone("world");
   if (is_real_gpu() && !ranks_share_gpus()) config.steps = 10;
   const Curve expected = training_curve(alone, config, {}, gpu_device(DeviceTransport::nccl, options));
@@ -64,7 +64,7 @@ std::vector<Layout> schedules(int ranks) {
 }
 
 /// A GPU for each rank.
-CudaOptions own_gpu() { return {.world_rank = world().rank(), .local_rank = world().rank()}; }
+BackendOptions own_gpu() { return {.world_rank = world().rank(), .local_rank = world().rank()}; }
 
 TEST_F(GpuGrid, RanksThatShareAGpuComputeTheLossesOfOne) {
   expect_the_losses_of_one_rank(small_run(), layouts(world().size()), DeviceTransport::staged,
@@ -105,7 +105,7 @@ TEST_F(GpuGrid, MemoryIsAsPredicted) {
 
 /// Expects the same bits, with a GPU for each rank, of steps that run as graphs.
 void expect_the_same_from_graphs(const RunConfig& config, const std::vector<Layout>& layouts) {
-  CudaOptions options = own_gpu();
+  BackendOptions options = own_gpu();
   options.deterministic = true;
   for (Layout layout : layouts) {
     SCOPED_TRACE(testing::Message() << layout);

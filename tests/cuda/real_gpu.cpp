@@ -19,7 +19,7 @@ bool have_gpus(int count) {
   return cudaGetDeviceCount(&visible) == cudaSuccess && visible >= count;
 }
 void slow_new_streams(bool /*slow*/) {}
-std::unique_ptr<Backend> make_gpu_backend(const CudaOptions& options) {
+std::unique_ptr<Backend> make_gpu_backend(const BackendOptions& options) {
   return cuda::make_backend(options, TRIREME_CUDA_ARCHITECTURES);
 }
 

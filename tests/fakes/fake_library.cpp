@@ -4,7 +4,7 @@
 
 namespace {
 
-trireme::Backend* make_backend(const trireme::CudaOptions& options, std::string* reason) {
+trireme::Backend* make_backend(const trireme::BackendOptions& options, std::string* reason) {
   try {
     return trireme::test::make_gpu_backend(options).release();
   } catch (const trireme::Error& error) {

@@ -24,6 +24,7 @@ class HostBackend final : public Backend {
   }
   std::string name() const override { return "cuda"; }
   std::string description() const override { return "kernels on the host"; }
+  bool supports(Capability capability) const override { return cpu_->supports(capability); }
   Stream& compute_stream() override { return cpu_->compute_stream(); }
   std::unique_ptr<Stream> make_stream() override { return cpu_->make_stream(); }
   bool memory_is_host() const override { return true; }

@@ -7,6 +7,7 @@
 #include "mpi/node.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/options.hpp"
+#include "src/backend/cuda_library.hpp"
 #include "src/base/thread_pool.hpp"
 
 namespace trireme::app {

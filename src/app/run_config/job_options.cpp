@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 #include "src/app/options/printable.hpp"
 #include "src/model/presets.hpp"
@@ -248,36 +249,40 @@ std::string default_gemm_cache() {
 
 }  // namespace
 
-CudaOptions DeviceOptions::cuda(int world_rank, int local_rank) const {
-  CudaOptions options;
+BackendOptions DeviceOptions::backend_options(int world_rank, int local_rank) const {
+  BackendOptions options;
   options.world_rank = world_rank;
   options.local_rank = local_rank;
   options.check_launches = check_launches;
-  options.allow_tf32 = allow_tf32;
+  options.allow_reduced_precision = allow_tf32;
   options.deterministic = deterministic;
-  options.longest_wait_s = 60 * timeout_minutes;
-  if (gemm_cache != "none") options.gemm_cache = gemm_cache.empty() ? default_gemm_cache() : gemm_cache;
+  options.max_wait_s = 60 * timeout_minutes;
+  if (gemm_cache != "none") options.algorithm_cache = gemm_cache.empty() ? default_gemm_cache() : gemm_cache;
   return options;
 }
 
 void DeviceOptions::check(const Options& options, const Backend& backend, const std::string& reason) const {
-  if (backend.name() == "cuda") {
+  if (backend.supports(Capability::algorithm_cache)) {
     TRIREME_CHECK(!deterministic || gemm_cache.empty() || gemm_cache == "none", ConfigError,
                   "--gemm-cache {} keeps the fastest algorithms, which --deterministic-mode does not look for: leave "
                   "one of them out",
                   gemm_cache);
-    return;
   }
   std::string idle;
-  for (const char* name : {"communicator", "allow-tf32", "gemm-cache", "check-launches", "cuda-graphs"}) {
-    if (options.given(name)) idle += (idle.empty() ? "--" : ", --") + std::string(name);
+  for (const auto& [name, capability] : {std::pair{"communicator", Capability::device_communicators},
+                                         {"allow-tf32", Capability::reduced_precision},
+                                         {"gemm-cache", Capability::algorithm_cache},
+                                         {"check-launches", Capability::launch_checks},
+                                         {"cuda-graphs", Capability::graphs}}) {
+    if (options.given(name) && !backend.supports(capability))
+      idle += (idle.empty() ? "--" : ", --") + std::string(name);
   }
   TRIREME_CHECK(idle.empty(), ConfigError, "{}: for GPUs alone, and this job runs on the backend {} ({}); leave out {}",
                 idle, backend.name(), reason, idle.find(',') == std::string::npos ? "the option" : "these options");
 }
 
 void check_training_type(const Backend& backend, DType dtype) {
-  TRIREME_CHECK(backend.name() != "cuda" || dtype != DType::fp64, ConfigError,
+  TRIREME_CHECK(backend.supports(Capability::fp64_training) || dtype != DType::fp64, ConfigError,
                 "--dtype fp64: the CUDA backend computes in fp32, bf16 and fp16; use --backend cpu");
 }
 

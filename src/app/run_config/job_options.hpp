@@ -71,8 +71,8 @@ struct DeviceOptions {
   double startup_timeout_minutes = mpi::default_startup_timeout_minutes;
 
   void declare(Options& options);
-  /// Options of the CUDA backend of one rank.
-  CudaOptions cuda(int world_rank, int local_rank) const;
+  /// Options of the backend of one rank.
+  BackendOptions backend_options(int world_rank, int local_rank) const;
   /// ConfigError, listing them, where there are options that this backend has no use for. `reason` is why it is this
   /// one.
   void check(const Options& options, const Backend& backend, const std::string& reason) const;

@@ -36,6 +36,7 @@ class CpuBackend final : public Backend {
   std::string description() const override {
     return fmt::format("{} thread{}", pool_.threads(), pool_.threads() == 1 ? "" : "s");
   }
+  bool supports(Capability capability) const override { return capability == Capability::fp64_training; }
 
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
