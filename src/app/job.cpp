@@ -15,9 +15,7 @@ Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const G
       node(mpi::find_node_place(*world)),
       grid(world->size(), grid_options.tensor, grid_options.pipeline, grid_options.context) {
   environment.engine()->set_longest_wait(60 * grid_options.device.timeout_minutes);
-  std::string given = version();
-  for (const auto& [name, value] : options.values()) given += "\n" + name + " = " + value;
-  check_same_everywhere(*world, "the options or the program", given);
+  check_same_options(*world, options);
   make_backend(grid_options.device);
   collectively(*world, [&] { grid_options.device.check(options, *backend, backend_reason); });
   if (auto* devices = dynamic_cast<DeviceCommunicators*>(backend.get())) {
@@ -66,6 +64,12 @@ std::string Job::description() const {
 
 std::string version() { return TRIREME_VERSION " (" TRIREME_COMMIT ")"; }
 
+void check_same_options(Communicator& world, const Options& options) {
+  std::string given = version();
+  for (const auto& [name, value] : options.values()) given += "\n" + name + " = " + value;
+  check_same_everywhere(world, "the options or the program", given);
+}
+
 std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::string& path, CorpusCheck check,
                                               std::uint64_t seed) {
   constexpr std::int64_t sampled_blocks = 32;
@@ -93,10 +97,6 @@ std::string bytes_text(double bytes) {
     ++unit;
   }
   return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
-}
-
-bool asks_for_help(const std::vector<std::string>& arguments) {
-  return std::ranges::any_of(arguments, [](const std::string& a) { return a == "--help" || a == "-h"; });
 }
 
 }  // namespace trireme::app

@@ -41,6 +41,9 @@ struct Job {
 /// The program's version and the commit it was built from.
 std::string version();
 
+/// Throws ConfigError unless every rank has the same program and was given the same options. Collective.
+void check_same_options(Communicator& world, const Options& options);
+
 /// How much of a corpus is held against its digests before it is used: nothing, some blocks, or all of it. The ranks
 /// share the work; some blocks are 32 of a million tokens in all, wherever the seed says.
 enum class CorpusCheck { none, sample, full };
@@ -51,8 +54,5 @@ std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::st
 
 /// "12.3 MiB"
 std::string bytes_text(double bytes);
-
-/// Returns whether `arguments` ask for help. Rank 0 alone then prints it.
-bool asks_for_help(const std::vector<std::string>& arguments);
 
 }  // namespace trireme::app

@@ -1,4 +1,4 @@
-#include "src/app/commands/eval_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <cmath>
 
@@ -11,14 +11,14 @@
 
 namespace trireme::app {
 
-int eval_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+int eval_command(const CommandLine& line) {
   enum class Task { perplexity };
   Task task = Task::perplexity;
   SavedModelOptions model;
   std::string data_path;
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> sequence_length;
-  Options options("trireme eval", "Measures a trained model.");
+  Options options(line.command(), "Measures a trained model.");
   options.section("Task");
   options.add_choice("task", &task, {{"perplexity", Task::perplexity}},
                      "perplexity: of every token of a corpus but the first.");
@@ -27,10 +27,9 @@ int eval_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment&
   options.add("micro-batch-size", &micro_batch_size, "N", "Windows that one rank works on at a time.", countable());
   model.declare(options);
   options.require("data-path");
-  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
 
-  Job job(environment, options, model.grid);
+  Job job(line.environment(), options, model.grid);
   const std::shared_ptr<data::TokenStore> corpus = open_corpus(*job.world, data_path);
   const std::unique_ptr<SavedModel> saved =
       load_model(job, model, [&](const model::GptConfig& config, train::LayoutOptions& layout) {

@@ -1,4 +1,4 @@
-#include "src/app/commands/generate_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <cstdio>
 
@@ -9,12 +9,12 @@
 
 namespace trireme::app {
 
-int generate_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+int generate_command(const CommandLine& line) {
   SavedModelOptions model;
   std::string prompt;
   std::int64_t max_new_tokens = 100;
   train::SamplingOptions sampling;
-  Options options("trireme generate", "Continues a text with a trained model.");
+  Options options(line.command(), "Continues a text with a trained model.");
   options.section("Text");
   options.add("prompt", &prompt, "TEXT", "The text to continue.");
   options.add("max-new-tokens", &max_new_tokens, "N", "Tokens to add at most.", at_least(0));
@@ -26,10 +26,9 @@ int generate_command(const std::vector<std::string>& arguments, mpi::MpiEnvironm
   options.add("seed", &sampling.seed, "N", "The same seed gives the same text.", at_least(0));
   model.declare(options);
   options.require("prompt");
-  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
 
-  Job job(environment, options, model.grid);
+  Job job(line.environment(), options, model.grid);
   const std::unique_ptr<SavedModel> saved =
       load_model(job, model, [](const model::GptConfig& config, train::LayoutOptions& layout) {
         layout.sequence_length = config.max_positions;

@@ -1,4 +1,4 @@
-#include "src/app/commands/info_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <cstdio>
 
@@ -12,11 +12,10 @@
 
 namespace trireme::app {
 
-int info_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
-  Options options("trireme info", "Says what this program is made of and what it finds here.");
-  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
-  if (!options.parse(arguments)) return 0;
-  const std::unique_ptr<mpi::MpiCommunicator> world = environment.make_world();
+int info_command(const CommandLine& line) {
+  Options options(line.command(), "Says what this program is made of and what it finds here.");
+  if (!line.read(options)) return 0;
+  const std::unique_ptr<mpi::MpiCommunicator> world = line.environment().make_world();
   const mpi::NodePlace node = mpi::find_node_place(*world);
   const int threads = default_thread_count(node.ranks_sharing_cores);
   std::string reason;

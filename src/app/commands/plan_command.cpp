@@ -1,4 +1,4 @@
-#include "src/app/commands/plan_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <fmt/ranges.h>
 
@@ -46,7 +46,7 @@ void write_file(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-int plan_command(const std::vector<std::string>& arguments) {
+int plan_command(const CommandLine& line) {
   bool show_schedule = false;
   int stages = 1;
   int chunks = 1;
@@ -56,7 +56,7 @@ int plan_command(const std::vector<std::string>& arguments) {
   std::int64_t micro_batch_size = 1;
   int data_ranks = 1;
   std::string svg;
-  Options options("trireme plan", "Shows a job without running it: the schedule of its pipeline.");
+  Options options(line.command(), "Shows a job without running it: the schedule of its pipeline.");
   options.add_flag("show-schedule", &show_schedule,
                    "Print the timeline of each pipeline rank. A forward takes 1, a backward 2 (its halves 1 each), "
                    "messages no time.");
@@ -72,7 +72,7 @@ int plan_command(const std::vector<std::string>& arguments) {
               countable());
   options.add("micro-batch-size", &micro_batch_size, "N", "Samples of a micro-batch.", countable());
   options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", rank_count());
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   TRIREME_CHECK(show_schedule, ConfigError,
                 "trireme plan shows schedules: give --show-schedule; see trireme plan --help");
 

@@ -1,4 +1,4 @@
-#include "src/app/commands/train_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <fmt/ranges.h>
 
@@ -171,16 +171,15 @@ std::int64_t shard_bytes(const std::vector<checkpoint::StateTensor>& tensors) {
 
 }  // namespace
 
-int train_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+int train_command(const CommandLine& line) {
   TrainCommandOptions o;
-  Options options("trireme train",
+  Options options(line.command(),
                   "Trains a GPT-2 or a Llama on tokenized corpora, from initial weights or a checkpoint.");
   o.declare(options);
-  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   std::signal(SIGPIPE, SIG_IGN);  // a log that nobody reads any more does not end a run
 
-  Job job(environment, options, o.grid);
+  Job job(line.environment(), options, o.grid);
   o.settle(options, job.grid.data_size());
   check_training_type(*job.backend, o.dtype);
 

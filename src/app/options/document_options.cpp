@@ -1,7 +1,6 @@
 #include "src/app/options/document_options.hpp"
 
 #include "mpi/node.hpp"
-#include "src/app/job.hpp"
 
 namespace trireme::app {
 
@@ -18,12 +17,6 @@ void add_bad_lines(Options& options, bool* skip, std::int64_t* most) {
   options.add_choice("on-bad-line", skip, {{"stop", false}, {"skip", true}},
                      "Lines that are not JSON or have no text under the key.");
   options.add("max-bad-lines", most, "N", "Bad lines to skip before giving up.", at_least(0));
-}
-
-void check_same_options(Communicator& world, const Options& options) {
-  std::string given = version();
-  for (const auto& [name, value] : options.values()) given += "\n" + name + " = " + value;
-  check_same_everywhere(world, "the options or the program", given);
 }
 
 int thread_count(const mpi::MpiCommunicator& world, std::optional<int> workers) {

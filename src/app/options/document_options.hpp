@@ -24,9 +24,6 @@ void add_document_format(Options& options, const std::string& name, DocumentForm
 /// Adds --on-bad-line and --max-bad-lines.
 void add_bad_lines(Options& options, bool* skip, std::int64_t* most);
 
-/// Throws unless every rank was given the same options. Collective.
-void check_same_options(Communicator& world, const Options& options);
-
 /// The threads of a rank: `workers`, or its share of the machine's cores. Collective.
 int thread_count(const mpi::MpiCommunicator& world, std::optional<int> workers);
 

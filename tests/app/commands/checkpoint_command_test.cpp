@@ -1,5 +1,3 @@
-#include "src/app/commands/checkpoint/checkpoint_command.hpp"
-
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -7,6 +5,7 @@
 
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_store.hpp"
+#include "src/app/command_table.hpp"
 #include "src/app/saved_model.hpp"
 #include "src/base/error.hpp"
 #include "src/comm/self_communicator.hpp"
@@ -20,6 +19,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
+
+int checkpoint_command(std::vector<std::string> words) {
+  words.insert(words.begin(), "checkpoint");
+  return run_command(find_command(words));
+}
 
 class CheckpointCommand : public testing::Test {
  protected:

@@ -6,24 +6,28 @@
 #include <string>
 #include <vector>
 
+#include "src/app/command_table.hpp"
 #include "src/base/error.hpp"
+#include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::app {
 
-/// Tests of a subcommand that run it inside the test program, with files in a folder of their own.
+/// Tests of a group of commands that run inside the test program, with files in a folder of their own.
 class CommandTest : public ::testing::Test {
  protected:
-  /// Command under test: takes the words after the subcommand, returns the exit code.
-  virtual int command(const std::vector<std::string>& arguments) = 0;
+  /// `group` is the first word of the commands under test.
+  explicit CommandTest(std::string group) : group_(std::move(group)) {}
 
-  /// Runs the command; the exit code is that of an error where one is thrown.
-  int run(const std::vector<std::string>& arguments) {
+  /// Runs a command of the group; the exit code is that of an error where one is thrown.
+  int run(std::vector<std::string> words) {
+    words.insert(words.begin(), group_);
     ::testing::internal::CaptureStdout();
     message_.clear();
     int code = 0;
     try {
-      code = command(arguments);
+      const Call call = find_command(words);
+      code = run_command(call, call.command->ranks == Ranks::many ? &test::mpi_environment() : nullptr);
     } catch (const Error& error) {
       message_ = error.what();
       code = static_cast<int>(error.exit_code());
@@ -37,6 +41,7 @@ class CommandTest : public ::testing::Test {
     return directory_ / name;
   }
 
+  std::string group_;
   test::TemporaryDirectory directory_;
   std::string output_;   ///< what the last run printed
   std::string message_;  ///< of the error it threw

@@ -1,5 +1,3 @@
-#include "src/app/commands/corpus/corpus_command.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,12 +5,9 @@
 #include <fstream>
 
 #include "io/corpus/corpus_store.hpp"
-#include "src/app/commands/corpus/build_command.hpp"
-#include "src/app/commands/corpus/verify_command.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/app/commands/command_test.hpp"
-#include "tests/support/mpi_world.hpp"
 #include "tests/support/small_bpe.hpp"
 
 namespace trireme::app {
@@ -23,13 +18,7 @@ using ::testing::HasSubstr;
 
 class CorpusCommand : public CommandTest {
  protected:
-  int command(const std::vector<std::string>& arguments) override {
-    const std::string name = arguments.empty() ? "" : arguments.front();
-    if (name != "build" && name != "verify") return corpus_command(arguments);
-    const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-    return name == "build" ? build_command(rest, test::mpi_environment())
-                           : verify_command(rest, test::mpi_environment());
-  }
+  CorpusCommand() : CommandTest("corpus") {}
   int build(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"build", "--output", corpus_});
     return run(arguments);

@@ -1,5 +1,3 @@
-#include "src/app/commands/tokenizer/tokenizer_command.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +14,7 @@ using ::testing::HasSubstr;
 
 class TokenizerCommand : public CommandTest {
  protected:
-  int command(const std::vector<std::string>& arguments) override { return tokenizer_command(arguments); }
+  TokenizerCommand() : CommandTest("tokenizer") {}
   std::string whole(const std::string& path) const {
     std::ifstream stream(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(stream), {}};

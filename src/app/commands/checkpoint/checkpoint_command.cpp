@@ -1,4 +1,4 @@
-#include "src/app/commands/checkpoint/checkpoint_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,6 @@
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_shard.hpp"
 #include "io/checkpoint/checkpoint_store.hpp"
-#include "src/app/options/nearest_name.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/options/printable.hpp"
 #include "src/app/run_config/run_attributes.hpp"
@@ -25,14 +24,6 @@ using checkpoint::Manifest;
 using checkpoint::Piece;
 using checkpoint::StepEntry;
 using checkpoint::StepReader;
-
-constexpr const char* usage =
-    "Usage: trireme checkpoint inspect|verify|reshard [OPTION]... [DIR]\n"
-    "Work on checkpoints. DIR is the folder given to --save, or the folder of one step in it.\n\n"
-    "  inspect  print what a checkpoint holds\n"
-    "  verify   read whole checkpoints and check them; exit code 3 where one is damaged\n"
-    "  reshard  write one again in the files of another grid\n\n"
-    "trireme checkpoint COMMAND --help explains each.\n";
 
 /// The steps that `path` means: one by its folder, or all under their root, greatest first.
 std::vector<StepEntry> steps_at(const io::CheckpointPlace& place, io::CheckpointStore& store) {
@@ -84,13 +75,15 @@ void print_step(const StepReader& step) {
   fmt::print("  {} tensors, {} elements\n", tensors.size(), elements);
 }
 
-int inspect(const std::vector<std::string>& arguments) {
+}  // namespace
+
+int checkpoint_inspect_command(const CommandLine& line) {
   std::string path;
-  Options options("trireme checkpoint inspect",
-                  "Prints the steps of a folder, and the content of the newest or the given one. Tensors are not read: "
-                  "verify does that.");
+  Options options(line.command(),
+                  "Prints the steps of a folder, and the content of the newest or the given one. Tensors are not "
+                  "read: verify does that.");
   options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   const io::CheckpointPlace place = io::find_checkpoint(path);
   io::CheckpointStore store(place.root);
   std::vector<StepEntry> entries = steps_at(place, store);
@@ -105,6 +98,8 @@ int inspect(const std::vector<std::string>& arguments) {
   print_step(*open_step(store, entries.front().name));
   return 0;
 }
+
+namespace {
 
 /// Faults of steps, one entry a file.
 struct Faults {
@@ -142,13 +137,15 @@ void verify_step(io::CheckpointStore& store, const std::string& name, Faults& fa
              total_bytes(manifest));
 }
 
-int verify(const std::vector<std::string>& arguments) {
+}  // namespace
+
+int checkpoint_verify_command(const CommandLine& line) {
   std::string path;
-  Options options("trireme checkpoint verify",
+  Options options(line.command(),
                   "Reads all steps of a folder, or the one given, and checks every file against its digest, that each "
                   "element of each tensor is stored once, and that the HDF5 library finds the tensors where they are.");
   options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   const io::CheckpointPlace place = io::find_checkpoint(path);
   io::CheckpointStore store(place.root);
   Faults faults;
@@ -159,21 +156,6 @@ int verify(const std::vector<std::string>& arguments) {
                 faults.unreadable.empty() ? "" : "\n");
   TRIREME_CHECK(faults.unreadable.empty(), IoError, "{}", faults.unreadable);
   return 0;
-}
-
-}  // namespace
-
-int checkpoint_command(const std::vector<std::string>& arguments) {
-  const std::string command = arguments.empty() ? "" : arguments.front();
-  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
-  if (command == "inspect") return inspect(rest);
-  if (command == "verify") return verify(rest);
-  if (command == "--help" || command == "-h") {
-    std::fputs(usage, stdout);
-    return 0;
-  }
-  const std::vector<std::string> words = {"inspect", "verify", "reshard"};
-  refuse_subcommand("checkpoint", command, words);
 }
 
 }  // namespace trireme::app

@@ -1,4 +1,4 @@
-#include "src/app/commands/checkpoint/reshard_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <algorithm>
 
@@ -74,20 +74,19 @@ std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& s
 
 }  // namespace
 
-int reshard_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+int checkpoint_reshard_command(const CommandLine& line) {
   ReshardOptions o;
-  Options options("trireme checkpoint reshard",
+  Options options(line.command(),
                   "Writes a checkpoint again, optimizer state included, in the files that a job on another grid would "
                   "have written. No grid needs this to load it: it is for other numbers or sizes of files. Under "
                   "mpirun the ranks share the files out; each holds one tensor's piece at a time.");
   o.declare(options);
-  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   TRIREME_CHECK(!o.bucket_elements || o.distributed_optimizer, ConfigError,
                 "--ddp-bucket-size needs --use-distributed-optimizer: without shards nothing is cut by buckets");
   const parallel::ProcessGrid grid = o.target();
 
-  const auto world = environment.make_world();
+  const auto world = line.environment().make_world();
   OpenCheckpoint source = open_checkpoint(*world, o.load);
   const Attributes& attributes = source.description.attributes;
   train::LayoutOptions layout;

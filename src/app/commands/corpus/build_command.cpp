@@ -1,4 +1,4 @@
-#include "src/app/commands/corpus/build_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "io/prepare/corpus_builder.hpp"
-#include "mpi/node.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/document_options.hpp"
 #include "src/app/options/options.hpp"
@@ -71,7 +70,7 @@ void log_report(const io::CorpusBuildOptions& build, const io::CorpusBuildReport
 
 }  // namespace
 
-int build_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+int corpus_build_command(const CommandLine& line) {
   io::CorpusBuildOptions build;
   io::TextReaderOptions& reader = build.text.reader;
   TokenizerOptions tokens;
@@ -79,7 +78,7 @@ int build_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
   std::optional<int> workers;
 
   Options options(
-      "trireme corpus build",
+      line.command(),
       "Tokenizes text into one HDF5 corpus, with as many threads as there are cores, in memory that does not "
       "grow with the text. Under mpirun the ranks share the work, whatever the number of files; the corpus is the same "
       "on any number of ranks. A build that was stopped goes on when it is run again. Names of special tokens in the "
@@ -118,16 +117,15 @@ int build_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment
               at_least(1));
   options.require("input");
   options.require("output");
-  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
 
-  const auto world = environment.make_world();
+  const auto world = line.environment().make_world();
   std::unique_ptr<data::Tokenizer> tokenizer;
   collectively(*world, [&] { tokenizer = tokens.make(); });
   reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
   if (build.text.split_sentences) reader.can_cut = data::SentenceSplitter::ends_before;
   reader.check_utf8 = !keep_invalid_utf8 && tokens.tokenizer != "bytes";
-  ThreadPool pool(workers ? *workers : default_thread_count(mpi::find_node_place(*world).ranks_sharing_cores));
+  ThreadPool pool(thread_count(*world, workers));
   const Timer timer;
   BuildProgress progress;
   const io::CorpusBuildReport report = io::build_corpus(

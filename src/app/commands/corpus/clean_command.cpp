@@ -1,4 +1,4 @@
-#include "src/app/commands/corpus/clean_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <fmt/ranges.h>
 
@@ -129,20 +129,19 @@ void print_summary(const io::CorpusCleanOptions& options, const io::CorpusCleanR
 
 }  // namespace
 
-int clean_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+int corpus_clean_command(const CommandLine& line) {
   CleanCommandOptions o;
-  Options options("trireme corpus clean",
+  Options options(line.command(),
                   "Copies text to one file of JSON lines without short documents, without documents of equal text and "
                   "without near duplicates, which MinHash and locality-sensitive hashing find and exact Jaccard "
                   "similarities confirm. Under mpirun the ranks share the work; the result is the same. Memory goes by "
                   "the number of documents, not by their length; the text is kept once more on the disk meanwhile, in "
                   "OUTPUT.partial.");
   o.declare(options);
-  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   o.check(options);
 
-  const auto world = environment.make_world();
+  const auto world = line.environment().make_world();
   check_same_options(*world, options);
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (o.clean.least_tokens > 0) {

@@ -1,4 +1,4 @@
-#include "src/app/commands/corpus/overlap_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <fmt/format.h>
 
@@ -71,19 +71,18 @@ struct OverlapCommandOptions {
 
 }  // namespace
 
-int overlap_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+int corpus_overlap_command(const CommandLine& line) {
   OverlapCommandOptions o;
   Options options(
-      "trireme corpus overlap",
+      line.command(),
       "Counts how many of the different n-grams of test sets occur in a corpus of text, and writes the corpus "
       "without them if that is wanted. Prints a line of JSON a test set. Under mpirun the ranks share the "
       "work; the result is the same. Memory goes by the test sets.");
   o.declare(options);
-  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   o.check(options);
 
-  const auto world = environment.make_world();
+  const auto world = line.environment().make_world();
   check_same_options(*world, options);
   ThreadPool pool(thread_count(*world, o.workers));
   const Timer timer;

@@ -1,4 +1,4 @@
-#include "src/app/commands/corpus/verify_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <fmt/format.h>
 
@@ -12,18 +12,17 @@
 
 namespace trireme::app {
 
-int verify_command(const std::vector<std::string>& arguments, mpi::MpiEnvironment& environment) {
+int corpus_verify_command(const CommandLine& line) {
   std::string path;
   std::optional<int> workers;
-  Options options("trireme corpus verify",
+  Options options(line.command(),
                   "Reads a whole corpus and checks it against its digests. Under mpirun the ranks share the work.");
   options.add_argument("FILE.h5", &path, "A corpus that trireme corpus build made.");
   options.add("workers", &workers, "N", "Threads of each rank; by default the ranks of a machine share its cores.",
               between(1, 4096));
-  if (asks_for_help(arguments) && environment.rank() != 0) return 0;
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
 
-  const auto world = environment.make_world();
+  const auto world = line.environment().make_world();
   check_same_options(*world, options);
   std::unique_ptr<io::CorpusStore> store;
   collectively(*world, [&] { store = std::make_unique<io::CorpusStore>(path); });

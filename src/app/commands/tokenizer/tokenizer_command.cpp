@@ -1,4 +1,4 @@
-#include "src/app/commands/tokenizer/tokenizer_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,6 @@
 #include "io/corpus/corpus_store.hpp"
 #include "io/prepare/word_counting.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
-#include "src/app/options/nearest_name.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/options/printable.hpp"
 #include "src/app/options/tokenizer_options.hpp"
@@ -23,17 +22,7 @@
 #include "src/data/tokenizer/bpe_trainer.hpp"
 
 namespace trireme::app {
-namespace {
-
-constexpr const char* usage =
-    "Usage: trireme tokenizer train|encode|decode [OPTION]...\n"
-    "Makes tokenizers and shows what they do.\n\n"
-    "  train    make a byte-level BPE from texts: vocab.json and merges.txt\n"
-    "  encode   turn text into token ids\n"
-    "  decode   turn token ids into text\n\n"
-    "trireme tokenizer COMMAND --help explains each.\n";
-
-int train(const std::vector<std::string>& arguments) {
+int tokenizer_train_command(const CommandLine& line) {
   io::WordCountingOptions counting;
   data::BpeTrainingOptions training;
   std::string output;
@@ -41,7 +30,7 @@ int train(const std::vector<std::string>& arguments) {
   std::optional<int> workers;
 
   Options options(
-      "trireme tokenizer train",
+      line.command(),
       "Makes a byte-level BPE with GPT-2's pattern from texts, for --tokenizer gpt2 of trireme corpus build "
       "and for Hugging Face's GPT2Tokenizer. The same texts give the same files.");
   options.section("Input and output");
@@ -71,7 +60,7 @@ int train(const std::vector<std::string>& arguments) {
   options.add("workers", &workers, "N", "Threads; by default as many as there are cores.", between(1, 4096));
   options.require("input");
   options.require("output");
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   const auto& special = training.special_tokens;
   TRIREME_CHECK(special.front() == "<|endoftext|>", ConfigError,
                 "--special-tokens begins with '{}'; the first must be <|endoftext|>, which ends documents",
@@ -115,6 +104,8 @@ int train(const std::vector<std::string>& arguments) {
   return 0;
 }
 
+namespace {
+
 /// Shared part of encode and decode: a tokenizer, by options or from a corpus, and an input.
 struct Look {
   TokenizerOptions tokens;
@@ -148,13 +139,15 @@ struct Look {
   }
 };
 
-int encode(const std::vector<std::string>& arguments) {
+}  // namespace
+
+int tokenizer_encode_command(const CommandLine& line) {
   Look look;
   bool pieces = false;
-  Options options("trireme tokenizer encode", "Prints the token ids of a text.");
+  Options options(line.command(), "Prints the token ids of a text.");
   look.declare(options, "The text; - for standard input.");
   options.add_flag("pieces", &pieces, "Print a line a token: its id and what it stands for.");
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   const auto tokenizer = look.tokenizer(options);
   std::vector<std::int32_t> ids;
   const std::string text = look.text();
@@ -173,11 +166,11 @@ int encode(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-int decode(const std::vector<std::string>& arguments) {
+int tokenizer_decode_command(const CommandLine& line) {
   Look look;
-  Options options("trireme tokenizer decode", "Prints the bytes that token ids stand for, and nothing else.");
+  Options options(line.command(), "Prints the bytes that token ids stand for, and nothing else.");
   look.declare(options, "Token ids with white space between them; - for standard input.");
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   const auto tokenizer = look.tokenizer(options);
   const std::string text = look.text();
   std::vector<std::int32_t> ids;
@@ -199,22 +192,6 @@ int decode(const std::vector<std::string>& arguments) {
   tokenizer->decode(ids, bytes);
   TRIREME_CHECK(std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size(), IoError, "cannot write the text");
   return 0;
-}
-
-}  // namespace
-
-int tokenizer_command(const std::vector<std::string>& arguments) {
-  const std::string command = arguments.empty() ? "" : arguments.front();
-  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
-  if (command == "train") return train(rest);
-  if (command == "encode") return encode(rest);
-  if (command == "decode") return decode(rest);
-  if (command == "--help" || command == "-h") {
-    std::fputs(usage, stdout);
-    return 0;
-  }
-  const std::vector<std::string> words = {"train", "encode", "decode"};
-  refuse_subcommand("tokenizer", command, words);
 }
 
 }  // namespace trireme::app

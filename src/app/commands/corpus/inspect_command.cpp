@@ -1,4 +1,4 @@
-#include "src/app/commands/corpus/corpus_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,6 @@
 #include <variant>
 
 #include "io/corpus/corpus_store.hpp"
-#include "src/app/commands/corpus/corpus_files_command.hpp"
-#include "src/app/options/nearest_name.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/options/printable.hpp"
 #include "src/base/check.hpp"
@@ -20,21 +18,6 @@
 namespace trireme::app {
 namespace {
 
-constexpr const char* usage =
-    "Usage: trireme corpus clean|overlap|build|inspect|verify|merge|split|sample|import|export [OPTION]...\n"
-    "Tokenized corpora for training, in HDF5, and the text before.\n\n"
-    "  clean    copy text without short documents, duplicates and near duplicates\n"
-    "  overlap  count the n-grams of test sets that occur in text; copy it without them\n"
-    "  build    tokenize text or JSON lines into a corpus\n"
-    "  inspect  print the header of a corpus\n"
-    "  verify   read a whole corpus and check it; exit code 3 where it is damaged\n"
-    "  merge    put several corpora into one\n"
-    "  split    cut a corpus into files for training, validation and test\n"
-    "  sample   take a random share of a corpus' documents\n"
-    "  import   read the token files of Megatron-LM or llm.c\n"
-    "  export   write the token files of Megatron-LM\n\n"
-    "trireme corpus COMMAND --help explains each.\n";
-
 std::vector<std::int32_t> ids_in(const data::TokenStore& store, std::int64_t begin, std::int64_t end) {
   std::vector<std::int32_t> ids;
   data::read_tokens(store, begin, end - begin,
@@ -42,15 +25,17 @@ std::vector<std::int32_t> ids_in(const data::TokenStore& store, std::int64_t beg
   return ids;
 }
 
-int inspect(const std::vector<std::string>& arguments) {
+}  // namespace
+
+int corpus_inspect_command(const CommandLine& line) {
   std::string path;
   std::int64_t documents_shown = 3;
   std::int64_t tokens_shown = 48;
-  Options options("trireme corpus inspect", "Prints what a corpus holds and how its first documents begin.");
+  Options options(line.command(), "Prints what a corpus holds and how its first documents begin.");
   options.add_argument("FILE.h5", &path, "A corpus that trireme corpus build made.");
   options.add("documents", &documents_shown, "N", "Documents to show.", between(0, 1e15));
   options.add("tokens", &tokens_shown, "N", "Tokens of each to show.", between(0, 1e15));
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
 
   const io::CorpusStore store(path);
   const data::CorpusInfo& info = store.info();
@@ -88,26 +73,6 @@ int inspect(const std::vector<std::string>& arguments) {
                end - begin > tokens_shown ? " ..." : "");
   }
   return 0;
-}
-
-}  // namespace
-
-int corpus_command(const std::vector<std::string>& arguments) {
-  const std::string command = arguments.empty() ? "" : arguments.front();
-  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
-  if (command == "inspect") return inspect(rest);
-  if (command == "merge") return corpus_merge(rest);
-  if (command == "split") return corpus_split(rest);
-  if (command == "sample") return corpus_sample(rest);
-  if (command == "import") return corpus_import(rest);
-  if (command == "export") return corpus_export(rest);
-  if (command == "--help" || command == "-h") {
-    std::fputs(usage, stdout);
-    return 0;
-  }
-  const std::vector<std::string> words = {"clean", "overlap", "build",  "inspect", "verify",
-                                          "merge", "split",   "sample", "import",  "export"};
-  refuse_subcommand("corpus", command, words);
 }
 
 }  // namespace trireme::app

@@ -1,4 +1,4 @@
-#include "src/app/commands/corpus/corpus_files_command.hpp"
+#include "src/app/commands/commands.hpp"
 
 #include <filesystem>
 #include <optional>
@@ -36,27 +36,27 @@ std::string megatron_prefix(const std::string& path) {
 
 }  // namespace
 
-int corpus_merge(const std::vector<std::string>& arguments) {
+int corpus_merge_command(const CommandLine& line) {
   std::vector<std::string> inputs;
   std::string output;
-  Options options("trireme corpus merge",
+  Options options(line.command(),
                   "Puts corpora of one tokenizer into one file, their documents one corpus after another.");
   options.add_arguments("FILE.h5...", &inputs, "Corpora, in this order.");
   options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
   bool view = false;
   add_view(options, &view);
   options.require("output");
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   log_written(output, io::merge_corpora(inputs, output, kind_of(view)));
   return 0;
 }
 
-int corpus_split(const std::vector<std::string>& arguments) {
+int corpus_split_command(const CommandLine& line) {
   std::string input;
   std::string prefix;
   std::string split = "969,30,1";
   auto by = data::SplitBy::automatic;
-  Options options("trireme corpus split",
+  Options options(line.command(),
                   "Cuts a corpus into PREFIX_train.h5, PREFIX_valid.h5 and PREFIX_test.h5, of the documents that a "
                   "training run with the same --split takes.");
   options.add_argument("FILE.h5", &input, "A corpus.");
@@ -69,7 +69,7 @@ int corpus_split(const std::vector<std::string>& arguments) {
   bool view = false;
   add_view(options, &view);
   options.require("output-prefix");
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   const std::array<std::string, 3> outputs{prefix + "_train.h5", prefix + "_valid.h5", prefix + "_test.h5"};
   const auto sizes = io::split_corpus(input, data::parse_split(split), by, outputs, kind_of(view));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -82,12 +82,12 @@ int corpus_split(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-int corpus_sample(const std::vector<std::string>& arguments) {
+int corpus_sample_command(const CommandLine& line) {
   std::string input;
   std::string output;
   double share = 0;
   std::uint64_t seed = 1234;
-  Options options("trireme corpus sample",
+  Options options(line.command(),
                   "Takes each document of a corpus with the same probability. The same seed takes the same documents, "
                   "and with a greater share the same and others.");
   options.add_argument("FILE.h5", &input, "A corpus.");
@@ -98,23 +98,23 @@ int corpus_sample(const std::vector<std::string>& arguments) {
   add_view(options, &view);
   options.require("output");
   options.require("share");
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   log_written(output, io::sample_corpus(input, share, seed, output, kind_of(view)));
   return 0;
 }
 
-int corpus_import(const std::vector<std::string>& arguments) {
+int corpus_import_command(const CommandLine& line) {
   std::vector<std::string> inputs;
   std::string output;
   TokenizerOptions tokens;
-  Options options("trireme corpus import",
+  Options options(line.command(),
                   "Makes a corpus of token files: of Megatron-LM (PREFIX.bin with PREFIX.idx) or of llm.c (FILE.bin, "
                   "cut into documents before every end-of-document token). Ids are taken as they are.");
   options.add_arguments("FILE...", &inputs, "PREFIX, PREFIX.bin or FILE.bin; several are put one after another.");
   options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
   tokens.declare(options, TokenizerOptions::Ids::from_elsewhere);
   options.require("output");
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   const auto tokenizer = tokens.make();
 
   const io::FolderLock lock(output + ".lock", output);
@@ -134,15 +134,15 @@ int corpus_import(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-int corpus_export(const std::vector<std::string>& arguments) {
+int corpus_export_command(const CommandLine& line) {
   std::string input;
   std::string prefix;
-  Options options("trireme corpus export",
+  Options options(line.command(),
                   "Writes a corpus as PREFIX.bin and PREFIX.idx, the bytes that Megatron-LM's own builder writes.");
   options.add_argument("FILE.h5", &input, "A corpus.");
   options.add("output-prefix", &prefix, "PREFIX", "The names of the two files without .bin and .idx.");
   options.require("output-prefix");
-  if (!options.parse(arguments)) return 0;
+  if (!line.read(options)) return 0;
   const io::CorpusStore store(input);
   const io::FolderLock lock(prefix + ".lock", prefix);
   io::export_megatron(store, prefix);

@@ -1,0 +1,17 @@
+#include "src/app/command_line.hpp"
+
+#include <algorithm>
+
+namespace trireme::app {
+
+bool CommandLine::read(Options& options) const {
+  const int rank = environment_ != nullptr ? environment_->rank() : mpi::launched_rank();
+  if (rank != 0 && asks_for_help(arguments_)) return false;
+  return options.parse(arguments_);
+}
+
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  return std::ranges::any_of(arguments, [](const std::string& a) { return a == "--help" || a == "-h"; });
+}
+
+}  // namespace trireme::app

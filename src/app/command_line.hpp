@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mpi/environment.hpp"
+#include "src/app/options/options.hpp"
+
+namespace trireme::app {
+
+/// The words behind `trireme` of one call: the command, its arguments, and MPI where it runs on ranks.
+class CommandLine {
+ public:
+  CommandLine(const std::string& path, std::vector<std::string> arguments, mpi::MpiEnvironment* environment)
+      : command_("trireme " + path), arguments_(std::move(arguments)), environment_(environment) {}
+
+  /// "trireme corpus build"
+  const std::string& command() const { return command_; }
+  /// Reads the options from the arguments. False where these ask for help, which rank 0 alone prints.
+  bool read(Options& options) const;
+  /// MPI, for a command that runs on ranks.
+  mpi::MpiEnvironment& environment() const { return *environment_; }
+
+ private:
+  std::string command_;
+  std::vector<std::string> arguments_;
+  mpi::MpiEnvironment* environment_;
+};
+
+/// Whether `arguments` ask for help.
+bool asks_for_help(const std::vector<std::string>& arguments);
+
+}  // namespace trireme::app

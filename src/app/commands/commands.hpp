@@ -1,0 +1,33 @@
+#pragma once
+
+#include "src/app/command_line.hpp"
+
+/// The functions of the commands: each returns the exit code and throws Error.
+namespace trireme::app {
+
+// Collective, on every rank of a job.
+int corpus_clean_command(const CommandLine& line);
+int corpus_overlap_command(const CommandLine& line);
+int corpus_build_command(const CommandLine& line);
+int corpus_verify_command(const CommandLine& line);
+int train_command(const CommandLine& line);
+int eval_command(const CommandLine& line);
+int generate_command(const CommandLine& line);
+int checkpoint_reshard_command(const CommandLine& line);
+int info_command(const CommandLine& line);
+
+// On one process.
+int corpus_inspect_command(const CommandLine& line);
+int corpus_merge_command(const CommandLine& line);
+int corpus_split_command(const CommandLine& line);
+int corpus_sample_command(const CommandLine& line);
+int corpus_import_command(const CommandLine& line);
+int corpus_export_command(const CommandLine& line);
+int tokenizer_train_command(const CommandLine& line);
+int tokenizer_encode_command(const CommandLine& line);
+int tokenizer_decode_command(const CommandLine& line);
+int checkpoint_inspect_command(const CommandLine& line);
+int checkpoint_verify_command(const CommandLine& line);
+int plan_command(const CommandLine& line);
+
+}  // namespace trireme::app

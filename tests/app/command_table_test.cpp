@@ -1,0 +1,56 @@
+#include "src/app/command_table.hpp"
+
+#include <gmock/gmock.h>
+
+#include "src/base/error.hpp"
+
+namespace trireme::app {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+TEST(CommandTable, FindsTheLongestPath) {
+  const Call build = find_command({"corpus", "build", "--help"});
+  ASSERT_NE(build.command, nullptr);
+  EXPECT_EQ(build.command->path, "corpus build");
+  EXPECT_EQ(build.command->ranks, Ranks::many);
+  EXPECT_THAT(build.arguments, ElementsAre("--help"));
+  const Call group = find_command({"corpus", "bild"});
+  ASSERT_NE(group.command, nullptr);
+  EXPECT_EQ(group.command->path, "corpus");
+  EXPECT_THAT(group.arguments, ElementsAre("bild"));
+  EXPECT_EQ(find_command({}).command, nullptr);
+  EXPECT_EQ(find_command({"trian"}).command, nullptr);
+}
+
+TEST(CommandTable, OnlyTrainingIsAskedToStop) {
+  EXPECT_EQ(find_command({"train"}).command->on_stop_signal, OnStopSignal::ask);
+  EXPECT_EQ(find_command({"corpus", "build"}).command->on_stop_signal, OnStopSignal::end);
+}
+
+TEST(CommandTable, AGroupListsItsCommandsAndSuggestsTheNearest) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_command(find_command({"checkpoint", "--help"})), 0);
+  const std::string help = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(help, HasSubstr("Usage: trireme checkpoint inspect|verify|reshard [OPTION]... [DIR]\n"));
+  EXPECT_THAT(help, HasSubstr("\n  verify   read whole checkpoints"));
+  EXPECT_THAT(
+      [] {
+        run_command(find_command({"checkpoint", "verfy"}));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("did you mean trireme checkpoint verify?")));
+}
+
+TEST(CommandTable, TheHelpOfTheProgramListsGroupsAndWhatRunsOnRanks) {
+  const std::string help = program_help();
+  EXPECT_THAT(help, HasSubstr("\n  corpus build       turn text into"));
+  EXPECT_THAT(help, HasSubstr("\n  tokenizer          make a tokenizer"));
+  EXPECT_THAT(help, Not(HasSubstr("corpus merge ")));
+  EXPECT_EQ(unknown_command_text("trian"), "there is no command 'trian'; did you mean train?");
+}
+
+}  // namespace
+}  // namespace trireme::app
