@@ -93,14 +93,14 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
   std::optional<Progress> saved;  // a run of no iterations saves its initial state
   if (trainer.progress().iteration > 0) saved = trainer.progress();
   const auto save = [&] {
-    if (hooks.save && saved != trainer.progress()) {
-      hooks.save();
+    if (hooks.checkpoints != nullptr && saved != trainer.progress()) {
+      hooks.checkpoints->save();
       saved = trainer.progress();
     }
   };
   const auto save_at_end = [&] {
     save();
-    if (hooks.finish_saving) hooks.finish_saving();
+    if (hooks.checkpoints != nullptr) hooks.checkpoints->finish();
   };
 
   Stop stop = Stop::none;
@@ -116,9 +116,9 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
   const auto end_early = [&] {
     save_at_end();
     log::info("stopping after iteration {} of {}: {}{}", trainer.progress().iteration, train_iterations, text_of(stop),
-              hooks.save ? "; everything is saved, run the same command again to go on"
-                         : "; nothing is saved without --save");
-    return hooks.save || stop == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;
+              hooks.checkpoints != nullptr ? "; everything is saved, run the same command again to go on"
+                                           : "; nothing is saved without --save");
+    return hooks.checkpoints != nullptr || stop == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;
   };
 
   // A stop does not wait for the end of an evaluation: the run that resumes this one makes it up, on the same samples.
@@ -147,7 +147,7 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
   while (trainer.progress().iteration < train_iterations) {
     const TrainRecord record = trainer.step(*data.train);
     const std::int64_t iteration = record.iteration;
-    if (hooks.go_on_saving) hooks.go_on_saving();
+    if (hooks.checkpoints != nullptr) hooks.checkpoints->poll();
     const bool last = iteration == train_iterations;
     window.add(record);
     if (hooks.metrics != nullptr) hooks.metrics->write(record);

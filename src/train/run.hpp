@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/data/dataset/gpt_data.hpp"
+#include "src/train/checkpoint_writer.hpp"
 #include "src/train/trainer.hpp"
 
 namespace trireme::train {
@@ -21,12 +22,8 @@ struct RunSchedule {
 
 /// Callbacks of the loop; all but `stop_requested` are collective.
 struct RunHooks {
-  /// Saves a checkpoint of the present state; empty where the run has no folder to save to.
-  std::function<void()> save;
-  /// Goes on with what `save` has begun; called after every iteration, not collective. May be empty.
-  std::function<void()> go_on_saving;
-  /// Waits until what was saved is on the disk, where `save` returns earlier; may be empty.
-  std::function<void()> finish_saving;
+  /// Saves the run's checkpoints; null where it saves none.
+  CheckpointWriter* checkpoints = nullptr;
   /// Returns whether this rank was asked to stop (a signal). Ranks need not agree: one is enough.
   std::function<bool()> stop_requested;
   /// Where records go; null on ranks that keep none.

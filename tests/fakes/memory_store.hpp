@@ -7,7 +7,7 @@
 namespace trireme::checkpoint {
 
 /// Keeps steps in the memory of one process.
-class MemoryStore final : public Store {
+class MemoryStore : public Store {
  public:
   std::string description() const override { return "memory"; }
   std::string claim(std::int64_t) override { return "memory"; }

@@ -8,7 +8,6 @@
 
 #include "io/metrics/metrics_file.hpp"
 #include "src/checkpoint/load.hpp"
-#include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/memory_store.hpp"
 #include "tests/support/mpi_world.hpp"
@@ -59,9 +58,18 @@ data::GptData three_splits() {
   return data::make_gpt_data({{synthetic_tokens(six_iterations()), 1.0}}, options);
 }
 
+/// Counts the steps that are saved.
+struct CountingStore final : checkpoint::MemoryStore {
+  void commit(const std::string& staging, const checkpoint::Manifest& manifest) override {
+    MemoryStore::commit(staging, manifest);
+    ++commits;
+  }
+  int commits = 0;
+};
+
 /// One start of the program on this rank alone: resumes what the store holds, and is asked to stop from the `looks`th
-/// time on that it looks for that. `saves` counts what it saves.
-RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks, int* saves = nullptr) {
+/// time on that it looks for that.
+RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks) {
   SelfCommunicator alone;
   TrainingRun run(alone, six_iterations(), {});
   if (checkpoint::has_checkpoint(store, alone)) {
@@ -69,12 +77,10 @@ RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks, int* s
     checkpoint::load(*step, alone, run.trainer.state_tensors());
     run.trainer.restore(checkpoint::read_description(*step).attributes);
   }
+  train::HostState state(*run.backend, run.trainer.state_tensors());
+  train::CheckpointWriter checkpoints(store, alone, run.trainer, state, {}, "tokenizer", {});
   train::RunHooks hooks;
-  hooks.save = [&] {
-    if (saves != nullptr) *saves += 1;
-    checkpoint::save(store, alone, {run.trainer.progress().iteration, run.trainer.state_attributes(), {}},
-                     run.trainer.state_tensors());
-  };
+  hooks.checkpoints = &checkpoints;
   hooks.stop_requested = [&] { return --looks <= 0; };
   hooks.metrics = &records;
   return train::run(run.trainer, alone, 6, three_splits(), every_second, hooks);
@@ -119,18 +125,18 @@ TEST(Run, StopsAtAnyLookAndResumesToTheSameRecords) {
 }
 
 TEST(Run, TestsOnceHoweverOftenItIsStartedAgain) {
-  checkpoint::MemoryStore store;
+  CountingStore store;
   Records records;
   EXPECT_EQ(start(store, records, 18), RunEnd::stopped_early);  // at the test's first look
   EXPECT_EQ(records.validation.size(), 3u);
   EXPECT_THAT(records.tests, testing::IsEmpty());
-  int saves = 0;
-  EXPECT_EQ(start(store, records, never, &saves), RunEnd::complete);
+  store.commits = 0;
+  EXPECT_EQ(start(store, records, never), RunEnd::complete);
   EXPECT_EQ(records.tests.size(), 1u);
-  EXPECT_EQ(saves, 1);  // of what is known now, under the same step
-  EXPECT_EQ(start(store, records, never, &saves), RunEnd::complete);
+  EXPECT_EQ(store.commits, 1);  // of what is known now, under the same step
+  EXPECT_EQ(start(store, records, never), RunEnd::complete);
   EXPECT_EQ(records.tests.size(), 1u);
-  EXPECT_EQ(saves, 1);
+  EXPECT_EQ(store.commits, 1);
 }
 
 TEST(Run, WithoutATestSplitHasNoTest) {

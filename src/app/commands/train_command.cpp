@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <csignal>
 
+#include "io/checkpoint/checkpoint_store.hpp"
 #include "io/corpus/index_files.hpp"
 #include "io/metrics/metrics_file.hpp"
 #include "io/metrics/trace_file.hpp"
-#include "src/app/checkpoint_saver.hpp"
 #include "src/app/job.hpp"
 #include "src/app/memory_report.hpp"
 #include "src/app/options/options.hpp"
@@ -21,6 +21,7 @@
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/checkpoint/step_writer.hpp"
+#include "src/train/checkpoint_writer.hpp"
 #include "src/train/host_state.hpp"
 
 namespace trireme::app {
@@ -253,14 +254,16 @@ int train_command(const CommandLine& line) {
   }
 
   train::RunHooks hooks;
-  std::optional<CheckpointSaver> saver;
+  std::unique_ptr<io::CheckpointStore> store;
+  std::optional<train::CheckpointWriter> checkpoints;
   if (!o.save.empty()) {
     collectively(*job.world,
                  [&] { check_file_limit(shard_bytes(state->tensors()), "this rank's file of a checkpoint"); });
-    saver.emplace(*job.world, o, trainer, *state, attributes, stores.front().store->info().tokenizer_payload);
-    hooks.save = [&] { saver->save(); };
-    hooks.go_on_saving = [&] { saver->go_on(); };
-    hooks.finish_saving = [&] { saver->finish(); };
+    collectively(*job.world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
+    hooks.checkpoints = &checkpoints.emplace(
+        *store, *job.world, trainer, *state, attributes, stores.front().store->info().tokenizer_payload,
+        train::CheckpointWriterOptions{
+            .asynchronous = o.async_save, .on_error = o.on_save_error, .keep_last = o.keep_last});
   }
 
   std::unique_ptr<io::MetricsFile> metrics;

@@ -194,7 +194,8 @@ void TrainCommandOptions::declare(Options& options) {
   options.add_flag("async-save", &async_save,
                    "Write checkpoints during training, from a copy of the state in host memory. A write error is "
                    "reported at the next save, or at the end of the run.");
-  options.add_choice("on-save-error", &on_save_error, {{"stop", OnSaveError::stop}, {"continue", OnSaveError::go_on}},
+  options.add_choice("on-save-error", &on_save_error,
+                     {{"stop", train::OnSaveError::stop}, {"continue", train::OnSaveError::warn}},
                      "When a checkpoint cannot be written: end the run with exit code 5, or warn, train on and try "
                      "again at the next save. A last state that is not saved is exit code 5 in any case.");
   options.add("exit-interval", &run.exit_interval, "N",

@@ -14,9 +14,6 @@
 
 namespace trireme::app {
 
-/// Continuation of a run whose checkpoint could not be written.
-enum class OnSaveError { stop, go_on };
-
 /// The options of `trireme train`, as given, and what they come to.
 struct TrainCommandOptions {
   ModelOptions model;
@@ -84,7 +81,7 @@ struct TrainCommandOptions {
   bool allow_new_data = false;
   int keep_last = 0;
   bool async_save = false;
-  OnSaveError on_save_error = OnSaveError::stop;
+  train::OnSaveError on_save_error = train::OnSaveError::stop;
   std::string metrics_file;
   std::string trace_file;
   bool dry_run = false;

@@ -1,0 +1,93 @@
+#include "src/train/checkpoint_writer.hpp"
+
+#include <utility>
+
+#include "src/base/log.hpp"
+#include "src/base/signals.hpp"
+#include "src/checkpoint/save.hpp"
+
+namespace trireme::train {
+
+CheckpointWriter::CheckpointWriter(checkpoint::Store& store, Communicator& world, Trainer& trainer, HostState& state,
+                                   std::map<std::string, std::string> attributes, std::string tokenizer,
+                                   const CheckpointWriterOptions& options)
+    : store_(store),
+      world_(world),
+      trainer_(trainer),
+      state_(state),
+      attributes_(std::move(attributes)),
+      tokenizer_(std::move(tokenizer)),
+      options_(options) {
+  checkpoint::prepare_saving(store_, world, state.tensors(), trainer.progress().iteration);
+  if (!options.asynchronous) return;
+  writers_ = world.split(0, world.rank(), "checkpoint writers");
+  trainer.before_update([&state] { state.keep_order(); });
+}
+
+/// Runs `action`, which saves step `step`. With OnSaveError::warn it passes over a failure that all ranks know of:
+/// after any other, they would wait for this one.
+template <class Action>
+void CheckpointWriter::attempt(std::int64_t step, const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    const bool common = world_.size() == 1 || dynamic_cast<const CollectiveError*>(&error) != nullptr;
+    if (options_.on_error == OnSaveError::stop || !common || error.exit_code() != ExitCode::io) throw;
+    failed_ = true;
+    if (world_.rank() != 0) return;
+    log::warn("STEP {} IS NOT SAVED, training goes on and tries again at the next save: {}", step, error.what());
+  }
+}
+
+void CheckpointWriter::save() {
+  attempt(step_, [&] { wait(); });
+  step_ = trainer_.progress().iteration;
+  failed_ = false;
+  checkpoint::RunDescription description{.step = step_, .attributes = attributes_, .blobs = {}};
+  description.attributes.merge(trainer_.state_attributes());
+  description.blobs["tokenizer"] = tokenizer_;
+  if (!writers_) {
+    state_.fetch();
+    attempt(step_, [&] { write(world_, description); });
+    return;
+  }
+  state_.begin_fetch();
+  write_copy_ = [this, description = std::move(description)] { write(*writers_, description); };
+  poll();
+}
+
+void CheckpointWriter::write(Communicator& ranks, const checkpoint::RunDescription& description) {
+  checkpoint::save(store_, ranks, description, state_.tensors(), {.keep_last = options_.keep_last});
+}
+
+/// Starts the thread only after the copy is complete, so that it never touches the device.
+void CheckpointWriter::start_writing() {
+  writing_ = std::async(std::launch::async, [write = std::exchange(write_copy_, {})] {
+    use_alternate_signal_stack();
+    write();
+  });
+}
+
+void CheckpointWriter::poll() {
+  if (write_copy_ && state_.fetched()) start_writing();
+}
+
+void CheckpointWriter::wait() {
+  if (write_copy_) {
+    state_.wait();
+    start_writing();
+  }
+  if (writing_.valid()) writing_.get();
+}
+
+void CheckpointWriter::finish() {
+  wait();
+  if (failed_) {
+    throw CollectiveError(ExitCode::io,
+                          fmt::format("the last state of the run, step {}, is not saved: the warning above "
+                                      "says why; what was saved before is whole",
+                                      step_));
+  }
+}
+
+}  // namespace trireme::train

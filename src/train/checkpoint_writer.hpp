@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/checkpoint/store.hpp"
+#include "src/comm/communicator.hpp"
+#include "src/train/host_state.hpp"
+#include "src/train/trainer.hpp"
+
+namespace trireme::train {
+
+/// Whether a checkpoint that cannot be written ends the run.
+enum class OnSaveError { stop, warn };
+
+struct CheckpointWriterOptions {
+  bool asynchronous = false;  ///< write on a thread behind the training
+  OnSaveError on_error = OnSaveError::stop;
+  int keep_last = 0;  ///< checkpoint::SaveOptions::keep_last
+};
+
+/// Saves the checkpoints of a training run.
+class CheckpointWriter {
+ public:
+  /// Claims `store` (checkpoint::prepare_saving). Collective. `store`, `world`, `trainer` and `state` must live longer;
+  /// `attributes` and `tokenizer` go into every checkpoint. An asynchronous writer needs a `state` with memory of its
+  /// own.
+  CheckpointWriter(checkpoint::Store& store, Communicator& world, Trainer& trainer, HostState& state,
+                   std::map<std::string, std::string> attributes, std::string tokenizer,
+                   const CheckpointWriterOptions& options);
+
+  /// Saves the present state, or begins to. With OnSaveError::warn a failed save is a warning. Collective.
+  void save();
+  /// Starts writing once the copy of the state is complete. Call it after every iteration. Not collective.
+  void poll();
+  /// Waits until the state that was saved last is on the disk. Throws where it is not, whatever `on_error` says.
+  /// Collective.
+  void finish();
+
+ private:
+  void write(Communicator& ranks, const checkpoint::RunDescription& description);
+  void start_writing();
+  void wait();
+  template <class Action>
+  void attempt(std::int64_t step, const Action& action);
+
+  checkpoint::Store& store_;
+  Communicator& world_;
+  Trainer& trainer_;
+  HostState& state_;
+  std::map<std::string, std::string> attributes_;
+  std::string tokenizer_;
+  CheckpointWriterOptions options_;
+  std::unique_ptr<Communicator> writers_;  // of the writing threads; null without them
+  std::int64_t step_ = -1;                 // saved last
+  bool failed_ = false;                    // to save it
+  std::function<void()> write_copy_;       // pending until the copy of the state is complete
+  std::future<void> writing_;
+};
+
+}  // namespace trireme::train

@@ -1,0 +1,126 @@
+#include "src/train/checkpoint_writer.hpp"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "src/checkpoint/load.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "tests/fakes/memory_store.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using train::CheckpointWriter;
+using train::OnSaveError;
+
+/// Refuses the steps in `broken`.
+struct BreakableStore final : checkpoint::MemoryStore {
+  std::string begin(std::int64_t step, std::int64_t needed_bytes) override {
+    TRIREME_CHECK(!broken.contains(step), IoError, "step {} could not be saved", step);
+    return MemoryStore::begin(step, needed_bytes);
+  }
+  std::set<std::int64_t> broken;
+};
+
+/// A training run on this rank alone, and its checkpoints.
+struct SavedRun {
+  explicit SavedRun(const train::CheckpointWriterOptions& options)
+      : run(alone, small(), {}),
+        state(*run.backend, run.trainer.state_tensors(), HostCopies::Place::always),
+        writer(store, alone, run.trainer, state, {{"dtype", "fp64"}}, "tokenizer", options) {}
+
+  static RunConfig small() {
+    RunConfig config;
+    config.model.layers = 1;
+    config.model.hidden = 16;
+    config.model.heads = 2;
+    config.model.ffn_hidden = 32;
+    config.model.vocabulary = 64;
+    config.s = 8;
+    config.batch = 2;
+    return config;
+  }
+  std::vector<std::string> steps() {
+    std::vector<std::string> names;
+    for (const checkpoint::StepEntry& entry : store.steps()) names.push_back(entry.name);
+    return names;
+  }
+  /// The bytes of this rank's file of step `step`.
+  std::vector<std::byte> file(std::int64_t step) { return store.file(store.step_name(step), "rank-00000.h5"); }
+
+  SelfCommunicator alone;
+  BreakableStore store;
+  TrainingRun run;
+  train::HostState state;
+  CheckpointWriter writer;
+};
+
+TEST(CheckpointWriter, WritesTheSameStepsBehindTheTraining) {
+  SavedRun at_once({});
+  SavedRun behind({.asynchronous = true});
+  for (int i = 0; i < 2; ++i) {
+    at_once.run.step();
+    at_once.writer.save();
+    behind.run.step();
+    behind.writer.save();
+  }
+  behind.run.step();  // changes the state that is being written
+  behind.writer.poll();
+  behind.writer.finish();
+  EXPECT_EQ(behind.steps(), at_once.steps());
+  EXPECT_EQ(behind.steps().size(), 2u);
+  for (const std::int64_t step : {1, 2}) EXPECT_EQ(behind.file(step), at_once.file(step)) << step;
+  const auto step = checkpoint::open_checkpoint(behind.store, behind.alone);
+  const checkpoint::RunDescription description = checkpoint::read_description(*step);
+  EXPECT_EQ(description.attributes.at("dtype"), "fp64");
+  EXPECT_EQ(description.attributes.at("state.iteration"), "2");
+  EXPECT_EQ(description.blobs.at("tokenizer"), "tokenizer");
+}
+
+TEST(CheckpointWriter, KeepsTheNewestSteps) {
+  SavedRun saved({.keep_last = 1});
+  for (int i = 0; i < 2; ++i) {
+    saved.run.step();
+    saved.writer.save();
+  }
+  EXPECT_THAT(saved.steps(), testing::ElementsAre(saved.store.step_name(2)));
+}
+
+TEST(CheckpointWriter, StopsTheRunThatCannotSave) {
+  for (const bool asynchronous : {false, true}) {
+    SavedRun saved({.asynchronous = asynchronous});
+    saved.store.broken = {0};
+    EXPECT_THAT(
+        [&] {
+          saved.writer.save();
+          saved.writer.finish();
+        },
+        ThrowsMessage<IoError>(HasSubstr("step 0 could not be saved")));
+  }
+}
+
+TEST(CheckpointWriter, PassesOverAFailedSaveButNotOverTheLast) {
+  for (const bool asynchronous : {false, true}) {
+    SCOPED_TRACE(asynchronous);
+    SavedRun saved({.asynchronous = asynchronous, .on_error = OnSaveError::warn});
+    saved.store.broken = {1, 3};
+    const auto train_and_save = [&] {
+      saved.run.step();
+      saved.writer.save();
+    };
+    train_and_save();
+    train_and_save();
+    saved.writer.finish();
+    EXPECT_THAT(saved.steps(), testing::ElementsAre(saved.store.step_name(2)));
+    train_and_save();
+    EXPECT_THROW(saved.writer.finish(), Error);
+    EXPECT_THAT(saved.steps(), testing::ElementsAre(saved.store.step_name(2)));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
