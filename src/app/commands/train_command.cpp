@@ -27,6 +27,18 @@
 namespace trireme::app {
 namespace {
 
+/// Data, model and starting point of a run: decided, and held against a checkpoint, before anything is
+/// built.
+struct TrainPlan {
+  std::vector<data::WeightedStore> stores;
+  model::GptConfig config;
+  data::GptDataOptions data_options;
+  OpenCheckpoint start;  ///< empty for a run from initial weights
+  train::Progress done;
+  std::int64_t iterations = 0;  ///< of the whole run
+  Attributes attributes;        ///< of every checkpoint that the run saves
+};
+
 /// Lists a model's differences from GPT-2: ", RMSNorm, rotary positions ..."
 std::string variants_text(const model::GptConfig& config) {
   std::string text;
@@ -60,9 +72,8 @@ void log_batches(const Job& job, const TrainCommandOptions& o, const train::Prog
   }
 }
 
-void log_configuration(const Options& options, const Job& job, const TrainCommandOptions& o,
-                       const model::GptConfig& config, const std::vector<data::WeightedStore>& stores,
-                       const train::Progress& done) {
+void log_configuration(const Options& options, const Job& job, const TrainCommandOptions& o, const TrainPlan& plan) {
+  const model::GptConfig& config = plan.config;
   log::info("Trireme {}", version());
   for (const auto& [name, value] : options.values()) {
     if (!value.empty()) log::info("  {:.<34} {}", name + " ", value);
@@ -83,12 +94,12 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
   if (!preset_values.empty()) log::info("--model {} sets {}", o.model.preset, preset_values);
   const std::string slow = job.backend->attention().check_head_dim(o.dtype, config.hidden / config.heads);
   if (!slow.empty() && job.world->rank() == 0) log::warn("{}", slow);
-  for (const data::WeightedStore& store : stores) {
+  for (const data::WeightedStore& store : plan.stores) {
     log::info("corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", store.store->name(),
               store.store->token_count(), store.store->documents(), store.store->info().tokenizer,
               store.store->info().vocabulary_size);
   }
-  log_batches(job, o, done);
+  log_batches(job, o, plan.done);
   if (o.sequence_parallel && job.grid.tensor_size() == 1) {
     log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
   }
@@ -170,6 +181,134 @@ std::int64_t shard_bytes(const std::vector<checkpoint::StateTensor>& tensors) {
   return sum;
 }
 
+/// Plans the run. Collective.
+TrainPlan make_plan(const Job& job, const Options& options, const TrainCommandOptions& o) {
+  TrainPlan plan;
+  plan.stores = open_corpora(job, o);
+  const data::CorpusInfo& corpus = plan.stores.front().store->info();
+  plan.config = o.model.config(o.sequence_length, corpus.vocabulary_size);
+  plan.data_options = data_options_of(o, plan.config);
+  const Attributes model = attributes_of(plan.config);
+  const Attributes order = attributes_of(plan.stores, plan.data_options);
+  plan.attributes = model;
+  plan.attributes.merge(Attributes(order));
+  plan.attributes["tokenizer"] = corpus.tokenizer;
+  plan.attributes["dtype"] = name_of(o.dtype);
+  plan.attributes.merge(attributes_of(o.training()));
+
+  if (!o.load.empty()) plan.start = open_checkpoint(*job.world, o.load, o.load_or_init);
+  std::vector<data::SampleBudget> earlier_budgets;
+  if (plan.start.reader) {
+    const Attributes& stored = plan.start.description.attributes;
+    earlier_budgets = check_checkpoint(stored, model, order, o.allow_new_data);
+    require_same_optimizer(stored, plan.attributes);
+    for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
+    plan.done = train::progress_from(stored);
+  }
+  plan.iterations = o.iterations(plan.done, job.grid.data_size());
+  data::SampleBudget needed = data::samples_needed(o.run_length(plan.iterations));
+  needed.test = test_samples(needed.test, options, plan.stores, plan.data_options);
+  plan.data_options.budgets = data::extend_budgets(earlier_budgets, needed);
+  plan.attributes["data_budgets"] = budgets_text(plan.data_options.budgets);
+  return plan;
+}
+
+/// The model, its trainer and the tensors of its checkpoints.
+struct TrainSession {
+  /// Builds them. Collective.
+  TrainSession(Job& job, const TrainCommandOptions& o, const TrainPlan& plan)
+      : gpt(*job.backend, *job.world, job.grid, job.communicators, plan.config, o.layout()),
+        trainer(gpt, o.training()) {
+    if (!plan.start.reader && o.save.empty()) return;
+    collectively(*job.world, [&] {
+      state.emplace(*job.backend, trainer.state_tensors(),
+                    o.async_save ? HostCopies::Place::always : HostCopies::Place::where_needed);
+    });
+  }
+  train::ParallelGpt gpt;
+  train::Trainer trainer;
+  std::optional<train::HostState> state;  ///< for loading, and then for saving
+};
+
+/// Brings the session to where the run begins: loads the plan's checkpoint and closes it, or sets the initial weights.
+/// Collective.
+void restore(Job& job, const TrainCommandOptions& o, TrainPlan& plan, TrainSession& session) {
+  if (!plan.start.reader) {
+    model::Initialisation initialisation = o.initialisation;
+    initialisation.seed = o.seed;
+    initialisation.layers = plan.config.layers;
+    initialisation.threads = default_thread_count(job.node.ranks_sharing_cores);
+    model::initialise(*job.backend, session.gpt.parameters().parameters(), initialisation);
+    session.trainer.start();
+    return;
+  }
+  checkpoint::load(*plan.start.reader, *job.world, session.state->tensors());
+  session.state->store();
+  session.trainer.restore(plan.start.description.attributes);
+  if (o.save.empty()) {
+    session.state.reset();
+    job.backend->release_host_memory();
+  }
+  const train::Progress& progress = session.trainer.progress();
+  log::info("continuing after iteration {}, {} samples", progress.iteration, progress.consumed_samples);
+  plan.start = {};
+}
+
+/// Whether the run has anything to train, to evaluate or to save.
+bool has_work(const TrainCommandOptions& o, const TrainPlan& plan, const data::GptData& data,
+              const train::Progress& progress) {
+  const bool saves_initial_state = plan.iterations == 0 && plan.done.iteration == 0 && !o.save.empty();
+  return progress.iteration < plan.iterations || progress.evaluation_left || saves_initial_state ||
+         train::test_is_left(progress, plan.iterations, data, o.run);
+}
+
+/// Opens the folder of `--save`, into which this rank's file must fit. Collective.
+std::unique_ptr<io::CheckpointStore> open_store(const Job& job, const std::string& path,
+                                                const train::HostState& state) {
+  std::unique_ptr<io::CheckpointStore> store;
+  collectively(*job.world, [&] {
+    check_file_limit(shard_bytes(state.tensors()), "this rank's file of a checkpoint");
+    store = std::make_unique<io::CheckpointStore>(path);
+  });
+  return store;
+}
+
+/// Trains, evaluates and saves. Collective.
+train::RunEnd run(Job& job, const TrainCommandOptions& o, const TrainPlan& plan, const data::GptData& data,
+                  TrainSession& session) {
+  train::RunHooks hooks;
+  std::unique_ptr<io::CheckpointStore> store;
+  std::optional<train::CheckpointWriter> checkpoints;
+  if (!o.save.empty()) {
+    store = open_store(job, o.save, *session.state);
+    hooks.checkpoints =
+        &checkpoints.emplace(*store, *job.world, session.trainer, *session.state, plan.attributes,
+                             plan.stores.front().store->info().tokenizer_payload,
+                             train::CheckpointWriterOptions{
+                                 .asynchronous = o.async_save, .on_error = o.on_save_error, .keep_last = o.keep_last});
+  }
+  std::unique_ptr<io::MetricsFile> metrics;
+  collectively(*job.world, [&] {
+    if (job.speaks() && !o.metrics_file.empty()) {
+      metrics = std::make_unique<io::MetricsFile>(o.metrics_file, session.trainer.progress());
+    }
+  });
+  std::unique_ptr<io::TraceFile> trace_file;
+  std::optional<TraceRecorder> trace;
+  if (!o.trace_file.empty()) {
+    trace_file = std::make_unique<io::TraceFile>(o.trace_file, *job.world);
+    job.world->barrier();  // the ranks' times begin together
+    session.gpt.set_trace(&trace.emplace());
+  }
+  hooks.stop_requested = stop_signal_received;
+  hooks.metrics = metrics.get();
+  ProgressBar bar("training", "iterations", 1, session.trainer.progress().iteration);
+  if (job.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
+  const train::RunEnd end = train::run(session.trainer, *job.world, plan.iterations, data, o.run, hooks);
+  if (trace_file) trace_file->write(*trace, job.grid.describe(job.world->rank()));
+  return end;
+}
+
 }  // namespace
 
 int train_command(const CommandLine& line) {
@@ -183,108 +322,23 @@ int train_command(const CommandLine& line) {
   Job job(line.environment(), options, o.grid);
   o.settle(options, job.grid.data_size());
   check_training_type(*job.backend, o.dtype);
-
-  const std::vector<data::WeightedStore> stores = open_corpora(job, o);
-  const model::GptConfig config = o.model.config(o.sequence_length, stores.front().store->info().vocabulary_size);
-  o.initialisation.seed = o.seed;
-  o.initialisation.layers = config.layers;
-  data::GptDataOptions data_options = data_options_of(o, config);
-
-  // A checkpoint is read, and held against what was asked for, before anything is built.
-  Attributes attributes = attributes_of(config);
-  attributes.merge(attributes_of(stores, data_options));
-  attributes["tokenizer"] = stores.front().store->info().tokenizer;
-  attributes["dtype"] = name_of(o.dtype);
-  attributes.merge(attributes_of(o.training()));
-  OpenCheckpoint start;
-  if (!o.load.empty()) start = open_checkpoint(*job.world, o.load, o.load_or_init);
-  std::vector<data::SampleBudget> earlier_budgets;
-  if (start.reader) {
-    earlier_budgets = check_checkpoint(start.description.attributes, attributes_of(config),
-                                       attributes_of(stores, data_options), o.allow_new_data);
-    require_same_optimizer(start.description.attributes, attributes);
-    for (const std::string& line : changed_options(start.description.attributes, attributes)) log::info("{}", line);
-  }
-  const train::Progress done = start.reader ? train::progress_from(start.description.attributes) : train::Progress{};
-  const std::int64_t train_iterations = o.iterations(done, job.grid.data_size());
-  const data::SampleBudget needed = data::samples_needed(o.run_length(train_iterations));
-  data_options.budgets = data::extend_budgets(
-      earlier_budgets, {needed.train, needed.valid, test_samples(needed.test, options, stores, data_options)});
-  attributes["data_budgets"] = budgets_text(data_options.budgets);
-
-  log_configuration(options, job, o, config, stores, done);
-  const data::GptData data = make_data(*job.world, stores, data_options, o.data_cache_path);
+  TrainPlan plan = make_plan(job, options, o);
+  log_configuration(options, job, o, plan);
+  const data::GptData data = make_data(*job.world, plan.stores, plan.data_options, o.data_cache_path);
   if (o.dry_run) {
-    log_layer_activations(job, o, config);
+    log_layer_activations(job, o, plan.config);
     log::info("dry run: everything is in order; {} iterations would run",
-              std::max<std::int64_t>(train_iterations - done.iteration, 0));
+              std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
     return 0;
   }
-
-  train::ParallelGpt gpt(*job.backend, *job.world, job.grid, job.communicators, config, o.layout());
-  train::Trainer trainer(gpt, o.training());
-  std::optional<train::HostState> state;  // for loading, and then for saving
-  if (start.reader || !o.save.empty()) {
-    collectively(*job.world, [&] {
-      state.emplace(*job.backend, trainer.state_tensors(),
-                    o.async_save ? HostCopies::Place::always : HostCopies::Place::where_needed);
-    });
-  }
-  if (start.reader) {
-    checkpoint::load(*start.reader, *job.world, state->tensors());
-    state->store();
-    trainer.restore(start.description.attributes);
-    if (o.save.empty()) {
-      state.reset();
-      job.backend->release_host_memory();
-    }
-    log::info("continuing after iteration {}, {} samples", trainer.progress().iteration,
-              trainer.progress().consumed_samples);
-  } else {
-    o.initialisation.threads = default_thread_count(job.node.ranks_sharing_cores);
-    model::initialise(*job.backend, gpt.parameters().parameters(), o.initialisation);
-    trainer.start();
-  }
-  start = {};
-  const bool saves_initial_state = train_iterations == 0 && done.iteration == 0 && !o.save.empty();
-  if (trainer.progress().iteration >= train_iterations && !trainer.progress().evaluation_left && !saves_initial_state &&
-      !train::test_is_left(trainer.progress(), train_iterations, data, o.run)) {
-    log::info("nothing to do: {} of {} iterations are done", trainer.progress().iteration, train_iterations);
+  TrainSession session(job, o, plan);
+  restore(job, o, plan, session);
+  const train::Progress& progress = session.trainer.progress();
+  if (!has_work(o, plan, data, progress)) {
+    log::info("nothing to do: {} of {} iterations are done", progress.iteration, plan.iterations);
     return 0;
   }
-
-  train::RunHooks hooks;
-  std::unique_ptr<io::CheckpointStore> store;
-  std::optional<train::CheckpointWriter> checkpoints;
-  if (!o.save.empty()) {
-    collectively(*job.world,
-                 [&] { check_file_limit(shard_bytes(state->tensors()), "this rank's file of a checkpoint"); });
-    collectively(*job.world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
-    hooks.checkpoints = &checkpoints.emplace(
-        *store, *job.world, trainer, *state, attributes, stores.front().store->info().tokenizer_payload,
-        train::CheckpointWriterOptions{
-            .asynchronous = o.async_save, .on_error = o.on_save_error, .keep_last = o.keep_last});
-  }
-
-  std::unique_ptr<io::MetricsFile> metrics;
-  collectively(*job.world, [&] {
-    if (job.speaks() && !o.metrics_file.empty()) {
-      metrics = std::make_unique<io::MetricsFile>(o.metrics_file, trainer.progress());
-    }
-  });
-  std::unique_ptr<io::TraceFile> trace_file;
-  std::optional<TraceRecorder> trace;
-  if (!o.trace_file.empty()) {
-    trace_file = std::make_unique<io::TraceFile>(o.trace_file, *job.world);
-    job.world->barrier();  // the ranks' times begin together
-    gpt.set_trace(&trace.emplace());
-  }
-  hooks.stop_requested = stop_signal_received;
-  hooks.metrics = metrics.get();
-  ProgressBar bar("training", "iterations", 1, trainer.progress().iteration);
-  if (job.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
-  const train::RunEnd end = train::run(trainer, *job.world, train_iterations, data, o.run, hooks);
-  if (trace_file) trace_file->write(*trace, job.grid.describe(job.world->rank()));
+  const train::RunEnd end = run(job, o, plan, data, session);
   return static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early);
 }
 
