@@ -46,6 +46,51 @@ class BuildProgress {
   Timer since_logged_;
 };
 
+struct BuildCommandOptions {
+  io::CorpusBuildOptions build;
+  TokenizerOptions tokens;
+  bool keep_invalid_utf8 = false;
+  std::optional<int> workers;
+
+  void declare(Options& options) {
+    io::TextReaderOptions& reader = build.text.reader;
+    options.section("Input and output");
+    options.add("input", &build.inputs, "FILE",
+                "Text files, a document each, and files of JSON lines (.json, .jsonl, .ndjson), an object a line; "
+                "plain or compressed (gzip, Zstandard).");
+    options.add("output", &build.output, "FILE.h5",
+                "The corpus. It gets this name when it is whole; until then FILE.h5.parts holds the finished parts.");
+    options.add_choice(
+        "input-format", &reader.format,
+        {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
+        "Format of the input files; auto goes by their names.");
+    options.add("json-key,json-keys", &reader.json_key, "KEY", "Key of the text in each JSON object.");
+    tokens.declare(options);
+    options.add_flag("append-eod", &build.text.append_end_of_document,
+                     "End every document with the end-of-document token.");
+    options.add_flag(
+        "split-sentences", &build.text.split_sentences,
+        "Keep where sentences begin, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
+    options.section("Bad input");
+    options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
+                       "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON is always UTF-8.");
+    add_bad_lines(options, &build.text.skip_bad_lines, &build.text.greatest_bad_lines);
+    options.add("max-line", &reader.greatest_bytes, "BYTES",
+                "Longest line of JSON, which is held in memory; a longer one is refused. Lines of text may have any "
+                "length.",
+                at_least(1));
+    options.section("Speed");
+    options.add("workers", &workers, "N", "Threads of each rank; by default the ranks of a machine share its cores.",
+                between(1, 4096));
+    options.add("part-size", &build.part_bytes, "BYTES",
+                "Size of the parts into which input is cut. Ranks process them one by one, and a stopped build keeps "
+                "the finished ones.",
+                at_least(1));
+    options.require("input");
+    options.require("output");
+  }
+};
+
 void log_report(const io::CorpusBuildOptions& build, const io::CorpusBuildReport& report, double elapsed_s) {
   const io::CorpusTextCounts& counts = report.counts;
   for (const std::string& line : counts.first_bad_lines) log::warn("skipped {}", line);
@@ -71,67 +116,30 @@ void log_report(const io::CorpusBuildOptions& build, const io::CorpusBuildReport
 }  // namespace
 
 int corpus_build_command(const CommandLine& line) {
-  io::CorpusBuildOptions build;
-  io::TextReaderOptions& reader = build.text.reader;
-  TokenizerOptions tokens;
-  bool keep_invalid_utf8 = false;
-  std::optional<int> workers;
-
+  BuildCommandOptions o;
   Options options(
       line.command(),
       "Tokenizes text into one HDF5 corpus, with as many threads as there are cores, in memory that does not "
       "grow with the text. Under mpirun the ranks share the work, whatever the number of files; the corpus is the same "
       "on any number of ranks. A build that was stopped goes on when it is run again. Names of special tokens in the "
       "text (<|endoftext|>, [SEP]) become ordinary text, and the log counts them.");
-  options.section("Input and output");
-  options.add("input", &build.inputs, "FILE",
-              "Text files, a document each, and files of JSON lines (.json, .jsonl, .ndjson), an object a line; "
-              "plain or compressed (gzip, Zstandard).");
-  options.add("output", &build.output, "FILE.h5",
-              "The corpus. It gets this name when it is whole; until then FILE.h5.parts holds the finished parts.");
-  options.add_choice(
-      "input-format", &reader.format,
-      {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
-      "Format of the input files; auto goes by their names.");
-  options.add("json-key,json-keys", &reader.json_key, "KEY", "Key of the text in each JSON object.");
-  tokens.declare(options);
-  options.add_flag("append-eod", &build.text.append_end_of_document,
-                   "End every document with the end-of-document token.");
-  options.add_flag(
-      "split-sentences", &build.text.split_sentences,
-      "Keep where sentences begin, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
-  options.section("Bad input");
-  options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
-                     "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON is always UTF-8.");
-  add_bad_lines(options, &build.text.skip_bad_lines, &build.text.greatest_bad_lines);
-  options.add("max-line", &reader.greatest_bytes, "BYTES",
-              "Longest line of JSON, which is held in memory; a longer one is refused. Lines of text may have any "
-              "length.",
-              at_least(1));
-  options.section("Speed");
-  options.add("workers", &workers, "N", "Threads of each rank; by default the ranks of a machine share its cores.",
-              between(1, 4096));
-  options.add("part-size", &build.part_bytes, "BYTES",
-              "Size of the parts into which input is cut. Ranks process them one by one, and a stopped build keeps the "
-              "finished ones.",
-              at_least(1));
-  options.require("input");
-  options.require("output");
+  o.declare(options);
   if (!line.read(options)) return 0;
 
   const auto world = line.environment().make_world();
   std::unique_ptr<data::Tokenizer> tokenizer;
-  collectively(*world, [&] { tokenizer = tokens.make(); });
+  collectively(*world, [&] { tokenizer = o.tokens.make(); });
+  io::TextReaderOptions& reader = o.build.text.reader;
   reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
-  if (build.text.split_sentences) reader.can_cut = data::SentenceSplitter::ends_before;
-  reader.check_utf8 = !keep_invalid_utf8 && tokens.tokenizer != "bytes";
-  ThreadPool pool(thread_count(*world, workers));
+  if (o.build.text.split_sentences) reader.can_cut = data::SentenceSplitter::ends_before;
+  reader.check_utf8 = !o.keep_invalid_utf8 && o.tokens.tokenizer != "bytes";
+  ThreadPool pool(thread_count(*world, o.workers));
   const Timer timer;
   BuildProgress progress;
   const io::CorpusBuildReport report = io::build_corpus(
-      build, *tokenizer, pool, *world, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
+      o.build, *tokenizer, pool, *world, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
   progress.end();
-  if (world->rank() == 0) log_report(build, report, timer.elapsed_s());
+  if (world->rank() == 0) log_report(o.build, report, timer.elapsed_s());
   return 0;
 }
 

@@ -22,84 +22,103 @@
 #include "src/data/tokenizer/bpe_trainer.hpp"
 
 namespace trireme::app {
-int tokenizer_train_command(const CommandLine& line) {
+namespace {
+
+struct TokenizerTrainOptions {
   io::WordCountingOptions counting;
   data::BpeTrainingOptions training;
   std::string output;
   bool keep_invalid_utf8 = false;
   std::optional<int> workers;
 
-  Options options(
-      line.command(),
-      "Makes a byte-level BPE with GPT-2's pattern from texts, for --tokenizer gpt2 of trireme corpus build "
-      "and for Hugging Face's GPT2Tokenizer. The same texts give the same files.");
-  options.section("Input and output");
-  options.add("input", &counting.inputs, "FILE",
-              "Text files, and files of JSON lines (.json, .jsonl, .ndjson), an object a line.");
-  options.add("output", &output, "DIR", "Folder for vocab.json and merges.txt; made where it is missing.");
-  options.add_choice(
-      "input-format", &counting.reader.format,
-      {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
-      "Format of the input files; auto goes by their names.");
-  options.add("json-key,json-keys", &counting.reader.json_key, "KEY", "Key of the text in each JSON object.");
-  options.section("Tokens");
-  options.add("vocab-size", &training.vocabulary_size, "N", "Tokens: 256 bytes, merges and special tokens.",
-              at_least(257));
-  options.add("min-frequency", &training.least_frequency, "N",
-              "Least number of occurrences of a pair that becomes a token.", at_least(1));
-  options.add("special-tokens", &training.special_tokens, "TOKEN",
-              "Tokens that never come from text; the last ids. <|endoftext|>, which ends documents, must be first.");
-  options.section("Bad input");
-  options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
-                     "Bytes of text that are not UTF-8.");
-  options.add("max-line-bytes", &counting.reader.greatest_bytes, "N",
-              "Longest line, or stretch of text without white space.", at_least(1));
-  options.section("Speed and memory");
-  options.add("max-words", &counting.greatest_words, "N",
-              "Different words kept while counting; where there are more, the rarest are forgotten.", at_least(1000));
-  options.add("workers", &workers, "N", "Threads; by default as many as there are cores.", between(1, 4096));
-  options.require("input");
-  options.require("output");
-  if (!line.read(options)) return 0;
-  const auto& special = training.special_tokens;
-  TRIREME_CHECK(special.front() == "<|endoftext|>", ConfigError,
-                "--special-tokens begins with '{}'; the first must be <|endoftext|>, which ends documents",
-                special.front());
-  for (const std::string& token : special) {
-    TRIREME_CHECK(std::ranges::all_of(token, [](char c) { return c > ' ' && c <= '~'; }) && token.size() > 1,
-                  ConfigError, "--special-tokens: '{}' is not two or more printable characters of ASCII", token);
-    TRIREME_CHECK(std::ranges::count(special, token) == 1, ConfigError, "--special-tokens: '{}' stands there twice",
-                  token);
+  void declare(Options& options) {
+    options.section("Input and output");
+    options.add("input", &counting.inputs, "FILE",
+                "Text files, and files of JSON lines (.json, .jsonl, .ndjson), an object a line.");
+    options.add("output", &output, "DIR", "Folder for vocab.json and merges.txt; made where it is missing.");
+    options.add_choice(
+        "input-format", &counting.reader.format,
+        {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
+        "Format of the input files; auto goes by their names.");
+    options.add("json-key,json-keys", &counting.reader.json_key, "KEY", "Key of the text in each JSON object.");
+    options.section("Tokens");
+    options.add("vocab-size", &training.vocabulary_size, "N", "Tokens: 256 bytes, merges and special tokens.",
+                at_least(257));
+    options.add("min-frequency", &training.least_frequency, "N",
+                "Least number of occurrences of a pair that becomes a token.", at_least(1));
+    options.add("special-tokens", &training.special_tokens, "TOKEN",
+                "Tokens that never come from text; the last ids. <|endoftext|>, which ends documents, must be first.");
+    options.section("Bad input");
+    options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
+                       "Bytes of text that are not UTF-8.");
+    options.add("max-line-bytes", &counting.reader.greatest_bytes, "N",
+                "Longest line, or stretch of text without white space.", at_least(1));
+    options.section("Speed and memory");
+    options.add("max-words", &counting.greatest_words, "N",
+                "Different words kept while counting; where there are more, the rarest are forgotten.", at_least(1000));
+    options.add("workers", &workers, "N", "Threads; by default as many as there are cores.", between(1, 4096));
+    options.require("input");
+    options.require("output");
   }
 
-  std::error_code error;
-  std::filesystem::create_directories(output, error);
-  TRIREME_CHECK(!error, IoError, "cannot make the folder {}: {}", output, error.message());
-  counting.reader.check_utf8 = !keep_invalid_utf8;
-  ThreadPool pool(workers ? *workers : default_thread_count(1));
-  const Timer timer;
-  std::optional<ProgressBar> bar(std::in_place, "counting words", "MB", 1e6);
-  const auto show = [&](std::int64_t done, std::int64_t total) { bar->update(done, total); };
-  const io::CountedWords counted = io::count_words(counting, pool, show);
-  const double counting_s = timer.elapsed_s();
-  bar.reset();
-  TRIREME_CHECK(!counted.words.empty(), DataError, "the input holds no text");
+  void check() const {
+    const auto& special = training.special_tokens;
+    TRIREME_CHECK(special.front() == "<|endoftext|>", ConfigError,
+                  "--special-tokens begins with '{}'; the first must be <|endoftext|>, which ends documents",
+                  special.front());
+    for (const std::string& token : special) {
+      TRIREME_CHECK(std::ranges::all_of(token, [](char c) { return c > ' ' && c <= '~'; }) && token.size() > 1,
+                    ConfigError, "--special-tokens: '{}' is not two or more printable characters of ASCII", token);
+      TRIREME_CHECK(std::ranges::count(special, token) == 1, ConfigError, "--special-tokens: '{}' stands there twice",
+                    token);
+    }
+  }
+};
+
+void log_counts(const io::CountedWords& counted, const io::WordCountingOptions& counting, double elapsed_s) {
   log::info("counted {} words, {} different ones, in {} bytes of text: {:.1f} s, {:.1f} MB/s", counted.occurrences,
-            counted.words.size(), counted.text_bytes, counting_s,
-            static_cast<double>(counted.text_bytes) / 1e6 / counting_s);
+            counted.words.size(), counted.text_bytes, elapsed_s,
+            static_cast<double>(counted.text_bytes) / 1e6 / elapsed_s);
   if (counted.forgotten > 0) {
     log::warn("forgot rare words that occurred {} times in all; --max-words {} allows no more different ones",
               counted.forgotten, counting.greatest_words);
   }
-  bar.emplace("merging", "merges", 1);
-  const data::BpeVocabulary vocabulary = data::train_bpe(counted.words, training, show);
+}
+
+}  // namespace
+
+int tokenizer_train_command(const CommandLine& line) {
+  TokenizerTrainOptions o;
+  Options options(
+      line.command(),
+      "Makes a byte-level BPE with GPT-2's pattern from texts, for --tokenizer gpt2 of trireme corpus build "
+      "and for Hugging Face's GPT2Tokenizer. The same texts give the same files.");
+  o.declare(options);
+  if (!line.read(options)) return 0;
+  o.check();
+
+  std::error_code error;
+  std::filesystem::create_directories(o.output, error);
+  TRIREME_CHECK(!error, IoError, "cannot make the folder {}: {}", o.output, error.message());
+  o.counting.reader.check_utf8 = !o.keep_invalid_utf8;
+  ThreadPool pool(o.workers ? *o.workers : default_thread_count(1));
+  const Timer timer;
+  std::optional<ProgressBar> bar(std::in_place, "counting words", "MB", 1e6);
+  const auto show = [&](std::int64_t done, std::int64_t total) { bar->update(done, total); };
+  const io::CountedWords counted = io::count_words(o.counting, pool, show);
   bar.reset();
-  const std::filesystem::path folder(output);
+  TRIREME_CHECK(!counted.words.empty(), DataError, "the input holds no text");
+  log_counts(counted, o.counting, timer.elapsed_s());
+  bar.emplace("merging", "merges", 1);
+  const data::BpeVocabulary vocabulary = data::train_bpe(counted.words, o.training, show);
+  bar.reset();
+  const std::filesystem::path folder(o.output);
   io::write_bpe_files(vocabulary, folder / "vocab.json", folder / "merges.txt");
-  log::info("{}: vocab.json and merges.txt, {} tokens, {:.1f} s", output, vocabulary.tokens.size(), timer.elapsed_s());
-  if (std::ssize(vocabulary.tokens) < training.vocabulary_size) {
+  log::info("{}: vocab.json and merges.txt, {} tokens, {:.1f} s", o.output, vocabulary.tokens.size(),
+            timer.elapsed_s());
+  if (std::ssize(vocabulary.tokens) < o.training.vocabulary_size) {
     log::warn("{} tokens, not {}: no further pair occurs --min-frequency {} times", vocabulary.tokens.size(),
-              training.vocabulary_size, training.least_frequency);
+              o.training.vocabulary_size, o.training.least_frequency);
   }
   return 0;
 }
