@@ -17,18 +17,24 @@ fresh() {
   plant mpi/environment.hpp '#pragma once' '#include <mpi.h>'
   plant src/app/main.cpp '#include "mpi/environment.hpp"'
   plant tests/base/error_test.cpp '#include "src/base/error.hpp"' '#include <mpi.h>'
+  plant src/base/units.hpp '#pragma once' '/// Bytes of a block, in terms' '/// Of the page.' 'int block;  ///< bytes'
+  plant README.md '# A tree' '[Units](docs/units.md#of-blocks)'
+  plant docs/units.md '# Of blocks'
 }
 
 fresh
-"$here/layers.sh" "$tree" >"$tree/output" || { echo "a tree that is in order was refused:"; cat "$tree/output"; exit 1; }
+for check in layers prose links; do
+  "$here/$check.sh" "$tree" >"$tree/output" || { echo "$check: a tree that is in order was refused:"; cat "$tree/output"; exit 1; }
+done
 
 missed=0
-# must_fail WHAT EXPECTED_WORDS FILE LINE...
+check=layers
+# must_fail WHAT EXPECTED_WORDS FILE LINE...: of the check that $check names
 must_fail() {
   local what=$1 words=$2
   fresh
   plant "${@:3}"
-  if "$here/layers.sh" "$tree" >"$tree/output"; then
+  if "$here/$check.sh" "$tree" >"$tree/output"; then
     echo "not found: $what"
     missed=1
   elif ! grep -qF "$words" "$tree/output"; then
@@ -55,4 +61,14 @@ must_fail "our header in angle brackets" "write it in quotes" src/base/check.cpp
 must_fail "a folder without a level" "no place in the table" src/extra/x.cpp 'int x;'
 must_fail "a header without a guard" "no #pragma once" src/base/check.hpp 'int x();'
 must_fail "a file that is too long" "600 is the limit" src/base/long.cpp $(seq 601)
+check=prose
+for word in What Who Of Whether; do
+  must_fail "a comment that begins with $word" "begin the comment with" src/base/x.hpp "/// $word is it."
+done
+must_fail "such a comment after a sentence" "begin the comment with" src/base/x.hpp '/// A sentence.' '/// Of it another.'
+must_fail "such a comment of a member" "begin the comment with" src/base/x.hpp 'int x;  ///< Of the block'
+must_fail "a README that is too long" "150 is the limit" README.md $(seq 151)
+check=links
+must_fail "a link to no file" "no such file" README.md '[a](docs/lost.md)'
+must_fail "a link to no heading" "no such heading" README.md '[a](docs/units.md#lost)'
 exit $missed
