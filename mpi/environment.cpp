@@ -25,15 +25,15 @@ int number_in_environment(const char* name) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-/// More ranks on this machine than cores: whoever waits inside MPI itself (start, split, end) must give way. mpirun
-/// finds that out only where it was told the number of cores.
+/// Makes ranks that wait inside MPI (start, split, end) yield where this machine has more ranks than cores. mpirun does
+/// so only where it was given the number of cores.
 void yield_when_crowded() {
   if (number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE") > sysconf(_SC_NPROCESSORS_ONLN)) {
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   }
 }
 
-/// A launcher that this MPI does not speak with leaves every task alone in a world of its own.
+/// Checks that the launcher works with this MPI: otherwise every task is alone in a world of its own.
 void check_launcher(int world_size) {
   if (world_size > 1) return;
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "PMI_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE"}) {

@@ -94,7 +94,7 @@ void report_hang(MPI_Comm comm, const std::vector<std::string>& hosts, const std
     receive_reports(comm, reports);
     std::this_thread::sleep_for(milliseconds(1));
   }
-  // Only collectors know of others. Another one ends the job, unless it is stopped in this moment.
+  // Only collectors have the reports of others. Another collector ends the job, unless it is stopped at this moment.
   const bool speaks = rank < collectors && reports.begin()->first == rank;
   if (!speaks) std::this_thread::sleep_for(time_to_log);
   log::error("{}", summary(reports, hosts));

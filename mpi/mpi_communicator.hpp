@@ -19,7 +19,7 @@ namespace trireme::mpi {
 /// Throws MpiError where MPI reports a failure or the ranks' calls do not match.
 class MpiCommunicator final : public Communicator {
  public:
-  /// A duplicate of `comm`: nobody else's messages mix with these. Collective.
+  /// Duplicates `comm`, so that other messages cannot mix with these. Collective.
   MpiCommunicator(std::shared_ptr<ProgressEngine> engine, MPI_Comm comm, std::string name);
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;

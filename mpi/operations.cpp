@@ -13,8 +13,8 @@ namespace {
 // Large tensors are reduced in segments of this many bytes, so that what was received is still in the cache when it is
 // added. Measured with bench/collectives.
 constexpr std::int64_t segment_bytes = std::int64_t{2} << 20;
-// Segments under way at a time. Where nobody waits, ranks look at their messages now and then: each look should find
-// several to go on with.
+// Segments in flight at a time. Without a waiting caller, ranks poll rarely: each poll should find several segments to
+// continue.
 constexpr std::int64_t window = 4;
 // Up to this size every rank sends all it has to every other: one step instead of two. Messages of 4 KiB and more are
 // no longer sent before the receiver is known to be there.

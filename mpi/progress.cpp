@@ -21,8 +21,9 @@ namespace {
 
 using std::chrono::microseconds;
 
-// When the engine's thread first looks at an operation that nobody waits for, and again after a step; after a look in
-// vain it waits twice as long. With 8 ranks on 2 cores a first delay of 200 us doubles the time of small all-reduces.
+// Delay of the engine's thread before its first look at an operation without a waiting caller, and after a step. The
+// delay doubles after a look in vain. With 8 ranks on 2 cores a first delay of 200 us doubles the time of small
+// all-reduces.
 constexpr microseconds first_delay{1000};
 constexpr microseconds next_delay{200};
 constexpr microseconds longest_delay{2000};
@@ -38,7 +39,7 @@ bool Operation::advance() {
   try {
     if (promise.awaited != nullptr && !promise.awaited->test()) return false;
   } catch (...) {
-    // Tested on behalf of the coroutine, which stays suspended for ever: to the one who waits it has failed.
+    // The coroutine stays suspended for ever; its waiting caller receives this failure.
     promise.failure = std::current_exception();
     return true;
   }
@@ -118,7 +119,7 @@ bool ProgressEngine::poll() {
 }
 
 void ProgressEngine::wait(Entry& entry) {
-  // The first tries cost nothing but time of an idle core; after them another rank may want the core.
+  // The first tries cost only the time of an idle core; after them another rank may need the core.
   constexpr int tries_before_yield = 20;
   struct Waiting {
     explicit Waiting(std::atomic<int>& count) : count_(count) { count_.fetch_add(1); }

@@ -59,10 +59,10 @@ class Operation {
   std::coroutine_handle<promise_type> handle_;
 };
 
-/// Drives the operations of a rank. The thread that waits for one drives them all; where nobody waits, a thread of the
-/// engine does, so that communication goes on while the caller computes. That thread is woken by a timer only, which
-/// runs while something is under way: ranks often outnumber cores, and a wake-up for each operation that the caller
-/// waits for at once would cost more than the operation.
+/// Drives the operations of a rank. A thread that waits for one drives them all; otherwise a thread of the engine does,
+/// so that communication progresses while the caller computes. That thread is woken by a timer alone, which runs while
+/// operations are in flight. Ranks often outnumber cores: a wake-up per operation would cost more than an operation
+/// that the caller waits for at once.
 class ProgressEngine {
  public:
   ProgressEngine();

@@ -93,7 +93,7 @@ Quartiles measure(mpi::MpiCommunicator& world, const Effort& effort, const std::
   return {times_us[n / 4], times_us[n / 2], times_us[3 * n / 4]};
 }
 
-/// Some microseconds of arithmetic, as of a caller who does not look after the communication.
+/// Computes for some microseconds, as a caller that does not poll the communication.
 void compute() {
   static volatile double sink = 1;
   double x = sink;

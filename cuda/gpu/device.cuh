@@ -46,7 +46,7 @@ __device__ __forceinline__ T* dynamic_shared() {
   return reinterpret_cast<T*>(dynamic_memory);
 }
 
-/// The same number, of which the compiler knows nothing.
+/// Returns the same number, opaque to the compiler.
 template <class T>
 __device__ __forceinline__ T forgotten(T x) {
   if constexpr (sizeof(T) == 4)

@@ -49,8 +49,8 @@ __device__ inline float exponentials(float scale, int half, float (&score)[key_t
   return rescale;
 }
 
-/// Row tiles of a warp. Two of them read each fragment of keys and values once for both: at 96 channels what is read
-/// from shared memory takes longest. Then queries stay in shared memory, for want of registers.
+/// Row tiles of a warp. Two of them share each fragment of keys and values: at 96 channels reads of shared memory take
+/// longest. Then queries stay in shared memory, for lack of registers.
 template <int d>
 constexpr int row_tiles = d == 96 ? 2 : 1;
 template <int d>

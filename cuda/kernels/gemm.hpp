@@ -16,9 +16,9 @@ struct GemmOptions {
   std::string cache_file;  ///< keeps what was chosen by time; empty: nothing is kept
 };
 
-/// Products of linear layers by cuBLASLt, in fp32, bf16 and fp16. How a product of some shape is computed, by which
-/// algorithm and with its epilogue fused or in kernels of its own, is decided at its first call by the time each way
-/// takes on the real operands, unless the cache file knows.
+/// Products of linear layers by cuBLASLt, in fp32, bf16 and fp16. The first call of a shape chooses the algorithm, and
+/// whether its epilogue is fused or runs in kernels of its own. The choice is the fastest on the real operands, unless
+/// the cache file has one.
 std::unique_ptr<GemmKernels> make_gemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
                                        std::unique_ptr<WorkTimer> timer, const GemmOptions& options);
 

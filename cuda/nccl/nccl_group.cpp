@@ -20,8 +20,8 @@ std::string reason_of(ncclResult_t status, ncclComm_t comm) {
                      detail == nullptr || *detail == '\0' ? "" : fmt::format(": {}", detail));
 }
 
-/// The state of a call that may still be under way, once it is not, or ncclInProgress after the longest wait. Only the
-/// communicator knows: ncclCommSplit says success when it has hardly begun.
+/// Waits for the final state of a call, or returns ncclInProgress after the longest wait. It asks the communicator:
+/// ncclCommSplit returns success when it has hardly begun.
 ncclResult_t final_state(const Device& device, ncclResult_t status, ncclComm_t comm) {
   if (status != ncclSuccess && status != ncclInProgress) return status;
   const Timer timer;

@@ -22,7 +22,7 @@ class NcclError : public detail::ErrorOf<ExitCode::environment> {
   using ErrorOf::ErrorOf;
 };
 
-/// Which rank speaks, and of which GPU; stands in every message.
+/// Rank and GPU of an error; part of every message.
 struct Place {
   int world_rank = 0;
   std::string host;

@@ -52,8 +52,8 @@ class DeviceMemory final : public Allocator {
   std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
 };
 
-/// Pinned host memory, which the GPU copies from and to by itself. Allocating it stops the GPU, so what is given back
-/// is kept for the next who wants as much. One thread at a time.
+/// Pinned host memory, which the GPU copies from and to by itself. Allocating it stops the GPU, so freed blocks are
+/// cached for later requests of the same size. One thread at a time.
 class PinnedMemory final : public Allocator {
  public:
   explicit PinnedMemory(std::shared_ptr<Device> device);

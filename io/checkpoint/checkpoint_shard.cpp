@@ -98,7 +98,7 @@ checkpoint::ShardFile write_shard_file(const std::string& folder, const std::str
   shard.entry = read_back(path, file_name, datasets, shard);
   sync_to_disk(path);
   sync_to_disk(folder);
-  // Another hint: who reads the file next shall get it from the disk, not from this machine's memory.
+  // Drops the pages as a hint: the next reader should read the disk, not this machine's memory.
   static_cast<void>(posix_fadvise(early.get(), 0, 0, POSIX_FADV_DONTNEED));
   return shard;
 }

@@ -5,7 +5,7 @@
 
 namespace trireme::io {
 
-/// Bytes of the beginning of a file that `check_is_text` wants to see; fewer only of a shorter file.
+/// Bytes from the beginning of a file that `check_is_text` needs; a shorter file has fewer.
 inline constexpr std::size_t container_head_bytes = 4096;
 
 /// Throws DataError, naming format and remedy, where `head`, the first bytes of the file at `path` or of what is packed

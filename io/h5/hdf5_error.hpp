@@ -41,8 +41,8 @@ class Silence {
 /// or EnvironmentError where that is a limit of the process; else Hdf5Error with what the library's error stack says.
 [[noreturn]] void fail(const std::string& action);
 
-/// Runs `call` silently and gives back its result; a negative one is thrown as an Hdf5Error "cannot `action()`: ...".
-/// `action` is a callable that makes the words, so that nothing is formatted while all goes well.
+/// Runs `call` silently and returns its result; a negative one is thrown as an Hdf5Error "cannot `action()`: ...".
+/// `action` is a callable that makes the words, so that nothing is formatted without an error.
 template <class Action, class Call>
 auto checked(const Action& action, const Call& call) {
   initialise();

@@ -26,8 +26,7 @@ class MappedFile {
   /// another: what was read from the mapping may be anything. One call of stat; that it fails is no change.
   void check_unchanged() const;
 
-  /// The process gives back the memory of `part`, some of the bytes: it is read again from the file, or from what the
-  /// system still holds of it, where it is used again.
+  /// Releases the memory of `part`, some of the bytes. Its next use reads it from the page cache or from the file.
   void release(std::span<const std::byte> part) const;
 
  private:

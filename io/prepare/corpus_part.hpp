@@ -72,7 +72,7 @@ class CorpusPart {
   /// Fills `out` with the next bytes of the section and returns how many; fewer only at its end. Whoever reads all of
   /// it has had it checked against its digest.
   std::size_t read(std::span<std::byte> out);
-  /// Where sentence `i` ends, not checked: that is up to those who read the section.
+  /// End of sentence `i`, not checked here: the readers of the section check it.
   std::int64_t sentence_end(std::int64_t i) const;
 
  private:

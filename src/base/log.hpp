@@ -10,8 +10,8 @@ using spdlog::error;
 using spdlog::info;
 using spdlog::warn;
 
-/// Sets up the process' log. `rank` 0 speaks; others only warn. To be called before the first line; a
-/// later call replaces an earlier one.
+/// Sets up the process' log. `rank` 0 logs everything, others only warnings. Call it before the first line; a later
+/// call replaces an earlier one.
 void initialise(int rank, int world_size);
 
 }  // namespace trireme::log

@@ -32,9 +32,9 @@ constexpr std::uint64_t remaining_mask = 0xffffffffu;
 }  // namespace
 
 struct ThreadPool::State {
-  // `ticket` holds the job's generation (high half) and its tasks not yet taken (low half). Taking one is a compare and
-  // swap; whoever succeeds may read the job's fields, since the job cannot end before that task does. A worker that
-  // wakes late takes nothing, and nobody waits for it.
+  // `ticket` holds the job's generation (high half) and its tasks not yet taken (low half). A worker takes one by
+  // compare and swap. On success it may read the job's fields, since the job cannot end before that task does. A worker
+  // that wakes late takes nothing, and the job does not wait for it.
   std::atomic<std::uint64_t> ticket{0};
   std::atomic<std::int64_t> unfinished{0};
   std::int64_t count = 0;

@@ -39,9 +39,9 @@ RunDescription read_description(StepReader& step);
 /// Treatment of tensors in the checkpoint that no rank asks for.
 enum class Unwanted { refuse, leave };
 
-/// Fills `data` of every tensor, whatever the cut it was saved with. Each rank reads what it wants and no more, so that
-/// no rank ever holds the model. CheckpointError, naming the first 20, where tensors are missing or unwanted or have
-/// another type or shape; then nothing has been written to `tensors`.
+/// Fills `data` of every tensor, whatever the grid it was saved on. Each rank reads its own parts alone, so that no
+/// rank ever holds the model. Throws CheckpointError, naming the first 20, where tensors are missing or unwanted or
+/// have another type or shape; then nothing has been written to `tensors`.
 void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors,
           Unwanted unwanted = Unwanted::refuse);
 
@@ -65,7 +65,7 @@ void check_format(const StepReader& step);
 /// Returns whether the manifest is valid and all of its files exist with their sizes. Does not read the files.
 bool looks_complete(StepReader& step);
 
-/// Throws CheckpointError that names the files which the manifest does not know, if there are any.
+/// Throws CheckpointError naming the files that the manifest does not list, if there are any.
 void check_files(StepReader& step);
 
 /// Throws CheckpointError that names the file, and the tensors concerned, unless the file has the size and digest that

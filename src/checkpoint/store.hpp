@@ -36,7 +36,7 @@ class StepReader {
   virtual std::int64_t file_size(std::size_t file) = 0;
   /// Bytes [offset_bytes, offset_bytes + out.size()) of that file.
   virtual void read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) = 0;
-  /// Names of files that are there and that the manifest does not know; hidden ones do not count.
+  /// Names of existing files that the manifest does not list; hidden ones do not count.
   virtual std::vector<std::string> foreign_files() = 0;
 };
 

@@ -22,8 +22,7 @@ Work::~Work() {
   try {
     state_->wait(host);
   } catch (...) {
-    // An error of the communication has already reached, or will reach, the caller who waits for its result; during
-    // unwinding there is none left to tell.
+    // The caller that waits for the result receives an error of the communication; during unwinding there is none.
   }
 }
 

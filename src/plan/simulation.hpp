@@ -36,9 +36,8 @@ struct Simulation {
   std::vector<int> peak_in_flight;  ///< of each rank: micro-batches of a chunk between forward and the end of backward
 };
 
-/// Runs a schedule as the executor does: each rank does its steps in order, each as soon as the message it needs has
-/// arrived; a message leaves when its step ends and holds nobody up. ConfigError where the ranks wait for one another
-/// for ever.
+/// Simulates a schedule as the executor runs it. Each rank does its steps in order, each as soon as the message it
+/// needs has arrived. A message leaves when its step ends, and delays nothing. Throws ConfigError for a deadlock.
 Simulation simulate(const parallel::Schedule& schedule, const ScheduleTimes& times);
 
 }  // namespace trireme::plan

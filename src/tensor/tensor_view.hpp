@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// A dense row-major tensor in memory that somebody else owns, host or device. `Byte` is std::byte for a tensor that
+/// Dense row-major tensor in memory owned elsewhere, on the host or the device. `Byte` is std::byte for a tensor that
 /// may be written and const std::byte for one that may not. A default-constructed view is empty: "no tensor".
 template <class Byte>
 class BasicTensorView {

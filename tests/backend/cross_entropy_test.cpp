@@ -134,7 +134,7 @@ TEST_P(CrossEntropyTypes, MatchesTheDefinitionHoweverItIsSplit) {
   const DType accumulation = accumulation_type(GetParam());
   for (const std::int64_t n : {0, 1, 31, 33, 1025}) {
     for (const std::int64_t classes : {1, 31, 33, 1025, 3000}) {
-      // Rows know nothing of one another: of those that take long one case each is enough.
+      // Rows are independent: of the slow combinations one case each is enough.
       if ((n == 31 && classes != 1025) || (n == 1025 && classes != 33)) continue;
       for (const auto& cuts : {std::vector<std::int64_t>{}, {classes / 3, classes / 2}, {0, classes}}) {
         if (n == 1025 && !cuts.empty()) continue;

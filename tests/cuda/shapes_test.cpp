@@ -135,7 +135,7 @@ class GpuKernels : public GpuBackendTest {
         run(gpu, model);
         run(exact, model);
         ASSERT_EQ(gpu.results.size(), exact.results.size());
-        // Tensor cores, which want factors of 16 bits, have no part in fp32.
+        // Tensor cores take factors of 16 bits, so fp32 does not use them.
         const bool plain = dtype == DType::fp32 && operation == Operation::rounded_sum;
         const Tolerance allowed = tolerance(dtype, plain ? Operation::sum : operation, DType::fp32);
         for (std::size_t i = 0; i < gpu.results.size(); ++i) {

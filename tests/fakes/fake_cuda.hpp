@@ -18,7 +18,7 @@ void reset(unsigned seed = 1);
 const std::vector<std::string>& log();
 void clear_log();
 
-/// The next call of this function returns `status`, and does nothing; told again, the one after it.
+/// Makes the next call of this function return `status`, and do nothing; a second request applies to the call after it.
 void fail_next(const std::string& function, cudaError_t status);
 /// Work on a stream that was enqueued but has not run yet.
 std::size_t pending();

@@ -5,7 +5,7 @@
 
 namespace fake_cuda {
 
-/// Memory that nobody may touch but while an Access lives.
+/// Memory that is protected unless an Access exists.
 class GuardedHeap {
  public:
   GuardedHeap();

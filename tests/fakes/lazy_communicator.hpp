@@ -8,8 +8,8 @@
 
 namespace trireme::test {
 
-/// Does nothing before somebody waits: who uses a result too early finds the old one. All ranks must wait in the same
-/// order.
+/// Communicator that does nothing until a caller waits, so that a result used too early is the old one. All ranks must
+/// wait in the same order.
 class LazyCommunicator final : public ForwardingCommunicator {
  public:
   explicit LazyCommunicator(std::unique_ptr<Communicator> inner)

@@ -38,8 +38,8 @@ class LonelyCommunicator final : public ForwardingCommunicator {
   int size_;
 };
 
-/// Another communicator whose collectives are over only when a model says so: they go over one link, one after another.
-/// The time passes without anybody's work. Writes down when operations start and are waited for.
+/// Communicator whose collectives end when a model says so: they pass one link, one after another. The time passes
+/// without work. Records when operations start and are waited for.
 class SlowCommunicator final : public ForwardingCommunicator {
  public:
   using Clock = std::chrono::steady_clock;

@@ -9,8 +9,8 @@
 
 namespace trireme::test {
 
-/// c += a b, with a [16, 16] T, c [16, 8] fp32, and b [16, 8] T, or its transpose [8, 16] where `transposed`. All from
-/// shared memory, where copies that nobody waited for in between have brought it.
+/// Computes c += a b, with a [16, 16] T, c [16, 8] fp32, and b [16, 8] T, or its transpose [8, 16] where `transposed`.
+/// All are in shared memory, copied there without a wait in between.
 void multiply_tile(Stream& stream, DType dtype, const void* a, const void* b, bool transposed, float* c);
 
 /// both = low and high, rounded to T, in the low and the high half.

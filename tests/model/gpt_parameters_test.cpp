@@ -28,7 +28,7 @@ parallel::PipelineLayout layout_of(int stages, int chunks = 1) {
   return parallel::PipelineLayout::of(small().layers, stages, {.chunks = chunks});
 }
 
-/// How often each element of each tensor is held, counting only where a rank speaks for its box; row-major.
+/// Counts the ranks that represent each element of each tensor; row-major.
 std::map<std::string, std::vector<int>> coverage(const GptConfig& config, int tensor_size, int stages,
                                                  int virtual_stages) {
   std::map<std::string, std::vector<int>> counts;

@@ -253,7 +253,7 @@ TEST(Asynchronous, ManyOperationsMayBeUnderWayOnOneCommunicator) {
 }
 
 TEST(Asynchronous, AllReduceProgressesWhileTheCallerComputes) {
-  // Several segments of two steps each: without anybody's help it would stand still after the first messages.
+  // Several segments of two steps each: without the engine's thread it would stop after the first messages.
   const std::int64_t size = 1 << 20;
   std::vector<float> data(size, 1.0f);
   world().barrier();

@@ -1,4 +1,4 @@
-// One fault of each kind the sanitizer build is there to find, so that the tests know that it is found.
+// One fault of each kind that the sanitizer build detects: a test proves that it is detected.
 
 #include <cstdlib>
 #include <cstring>

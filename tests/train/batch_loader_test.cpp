@@ -114,7 +114,7 @@ TEST_F(BatchesAhead, TellOfErrorsOnceAndToWhoAsksForThem) {
     EXPECT_EQ(error.exit_code(), ExitCode::data);
   }
   expect_loaded(source, 2);
-  // Nobody asks for these.
+  // These samples are never loaded.
   loader_.read_ahead(source, samples(8));
   loader_.end_reading();
   loader_.copy_ahead();

@@ -273,7 +273,7 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
   }
 }
 
-/// A folder of rank 0 that all ranks know, and what a run saves in it.
+/// Folder of rank 0, shared with all ranks, with a run's checkpoint in it.
 class ShardedCheckpoint : public testing::Test {
  protected:
   void SetUp() override {

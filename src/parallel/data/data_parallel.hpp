@@ -8,11 +8,10 @@
 
 namespace trireme::parallel {
 
-/// Sums gradients over a data group and, where the optimizer's state is sharded, brings the updated shards together
-/// again. A step is: begin_step, backwards (whose stage calls the hooks), finish_reduction, an update of every shard
-/// with start_gather after each, finish_gather. What is communicated, and in which order it is added up, does not
-/// depend on the overlaps: they change only when somebody waits. All ranks of the group make the same calls; the order
-/// of groups in the backward must be the same for all of them.
+/// Sums gradients over a data group and, where the optimizer's state is sharded, gathers the updated shards. A step is:
+/// begin_step, backwards (whose stage calls the hooks), finish_reduction, an update of every shard with start_gather
+/// after each, finish_gather. Overlap changes only the times of waits, not the messages nor the order of additions. All
+/// ranks of the group make the same calls; the order of groups in the backward must be the same for all of them.
 ///
 /// Work that hooks enqueue can be recorded and replayed, with two exceptions. Where parameters are gathered behind a
 /// forward, the first micro-batch of a step is not. Where gradients are reduced behind a backward, the last one is not;

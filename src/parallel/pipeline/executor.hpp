@@ -72,8 +72,8 @@ class PipelineExecutor {
   /// A buffer for what `step` makes; null where it makes nothing.
   Tensor* output_of(const Schedule& schedule, const Step& step);
   void finish(std::map<Message, Departure>::iterator departure);
-  /// Takes back what `arrived` shows to be received: who made it at some step has had all that its steps up to there
-  /// need. On a GPU no time would tell: the host is ahead of it.
+  /// Ends the sends whose receipt `arrived` proves: before the step that made it, its sender had received everything
+  /// that its steps need. On a GPU host time proves nothing: the host runs ahead.
   void finish_received(const Schedule& schedule, const Message& arrived);
   void run_step(const Step& step, ConstTensorView input, TensorView output);
   /// Adds the receive of what `step` needs, unless it is posted, and of all that the same peer sends before it.

@@ -31,7 +31,7 @@ enum class ScheduleKind {
   zero_bubble,               ///< ZB-H1: 1F1B with a backward in halves (Qi et al. 2023, arXiv:2401.10241)
 };
 
-/// The name by which `--schedule` knows a kind.
+/// Name of a kind, as in `--schedule`.
 std::string to_string(ScheduleKind kind);
 
 /// Steps of every rank of a pipeline, in order. Data flows from chunk c of rank r to chunk c of rank r + 1, and from

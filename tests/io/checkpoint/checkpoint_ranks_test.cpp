@@ -22,7 +22,7 @@ using test::world;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// A folder of rank 0 that all ranks know.
+/// Folder of rank 0, shared with all ranks.
 class RankStore : public testing::Test {
  protected:
   void SetUp() override {

@@ -332,7 +332,7 @@ TEST_F(StoreTest, FolderThatOtherRanksDoNotSeeIsRefused) {
   EXPECT_THAT([&] { elsewhere.confirm(token); }, ThrowsMessage<EnvironmentError>(HasSubstr("all nodes share")));
 }
 
-// Beyond the limit on the size of files a write is a signal unless somebody cares.
+// Beyond the limit on the size of files a write raises a signal, unless it is ignored.
 TEST_F(StoreTest, LimitOnFileSizesIsAnErrorAndTheOldStepIsIntact) {
   save(10, 1);
   const pid_t child = fork();

@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Numbers as text: any vocabulary size that a test wants.
+/// Numbers as text, for any vocabulary size.
 class FakeTokenizer : public data::Tokenizer {
  public:
   explicit FakeTokenizer(std::int64_t vocabulary_size) : vocabulary_size_(vocabulary_size) {}

@@ -148,8 +148,8 @@ class Context {
   [[maybe_unused]] void* sanitizers_thread_ = nullptr;
 };
 
-/// A point that some reach and then all pass. Who passes late must not be ordered behind what the next round does:
-/// rounds take turns.
+/// Barrier that some fibers reach and then all pass. Rounds alternate, so that a late fiber is not ordered after the
+/// next round.
 class Meeting {
  public:
   void arrive() { released(&arrived_[round_]); }
@@ -402,7 +402,7 @@ Starter the_starter;
 Memory the_memory;
 
 void Machine::add_fiber() {
-  // A page that nobody may touch lies below the stack.
+  // A protected page lies below the stack.
   void* memory = mmap(nullptr, stack_bytes + page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   mprotect(memory, page_bytes, PROT_NONE);

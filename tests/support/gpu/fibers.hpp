@@ -49,7 +49,7 @@ void warp_collective(void* argument, void (*combine)(Arguments), const std::sour
 
 void block_barrier(const std::source_location& where);
 
-/// Throws std::logic_error unless the address is a multiple of 16, as accesses of 16 bytes want it.
+/// Throws std::logic_error unless the address is a multiple of 16, as accesses of 16 bytes require.
 void check_alignment(const void* address, const std::source_location& where);
 
 /// Shared memory of the block that runs, one piece for each `owner`.
