@@ -63,8 +63,8 @@ __device__ __forceinline__ std::uint64_t wide_product(std::uint32_t a, std::uint
   return product;
 }
 
-/// Four bytes of the eight of `low` (0 to 3) and `high` (4 to 7): byte i is the one that bits 0 to 2 of nibble i of
-/// `selector` name; where bit 3 is set, eight times its sign.
+/// Selects four bytes of the eight of `low` (0 to 3) and `high` (4 to 7). Bits 0 to 2 of nibble i of `selector` name
+/// the source of byte i. Where bit 3 is set, byte i is eight copies of the source's sign.
 __device__ __forceinline__ std::uint32_t permute_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   std::uint32_t bytes;
   asm("prmt.b32 %0,%1,%2,%3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));

@@ -5,9 +5,9 @@
 
 namespace trireme::cuda {
 
-// Tiles of the others' rows go through two stages in shared memory: one is copied while the other is worked on. Forward
-// and the gradient of queries go through the keys, the gradients of keys and values through the queries: scores are
-// made twice in backward, nothing is added up by two blocks, and the order of additions is fixed.
+// Tiles of the others' rows pass through two stages in shared memory: one is copied while the other is in use. Forward
+// and the gradient of queries loop over the keys, the gradients of keys and values over the queries. So backward
+// computes scores twice, no two blocks add to one sum, and the order of additions is fixed.
 
 /// Sizes of the kernels whose blocks hold queries.
 constexpr int query_warps = 8, query_threads = query_warps * warp_threads, query_rows = query_warps * warp_rows;
@@ -37,8 +37,8 @@ __device__ inline int visible_keys(const AttentionProblem& problem, int keys, in
   return seen < keys ? seen : keys;
 }
 
-/// Begins to copy the tile of keys and values from `begin` on, zeros from `end` on: what no query of the block sees has
-/// no part in its sums, not even as 0 times what is not finite.
+/// Begins to copy the tile of keys and values from `begin` on, with zeros from `end` on. Rows that no query of the
+/// block attends to must not enter its sums, not even as 0 times an infinite value.
 template <int d, int threads, class T>
 __device__ void copy_keys(const Rows<const T>& k, const Rows<const T>& v, int begin, int end, T* stages,
                           int thread = threadIdx.x) {

@@ -15,10 +15,10 @@ struct RankGpu {
   std::string name;  ///< "GPU 1 (NVIDIA H200)"
 };
 
-/// The GPUs of all ranks, in rank order. Collective over `host`, a communicator for host memory. A rank's machine has
-/// the name in the environment variable NCCL_HOSTID where that is set, since NCCL goes by it: ranks of one GPU that
-/// give each its own are on machines of their own to NCCL, which passes what they exchange through sockets. It is slow,
-/// and shows on one GPU what NCCL does between ranks.
+/// Gathers the GPUs of all ranks, in rank order. Collective over `host`, a communicator for host memory. The
+/// environment variable NCCL_HOSTID, where it is set, is the name of a rank's machine, as for NCCL. Ranks of one GPU
+/// with different values are on different machines to NCCL, which then uses sockets. This is slow, and exercises on one
+/// GPU NCCL's communication between ranks.
 std::vector<RankGpu> gather_gpu_table(Communicator& host, const Device& device);
 
 /// Throws EnvironmentError, which lists the ranks that share a GPU and says what can be done, unless each has its own.

@@ -8,8 +8,9 @@ namespace trireme::io {
 /// Bytes from the beginning of a file that `check_is_text` needs; a shorter file has fewer.
 inline constexpr std::size_t container_head_bytes = 4096;
 
-/// Throws DataError, naming format and remedy, where `head`, the first bytes of the file at `path` or of what is packed
-/// in it, is of a container such as Parquet, a database or an archive: read as text, it would become one of file bytes.
+/// Throws DataError, naming format and remedy, where `head` begins a container such as Parquet, a database or an
+/// archive. Read as text it would become a document of binary bytes. `head` is the first bytes of the file at `path`,
+/// unpacked.
 void check_is_text(const std::string& path, std::string_view head);
 
 }  // namespace trireme::io

@@ -23,10 +23,10 @@ enum class Compression { none, gzip, zstd };
 /// its name ends in .gz or .zst and it is not compressed.
 Compression compression_of(const std::string& path);
 
-/// The bytes [begin, end) of the file at `path` as they stand there, or, of a compressed file, which is always read
-/// whole, what it unpacks to: gzip (RFC 1952) or Zstandard (RFC 8878), several members or frames one after another, in
-/// memory that does not grow. `end` beyond the end of the file means its end. Throws IoError where the file cannot be
-/// read; `read` throws DataError with the byte of the file where compressed data are damaged or end too early.
+/// Opens the bytes [begin, end) of the file at `path`; `end` beyond its end means its end. A compressed file is always
+/// read whole, and unpacked: gzip (RFC 1952) or Zstandard (RFC 8878), with any number of members or frames. Memory does
+/// not grow with the file. Throws IoError where the file cannot be read. `read` throws DataError with the byte of the
+/// file where compressed data are damaged or end too early.
 std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t begin = 0, std::int64_t end = INT64_MAX);
 
 /// The first place from `at` on, in a plain file of `size_bytes`, where a line begins, or the end of the file.

@@ -37,8 +37,9 @@ class Silence {
   void* data_ = nullptr;
 };
 
-/// Throws the error of the last call of the library, "cannot `action`: ...": Hdf5SystemError with the system's reason,
-/// or EnvironmentError where that is a limit of the process; else Hdf5Error with what the library's error stack says.
+/// Throws the error of the last call of the library, "cannot `action`: ...". It is an Hdf5SystemError with the system's
+/// reason, or an EnvironmentError where that is a limit of the process. Otherwise it is an Hdf5Error with the library's
+/// error stack.
 [[noreturn]] void fail(const std::string& action);
 
 /// Runs `call` silently and returns its result; a negative one is thrown as an Hdf5Error "cannot `action()`: ...".

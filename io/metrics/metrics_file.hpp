@@ -10,9 +10,8 @@ namespace trireme::io {
 /// Metrics as JSON lines: one object an iteration, flushed at once. What is not finite is null.
 class MetricsFile final : public train::MetricsSink {
  public:
-  /// Appends to `path`. A run that goes on from `done` first cuts off what the file holds of later iterations, and of
-  /// evaluations that are still to come, so that everything stands once; one from the start begins the file anew.
-  /// Throws IoError.
+  /// Appends to `path`. A run that continues from `done` first removes later iterations and repeated evaluations from
+  /// the file, so that every line stands once. A run from the start begins the file anew. Throws IoError.
   MetricsFile(std::string path, const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;

@@ -28,10 +28,10 @@ struct CorpusBuildReport {
 /// Bytes of the input done, and those there are.
 using CorpusProgress = std::function<void(std::int64_t, std::int64_t)>;
 
-/// Tokenizes text into a corpus, on all ranks of `comm`; rank 0 gets the report. Input is cut into parts
-/// (`cut_input`), which the ranks share; rank 0 puts what was made of them into one file. The corpus' bytes depend
-/// neither on ranks nor on threads, memory does not grow with the input. Documents without a byte are left out and
-/// counted. `progress` is called on rank 0, at the start and now and then.
+/// Tokenizes text into a corpus, on all ranks of `comm`; rank 0 gets the report. Input is cut into parts (`cut_input`),
+/// which the ranks divide; rank 0 joins the results into one file. The corpus' bytes depend neither on ranks nor on
+/// threads, and memory does not grow with the input. Documents without a byte are left out and counted. `progress` is
+/// called on rank 0, at the start and now and then.
 ///
 /// Parts that are done stand in a folder, OUTPUT.parts, until the corpus is whole. A build that was killed or failed is
 /// continued by the next of the same output: those of its parts that are still wanted, with the same options and

@@ -59,12 +59,12 @@ struct CorpusCleanReport {
   double write_s = 0;
 };
 
-/// Copies documents of JSON lines or text to one file of JSON lines, in their order, without those of few tokens, those
-/// in other languages and those that repeat an earlier one (`data::find_duplicates`). A line of JSON stays byte for
-/// byte as it is unless the characters of its text are changed, which comes before all else. The report has a line of
-/// JSON for each document that went: its number in the input from 0, its id, the reason ("short", "language", "exact
-/// duplicate", "near duplicate"), its tokens, or its language and the share of those wanted, or the document kept for
-/// it and the similarity to that.
+/// Copies documents of JSON lines or text to one file of JSON lines, in their order. Leaves out documents of few
+/// tokens, those in other languages, and those that repeat an earlier one (`data::find_duplicates`). Changes to
+/// characters come first; a line of JSON without them is copied byte for byte. The report has a line of JSON for each
+/// removed document: its number in the input from 0, its id and the reason ("short", "language", "exact duplicate",
+/// "near duplicate"). The line also has its tokens, or its language and the share of those wanted, or the document kept
+/// for it and the similarity to that.
 ///
 /// Collective; the result does not depend on ranks and threads (of a compressed file: what it unpacks to). The
 /// documents are kept once more on the disk meanwhile, in the folder OUTPUT.partial. `progress` is called with the

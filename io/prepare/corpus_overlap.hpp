@@ -40,10 +40,10 @@ struct CorpusOverlapReport {
   std::int64_t written_documents = 0;
 };
 
-/// Counts how many of the different word n-grams of each test (data::NgramReader; none reaches over the end of a
-/// document) occur in a corpus. With an output it also copies the corpus, in order, without the passages that overlap
-/// with some test (data::pieces_without); what stays of a document becomes a document a piece, documents without
-/// overlap stay byte for byte as they are.
+/// Counts how many of the different word n-grams of each test occur in a corpus (data::NgramReader; none crosses the
+/// end of a document). With an output it also copies the corpus, in order, without the passages that overlap with a
+/// test (data::pieces_without). Each remaining piece of a document becomes a document; documents without overlap are
+/// copied byte for byte.
 ///
 /// N-grams are compared by hashes of 64 bits: that one of t different ones of the test is taken for one of c of the
 /// corpus by accident has a probability of t x c / 2^64. Collective; the result does not depend on ranks and threads.

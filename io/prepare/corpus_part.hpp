@@ -37,10 +37,10 @@ struct CorpusTextCounts {
   CorpusTextCounts& operator+=(const CorpusTextCounts& other);
 };
 
-/// Tokenizes a part of the input into the file `path`, which gets its name when it is whole and on the disk. Pieces of
-/// text are encoded by all threads of `pool`, some at a time, and written in order, so that the bytes do not depend on
-/// the threads and memory does not grow with the part. `progress` is called now and then with the bytes read so far.
-/// Throws DataError (text that cannot be read, too many bad lines), IoError.
+/// Tokenizes a part of the input into the file `path`, which gets its name when it is whole and on the disk. All
+/// threads of `pool` encode pieces of text, some at a time, and the results are written in order. So the bytes do not
+/// depend on the threads, and memory does not grow with the part. `progress` is called now and then with the bytes read
+/// so far. Throws DataError (text that cannot be read, too many bad lines), IoError.
 void tokenize_part(const InputPart& part, const CorpusTextOptions& options, const data::Tokenizer& tokenizer,
                    ThreadPool& pool, const std::string& path, const std::function<void(std::int64_t)>& progress);
 

@@ -13,10 +13,10 @@
 
 namespace trireme::io {
 
-/// One file that all ranks write: what rank 0 appended, then what rank 1 did, and so on; compressed where its name ends
-/// in .gz or .zst, by all threads. Until it is whole it stands in a folder TARGET.partial, which is this job's alone
-/// and goes with this object. Rank 0 writes into the file at once, the others where they have said how much they will
-/// write; else they keep their parts in files without a name in that folder until `commit`.
+/// Output file that all ranks write: the data of rank 0, then those of rank 1, and so on. All threads compress it where
+/// its name ends in .gz or .zst. Until it is complete it is in a folder TARGET.partial, which belongs to this job alone
+/// and is removed with this object. Rank 0 writes into the file at once, the others after they have announced the size
+/// of their data. Without an announcement they keep their data in unnamed files in that folder until `commit`.
 class OrderedOutput {
  public:
   /// Collective. Throws IoError where the file cannot be made, EnvironmentError where another job makes it.

@@ -13,7 +13,7 @@ inline sigset_t stop_signals() {
   return signals;
 }
 
-/// Gives the calling thread a stack of its own for signal handlers, until the thread ends. Keeps one that it has.
+/// Gives the calling thread a signal stack of its own until the thread ends, unless it has one.
 ///
 /// Every thread that computes needs one: oneDNN's generated code uses the stack pointer as a general register, and the
 /// kernel writes the frame of a handler without such a stack wherever that register points.

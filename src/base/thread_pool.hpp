@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// The one pool of threads of a rank. Work is given as a number of tasks that does not depend on the number of threads;
-/// each task computes the same bits whichever thread runs it, so the result does not depend on the threads either.
+/// The one pool of threads of a rank. A job is a number of tasks that does not depend on the number of threads. Each
+/// task computes the same bits on any thread, so the result does not depend on the threads either.
 class ThreadPool {
  public:
   /// `threads` counts the caller: 1 means that everything runs on the calling thread.

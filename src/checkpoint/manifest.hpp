@@ -46,8 +46,8 @@ struct Manifest {
   std::string digest;  ///< of the manifest as it is stored; filled in by the store that reads it
 };
 
-/// Throws CheckpointError unless the manifest makes sense by itself: file names are plain names in one folder, pieces
-/// lie inside their tensors and files, and every element of every tensor is stored exactly once.
+/// Throws CheckpointError unless the manifest is consistent. File names must be plain names in one folder, and pieces
+/// must lie inside their tensors and files. Every element of every tensor must be stored exactly once.
 void validate(const Manifest& manifest);
 
 /// Throws CheckpointError unless each tensor of the list has one type and one shape and every one of its elements is in

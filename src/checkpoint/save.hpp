@@ -20,10 +20,10 @@ struct SaveOptions {
   int keep_last = 0;  ///< whole steps that stay when a newer one is saved, itself included; 0 keeps all
 };
 
-/// Makes sure, before hours of work depend on it, that these tensors can be saved: that the store can be written, has
-/// room (1.2 times the size of a step), is seen by all ranks and is not in use by another job, for which it is taken
-/// until `store` ends; and that each element of each tensor has exactly one rank that writes it. Warns of steps beyond
-/// `step`, where the run begins: they belong to another course of it (it was set back) and would be loaded first.
+/// Checks before the first step that these tensors can be saved. The store must be writable, have room (1.2 times the
+/// size of a step), and be visible to all ranks. It must not be in use by another job; it is taken for this one until
+/// `store` ends. Each element of each tensor must have exactly one rank that writes it. Warns of steps beyond `step`,
+/// where the run begins: they belong to another course of the run and would be loaded first.
 void prepare_saving(Store& store, Communicator& world, std::span<const StateTensor> tensors, std::int64_t step = 0);
 
 /// Saves a step: every rank writes its pieces (those `written_here`) into one file, rank 0 the manifest. The blobs and

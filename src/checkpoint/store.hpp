@@ -72,9 +72,9 @@ class Store {
   /// Where it is, for messages.
   virtual std::string description() const = 0;
 
-  /// [0] Takes the store for this job, until the store's end, and makes sure that a step of this size can be saved:
-  /// that there is a place, that it may be written, that there is room. Throws where not, or where another job has it.
-  /// The result is for `confirm`.
+  /// [0] Takes the store for this job, until the store's end. Checks that a step of this size can be saved: that the
+  /// store exists, is writable and has room. Throws where it cannot, or where another job has the store. The result is
+  /// for `confirm`.
   virtual std::string claim(std::int64_t needed_bytes) = 0;
   /// Throws where this rank does not see what `claim` did: the place is not shared by all ranks.
   virtual void confirm(const std::string& token) = 0;

@@ -48,12 +48,12 @@ class Work {
   std::unique_ptr<State> state_;
 };
 
-/// Collective operations over one group of ranks. Every operation is enqueued: it begins when what `stream` holds so
-/// far is done, goes on beside what is enqueued there later, and `Work::wait` orders a stream behind it; calling
-/// `all_reduce(stream, x, op).wait(stream)` blocks in the usual sense. All ranks of the group must make the same calls
-/// on one communicator in the same order; different communicators are independent of one another. Sums are formed in
-/// the tensor's type (16-bit types: in fp32, rounded once a step), in an order that depends on sizes only, and every
-/// rank gets the same bits. A failure throws an error of the adapter's own kind and the job ends.
+/// Collective operations over one group of ranks. Every operation is enqueued: it begins after the work that `stream`
+/// holds so far, and runs beside later work. `Work::wait` orders a stream after it; `all_reduce(stream, x,
+/// op).wait(stream)` blocks in the usual sense. All ranks of the group must make the same calls on one communicator in
+/// the same order. Different communicators are independent. Sums are formed in the tensor's type (16-bit types: in
+/// fp32, rounded once a step). Their order depends on sizes only, and every rank gets the same bits. A failure throws
+/// an error of the adapter's own kind, and the job ends.
 class Communicator {
  public:
   virtual ~Communicator() = default;

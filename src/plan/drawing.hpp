@@ -6,9 +6,9 @@
 
 namespace trireme::plan {
 
-/// A simulated schedule as text: one row a rank, time across. A step is its letter (F forward, B backward, I backward
-/// of the input, W of the weights), its chunk where there are several, and its micro-batch, and fills its time with
-/// dashes; dots are idle. For times that are whole numbers.
+/// Draws a simulated schedule as text: one row per rank, time across. A step is its letter (F forward, B backward, I
+/// backward of the input, W of the weights), its chunk where there are several, and its micro-batch. Dashes fill its
+/// time; dots are idle. Times must be whole numbers.
 std::string text_of(const Simulation& simulation, const parallel::Schedule& schedule);
 
 /// The same as an SVG picture: a bar for each step, its name in the middle and in its tooltip with start and end.

@@ -13,9 +13,8 @@ namespace trireme::data {
 /// Shares that sum to 1. Throws ConfigError for a weight that is not a positive number.
 std::vector<double> normalized_weights(std::span<const double> weights);
 
-/// Which corpus each sample of a blend comes from, as in Megatron-LM: sample k from the corpus with the greatest
-/// w_i · max(k, 1) - (samples taken from i so far), the first of equals. What sample k is does not depend on how many
-/// there are.
+/// Corpus of each sample of a blend, as in Megatron-LM. Sample k comes from the corpus with the greatest w_i · max(k,
+/// 1) - (samples taken from i so far), the first of equals. It does not depend on the number of samples.
 class BlendOrder {
  public:
   BlendOrder(std::vector<double> shares, std::int64_t samples);

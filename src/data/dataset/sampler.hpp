@@ -19,10 +19,10 @@ struct RunLength {
   std::int64_t eval_iters = 0;
 };
 
-/// Samples of a whole run, as Megatron-LM counts them: train_samples or train_iters global batches for training,
-/// eval_iters of them for each evaluation, of which there is one every eval_interval iterations and one at the end, and
-/// eval_iters for the test. Throws ConfigError for a negative number, a global batch or an eval_interval of 0, or too
-/// many samples to count.
+/// Samples of a whole run, as Megatron-LM counts them. Training has train_samples, or train_iters global batches. Each
+/// evaluation has eval_iters global batches; one follows every eval_interval iterations, and one the end. The test has
+/// eval_iters. Throws ConfigError for a negative number, a global batch or an eval_interval of 0, or too many samples
+/// to count.
 SampleBudget samples_needed(const RunLength& run);
 
 /// The place of a rank among those that share the global batch.

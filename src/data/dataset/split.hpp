@@ -25,7 +25,7 @@ enum class SplitBy {
 /// scale, missing ones 0. Throws ConfigError.
 std::array<double, 3> parse_split(std::string_view text);
 
-/// First and one past the last of `count` things in each split: boundary i is the sum of the first i shares times
+/// First and one past the last of `count` items in each split. Boundary i is the sum of the first i shares times
 /// `count`, rounded to the nearest integer, halves to the even one.
 std::array<std::int64_t, 4> split_boundaries(const std::array<double, 3>& shares, std::int64_t count);
 

@@ -41,11 +41,11 @@ struct DuplicateSearchResult {
   std::int64_t compared_pairs = 0;    ///< by this rank, of sets of shingles
 };
 
-/// Finds the documents that repeat an earlier one. Those of equal text are found by their digests. Of each other text
-/// the first document takes part in the search for near duplicates: documents with the same key in some band are
-/// candidates; of those whose sketches do not rule it out the sets of shingles are compared, and pairs above the
-/// threshold are united, directly or through others, into clusters, of which the first document is kept. The result
-/// does not depend on the number of ranks.
+/// Finds the documents that repeat an earlier one. Equal texts are found by their digests. The first document of each
+/// text enters the search for near duplicates. Documents with an equal key in some band are candidates. The sketches
+/// reject most of them; the sets of shingles of the others are compared. Pairs above the threshold are united, directly
+/// or through others, into clusters, of which the first document is kept. The result does not depend on the number of
+/// ranks.
 ///
 /// Collective. A rank holds the entries of a band (or of several, up to some megabytes) of its share of the documents
 /// at a time, the pairs that were compared, and on rank 0 the duplicates of all ranks.

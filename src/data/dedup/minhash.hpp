@@ -13,9 +13,9 @@ struct MinHashOptions {
   std::uint64_t seed = 1234;
 };
 
-/// MinHash (Broder 1997) with locality-sensitive hashing by bands. Of a set of shingles each of bands x rows hash
-/// functions keeps the least value; two sets agree in one function with a probability that is their Jaccard similarity
-/// J, in all of a band with J^rows, and in some band with 1 - (1 - J^rows)^bands: 0.9975 at J = 0.7 by default. The
+/// MinHash (Broder 1997) with locality-sensitive hashing by bands. Each of bands x rows hash functions keeps the least
+/// value over a set of shingles. Two sets agree in one function with probability J, their Jaccard similarity. They
+/// agree in a whole band with J^rows, and in some band with 1 - (1 - J^rows)^bands: 0.9975 at J = 0.7 by default. The
 /// functions are (x ^ s) * a modulo 2^32, with s and an odd a from the seed, of 32 bits of the shingle's hash.
 class MinHash {
  public:

@@ -6,9 +6,8 @@
 
 namespace trireme::data {
 
-/// Cuts text into sentences by rules. A cut lies before the white space between two sentences (or right behind a full
-/// stop of Chinese or Japanese), so that the sentences together are the text, and each begins as words within a text
-/// do.
+/// Splits text into sentences by rules. A cut lies before the white space between two sentences, or right after a full
+/// stop of Chinese or Japanese. So the sentences together are the text, and each begins as words within a text do.
 ///
 /// 1. A blank line ends a sentence, whatever stands before it.
 /// 2. So do . ! ? and the ellipsis, and the full stops, exclamation and question marks of other scripts, together with

@@ -44,12 +44,11 @@ struct BpeTrainingOptions {
   std::vector<std::string> special_tokens{"<|endoftext|>"};
 };
 
-/// Byte-pair encoding for given words (Sennrich, Haddow, Birch 2016): the pair of neighbouring tokens that is most
-/// frequent within words becomes a token, again and again; of equals the one with the smaller ids, left before right. A
-/// pair that would spell a token that is there is passed over. Ids are the 256 bytes in the order of GPT-2's
-/// vocabulary, then a token for each merge, then the special tokens, the first of which ends documents. The vocabulary
-/// is smaller than asked for where no pair is frequent enough. `progress` is called now and then with the merges made
-/// and wanted.
+/// Trains a byte-pair encoding on given words (Sennrich, Haddow, Birch 2016). The most frequent pair of neighbouring
+/// tokens within words becomes a token, again and again; of equals the one with the smaller ids, left before right. A
+/// pair that would spell an existing token is skipped. Ids are the 256 bytes in the order of GPT-2's vocabulary, then a
+/// token for each merge, then the special tokens, the first of which ends documents. The vocabulary is smaller than
+/// requested where no pair is frequent enough. `progress` is called now and then with the merges made and requested.
 BpeVocabulary train_bpe(const std::vector<std::pair<std::string, std::int64_t>>& words,
                         const BpeTrainingOptions& options,
                         const std::function<void(std::int64_t, std::int64_t)>& progress);

@@ -85,9 +85,9 @@ class ParameterBuffer {
   /// The part of parameter i in this rank's shard, and its gradient.
   ShardPart part(std::size_t i) const { return layout_.part_of(i, parameters_[i].stored_numel(), shard_); }
   TensorView shard_gradient(std::size_t i) const;
-  /// Calls function(kind, begin, count) for the stretches of this rank's shard of a bucket, in the order of memory,
-  /// whose parameters are of the same kind(const Parameter&): so that kernels run over many at once. The zeros between
-  /// neighbours are part of a stretch.
+  /// Calls function(kind, begin, count) for the ranges of this rank's shard of a bucket whose parameters have the same
+  /// kind(const Parameter&), in the order of memory. So kernels run over many parameters at once. The zeros between
+  /// neighbours are part of a range.
   template <class Kind, class Function>
   void for_each_stretch(std::size_t bucket, const Kind& kind, const Function& function) const;
 

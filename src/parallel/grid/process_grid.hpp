@@ -28,8 +28,8 @@ struct GridPosition {
   friend bool operator==(const GridPosition&, const GridPosition&) = default;
 };
 
-/// The arrangement of ranks, as in Megatron-LM: rank = tensor + T (context + C (data + D pipeline)), so that a tensor
-/// group, which talks most, sits on neighbouring ranks and so within one node. Pure arithmetic, no communication.
+/// Grid of ranks, as in Megatron-LM: rank = tensor + T (context + C (data + D pipeline)). A tensor group, which
+/// communicates most, has neighbouring ranks and so lies within one node. Pure arithmetic, no communication.
 class ProcessGrid {
  public:
   /// data_size 0 means what the world leaves: world_size / (tensor_size pipeline_size context_size). ConfigError with

@@ -15,20 +15,21 @@ namespace trireme::parallel {
 
 /// How messages travel between the stages of a pipeline.
 struct ExchangeOptions {
-  /// Receives are posted before the two steps ahead of the one that needs them, so that messages travel while this rank
-  /// computes; without it, and in the first runs of a schedule on a GPU, together with the send of the step before.
+  /// Posts receives two steps ahead of the step that needs them, so that messages travel while this rank computes.
+  /// Without it, and in the first runs of a schedule on a GPU, receives are posted together with the send of the step
+  /// before.
   bool overlap = false;
   /// Where given, each of its t ranks, which all hold the whole message, sends 1/t of it, and the receivers gather it
   /// on arrival. Messages whose size t does not divide are sent whole.
   Communicator* tensor_group = nullptr;
 };
 
-/// Runs any schedule over one rank's stage and moves what passes between ranks. After each step one grouped operation
-/// sends the result, if there is one, to the next or the previous rank, and posts the receive of the next step, if it
-/// needs one, from either. The executor waits for a receive when its data is needed and for a send only when the
-/// receiver is known to have it, so a schedule whose dependencies are sound cannot deadlock. Buffers are allocated
-/// before the first message of a run, as many as the schedule takes, and used again: at most two for each micro-batch
-/// in flight (what was received and what was sent), and a few at work.
+/// Runs any schedule over one rank's stage, and exchanges messages between ranks. After each step one grouped operation
+/// sends the result, if there is one, to the next or the previous rank. It also posts the receive of the next step, if
+/// it needs one, from either. The executor waits for a receive when its data is needed, and for a send only after its
+/// receipt is proved. So a schedule whose dependencies are sound cannot deadlock. Buffers are allocated before the
+/// first message of a run, as many as the schedule takes, and reused. They are at most two for each micro-batch in
+/// flight (the received and the sent message), and a few in use.
 class PipelineExecutor {
  public:
   PipelineExecutor(Backend& backend, Communicator& pipeline_group, Stage& stage, const ExchangeOptions& options = {})

@@ -5,11 +5,11 @@
 
 namespace trireme::parallel {
 
-// Linear layers split over the tensor group (Shoeybi et al. 2019, arXiv:1909.08053, section 3). n = s b rows. A column-
-// parallel layer followed by a row-parallel one needs one all-reduce forward, after the second, and one backward,
-// before the first; what lies between stays on its rank. With sequence parallelism (TensorContext) what lies outside is
-// this rank's n / t rows: the first layer gathers its input, again in backward, for only the rows themselves are kept,
-// and each sum is scattered. Below, N is n, or n / t with sequence parallelism.
+// Linear layers split over the tensor group (Shoeybi et al. 2019, arXiv:1909.08053, section 3). n = s b rows. A
+// column-parallel layer followed by a row-parallel one needs one all-reduce in forward, after the second, and one in
+// backward, before the first. The activations between them stay on their rank. With sequence parallelism
+// (TensorContext) the tensors outside are this rank's n / t rows. Then the first layer gathers its input, again in
+// backward since only the rows are kept, and each sum is scattered. Below, N is n, or n / t with sequence parallelism.
 
 /// Time of the weight's gradient: in backward_input, behind its communication, or in backward_weight.
 enum class WeightGradient { now, later };
