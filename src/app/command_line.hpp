@@ -28,7 +28,7 @@ class CommandLine {
   mpi::MpiEnvironment* environment_;
 };
 
-/// Whether `arguments` ask for help.
+/// Returns whether `arguments` ask for help.
 bool asks_for_help(const std::vector<std::string>& arguments);
 
 }  // namespace trireme::app

@@ -14,7 +14,7 @@
 
 namespace trireme::train {
 
-/// Whether a checkpoint that cannot be written ends the run.
+/// Effect of a checkpoint that cannot be written.
 enum class OnSaveError { stop, warn };
 
 struct CheckpointWriterOptions {

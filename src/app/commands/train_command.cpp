@@ -254,7 +254,7 @@ void restore(Job& job, const TrainCommandOptions& o, TrainPlan& plan, TrainSessi
   plan.start = {};
 }
 
-/// Whether the run has anything to train, to evaluate or to save.
+/// Returns whether the run has anything to train, to evaluate or to save.
 bool has_work(const TrainCommandOptions& o, const TrainPlan& plan, const data::GptData& data,
               const train::Progress& progress) {
   const bool saves_initial_state = plan.iterations == 0 && plan.done.iteration == 0 && !o.save.empty();
