@@ -24,6 +24,7 @@
 #include "bench/collectives/definitions.hpp"
 #include "mpi/error.hpp"
 #include "mpi/run_main.hpp"
+#include "src/app/command_line.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/options.hpp"
 #include "src/base/timer.hpp"
