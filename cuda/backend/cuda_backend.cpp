@@ -43,8 +43,16 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
         pinned_(std::make_shared<PinnedMemory>(device_)),
         stream_(device_),
         deterministic_(options.deterministic),
-        gemm_(make_gemm(device_, memory_, std::make_unique<EventTimer>(),
-                        {options.allow_reduced_precision, options.deterministic, options.algorithm_cache})) {
+        kernels_{.gemm = make_gemm(device_, memory_, std::make_unique<EventTimer>(),
+                                   {options.allow_reduced_precision, options.deterministic, options.algorithm_cache}),
+                 .norm = make_norm(scratch()),
+                 .attention = make_attention(device_->shared_bytes_of_block()),
+                 .elementwise = make_elementwise(scratch()),
+                 .embedding = make_embedding(),
+                 .cross_entropy = make_cross_entropy(),
+                 .optimizer = make_optimizer(),
+                 .reduce = make_reduce(scratch()),
+                 .rotary = make_rotary()} {
     const std::string problem = architecture_problem(built_for, device_->compute_capability());
     TRIREME_CHECK(problem.empty(), BackendUnavailable, "{}; {}", problem, to_string(device_->place()));
     device_->set_longest_wait(options.max_wait_s);
@@ -123,17 +131,9 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   }
   std::size_t launches() const override { return device_->launches(); }
 
-  GemmKernels& gemm() override { return *gemm_; }
-  NormKernels& norm() override { return *norm_; }
-  AttentionKernels& attention() override { return *attention_; }
-  ElementwiseKernels& elementwise() override { return *elementwise_; }
-  EmbeddingKernels& embedding() override { return *embedding_; }
-  CrossEntropyKernels& cross_entropy() override { return *cross_entropy_; }
-  OptimizerKernels& optimizer() override { return *optimizer_; }
-  ReduceKernels& reduce() override { return *reduce_; }
-  RotaryKernels& rotary() override { return *rotary_; }
-
  private:
+  const KernelFamilies& kernels() const override { return kernels_; }
+
   /// Pinned memory on its way to the GPU.
   struct Uploading {
     Buffer staging;
@@ -165,15 +165,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   CudaStream stream_;
   bool deterministic_;
   std::deque<Uploading> uploading_;
-  std::unique_ptr<GemmKernels> gemm_;
-  std::unique_ptr<NormKernels> norm_ = make_norm(scratch());
-  std::unique_ptr<AttentionKernels> attention_ = make_attention(device_->shared_bytes_of_block());
-  std::unique_ptr<ElementwiseKernels> elementwise_ = make_elementwise(scratch());
-  std::unique_ptr<EmbeddingKernels> embedding_ = make_embedding();
-  std::unique_ptr<CrossEntropyKernels> cross_entropy_ = make_cross_entropy();
-  std::unique_ptr<OptimizerKernels> optimizer_ = make_optimizer();
-  std::unique_ptr<ReduceKernels> reduce_ = make_reduce(scratch());
-  std::unique_ptr<RotaryKernels> rotary_ = make_rotary();
+  KernelFamilies kernels_;
 };
 
 }  // namespace

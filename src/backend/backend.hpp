@@ -25,6 +25,19 @@ struct KernelExtents {
   std::int64_t summed_columns = 0;
 };
 
+/// The kernel families of a backend, all of them set. Shared, so that one object may implement several.
+struct KernelFamilies {
+  std::shared_ptr<GemmKernels> gemm;
+  std::shared_ptr<NormKernels> norm;
+  std::shared_ptr<AttentionKernels> attention;
+  std::shared_ptr<ElementwiseKernels> elementwise;
+  std::shared_ptr<EmbeddingKernels> embedding;
+  std::shared_ptr<CrossEntropyKernels> cross_entropy;
+  std::shared_ptr<OptimizerKernels> optimizer;
+  std::shared_ptr<ReduceKernels> reduce;
+  std::shared_ptr<RotaryKernels> rotary;
+};
+
 /// Abilities that some backends have and others lack.
 enum class Capability {
   fp64_training,         ///< trains in fp64
@@ -73,15 +86,18 @@ class Backend : public Allocator {
   /// Device memory that kernels take at the most beside the tensors they work on.
   virtual std::size_t kernel_memory_bytes(const KernelExtents&) const { return 0; }
 
-  virtual GemmKernels& gemm() = 0;
-  virtual NormKernels& norm() = 0;
-  virtual AttentionKernels& attention() = 0;
-  virtual ElementwiseKernels& elementwise() = 0;
-  virtual EmbeddingKernels& embedding() = 0;
-  virtual CrossEntropyKernels& cross_entropy() = 0;
-  virtual OptimizerKernels& optimizer() = 0;
-  virtual ReduceKernels& reduce() = 0;
-  virtual RotaryKernels& rotary() = 0;
+  GemmKernels& gemm() { return *kernels().gemm; }
+  NormKernels& norm() { return *kernels().norm; }
+  AttentionKernels& attention() { return *kernels().attention; }
+  ElementwiseKernels& elementwise() { return *kernels().elementwise; }
+  EmbeddingKernels& embedding() { return *kernels().embedding; }
+  CrossEntropyKernels& cross_entropy() { return *kernels().cross_entropy; }
+  OptimizerKernels& optimizer() { return *kernels().optimizer; }
+  ReduceKernels& reduce() { return *kernels().reduce; }
+  RotaryKernels& rotary() { return *kernels().rotary; }
+
+ private:
+  virtual const KernelFamilies& kernels() const = 0;
 };
 
 enum class BackendChoice { automatic, cpu, cuda };

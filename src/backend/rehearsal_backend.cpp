@@ -115,7 +115,8 @@ RehearsalBackend::RehearsalBackend(const Backend& backend)
     : backend_(backend),
       memory_(std::make_unique<Memory>()),
       host_memory_(std::make_unique<Memory>()),
-      kernels_(std::make_unique<Kernels>()) {}
+      kernels_(std::make_shared<Kernels>()),
+      families_{kernels_, kernels_, kernels_, kernels_, kernels_, kernels_, kernels_, kernels_, kernels_} {}
 RehearsalBackend::~RehearsalBackend() = default;
 
 Allocator& RehearsalBackend::host_memory() { return *host_memory_; }
@@ -128,15 +129,5 @@ std::unique_ptr<Graph> RehearsalBackend::record(const std::function<void()>& enq
   enqueue();
   return std::make_unique<RehearsedGraph>();
 }
-
-GemmKernels& RehearsalBackend::gemm() { return *kernels_; }
-NormKernels& RehearsalBackend::norm() { return *kernels_; }
-AttentionKernels& RehearsalBackend::attention() { return *kernels_; }
-ElementwiseKernels& RehearsalBackend::elementwise() { return *kernels_; }
-EmbeddingKernels& RehearsalBackend::embedding() { return *kernels_; }
-CrossEntropyKernels& RehearsalBackend::cross_entropy() { return *kernels_; }
-OptimizerKernels& RehearsalBackend::optimizer() { return *kernels_; }
-ReduceKernels& RehearsalBackend::reduce() { return *kernels_; }
-RotaryKernels& RehearsalBackend::rotary() { return *kernels_; }
 
 }  // namespace trireme

@@ -36,24 +36,16 @@ class RehearsalBackend final : public Backend, public GraphRecorder {
   void copy_within(Stream&, ConstTensorView, TensorView) override {}
   std::size_t launches() const override { return 0; }
 
-  GemmKernels& gemm() override;
-  NormKernels& norm() override;
-  AttentionKernels& attention() override;
-  ElementwiseKernels& elementwise() override;
-  EmbeddingKernels& embedding() override;
-  CrossEntropyKernels& cross_entropy() override;
-  OptimizerKernels& optimizer() override;
-  ReduceKernels& reduce() override;
-  RotaryKernels& rotary() override;
-
  private:
   class Memory;
   struct Kernels;
+  const KernelFamilies& kernels() const override { return families_; }
 
   const Backend& backend_;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Memory> host_memory_;
-  std::unique_ptr<Kernels> kernels_;
+  std::shared_ptr<Kernels> kernels_;
+  KernelFamilies families_;
   ImmediateStream stream_;
 };
 

@@ -42,17 +42,9 @@ class HostBackend final : public Backend {
   std::size_t peak_allocated_bytes() const override { return 0; }
   std::size_t device_memory_bytes() const override { return cpu_->device_memory_bytes(); }
 
-  GemmKernels& gemm() override { return cpu_->gemm(); }
-  NormKernels& norm() override { return *norm_; }
-  AttentionKernels& attention() override { return *attention_; }
-  ElementwiseKernels& elementwise() override { return *elementwise_; }
-  EmbeddingKernels& embedding() override { return *embedding_; }
-  CrossEntropyKernels& cross_entropy() override { return *cross_entropy_; }
-  OptimizerKernels& optimizer() override { return *optimizer_; }
-  ReduceKernels& reduce() override { return *reduce_; }
-  RotaryKernels& rotary() override { return *rotary_; }
-
  private:
+  const KernelFamilies& kernels() const override { return kernels_; }
+
   static Buffer poisoned(std::size_t size_bytes) {
     void* memory = nullptr;
     if (posix_memalign(&memory, 64, size_bytes) != 0) throw std::bad_alloc();
@@ -78,14 +70,16 @@ class HostBackend final : public Backend {
 
   static inline int backends = 0;
   std::unique_ptr<Backend> cpu_ = cpu::make_backend(1);
-  std::unique_ptr<NormKernels> norm_ = cuda::make_norm(scratch);
-  std::unique_ptr<AttentionKernels> attention_ = cuda::make_attention(gpu::host::most_shared_bytes);
-  std::unique_ptr<ElementwiseKernels> elementwise_ = cuda::make_elementwise(scratch);
-  std::unique_ptr<EmbeddingKernels> embedding_ = cuda::make_embedding();
-  std::unique_ptr<CrossEntropyKernels> cross_entropy_ = cuda::make_cross_entropy();
-  std::unique_ptr<OptimizerKernels> optimizer_ = cuda::make_optimizer();
-  std::unique_ptr<ReduceKernels> reduce_ = cuda::make_reduce(scratch);
-  std::unique_ptr<RotaryKernels> rotary_ = cuda::make_rotary();
+  ThreadPool pool_{1};
+  KernelFamilies kernels_{.gemm = cpu::make_gemm(pool_),
+                          .norm = cuda::make_norm(scratch),
+                          .attention = cuda::make_attention(gpu::host::most_shared_bytes),
+                          .elementwise = cuda::make_elementwise(scratch),
+                          .embedding = cuda::make_embedding(),
+                          .cross_entropy = cuda::make_cross_entropy(),
+                          .optimizer = cuda::make_optimizer(),
+                          .reduce = cuda::make_reduce(scratch),
+                          .rotary = cuda::make_rotary()};
 };
 
 }  // namespace

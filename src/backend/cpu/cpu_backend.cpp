@@ -22,15 +22,15 @@ class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(int threads)
       : pool_(threads),
-        gemm_(make_gemm(pool_)),
-        norm_(make_norm(pool_)),
-        attention_(make_attention(pool_)),
-        elementwise_(make_elementwise(pool_)),
-        embedding_(make_embedding(pool_)),
-        cross_entropy_(make_cross_entropy(pool_)),
-        optimizer_(make_optimizer(pool_)),
-        reduce_(make_reduce(pool_)),
-        rotary_(make_rotary(pool_)) {}
+        kernels_{.gemm = make_gemm(pool_),
+                 .norm = make_norm(pool_),
+                 .attention = make_attention(pool_),
+                 .elementwise = make_elementwise(pool_),
+                 .embedding = make_embedding(pool_),
+                 .cross_entropy = make_cross_entropy(pool_),
+                 .optimizer = make_optimizer(pool_),
+                 .reduce = make_reduce(pool_),
+                 .rotary = make_rotary(pool_)} {}
 
   std::string name() const override { return "cpu"; }
   std::string description() const override {
@@ -72,17 +72,9 @@ class CpuBackend final : public Backend {
   std::size_t peak_allocated_bytes() const override { return memory_->peak; }
   std::size_t device_memory_bytes() const override { return machine_memory_bytes(); }
 
-  GemmKernels& gemm() override { return *gemm_; }
-  NormKernels& norm() override { return *norm_; }
-  AttentionKernels& attention() override { return *attention_; }
-  ElementwiseKernels& elementwise() override { return *elementwise_; }
-  EmbeddingKernels& embedding() override { return *embedding_; }
-  CrossEntropyKernels& cross_entropy() override { return *cross_entropy_; }
-  OptimizerKernels& optimizer() override { return *optimizer_; }
-  ReduceKernels& reduce() override { return *reduce_; }
-  RotaryKernels& rotary() override { return *rotary_; }
-
  private:
+  const KernelFamilies& kernels() const override { return kernels_; }
+
   static void copy(ConstTensorView from, TensorView to) {
     TRIREME_CHECK(from.dtype() == to.dtype() && from.numel() == to.numel(), ShapeError, "copy of {} {} to {} {}",
                   name_of(from.dtype()), to_string(from.shape()), name_of(to.dtype()), to_string(to.shape()));
@@ -92,15 +84,7 @@ class CpuBackend final : public Backend {
   std::shared_ptr<MemoryCount> memory_ = std::make_shared<MemoryCount>();
   ThreadPool pool_;
   ImmediateStream stream_;
-  std::unique_ptr<GemmKernels> gemm_;
-  std::unique_ptr<NormKernels> norm_;
-  std::unique_ptr<AttentionKernels> attention_;
-  std::unique_ptr<ElementwiseKernels> elementwise_;
-  std::unique_ptr<EmbeddingKernels> embedding_;
-  std::unique_ptr<CrossEntropyKernels> cross_entropy_;
-  std::unique_ptr<OptimizerKernels> optimizer_;
-  std::unique_ptr<ReduceKernels> reduce_;
-  std::unique_ptr<RotaryKernels> rotary_;
+  KernelFamilies kernels_;
 };
 
 }  // namespace
