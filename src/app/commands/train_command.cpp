@@ -121,14 +121,13 @@ std::vector<data::WeightedStore> open_corpora(const Job& job, const TrainCommand
 }
 
 data::GptDataOptions data_options_of(const TrainCommandOptions& o, const model::GptConfig& config) {
-  data::GptDataOptions options;
-  options.sequence_length = o.sequence_length;
-  options.seed = static_cast<std::int64_t>(o.seed);
-  options.split_shares = data::parse_split(o.split);
-  options.split_by = o.split_by;
-  options.sampling = o.sampling;
-  options.vocabulary_size = config.vocabulary;
-  return options;
+  return {.sequence_length = o.sequence_length,
+          .seed = static_cast<std::int64_t>(o.seed),
+          .split_shares = data::parse_split(o.split),
+          .split_by = o.split_by,
+          .sampling = o.sampling,
+          .vocabulary_size = config.vocabulary,
+          .budgets = {}};
 }
 
 /// Samples that the run reads of the test split: none of `wanted` where there is no such split.

@@ -23,7 +23,7 @@ train::BatchRampUp ramp_up_of(const std::vector<std::string>& texts) {
   }
   TRIREME_CHECK(valid, ConfigError, "--rampup-batch-size {}: three numbers are needed: first batch, increment, samples",
                 fmt::join(texts, " "));
-  return {values[0], values[1], values[2]};
+  return {.start = values[0], .increment = values[1], .samples = values[2]};
 }
 
 }  // namespace
@@ -352,27 +352,28 @@ std::vector<TrainCommandOptions::WeightedPath> TrainCommandOptions::corpora() co
 }
 
 train::LayoutOptions TrainCommandOptions::layout() const {
-  train::LayoutOptions layout;
-  layout.dtype = dtype;
-  layout.sequence_length = sequence_length;
-  layout.micro_batch_size = micro_batch_size;
-  layout.vocabulary_multiple = grid.vocabulary_multiple;
-  layout.padded_vocabulary_size = grid.padded_vocabulary;
-  layout.data_parallel = data_parallel();
-  layout.sequence_parallel = sequence_parallel;
-  layout.overlap_p2p = overlap_p2p;
-  layout.scatter_gather = !no_scatter_gather;
-  layout.async_tensor_all_reduce = !no_async_tensor_all_reduce;
-  layout.pipeline = grid.pipeline_cut();
-  layout.recomputation = recomputation;
-  layout.cuda_graphs = cuda_graphs;
-  layout.schedule = schedule;
-  return layout;
+  return {.dtype = dtype,
+          .sequence_length = sequence_length,
+          .micro_batch_size = micro_batch_size,
+          .vocabulary_multiple = grid.vocabulary_multiple,
+          .padded_vocabulary_size = grid.padded_vocabulary,
+          .sequence_parallel = sequence_parallel,
+          .async_tensor_all_reduce = !no_async_tensor_all_reduce,
+          .recomputation = recomputation,
+          .pipeline = grid.pipeline_cut(),
+          .schedule = schedule,
+          .overlap_p2p = overlap_p2p,
+          .scatter_gather = !no_scatter_gather,
+          .data_parallel = data_parallel(),
+          .cuda_graphs = cuda_graphs};
 }
 
 parallel::DataParallelOptions TrainCommandOptions::data_parallel() const {
-  return {*data_sharding, gradient_type && *gradient_type != accumulation_type(dtype), overlap_reduce, overlap_gather,
-          bucket_elements.value_or(0)};
+  return {.sharding = *data_sharding,
+          .rounded_gradients = gradient_type && *gradient_type != accumulation_type(dtype),
+          .overlap_reduce = overlap_reduce,
+          .overlap_gather = overlap_gather,
+          .bucket_elements = bucket_elements.value_or(0)};
 }
 
 train::TrainOptions TrainCommandOptions::training() const {
@@ -398,7 +399,11 @@ std::int64_t TrainCommandOptions::iterations(const train::Progress& done, int da
 }
 
 data::RunLength TrainCommandOptions::run_length(std::int64_t iterations) const {
-  return {iterations, train_samples.value_or(0), *global_batch_size, run.eval_interval, run.eval_iterations};
+  return {.train_iters = iterations,
+          .train_samples = train_samples.value_or(0),
+          .global_batch_size = *global_batch_size,
+          .eval_interval = run.eval_interval,
+          .eval_iters = run.eval_iterations};
 }
 
 }  // namespace trireme::app

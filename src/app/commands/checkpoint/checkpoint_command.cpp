@@ -27,7 +27,7 @@ using checkpoint::StepReader;
 
 /// The steps that `path` means: one by its folder, or all under their root, greatest first.
 std::vector<StepEntry> steps_at(const io::CheckpointPlace& place, io::CheckpointStore& store) {
-  if (!place.step.empty()) return {{place.step, {}, {}, false, false}};
+  if (!place.step.empty()) return {{.name = place.step, .step = {}, .problem = {}}};
   std::vector<StepEntry> entries = store.steps();
   TRIREME_CHECK(!entries.empty(), CheckpointError, "there is no checkpoint in {}", place.root);
   return entries;

@@ -65,7 +65,9 @@ std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& s
     for (const checkpoint::StateTensor& piece : train::state_pieces(config, layout, grid, rank)) {
       if (!piece.written_here) continue;
       for (const std::string& kind : kinds) {
-        file.push_back({kind + "/" + piece.name, piece.shape, {piece.box, piece.flat_begin, piece.data.numel()}});
+        file.push_back({.tensor = kind + "/" + piece.name,
+                        .shape = piece.shape,
+                        .part = {.box = piece.box, .flat_begin = piece.flat_begin, .count = piece.data.numel()}});
       }
     }
   }
@@ -89,13 +91,16 @@ int checkpoint_reshard_command(const CommandLine& line) {
   const auto world = line.environment().make_world();
   OpenCheckpoint source = open_checkpoint(*world, o.load);
   const Attributes& attributes = source.description.attributes;
-  train::LayoutOptions layout;
-  layout.dtype = dtype_from_name(attribute(attributes, "dtype"));
-  layout.vocabulary_multiple = o.grid.vocabulary_multiple;
-  layout.padded_vocabulary_size = o.grid.padded_vocabulary;
-  layout.pipeline = o.grid.pipeline_cut();
-  if (o.distributed_optimizer) layout.data_parallel.sharding = parallel::DataSharding::optimizer;
-  layout.data_parallel.bucket_elements = o.bucket_elements.value_or(0);
+  const train::LayoutOptions layout{
+      .dtype = dtype_from_name(attribute(attributes, "dtype")),
+      .vocabulary_multiple = o.grid.vocabulary_multiple,
+      .padded_vocabulary_size = o.grid.padded_vocabulary,
+      .recomputation = {},
+      .pipeline = o.grid.pipeline_cut(),
+      .schedule = {},
+      .data_parallel = {
+          .sharding = o.distributed_optimizer ? parallel::DataSharding::optimizer : parallel::DataSharding::none,
+          .bucket_elements = o.bucket_elements.value_or(0)}};
   const std::vector<checkpoint::TargetFile> files = target_files(*source.reader, config_from(attributes), layout, grid);
 
   std::unique_ptr<checkpoint::Store> store;
