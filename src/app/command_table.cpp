@@ -12,90 +12,85 @@ namespace trireme::app {
 namespace {
 
 /// All commands, in the order of every help. A group follows its commands.
-const std::vector<Command>& command_table() {
-  static const std::vector<Command> table = {
-      {.path = "corpus clean",
-       .summary = "copy text without short documents, duplicates and near duplicates",
-       .overview = "copy text without short and repeated documents, on one rank or many",
-       .ranks = Ranks::many,
-       .function = corpus_clean_command},
-      {.path = "corpus overlap",
-       .summary = "count the n-grams of test sets that occur in text; copy it without them",
-       .overview = "count the n-grams of test sets that occur in text, on one rank or many",
-       .ranks = Ranks::many,
-       .function = corpus_overlap_command},
-      {.path = "corpus build",
-       .summary = "tokenize text or JSON lines into a corpus",
-       .overview = "turn text into a tokenized corpus, on one rank or many",
-       .ranks = Ranks::many,
-       .function = corpus_build_command},
-      {.path = "corpus inspect", .summary = "print the header of a corpus", .function = corpus_inspect_command},
-      {.path = "corpus verify",
-       .summary = "read a whole corpus and check it; exit code 3 where it is damaged",
-       .overview = "read a whole corpus and check it, on one rank or many",
-       .ranks = Ranks::many,
-       .function = corpus_verify_command},
-      {.path = "corpus merge", .summary = "put several corpora into one", .function = corpus_merge_command},
-      {.path = "corpus split",
-       .summary = "cut a corpus into files for training, validation and test",
-       .function = corpus_split_command},
-      {.path = "corpus sample",
-       .summary = "take a random share of a corpus' documents",
-       .function = corpus_sample_command},
-      {.path = "corpus import",
-       .summary = "read the token files of Megatron-LM or llm.c",
-       .function = corpus_import_command},
-      {.path = "corpus export", .summary = "write the token files of Megatron-LM", .function = corpus_export_command},
-      {.path = "corpus",
-       .overview = "inspect, merge, split and exchange corpora",
-       .description = "Tokenized corpora for training, in HDF5, and the text before."},
-      {.path = "tokenizer train",
-       .summary = "make a byte-level BPE from texts: vocab.json and merges.txt",
-       .function = tokenizer_train_command},
-      {.path = "tokenizer encode", .summary = "turn text into token ids", .function = tokenizer_encode_command},
-      {.path = "tokenizer decode", .summary = "turn token ids into text", .function = tokenizer_decode_command},
-      {.path = "tokenizer",
-       .overview = "make a tokenizer from text; turn text into tokens and back",
-       .description = "Makes tokenizers and shows what they do."},
-      {.path = "train",
-       .overview = "train a model or continue; on one rank or many",
-       .ranks = Ranks::many,
-       .function = train_command,
-       .on_stop_signal = OnStopSignal::ask},
-      {.path = "eval",
-       .overview = "measure a trained model, on one rank or many",
-       .ranks = Ranks::many,
-       .function = eval_command},
-      {.path = "generate",
-       .overview = "continue a text with a trained model, on one rank or many",
-       .ranks = Ranks::many,
-       .function = generate_command},
-      {.path = "checkpoint inspect",
-       .summary = "print what a checkpoint holds",
-       .function = checkpoint_inspect_command},
-      {.path = "checkpoint verify",
-       .summary = "read whole checkpoints and check them; exit code 3 where one is damaged",
-       .function = checkpoint_verify_command},
-      {.path = "checkpoint reshard",
-       .summary = "write one again in the files of another grid",
-       .overview = "write a checkpoint as another grid would, on one rank or many",
-       .ranks = Ranks::many,
-       .function = checkpoint_reshard_command},
-      {.path = "checkpoint",
-       .overview = "inspect and verify checkpoints",
-       .description = "Work on checkpoints. DIR is the folder given to --save, or the folder of one step in it.",
-       .arguments = " [DIR]"},
-      {.path = "plan", .overview = "show what a job would do, without running it", .function = plan_command},
-      {.path = "info",
-       .overview = "version, backends, devices, libraries, ranks",
-       .ranks = Ranks::many,
-       .function = info_command},
-  };
-  return table;
-}
+constexpr Command command_table[] = {
+    {.path = "corpus clean",
+     .summary = "copy text without short documents, duplicates and near duplicates",
+     .overview = "copy text without short and repeated documents, on one rank or many",
+     .ranks = Ranks::many,
+     .function = corpus_clean_command},
+    {.path = "corpus overlap",
+     .summary = "count the n-grams of test sets that occur in text; copy it without them",
+     .overview = "count the n-grams of test sets that occur in text, on one rank or many",
+     .ranks = Ranks::many,
+     .function = corpus_overlap_command},
+    {.path = "corpus build",
+     .summary = "tokenize text or JSON lines into a corpus",
+     .overview = "turn text into a tokenized corpus, on one rank or many",
+     .ranks = Ranks::many,
+     .function = corpus_build_command},
+    {.path = "corpus inspect", .summary = "print the header of a corpus", .function = corpus_inspect_command},
+    {.path = "corpus verify",
+     .summary = "read a whole corpus and check it; exit code 3 where it is damaged",
+     .overview = "read a whole corpus and check it, on one rank or many",
+     .ranks = Ranks::many,
+     .function = corpus_verify_command},
+    {.path = "corpus merge", .summary = "put several corpora into one", .function = corpus_merge_command},
+    {.path = "corpus split",
+     .summary = "cut a corpus into files for training, validation and test",
+     .function = corpus_split_command},
+    {.path = "corpus sample",
+     .summary = "take a random share of a corpus' documents",
+     .function = corpus_sample_command},
+    {.path = "corpus import",
+     .summary = "read the token files of Megatron-LM or llm.c",
+     .function = corpus_import_command},
+    {.path = "corpus export", .summary = "write the token files of Megatron-LM", .function = corpus_export_command},
+    {.path = "corpus",
+     .overview = "inspect, merge, split and exchange corpora",
+     .description = "Tokenized corpora for training, in HDF5, and the text before."},
+    {.path = "tokenizer train",
+     .summary = "make a byte-level BPE from texts: vocab.json and merges.txt",
+     .function = tokenizer_train_command},
+    {.path = "tokenizer encode", .summary = "turn text into token ids", .function = tokenizer_encode_command},
+    {.path = "tokenizer decode", .summary = "turn token ids into text", .function = tokenizer_decode_command},
+    {.path = "tokenizer",
+     .overview = "make a tokenizer from text; turn text into tokens and back",
+     .description = "Makes tokenizers and shows what they do."},
+    {.path = "train",
+     .overview = "train a model or continue; on one rank or many",
+     .ranks = Ranks::many,
+     .function = train_command,
+     .on_stop_signal = OnStopSignal::ask},
+    {.path = "eval",
+     .overview = "measure a trained model, on one rank or many",
+     .ranks = Ranks::many,
+     .function = eval_command},
+    {.path = "generate",
+     .overview = "continue a text with a trained model, on one rank or many",
+     .ranks = Ranks::many,
+     .function = generate_command},
+    {.path = "checkpoint inspect", .summary = "print what a checkpoint holds", .function = checkpoint_inspect_command},
+    {.path = "checkpoint verify",
+     .summary = "read whole checkpoints and check them; exit code 3 where one is damaged",
+     .function = checkpoint_verify_command},
+    {.path = "checkpoint reshard",
+     .summary = "write one again in the files of another grid",
+     .overview = "write a checkpoint as another grid would, on one rank or many",
+     .ranks = Ranks::many,
+     .function = checkpoint_reshard_command},
+    {.path = "checkpoint",
+     .overview = "inspect and verify checkpoints",
+     .description = "Work on checkpoints. DIR is the folder given to --save, or the folder of one step in it.",
+     .arguments = " [DIR]"},
+    {.path = "plan", .overview = "show what a job would do, without running it", .function = plan_command},
+    {.path = "info",
+     .overview = "version, backends, devices, libraries, ranks",
+     .ranks = Ranks::many,
+     .function = info_command},
+};
 
-const Command* find_path(const std::string& path) {
-  for (const Command& command : command_table()) {
+const Command* find_path(std::string_view path) {
+  for (const Command& command : command_table) {
     if (command.path == path) return &command;
   }
   return nullptr;
@@ -103,11 +98,10 @@ const Command* find_path(const std::string& path) {
 
 /// The commands of a group, by the last word of their paths.
 std::vector<std::pair<std::string, const Command*>> commands_of(const Command& group) {
+  const std::string prefix = std::string(group.path) + " ";
   std::vector<std::pair<std::string, const Command*>> commands;
-  for (const Command& command : command_table()) {
-    if (command.path.starts_with(group.path + " ")) {
-      commands.emplace_back(command.path.substr(group.path.size() + 1), &command);
-    }
+  for (const Command& command : command_table) {
+    if (command.path.starts_with(prefix)) commands.emplace_back(command.path.substr(prefix.size()), &command);
   }
   return commands;
 }
@@ -131,7 +125,7 @@ int run_group(const Command& group, const std::vector<std::string>& arguments) {
   }
   std::vector<std::string> words;
   for (const auto& [name, command] : commands_of(group)) words.push_back(name);
-  refuse_subcommand(group.path, word, words);
+  refuse_subcommand(std::string(group.path), word, words);
 }
 
 }  // namespace
@@ -149,14 +143,14 @@ Call find_command(const std::vector<std::string>& words) {
 
 int run_command(const Call& call, mpi::MpiEnvironment* environment) {
   if (call.command->function == nullptr) return run_group(*call.command, call.arguments);
-  return call.command->function(CommandLine(call.command->path, call.arguments, environment));
+  return call.command->function(CommandLine(std::string(call.command->path), call.arguments, environment));
 }
 
 std::string program_help() {
   std::string text =
       "trireme: trains transformer language models on many GPUs or CPUs\n\n"
       "usage: trireme COMMAND [OPTIONS]        (mpirun -np N trireme ... or srun trireme ... for several ranks)\n\n";
-  for (const Command& command : command_table()) {
+  for (const Command& command : command_table) {
     if (!command.overview.empty()) text += fmt::format("  {:18} {}\n", command.path, command.overview);
   }
   return text +
@@ -168,7 +162,7 @@ std::string program_help() {
 
 std::string unknown_command_text(const std::string& word) {
   std::vector<std::string> paths;
-  for (const Command& command : command_table()) paths.push_back(command.path);
+  for (const Command& command : command_table) paths.emplace_back(command.path);
   return fmt::format("there is no command '{}'{}", shortened(word), suggestion(word, paths));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/app/command_line.hpp"
@@ -13,11 +14,11 @@ enum class Ranks { one, many };
 
 /// A command, or a group of commands.
 struct Command {
-  std::string path = {};         ///< "train", "corpus build"; a group is the first word of its commands
-  std::string summary = {};      ///< in the help of its group
-  std::string overview = {};     ///< in the help of the program; empty where it is not listed there
-  std::string description = {};  ///< of a group: the paragraph above its list of commands
-  std::string arguments = {};    ///< of a group: " [DIR]", behind the options
+  std::string_view path = {};         ///< "train", "corpus build"; a group is the first word of its commands
+  std::string_view summary = {};      ///< in the help of its group
+  std::string_view overview = {};     ///< in the help of the program; empty where it is not listed there
+  std::string_view description = {};  ///< of a group: the paragraph above its list of commands
+  std::string_view arguments = {};    ///< of a group: " [DIR]", behind the options
   Ranks ranks = Ranks::one;
   int (*function)(const CommandLine&) = nullptr;  ///< null in a group
   OnStopSignal on_stop_signal = OnStopSignal::end;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -40,7 +42,7 @@ int run_alone(const app::Call& call) {
   } catch (const std::exception& error) {
     problem = error.what();
   }
-  std::fprintf(stderr, "trireme %s: %s\n", call.command->path.c_str(), problem.c_str());
+  fmt::print(stderr, "trireme {}: {}\n", call.command->path, problem);
   return static_cast<int>(code);
 }
 
@@ -66,7 +68,7 @@ extern "C" int trireme_main(int argc, char** argv) {
     return static_cast<int>(ExitCode::usage);
   }
   const bool with_mpi = call.command->ranks == app::Ranks::many;
-  if (!app::limits_suffice(call.command->path, with_mpi)) return static_cast<int>(ExitCode::environment);
+  if (!app::limits_suffice(std::string(call.command->path), with_mpi)) return static_cast<int>(ExitCode::environment);
   app::take_stop_signals(call.command->on_stop_signal);
   if (!with_mpi) return run_alone(call);
   const auto run = [&](mpi::MpiEnvironment& environment) { return after_output(app::run_command(call, &environment)); };
