@@ -38,10 +38,10 @@ std::string remedies(const Job& job, const TrainCommandOptions& o) {
                                                               : "more tensor or pipeline ranks"};
   if (job.grid.gradient_size() > 1 && !shards(o)) list.emplace_back("--use-distributed-optimizer");
   if (o.micro_batch_size > 1) list.push_back(fmt::format("a --micro-batch-size below {}", o.micro_batch_size));
-  if (o.recomputation.granularity == model::RecomputeGranularity::none) {
+  if (o.execution.recomputation.granularity == model::RecomputeGranularity::none) {
     list.emplace_back("--recompute-granularity selective or full");
   }
-  if (accumulation_type(o.dtype) == o.dtype) list.emplace_back("a 16-bit --dtype");
+  if (accumulation_type(o.precision.dtype) == o.precision.dtype) list.emplace_back("a 16-bit --dtype");
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
@@ -82,15 +82,16 @@ void log_device(const Job& job, const TrainCommandOptions& o, std::size_t wanted
 
 /// Returns whether the state has a copy in host memory. On the CPU only asynchronous saving has one.
 bool copies_state(const Job& job, const TrainCommandOptions& o) {
-  return o.async_save || (!job.backend->memory_is_host() && (!o.save.empty() || !o.load.empty()));
+  return o.checkpoint.async_save ||
+         (!job.backend->memory_is_host() && (!o.checkpoint.save.empty() || !o.checkpoint.load.empty()));
 }
 
 void log_host_copies(const Job& job, const TrainCommandOptions& o, std::size_t copy, std::size_t on_machine) {
   const std::size_t machine = machine_memory_bytes();
   std::string purpose = job.backend->memory_is_host() ? "host memory for --async-save" : "pinned host memory to --save";
-  if (!job.backend->memory_is_host() && !o.load.empty()) {
-    purpose = o.save.empty() ? "pinned host memory to --load, given back afterwards"
-                             : "pinned host memory to --load and --save";
+  if (!job.backend->memory_is_host() && !o.checkpoint.load.empty()) {
+    purpose = o.checkpoint.save.empty() ? "pinned host memory to --load, given back afterwards"
+                                        : "pinned host memory to --load and --save";
   }
   log::info("{}: {} a rank, {} of this machine's {} for all of its ranks", purpose, text_of(copy), text_of(on_machine),
             text_of(machine));

@@ -124,7 +124,7 @@ class Table {
     config.model = o.model.config(o.sequence_length, 1);
     config.s = o.sequence_length;
     config.batch = *o.global_batch_size;
-    config.dtype = o.dtype;
+    config.dtype = o.precision.dtype;
     config.steps = *o.train_iterations;
     config.init_scale = 8;  // attention far from uniform, so that a wrong position or mask is seen
     config.loss_scale = o.loss_scale;

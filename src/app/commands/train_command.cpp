@@ -92,7 +92,7 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
       variants_text(config), config.hidden_dropout, config.attention_dropout, model::parameter_count(config));
   const std::string preset_values = o.model.preset_values(config);
   if (!preset_values.empty()) log::info("--model {} sets {}", o.model.preset, preset_values);
-  const std::string slow = job.backend->attention().check_head_dim(o.dtype, config.hidden / config.heads);
+  const std::string slow = job.backend->attention().check_head_dim(o.precision.dtype, config.hidden / config.heads);
   if (!slow.empty() && job.world->rank() == 0) log::warn("{}", slow);
   for (const data::WeightedStore& store : plan.stores) {
     log::info("corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", store.store->name(),
@@ -100,13 +100,13 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
               store.store->info().vocabulary_size);
   }
   log_batches(job, o, plan.done);
-  if (o.sequence_parallel && job.grid.tensor_size() == 1) {
+  if (o.execution.sequence_parallel && job.grid.tensor_size() == 1) {
     log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
   }
   if (job.grid.pipeline_size() > 1) {
     const auto layout = parallel::PipelineLayout::of(config.layers, job.grid.pipeline_size(), o.layout().pipeline);
     log::info("pipeline: chunks of {} layers, schedule {}", fmt::join(layout.layers, ", "),
-              parallel::to_string(parallel::schedule_for(o.schedule, layout.chunks)));
+              parallel::to_string(parallel::schedule_for(o.execution.schedule, layout.chunks)));
   }
   log_memory(job, o, config);
 }
@@ -114,8 +114,8 @@ void log_configuration(const Options& options, const Job& job, const TrainComman
 /// The corpora that `--data-path` names, on every rank or on none.
 std::vector<data::WeightedStore> open_corpora(const Job& job, const TrainCommandOptions& o) {
   std::vector<data::WeightedStore> stores;
-  for (const auto& corpus : o.corpora()) {
-    stores.push_back({open_corpus(*job.world, corpus.path, o.data_check, o.seed), corpus.weight});
+  for (const auto& corpus : o.data.corpora()) {
+    stores.push_back({open_corpus(*job.world, corpus.path, o.data.check, o.seed), corpus.weight});
   }
   return stores;
 }
@@ -123,9 +123,9 @@ std::vector<data::WeightedStore> open_corpora(const Job& job, const TrainCommand
 data::GptDataOptions data_options_of(const TrainCommandOptions& o, const model::GptConfig& config) {
   return {.sequence_length = o.sequence_length,
           .seed = static_cast<std::int64_t>(o.seed),
-          .split_shares = data::parse_split(o.split),
-          .split_by = o.split_by,
-          .sampling = o.sampling,
+          .split_shares = data::parse_split(o.data.split),
+          .split_by = o.data.split_by,
+          .sampling = o.data.sampling,
           .vocabulary_size = config.vocabulary,
           .budgets = {}};
 }
@@ -192,14 +192,16 @@ TrainPlan make_plan(const Job& job, const Options& options, const TrainCommandOp
   plan.attributes = model;
   plan.attributes.merge(Attributes(order));
   plan.attributes["tokenizer"] = corpus.tokenizer;
-  plan.attributes["dtype"] = name_of(o.dtype);
+  plan.attributes["dtype"] = name_of(o.precision.dtype);
   plan.attributes.merge(attributes_of(o.training()));
 
-  if (!o.load.empty()) plan.start = open_checkpoint(*job.world, o.load, o.load_or_init);
+  if (!o.checkpoint.load.empty()) {
+    plan.start = open_checkpoint(*job.world, o.checkpoint.load, o.checkpoint.load_or_init);
+  }
   std::vector<data::SampleBudget> earlier_budgets;
   if (plan.start.reader) {
     const Attributes& stored = plan.start.description.attributes;
-    earlier_budgets = check_checkpoint(stored, model, order, o.allow_new_data);
+    earlier_budgets = check_checkpoint(stored, model, order, o.checkpoint.allow_new_data);
     require_same_optimizer(stored, plan.attributes);
     for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
     plan.done = train::progress_from(stored);
@@ -218,10 +220,10 @@ struct TrainSession {
   TrainSession(Job& job, const TrainCommandOptions& o, const TrainPlan& plan)
       : gpt(*job.backend, *job.world, job.grid, job.communicators, plan.config, o.layout()),
         trainer(gpt, o.training()) {
-    if (!plan.start.reader && o.save.empty()) return;
+    if (!plan.start.reader && o.checkpoint.save.empty()) return;
     collectively(*job.world, [&] {
       state.emplace(*job.backend, trainer.state_tensors(),
-                    o.async_save ? HostCopies::Place::always : HostCopies::Place::where_needed);
+                    o.checkpoint.async_save ? HostCopies::Place::always : HostCopies::Place::where_needed);
     });
   }
   train::ParallelGpt gpt;
@@ -244,7 +246,7 @@ void restore(Job& job, const TrainCommandOptions& o, TrainPlan& plan, TrainSessi
   checkpoint::load(*plan.start.reader, *job.world, session.state->tensors());
   session.state->store();
   session.trainer.restore(plan.start.description.attributes);
-  if (o.save.empty()) {
+  if (o.checkpoint.save.empty()) {
     session.state.reset();
     job.backend->release_host_memory();
   }
@@ -256,7 +258,7 @@ void restore(Job& job, const TrainCommandOptions& o, TrainPlan& plan, TrainSessi
 /// Returns whether the run has anything to train, to evaluate or to save.
 bool has_work(const TrainCommandOptions& o, const TrainPlan& plan, const data::GptData& data,
               const train::Progress& progress) {
-  const bool saves_initial_state = plan.iterations == 0 && plan.done.iteration == 0 && !o.save.empty();
+  const bool saves_initial_state = plan.iterations == 0 && plan.done.iteration == 0 && !o.checkpoint.save.empty();
   return progress.iteration < plan.iterations || progress.evaluation_left || saves_initial_state ||
          train::test_is_left(progress, plan.iterations, data, o.run);
 }
@@ -278,13 +280,11 @@ train::RunEnd run(Job& job, const TrainCommandOptions& o, const TrainPlan& plan,
   train::RunHooks hooks;
   std::unique_ptr<io::CheckpointStore> store;
   std::optional<train::CheckpointWriter> checkpoints;
-  if (!o.save.empty()) {
-    store = open_store(job, o.save, *session.state);
+  if (!o.checkpoint.save.empty()) {
+    store = open_store(job, o.checkpoint.save, *session.state);
     hooks.checkpoints =
         &checkpoints.emplace(*store, *job.world, session.trainer, *session.state, plan.attributes,
-                             plan.stores.front().store->info().tokenizer_payload,
-                             train::CheckpointWriterOptions{
-                                 .asynchronous = o.async_save, .on_error = o.on_save_error, .keep_last = o.keep_last});
+                             plan.stores.front().store->info().tokenizer_payload, o.checkpoint.writer());
   }
   std::unique_ptr<io::MetricsFile> metrics;
   collectively(*job.world, [&] {
@@ -320,10 +320,10 @@ int train_command(const CommandLine& line) {
 
   Job job(line.environment(), options, o.grid);
   o.settle(options, job.grid.data_size());
-  check_training_type(*job.backend, o.dtype);
+  check_training_type(*job.backend, o.precision.dtype);
   TrainPlan plan = make_plan(job, options, o);
   log_configuration(options, job, o, plan);
-  const data::GptData data = make_data(*job.world, plan.stores, plan.data_options, o.data_cache_path);
+  const data::GptData data = make_data(*job.world, plan.stores, plan.data_options, o.data.cache_path);
   if (o.dry_run) {
     log_layer_activations(job, o, plan.config);
     log::info("dry run: everything is in order; {} iterations would run",

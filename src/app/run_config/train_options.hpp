@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "src/app/job.hpp"
+#include "src/app/run_config/checkpoint_options.hpp"
+#include "src/app/run_config/data_options.hpp"
+#include "src/app/run_config/execution_options.hpp"
 #include "src/app/run_config/job_options.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/model/initialisation.hpp"
@@ -30,27 +32,10 @@ struct TrainCommandOptions {
   std::optional<std::int64_t> train_iterations;  ///< either these
   std::optional<std::int64_t> train_samples;     ///< or those
   std::uint64_t seed = 1234;
-  DType dtype = DType::fp32;
-  bool bf16 = false;
-  bool fp16 = false;
-  std::optional<parallel::ScheduleKind> schedule;
-  bool sequence_parallel = false;
-  bool overlap_p2p = false;
-  bool no_scatter_gather = false;
-  bool no_async_tensor_all_reduce = false;
-  bool cuda_graphs = false;
-  model::Recomputation recomputation;
-  bool recompute_activations = false;
+  PrecisionOptions precision;
+  ExecutionOptions execution;
   model::Initialisation initialisation;
-
-  // Data parallelism
-  bool distributed_optimizer = false;
-  std::optional<parallel::DataSharding> data_sharding;
-  std::optional<DType> gradient_type;
-  bool fp32_gradients = false;
-  bool overlap_reduce = false;
-  bool overlap_gather = false;
-  std::optional<std::int64_t> bucket_elements;
+  ShardingOptions sharding;
 
   // Optimizer
   optim::LrSchedule lr;
@@ -65,23 +50,11 @@ struct TrainCommandOptions {
   std::optional<double> constant_loss_scale;
   int max_skipped = 10;
 
-  // Data
-  std::vector<std::string> data_path;
-  std::string split = "969,30,1";
-  data::SplitBy split_by = data::SplitBy::automatic;
-  data::Sampling sampling = data::Sampling::shuffled;
-  std::string data_cache_path;
-  CorpusCheck data_check = CorpusCheck::sample;
+  DataOptions data;
 
   // Run
   train::RunSchedule run;
-  std::string save;
-  std::string load;
-  bool load_or_init = false;
-  bool allow_new_data = false;
-  int keep_last = 0;
-  bool async_save = false;
-  train::OnSaveError on_save_error = train::OnSaveError::stop;
+  CheckpointOptions checkpoint;
   std::string metrics_file;
   std::string trace_file;
   bool dry_run = false;
@@ -90,12 +63,6 @@ struct TrainCommandOptions {
   /// Settles what depends on several options; throws one ConfigError that lists every problem.
   void settle(const Options& options, int data_ranks);
 
-  /// A corpus and its weight.
-  struct WeightedPath {
-    std::string path;
-    double weight = 1;
-  };
-  std::vector<WeightedPath> corpora() const;
   train::LayoutOptions layout() const;
   parallel::DataParallelOptions data_parallel() const;
   train::TrainOptions training() const;

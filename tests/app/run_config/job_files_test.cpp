@@ -70,12 +70,12 @@ TEST(JobFiles, UseWhatMakesThemFast) {
   for (const JobFile& file : job_files()) {
     SCOPED_TRACE(file.name);
     const Settled job(file.name, file.ranks.back());
-    EXPECT_EQ(job.train.dtype, DType::bf16);
-    EXPECT_EQ(job.train.data_sharding, parallel::DataSharding::optimizer);
-    EXPECT_TRUE(job.train.overlap_reduce);
-    EXPECT_TRUE(job.train.overlap_gather);
-    EXPECT_TRUE(job.train.async_save);
-    EXPECT_EQ(job.train.sequence_parallel, job.train.grid.tensor > 1);
+    EXPECT_EQ(job.train.precision.dtype, DType::bf16);
+    EXPECT_EQ(job.train.sharding.strategy, parallel::DataSharding::optimizer);
+    EXPECT_TRUE(job.train.sharding.overlap_reduce);
+    EXPECT_TRUE(job.train.sharding.overlap_gather);
+    EXPECT_TRUE(job.train.checkpoint.async_save);
+    EXPECT_EQ(job.train.execution.sequence_parallel, job.train.grid.tensor > 1);
     EXPECT_THAT((std::vector{64, 96, 128}), testing::Contains(job.config.head_dim()));  // have kernels in 16 bits
   }
 }

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/app/job.hpp"
+#include "src/app/run_config/problems.hpp"
+#include "src/data/dataset/gpt_data.hpp"
+
+namespace trireme::app {
+
+/// Options of the corpora and their samples.
+struct DataOptions {
+  std::vector<std::string> path;
+  std::string split = "969,30,1";
+  data::SplitBy split_by = data::SplitBy::automatic;
+  data::Sampling sampling = data::Sampling::shuffled;
+  std::string cache_path;
+  CorpusCheck check = CorpusCheck::sample;
+
+  void declare(Options& options);
+
+  /// A corpus and its weight.
+  struct WeightedPath {
+    std::string path;
+    double weight = 1;
+  };
+  /// Reads `path`. ConfigError where it is neither one corpus nor pairs of weight and corpus.
+  std::vector<WeightedPath> corpora() const;
+};
+
+}  // namespace trireme::app
