@@ -33,7 +33,7 @@ for source in src/base/*.cpp src/tensor/*.cpp src/comm/*.cpp src/data/*/*.cpp io
   echo "$source $object"
 done >$build/todo
 xargs -r -P "$(nproc)" -L 1 sh -c "$compiler $(echo $flags) -fsanitize=fuzzer-no-link -c \$0 -o \$1" <$build/todo
-# Of an archive only what a target needs is linked.
+# The linker takes from an archive only the objects that a target needs.
 rm -f $build/layers.a
 ar rcs $build/layers.a "${objects[@]}"
 for target in "${targets[@]}"; do

@@ -77,7 +77,7 @@ done
 undisturbed 1 --dtype bf16
 undisturbed 2 --tp 2
 
-# What the signals do elsewhere.
+# Effects of the signals on other commands.
 yes "the ship rows" | head -c 40000000 >large.txt
 "$trireme" corpus build --input large.txt --output large.h5 --tokenizer bytes >out 2>err &
 ranks_of $! 1 >/dev/null

@@ -113,7 +113,7 @@ check "verify finds both damaged steps" [ "$code $(grep -c 'rank-00000.h5' err)"
 on 1 checkpoint verify good
 check "verify finds nothing in whole ones" [ "$code $(wc -c <err)" = "0 0" ]
 
-# What cannot be read is not damaged: no older step is taken for it.
+# A file that cannot be read is not damaged: no older step is taken for it.
 fresh
 faulty() { # faulty ERROR AT TIMES ARGUMENT...: calls that read saved/$last fail, from number AT on
   ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:verify_asan_link_order=0} LD_PRELOAD=$shim TRIREME_FAULT_READS=1 \

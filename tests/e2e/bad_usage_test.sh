@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a user may mistype or leave out: the right exit code and one message, whatever the number of ranks.
+# Options that are mistyped or left out: the right exit code and one message, whatever the number of ranks.
 source "$(dirname "$0")/functions.sh"
 
 make_corpus corpus 1

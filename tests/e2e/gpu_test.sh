@@ -56,7 +56,7 @@ done
 check "--cuda-graphs gives the same bits" cmp <(field lm_loss graphs.jsonl) <(field lm_loss graphs--cuda-graphs.jsonl)
 refused 2 "--cuda-graphs goes without --communicator staged" 2 train "${run[@]}" --cuda-graphs --communicator staged
 
-# What is made of it.
+# Results of the run.
 for backend in cuda cpu; do
   done_by 1 eval --load one --data-path held_out.h5 --backend $backend
   cp out perplexity.$backend

@@ -62,7 +62,7 @@ done
 check "eval's windows are as long as the samples of the training" cmp longer.default longer.16
 check "and may be longer" [ "$(cat longer.16)" != "$(cat longer.64)" ]
 
-# What cannot work.
+# Options that cannot work.
 refused 2 "--num-query-groups 2 needs --group-query-attention" 1 train "${run[@]}" --num-query-groups 2
 refused 2 "--num-query-groups 3 must divide --num-attention-heads 4" \
   1 train "${run[@]}" --group-query-attention --num-query-groups 3

@@ -37,7 +37,7 @@ for folder in back b one; do
     cmp <(field lm_loss whole.jsonl | tail -4) <(field lm_loss $folder.jsonl | tail -4)
 done
 
-# What cannot be.
+# Grids that cannot be.
 refused 2 "--save must be given" 1 checkpoint reshard --load a
 refused 2 "4 attention heads and 64 feed-forward columns do not split over 3 tensor ranks" \
   2 checkpoint reshard --load a --save c --tp 3

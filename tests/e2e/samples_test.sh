@@ -46,7 +46,7 @@ done_by 3 train "${job[@]}" --decrease-batch-size-if-needed --load half --metric
 check "a run goes on with fewer data ranks from the sample it has reached" \
   [ "$(field consumed_samples after.jsonl | paste -sd' ')" = "38 44 50 56 62" ]
 
-# What contradicts itself.
+# Options that contradict each other.
 refused 2 "either --train-iters or --train-samples must be given" 2 train "${job[@]}" --train-iters 5
 refused 2 "--lr-warmup-iters goes with --train-iters; with --train-samples say it by --lr-warmup-samples" \
   1 train "${job[@]}" --lr-warmup-iters 2

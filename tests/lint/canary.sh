@@ -67,6 +67,7 @@ for word in What Who Of Whether; do
 done
 must_fail "such a comment after a sentence" "begin the comment with" src/base/x.hpp '/// A sentence.' '/// Of it another.'
 must_fail "such a comment of a member" "begin the comment with" src/base/x.hpp 'int x;  ///< Of the block'
+must_fail "such a comment of a script" "begin the comment with" tests/x.sh '# Of it'
 must_fail "a README that is too long" "150 is the limit" README.md $(seq 151)
 check=links
 must_fail "a link to no file" "no such file" README.md '[a](docs/lost.md)'

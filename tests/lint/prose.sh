@@ -1,22 +1,22 @@
 #!/bin/bash
 # Checks how comments begin, and the length of README.md: usage prose.sh [REPOSITORY]
-# 1. No comment (//, ///, ///<) begins with What, Who, Of or Whether: CONTRIBUTING.md, "Prose". A line that continues a
+# 1. No comment (//, ///, ///<; # in scripts and CMake) begins with What, Who, Of or Whether: CONTRIBUTING.md, "Prose". A line that continues a
 # sentence of the line above may. 2. README.md has at most 150 lines. Exit status 1 if anything is wrong.
 set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 
 folders=()
-for folder in src cuda mpi io bench tests; do [ -d "$folder" ] && folders+=("$folder"); done
-mapfile -t files < <(find "${folders[@]}" -regex '.*\.\(cpp\|hpp\|cu\|cuh\)' | sort)
+for folder in src cuda mpi io bench tests jobs; do [ -d "$folder" ] && folders+=("$folder"); done
+mapfile -t files < <(find "${folders[@]}" -regex '.*\.\(cpp\|hpp\|cu\|cuh\|sh\|sbatch\|ini\)\|.*/CMakeLists.txt' | sort)
 [ ${#files[@]} -gt 0 ] || { echo "no source files under $PWD"; exit 1; }
 
 faults=0
 awk '
-  FNR == 1 { above = "" }
+  FNR == 1 { above = ""; mark = FILENAME ~ /\.(cpp|hpp|cu|cuh)$/ ? "(//)" : "#" }
   {
-    begins = match($0, /(^|[^:"\/])\/\/\/?<? *(What|Who|Of|Whether) /)
+    begins = $0 ~ ("(^|[^:\"\047/#])" mark "/?<? *(What|Who|Of|Whether) ")
     # Alone on its line, after a comment line that does not end a sentence: the middle of one.
-    if (begins && $0 ~ /^ *\/\// && above ~ /^ *\/\// && above !~ /[.:!?]$/ && above !~ /^ *\/\/\/? *$/) begins = 0
+    if (begins && $0 ~ "^ *" mark && above ~ "^ *" mark "/? *[^ /]" && above !~ /[.:!?]$/) begins = 0
     if (begins) {
       sub(/^ +/, "")
       print FILENAME ":" FNR ": begin the comment with a verb or the noun it defines: " $0
