@@ -45,7 +45,7 @@ MpiCommunicator::MpiCommunicator(Owned, std::shared_ptr<ProgressEngine> engine, 
   void* value = nullptr;
   int found = 0;
   check(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &value, &found), "MPI_Comm_get_attr");
-  largest_tag_ = found != 0 ? *static_cast<int*>(value) : 32767;  // what the standard guarantees
+  largest_tag_ = found != 0 ? *static_cast<int*>(value) : 32767;  // limit that the standard guarantees
 }
 
 MpiCommunicator::~MpiCommunicator() {

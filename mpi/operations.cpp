@@ -132,7 +132,7 @@ Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
   for (std::int64_t s = 0; s < segments; ++s) {
     co_await lane_of(s).parts;
     lane_of(s).contributions.reduce(op, part(s, channel.rank).data(), part(s, channel.rank).numel());
-    co_await lane_of(s).sums;  // of the segment that had the lane before
+    co_await lane_of(s).sums;  // sums of the segment that had the lane before
     exchange_sums(s);
     if (s + std::ssize(lanes) < segments) exchange_parts(s + std::ssize(lanes));
   }

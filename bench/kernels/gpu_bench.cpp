@@ -195,7 +195,7 @@ struct Linear {
   std::int64_t rows, in, out;
   bool has_bias = true;
   Activation activation = Activation::none;  ///< its own
-  Activation before = Activation::none;      ///< of the layer in front, whose backward ends this one's
+  Activation before = Activation::none;      ///< activation of the layer in front, whose backward ends this one's
 };
 void run_linear(GpuMeasure& bench, const Model& m, const Linear& l) {
   Backend& b = bench.b;

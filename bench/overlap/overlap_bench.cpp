@@ -65,13 +65,13 @@ struct SlowRun {
 struct Block {
   double step_s = 0;
   Clock::time_point begin;
-  std::vector<Clock::time_point> ends;  // of steps
+  std::vector<Clock::time_point> ends;  // ends of steps
   std::vector<SlowCommunicator::Call> calls;
 };
 
 Block run_block(SlowRun& run, const test::Link& link) {
   run.slow->set_link({});
-  run.run.step();  // what the block before has left is over after it
+  run.run.step();  // completes work left by the block before
   run.slow->set_link(link);
   run.slow->take_calls();
   Block block;

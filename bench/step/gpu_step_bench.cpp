@@ -75,7 +75,7 @@ struct Case {
   std::int64_t s, b;
   int micro_batches = 4;
   bool graphs = false;
-  int tensor_ranks = 1;  ///< of which this is the first
+  int tensor_ranks = 1;  ///< ranks, of which this is the first
   bool sequence_parallel = false;
 };
 

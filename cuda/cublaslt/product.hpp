@@ -29,8 +29,8 @@ enum class Epilogue {
 /// d = op(a) op(b), or d += op(a) op(b), in the column-major order of BLAS: op(a) [m, k], op(b) [k, n], d [m, n],
 /// without gaps. All that the choice of an algorithm depends on.
 struct ProductShape {
-  DType in = DType::fp32;   ///< of a, b, bias and kept values
-  DType out = DType::fp32;  ///< of d and the bias' gradient
+  DType in = DType::fp32;   ///< type of a, b, bias and kept values
+  DType out = DType::fp32;  ///< type of d and the bias' gradient
   bool a_transposed = false;
   bool b_transposed = false;
   std::int64_t m = 0;

@@ -50,7 +50,7 @@ class NcclCommunicator final : public Communicator {
 
   std::shared_ptr<NcclGroup> group_;
   std::shared_ptr<DeviceMemory> memory_;
-  Buffer token_;  // what a barrier reduces, and what lanes are tried with
+  Buffer token_;  // operand of barriers, and of the lanes' first operations
   struct Lane {
     int peer;
     bool sends;  // this rank

@@ -67,7 +67,7 @@ void Device::launched(cudaStream_t stream, const char* kernel, const std::source
 void Device::keep_near(cudaStream_t stream, const char* kernel, const std::source_location& location) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing", location);
-  if (capture != cudaStreamCaptureStatusNone) return;  // what is recorded is not under way
+  if (capture != cudaStreamCaptureStatusNone) return;  // recorded work is not in flight
   wait_until([this] { return cudaEventQuery(mark_.get()); }, kernel, location);
   check(cudaEventRecord(mark_.get(), stream), "cudaEventRecord", location);
   launches_since_mark_ = 0;

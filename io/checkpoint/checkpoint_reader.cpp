@@ -97,7 +97,7 @@ std::ptrdiff_t CheckpointReader::read_some(std::size_t file, std::int64_t offset
   const ssize_t count = pread(descriptor_.get(), out.data(), out.size(), offset_bytes);
   if (count < 0) {
     const int error = errno;
-    descriptor_.reset();  // what is stale stays so until the file is opened again
+    descriptor_.reset();  // a stale handle stays stale until the file is opened again
     errno = error;
   }
   return count;

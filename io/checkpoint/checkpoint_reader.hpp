@@ -39,7 +39,7 @@ class CheckpointReader final : public checkpoint::StepReader {
   std::string file_path(std::size_t file) const { return folder_ + "/" + manifest_.files[file].name; }
   std::string folder_;
   checkpoint::Manifest manifest_;
-  Descriptor descriptor_;  // of the file read last
+  Descriptor descriptor_;  // descriptor of the file read last
   std::size_t open_file_ = 0;
 };
 

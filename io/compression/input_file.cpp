@@ -89,7 +89,7 @@ class PackedFile : public ByteSource {
   std::string_view packed() const { return std::string_view(packed_.data(), filled_).substr(used_); }
   std::int64_t position() const { return file_.file_bytes_read() - static_cast<std::int64_t>(filled_ - used_); }
 
-  std::size_t used_ = 0;  // of the packed bytes in memory
+  std::size_t used_ = 0;  // used part of the packed bytes in memory
   bool inside_ = false;
 
  private:

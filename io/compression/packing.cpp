@@ -11,7 +11,7 @@ namespace trireme::io {
 namespace {
 
 std::string gzip_member(std::string_view bytes) {
-  constexpr int window_bits = 15 + 16;  // of gzip rather than of zlib
+  constexpr int window_bits = 15 + 16;  // 15 is the largest window, 16 selects gzip's header
   constexpr int memory_level = 8;
   z_stream stream{};
   TRIREME_CHECK(

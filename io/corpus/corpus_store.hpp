@@ -55,9 +55,9 @@ class CorpusStore final : public data::TokenStore {
 
   /// Where a token lies, and how many from there on lie together in one block.
   struct Stretch {
-    std::int64_t source;  ///< of a view
+    std::int64_t source;  ///< number of the view's source
     std::int64_t begin;   ///< in the source
-    std::int64_t block;   ///< of all of them
+    std::int64_t block;   ///< number among the blocks of all sources
     std::int64_t size;
   };
   Stretch stretch_at(std::int64_t token) const;
@@ -91,7 +91,7 @@ class CorpusStore final : public data::TokenStore {
   std::span<const std::int64_t> sentences_;
   data::TokenSpan tokens_;
   std::vector<std::unique_ptr<CorpusStore>> sources_;
-  std::vector<std::int64_t> first_blocks_;  // of each source
+  std::vector<std::int64_t> first_blocks_;  // first block of each source
   std::span<const CorpusRun> runs_;
 };
 

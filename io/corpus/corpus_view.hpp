@@ -33,10 +33,10 @@ class CorpusViewWriter final : public CorpusSink {
   TemporaryFile file_;
   std::string folder_;
   const CorpusStore* store_ = nullptr;
-  std::optional<data::CorpusInfo> info_;  // of the first store, with the greatest id of all
+  std::optional<data::CorpusInfo> info_;  // header of the first store, with the greatest id of all
   bool has_sentences_ = false;
   std::vector<Source> sources_;
-  std::vector<std::int64_t> source_numbers_;  // of the present store's sources
+  std::vector<std::int64_t> source_numbers_;  // numbers of the present store's sources
   std::vector<CorpusRun> runs_;
   std::int64_t tokens_ = 0;
   std::vector<std::int64_t> document_offsets_{0};

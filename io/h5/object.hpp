@@ -31,7 +31,7 @@ using PropertyHandle = UniqueHandle<HandleTraits<H5Pclose>>;
 /// State of an open file, which its objects share.
 struct FileState {
   std::string path;
-  std::int64_t size_bytes = 0;  ///< of the file when it was opened; 0 in a file being written
+  std::int64_t size_bytes = 0;  ///< size of the file when it was opened; 0 in a file being written
   bool write_failed = false;    ///< then the file is worth nothing, whatever later calls return
 };
 

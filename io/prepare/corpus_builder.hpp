@@ -14,7 +14,7 @@ struct CorpusBuildOptions {
   std::vector<std::string> inputs;
   std::string output;
   CorpusTextOptions text;
-  std::int64_t part_bytes = std::int64_t{32} << 20;  ///< of the input
+  std::int64_t part_bytes = std::int64_t{32} << 20;  ///< bytes of the input in a part
 };
 
 struct CorpusBuildReport {
@@ -22,7 +22,7 @@ struct CorpusBuildReport {
   std::int64_t tokens = 0;
   std::int64_t sentences = 0;  ///< 0 where the text was not split
   CorpusTextCounts counts;
-  double join_s = 0;  ///< of which one rank put the parts together
+  double join_s = 0;  ///< time in which one rank joined the parts
 };
 
 /// Bytes of the input done, and those there are.

@@ -41,7 +41,7 @@ struct Work {
 
 /// A document that goes whatever else there is.
 struct Unwanted {
-  std::int64_t document;  // of this rank
+  std::int64_t document;  // number on this rank
   std::string reason;
 };
 
@@ -298,8 +298,8 @@ class Cleaner {
   std::optional<data::LanguageDetector> languages_;
   std::optional<OrderedOutput> output_;
   std::optional<OrderedOutput> report_file_;
-  std::optional<DocumentSpool> spool_;     // of the records
-  std::optional<DocumentSpool> sketches_;  // of the documents that were compared; others have an empty one
+  std::optional<DocumentSpool> spool_;     // spool of the records
+  std::optional<DocumentSpool> sketches_;  // sketches of the documents that were compared; others are empty
   data::Fingerprints fingerprints_;        // documents' numbers are this rank's until all are read
   std::vector<Unwanted> unwanted_;
   CorpusCleanReport report_;

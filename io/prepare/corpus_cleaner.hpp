@@ -30,23 +30,23 @@ struct CorpusCleanOptions {
   std::string id_key = "id";
   UnicodeForm unicode = UnicodeForm::as_it_is;
   std::vector<std::string> languages;  ///< codes (`data::LanguageDetector`); documents in others go; none: all stay
-  double least_language_share = 0.5;   ///< of a document, that is in these languages
-  bool skip_bad_lines = false;         ///< of JSON; otherwise the first one is an error
+  double least_language_share = 0.5;   ///< share of a document that is in these languages
+  bool skip_bad_lines = false;         ///< skip bad lines of JSON; otherwise the first one is an error
   std::int64_t greatest_bad_lines = 1000;
   std::int64_t least_tokens = 128;  ///< shorter documents go; 0 keeps all and needs no tokenizer
   double jaccard = 0.7;             ///< 1: only documents of equal text are duplicates
   data::ShingleOptions shingles;
   data::MinHashOptions minhash;
-  std::int64_t neighbours = 16;  ///< of a bucket, that a document is compared with
+  std::int64_t neighbours = 16;  ///< documents of a bucket that a document is compared with
 };
 
 /// Totals over all ranks.
 struct CorpusCleanReport {
   std::int64_t documents = 0;
-  std::int64_t input_bytes = 0;                   ///< of the documents with the JSON round them
+  std::int64_t input_bytes = 0;                   ///< bytes of the documents with the JSON around them
   std::int64_t changed_documents = 0;             ///< whose characters were changed
   std::int64_t bad_lines = 0;                     ///< which are no documents
-  std::vector<std::string> first_bad_lines = {};  ///< what was wrong with the first few
+  std::vector<std::string> first_bad_lines = {};  ///< faults of the first few
   std::int64_t short_documents = 0;
   std::int64_t foreign_documents = 0;  ///< in other languages than those wanted
   std::int64_t exact_duplicates = 0;

@@ -148,7 +148,7 @@ class Overlap {
   Communicator& comm_;
   ThreadPool& pool_;
   std::vector<std::vector<std::uint64_t>> tests_;  // the different n-grams of each
-  data::HashSet ngrams_;                           // of all tests
+  data::HashSet ngrams_;                           // n-grams of all tests
   std::vector<std::int32_t> marks_;                // 1 for those found in the corpus, by their place in `ngrams_`
   std::optional<OrderedOutput> output_;
   CorpusOverlapReport report_;

@@ -15,7 +15,7 @@ namespace trireme::io {
 struct CorpusOverlapOptions {
   std::vector<std::string> inputs;  ///< the corpus, as text
   std::vector<std::string> tests;
-  TextReaderOptions reader;  ///< of the corpus
+  TextReaderOptions reader;  ///< options of the corpus' reader
   TextReaderOptions test_reader;
   bool text_lines = false;  ///< each line of a text file of the corpus is a document
   bool test_lines = false;
@@ -27,16 +27,16 @@ struct CorpusOverlapOptions {
 struct TestOverlap {
   std::int64_t documents = 0;
   std::int64_t ngrams = 0;       ///< different ones
-  std::int64_t overlapping = 0;  ///< of them occur in the corpus
+  std::int64_t overlapping = 0;  ///< n-grams of these that occur in the corpus
 };
 
 /// Totals over all ranks.
 struct CorpusOverlapReport {
   std::vector<TestOverlap> tests;  ///< in the order of the options
   std::int64_t documents = 0;
-  std::int64_t input_bytes = 0;         ///< of the texts of the documents
+  std::int64_t input_bytes = 0;         ///< bytes of the documents' texts
   std::int64_t affected_documents = 0;  ///< with an n-gram of some test
-  std::int64_t removed_documents = 0;   ///< of those, nothing of which is in the output
+  std::int64_t removed_documents = 0;   ///< documents of which nothing is in the output
   std::int64_t written_documents = 0;
 };
 

@@ -21,17 +21,17 @@ struct CorpusTextOptions {
   TextReaderOptions reader;
   bool split_sentences = false;         ///< keep sentences, too; then `reader.can_cut` must be `SentenceSplitter`'s
   bool append_end_of_document = false;  ///< after every document that is not empty
-  bool skip_bad_lines = false;          ///< of JSON; otherwise the first one is an error
+  bool skip_bad_lines = false;          ///< skip bad lines of JSON; otherwise the first one is an error
   std::int64_t greatest_bad_lines = 1000;
 };
 
 /// Counts of special cases in the text.
 struct CorpusTextCounts {
-  std::int64_t text_bytes = 0;  ///< of the documents, without the JSON round them
+  std::int64_t text_bytes = 0;  ///< bytes of the documents, without the JSON around them
   std::int64_t empty_documents = 0;
   std::int64_t cut_runs = 0;  ///< forced cuts, see `TextReaderOptions::greatest_run_bytes`
   std::int64_t bad_lines = 0;
-  std::vector<std::string> first_bad_lines = {};  ///< what was wrong with the first few
+  std::vector<std::string> first_bad_lines = {};  ///< faults of the first few
   data::SpellingCounts special_tokens = {};       ///< whose names the text holds, as ordinary text
 
   CorpusTextCounts& operator+=(const CorpusTextCounts& other);
@@ -81,8 +81,8 @@ class CorpusPart {
   Summary summary_;
   std::int64_t sentences_begin_ = 0;
   std::int64_t position_ = 0;  // in the file, of what is read next
-  std::int64_t end_ = 0;       // of the section
-  Digest digest_;              // of what was read
+  std::int64_t end_ = 0;       // end of the section
+  Digest digest_;              // digest of the bytes read so far
   std::string expected_digest_;
 };
 

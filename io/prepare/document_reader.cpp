@@ -15,7 +15,7 @@ DocumentReader::DocumentReader(const std::vector<std::string>& paths, TextReader
   const std::int64_t all_bytes = TextReader(paths, options_).total_bytes();  // checks all files before any is read
   // Bytes of all files, one after another, that are this rank's.
   const auto share = [&](int r) { return all_bytes / ranks * r + all_bytes % ranks * r / ranks; };
-  std::int64_t before = 0;  // of the files before this one
+  std::int64_t before = 0;  // bytes of the files before this one
   for (const std::string& path : paths) {
     const std::int64_t size_bytes = regular_file_size(path);
     const std::int64_t begin = share(rank) - before;

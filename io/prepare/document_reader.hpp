@@ -37,10 +37,10 @@ class DocumentReader {
   std::vector<TextRange> ranges_;
   TextReaderOptions options_;
   bool text_lines_;
-  std::size_t range_number_ = 0;  // of the next range
+  std::size_t range_number_ = 0;  // number of the next range
   std::optional<TextReader> reader_;
   std::int64_t total_bytes_ = 0;
-  std::int64_t earlier_bytes_ = 0;  // of ranges before this one
+  std::int64_t earlier_bytes_ = 0;  // bytes of ranges before this one
   TextPiece rest_;                  // with `text_lines`: what is read of a range and not yet given out
   std::size_t rest_begin_ = 0;
 };

@@ -48,11 +48,11 @@ class DocumentSpool {
   Descriptor file_;
   std::string buffer_;
   std::int64_t written_bytes_ = 0;
-  std::vector<std::int64_t> offsets_ = {0};  // of this rank's records, which stand behind them in the file, too
-  std::vector<std::int64_t> firsts_;         // of each rank, and the number of all
-  std::vector<std::int64_t> sizes_bytes_;    // of each rank's records
+  std::vector<std::int64_t> offsets_ = {0};  // offsets of this rank's records; the file ends with them
+  std::vector<std::int64_t> firsts_;         // first record of each rank, and the number of all
+  std::vector<std::int64_t> sizes_bytes_;    // bytes of each rank's records
   mutable std::mutex mutex_;
-  mutable std::vector<Descriptor> files_;  // of the ranks read from so far
+  mutable std::vector<Descriptor> files_;  // files of the ranks read from so far
 };
 
 }  // namespace trireme::io

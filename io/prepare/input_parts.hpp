@@ -11,10 +11,10 @@ namespace trireme::io {
 /// A part of the input that can be tokenized by itself: ranges of files, one after another.
 struct InputPart {
   std::vector<TextRange> ranges = {};
-  std::int64_t bytes = 0;  ///< of the files, as they are on the disk
+  std::int64_t bytes = 0;  ///< bytes of the files on the disk
   bool begins_inside_document = false;
   std::int64_t cut_runs = 0;  ///< 1 where its beginning is a forced cut (`TextCut`)
-  std::string digest = {};    ///< of names, sizes and times of its files, its place in them, and the options
+  std::string digest = {};    ///< digest of names, sizes and times of its files, its place in them, and the options
 };
 
 /// Cuts files into parts of about `part_bytes` each: JSON behind an end of a line, texts as `cut_text` does, compressed

@@ -43,9 +43,9 @@ class OrderedOutput {
   Compression compression_;
   std::optional<WorkFolder> folder_;  // rank 0's
   std::string folder_path_;
-  std::string path_;  // of the file while it is written
+  std::string path_;  // path of the file while it is written
   Descriptor descriptor_;
-  std::optional<std::int64_t> begin_;  // of this rank's bytes in the file, where it is known
+  std::optional<std::int64_t> begin_;  // first of this rank's bytes in the file, where it is known
   std::optional<Spool> part_;          // this rank's bytes, where it is not
   std::string buffer_;
   std::int64_t written_bytes_ = 0;

@@ -29,7 +29,7 @@ struct TextReaderOptions {
   /// Length after which a text is cut even where `can_cut` allows no cut. It bounds the bytes a tokenizer holds at
   /// once.
   std::int64_t greatest_run_bytes = std::int64_t{1} << 20;
-  std::int64_t greatest_bytes = std::int64_t{256} << 20;  ///< of a line of JSON, which is held whole
+  std::int64_t greatest_bytes = std::int64_t{256} << 20;  ///< limit of a line of JSON, which is held whole
 };
 
 /// Returns whether the file holds JSON lines, by the format or by its name.
@@ -37,7 +37,7 @@ bool holds_json(const std::string& path, TextFormat format);
 
 /// Where `text` is to be cut.
 struct TextCut {
-  std::size_t size_bytes = 0;  ///< of the first part; all of a text of up to `piece_bytes`
+  std::size_t size_bytes = 0;  ///< bytes of the first part; all of a text of up to `piece_bytes`
   bool forced = false;         ///< not at a place that `can_cut` allows, but between two characters
 };
 
@@ -66,7 +66,7 @@ class LinesBefore {
 
 /// A part of the input that can be tokenized by itself.
 struct TextPiece {
-  std::string bytes;  ///< of a text, or a line of JSON as it stands in the file
+  std::string bytes;  ///< bytes of a text, or a line of JSON as it stands in the file
   bool is_json = false;
   bool ends_document = false;
   std::string path;
@@ -106,18 +106,18 @@ class TextReader {
   std::string_view pending() const { return std::string_view(buffer_).substr(begin_); }
 
   std::vector<TextRange> ranges_;
-  std::vector<bool> ends_file_;  // of each range
+  std::vector<bool> ends_file_;  // whether each range ends its file
   TextReaderOptions options_;
-  std::size_t range_number_ = 0;  // of the next range
+  std::size_t range_number_ = 0;  // number of the next range
   std::unique_ptr<ByteSource> file_;
   std::shared_ptr<LinesBefore> lines_before_;
   bool is_json_ = false;
-  bool at_end_ = true;  // of the range
+  bool at_end_ = true;  // at the end of the range
   std::string buffer_;
-  std::size_t begin_ = 0;      // of what is not yet given out
+  std::size_t begin_ = 0;      // first byte not yet returned
   std::int64_t position_ = 0;  // bytes or lines given out
   std::int64_t total_bytes_ = 0;
-  std::int64_t earlier_bytes_ = 0;  // of ranges before this one
+  std::int64_t earlier_bytes_ = 0;  // bytes of ranges before this one
   std::int64_t cut_runs_ = 0;
 };
 

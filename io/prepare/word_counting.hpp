@@ -20,7 +20,7 @@ struct WordCountingOptions {
 struct CountedWords {
   std::vector<std::pair<std::string, std::int64_t>> words;  ///< sorted by their bytes
   std::int64_t text_bytes = 0;
-  std::int64_t occurrences = 0;  ///< of the words that are kept
+  std::int64_t occurrences = 0;  ///< occurrences of the words that are kept
   std::int64_t forgotten = 0;    ///< occurrences of words that were not
 };
 

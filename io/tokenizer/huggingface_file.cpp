@@ -234,7 +234,7 @@ class Parser {
     };
     for (const json& step : member(processor, "processors")) collect_added(step, names);
     for (const json& piece : member(processor, "single")) add(member(member(piece, "SpecialToken"), "id"));
-    for (const char* end : {"cls", "sep"}) {  // of BERT's and RoBERTa's: the name and its id
+    for (const char* end : {"cls", "sep"}) {  // keys of BERT's and RoBERTa's: the name and its id
       const json& token = member(processor, end);
       if (token.is_array() && !token.empty()) add(token[0]);
     }

@@ -23,12 +23,12 @@ struct FileEntry {
 struct Piece {
   std::string tensor;
   DType dtype = DType::fp32;
-  Shape shape;  ///< of the whole tensor
+  Shape shape;  ///< shape of the whole tensor
   Part part;
   std::size_t file = 0;           ///< index in `Manifest::files`
   std::string dataset;            ///< its name inside the file, for tools that read the file by itself
   std::int64_t offset_bytes = 0;  ///< first byte in the file
-  std::string digest;             ///< of the piece's bytes
+  std::string digest;             ///< digest of the piece's bytes
 
   std::int64_t size_bytes() const { return part.count * static_cast<std::int64_t>(size_of(dtype)); }
 };
@@ -43,7 +43,7 @@ struct Manifest {
   std::vector<FileEntry> files;
   std::vector<Piece> blobs;
   std::vector<Piece> pieces;
-  std::string digest;  ///< of the manifest as it is stored; filled in by the store that reads it
+  std::string digest;  ///< digest of the manifest as it is stored; filled in by the store that reads it
 };
 
 /// Throws CheckpointError unless the manifest is consistent. File names must be plain names in one folder, and pieces

@@ -12,7 +12,7 @@ namespace trireme::checkpoint {
 /// A piece of a logical tensor that a file is to hold.
 struct TargetPiece {
   std::string tensor;
-  Shape shape;  ///< of the whole tensor
+  Shape shape;  ///< shape of the whole tensor
   Part part;
 };
 /// All that one rank of the layout aimed at would write.

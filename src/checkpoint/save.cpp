@@ -14,7 +14,7 @@ namespace {
 
 struct Shard {
   ShardContent content;
-  std::vector<Piece> held;  // of tensors that others write: without elements
+  std::vector<Piece> held;  // pieces of tensors that others write: without elements
 };
 
 Shard shard_of(std::span<const StateTensor> tensors, int rank) {

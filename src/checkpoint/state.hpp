@@ -15,7 +15,7 @@ namespace trireme::checkpoint {
 /// distributed optimizer ignores the box's rows.
 struct StateTensor {
   std::string name;  ///< "model/h.0.ln_1.weight", "adamw_m/wte" ...
-  Shape shape;       ///< of the whole tensor: never padded, the same on every grid
+  Shape shape;       ///< shape of the whole tensor: never padded, the same on every grid
   Box box;
   std::int64_t flat_begin = 0;
   TensorView data;           ///< host memory: read by a save, overwritten by a load

@@ -16,7 +16,7 @@ struct ShardContent {
   std::string file_name;
   std::vector<Piece> pieces;
   std::vector<Piece> blobs;
-  std::vector<ShardDataset> datasets;  // of all pieces, then of all blobs
+  std::vector<ShardDataset> datasets;  // datasets of all pieces, then of all blobs
 
   /// Appends a piece, of which `count` elements are here, and the array that holds it.
   void add(Piece piece, std::function<ConstTensorView()> data);

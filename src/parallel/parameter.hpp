@@ -20,9 +20,9 @@ constexpr bool decays(Role role) {
 struct Parameter {
   std::string name;  ///< "h.0.attn.qkv.weight"
   Role role = Role::matrix;
-  Shape shape;    ///< of the whole, unsharded tensor
+  Shape shape;    ///< shape of the whole, unsharded tensor
   Box box;        ///< the part held here
-  Shape storage;  ///< of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
+  Shape storage;  ///< shape of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
   bool replicated = false;  ///< every rank of the tensor group holds the same box: counted on tensor rank 0 alone
   /// Each rank of the tensor group has the gradient of its own positions only: a replicated parameter that works on the
   /// sequence-parallel residual stream. To be summed over the group once a step.

@@ -10,7 +10,7 @@ struct OverlapStep {
   double compute = 0;  ///< time of computing since the step before, in any unit
   Kind kind = Kind::start;
   int operation = 0;    ///< number of the communication, from 0
-  double duration = 0;  ///< of the communication that starts; unused in a wait
+  double duration = 0;  ///< duration of the communication that starts; unused in a wait
 };
 
 /// The time until the last step: communications go over one link, one after another in the order of their starts, while

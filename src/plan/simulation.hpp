@@ -16,7 +16,7 @@ struct ChunkTimes {
 /// How long everything takes that a schedule does.
 struct ScheduleTimes {
   std::vector<ChunkTimes> chunks;  ///< by position in the order in which data passes them: chunk x stages + rank
-  double transfer = 0;             ///< of a message to another rank; ranks compute meanwhile
+  double transfer = 0;             ///< time of a message to another rank, while ranks compute
 
   /// All chunks alike.
   static ScheduleTimes uniform(const parallel::Schedule& schedule, const ChunkTimes& times, double transfer = 0);
@@ -33,7 +33,7 @@ struct Simulation {
   std::vector<std::vector<TimedStep>> ranks;  ///< steps of each rank with their times
   double makespan = 0;                        ///< from the start of the first step to the end of the last
   double bubble = 0;                ///< makespan / work of the busiest rank - 1; (p - 1) / m for 1F1B of equal stages
-  std::vector<int> peak_in_flight;  ///< of each rank: micro-batches of a chunk between forward and the end of backward
+  std::vector<int> peak_in_flight;  ///< for each rank: micro-batches of a chunk between forward and the end of backward
 };
 
 /// Simulates a schedule as the executor runs it. Each rank does its steps in order, each as soon as the message it

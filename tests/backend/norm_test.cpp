@@ -207,7 +207,7 @@ TEST(LayerNorm, BackwardMatchesFiniteDifference) {
     t.residual_gradient.clear();
     compute(DType::fp64, t);
     NormTensors computed = t;
-    for (double& g : computed.dweight) g -= 1;  // what it accumulated onto
+    for (double& g : computed.dweight) g -= 1;  // remove the initial value
     for (double& g : computed.dbias) g -= 1;
     const auto loss = [&] {
       compute(DType::fp64, t, 1);

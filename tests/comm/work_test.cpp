@@ -59,7 +59,7 @@ TEST(Work, MovingHandsOverTheWait) {
     Work a = counting(first);
     Work b = std::move(a);
     EXPECT_EQ(first.waits, 0);
-    b = counting(second);  // what b held is waited for, not forgotten
+    b = counting(second);  // waits for the previous operation of b
     EXPECT_EQ(first.waits, 1);
     EXPECT_EQ(second.waits, 0);
   }

@@ -33,7 +33,7 @@ class GuardedHeap {
   void protect(bool may_be_touched);
 
   std::byte* base_;
-  std::size_t top_ = 0;                           // what lies behind was never handed out
+  std::size_t top_ = 0;                           // bytes after it were never allocated
   std::map<std::size_t, std::size_t> sizes_;      // of blocks in use, by place
   std::multimap<std::size_t, std::size_t> free_;  // places, by size
   int accesses_ = 0;

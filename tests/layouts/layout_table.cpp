@@ -66,7 +66,7 @@ double largest_difference(const std::vector<double>& actual, const std::vector<d
   double largest = actual.size() == expected.size() ? 0 : INFINITY;
   for (std::size_t i = 0; i < std::min(actual.size(), expected.size()); ++i) {
     const double difference = std::abs(actual[i] / expected[i] - 1);
-    largest = difference <= largest ? largest : difference;  // what is not a number stays
+    largest = difference <= largest ? largest : difference;  // NaN stays
   }
   return largest;
 }

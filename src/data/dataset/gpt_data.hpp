@@ -30,7 +30,7 @@ struct GptDataOptions {
   std::array<double, 3> split_shares{0.969, 0.030, 0.001};  ///< see parse_split
   SplitBy split_by = SplitBy::automatic;
   Sampling sampling = Sampling::shuffled;
-  std::int64_t vocabulary_size = 0;  ///< of the model; 0 for the corpora's own
+  std::int64_t vocabulary_size = 0;  ///< vocabulary of the model; 0 for the corpora's own
   /// Samples the run needs, the present need last; before it, on resuming, those of the runs that led here, oldest
   /// first
   /// (`extend_budgets`). Stored with a checkpoint they keep the order of the epochs that were begun; see

@@ -35,7 +35,7 @@ class GptIndex {
   std::span<const std::uint32_t> document_order() const { return document_order_; }
 
   struct Position {
-    std::int64_t entry;   ///< of document_order
+    std::int64_t entry;   ///< index in document_order
     std::int64_t offset;  ///< token in that document
   };
   /// Where the stream's sample `sample` begins; also size(), where the last one ends. Entry -1 where there is none.
@@ -57,7 +57,7 @@ class GptIndex {
 
   std::int64_t sequence_length_;
   Plan plan_;
-  std::shared_ptr<const void> owner_;  // of the arrays below
+  std::shared_ptr<const void> owner_;  // owner of the arrays below
   std::span<const std::uint32_t> document_order_;
   std::span<const std::int64_t> starts_;  // in the stream, of each entry of document_order_
   std::variant<std::span<const std::uint32_t>, std::span<const std::uint64_t>> shuffle_;

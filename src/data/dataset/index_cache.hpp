@@ -17,7 +17,7 @@ class IndexCache {
   using Arrays = std::vector<std::span<const std::byte>>;
   struct Kept {
     Arrays arrays;                      ///< each aligned to 64 bytes
-    std::shared_ptr<const void> owner;  ///< of their memory; null where nothing sound is kept
+    std::shared_ptr<const void> owner;  ///< owner of their memory; null where nothing sound is kept
   };
   virtual ~IndexCache() = default;
   virtual Kept find(const TokenStore& store, const std::string& description) = 0;

@@ -13,7 +13,7 @@ struct SampleBudget {
 /// How long a run goes on and how often it evaluates.
 struct RunLength {
   std::int64_t train_iters = 0;
-  std::int64_t train_samples = 0;  ///< of training by samples; 0: train_iters global batches
+  std::int64_t train_samples = 0;  ///< samples of a training by samples; 0: train_iters global batches
   std::int64_t global_batch_size = 1;
   std::int64_t eval_interval = 1;
   std::int64_t eval_iters = 0;

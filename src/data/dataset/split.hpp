@@ -31,7 +31,7 @@ std::array<std::int64_t, 4> split_boundaries(const std::array<double, 3>& shares
 
 /// Consecutive documents of a corpus, the first and last possibly cut.
 struct DocumentRange {
-  std::span<const std::int64_t> offsets;  ///< of the whole corpus
+  std::span<const std::int64_t> offsets;  ///< offsets of the whole corpus
   std::int64_t first_document = 0, documents = 0;
   std::int64_t begin_token = 0, end_token = 0;
 

@@ -13,7 +13,7 @@ using TokenSpan = std::variant<std::span<const std::uint16_t>, std::span<const s
 /// Header of a corpus.
 struct CorpusInfo {
   std::string tokenizer;          ///< "bytes", "gpt2" ...
-  std::string tokenizer_digest;   ///< of the tokenizer's definition; equal digests give equal ids
+  std::string tokenizer_digest;   ///< digest of the tokenizer's definition; equal digests give equal ids
   std::string tokenizer_payload;  ///< the definition itself, so that nothing but the corpus is needed to decode it
   std::string content_digest;     ///< changes with the tokens, the document and the sentence offsets
   std::int64_t vocabulary_size = 0;

@@ -14,7 +14,7 @@ namespace trireme::data {
 /// Fingerprints of a rank's documents, by which duplicates are found: 24 + 8 x bands bytes per document of any length.
 struct Fingerprints {
   std::vector<std::int64_t> documents;  ///< numbers in the whole input; ascending, and from rank to rank
-  std::vector<Hash128> digests;         ///< of the texts
+  std::vector<Hash128> digests;         ///< digests of the texts
   int bands = 0;
   std::vector<std::uint64_t>
       band_keys;  ///< [documents, bands], of MinHash; without bands only exact duplicates are found
@@ -22,7 +22,7 @@ struct Fingerprints {
 
 struct DuplicateSearchOptions {
   double jaccard = 0.7;          ///< documents more similar than this are duplicates
-  std::int64_t neighbours = 16;  ///< of one bucket that a document is compared with: the nearest before it
+  std::int64_t neighbours = 16;  ///< documents of one bucket that a document is compared with: the nearest before it
   /// Returns the MinHash sketch of any rank's document, which rejects most candidates without their texts. All threads
   /// call it.
   std::function<std::string(std::int64_t)> sketch;
@@ -37,7 +37,7 @@ struct Duplicate {
 };
 
 struct DuplicateSearchResult {
-  std::vector<Duplicate> duplicates;  ///< of this rank's documents, ascending
+  std::vector<Duplicate> duplicates;  ///< duplicates among this rank's documents, ascending
   std::int64_t compared_pairs = 0;    ///< by this rank, of sets of shingles
 };
 

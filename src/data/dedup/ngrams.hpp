@@ -29,9 +29,9 @@ class NgramReader {
 
   WordReader words_;
   std::uint64_t oldest_factor_ = 1;    // the factor's n-th power
-  std::vector<std::uint64_t> hashes_;  // of the last n words, by their number modulo n
+  std::vector<std::uint64_t> hashes_;  // hashes of the last n words, by their number modulo n
   std::vector<std::size_t> begins_;
-  std::size_t count_ = 0;  // of words so far
+  std::size_t count_ = 0;  // words so far
   std::uint64_t sum_ = 0;  // polynomial of the words' hashes
 };
 

@@ -36,7 +36,7 @@ void add_characters(std::string_view text, int size, std::vector<std::uint64_t>&
 }
 
 void add_words(std::string_view text, int size, std::vector<std::uint64_t>& hashes) {
-  std::vector<std::size_t> begins;  // of the last `size` words, by their number modulo `size`
+  std::vector<std::size_t> begins;  // first bytes of the last `size` words, by their number modulo `size`
   const auto period = static_cast<std::size_t>(size);
   std::size_t count = 0;
   std::size_t last_end = 0;
@@ -58,7 +58,7 @@ void sort_hashes(std::vector<std::uint64_t>& hashes) {
     return;
   }
   const auto bucket_of = [&](std::uint64_t hash) { return static_cast<std::size_t>(hash >> (64 - bits)); };
-  std::vector<std::uint32_t> ends(std::size_t{1} << bits);  // of each bucket; at first where it begins
+  std::vector<std::uint32_t> ends(std::size_t{1} << bits);  // end of each bucket; at first its begin
   for (const std::uint64_t hash : hashes) ++ends[bucket_of(hash)];
   std::exclusive_scan(ends.begin(), ends.end(), ends.begin(), 0U);
   std::vector<std::uint64_t> sorted(hashes.size());

@@ -16,7 +16,7 @@ class LanguageDetector {
 
   struct Result {
     std::string main;         ///< code of the language of most of the text; "un" (unknown) where none is sure
-    double wanted_share = 0;  ///< of the text's letters, in bytes: those in the wanted languages
+    double wanted_share = 0;  ///< share of the text's letters, in bytes, that are in the wanted languages
   };
   /// `text` is UTF-8. Safe to call from several threads at once.
   Result detect(std::string_view text) const;

@@ -132,7 +132,7 @@ std::string without_controls(std::string_view text) {
 std::string repaired(std::string_view text) {
   std::string result(text);
   if (is_plain(text)) return result;
-  for (std::string before; before.size() != result.size();) {  // what is read again gets shorter
+  for (std::string before; before.size() != result.size();) {  // every repair shortens the text
     before = std::exchange(result, read_again(result));
   }
   result = without_controls(result);

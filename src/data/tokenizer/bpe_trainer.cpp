@@ -145,7 +145,7 @@ class Trainer {
   const BpeTrainingOptions& options_;
   BpeVocabulary vocabulary_;
   std::unordered_set<std::string> known_;
-  std::vector<Id> symbols_;  // of all words, one after another; a word that shrinks leaves a gap
+  std::vector<Id> symbols_;  // symbols of all words, one after another; a word that shrinks leaves a gap
   std::vector<std::size_t> begins_;
   std::vector<std::uint32_t> sizes_;
   std::vector<std::int64_t> counts_;

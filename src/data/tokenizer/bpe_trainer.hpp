@@ -40,7 +40,7 @@ class WordCounts {
 
 struct BpeTrainingOptions {
   std::int64_t vocabulary_size = 32000;  ///< bytes, merges and special tokens together
-  std::int64_t least_frequency = 2;      ///< of a pair that becomes a token
+  std::int64_t least_frequency = 2;      ///< least frequency of a pair that becomes a token
   std::vector<std::string> special_tokens{"<|endoftext|>"};
 };
 

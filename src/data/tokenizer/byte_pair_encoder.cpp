@@ -197,7 +197,7 @@ void BytePairEncoder::encode(const char* word, std::size_t size, const char* tex
 
 void BytePairEncoder::encode_short(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const {
   std::array<std::int32_t, kShortWord> tokens;
-  std::array<std::uint32_t, kShortWord> ranks;  // of token i with the next
+  std::array<std::uint32_t, kShortWord> ranks;  // rank of token i with the next
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(word[i]); };
   for (std::size_t i = 0; i < size; ++i) tokens[i] = byte_ids_[byte(i)];
   for (std::size_t i = 0; i + 1 < size; ++i) ranks[i] = byte_pair_ranks_[byte(i) * 256u + byte(i + 1)];
@@ -225,7 +225,7 @@ void BytePairEncoder::encode_short(const char* word, std::size_t size, std::vect
 void BytePairEncoder::encode_long(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const {
   struct Node {
     std::int32_t id;
-    std::uint32_t rank;  // of this token with the next
+    std::uint32_t rank;  // rank of this token with the next
     std::size_t previous, next;
   };
   std::vector<Node> nodes(size);

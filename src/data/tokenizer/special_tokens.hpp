@@ -24,7 +24,7 @@ class SpecialTokenFinder {
   std::string_view spelling_at(std::string_view text) const;
 
   std::vector<std::string> spellings_;  // sorted
-  std::string first_bytes_;             // of them, each once
+  std::string first_bytes_;             // first bytes of the tokens, each once
 };
 
 }  // namespace trireme::data

@@ -43,7 +43,7 @@ class WordSplitter {
 
   WordPattern pattern_;
   std::array<Class, 128> ascii_;
-  std::vector<Class> classes_;  // of every code point
+  std::vector<Class> classes_;  // class of every code point
 };
 
 }  // namespace trireme::data

@@ -79,7 +79,7 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
 }
 
 void WordPieceTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
-  std::string run;  // what lies between white space, cleaned
+  std::string run;  // characters between white space, cleaned
   bool is_ascii = true;
   const auto finish_run = [&] {
     if (!run.empty()) encode_run(run, is_ascii, ids);

@@ -46,7 +46,7 @@ class WordPieceTokenizer final : public Tokenizer {
   std::unordered_map<std::string_view, std::int32_t> starts_, continuations_;  // the latter without "##"
   std::size_t longest_token_ = 0;
   std::int32_t unknown_ = -1, end_of_document_ = -1;
-  std::vector<Class> classes_;  // of every code point
+  std::vector<Class> classes_;  // class of every code point
 };
 
 /// The vocabulary that `WordPieceTokenizer::payload` describes. Throws DataError naming the line that is damaged.

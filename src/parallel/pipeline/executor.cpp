@@ -175,7 +175,7 @@ void PipelineExecutor::run(const Schedule& schedule) {
   if (earlier_runs == 0) {
     rehearses_ = true;
     walk(schedule, ahead);
-    if (options_.overlap && !ahead) walk(schedule, true);  // what the later runs take
+    if (options_.overlap && !ahead) walk(schedule, true);  // rehearses the later runs
     rehearses_ = false;
     for (Tensor& buffer : buffers_) {
       if (!buffer.view()) buffer = Tensor(backend_, stage_.boundary_dtype(), stage_.boundary_shape());

@@ -48,12 +48,12 @@ class PipelineExecutor {
   struct Arrival {
     Tensor* buffer = nullptr;
     Work work;
-    bool in_parts = false;  // of which this rank gets its own
+    bool in_parts = false;  // whether this rank gets its own part alone
   };
   struct Departure {
     Tensor* buffer = nullptr;
     Work work;
-    int number = 0;  // of all that were sent
+    int number = 0;  // number among the messages sent
   };
   /// Transfers to be started together, and where the work of each goes.
   struct Exchange {
@@ -91,8 +91,8 @@ class PipelineExecutor {
   TraceRecorder* trace_ = nullptr;
   std::list<Tensor> buffers_;
   std::vector<Tensor*> free_;
-  bool has_backward_ = false;                         // whether the schedule has backwards
-  std::map<std::pair<bool, std::size_t>, int> runs_;  // of schedules with these: backwards, steps of this rank
+  bool has_backward_ = false;                         // true where the schedule has backwards
+  std::map<std::pair<bool, std::size_t>, int> runs_;  // runs of schedules by: backwards, steps of this rank
   // During a run: messages posted or arrived, by what they are; sends under way; what each peer will send, in order.
   std::map<Message, Arrival> arrivals_;
   std::map<Message, Departure> departures_;

@@ -10,20 +10,20 @@ namespace trireme::parallel {
 /// How the layers of a model are to be shared out over a pipeline, as asked for. By default every stage holds one chunk
 /// and all chunks hold as many layers.
 struct PipelineCut {
-  std::optional<int> chunks{};            ///< of each rank: --vpp
+  std::optional<int> chunks{};            ///< chunks of each rank: --vpp
   std::optional<int> layers_per_chunk{};  ///< the same said by layers: --num-layers-per-virtual-pipeline-stage
-  std::vector<int> layers{};              ///< of each chunk in the order of data: --pipeline-model-parallel-layout
-  std::optional<int> first_stage{};       ///< layers of the first rank: --decoder-first-pipeline-num-layers
-  std::optional<int> last_stage{};        ///< layers of the last rank: --decoder-last-pipeline-num-layers
-  bool standalone_embedding = false;      ///< the first rank has no layers: --standalone-embedding-stage
+  std::vector<int> layers{};          ///< layers of each chunk in the order of data: --pipeline-model-parallel-layout
+  std::optional<int> first_stage{};   ///< layers of the first rank: --decoder-first-pipeline-num-layers
+  std::optional<int> last_stage{};    ///< layers of the last rank: --decoder-last-pipeline-num-layers
+  bool standalone_embedding = false;  ///< the first rank has no layers: --standalone-embedding-stage
 };
 
 /// Which layers lie where in a pipeline. Data passes chunk 0 of every rank, then chunk 1 of every rank, and so on; a
 /// chunk's position in that order is chunk x stages + rank.
 struct PipelineLayout {
   int stages = 1;
-  int chunks = 1;           ///< of each rank
-  std::vector<int> layers;  ///< of each chunk, by position
+  int chunks = 1;           ///< chunks of each rank
+  std::vector<int> layers;  ///< layers of each chunk, by position
 
   /// Number of the first layer of the chunk at `position`.
   int first_layer(int position) const;

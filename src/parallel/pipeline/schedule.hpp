@@ -39,7 +39,7 @@ std::string to_string(ScheduleKind kind);
 /// follow from it.
 struct Schedule {
   int stages = 1;
-  int chunks = 1;  ///< of each rank
+  int chunks = 1;  ///< chunks of each rank
   int micro_batches = 1;
   std::vector<std::vector<Step>> steps;  ///< [rank]
 };
@@ -68,7 +68,7 @@ int most_in_flight(const std::vector<Step>& steps);
 /// Message between two steps: the activation of a forward, or the gradient of a backward.
 struct Message {
   bool is_gradient = false;
-  int rank = 0;  ///< of the receiver
+  int rank = 0;  ///< rank of the receiver
   int chunk = 0;
   int micro_batch = 0;
   friend auto operator<=>(const Message&, const Message&) = default;

@@ -43,7 +43,7 @@ class CommandTest : public ::testing::Test {
 
   std::string group_;
   test::TemporaryDirectory directory_;
-  std::string output_;   ///< what the last run printed
+  std::string output_;   ///< output of the last run
   std::string message_;  ///< of the error it threw
 };
 

@@ -389,7 +389,7 @@ class Machine {
 
   const Launch* launch_ = nullptr;
   const std::function<void()>* body_ = nullptr;
-  std::exception_ptr fault_;  // what a thread has thrown
+  std::exception_ptr fault_;  // exception of a thread
   Context host_;
   std::vector<Fiber> fibers_;
   Meeting barrier_, meetings_[1024 / warp_size];
