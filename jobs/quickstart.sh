@@ -51,7 +51,7 @@ fi
 lines=$(wc -l <"$text")
 head -n $((lines - lines / 20)) "$text" >$work/train.txt
 tail -n $((lines / 20)) "$text" >$work/held_out.txt
-wc -c $work/train.txt $work/held_out.txt | head -n 2
+for part in train held_out; do wc -c $work/$part.txt; done
 # Subwords of this text's own: a token is then several bytes, and a step sees that much more text.
 show_and_run $trireme tokenizer train --input $work/train.txt --output $work/tokenizer --vocab-size 2048
 tokenizer=(--tokenizer gpt2 --vocab-file $work/tokenizer/vocab.json --merge-file $work/tokenizer/merges.txt)
