@@ -8,14 +8,14 @@
 namespace trireme::mpi {
 namespace {
 
-constexpr std::size_t largest_message = std::size_t{1} << 30;  // an MPI count is an int
+constexpr std::size_t max_message_bytes = std::size_t{1} << 30;  // an MPI count is an int
 constexpr int no_peer = -1;
 
-/// Calls `issue(offset, count)` for each message of at most largest_message bytes.
+/// Calls `issue(offset, count)` for each message of at most max_message_bytes bytes.
 template <class Issue>
 void in_pieces(std::size_t size_bytes, Issue issue) {
-  for (std::size_t offset = 0; offset < size_bytes; offset += largest_message) {
-    issue(offset, static_cast<int>(std::min(largest_message, size_bytes - offset)));
+  for (std::size_t offset = 0; offset < size_bytes; offset += max_message_bytes) {
+    issue(offset, static_cast<int>(std::min(max_message_bytes, size_bytes - offset)));
   }
 }
 

@@ -45,7 +45,7 @@ MpiCommunicator::MpiCommunicator(Owned, std::shared_ptr<ProgressEngine> engine, 
   void* value = nullptr;
   int found = 0;
   check(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &value, &found), "MPI_Comm_get_attr");
-  largest_tag_ = found != 0 ? *static_cast<int*>(value) : 32767;  // limit that the standard guarantees
+  max_tag_ = found != 0 ? *static_cast<int*>(value) : 32767;  // limit that the standard guarantees
 }
 
 MpiCommunicator::~MpiCommunicator() {
@@ -56,7 +56,7 @@ MpiCommunicator::~MpiCommunicator() {
 
 Channel MpiCommunicator::next_channel() {
   const int tag = 1 + operations_;
-  operations_ = tag < largest_tag_ ? operations_ + 1 : 0;
+  operations_ = tag < max_tag_ ? operations_ + 1 : 0;
   return {*engine_, comm_, rank_, size_, tag};
 }
 

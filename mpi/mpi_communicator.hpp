@@ -48,7 +48,7 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
-  int largest_tag_ = 0;
+  int max_tag_ = 0;
   int operations_ = 0;  // so far; the tag of the next follows from it
   std::string name_;
 };

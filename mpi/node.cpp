@@ -9,11 +9,11 @@
 
 namespace trireme::mpi {
 
-NodePlace find_node_place(const MpiCommunicator& world) {
+NodeLocation find_node_location(const MpiCommunicator& world) {
   MPI_Comm node = MPI_COMM_NULL;
   check(MPI_Comm_split_type(world.handle(), MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL, &node),
         "MPI_Comm_split_type");
-  NodePlace place;
+  NodeLocation place;
   check(MPI_Comm_rank(node, &place.local_rank), "MPI_Comm_rank");
   check(MPI_Comm_size(node, &place.local_size), "MPI_Comm_size");
   place.first_rank = world.rank();

@@ -5,7 +5,7 @@
 namespace trireme::mpi {
 
 /// This rank among those on the same machine.
-struct NodePlace {
+struct NodeLocation {
   int local_rank = 0;
   int local_size = 1;
   int first_rank = 0;  ///< world rank of the first of them: tells machines apart
@@ -15,6 +15,6 @@ struct NodePlace {
 };
 
 /// Collective over `world`.
-NodePlace find_node_place(const MpiCommunicator& world);
+NodeLocation find_node_location(const MpiCommunicator& world);
 
 }  // namespace trireme::mpi

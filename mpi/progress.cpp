@@ -26,7 +26,7 @@ using std::chrono::microseconds;
 // all-reduces.
 constexpr microseconds first_delay{1000};
 constexpr microseconds next_delay{200};
-constexpr microseconds longest_delay{2000};
+constexpr microseconds max_delay{2000};
 // After a step the next is often near: the thread goes on looking this long, giving way to others.
 constexpr microseconds linger{50};
 
@@ -126,7 +126,7 @@ void ProgressEngine::wait(Entry& entry) {
     ~Waiting() { count_.fetch_sub(1); }
     std::atomic<int>& count_;
   } const waiting(waiting_);
-  Patience patience(longest_wait_s_);
+  Patience patience(max_wait_s_);
   for (int tries = 0; !entry.finished.load(std::memory_order_acquire) && !abandoned_;) {
     bool moved = false;
     if (std::unique_lock lock(mutex_, std::try_to_lock); lock) moved = poll();
@@ -145,7 +145,7 @@ void ProgressEngine::wait(Entry& entry) {
 void ProgressEngine::give_up(Entry& entry) {
   std::vector<int> ranks;
   if (const std::lock_guard lock(mutex_); entry.operation) ranks = entry.operation->awaited_ranks();
-  throw HungError("waiting for {:g} s in {} for {}", longest_wait_s_.load(), entry.description,
+  throw HungError("waiting for {:g} s in {} for {}", max_wait_s_.load(), entry.description,
                   ranks.empty() ? "other ranks" : ranks_text(ranks));
 }
 
@@ -181,7 +181,7 @@ void ProgressEngine::run() {
     if (under_way_.empty() || abandoned_) {
       delay = first_delay;  // the next operation sets the timer
     } else {
-      delay = ever_moved ? next_delay : std::min(2 * delay, longest_delay);
+      delay = ever_moved ? next_delay : std::min(2 * delay, max_delay);
       set_timer(delay);
     }
   }

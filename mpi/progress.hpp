@@ -86,8 +86,8 @@ class ProgressEngine {
   /// the longest wait.
   void wait(Entry& entry);
   /// 0, as at first: waits for ever.
-  void set_longest_wait(double seconds) { longest_wait_s_ = seconds; }
-  double longest_wait_s() const { return longest_wait_s_; }
+  void set_max_wait(double seconds) { max_wait_s_ = seconds; }
+  double max_wait_s() const { return max_wait_s_; }
   /// Gives up for good, without any further call of MPI: for a rank that leaves because of an error and cannot wait for
   /// the others any more. What is under way stays unfinished, and its memory untouched.
   void abandon() noexcept;
@@ -132,7 +132,7 @@ class ProgressEngine {
   bool stopping_ = false;
   std::atomic<int> waiting_{0};
   std::atomic<bool> abandoned_{false};
-  std::atomic<double> longest_wait_s_{0};
+  std::atomic<double> max_wait_s_{0};
   std::thread thread_;  // last, so that it finds everything else in place
 };
 

@@ -76,7 +76,7 @@ int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& f
         log::error("{}", failure.message);
       } else if (failure.exit_code == ExitCode::hung) {
         // Others may have begun to wait later than this rank.
-        report_hang(failing, hosts, failure.message, std::max(2.0, environment.engine()->longest_wait_s() / 10));
+        report_hang(failing, hosts, failure.message, std::max(2.0, environment.engine()->max_wait_s() / 10));
         environment.abort(failure.exit_code);
       } else if (!environment.engine()->abandoned() && all_fail(failing)) {
         // Each different message once, from the lowest rank that has it.

@@ -36,7 +36,7 @@ namespace {
 struct BenchOptions {
   app::GridOptions grid;
   std::optional<parallel::GroupKind> group;  // none: the world
-  std::int64_t largest_mb = 16;
+  std::int64_t max_mb = 16;
   std::int64_t runs = 300;
 
   void declare(app::Options& options) {
@@ -44,7 +44,7 @@ struct BenchOptions {
     std::vector<std::pair<std::string, std::optional<parallel::GroupKind>>> groups = {{"world", std::nullopt}};
     for (const auto kind : parallel::all_group_kinds) groups.emplace_back(to_string(kind), kind);
     options.add_choice("group", &group, groups, "Groups of the grid that communicate.");
-    options.add("largest-mb", &largest_mb, "N", "Greatest size, in MiB.", app::at_least(1));
+    options.add("largest-mb", &max_mb, "N", "Greatest size, in MiB.", app::at_least(1));
     options.add("runs", &runs, "N", "At the most, of each measurement; it ends earlier after 0.3 s, on GPUs 0.1 s.",
                 app::at_least(1));
     options.section("Grid");
@@ -167,13 +167,13 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
   const bool is_cpu = job.backend->memory_is_host();
   const Effort effort{o.runs, is_cpu ? 300e3 : 100e3};
   Stream& stream = job.backend->compute_stream();
-  const std::int64_t largest_bytes = o.largest_mb << 20;
-  const Tensor a(*job.backend, DType::fp32, {largest_bytes / 4 + job.world->size()});
+  const std::int64_t max_bytes = o.max_mb << 20;
+  const Tensor a(*job.backend, DType::fp32, {max_bytes / 4 + job.world->size()});
   const Tensor b(*job.backend, DType::fp32, a.view().shape());
   for (const Tensor* tensor : {&a, &b}) job.backend->elementwise().fill(stream, 0, *tensor);
 
   SelfCommunicator none;  // stands in where this rank is in no group, so that it takes part in what all ranks do
-  for (std::int64_t bytes = 1 << 10; bytes <= largest_bytes; bytes *= 4) {
+  for (std::int64_t bytes = 1 << 10; bytes <= max_bytes; bytes *= 4) {
     for (const Case& test : cases(group != nullptr ? *group : none, stream, a, b, bytes / 4)) {
       int repeats = is_cpu ? 1 : 4;
       const auto run_repeats = [&] {

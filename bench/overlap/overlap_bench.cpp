@@ -47,7 +47,7 @@ double median(std::vector<double> values) {
 
 /// A training run whose data group is slow.
 struct SlowRun {
-  SlowRun(Communicator& world, const test::RunConfig& config, const test::Layout& layout)
+  SlowRun(Communicator& world, const test::TrainingRunConfig& config, const test::Layout& layout)
       : run(world, config, layout, [this](parallel::GridCommunicators& communicators) {
           if (communicators.data->size() == 1) {
             communicators.data = std::make_unique<test::LonelyCommunicator>(modelled_ranks);
@@ -137,7 +137,7 @@ struct Case {
 
 /// Runs a case. Returns whether it keeps its limits.
 bool run_case(Communicator& world, const Case& one, int rounds) {
-  test::RunConfig config;
+  test::TrainingRunConfig config;
   config.model.layers = 12;
   config.model.hidden = 256;
   config.model.heads = 4;

@@ -107,7 +107,7 @@ void run(const Case& c, bool dry_run) {
   }
   const parallel::ProcessGrid grid(c.tensor_ranks, c.tensor_ranks, 1);
   const model::GptConfig config = config_of(c.model);
-  train::LayoutOptions layout;
+  train::ParallelConfig layout;
   layout.dtype = DType::bf16;
   layout.sequence_length = c.s;
   layout.micro_batch_size = c.b;

@@ -23,8 +23,8 @@
 namespace trireme::cuda {
 namespace {
 
-Place place_of(const BackendOptions& options) {
-  Place place{options.world_rank, "", 0, ""};
+DeviceLocation place_of(const BackendOptions& options) {
+  DeviceLocation place{options.world_rank, "", 0, ""};
   place.host = host_name();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -55,7 +55,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
                  .rotary = make_rotary()} {
     const std::string problem = architecture_problem(built_for, device_->compute_capability());
     TRIREME_CHECK(problem.empty(), BackendUnavailable, "{}; {}", problem, to_string(device_->place()));
-    device_->set_longest_wait(options.max_wait_s);
+    device_->set_max_wait(options.max_wait_s);
   }
   ~CudaBackend() override {
     // Their memory is used again, or freed, as soon as it is let go.

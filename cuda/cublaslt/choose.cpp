@@ -22,10 +22,10 @@ class TimedEvent {
 /// Median of several measurements, after one run that is not counted. A short run is repeated between two events: the
 /// host takes some microseconds to enqueue it.
 double median_us(CudaStream& stream, WorkTimer& timer, const std::function<void()>& run) {
-  constexpr double enough_us = 100, most_runs = 16;
+  constexpr double enough_us = 100, max_runs = 16;
   run();
   const double once_us = std::max(timer.time_us(stream, run), 1.0);
-  const int runs = static_cast<int>(std::clamp(enough_us / once_us, 1.0, most_runs));
+  const int runs = static_cast<int>(std::clamp(enough_us / once_us, 1.0, max_runs));
   std::array<double, 5> times_us{};
   for (double& time_us : times_us) {
     time_us = timer.time_us(stream, [&] {

@@ -7,7 +7,7 @@
 namespace trireme::cuda {
 namespace {
 
-constexpr int most_candidates = 8;
+constexpr int max_candidates = 8;
 
 cudaDataType_t cuda_type(DType dtype) {
   switch (dtype) {
@@ -154,11 +154,11 @@ std::vector<Choice> Products::candidates(const ProductShape& shape, const Produc
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     prefer(attribute, static_cast<std::uint32_t>(shape.alignment));
   }
-  std::vector<cublasLtMatmulHeuristicResult_t> found(most_candidates);
+  std::vector<cublasLtMatmulHeuristicResult_t> found(max_candidates);
   int count = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(library_.get(), made.description.get(), made.a.get(), made.b.get(), made.d.get(),
-                                     made.d.get(), preference, most_candidates, found.data(), &count);
+                                     made.d.get(), preference, max_candidates, found.data(), &count);
   // Both say "there is none": which, depends on the epilogue.
   if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE) {
     check(status, "cublasLtMatmulAlgoGetHeuristic", &shape);

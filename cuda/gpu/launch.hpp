@@ -20,15 +20,15 @@ struct Launch {
 /// Dynamic shared memory that a block has without asking: 48 KiB with the kernel's static shared memory.
 constexpr std::size_t shared_bytes_unasked = 32 << 10;
 
-/// Throws ConfigError where a GPU whose blocks have at most `most_shared_bytes` of shared memory cannot start it.
-inline void check_launch(const Launch& launch, std::size_t most_shared_bytes) {
-  constexpr std::int64_t most_blocks = 0x7fffffff;
-  TRIREME_CHECK(launch.blocks <= most_blocks, ConfigError,
+/// Throws ConfigError where a GPU whose blocks have at most `max_shared_bytes` of shared memory cannot start it.
+inline void check_launch(const Launch& launch, std::size_t max_shared_bytes) {
+  constexpr std::int64_t max_blocks = 0x7fffffff;
+  TRIREME_CHECK(launch.blocks <= max_blocks, ConfigError,
                 "the kernel {} has {} blocks, and a GPU starts {} at the most: take a smaller --micro-batch-size",
-                launch.kernel, launch.blocks, most_blocks);
-  TRIREME_CHECK(launch.shared_bytes <= most_shared_bytes, ConfigError,
+                launch.kernel, launch.blocks, max_blocks);
+  TRIREME_CHECK(launch.shared_bytes <= max_shared_bytes, ConfigError,
                 "the kernel {} wants {} bytes of shared memory for a block, and this GPU has {}{}{}", launch.kernel,
-                launch.shared_bytes, most_shared_bytes, *launch.remedy == 0 ? "" : ": ", launch.remedy);
+                launch.shared_bytes, max_shared_bytes, *launch.remedy == 0 ? "" : ": ", launch.remedy);
 }
 
 }  // namespace trireme::gpu

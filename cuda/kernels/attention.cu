@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(attention_threads)
   constexpr A infinity = std::numeric_limits<A>::infinity();
   const int d = static_cast<int>(problem.head_dim), stride = d + 1;  // odd: no two lanes in one bank
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const BlockPlace place(problem.queries, problem.heads);
+  const BlockCoordinates place(problem.queries, problem.heads);
   const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
   const std::int64_t keys = visible_keys(problem, place);
   const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + place.head);
@@ -113,9 +113,9 @@ __global__ void __launch_bounds__(attention_threads)
   const std::int64_t sample = row / problem.queries / problem.heads;
   const Rows<const T> x = dout.at(sample, head), y = out.at(sample, head);
   A sum = 0;
-  for (std::int64_t group = threadIdx.x % row_dot_lanes; group < eights_of(problem.head_dim); group += row_dot_lanes) {
-    const Eight columns = eight(group, problem.head_dim);
-    PackedEight<T> of_x, of_y;
+  for (std::int64_t group = threadIdx.x % row_dot_lanes; group < vec8s_of(problem.head_dim); group += row_dot_lanes) {
+    const Vec8 columns = eight(group, problem.head_dim);
+    PackedVec8<T> of_x, of_y;
     of_x.load(x.data + query * x.stride + columns.begin, columns.size);
     of_y.load(y.data + query * y.stride + columns.begin, columns.size);
     A a[8], b[8];
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(attention_threads)
   using A = Accumulation<T>;
   const int d = static_cast<int>(problem.head_dim), stride = d + 1;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const BlockPlace place(problem.queries, problem.heads);
+  const BlockCoordinates place(problem.queries, problem.heads);
   const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
   const std::int64_t keys = visible_keys(problem, place);
   const std::int64_t statistics = (sample * problem.heads + place.head) * problem.queries;
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(attention_threads)
   using A = Accumulation<T>;
   const int d = static_cast<int>(problem.head_dim), stride = d + 1;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const BlockPlace place(problem.keys, problem.kv_heads);
+  const BlockCoordinates place(problem.keys, problem.kv_heads);
   const std::int64_t sample = place.sample, group = problem.heads / problem.kv_heads;
   const std::int64_t keys = problem.keys_of(sample);
   A* own_k = gpu::dynamic_shared<A>();
@@ -265,11 +265,11 @@ __global__ void __launch_bounds__(attention_threads)
 template <class From, class To>
 __global__ void __launch_bounds__(block_threads)
     copy_heads_kernel(HeadsShape shape, AllHeads<const From> from, AllHeads<To> to) {
-  const std::int64_t groups = eights_of(shape.head_dim), row = global_thread() / groups;
+  const std::int64_t groups = vec8s_of(shape.head_dim), row = global_thread() / groups;
   const std::int64_t head = row % shape.heads, sample = row / shape.heads % shape.batch;
   const std::int64_t position = row / shape.heads / shape.batch;
   if (position >= shape.positions) return;
-  const Eight columns = eight(global_thread() % groups, shape.head_dim);
+  const Vec8 columns = eight(global_thread() % groups, shape.head_dim);
   const Rows<const From> x = from.at(sample, head);
   const Rows<To> y = to.at(sample, head);
   Accumulation<From> value[8];
@@ -279,18 +279,18 @@ __global__ void __launch_bounds__(block_threads)
 
 class CudaAttention final : public AttentionKernels {
  public:
-  explicit CudaAttention(std::size_t most_shared_bytes) : most_shared_bytes_(most_shared_bytes) {}
+  explicit CudaAttention(std::size_t max_shared_bytes) : max_shared_bytes_(max_shared_bytes) {}
 
   std::string check_head_dim(DType dtype, std::int64_t head_dim) const override {
     if (has_flash_attention(dtype, head_dim)) return "";
     // The gradient of keys takes most.
     const std::int64_t numbers =
-        static_cast<std::int64_t>(most_shared_bytes_ / size_of(accumulation_type(dtype))) - shared_numbers(4, 0);
+        static_cast<std::int64_t>(max_shared_bytes_ / size_of(accumulation_type(dtype))) - shared_numbers(4, 0);
     const std::int64_t most = numbers / (shared_numbers(4, 1) - shared_numbers(4, 0));
     TRIREME_CHECK(head_dim <= most, ConfigError,
                   "attention heads have {} channels, and those of up to {} fit into the shared memory of this GPU, {} "
                   "bytes for a block: take more heads, or --backend cpu",
-                  head_dim, most, most_shared_bytes_);
+                  head_dim, most, max_shared_bytes_);
     if (size_of(dtype) > 2) return "";
     return fmt::format(
         "attention does without tensor cores, and steps may take ten times as long: in {} heads of 64, 96 and 128 "
@@ -336,7 +336,7 @@ class CudaAttention final : public AttentionKernels {
 
   void copy_heads(Stream& stream, const HeadsShape& shape, ConstHeads from, Heads to) override {
     check_copy_heads(from, to);
-    const std::int64_t groups = shape.positions * shape.batch * shape.heads * eights_of(shape.head_dim);
+    const std::int64_t groups = shape.positions * shape.batch * shape.heads * vec8s_of(shape.head_dim);
     dispatch_float(from.data.dtype(), [&]<class From>() {
       dispatch_float(to.data.dtype(), [&]<class To>() {
         if constexpr (std::is_same_v<Accumulation<From>, Accumulation<To>>) {
@@ -367,13 +367,13 @@ class CudaAttention final : public AttentionKernels {
             "take more heads, of fewer channels"};
   }
 
-  std::size_t most_shared_bytes_;
+  std::size_t max_shared_bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<AttentionKernels> make_attention(std::size_t most_shared_bytes) {
-  return std::make_unique<CudaAttention>(most_shared_bytes);
+std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes) {
+  return std::make_unique<CudaAttention>(max_shared_bytes);
 }
 
 }  // namespace trireme::cuda

@@ -17,16 +17,16 @@ constexpr int weights_of_warp = rows_of_warp * tile_rows;
 constexpr std::int64_t row_tiles(std::int64_t rows) { return (rows + rows_of_block - 1) / rows_of_block; }
 
 /// Which sample, head and rows a block has, of `heads` heads.
-struct BlockPlace {
+struct BlockCoordinates {
   std::int64_t sample, head, begin;
-  __device__ BlockPlace(std::int64_t rows, std::int64_t heads)
+  __device__ BlockCoordinates(std::int64_t rows, std::int64_t heads)
       : sample(blockIdx.x / row_tiles(rows) / heads),
         head(blockIdx.x / row_tiles(rows) % heads),
         begin(blockIdx.x % row_tiles(rows) * rows_of_block) {}
 };
 
 /// No query of the block sees the keys from this one on.
-__device__ inline std::int64_t visible_keys(const AttentionProblem& problem, const BlockPlace& place) {
+__device__ inline std::int64_t visible_keys(const AttentionProblem& problem, const BlockCoordinates& place) {
   const std::int64_t keys = problem.keys_of(place.sample);
   const std::int64_t seen = place.begin + rows_of_block + places_between(problem);
   return problem.causal && seen < keys ? seen : keys;
@@ -50,9 +50,9 @@ __device__ A dropout_factor(const AttentionProblem& problem, std::uint64_t head_
 template <class T, class A>
 __device__ void load_rows(const Rows<const T>& from, std::int64_t begin, int count, std::int64_t end, int d, int stride,
                           A factor, A* to) {
-  for (int group = threadIdx.x; group < count * static_cast<int>(eights_of(d)); group += attention_threads) {
-    const int i = group / static_cast<int>(eights_of(d));
-    const Eight columns = eight(group % eights_of(d), d);
+  for (int group = threadIdx.x; group < count * static_cast<int>(vec8s_of(d)); group += attention_threads) {
+    const int i = group / static_cast<int>(vec8s_of(d));
+    const Vec8 columns = eight(group % vec8s_of(d), d);
     A value[8]{};
     if (begin + i < end) load(from.data + (begin + i) * from.stride + columns.begin, columns.size, value);
     for (int c = 0; c < columns.size; ++c) to[i * stride + columns.begin + c] = factor * value[c];
@@ -61,9 +61,9 @@ __device__ void load_rows(const Rows<const T>& from, std::int64_t begin, int cou
 /// row begin + i = from[i], or += where `add`; R the type of results.
 template <class R, class A>
 __device__ void store_rows(const A* from, std::int64_t begin, std::int64_t end, int d, const Rows<R>& to, bool add) {
-  for (int group = threadIdx.x; group < rows_of_block * static_cast<int>(eights_of(d)); group += attention_threads) {
-    const int i = group / static_cast<int>(eights_of(d));
-    const Eight columns = eight(group % eights_of(d), d);
+  for (int group = threadIdx.x; group < rows_of_block * static_cast<int>(vec8s_of(d)); group += attention_threads) {
+    const int i = group / static_cast<int>(vec8s_of(d));
+    const Vec8 columns = eight(group % vec8s_of(d), d);
     A value[8]{};
     for (int c = 0; c < columns.size; ++c) value[c] = from[i * d + columns.begin + c];
     if (begin + i >= end) continue;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cuda/kernels/dropout.cuh"
-#include "cuda/kernels/eight.cuh"
+#include "cuda/kernels/vec8.cuh"
 
 namespace trireme::cuda {
 
@@ -32,12 +32,12 @@ class BranchEnd {
  public:
   /// bias may be null.
   __device__ BranchEnd(const T* x, const T* bias, const T* residual, std::int64_t h, std::int64_t row,
-                       const Eight& columns)
+                       const Vec8& columns)
       : x_(x + row * h + columns.begin, columns.size), residual_(residual + row * h + columns.begin, columns.size) {
     if (bias != nullptr) bias_.load(bias + columns.begin, columns.size);
   }
   /// Rounded; 0 beyond the row.
-  __device__ void compute(const Dropout& dropout, const DropoutRow& row, const Eight& columns, T (&rounded)[8]) const {
+  __device__ void compute(const Dropout& dropout, const DropoutRow& row, const Vec8& columns, T (&rounded)[8]) const {
     Accumulation<T> factor[8]{}, value[8], other[8];
     // Before the first wait.
     if (dropout.enabled()) dropout_factors(dropout, dropout.key, row.sample, row.position, columns.begin / 8, factor);
@@ -52,7 +52,7 @@ class BranchEnd {
   }
 
  private:
-  PackedEight<T> x_, residual_, bias_;
+  PackedVec8<T> x_, residual_, bias_;
 };
 
 }  // namespace trireme::cuda

@@ -36,9 +36,9 @@ __global__ void __launch_bounds__(block_threads)
   const auto shift = [](A largest) { return largest == -infinity ? A{0} : largest; };
   const T* row = logits + blockIdx.x * columns;
   A own = -infinity, sum = 0, value[8];
-  for (std::int64_t first = threadIdx.x; first < eights_of(shard.classes); first += row_groups * block_threads) {
-    Eight part[row_groups];
-    PackedEight<T> logit[row_groups];
+  for (std::int64_t first = threadIdx.x; first < vec8s_of(shard.classes); first += row_groups * block_threads) {
+    Vec8 part[row_groups];
+    PackedVec8<T> logit[row_groups];
 #pragma unroll
     for (int i = 0; i < row_groups; ++i) {
       part[i] = eight(first + i * block_threads, shard.classes);
@@ -93,9 +93,9 @@ __global__ void __launch_bounds__(block_threads)
   const A shift = maximum[blockIdx.x], gradient = loss_gradient[blockIdx.x], factor = gradient / sum_exp[blockIdx.x];
   const std::int64_t target = targets[blockIdx.x] - shard.first_class;
   A value[8];
-  for (std::int64_t first = threadIdx.x; first < eights_of(columns); first += row_groups * block_threads) {
-    Eight part[row_groups];
-    PackedEight<T> logit[row_groups];
+  for (std::int64_t first = threadIdx.x; first < vec8s_of(columns); first += row_groups * block_threads) {
+    Vec8 part[row_groups];
+    PackedVec8<T> logit[row_groups];
 #pragma unroll
     for (int i = 0; i < row_groups; ++i) {
       part[i] = eight(first + i * block_threads, columns);

@@ -18,9 +18,9 @@ template <class T>
 __global__ void __launch_bounds__(block_threads)
     lookup_kernel(std::int64_t n, std::int64_t h, const std::int32_t* ids, const T* table, std::int64_t rows,
                   std::int64_t first_row, T* y) {
-  const std::int64_t i = global_thread() / eights_of(h);
+  const std::int64_t i = global_thread() / vec8s_of(h);
   if (i >= n) return;
-  const Eight columns = eight(global_thread() % eights_of(h), h);
+  const Vec8 columns = eight(global_thread() % vec8s_of(h), h);
   const std::int64_t row = ids[i] - first_row;
   T value[8]{};
   if (row >= 0 && row < rows) load_raw(table + row * h + columns.begin, columns.size, value);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(block_threads, 2)
       while (found == 0) found = with_id(begin += warp_threads);
       if (begin + __ffs(static_cast<int>(found)) - 1 != first) continue;
 
-      const Eight columns = eight(item % tiles * tile_groups + lane, h);
+      const Vec8 columns = eight(item % tiles * tile_groups + lane, h);
       const T* from = dy + base * h + columns.begin;
       A* to = dtable + (id - first_row) * h + columns.begin;
       A total[8];
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(block_threads, 2)
             next = tokens.token[begin + ((__ffs(static_cast<int>(found)) - 1) & (warp_threads - 1))];
             found &= found - 1;
           }
-          PackedEight<T> row[at_once];
+          PackedVec8<T> row[at_once];
 #pragma unroll
           for (int i = 0; i < at_once; ++i) {
             if (i == left) break;
@@ -149,9 +149,9 @@ __global__ void __launch_bounds__(block_threads)
     add_positions_kernel(std::int64_t rows, std::int64_t batch, std::int64_t h, const T* table, Positions positions,
                          Dropout dropout, T* x) {
   using A = Accumulation<T>;
-  const std::int64_t row = global_thread() / eights_of(h), group = global_thread() % eights_of(h);
+  const std::int64_t row = global_thread() / vec8s_of(h), group = global_thread() % vec8s_of(h);
   if (row >= rows) return;
-  const Eight columns = eight(group, h);
+  const Vec8 columns = eight(group, h);
   T* at = x + row * h + columns.begin;
   A value[8], other[8];
   load(at, columns.size, value);
@@ -172,9 +172,9 @@ __global__ void __launch_bounds__(block_threads)
     add_positions_backward_kernel(std::int64_t count, std::int64_t batch, std::int64_t h, const T* dy,
                                   Positions positions, Dropout dropout, T* dx, Accumulation<T>* dtable) {
   using A = Accumulation<T>;
-  const std::int64_t p = global_thread() / eights_of(h), group = global_thread() % eights_of(h);
+  const std::int64_t p = global_thread() / vec8s_of(h), group = global_thread() % vec8s_of(h);
   if (p >= count) return;
-  const Eight columns = eight(group, h);
+  const Vec8 columns = eight(group, h);
   A total[8]{}, value[8], factor[8];
   A* to = dtable == nullptr ? nullptr : dtable + positions[p] * h + columns.begin;
   if (to != nullptr) load(to, columns.size, total);
@@ -198,7 +198,7 @@ class CudaEmbedding final : public EmbeddingKernels {
     check_lookup(ids, table, y);
     dispatch_float(table.dtype(), [&]<class T>() {
       const std::int64_t n = ids.numel(), h = table.shape()[1];
-      gpu::launch(stream, {"lookup", blocks_for(n * eights_of(h)), block_threads}, lookup_kernel<T>, n, h,
+      gpu::launch(stream, {"lookup", blocks_for(n * vec8s_of(h)), block_threads}, lookup_kernel<T>, n, h,
                   ids.as<std::int32_t>(), table.as<T>(), table.shape()[0], first_row, y.as<T>());
     });
   }
@@ -223,7 +223,7 @@ class CudaEmbedding final : public EmbeddingKernels {
     if (!table && !dropout.enabled()) return;
     dispatch_float(x.dtype(), [&]<class T>() {
       const std::int64_t batch = x.shape()[1], h = x.shape()[2], rows = x.shape()[0] * batch;
-      gpu::launch(stream, {"add_positions", blocks_for(rows * eights_of(h)), block_threads}, add_positions_kernel<T>,
+      gpu::launch(stream, {"add_positions", blocks_for(rows * vec8s_of(h)), block_threads}, add_positions_kernel<T>,
                   rows, batch, h, table ? table.as<T>() : nullptr, positions, dropout, x.as<T>());
     });
   }
@@ -233,7 +233,7 @@ class CudaEmbedding final : public EmbeddingKernels {
     check_add_positions_backward(dy, positions, dx, dtable);
     dispatch_float(dy.dtype(), [&]<class T>() {
       const std::int64_t count = dy.shape()[0], batch = dy.shape()[1], h = dy.shape()[2];
-      gpu::launch(stream, {"add_positions_backward", blocks_for(count * eights_of(h)), block_threads},
+      gpu::launch(stream, {"add_positions_backward", blocks_for(count * vec8s_of(h)), block_threads},
                   add_positions_backward_kernel<T>, count, batch, h, dy.as<T>(), positions, dropout, dx.as<T>(),
                   dtable ? dtable.as<Accumulation<T>>() : nullptr);
     });

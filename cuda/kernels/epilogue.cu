@@ -11,11 +11,11 @@ template <class T>
 __global__ void __launch_bounds__(block_threads)
     bias_activation_kernel(std::int64_t rows, std::int64_t columns, const T* bias, Activation activation, T* z,
                            bool keep, T* y) {
-  const std::int64_t row = global_thread() / eights_of(columns);
+  const std::int64_t row = global_thread() / vec8s_of(columns);
   if (row >= rows) return;
-  const Eight part = eight(global_thread() % eights_of(columns), columns);
+  const Vec8 part = eight(global_thread() % vec8s_of(columns), columns);
   const std::int64_t offset = row * columns + part.begin;
-  PackedEight<T> own(z + offset, part.size), other;
+  PackedVec8<T> own(z + offset, part.size), other;
   if (bias != nullptr) other.load(bias + part.begin, part.size);
   float value[8], added[8];
   own.unpack(value);
@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(block_threads)
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     activation_backward_kernel(std::int64_t n, Activation activation, const T* z, T* dx) {
-  const Eight part = eight(global_thread(), n);
-  const PackedEight own(dx + part.begin, part.size), other(z + part.begin, part.size);
+  const Vec8 part = eight(global_thread(), n);
+  const PackedVec8 own(dx + part.begin, part.size), other(z + part.begin, part.size);
   float gradient[8], value[8];
   own.unpack(gradient);
   other.unpack(value);
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(block_threads)
     column_sums_kernel(RowChunks chunks, std::int64_t columns, const T* x, float* partials) {
   const auto fetch = [&](std::int64_t row, std::int64_t group) { return load_group(x, columns, row, group); };
   sum_rows<1>(chunks, columns, partials, fetch,
-              [&](const PackedEight<T>& own, std::int64_t, std::int64_t, float(&sum)[1][8]) {
+              [&](const PackedVec8<T>& own, std::int64_t, std::int64_t, float(&sum)[1][8]) {
                 float value[8];
                 own.unpack(value);
                 for (int c = 0; c < 8; ++c) sum[0][c] += value[c];
@@ -70,7 +70,7 @@ void dispatch_gpu(DType dtype, Function&& function) {
 void bias_activation(Stream& stream, DType dtype, std::int64_t rows, std::int64_t columns, const void* bias,
                      Activation activation, void* z, bool keep, void* y) {
   dispatch_gpu(dtype, [&]<class T>() {
-    gpu::launch(stream, {"bias_activation", blocks_for(rows * eights_of(columns)), block_threads},
+    gpu::launch(stream, {"bias_activation", blocks_for(rows * vec8s_of(columns)), block_threads},
                 bias_activation_kernel<T>, rows, columns, static_cast<const T*>(bias), activation, static_cast<T*>(z),
                 keep, static_cast<T*>(y));
   });
@@ -79,7 +79,7 @@ void bias_activation(Stream& stream, DType dtype, std::int64_t rows, std::int64_
 void activation_backward(Stream& stream, DType dtype, std::int64_t numel, Activation activation, const void* z,
                          void* dx) {
   dispatch_gpu(dtype, [&]<class T>() {
-    gpu::launch(stream, {"activation_backward", blocks_for(eights_of(numel)), block_threads},
+    gpu::launch(stream, {"activation_backward", blocks_for(vec8s_of(numel)), block_threads},
                 activation_backward_kernel<T>, numel, activation, static_cast<const T*>(z), static_cast<T*>(dx));
   });
 }

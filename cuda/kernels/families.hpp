@@ -26,7 +26,7 @@ std::unique_ptr<CrossEntropyKernels> make_cross_entropy();
 std::unique_ptr<OptimizerKernels> make_optimizer();
 std::unique_ptr<ReduceKernels> make_reduce(Scratch scratch);
 std::unique_ptr<RotaryKernels> make_rotary();
-/// `most_shared_bytes` is the shared memory that a block can have.
-std::unique_ptr<AttentionKernels> make_attention(std::size_t most_shared_bytes);
+/// `max_shared_bytes` is the shared memory that a block can have.
+std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes);
 
 }  // namespace trireme::cuda

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
                            AllHeads<T> out, AllHeads<float> joined, float* log_sum_exp) {
   constexpr int rows = row_tiles<d>, threads = forward_threads<d>;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const QueryPlace place(problem);
+  const QueryCoordinates place(problem);
   const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
   const HeadDropout dropout(problem, sample, place.head);
   const Rows<const T> all_keys = k.at(sample, kv_head), all_values = v.at(sample, kv_head);

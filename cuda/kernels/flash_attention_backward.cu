@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(query_threads, 1)
                                 AllHeads<float> joined) {
   constexpr int columns = 32;  // keys at a time, for the sake of registers
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const QueryPlace place(problem);
+  const QueryCoordinates place(problem);
   const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
   const HeadDropout dropout(problem, sample, place.head);
   const Rows<const T> all_keys = in.k.at(sample, kv_head), all_values = in.v.at(sample, kv_head);

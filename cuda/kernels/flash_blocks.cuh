@@ -19,10 +19,10 @@ static_assert(2 * key_tile == query_rows, "a stage also takes the block's own qu
 constexpr std::int64_t tiles_of(std::int64_t rows, std::int64_t tile) { return (rows + tile - 1) / tile; }
 
 /// Which sample, head and rows a block has. The last rows, which see most keys, come first.
-struct QueryPlace {
+struct QueryCoordinates {
   std::int64_t sample, head;
   int begin;
-  __device__ explicit QueryPlace(const AttentionProblem& problem) {
+  __device__ explicit QueryCoordinates(const AttentionProblem& problem) {
     const std::int64_t tiles = tiles_of(problem.queries, query_rows);
     sample = blockIdx.x / tiles / problem.heads;
     head = blockIdx.x / tiles % problem.heads;

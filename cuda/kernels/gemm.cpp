@@ -34,10 +34,10 @@ int alignment_of(std::initializer_list<const void*> pointers) {
   return 1 << std::countr_zero(bits);
 }
 
-class LtGemm final : public GemmKernels {
+class CublasLtGemm final : public GemmKernels {
  public:
-  LtGemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, std::unique_ptr<WorkTimer> timer,
-         const GemmOptions& options)
+  CublasLtGemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, std::unique_ptr<WorkTimer> timer,
+               const GemmOptions& options)
       : memory_(memory),
         timer_(std::move(timer)),
         deterministic_(options.deterministic),
@@ -269,7 +269,7 @@ class LtGemm final : public GemmKernels {
 
 std::unique_ptr<GemmKernels> make_gemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
                                        std::unique_ptr<WorkTimer> timer, const GemmOptions& options) {
-  return std::make_unique<LtGemm>(std::move(device), std::move(memory), std::move(timer), options);
+  return std::make_unique<CublasLtGemm>(std::move(device), std::move(memory), std::move(timer), options);
 }
 
 }  // namespace trireme::cuda

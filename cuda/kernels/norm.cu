@@ -20,7 +20,7 @@ class LaneRow {
  public:
   __device__ LaneRow(const T* row, std::int64_t h) : row_(row), h_(h) {
     if constexpr (held > 0) {
-      each([&](const Eight& columns, int i) { kept_[i].load(row + columns.begin, columns.size); });
+      each([&](const Vec8& columns, int i) { kept_[i].load(row + columns.begin, columns.size); });
     }
   }
   /// Processes a row: make(fetch(columns), columns, rounded) returns eight columns, 0 beyond the row, and writes them
@@ -31,7 +31,7 @@ class LaneRow {
     if constexpr (held == 4 || held == 12) {
 #pragma unroll
       for (int i = 0; i < held; i += 2) {
-        const Eight first = group(i), second = group(i + 1);
+        const Vec8 first = group(i), second = group(i + 1);
         if (first.size <= 0) break;
         const auto of_first = fetch(first), of_second = fetch(second);
         make(of_first, first, rounded);
@@ -41,7 +41,7 @@ class LaneRow {
         kept_[i + 1].pack(rounded);
       }
     } else {
-      each([&](const Eight& columns, int i) {
+      each([&](const Vec8& columns, int i) {
         make(fetch(columns), columns, rounded);
         if constexpr (held > 0) kept_[i].pack(rounded);
       });
@@ -53,15 +53,15 @@ class LaneRow {
     if constexpr (held > 0) {
 #pragma unroll
       for (int i = 0; i < held; ++i) {
-        const Eight columns = group(i);
+        const Vec8 columns = group(i);
         if (columns.size > 0) function(columns, i);
       }
     } else {
-      for (std::int64_t group = own_lane(); group < eights_of(h_); group += warp_threads) function(eight(group, h_), 0);
+      for (std::int64_t group = own_lane(); group < vec8s_of(h_); group += warp_threads) function(eight(group, h_), 0);
     }
   }
   /// 0 beyond the row.
-  __device__ void get(const Eight& columns, int i, Accumulation<T> (&value)[8]) const {
+  __device__ void get(const Vec8& columns, int i, Accumulation<T> (&value)[8]) const {
     if constexpr (held > 0) {
       kept_[i].unpack(value);
     } else {
@@ -70,11 +70,11 @@ class LaneRow {
   }
 
  private:
-  __device__ Eight group(int i) const { return eight(own_lane() + i * warp_threads, h_); }
+  __device__ Vec8 group(int i) const { return eight(own_lane() + i * warp_threads, h_); }
 
   const T* row_;
   std::int64_t h_;
-  PackedEight<T> kept_[held > 0 ? held : 1];
+  PackedVec8<T> kept_[held > 0 ? held : 1];
 };
 
 /// Weight, bias and what is kept for backward; bias and mean are null for RMSNorm.
@@ -94,7 +94,7 @@ __device__ void normalise_row(const Norm<T>& norm, std::int64_t row, std::int64_
   using A = Accumulation<T>;
   A mean = 0;
   if (norm.mean != nullptr) {
-    own.each([&](const Eight& columns, int i) {
+    own.each([&](const Vec8& columns, int i) {
       A value[8];
       own.get(columns, i, value);
       for (const A v : value) mean += v;
@@ -102,7 +102,7 @@ __device__ void normalise_row(const Norm<T>& norm, std::int64_t row, std::int64_
     mean = warp_sum(mean) / static_cast<A>(h);
   }
   A squares = 0;
-  own.each([&](const Eight& columns, int i) {
+  own.each([&](const Vec8& columns, int i) {
     A value[8];
     own.get(columns, i, value);
     for (int c = 0; c < 8; ++c) {
@@ -110,10 +110,10 @@ __device__ void normalise_row(const Norm<T>& norm, std::int64_t row, std::int64_
     }
   });
   const A reciprocal = 1 / std::sqrt(warp_sum(squares) / static_cast<A>(h) + norm.epsilon);
-  own.each([&](const Eight& columns, int i) {
+  own.each([&](const Vec8& columns, int i) {
     A value[8], other[8];
     own.get(columns, i, value);
-    PackedEight<T> weight, bias;
+    PackedVec8<T> weight, bias;
     weight.load(norm.weight + columns.begin, columns.size);
     if (norm.bias != nullptr) bias.load(norm.bias + columns.begin, columns.size);
     weight.unpack(other);
@@ -141,9 +141,9 @@ __global__ void __launch_bounds__(block_threads, held == 6 ? 3 : 2)
   const std::int64_t row = own_row();
   if (row >= rows) return;
   const DropoutRow place(dropout, row, batch);
-  const auto fetch = [&](const Eight& columns) { return BranchEnd<T>(x, bias, residual, h, row, columns); };
+  const auto fetch = [&](const Vec8& columns) { return BranchEnd<T>(x, bias, residual, h, row, columns); };
   const LaneRow<T, held> own(sum + row * h, h, fetch,
-                             [&](const BranchEnd<T>& end, const Eight& columns, T(&rounded)[8]) {
+                             [&](const BranchEnd<T>& end, const Vec8& columns, T(&rounded)[8]) {
                                end.compute(dropout, place, columns, rounded);
                                store_raw(rounded, columns.size, sum + row * h + columns.begin);
                              });
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(block_threads, held == 6 ? 3 : 2)
 /// 1536 or 3072, where the type has 16 bits.
 template <class T, class Function>
 void dispatch_held(std::int64_t h, Function&& function) {
-  const std::int64_t groups = (eights_of(h) + warp_threads - 1) / warp_threads;
+  const std::int64_t groups = (vec8s_of(h) + warp_threads - 1) / warp_threads;
   if (sizeof(T) <= 4 && groups <= 4) return function.template operator() < sizeof(T) <= 4 ? 4 : 0 > ();
   if (sizeof(T) == 2 && groups <= 6) return function.template operator() < sizeof(T) == 2 ? 6 : 0 > ();
   if (sizeof(T) == 2 && groups <= 12) return function.template operator() < sizeof(T) == 2 ? 12 : 0 > ();

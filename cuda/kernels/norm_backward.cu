@@ -8,10 +8,10 @@ namespace {
 
 // Bytes from and to memory for each element of 16 bits: 6, and 8 with a residual's gradient.
 
-/// Eight columns of dy and of x.
+/// Vec8 columns of dy and of x.
 template <class T>
-struct BackwardEight {
-  PackedEight<T> dy, x;
+struct BackwardVec8 {
+  PackedVec8<T> dy, x;
 
   /// dy, and x normalised; mean is null for RMSNorm.
   __device__ void unpack(const Accumulation<T>* mean, const Accumulation<T>* reciprocal_deviation, std::int64_t row,
@@ -23,8 +23,8 @@ struct BackwardEight {
   }
 };
 template <class T>
-__device__ BackwardEight<T> load_backward(const T* dy, const T* x, std::int64_t h, std::int64_t row,
-                                          std::int64_t group) {
+__device__ BackwardVec8<T> load_backward(const T* dy, const T* x, std::int64_t h, std::int64_t row,
+                                         std::int64_t group) {
   return {load_group(dy, h, row, group), load_group(x, h, row, group)};
 }
 
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(block_threads)
   using A = Accumulation<T>;
   const auto fetch = [&](std::int64_t row, std::int64_t group) { return load_backward(dy, x, h, row, group); };
   sum_rows<sums>(chunks, h, partials, fetch,
-                 [&](const BackwardEight<T>& own, std::int64_t row, std::int64_t, A(&sum)[sums][8]) {
+                 [&](const BackwardVec8<T>& own, std::int64_t row, std::int64_t, A(&sum)[sums][8]) {
                    A gradient[8], normalised[8];
                    own.unpack(mean, reciprocal_deviation, row, gradient, normalised);
                    for (int c = 0; c < 8; ++c) {
@@ -57,11 +57,11 @@ __global__ void __launch_bounds__(block_threads)
   if (row >= rows) return;
   // Calls function(columns, gradient, normalised) for the lane's groups of eight.
   const auto each = [&](auto&& function) {
-    for (std::int64_t group = own_lane(); group < eights_of(h); group += warp_threads) {
-      const Eight columns = eight(group, h);
+    for (std::int64_t group = own_lane(); group < vec8s_of(h); group += warp_threads) {
+      const Vec8 columns = eight(group, h);
       A gradient[8], normalised[8], factor[8];
-      const BackwardEight<T> own = load_backward(dy, x, h, row, group);
-      PackedEight<T> own_weight;
+      const BackwardVec8<T> own = load_backward(dy, x, h, row, group);
+      PackedVec8<T> own_weight;
       own_weight.load(weight + columns.begin, columns.size);
       own.unpack(mean, reciprocal_deviation, row, gradient, normalised);
       own_weight.unpack(factor);
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(block_threads)
     }
   };
   A sum = 0, dot = 0;
-  each([&](const Eight&, A(&gradient)[8], A(&normalised)[8]) {
+  each([&](const Vec8&, A(&gradient)[8], A(&normalised)[8]) {
     for (int c = 0; c < 8; ++c) {
       sum += gradient[c];
       dot += gradient[c] * normalised[c];
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(block_threads)
   });
   sum = mean == nullptr ? 0 : warp_sum(sum) / static_cast<A>(h);
   dot = warp_sum(dot) / static_cast<A>(h);
-  each([&](const Eight& columns, A(&gradient)[8], A(&normalised)[8]) {
+  each([&](const Vec8& columns, A(&gradient)[8], A(&normalised)[8]) {
     for (int c = 0; c < 8; ++c) gradient[c] = reciprocal_deviation[row] * (gradient[c] - sum - normalised[c] * dot);
     const std::int64_t offset = row * h + columns.begin;
     if (residual_gradient != nullptr) {
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(block_threads)
 // All of backward in one pass: dy, x and residual_gradient are read once, dx is written once. A block takes a chunk of
 // rows, `teams` of them at a time; a team is some of the block's warps, and each of its threads holds up to held_groups
 // groups of eight columns, and sums the gradients of their weights.
-constexpr int held_groups = 3, widest_held = 8 * held_groups * block_threads;
+constexpr int held_groups = 3, max_held_width = 8 * held_groups * block_threads;
 
 template <class A>
 struct TeamSums {
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
   // The columns of this thread's group i, none beyond the row.
   const auto columns_of = [&](int i) { return eight(member + i * team, h); };
   A dweight[held_groups][8]{}, dbias[held_groups][8]{};
-  PackedEight<T> own_weight[held_groups];
+  PackedVec8<T> own_weight[held_groups];
 #pragma unroll
   for (int i = 0; i < held_groups; ++i) own_weight[i].load(weight + columns_of(i).begin, columns_of(i).size);
   int turn = 0;
@@ -139,10 +139,10 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
     const std::int64_t row = first + own_team;
     const bool there = row < chunks.end(blockIdx.x);
     const std::int64_t offset = row * h;
-    PackedEight<T> own_dy[held_groups], own_x[held_groups];
+    PackedVec8<T> own_dy[held_groups], own_x[held_groups];
 #pragma unroll
     for (int i = 0; i < held_groups; ++i) {
-      const Eight columns = columns_of(i);
+      const Vec8 columns = columns_of(i);
       if (!there) continue;
       own_dy[i].load(dy + offset + columns.begin, columns.size);
       own_x[i].load(x + offset + columns.begin, columns.size);
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
         dot += gradient[c] * factor[c] * normalised[c];
       }
     }
-    PackedEight<T> own_residual[held_groups];
+    PackedVec8<T> own_residual[held_groups];
     if (there && residual_gradient != nullptr) {
 #pragma unroll
       for (int i = 0; i < held_groups; ++i) {
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
     if (own_team == turn_of) {
 #pragma unroll
       for (int i = 0; i < held_groups; ++i) {
-        const Eight columns = columns_of(i);
+        const Vec8 columns = columns_of(i);
         for (int c = 0; c < 8; ++c) {
           if (c >= columns.size) continue;
           A* place = total + columns.begin + c;
@@ -222,7 +222,7 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
     const T* residual = residual_gradient ? residual_gradient.as<T>() : nullptr;
     const int sums = dbias ? 2 : 1;
     constexpr bool can_hold = sizeof(T) <= 4;  // registers
-    const bool held = can_hold && h <= widest_held;
+    const bool held = can_hold && h <= max_held_width;
     const RowChunks chunks(rows);
     const std::size_t size_bytes = static_cast<std::size_t>(sums * h) * sizeof(A);
     const Buffer scratch = new_scratch(stream, static_cast<std::size_t>(chunks.count) * size_bytes);

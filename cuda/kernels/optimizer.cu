@@ -1,7 +1,7 @@
 #include "src/backend/kernels/optimizer.hpp"
 
-#include "cuda/kernels/eight.cuh"
 #include "cuda/kernels/families.hpp"
+#include "cuda/kernels/vec8.cuh"
 #include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cuda {
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(block_threads)
     adamw_kernel(std::int64_t n, AdamW<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
                  Accumulation<T>* m, Accumulation<T>* v, T* rounded) {
   using A = Accumulation<T>;
-  const Eight part = eight(global_thread(), n);
+  const Vec8 part = eight(global_thread(), n);
   A g[8], weight[8], mean[8], square[8];
   load(gradient + part.begin, part.size, g);
   load(w + part.begin, part.size, weight);
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(block_threads)
     sgd_kernel(std::int64_t n, Sgd<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
                Accumulation<T>* m, T* rounded) {
   using A = Accumulation<T>;
-  const Eight part = eight(global_thread(), n);
+  const Vec8 part = eight(global_thread(), n);
   A g[8], weight[8], momentum[8];
   load(gradient + part.begin, part.size, g);
   load(w + part.begin, part.size, weight);
@@ -87,7 +87,7 @@ class CudaOptimizer final : public OptimizerKernels {
     check_adamw(step, gradient, w, m, v, rounded);
     dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      gpu::launch(stream, {"adamw", blocks_for(eights_of(w.numel())), block_threads}, adamw_kernel<T>, w.numel(),
+      gpu::launch(stream, {"adamw", blocks_for(vec8s_of(w.numel())), block_threads}, adamw_kernel<T>, w.numel(),
                   AdamW<A>(step), gradient.as<A>(), w.as<A>(), m.as<A>(), v.as<A>(),
                   rounded ? rounded.as<T>() : nullptr);
     });
@@ -98,7 +98,7 @@ class CudaOptimizer final : public OptimizerKernels {
     check_sgd(gradient, w, m, rounded);
     dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      gpu::launch(stream, {"sgd", blocks_for(eights_of(w.numel())), block_threads}, sgd_kernel<T>, w.numel(),
+      gpu::launch(stream, {"sgd", blocks_for(vec8s_of(w.numel())), block_threads}, sgd_kernel<T>, w.numel(),
                   Sgd<A>(step), gradient.as<A>(), w.as<A>(), m.as<A>(), rounded ? rounded.as<T>() : nullptr);
     });
   }

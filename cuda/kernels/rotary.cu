@@ -1,7 +1,7 @@
 #include "src/backend/kernels/rotary.hpp"
 
-#include "cuda/kernels/eight.cuh"
 #include "cuda/kernels/families.hpp"
+#include "cuda/kernels/vec8.cuh"
 #include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cuda {
@@ -13,7 +13,7 @@ template <class T>
 __global__ void __launch_bounds__(block_threads)
     rotate_kernel(RotaryEmbedding rotary, RotaryHeads x, double sign, T* data) {
   using A = Accumulation<T>;
-  const int pairs = static_cast<int>(rotary.channels / 2), groups = static_cast<int>(eights_of(pairs));
+  const int pairs = static_cast<int>(rotary.channels / 2), groups = static_cast<int>(vec8s_of(pairs));
   const std::int64_t row = blockIdx.x;
   A* cosines = gpu::dynamic_shared<A>();
   A* sines = cosines + pairs;
@@ -26,12 +26,12 @@ __global__ void __launch_bounds__(block_threads)
   __syncthreads();
   const int heads = static_cast<int>(x.heads), items = static_cast<int>(x.batch) * heads * groups;
   for (int item = threadIdx.x; item < items; item += block_threads) {
-    const Eight part = eight(item % groups, pairs);
+    const Vec8 part = eight(item % groups, pairs);
     const std::int64_t head = item / groups % heads, sample = item / groups / heads;
     T* first =
         data + row * x.data.position_stride + sample * x.data.sample_stride + head * x.data.head_stride + part.begin;
     T* second = first + pairs;
-    const PackedEight of_first(first, part.size), of_second(second, part.size);
+    const PackedVec8 of_first(first, part.size), of_second(second, part.size);
     A a[8], b[8];
     of_first.unpack(a);
     of_second.unpack(b);

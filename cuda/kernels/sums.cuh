@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cuda/kernels/eight.cuh"
+#include "cuda/kernels/vec8.cuh"
 
 namespace trireme::cuda {
 

@@ -9,7 +9,7 @@
 namespace trireme::cuda {
 
 std::vector<RankGpu> gather_gpu_table(Communicator& host, const Device& device) {
-  const Place& place = device.place();
+  const DeviceLocation& place = device.place();
   const char* named = std::getenv("NCCL_HOSTID");
   const std::string mine = fmt::format("{}\n{}\nGPU {} ({})", named != nullptr ? named : place.host, device.uuid(),
                                        place.device, place.device_name);

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "cuda/nccl/gpu_table.hpp"
-#include "cuda/nccl/lanes.hpp"
+#include "cuda/nccl/p2p_communicators.hpp"
 #include "cuda/runtime/copy.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -17,21 +17,21 @@ namespace {
 
 class NcclWork final : public Work::State {
  public:
-  NcclWork(std::shared_ptr<NcclGroup> group, std::shared_ptr<Event> end)
-      : group_(std::move(group)), end_(std::move(end)) {}
+  NcclWork(std::shared_ptr<NcclHandle> group, std::shared_ptr<Event> end)
+      : handle_(std::move(group)), end_(std::move(end)) {}
   bool done() override {
-    group_->poll();
-    group_->check_alive();
+    handle_->poll();
+    handle_->check_alive();
     return end_->done();
   }
   void wait(Stream& stream) override {
-    group_->poll();
-    group_->check_alive();
+    handle_->poll();
+    handle_->check_alive();
     stream.wait(*end_);
   }
 
  private:
-  std::shared_ptr<NcclGroup> group_;
+  std::shared_ptr<NcclHandle> handle_;
   std::shared_ptr<Event> end_;
 };
 
@@ -56,17 +56,17 @@ ncclDataType_t nccl_type(DType dtype) {
 
 ncclRedOp_t nccl_operation(ReduceOp op) { return op == ReduceOp::sum ? ncclSum : ncclMax; }
 
-/// Thread blocks that a lane takes, and holds while a message that is waited for is not there: NCCL would take up to 32
-/// of a GPU's 132 multiprocessors. To be measured.
-constexpr int lane_blocks = 8;
+/// Thread blocks that a p2p communicator takes, and holds while a message that is waited for is not there: NCCL would
+/// take up to 32 of a GPU's 132 multiprocessors. To be measured.
+constexpr int p2p_blocks = 8;
 
 /// Calls do not block, so that the host can react to errors. A name, for NCCL's own log, is known from version 2.27 on;
 /// NCCL may keep the pointer.
 template <class Config = ncclConfig_t>
-Config configuration(const std::string& name, int most_blocks = NCCL_CONFIG_UNDEF_INT) {
+Config configuration(const std::string& name, int max_blocks = NCCL_CONFIG_UNDEF_INT) {
   Config config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.maxCTAs = most_blocks;
+  config.maxCTAs = max_blocks;
   if constexpr (requires { config.commName; }) {
     static std::set<std::string> names;
     config.commName = names.insert(name).first->c_str();
@@ -92,7 +92,7 @@ std::size_t count(ConstTensorView tensor) { return static_cast<std::size_t>(tens
 std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device> device,
                                                          std::shared_ptr<DeviceMemory> memory, Communicator& host) {
   check_one_rank_a_gpu(gather_gpu_table(host, *device));
-  // Groups that share what they run on wait for one another, and lanes must not.
+  // Groups that share what they run on wait for one another, and p2p communicators must not.
   constexpr const char* share = "NCCL_COMM_SPLIT_SHARE_RESOURCES";
   if (const char* asked = std::getenv(share); asked != nullptr && std::string_view(asked) != "0" && host.rank() == 0) {
     log::warn("{}={} is left out: groups that share resources wait for one another, and messages must not", share,
@@ -112,34 +112,34 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device>
   ncclComm_t comm = nullptr;
   const ncclResult_t status = ncclCommInitRankConfig(&comm, host.size(), id, host.rank(), &config);
   wait_for_communicator(*device, status, &comm, "ncclCommInitRankConfig");
-  auto group = std::make_shared<NcclGroup>(std::move(device), comm, host.name());
+  auto group = std::make_shared<NcclHandle>(std::move(device), comm, host.name());
   return std::unique_ptr<NcclCommunicator>(new NcclCommunicator(std::move(group), std::move(memory)));
 }
 
-NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclGroup> group, std::shared_ptr<DeviceMemory> memory)
-    : group_(std::move(group)), memory_(std::move(memory)), token_(memory_->allocate(2 * sizeof(std::int32_t))) {}
+NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclHandle> group, std::shared_ptr<DeviceMemory> memory)
+    : handle_(std::move(group)), memory_(std::move(memory)), token_(memory_->allocate(2 * sizeof(std::int32_t))) {}
 
 NcclCommunicator::~NcclCommunicator() {
-  // The end of a lane waits for the other rank's: both end theirs in one order.
-  for (Lane& lane : lanes_) lane.group.reset();
+  // The end of a p2p communicator waits for the other rank's: both end theirs in one order.
+  for (P2pCommunicator& p2p : p2p_communicators_) p2p.handle.reset();
 }
 
 void NcclCommunicator::begin(Stream& stream) {
-  group_->check_alive();
-  group_->stream().wait(*stream.record());
+  handle_->check_alive();
+  handle_->stream().wait(*stream.record());
 }
 
 Work NcclCommunicator::finish(ncclResult_t status, const char* call, std::string operation) {
-  group_->settle(status, call);
-  return Work(std::make_unique<NcclWork>(group_, group_->enqueued(std::move(operation))));
+  handle_->settle(status, call);
+  return Work(std::make_unique<NcclWork>(handle_, handle_->enqueued(std::move(operation))));
 }
 
 Work NcclCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
   const ncclDataType_t type = nccl_type(data.dtype());
   if (data.numel() == 0) return {};
   begin(stream);
-  return finish(ncclAllReduce(data.data(), data.data(), count(data), type, nccl_operation(op), group_->handle(),
-                              group_->stream().handle()),
+  return finish(ncclAllReduce(data.data(), data.data(), count(data), type, nccl_operation(op), handle_->handle(),
+                              handle_->stream().handle()),
                 "ncclAllReduce", describe("all-reduce", data));
 }
 
@@ -148,8 +148,8 @@ Work NcclCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, Tensor
   const ncclDataType_t type = nccl_type(in.dtype());
   if (out.numel() == 0) return {};
   begin(stream);
-  return finish(ncclReduceScatter(in.data(), out.data(), count(out), type, nccl_operation(op), group_->handle(),
-                                  group_->stream().handle()),
+  return finish(ncclReduceScatter(in.data(), out.data(), count(out), type, nccl_operation(op), handle_->handle(),
+                                  handle_->stream().handle()),
                 "ncclReduceScatter", describe("reduce-scatter", in));
 }
 
@@ -159,7 +159,7 @@ Work NcclCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView
   begin(stream);
   // Bytes: data of any type is moved, not computed with.
   return finish(
-      ncclAllGather(in.data(), out.data(), in.size_bytes(), ncclUint8, group_->handle(), group_->stream().handle()),
+      ncclAllGather(in.data(), out.data(), in.size_bytes(), ncclUint8, handle_->handle(), handle_->stream().handle()),
       "ncclAllGather", describe("all-gather", out));
 }
 
@@ -168,19 +168,19 @@ Work NcclCommunicator::broadcast(Stream& stream, TensorView data, int root) {
                 size());
   if (data.numel() == 0) return {};
   begin(stream);
-  return finish(ncclBroadcast(data.data(), data.data(), data.size_bytes(), ncclUint8, root, group_->handle(),
-                              group_->stream().handle()),
+  return finish(ncclBroadcast(data.data(), data.data(), data.size_bytes(), ncclUint8, root, handle_->handle(),
+                              handle_->stream().handle()),
                 "ncclBroadcast", describe("broadcast", data));
 }
 
 std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
   if (transfers.empty()) return {};
-  group_->check_alive();
+  handle_->check_alive();
   if (size() == 1) return exchange_with_self(stream, transfers);
-  if (lanes_.empty()) make_lanes();
+  if (p2p_communicators_.empty()) make_p2p_communicators();
   const std::unique_ptr<Event> before = stream.record();
   std::vector<Work> works(transfers.size());
-  // Sends first: where lanes share a queue to the GPU, no receive is to hold what its message waits for.
+  // Sends first: where p2p communicators share a queue to the GPU, no receive is to hold what its message waits for.
   for (const bool sends : {true, false}) {
     for (std::size_t i = 0; i < transfers.size(); ++i) {
       if (sends == (transfers[i].direction == Transfer::Direction::send)) works[i] = transfer(*before, transfers[i]);
@@ -191,24 +191,24 @@ std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Tra
 
 Work NcclCommunicator::transfer(const Event& before, const Transfer& transfer) {
   const bool sends = transfer.direction == Transfer::Direction::send;
-  const auto found =
-      std::ranges::find_if(lanes_, [&](const Lane& lane) { return lane.peer == transfer.peer && lane.sends == sends; });
-  TRIREME_CHECK(found != lanes_.end(), ShapeError,
+  const auto found = std::ranges::find_if(
+      p2p_communicators_, [&](const P2pCommunicator& p2p) { return p2p.peer == transfer.peer && p2p.sends == sends; });
+  TRIREME_CHECK(found != p2p_communicators_.end(), ShapeError,
                 "rank {} of {} has an exchange with rank {}: NCCL's exchanges go between neighbours of the ring",
                 rank(), name(), transfer.peer);
-  const std::shared_ptr<NcclGroup>& lane = found->group;
-  lane->check_alive();
-  lane->stream().wait(before);
+  const std::shared_ptr<NcclHandle>& p2p = found->handle;
+  p2p->check_alive();
+  p2p->stream().wait(before);
   const TensorView& data = transfer.data;
-  const int other = 1 - lane->rank();
+  const int other = 1 - p2p->rank();
   if (sends) {
-    lane->settle(ncclSend(data.data(), data.size_bytes(), ncclUint8, other, lane->handle(), lane->stream().handle()),
-                 "ncclSend");
+    p2p->settle(ncclSend(data.data(), data.size_bytes(), ncclUint8, other, p2p->handle(), p2p->stream().handle()),
+                "ncclSend");
   } else {
-    lane->settle(ncclRecv(data.data(), data.size_bytes(), ncclUint8, other, lane->handle(), lane->stream().handle()),
-                 "ncclRecv");
+    p2p->settle(ncclRecv(data.data(), data.size_bytes(), ncclUint8, other, p2p->handle(), p2p->stream().handle()),
+                "ncclRecv");
   }
-  return Work(std::make_unique<NcclWork>(lane, lane->enqueued(describe(sends ? "send" : "receive", data))));
+  return Work(std::make_unique<NcclWork>(p2p, p2p->enqueued(describe(sends ? "send" : "receive", data))));
 }
 
 std::vector<Work> NcclCommunicator::exchange_with_self(Stream& stream, std::span<const Transfer> transfers) {
@@ -220,25 +220,25 @@ std::vector<Work> NcclCommunicator::exchange_with_self(Stream& stream, std::span
   TRIREME_CHECK(sends.size() == receives.size(), ShapeError,
                 "a group of one has {} sends and {} receives in one exchange", sends.size(), receives.size());
   begin(stream);
-  for (std::size_t i = 0; i < sends.size(); ++i) copy(group_->stream(), sends[i]->data, receives[i]->data);
-  const std::shared_ptr<Event> end = group_->enqueued("exchange with itself");
+  for (std::size_t i = 0; i < sends.size(); ++i) copy(handle_->stream(), sends[i]->data, receives[i]->data);
+  const std::shared_ptr<Event> end = handle_->enqueued("exchange with itself");
   std::vector<Work> works;
-  for (std::size_t i = 0; i < transfers.size(); ++i) works.emplace_back(std::make_unique<NcclWork>(group_, end));
+  for (std::size_t i = 0; i < transfers.size(); ++i) works.emplace_back(std::make_unique<NcclWork>(handle_, end));
   return works;
 }
 
-void NcclCommunicator::make_lanes() {
-  for (const LaneSplit& split : lane_splits(rank(), size())) {
+void NcclCommunicator::make_p2p_communicators() {
+  for (const P2pSplit& split : p2p_splits(rank(), size())) {
     const int from = split.sends ? rank() : split.peer, to = split.sends ? split.peer : rank();
-    auto lane = split_group(split.colour, split.key, fmt::format("{} {} to {}", name(), from, to), lane_blocks);
-    if (lane == nullptr) continue;
+    auto p2p = split_handle(split.colour, split.key, fmt::format("{} {} to {}", name(), from, to), p2p_blocks);
+    if (p2p == nullptr) continue;
     // NCCL connects two ranks at their first message, and the host of each waits there for the other's: now, while both
     // are here, not when one may have another message to begin before.
     std::byte* const sent = token_.data() + sizeof(std::int32_t);
-    lane->settle(split.sends ? ncclSend(sent, 1, ncclUint8, 1, lane->handle(), lane->stream().handle())
-                             : ncclRecv(sent + 1, 1, ncclUint8, 0, lane->handle(), lane->stream().handle()),
-                 split.sends ? "ncclSend" : "ncclRecv");
-    lanes_.push_back({split.peer, split.sends, std::move(lane)});
+    p2p->settle(split.sends ? ncclSend(sent, 1, ncclUint8, 1, p2p->handle(), p2p->stream().handle())
+                            : ncclRecv(sent + 1, 1, ncclUint8, 0, p2p->handle(), p2p->stream().handle()),
+                split.sends ? "ncclSend" : "ncclRecv");
+    p2p_communicators_.push_back({split.peer, split.sends, std::move(p2p)});
   }
 }
 
@@ -248,22 +248,22 @@ void NcclCommunicator::barrier() {
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key, const std::string& name) {
-  std::shared_ptr<NcclGroup> part = split_group(colour, key, name);
+  std::shared_ptr<NcclHandle> part = split_handle(colour, key, name);
   if (part == nullptr) return nullptr;
   return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), memory_));
 }
 
-std::shared_ptr<NcclGroup> NcclCommunicator::split_group(int colour, int key, const std::string& name,
-                                                         int most_blocks) {
-  group_->check_alive();
-  ncclConfig_t config = configuration(name, most_blocks);
+std::shared_ptr<NcclHandle> NcclCommunicator::split_handle(int colour, int key, const std::string& name,
+                                                           int max_blocks) {
+  handle_->check_alive();
+  ncclConfig_t config = configuration(name, max_blocks);
   ncclComm_t part = nullptr;
   const ncclResult_t status =
-      ncclCommSplit(group_->handle(), colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &part, &config);
-  group_->settle(status, "ncclCommSplit");
+      ncclCommSplit(handle_->handle(), colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &part, &config);
+  handle_->settle(status, "ncclCommSplit");
   if (colour < 0) return nullptr;
-  wait_for_communicator(group_->device(), ncclInProgress, &part, "ncclCommSplit");
-  return std::make_shared<NcclGroup>(group_->shared_device(), part, name);
+  wait_for_communicator(handle_->device(), ncclInProgress, &part, "ncclCommSplit");
+  return std::make_shared<NcclHandle>(handle_->shared_device(), part, name);
 }
 
 }  // namespace trireme::cuda

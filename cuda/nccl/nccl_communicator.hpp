@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "cuda/nccl/nccl_group.hpp"
+#include "cuda/nccl/nccl_handle.hpp"
 #include "src/comm/communicator.hpp"
 
 namespace trireme::cuda {
@@ -12,7 +12,7 @@ namespace trireme::cuda {
 /// meets it with an NcclError that names the collective, the group and the rank.
 ///
 /// Exchanges go between neighbours of the ring of ranks, each direction of each pair on a communicator and a stream of
-/// its own (see LaneSplit). These are made at a group's first exchange: every rank must come to its first exchange
+/// its own (see P2pSplit). These are made at a group's first exchange: every rank must come to its first exchange
 /// without having waited for another rank's.
 ///
 /// Destruction is collective: groups die in one order on all ranks.
@@ -24,9 +24,9 @@ class NcclCommunicator final : public Communicator {
                                                 Communicator& host);
   ~NcclCommunicator() override;
 
-  int rank() const override { return group_->rank(); }
-  int size() const override { return group_->size(); }
-  const std::string& name() const override { return group_->name(); }
+  int rank() const override { return handle_->rank(); }
+  int size() const override { return handle_->size(); }
+  const std::string& name() const override { return handle_->name(); }
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override;
   Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override;
   Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override;
@@ -36,27 +36,27 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
 
  private:
-  NcclCommunicator(std::shared_ptr<NcclGroup> group, std::shared_ptr<DeviceMemory> memory);
+  NcclCommunicator(std::shared_ptr<NcclHandle> group, std::shared_ptr<DeviceMemory> memory);
   /// Makes the group's stream wait for what `stream` holds.
   void begin(Stream& stream);
   Work finish(ncclResult_t status, const char* call, std::string operation);
   /// A part of this group; null without a colour. Collective.
-  std::shared_ptr<NcclGroup> split_group(int colour, int key, const std::string& name,
-                                         int most_blocks = NCCL_CONFIG_UNDEF_INT);
-  void make_lanes();
-  /// On the peer's lane, after `before`.
+  std::shared_ptr<NcclHandle> split_handle(int colour, int key, const std::string& name,
+                                           int max_blocks = NCCL_CONFIG_UNDEF_INT);
+  void make_p2p_communicators();
+  /// On the p2p communicator with the peer, after `before`.
   Work transfer(const Event& before, const Transfer& transfer);
   std::vector<Work> exchange_with_self(Stream& stream, std::span<const Transfer> transfers);
 
-  std::shared_ptr<NcclGroup> group_;
+  std::shared_ptr<NcclHandle> handle_;
   std::shared_ptr<DeviceMemory> memory_;
-  Buffer token_;  // operand of barriers, and of the lanes' first operations
-  struct Lane {
+  Buffer token_;  // operand of barriers, and of the p2p communicators' first operations
+  struct P2pCommunicator {
     int peer;
     bool sends;  // this rank
-    std::shared_ptr<NcclGroup> group;
+    std::shared_ptr<NcclHandle> handle;
   };
-  std::vector<Lane> lanes_;  // in the order in which all ranks make theirs
+  std::vector<P2pCommunicator> p2p_communicators_;  // in the order in which all ranks make theirs
 };
 
 }  // namespace trireme::cuda

@@ -27,7 +27,7 @@ std::string to_text(const cudaDeviceProp& properties) {
                      properties.pciBusID, properties.pciDeviceID);
 }
 
-Device::Device(Place place, LaunchChecks checks) : place_(std::move(place)), checks_(checks) {
+Device::Device(DeviceLocation place, LaunchChecks checks) : place_(std::move(place)), checks_(checks) {
   check(cudaSetDevice(place_.device), "cudaSetDevice");
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, place_.device), "cudaGetDeviceProperties");
@@ -91,7 +91,7 @@ void Device::wait_until(const std::function<cudaError_t()>& query, const char* c
   // Linux lets the sleeps of a thread last 50 us longer than asked, unless told otherwise.
   [[maybe_unused]] thread_local const int sleeps_precisely = prctl(PR_SET_TIMERSLACK, 1UL);
   const Timer timer;
-  Patience patience(longest_wait_s_);
+  Patience patience(max_wait_s_);
   for (;;) {
     const cudaError_t status = query();
     if (status == cudaSuccess) return;
@@ -110,9 +110,9 @@ void Device::give_up() const {
     const std::string one = watched.under_way();
     if (!one.empty()) text += (text.empty() ? " in " : ", ") + one;
   }
-  const HungError error("waiting for {:g} s for GPU {} ({}){}", longest_wait_s_, place_.device, place_.device_name,
+  const HungError error("waiting for {:g} s for GPU {} ({}){}", max_wait_s_, place_.device, place_.device_name,
                         text.empty() ? latest_launches() : text);
-  const std::chrono::duration<double> time_to_end(time_to_end_s_ + longest_wait_s_ / 5);
+  const std::chrono::duration<double> time_to_end(time_to_end_s_ + max_wait_s_ / 5);
   std::thread([time_to_end, end = end_, message = fmt::format("{}; {}", error.what(), to_string(place_))] {
     if (end.wait_for(time_to_end) == std::future_status::ready) return;
     log::error("this process cannot come to its end by itself, and is ended, after {}", message);

@@ -37,9 +37,9 @@ enum class LaunchChecks {
 class Device {
  public:
   /// Makes GPU `place.device` the calling thread's; its name is filled in. Throws CudaError.
-  Device(Place place, LaunchChecks checks);
+  Device(DeviceLocation place, LaunchChecks checks);
 
-  const Place& place() const { return place_; }
+  const DeviceLocation& place() const { return place_; }
   const std::string& uuid() const { return uuid_; }
   /// "GPU 1 (NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0)"
   std::string description() const;
@@ -71,11 +71,11 @@ class Device {
   /// 0, as at first: waits for ever.
   /// Where a HungError does not lead to the end of this device within `time_to_end_s` and a fifth of the longest wait,
   /// the process is ended, with the error's exit code: freeing memory waits for the GPU.
-  void set_longest_wait(double seconds, double time_to_end_s = 10) {
-    longest_wait_s_ = seconds;
+  void set_max_wait(double seconds, double time_to_end_s = 10) {
+    max_wait_s_ = seconds;
     time_to_end_s_ = time_to_end_s;
   }
-  double longest_wait_s() const { return longest_wait_s_; }
+  double max_wait_s() const { return max_wait_s_; }
 
   /// Communication that goes on beside the host.
   struct Watched {
@@ -96,14 +96,14 @@ class Device {
   /// Waits until all but the latest launches on the stream are over.
   void keep_near(cudaStream_t stream, const char* kernel, const std::source_location& location);
 
-  Place place_;
+  DeviceLocation place_;
   std::string uuid_;
   std::string properties_;
   int compute_capability_ = 0;
   std::size_t shared_bytes_of_block_ = 0;
   LaunchChecks checks_;
   std::list<Watched> watched_;
-  double longest_wait_s_ = 0;
+  double max_wait_s_ = 0;
   double time_to_end_s_ = 10;
   std::promise<void> lives_;  // broken with the device
   std::shared_future<void> end_ = lives_.get_future().share();

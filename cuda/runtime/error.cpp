@@ -4,11 +4,11 @@
 
 namespace trireme::cuda {
 
-std::string to_string(const Place& place) {
+std::string to_string(const DeviceLocation& place) {
   return fmt::format("rank {} on {}, GPU {} ({})", place.world_rank, place.host, place.device, place.device_name);
 }
 
-std::string error_text(const char* call, const std::string& reason, const Place& place,
+std::string error_text(const char* call, const std::string& reason, const DeviceLocation& place,
                        const std::source_location& location) {
   const std::string_view path = location.file_name();
   const std::size_t folder = path.rfind("cuda/");
@@ -20,7 +20,7 @@ std::string reason_of(cudaError_t status) {
   return fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
-void check(cudaError_t status, const char* call, const Place& place, const std::source_location& location) {
+void check(cudaError_t status, const char* call, const DeviceLocation& place, const std::source_location& location) {
   if (status != cudaSuccess) throw CudaError(error_text(call, reason_of(status), place, location));
 }
 

@@ -23,7 +23,7 @@ class NcclError : public detail::ErrorOf<ExitCode::environment> {
 };
 
 /// Rank and GPU of an error; part of every message.
-struct Place {
+struct DeviceLocation {
   int world_rank = 0;
   std::string host;
   int device = 0;
@@ -31,17 +31,17 @@ struct Place {
 };
 
 /// "rank 3 on node7, GPU 1 (NVIDIA H200)"
-std::string to_string(const Place& place);
+std::string to_string(const DeviceLocation& place);
 
 /// "cudaMalloc failed: out of memory (cudaErrorMemoryAllocation); rank 3 on node7, GPU 1 (NVIDIA H200); file.cpp:41"
-std::string error_text(const char* call, const std::string& reason, const Place& place,
+std::string error_text(const char* call, const std::string& reason, const DeviceLocation& place,
                        const std::source_location& location);
 
 /// "out of memory (cudaErrorMemoryAllocation)"
 std::string reason_of(cudaError_t status);
 
 /// Throws CudaError unless `status` is success. `call` is the function of the CUDA runtime that returned it.
-void check(cudaError_t status, const char* call, const Place& place,
+void check(cudaError_t status, const char* call, const DeviceLocation& place,
            const std::source_location& location = std::source_location::current());
 
 }  // namespace trireme::cuda

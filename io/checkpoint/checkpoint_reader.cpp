@@ -21,7 +21,7 @@ namespace {
 
 using checkpoint::Manifest;
 
-constexpr std::int64_t greatest_manifest_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t max_manifest_bytes = std::int64_t{1} << 30;
 
 /// Throws CheckpointError where nothing is at `path`: to the checkpoint that is damage, a file that cannot be read is
 /// not.
@@ -65,7 +65,7 @@ std::int64_t number_in(std::string_view name, std::string_view prefix) {
 
 CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folder)) {
   const std::string path = folder_ + "/" + manifest_name;
-  manifest_ = manifest_from_json(reading(path, [&] { return read_whole_file(path, greatest_manifest_bytes); }), path);
+  manifest_ = manifest_from_json(reading(path, [&] { return read_whole_file(path, max_manifest_bytes); }), path);
   const std::int64_t expected = step_in(folder_);
   TRIREME_CHECK(manifest_.format_version > Manifest::current_version || expected < 0 || manifest_.step == expected,
                 CheckpointError,

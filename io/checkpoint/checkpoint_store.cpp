@@ -253,7 +253,7 @@ void CheckpointStore::restore_or_delete(const std::string& trash_name) {
   }
 }
 
-CheckpointPlace find_checkpoint(const std::string& path) {
+CheckpointLocation find_checkpoint(const std::string& path) {
   char* const found = retried([&] { return realpath(path.c_str(), nullptr); });
   const int error = errno;
   const std::string folder = found == nullptr ? "" : found;

@@ -44,10 +44,10 @@ class CheckpointStore : public checkpoint::Store {
 };
 
 /// Checkpoint that `--load PATH` names: a folder of steps (then `step` is empty), or the folder of one step.
-struct CheckpointPlace {
+struct CheckpointLocation {
   std::string root;
   std::string step;
 };
-CheckpointPlace find_checkpoint(const std::string& path);
+CheckpointLocation find_checkpoint(const std::string& path);
 
 }  // namespace trireme::io

@@ -63,7 +63,7 @@ void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer
   root.write_attribute("tokenizer_digest", tokenizer.digest());
   root.write_attribute("vocabulary_size", tokenizer.vocabulary_size());
   root.write_attribute("end_of_document", std::int64_t{tokenizer.end_of_document()});
-  root.write_attribute("greatest_id", contents.greatest_id);
+  root.write_attribute("greatest_id", contents.max_id);
   root.write_attribute("table_digest", table.hex());
   file.close();
 }

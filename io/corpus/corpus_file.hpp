@@ -15,7 +15,7 @@ namespace trireme::io {
 struct CorpusContents {
   using Next = std::function<void(std::span<std::byte>)>;
   std::int64_t tokens = 0;
-  std::int64_t greatest_id = -1;
+  std::int64_t max_id = -1;
   Next next_tokens;  ///< a block of `corpus_block_tokens` at a time, in the type of the vocabulary
   std::int64_t documents = 0;
   Next next_document_offsets;  ///< documents + 1 int64

@@ -26,18 +26,18 @@ std::string read_bytes(const h5::File& file, const std::string& path) {
 }
 
 /// Where the elements of a dataset lie.
-struct Place {
+struct FileExtent {
   std::size_t begin, count;
 };
 
-Place place_of(const h5::Dataset& dataset) {
+FileExtent place_of(const h5::Dataset& dataset) {
   const std::int64_t begin = dataset.numel() == 0 ? 0 : dataset.file_offset();
   TRIREME_CHECK(begin % static_cast<std::int64_t>(size_of(dataset.dtype())) == 0, DataError,
                 "{} begins at byte {}, which is not aligned", dataset.description(), begin);
   return {static_cast<std::size_t>(begin), static_cast<std::size_t>(dataset.numel())};
 }
 
-Place place_of_tokens(const h5::File& file, DType dtype, std::int64_t vocabulary_size) {
+FileExtent place_of_tokens(const h5::File& file, DType dtype, std::int64_t vocabulary_size) {
   const h5::Dataset tokens = file.dataset("/tokens");
   TRIREME_CHECK(tokens.dtype() == dtype && tokens.shape().rank() == 1, DataError,
                 "{} is {} {}, but a vocabulary of {} ids needs a list of {}", tokens.description(),
@@ -45,16 +45,16 @@ Place place_of_tokens(const h5::File& file, DType dtype, std::int64_t vocabulary
   return place_of(tokens);
 }
 
-Place place_of_runs(const h5::File& file) {
+FileExtent place_of_runs(const h5::File& file) {
   const h5::Dataset runs = file.dataset("/runs");
   TRIREME_CHECK(runs.dtype() == DType::int64 && runs.shape().rank() == 2 && runs.shape()[1] == 3, DataError,
                 "{} is not a table of three 64-bit numbers a line", runs.description());
-  Place place = place_of(runs);
+  FileExtent place = place_of(runs);
   place.count /= 3;
   return place;
 }
 
-Place place_of_offsets(const h5::File& file, const std::string& path) {
+FileExtent place_of_offsets(const h5::File& file, const std::string& path) {
   const h5::Dataset offsets = file.dataset(path);
   TRIREME_CHECK(offsets.dtype() == DType::int64 && offsets.shape().rank() == 1 && offsets.numel() >= 1, DataError,
                 "{} is not a list of 64-bit offsets", offsets.description());
@@ -106,7 +106,7 @@ void CorpusStore::read(Kind kind) {
   info_.tokenizer_digest = root.text_attribute("tokenizer_digest");
   info_.vocabulary_size = root.integer_attribute("vocabulary_size");
   info_.end_of_document = root.integer_attribute("end_of_document");
-  info_.greatest_id = root.integer_attribute("greatest_id");
+  info_.max_id = root.integer_attribute("greatest_id");
   info_.tokenizer_payload = read_bytes(file, "/tokenizer_payload");
   TRIREME_CHECK(info_.vocabulary_size > 0 && info_.vocabulary_size <= std::int64_t{1} << 31, DataError,
                 "{} has a vocabulary of {} ids", path_, info_.vocabulary_size);
@@ -119,15 +119,15 @@ void CorpusStore::read(Kind kind) {
     }
   }
   if (!is_view) block_digests_ = read_bytes(file, "/block_digests");
-  const Place token_place = is_view ? place_of_runs(file) : place_of_tokens(file, dtype, info_.vocabulary_size);
-  const Place offset_place = place_of_offsets(file, "/document_offsets");
+  const FileExtent token_place = is_view ? place_of_runs(file) : place_of_tokens(file, dtype, info_.vocabulary_size);
+  const FileExtent offset_place = place_of_offsets(file, "/document_offsets");
   const bool has_sentences = std::ranges::binary_search(file.dataset_paths(), "/sentence_offsets");
-  const Place sentence_place = has_sentences ? place_of_offsets(file, "/sentence_offsets") : Place{};
+  const FileExtent sentence_place = has_sentences ? place_of_offsets(file, "/sentence_offsets") : FileExtent{};
   info_.content_digest = root.text_attribute("table_digest");
   file.close();
 
   mapping_ = std::make_unique<MappedFile>(path_);
-  const auto mapped = [&]<class T>(const T*, Place place) {
+  const auto mapped = [&]<class T>(const T*, FileExtent place) {
     const std::span<const std::byte> bytes = mapping_->bytes();
     TRIREME_CHECK(place.begin <= bytes.size() && place.count <= (bytes.size() - place.begin) / sizeof(T), DataError,
                   "{} has changed while it was opened", path_);
@@ -168,10 +168,10 @@ void CorpusStore::read(Kind kind) {
   TRIREME_CHECK(sentences_.empty() || (sentences_.front() == 0 && std::ranges::is_sorted(sentences_) &&
                                        sentences_.back() == token_count && holds_each(sentences_, offsets_)),
                 DataError, "the sentences of {} do not make up its documents: build it again", path_);
-  TRIREME_CHECK(info_.greatest_id >= -1 && info_.greatest_id < info_.vocabulary_size && info_.end_of_document >= -1 &&
+  TRIREME_CHECK(info_.max_id >= -1 && info_.max_id < info_.vocabulary_size && info_.end_of_document >= -1 &&
                     info_.end_of_document < info_.vocabulary_size,
                 DataError, "{} has a greatest id of {} and ends documents with {}, in a vocabulary of {} ids", path_,
-                info_.greatest_id, info_.end_of_document, info_.vocabulary_size);
+                info_.max_id, info_.end_of_document, info_.vocabulary_size);
   if (is_view) {
     open_sources(sources);
     check_runs();
@@ -308,7 +308,7 @@ void CorpusStore::release_block(std::int64_t block) const {
 /// Checks blocks [begin, end) and returns the greatest of their ids.
 std::int64_t CorpusStore::verify_blocks(std::int64_t begin, std::int64_t end, ThreadPool& pool) const {
   const std::int64_t at_once = std::int64_t{8} * pool.threads();
-  std::int64_t greatest_id = -1;
+  std::int64_t max_id = -1;
   for (; begin < end; begin += at_once) {
     std::vector<std::int64_t> greatest(static_cast<std::size_t>(std::min(at_once, end - begin)));
     std::vector<std::optional<DataError>> faults(greatest.size());
@@ -324,9 +324,9 @@ std::int64_t CorpusStore::verify_blocks(std::int64_t begin, std::int64_t end, Th
     for (const auto& fault : faults) {
       if (fault) throw DataError(*fault);
     }
-    greatest_id = std::max(greatest_id, std::ranges::max(greatest));
+    max_id = std::max(max_id, std::ranges::max(greatest));
   }
-  return greatest_id;
+  return max_id;
 }
 
 void CorpusStore::verify() const {
@@ -336,28 +336,28 @@ void CorpusStore::verify() const {
 }
 
 void CorpusStore::verify(Communicator& comm, ThreadPool& pool) const {
-  std::int64_t greatest_id = -1;
+  std::int64_t max_id = -1;
   collectively(comm, [&] {
     const auto begin_of = [&](int rank) {
       return blocks() / comm.size() * rank + blocks() % comm.size() * rank / comm.size();
     };
-    greatest_id = verify_blocks(begin_of(comm.rank()), begin_of(comm.rank() + 1), pool);
+    max_id = verify_blocks(begin_of(comm.rank()), begin_of(comm.rank() + 1), pool);
   });
   ImmediateStream host;
-  comm.all_reduce(host, TensorView(&greatest_id, {1}), ReduceOp::max).wait(host);
+  comm.all_reduce(host, TensorView(&max_id, {1}), ReduceOp::max).wait(host);
   collectively(comm, [&] {
-    verify_header(greatest_id);
+    verify_header(max_id);
     check_unchanged();
   });
 }
 
 /// Checks what the attributes say of the tokens and their vocabulary.
-void CorpusStore::verify_header(std::int64_t greatest_id) const {
-  TRIREME_CHECK(greatest_id < info_.vocabulary_size, DataError, "{} holds token {}, but its vocabulary has {} ids",
-                path_, greatest_id, info_.vocabulary_size);
-  TRIREME_CHECK(greatest_id == info_.greatest_id, DataError,
-                "the tokens of {} have the greatest id {}, its header says {}: it is damaged", path_, greatest_id,
-                info_.greatest_id);
+void CorpusStore::verify_header(std::int64_t max_id) const {
+  TRIREME_CHECK(max_id < info_.vocabulary_size, DataError, "{} holds token {}, but its vocabulary has {} ids", path_,
+                max_id, info_.vocabulary_size);
+  TRIREME_CHECK(max_id == info_.max_id, DataError,
+                "the tokens of {} have the greatest id {}, its header says {}: it is damaged", path_, max_id,
+                info_.max_id);
   const auto tokenizer = data::tokenizer_from_payload(info_.tokenizer, info_.tokenizer_payload);
   TRIREME_CHECK(
       tokenizer->vocabulary_size() == info_.vocabulary_size && tokenizer->end_of_document() == info_.end_of_document,

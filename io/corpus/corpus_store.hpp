@@ -67,7 +67,7 @@ class CorpusStore final : public data::TokenStore {
   CorpusStore(const std::string& path, Kind kind);
   void read(Kind kind);
   std::int64_t verify_blocks(std::int64_t begin, std::int64_t end, ThreadPool& pool) const;
-  void verify_header(std::int64_t greatest_id) const;
+  void verify_header(std::int64_t max_id) const;
   struct SourceName {
     std::string content_digest;
     std::string path;

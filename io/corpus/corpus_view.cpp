@@ -38,7 +38,7 @@ void CorpusViewWriter::take_from(const CorpusStore& store) {
     info_ = store.info();
     has_sentences_ = !store.sentence_offsets().empty();
   }
-  info_->greatest_id = std::max(info_->greatest_id, store.info().greatest_id);
+  info_->max_id = std::max(info_->max_id, store.info().max_id);
   source_numbers_.clear();
   const auto add = [&](const CorpusStore& source) {
     const std::string name = name_from(folder_, source.name());
@@ -95,7 +95,7 @@ CorpusSize CorpusViewWriter::finish() {
   root.write_attribute("tokenizer_digest", info_->tokenizer_digest);
   root.write_attribute("vocabulary_size", info_->vocabulary_size);
   root.write_attribute("end_of_document", info_->end_of_document);
-  root.write_attribute("greatest_id", info_->greatest_id);
+  root.write_attribute("greatest_id", info_->max_id);
   root.write_attribute("table_digest", table.hex());
   file.close();
   file_.commit();

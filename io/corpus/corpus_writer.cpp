@@ -43,7 +43,7 @@ void CorpusWriter::append(std::span<const std::int32_t> ids) {
     for (const std::int32_t id : part) {
       TRIREME_CHECK(id >= 0 && id < tokenizer_.vocabulary_size(), DataError,
                     "token {} is not in the vocabulary of {} ids", id, tokenizer_.vocabulary_size());
-      greatest_id_ = std::max<std::int64_t>(greatest_id_, id);
+      max_id_ = std::max<std::int64_t>(max_id_, id);
       std::memcpy(out, &id, element_bytes);  // little-endian: the lower bytes come first
       out += element_bytes;
     }
@@ -98,7 +98,7 @@ void CorpusWriter::finish() {
     TRIREME_CHECK(block_digests_.compare(block++ * digest_digits, digest_digits, digest(out.data(), out.size())) == 0,
                   IoError, "the temporary file beside {} gave back other bytes than were written", file_.target());
   };
-  CorpusContents contents{token_count_, greatest_id_, next_tokens, documents_, reader_of(offsets_)};
+  CorpusContents contents{token_count_, max_id_, next_tokens, documents_, reader_of(offsets_)};
   if (sentences_) {
     contents.sentences = sentence_count_;
     contents.next_sentence_offsets = reader_of(*sentences_);

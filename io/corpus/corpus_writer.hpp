@@ -59,7 +59,7 @@ class CorpusWriter {
   std::int64_t document_begin_ = 0;
   std::int64_t sentence_begin_ = 0;
   std::int64_t sentence_count_ = 0;
-  std::int64_t greatest_id_ = -1;
+  std::int64_t max_id_ = -1;
 };
 
 }  // namespace trireme::io

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view magic("trireme-index-1\n", 16);
 constexpr std::size_t digest_digits = 32;
 constexpr std::size_t alignment = 64;
-constexpr std::size_t greatest_arrays = 16;
+constexpr std::size_t max_arrays = 16;
 
 std::size_t aligned(std::size_t offset) { return (offset + alignment - 1) / alignment * alignment; }
 
@@ -67,7 +67,7 @@ data::IndexCache::Kept read(const std::string& path, const std::string& descript
   const auto description_bytes = bytes.at<std::uint64_t>(offset, "a size");
   const auto count = bytes.at<std::uint64_t>(offset + 8, "a number");
   offset += 16;
-  TRIREME_CHECK(description_bytes == description.size() && count <= greatest_arrays &&
+  TRIREME_CHECK(description_bytes == description.size() && count <= max_arrays &&
                     all.size() - offset >= count * 8 + description.size() &&
                     std::memcmp(all.data() + offset + count * 8, description.data(), description.size()) == 0,
                 DataError, "{} is of something else", path);
@@ -85,8 +85,7 @@ data::IndexCache::Kept read(const std::string& path, const std::string& descript
 
 }  // namespace
 
-IndexFiles::IndexFiles(std::string folder, std::size_t least_bytes)
-    : folder_(std::move(folder)), least_bytes_(least_bytes) {}
+IndexFiles::IndexFiles(std::string folder, std::size_t min_bytes) : folder_(std::move(folder)), min_bytes_(min_bytes) {}
 
 std::string IndexFiles::folder_of(const data::TokenStore& store) const {
   if (!folder_.empty()) return folder_;
@@ -115,7 +114,7 @@ void IndexFiles::keep(const data::TokenStore& store, const std::string& descript
   std::size_t size = 0;
   for (const auto& array : arrays) size += array.size();
   const std::string folder = folder_of(store);
-  if (size < least_bytes_ || refused_.contains(folder)) return;
+  if (size < min_bytes_ || refused_.contains(folder)) return;
   try {
     make_folders(folder);
     const TemporaryFile file(path_of(store, description));

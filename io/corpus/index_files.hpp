@@ -14,9 +14,9 @@ namespace trireme::io {
 /// once. All files may be deleted at any time.
 class IndexFiles final : public data::IndexCache {
  public:
-  /// In `folder`, or, where that is empty, in the folder "index-cache" beside each corpus. Less than `least_bytes` is
+  /// In `folder`, or, where that is empty, in the folder "index-cache" beside each corpus. Less than `min_bytes` is
   /// not kept: to compute it takes no longer than to read it.
-  explicit IndexFiles(std::string folder, std::size_t least_bytes = std::size_t{1} << 20);
+  explicit IndexFiles(std::string folder, std::size_t min_bytes = std::size_t{1} << 20);
 
   Kept find(const data::TokenStore& store, const std::string& description) override;
   void keep(const data::TokenStore& store, const std::string& description, const Arrays& arrays) override;
@@ -25,7 +25,7 @@ class IndexFiles final : public data::IndexCache {
   std::string folder_of(const data::TokenStore& store) const;
   std::string path_of(const data::TokenStore& store, const std::string& description) const;
   std::string folder_;
-  std::size_t least_bytes_;
+  std::size_t min_bytes_;
   std::set<std::string> refused_;  // folders that cannot be written, as was said
 };
 

@@ -21,7 +21,7 @@ constexpr std::string_view magic("MMIDIDX\0\0", 9);
 constexpr std::uint64_t version = 1;
 constexpr std::uint8_t code_int32 = 4;
 constexpr std::uint8_t code_uint16 = 8;
-constexpr std::int64_t least_vocabulary_of_32_bits = 65500;
+constexpr std::int64_t min_vocabulary_of_32_bits = 65500;
 constexpr std::size_t header_bytes = 34;
 constexpr std::size_t ids_at_a_time = 1 << 16;
 
@@ -88,11 +88,11 @@ class Index {
   std::uint64_t boundary(std::uint64_t d) const { return bytes_.at<std::uint64_t>(boundary_offset(d), "a document"); }
   std::size_t boundary_offset(std::uint64_t d) const { return header_bytes + sequences_ * 12 + d * 8; }
 
-  struct Place {
+  struct FileExtent {
     std::size_t begin, tokens;
   };
   /// Where sequence i lies in a PREFIX.bin of `bin_bytes`.
-  Place place(std::uint64_t i, std::size_t bin_bytes) const {
+  FileExtent place(std::uint64_t i, std::size_t bin_bytes) const {
     const std::size_t size_offset = header_bytes + i * 4;
     const std::size_t pointer_offset = header_bytes + sequences_ * 4 + i * 8;
     const auto tokens = bytes_.at<std::int32_t>(size_offset, "a size");
@@ -114,7 +114,7 @@ class Index {
     };
     std::vector<Run> runs;  // sequences that lie one after another: a single run where all are in order
     for (std::uint64_t i = 0; i < sequences_; ++i) {
-      const Place at = place(i, bin_bytes);
+      const FileExtent at = place(i, bin_bytes);
       const std::size_t end = at.begin + at.tokens * token_bytes_;
       if (at.tokens == 0) continue;
       if (!runs.empty() && runs.back().end == at.begin) {
@@ -151,7 +151,7 @@ class Index {
 
 /// Tokens of type T from byte `begin` of PREFIX.bin on, which need not be aligned.
 template <class T>
-void append(const std::string& path, std::span<const std::byte> bin, Index::Place place, CorpusWriter& writer) {
+void append(const std::string& path, std::span<const std::byte> bin, Index::FileExtent place, CorpusWriter& writer) {
   std::vector<T> values;
   std::vector<std::int32_t> ids;
   for (std::size_t done = 0; done < place.tokens; done += values.size()) {
@@ -178,7 +178,7 @@ void import_megatron(const std::string& prefix, CorpusWriter& writer) {
   const Index index(prefix + ".idx");
   const MappedFile bin(bin_path);
   index.check_filled(bin_path, bin.bytes().size());
-  const auto append_sequence = [&](Index::Place place) {
+  const auto append_sequence = [&](Index::FileExtent place) {
     switch (index.code()) {
       case 1:
         return append<std::uint8_t>(bin_path, bin.bytes(), place, writer);
@@ -208,7 +208,7 @@ void import_megatron(const std::string& prefix, CorpusWriter& writer) {
 }
 
 void export_megatron(const CorpusStore& store, const std::string& prefix) {
-  const bool narrow = store.info().vocabulary_size < least_vocabulary_of_32_bits;
+  const bool narrow = store.info().vocabulary_size < min_vocabulary_of_32_bits;
   const std::int64_t size_of_token = narrow ? 2 : 4;
   const auto documents = store.document_offsets();
   // Sequences are the sentences where there are any; a document without tokens then has none.

@@ -9,9 +9,9 @@
 namespace trireme::io::h5 {
 namespace {
 
-constexpr int greatest_depth = 32;
-constexpr std::size_t greatest_object_count = 1'000'000;
-constexpr std::size_t greatest_name_bytes = 255;
+constexpr int max_depth = 32;
+constexpr std::size_t max_object_count = 1'000'000;
+constexpr std::size_t max_name_bytes = 255;
 // Raw data and metadata begin at multiples of this, so that mapped elements are aligned.
 constexpr hsize_t alignment_bytes = 64;
 
@@ -39,7 +39,7 @@ PropertyHandle access_properties() {
 }
 
 bool is_plain_name(std::string_view path) {
-  return !path.empty() && path.size() <= greatest_name_bytes && std::ranges::all_of(path, [](unsigned char c) {
+  return !path.empty() && path.size() <= max_name_bytes && std::ranges::all_of(path, [](unsigned char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
            c == '-' || c == '/';
   });
@@ -86,9 +86,9 @@ void File::survey() {
     const std::string_view path(name);
     if (info->type != H5L_TYPE_HARD) {
       found.refused = "a soft or external link";
-    } else if (std::ranges::count(path, '/') >= greatest_depth) {
+    } else if (std::ranges::count(path, '/') >= max_depth) {
       found.refused = "groups nested too deep";
-    } else if (found.paths.size() >= greatest_object_count) {
+    } else if (found.paths.size() >= max_object_count) {
       found.refused = "too many objects";
     } else if (!is_plain_name(path)) {
       found.refused = "a name with unusual characters or too long";

@@ -4,7 +4,7 @@
 
 namespace trireme::io::h5 {
 namespace {
-constexpr std::size_t greatest_text_bytes = 65000;  // an object header holds less than 64 KiB
+constexpr std::size_t max_text_bytes = 65000;  // an object header holds less than 64 KiB
 }
 
 std::string Object::description() const { return fmt::format("'{}' of {}", path_, file_->path); }
@@ -18,7 +18,7 @@ void Object::write_attribute(const std::string& name, hid_t type, const void* va
 }
 
 void Object::write_attribute(const std::string& name, std::string_view text) {
-  TRIREME_CHECK(text.size() <= greatest_text_bytes && text.find('\0') == text.npos, Hdf5Error,
+  TRIREME_CHECK(text.size() <= max_text_bytes && text.find('\0') == text.npos, Hdf5Error,
                 "attribute '{}' of {} has {} bytes or a NUL; longer or binary values belong into a dataset", name,
                 description(), text.size());
   const TypeHandle type(checked_write("describe an attribute of", [] { return H5Tcopy(H5T_C_S1); }));
@@ -51,7 +51,7 @@ OpenAttribute open_attribute(const Object& object, hid_t handle, const std::stri
   opened.type.reset(checked(action, [&] { return H5Aget_type(opened.attribute.get()); }));
   const SpaceHandle space(checked(action, [&] { return H5Aget_space(opened.attribute.get()); }));
   opened.size_bytes = H5Tget_size(opened.type.get());
-  TRIREME_CHECK(H5Sget_simple_extent_type(space.get()) == H5S_SCALAR && opened.size_bytes <= greatest_text_bytes + 1,
+  TRIREME_CHECK(H5Sget_simple_extent_type(space.get()) == H5S_SCALAR && opened.size_bytes <= max_text_bytes + 1,
                 DataError, "attribute '{}' of {} is not one value of reasonable size", name, object.description());
   return opened;
 }

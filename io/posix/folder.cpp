@@ -122,10 +122,10 @@ void write_durably(const std::string& path, std::string_view bytes) {
   }
 }
 
-std::string read_whole_file(const std::string& path, std::int64_t most_bytes) {
+std::string read_whole_file(const std::string& path, std::int64_t max_bytes) {
   const std::int64_t size_bytes = regular_file_size(path, Symlinks::refuse);
-  TRIREME_CHECK(size_bytes <= most_bytes, DataError,
-                "{} has {} bytes, but the limit is {}: the file is probably damaged", path, size_bytes, most_bytes);
+  TRIREME_CHECK(size_bytes <= max_bytes, DataError,
+                "{} has {} bytes, but the limit is {}: the file is probably damaged", path, size_bytes, max_bytes);
   std::string bytes;
   const int result = retried([&] {
     bytes.assign(static_cast<std::size_t>(size_bytes), '\0');

@@ -31,10 +31,9 @@ std::int64_t regular_file_size(const std::string& path, Symlinks symlinks) {
   return status.st_size;
 }
 
-std::string read_regular_file(const std::string& path, std::int64_t greatest_bytes) {
+std::string read_regular_file(const std::string& path, std::int64_t max_bytes) {
   const std::int64_t size = regular_file_size(path);
-  TRIREME_CHECK(size <= greatest_bytes, DataError, "{} has {} bytes; such a file has at most {}", path, size,
-                greatest_bytes);
+  TRIREME_CHECK(size <= max_bytes, DataError, "{} has {} bytes; such a file has at most {}", path, size, max_bytes);
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   TRIREME_CHECK(file.is_open() && (size == 0 || text << file.rdbuf()) && !file.bad(), IoError, "cannot read {}", path);

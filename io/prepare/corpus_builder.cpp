@@ -156,7 +156,7 @@ class Joiner {
       contents_.sentences += share.part.sentence_ends - share.first_sentence_end;
       contents_.tokens += share.part.tokens - share.first_token;
       contents_.documents += share.part.ends - share.first_end;
-      contents_.greatest_id = std::max(contents_.greatest_id, share.part.greatest_id);
+      contents_.max_id = std::max(contents_.max_id, share.part.max_id);
       carried = share.part.tokens - share.part.last_end + (share.part.ends == 0 ? carried : 0);
       shares_.push_back(share);
     }
@@ -301,9 +301,9 @@ CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::To
     std::int64_t input_bytes = 0;
     for (const InputPart& part : parts) input_bytes += part.bytes;
     progress(input_bytes, input_bytes);
-    TRIREME_CHECK(report.counts.bad_lines <= options.text.greatest_bad_lines, DataError,
+    TRIREME_CHECK(report.counts.bad_lines <= options.text.max_bad_lines, DataError,
                   "{} bad lines, more than the {} that --max-bad-lines allows, the first: {}", report.counts.bad_lines,
-                  options.text.greatest_bad_lines, report.counts.first_bad_lines.front());
+                  options.text.max_bad_lines, report.counts.first_bad_lines.front());
     if (report.tokens == 0) folder->set_whole();  // such parts are of no use to anybody
     TRIREME_CHECK(report.tokens > 0, DataError, "the input of {} bytes holds no text: {} empty documents, {} bad lines",
                   input_bytes, report.counts.empty_documents, report.counts.bad_lines);

@@ -45,7 +45,7 @@ struct Unwanted {
   std::string reason;
 };
 
-constexpr std::size_t greatest_first_bad_lines = 5;
+constexpr std::size_t max_first_bad_lines = 5;
 
 /// The number of tokens where it is below `enough`; otherwise some number that is not. Long texts are not read whole.
 std::int64_t count_tokens(std::string_view text, const data::Tokenizer& tokenizer, std::int64_t enough) {
@@ -106,7 +106,7 @@ class Cleaner {
     TRIREME_CHECK(report_.kept_documents > 0, DataError,
                   "nothing is left of {} documents: {} have fewer than {} tokens, {} are in other languages; is "
                   "--json-key the right one?",
-                  report_.documents, report_.short_documents, options_.least_tokens, report_.foreign_documents);
+                  report_.documents, report_.short_documents, options_.min_tokens, report_.foreign_documents);
     if (report_file_) report_file_->commit();
     output_->commit();
     report_.write_s = greatest(writing.elapsed_s());
@@ -170,21 +170,21 @@ class Cleaner {
   }
 
   void find_reason_to_go(std::string_view text, Work& work) const {
-    if (options_.least_tokens > 0) {
-      const std::int64_t tokens = count_tokens(text, *tokenizer_, options_.least_tokens);
-      work.is_short = tokens < options_.least_tokens;
+    if (options_.min_tokens > 0) {
+      const std::int64_t tokens = count_tokens(text, *tokenizer_, options_.min_tokens);
+      work.is_short = tokens < options_.min_tokens;
       if (work.is_short) work.reason_to_go = fmt::format(R"("short","tokens":{})", tokens);
     }
     if (work.is_short || !languages_) return;
     const auto found = languages_->detect(text);
-    if (found.wanted_share >= options_.least_language_share) return;
+    if (found.wanted_share >= options_.min_language_share) return;
     work.reason_to_go = fmt::format(R"("language","language":"{}","share":{:.2f})", found.main, found.wanted_share);
   }
 
   void add(const Work& work) {
     if (work.error) {
       if (!options_.skip_bad_lines || !work.is_json) throw *work.error;
-      if (report_.first_bad_lines.size() < greatest_first_bad_lines) {
+      if (report_.first_bad_lines.size() < max_first_bad_lines) {
         report_.first_bad_lines.emplace_back(work.error->what());
       }
       check_bad_lines(++report_.bad_lines);
@@ -206,8 +206,8 @@ class Cleaner {
   }
 
   void check_bad_lines(std::int64_t bad_lines) const {
-    TRIREME_CHECK(bad_lines <= options_.greatest_bad_lines, DataError,
-                  "more than the {} bad lines that --max-bad-lines allows, among them: {}", options_.greatest_bad_lines,
+    TRIREME_CHECK(bad_lines <= options_.max_bad_lines, DataError,
+                  "more than the {} bad lines that --max-bad-lines allows, among them: {}", options_.max_bad_lines,
                   report_.first_bad_lines.front());
   }
 
@@ -220,7 +220,7 @@ class Cleaner {
       std::istringstream lines(text);
       for (std::string line; std::getline(lines, line);) report_.first_bad_lines.push_back(line);
     }
-    report_.first_bad_lines.resize(std::min(report_.first_bad_lines.size(), greatest_first_bad_lines));
+    report_.first_bad_lines.resize(std::min(report_.first_bad_lines.size(), max_first_bad_lines));
   }
 
   std::vector<std::uint64_t> shingle_set(std::int64_t document) const {

@@ -30,11 +30,11 @@ struct CorpusCleanOptions {
   std::string id_key = "id";
   UnicodeForm unicode = UnicodeForm::as_it_is;
   std::vector<std::string> languages;  ///< codes (`data::LanguageDetector`); documents in others go; none: all stay
-  double least_language_share = 0.5;   ///< share of a document that is in these languages
+  double min_language_share = 0.5;     ///< share of a document that is in these languages
   bool skip_bad_lines = false;         ///< skip bad lines of JSON; otherwise the first one is an error
-  std::int64_t greatest_bad_lines = 1000;
-  std::int64_t least_tokens = 128;  ///< shorter documents go; 0 keeps all and needs no tokenizer
-  double jaccard = 0.7;             ///< 1: only documents of equal text are duplicates
+  std::int64_t max_bad_lines = 1000;
+  std::int64_t min_tokens = 128;  ///< shorter documents go; 0 keeps all and needs no tokenizer
+  double jaccard = 0.7;           ///< 1: only documents of equal text are duplicates
   data::ShingleOptions shingles;
   data::MinHashOptions minhash;
   std::int64_t neighbours = 16;  ///< documents of a bucket that a document is compared with

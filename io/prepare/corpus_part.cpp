@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t greatest_first_bad_lines = 5;
+constexpr std::size_t max_first_bad_lines = 5;
 constexpr std::size_t ends_at_once = 1 << 16;
 constexpr std::uint64_t magic = 0x74726150656D6572;  // "remePart"
 const std::map<CorpusPart::Section, const char*> digest_names = {
@@ -141,7 +141,7 @@ class PartWriter {
     for (const std::int32_t id : ids) {
       TRIREME_CHECK(id >= 0 && id < vocabulary_size_, DataError, "token {} is not in the vocabulary of {} ids", id,
                     vocabulary_size_);
-      summary_.greatest_id = std::max<std::int64_t>(summary_.greatest_id, id);
+      summary_.max_id = std::max<std::int64_t>(summary_.max_id, id);
       std::memcpy(out, &id, element_bytes);  // little-endian: the lower bytes come first
       out += element_bytes;
     }
@@ -176,7 +176,7 @@ class PartWriter {
                        {"first_end", summary_.first_end},
                        {"last_end", summary_.last_end},
                        {"sentence_ends", summary_.sentence_ends},
-                       {"greatest_id", summary_.greatest_id},
+                       {"greatest_id", summary_.max_id},
                        {"begins_inside_document", summary_.begins_inside_document},
                        {"text_bytes", counts.text_bytes},
                        {"empty_documents", counts.empty_documents},
@@ -216,7 +216,7 @@ CorpusTextCounts& CorpusTextCounts::operator+=(const CorpusTextCounts& other) {
   cut_runs += other.cut_runs;
   bad_lines += other.bad_lines;
   for (const std::string& line : other.first_bad_lines) {
-    if (first_bad_lines.size() < greatest_first_bad_lines) first_bad_lines.push_back(line);
+    if (first_bad_lines.size() < max_first_bad_lines) first_bad_lines.push_back(line);
   }
   for (const auto& [spelling, count] : other.special_tokens) special_tokens[spelling] += count;
   return *this;
@@ -240,8 +240,8 @@ void tokenize_part(const InputPart& part, const CorpusTextOptions& options, cons
       if (work.error) {
         if (!work.is_json || !options.skip_bad_lines) throw *work.error;
         counts += {.bad_lines = 1, .first_bad_lines = {work.error->what()}};
-        TRIREME_CHECK(counts.bad_lines <= options.greatest_bad_lines, DataError,
-                      "more than {} bad lines, the last: {}; --max-bad-lines allows more", options.greatest_bad_lines,
+        TRIREME_CHECK(counts.bad_lines <= options.max_bad_lines, DataError,
+                      "more than {} bad lines, the last: {}; --max-bad-lines allows more", options.max_bad_lines,
                       work.error->what());
         continue;
       }
@@ -293,7 +293,7 @@ CorpusPart::CorpusPart(std::string path, Section section)
     value.at("first_end").get_to(summary_.first_end);
     value.at("last_end").get_to(summary_.last_end);
     value.at("sentence_ends").get_to(summary_.sentence_ends);
-    value.at("greatest_id").get_to(summary_.greatest_id);
+    value.at("greatest_id").get_to(summary_.max_id);
     value.at("begins_inside_document").get_to(summary_.begins_inside_document);
     value.at("text_bytes").get_to(summary_.counts.text_bytes);
     value.at("empty_documents").get_to(summary_.counts.empty_documents);

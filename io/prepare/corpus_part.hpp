@@ -22,14 +22,14 @@ struct CorpusTextOptions {
   bool split_sentences = false;         ///< keep sentences, too; then `reader.can_cut` must be `SentenceSplitter`'s
   bool append_end_of_document = false;  ///< after every document that is not empty
   bool skip_bad_lines = false;          ///< skip bad lines of JSON; otherwise the first one is an error
-  std::int64_t greatest_bad_lines = 1000;
+  std::int64_t max_bad_lines = 1000;
 };
 
 /// Counts of special cases in the text.
 struct CorpusTextCounts {
   std::int64_t text_bytes = 0;  ///< bytes of the documents, without the JSON around them
   std::int64_t empty_documents = 0;
-  std::int64_t cut_runs = 0;  ///< forced cuts, see `TextReaderOptions::greatest_run_bytes`
+  std::int64_t cut_runs = 0;  ///< forced cuts, see `TextReaderOptions::max_run_bytes`
   std::int64_t bad_lines = 0;
   std::vector<std::string> first_bad_lines = {};  ///< faults of the first few
   data::SpellingCounts special_tokens = {};       ///< whose names the text holds, as ordinary text
@@ -63,7 +63,7 @@ class CorpusPart {
     std::int64_t first_end = 0;  ///< tokens up to the end of the first of them
     std::int64_t last_end = 0;   ///< and of the last
     std::int64_t sentence_ends = 0;
-    std::int64_t greatest_id = -1;
+    std::int64_t max_id = -1;
     bool begins_inside_document = false;
     CorpusTextCounts counts;
   };

@@ -28,7 +28,7 @@ std::string read_range(const std::string& path, std::int64_t begin, std::int64_t
 std::int64_t text_cut(const std::string& path, std::int64_t at, std::int64_t size, const TextReaderOptions& options,
                       bool& forced) {
   const std::int64_t begin = std::max<std::int64_t>(0, at - context_bytes);
-  const std::int64_t last = std::min(size, at + options.greatest_run_bytes);
+  const std::int64_t last = std::min(size, at + options.max_run_bytes);
   for (std::int64_t seen = at; seen < last;) {  // most often the first few bytes are enough
     const std::int64_t end = seen == at ? std::min(at + read_bytes, last) : last;
     const std::string text = read_range(path, begin, std::min(end + context_bytes, size));
@@ -60,7 +60,7 @@ std::vector<InputPart> cut_input(const std::vector<std::string>& paths, const Te
                                  std::int64_t part_bytes, const std::string& purpose) {
   const TextReader checked(paths, options);  // finds what cannot be read before anything is done
   const std::string head = fmt::format("{}\nkey {}\nUTF-8 {}\nrun {}\nline {}\n", purpose, options.json_key,
-                                       options.check_utf8, options.greatest_run_bytes, options.greatest_bytes);
+                                       options.check_utf8, options.max_run_bytes, options.max_bytes);
   std::vector<InputPart> parts;
   std::string text;  // which the digest is of
   InputPart part;

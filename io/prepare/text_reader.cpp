@@ -63,7 +63,7 @@ bool holds_json(const std::string& path, TextFormat format) {
 
 TextCut cut_text(std::string_view text, const TextReaderOptions& options) {
   const auto wanted = static_cast<std::size_t>(options.piece_bytes);
-  const std::size_t limit = std::max(wanted, static_cast<std::size_t>(options.greatest_run_bytes));
+  const std::size_t limit = std::max(wanted, static_cast<std::size_t>(options.max_run_bytes));
   if (text.size() <= wanted) return {text.size(), false};
   for (std::size_t at = wanted; at > 0; --at) {
     if (options.can_cut(text, at)) return {at, false};
@@ -157,9 +157,9 @@ void TextReader::take(std::size_t size_bytes, TextPiece& piece) {
 }
 
 void TextReader::check_line(std::size_t size_bytes, std::int64_t line) {
-  TRIREME_CHECK(size_bytes <= static_cast<std::size_t>(options_.greatest_bytes), DataError,
+  TRIREME_CHECK(size_bytes <= static_cast<std::size_t>(options_.max_bytes), DataError,
                 "{}:{}: the line has more than {} bytes; --max-line allows more", range().path,
-                line + (lines_before_ ? lines_before_->count() : 0), options_.greatest_bytes);
+                line + (lines_before_ ? lines_before_->count() : 0), options_.max_bytes);
 }
 
 bool TextReader::next_line(TextPiece& piece) {
@@ -184,7 +184,7 @@ bool TextReader::next_line(TextPiece& piece) {
 }
 
 void TextReader::next_text(TextPiece& piece) {
-  fill(static_cast<std::size_t>(std::max(options_.piece_bytes, options_.greatest_run_bytes)) + 1);
+  fill(static_cast<std::size_t>(std::max(options_.piece_bytes, options_.max_run_bytes)) + 1);
   const TextCut cut = cut_text(pending(), options_);
   cut_runs_ += cut.forced ? 1 : 0;
   take(cut.size_bytes, piece);

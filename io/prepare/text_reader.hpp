@@ -28,8 +28,8 @@ struct TextReaderOptions {
   std::int64_t piece_bytes = std::int64_t{1} << 20;  ///< texts are cut into pieces of about this size
   /// Length after which a text is cut even where `can_cut` allows no cut. It bounds the bytes a tokenizer holds at
   /// once.
-  std::int64_t greatest_run_bytes = std::int64_t{1} << 20;
-  std::int64_t greatest_bytes = std::int64_t{256} << 20;  ///< limit of a line of JSON, which is held whole
+  std::int64_t max_run_bytes = std::int64_t{1} << 20;
+  std::int64_t max_bytes = std::int64_t{256} << 20;  ///< limit of a line of JSON, which is held whole
 };
 
 /// Returns whether the file holds JSON lines, by the format or by its name.
@@ -41,7 +41,7 @@ struct TextCut {
   bool forced = false;         ///< not at a place that `can_cut` allows, but between two characters
 };
 
-/// The first cut of `text`, which is all there is or more than `greatest_run_bytes` and `piece_bytes` of it.
+/// The first cut of `text`, which is all there is or more than `max_run_bytes` and `piece_bytes` of it.
 TextCut cut_text(std::string_view text, const TextReaderOptions& options);
 
 /// Bytes [begin, end) of a file. JSON must be cut behind an end of a line; a compressed file is not cut.

@@ -54,8 +54,8 @@ CountedWords count_words(WordCountingOptions options, ThreadPool& pool,
       const auto p = static_cast<std::size_t>(part);
       for (const auto& counts : local) parts[p].add(counts, p, threads);
     });
-    if (size_of(parts) > options.greatest_words) {
-      for (std::int64_t count = 1; size_of(parts) > options.greatest_words / 2; ++count) {
+    if (size_of(parts) > options.max_words) {
+      for (std::int64_t count = 1; size_of(parts) > options.max_words / 2; ++count) {
         for (auto& part : parts) result.forgotten += part.forget(count);
       }
     }

@@ -14,7 +14,7 @@ namespace trireme::io {
 struct WordCountingOptions {
   std::vector<std::string> inputs;
   TextReaderOptions reader;
-  std::int64_t greatest_words = 10'000'000;  ///< different ones kept at a time
+  std::int64_t max_words = 10'000'000;  ///< different ones kept at a time
 };
 
 struct CountedWords {
@@ -25,7 +25,7 @@ struct CountedWords {
 };
 
 /// Counts the words of texts, cut by GPT-2's pattern, with all threads of `pool`. Memory does not grow with the input:
-/// whenever there are more than `greatest_words`, the rarest are forgotten until half as many are left. The result does
+/// whenever there are more than `max_words`, the rarest are forgotten until half as many are left. The result does
 /// not depend on the threads. `progress` is called now and then with the bytes read and those there are. Throws what
 /// `TextReader` and `text_of` do.
 CountedWords count_words(WordCountingOptions options, ThreadPool& pool,

@@ -19,9 +19,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t greatest_file_bytes = std::int64_t{128} << 20;
-constexpr std::int64_t greatest_vocabulary = std::int64_t{1} << 24;
-constexpr int greatest_depth = 16;
+constexpr std::int64_t max_file_bytes = std::int64_t{128} << 20;
+constexpr std::int64_t max_vocabulary = std::int64_t{1} << 24;
+constexpr int max_depth = 16;
 
 constexpr std::array<std::pair<std::string_view, data::WordPattern>, 3> patterns{{
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", data::WordPattern::gpt2},
@@ -36,7 +36,7 @@ class Parser {
  public:
   Parser(const std::string& text, const std::string& path) : path_(path) {
     const auto shallow = [&](int depth, json::parse_event_t, json&) {
-      TRIREME_CHECK(depth <= greatest_depth, DataError, "{} nests deeper than {} levels", path_, greatest_depth);
+      TRIREME_CHECK(depth <= max_depth, DataError, "{} nests deeper than {} levels", path_, max_depth);
       return true;
     };
     try {
@@ -130,7 +130,7 @@ class Parser {
   }
 
   std::int64_t id_of(const json& value, const std::string& name) const {
-    require(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(greatest_vocabulary),
+    require(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(max_vocabulary),
             "token '{}' has the id {}", shortened(name), text_of(value));
     return value.get<std::int64_t>();
   }
@@ -259,7 +259,7 @@ data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::s
 }
 
 data::BpeVocabulary read_huggingface_file(const std::string& path, const std::string& end_of_document) {
-  return parse_huggingface_file(read_regular_file(path, greatest_file_bytes), path, end_of_document);
+  return parse_huggingface_file(read_regular_file(path, max_file_bytes), path, end_of_document);
 }
 
 }  // namespace trireme::io

@@ -17,9 +17,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t greatest_file_bytes = std::int64_t{256} << 20;
-constexpr std::size_t greatest_vocabulary = std::size_t{1} << 24;
-constexpr std::size_t greatest_token_bytes = 65536;
+constexpr std::int64_t max_file_bytes = std::int64_t{256} << 20;
+constexpr std::size_t max_vocabulary = std::size_t{1} << 24;
+constexpr std::size_t max_token_bytes = 65536;
 constexpr const char* end_of_document_token = "<|endoftext|>";
 
 /// Takes {"token": id, ...} and nothing else; no tree is built, so nesting cannot exhaust anything.
@@ -33,8 +33,8 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
   }
   bool end_object() override { return true; }
   bool key(std::string& name) override {
-    TRIREME_CHECK(tokens_.size() < greatest_vocabulary && name.size() <= greatest_token_bytes, DataError,
-                  "{} has more than {} entries or a token of {} bytes", path_, greatest_vocabulary, name.size());
+    TRIREME_CHECK(tokens_.size() < max_vocabulary && name.size() <= max_token_bytes, DataError,
+                  "{} has more than {} entries or a token of {} bytes", path_, max_vocabulary, name.size());
     name_ = name;
     return true;
   }
@@ -43,7 +43,7 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
     std::string bytes = bytes_of(name_);
     TRIREME_CHECK(!bytes.empty(), DataError, "{}: entry '{}' is empty or has a character that stands for no byte",
                   path_, shortened(name_));
-    TRIREME_CHECK(id < greatest_vocabulary, DataError, "{}: entry '{}' has the id {}", path_, shortened(name_), id);
+    TRIREME_CHECK(id < max_vocabulary, DataError, "{}: entry '{}' has the id {}", path_, shortened(name_), id);
     if (id >= tokens_.size()) tokens_.resize(id + 1);
     TRIREME_CHECK(tokens_[id].empty(), DataError, "{}: entries '{}' and '{}' both have the id {}", path_,
                   shortened(tokens_[id]), shortened(name_), id);
@@ -106,11 +106,10 @@ std::vector<std::pair<std::string, std::string>> parse_merges(const std::string&
                   line_number, line.substr(0, 80));
     std::string left = bytes_of(line.substr(0, space));
     std::string right = bytes_of(line.substr(space + 1));
-    TRIREME_CHECK(!left.empty() && !right.empty() && line.size() <= greatest_token_bytes, DataError,
+    TRIREME_CHECK(!left.empty() && !right.empty() && line.size() <= max_token_bytes, DataError,
                   "{}:{}: '{}' is not two tokens spelt with the characters that stand for bytes", path, line_number,
                   line.substr(0, 80));
-    TRIREME_CHECK(merges.size() < greatest_vocabulary, DataError, "{} has more than {} merges", path,
-                  greatest_vocabulary);
+    TRIREME_CHECK(merges.size() < max_vocabulary, DataError, "{} has more than {} merges", path, max_vocabulary);
     merges.emplace_back(std::move(left), std::move(right));
   }
   return merges;
@@ -128,8 +127,8 @@ data::BpeVocabulary parse_bpe_files(const std::string& vocabulary, const std::st
 }
 
 data::BpeVocabulary read_bpe_files(const std::string& vocabulary_path, const std::string& merges_path) {
-  return parse_bpe_files(read_regular_file(vocabulary_path, greatest_file_bytes), vocabulary_path,
-                         read_regular_file(merges_path, greatest_file_bytes), merges_path);
+  return parse_bpe_files(read_regular_file(vocabulary_path, max_file_bytes), vocabulary_path,
+                         read_regular_file(merges_path, max_file_bytes), merges_path);
 }
 
 data::WordPieceVocabulary parse_wordpiece_file(std::string_view text, const std::string& path) {
@@ -140,18 +139,18 @@ data::WordPieceVocabulary parse_wordpiece_file(std::string_view text, const std:
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::size_t number = vocabulary.tokens.size() + 1;
-    TRIREME_CHECK(!line.empty() && line.size() <= greatest_token_bytes, DataError,
+    TRIREME_CHECK(!line.empty() && line.size() <= max_token_bytes, DataError,
                   "{}:{}: the line has {} bytes; a vocabulary has one token a line", path, number, line.size());
     TRIREME_CHECK(data::find_invalid_utf8(line) == line.size(), DataError, "{}:{}: the token is not UTF-8", path,
                   number);
-    TRIREME_CHECK(number <= greatest_vocabulary, DataError, "{} has more than {} lines", path, greatest_vocabulary);
+    TRIREME_CHECK(number <= max_vocabulary, DataError, "{} has more than {} lines", path, max_vocabulary);
     vocabulary.tokens.emplace_back(line);
   }
   return vocabulary;
 }
 
 data::WordPieceVocabulary read_wordpiece_file(const std::string& path) {
-  return parse_wordpiece_file(read_regular_file(path, greatest_file_bytes), path);
+  return parse_wordpiece_file(read_regular_file(path, max_file_bytes), path);
 }
 
 void write_bpe_files(const data::BpeVocabulary& vocabulary, const std::string& vocabulary_path,

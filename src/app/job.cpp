@@ -12,9 +12,9 @@ namespace trireme::app {
 
 Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options)
     : world(environment.make_world()),
-      node(mpi::find_node_place(*world)),
+      node(mpi::find_node_location(*world)),
       grid(world->size(), grid_options.tensor, grid_options.pipeline, grid_options.context) {
-  environment.engine()->set_longest_wait(60 * grid_options.device.timeout_minutes);
+  environment.engine()->set_max_wait(60 * grid_options.device.timeout_minutes);
   check_same_options(*world, options);
   make_backend(grid_options.device);
   collectively(*world, [&] { grid_options.device.check(options, *backend, backend_reason); });

@@ -21,7 +21,7 @@ struct Job {
   Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options);
 
   std::unique_ptr<mpi::MpiCommunicator> world;
-  mpi::NodePlace node;
+  mpi::NodeLocation node;
   parallel::ProcessGrid grid;
   std::unique_ptr<Backend> backend;
   std::string backend_reason;                  ///< why it is this backend

@@ -111,9 +111,9 @@ void log_host_copies(const Job& job, const TrainCommandOptions& o, std::size_t c
 
 }  // namespace
 
-void check_least_memory(const Job& job, const model::GptConfig& config, const train::LayoutOptions& layout,
+void check_least_memory(const Job& job, const model::GptConfig& config, const train::ParallelConfig& layout,
                         std::optional<optim::OptimizerKind> optimizer, const std::string& remedies) {
-  const train::LeastMemory least = train::least_memory(config, layout, job.grid, optimizer);
+  const train::LeastMemory least = train::min_memory(config, layout, job.grid, optimizer);
   auto all = static_cast<std::int64_t>(job.backend->device_memory_bytes()) / job.ranks_on_device;
   ImmediateStream host;
   job.world->all_reduce(host, TensorView(&all, {1}), ReduceOp::sum).wait(host);

@@ -2,11 +2,11 @@
 
 namespace trireme {
 
-HostCopies::HostCopies(Backend& backend, std::vector<TensorView> device, Place place)
+HostCopies::HostCopies(Backend& backend, std::vector<TensorView> device, Allocation allocation)
     : backend_(backend),
       device_(std::move(device)),
       host_(device_),
-      are_the_tensors_(backend.memory_is_host() && place == Place::where_needed) {
+      are_the_tensors_(backend.memory_is_host() && allocation == Allocation::where_needed) {
   if (are_the_tensors_) return;
   constexpr std::size_t line = 64;
   const auto space = [](const TensorView& tensor) { return (tensor.size_bytes() + line - 1) / line * line; };

@@ -11,12 +11,12 @@ namespace trireme {
 /// it is asked for.
 class HostCopies {
  public:
-  enum class Place {
+  enum class Allocation {
     where_needed,  ///< the tensors themselves where the host sees them
     always         ///< memory of their own: what was downloaded stays while the tensors change
   };
   /// `device` are tensors of `backend`, which must live longer.
-  HostCopies(Backend& backend, std::vector<TensorView> device, Place place = Place::where_needed);
+  HostCopies(Backend& backend, std::vector<TensorView> device, Allocation allocation = Allocation::where_needed);
 
   /// Tensor i, for the host.
   TensorView host(std::size_t i) const { return host_[i]; }

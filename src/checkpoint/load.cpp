@@ -52,7 +52,7 @@ class SievingReader {
 
   void add(std::int64_t offset_bytes, std::span<std::byte> out) {
     const std::int64_t end = offset_bytes + static_cast<std::int64_t>(out.size());
-    if (!wanted_.empty() && (offset_bytes - end_ > greatest_gap_bytes || end - begin_ > greatest_read_bytes)) flush();
+    if (!wanted_.empty() && (offset_bytes - end_ > max_gap_bytes || end - begin_ > max_read_bytes)) flush();
     if (wanted_.empty()) begin_ = offset_bytes;
     wanted_.push_back({offset_bytes, out});
     end_ = end;
@@ -72,8 +72,8 @@ class SievingReader {
   }
 
  private:
-  static constexpr std::int64_t greatest_gap_bytes = std::int64_t{64} << 10;
-  static constexpr std::int64_t greatest_read_bytes = std::int64_t{4} << 20;
+  static constexpr std::int64_t max_gap_bytes = std::int64_t{64} << 10;
+  static constexpr std::int64_t max_read_bytes = std::int64_t{4} << 20;
   struct Wanted {
     std::int64_t offset_bytes;
     std::span<std::byte> out;
@@ -86,14 +86,14 @@ class SievingReader {
   std::vector<std::byte> buffer_;
 };
 
-Part part_of(const StateTensor& tensor) { return {tensor.box, tensor.flat_begin, tensor.data.numel()}; }
+TensorSlice part_of(const StateTensor& tensor) { return {tensor.box, tensor.flat_begin, tensor.data.numel()}; }
 
 /// Copies what `piece` has of `tensor`; the number of elements.
 std::int64_t read_piece(StepReader& step, const Piece& piece, const StateTensor& tensor) {
   const auto element_bytes = static_cast<std::int64_t>(size_of(piece.dtype));
   std::int64_t copied = 0;
   SievingReader reader(step, piece.file);
-  for_each_run(piece.part, part_of(tensor), [&](const Run& run) {
+  for_each_common_range(piece.part, part_of(tensor), [&](const ElementRange& run) {
     reader.add(
         piece.offset_bytes + run.from * element_bytes,
         std::span(tensor.data.data() + run.to * element_bytes, static_cast<std::size_t>(run.count * element_bytes)));
@@ -257,7 +257,7 @@ void load(StepReader& step, Communicator& world, std::span<const StateTensor> te
   const PiecesByTensor stored = pieces_by_tensor(step.manifest());
   collectively(world, [&] {
     for (const StateTensor& tensor : tensors) {
-      const std::string problem = part_problem(tensor.shape, part_of(tensor));
+      const std::string problem = slice_problem(tensor.shape, part_of(tensor));
       TRIREME_CHECK(problem.empty(), ShapeError, "the tensor {} cannot be loaded: {}", tensor.name, problem);
     }
   });

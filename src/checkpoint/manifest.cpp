@@ -46,7 +46,7 @@ void validate_piece(const Manifest& manifest, const Piece& piece) {
   TRIREME_CHECK(is_plain_name(piece.tensor) && is_plain_name(piece.dataset, 240), CheckpointError,
                 "the manifest names a tensor '{}' (dataset '{}'): names are 1 to 200 letters, digits and . _ - /",
                 printable(piece.tensor), printable(piece.dataset));
-  const std::string problem = part_problem(piece.shape, piece.part);
+  const std::string problem = slice_problem(piece.shape, piece.part);
   TRIREME_CHECK(problem.empty(), CheckpointError, "the tensor {} in the manifest: {}", piece.tensor, problem);
   TRIREME_CHECK(piece.file < manifest.files.size() && is_digest(piece.digest), CheckpointError,
                 "the manifest gives no proper file and digest for the tensor {}", piece.tensor);
@@ -59,8 +59,8 @@ void validate_piece(const Manifest& manifest, const Piece& piece) {
 
 }  // namespace
 
-bool is_plain_name(std::string_view name, std::size_t most_bytes) {
-  return !name.empty() && name.size() <= most_bytes && std::ranges::all_of(name, [](char character) {
+bool is_plain_name(std::string_view name, std::size_t max_bytes) {
+  return !name.empty() && name.size() <= max_bytes && std::ranges::all_of(name, [](char character) {
     return (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z') ||
            (character >= '0' && character <= '9') || character == '.' || character == '_' || character == '-' ||
            character == '/';
@@ -72,7 +72,7 @@ void validate_tensors(const std::vector<Piece>& pieces) {
   for (const Piece& piece : pieces) tensors[piece.tensor].push_back(&piece);
   for (const auto& [name, of_tensor] : tensors) {
     const Piece& first = *of_tensor.front();
-    std::vector<Part> parts;
+    std::vector<TensorSlice> parts;
     for (const Piece* piece : of_tensor) {
       TRIREME_CHECK(piece->dtype == first.dtype && piece->shape == first.shape, CheckpointError,
                     "the tensor {} is {} {} in one piece and {} {} in another", name, name_of(first.dtype),

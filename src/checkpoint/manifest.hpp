@@ -24,7 +24,7 @@ struct Piece {
   std::string tensor;
   DType dtype = DType::fp32;
   Shape shape;  ///< shape of the whole tensor
-  Part part;
+  TensorSlice part;
   std::size_t file = 0;           ///< index in `Manifest::files`
   std::string dataset;            ///< its name inside the file, for tools that read the file by itself
   std::int64_t offset_bytes = 0;  ///< first byte in the file
@@ -56,7 +56,7 @@ void validate_tensors(const std::vector<Piece>& pieces);
 
 /// Names of tensors and blobs: 1 to 200 of A-Z a-z 0-9 . _ - /. Those of datasets are built of them and a little
 /// longer.
-bool is_plain_name(std::string_view name, std::size_t most_bytes = 200);
+bool is_plain_name(std::string_view name, std::size_t max_bytes = 200);
 
 /// Pieces as text, for sending them to another rank; `file` and `shape`s included.
 std::string to_text(const std::vector<Piece>& pieces);

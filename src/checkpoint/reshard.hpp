@@ -13,7 +13,7 @@ namespace trireme::checkpoint {
 struct TargetPiece {
   std::string tensor;
   Shape shape;  ///< shape of the whole tensor
-  Part part;
+  TensorSlice part;
 };
 /// All that one rank of the layout aimed at would write.
 using TargetFile = std::vector<TargetPiece>;

@@ -21,8 +21,8 @@ Shard shard_of(std::span<const StateTensor> tensors, int rank) {
   Shard shard;
   shard.content.file_name = shard_name(rank);
   for (const StateTensor& tensor : tensors) {
-    const Part part{tensor.box, tensor.flat_begin, tensor.data.numel()};
-    const std::string problem = part_problem(tensor.shape, part);
+    const TensorSlice part{tensor.box, tensor.flat_begin, tensor.data.numel()};
+    const std::string problem = slice_problem(tensor.shape, part);
     TRIREME_CHECK(problem.empty() && is_plain_name(tensor.name), ShapeError, "the tensor '{}' cannot be saved: {}",
                   tensor.name, problem.empty() ? "names are 1 to 200 letters, digits and . _ - /" : problem);
     Piece piece;

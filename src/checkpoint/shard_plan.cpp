@@ -19,7 +19,7 @@ Shape strides_of(const Shape& extents) {
 
 /// Cuts a part into boxes of the tensor, at most 2 x rank - 1 of them, in order: wherever it stands, it takes the
 /// slowest dimension whose rows begin there and fit.
-std::vector<Box> slabs_of(const Part& part) {
+std::vector<Box> slabs_of(const TensorSlice& part) {
   std::vector<Box> slabs;
   const int rank = part.box.extent.rank();
   const Shape strides = strides_of(part.box.extent);
@@ -54,14 +54,14 @@ std::optional<Box> intersection(const Box& a, const Box& b) {
 }
 
 /// Position of a tensor's element among those of a part.
-std::int64_t position_in(const Part& part, const Shape& strides, const Shape& coordinates) {
+std::int64_t position_in(const TensorSlice& part, const Shape& strides, const Shape& coordinates) {
   std::int64_t position = -part.flat_begin;
   for (int i = 0; i < coordinates.rank(); ++i) position += (coordinates[i] - part.box.offset[i]) * strides[i];
   return position;
 }
 
 /// Index in the whole, flattened tensor of element `position` of a part.
-std::int64_t index_in_tensor(const Shape& shape, const Part& part, std::int64_t position) {
+std::int64_t index_in_tensor(const Shape& shape, const TensorSlice& part, std::int64_t position) {
   const Shape tensor_strides = strides_of(shape);
   const Shape box_strides = strides_of(part.box.extent);
   std::int64_t index = 0;
@@ -74,7 +74,7 @@ std::int64_t index_in_tensor(const Shape& shape, const Part& part, std::int64_t 
 
 }  // namespace
 
-std::string part_problem(const Shape& shape, const Part& part) {
+std::string slice_problem(const Shape& shape, const TensorSlice& part) {
   const int rank = shape.rank();
   const auto description = [&] {
     return fmt::format("elements {} to {} of the box {} at {}", part.flat_begin, part.flat_begin + part.count,
@@ -99,14 +99,15 @@ std::string part_problem(const Shape& shape, const Part& part) {
   return {};
 }
 
-void for_each_run(const Part& source, const Part& target, const std::function<void(const Run&)>& visit) {
+void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
+                           const std::function<void(const ElementRange&)>& visit) {
   const int rank = source.box.offset.rank();
   const Shape source_strides = strides_of(source.box.extent);
   const Shape target_strides = strides_of(target.box.extent);
   const std::vector<Box> target_slabs = slabs_of(target);
 
-  Run pending;
-  const auto add = [&](const Run& run) {
+  ElementRange pending;
+  const auto add = [&](const ElementRange& run) {
     if (pending.count > 0 && run.from == pending.from + pending.count && run.to == pending.to + pending.count) {
       pending.count += run.count;
       return;
@@ -143,7 +144,7 @@ void for_each_run(const Part& source, const Part& target, const std::function<vo
   if (pending.count > 0) visit(pending);
 }
 
-std::string coverage_problem(const Shape& shape, std::span<const Part> parts) {
+std::string coverage_problem(const Shape& shape, std::span<const TensorSlice> parts) {
   struct Item {
     std::int64_t first;  // indices in the whole tensor
     std::int64_t last;
@@ -151,7 +152,7 @@ std::string coverage_problem(const Shape& shape, std::span<const Part> parts) {
   };
   std::vector<Item> items;
   std::int64_t covered = 0;
-  for (const Part& part : parts) {
+  for (const TensorSlice& part : parts) {
     if (part.count == 0) continue;
     items.push_back({index_in_tensor(shape, part, 0), index_in_tensor(shape, part, part.count - 1), slabs_of(part)});
     covered += part.count;

@@ -13,17 +13,17 @@ namespace trireme::checkpoint {
 /// Some elements of a logical tensor, one after another in memory: [flat_begin, flat_begin + count) of `box`, flattened
 /// row-major. Two such parts may cut the tensor in any two ways; what they have in common is still found without going
 /// through elements one by one.
-struct Part {
+struct TensorSlice {
   Box box;
   std::int64_t flat_begin = 0;
   std::int64_t count = 0;
 };
 
 /// Describes the fault of `part` as a part of a tensor of this shape; empty where there is none.
-std::string part_problem(const Shape& shape, const Part& part);
+std::string slice_problem(const Shape& shape, const TensorSlice& part);
 
 /// Elements that follow one another in two parts alike.
-struct Run {
+struct ElementRange {
   std::int64_t from = 0;  ///< first one, counted from the source's first element
   std::int64_t to = 0;    ///< the same one, counted from the target's first element
   std::int64_t count = 0;
@@ -31,10 +31,11 @@ struct Run {
 
 /// Calls `visit` for all elements that `source` and `target` have in common, in runs as long as possible. `from` and
 /// `to` ascend. Both parts belong to a tensor of one shape and have no problem.
-void for_each_run(const Part& source, const Part& target, const std::function<void(const Run&)>& visit);
+void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
+                           const std::function<void(const ElementRange&)>& visit);
 
 /// Checks that every element of a tensor of this shape is in exactly one of `parts`, none of which has a problem.
 /// Returns the fault, empty where there is none.
-std::string coverage_problem(const Shape& shape, std::span<const Part> parts);
+std::string coverage_problem(const Shape& shape, std::span<const TensorSlice> parts);
 
 }  // namespace trireme::checkpoint

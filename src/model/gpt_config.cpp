@@ -25,8 +25,8 @@ void validate(const GptConfig& config) {
   const auto expect = [&](bool holds, const std::string& problem) {
     if (!holds) problems += (problems.empty() ? "" : "; ") + problem;
   };
-  expect(config.layers >= 1 && config.layers <= most_layers,
-         fmt::format("--num-layers {} must be between 1 and {}", config.layers, most_layers));
+  expect(config.layers >= 1 && config.layers <= max_layers,
+         fmt::format("--num-layers {} must be between 1 and {}", config.layers, max_layers));
   expect(config.hidden >= 1 && config.heads >= 1 && config.hidden % config.heads == 0,
          fmt::format("--hidden-size {} must be a multiple of --num-attention-heads {}", config.hidden, config.heads));
   expect(config.query_groups >= 0 && (config.query_groups == 0 || config.heads % config.query_groups == 0),

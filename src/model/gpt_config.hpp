@@ -7,7 +7,7 @@
 namespace trireme::model {
 
 /// Far beyond any model that is trained; planning takes time and memory for each layer.
-constexpr int most_layers = 2'000;
+constexpr int max_layers = 2'000;
 
 enum class Normalization { layer_norm, rms_norm };
 enum class PositionEmbedding { learned_absolute, rope };

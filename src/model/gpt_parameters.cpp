@@ -6,10 +6,10 @@ namespace trireme::model {
 namespace {
 
 using parallel::Parameter;
-using parallel::Role;
+using parallel::ParameterRole;
 
 /// The whole tensor on every tensor rank, for work on the residual stream.
-Parameter replicated(std::string name, Role role, const Shape& shape, const GptPlace& place) {
+Parameter replicated(std::string name, ParameterRole role, const Shape& shape, const StageShard& shard) {
   Parameter parameter;
   parameter.name = std::move(name);
   parameter.role = role;
@@ -17,126 +17,126 @@ Parameter replicated(std::string name, Role role, const Shape& shape, const GptP
   parameter.box = Box::whole(shape);
   parameter.storage = shape;
   parameter.replicated = true;
-  parameter.gradient_is_partial = place.sequence_parallel;
+  parameter.gradient_is_partial = shard.sequence_parallel;
   return parameter;
 }
 
 /// An equal part along `dimension` for each tensor rank.
-Parameter split(std::string name, Role role, const Shape& shape, int dimension, const GptPlace& place) {
-  Parameter parameter = replicated(std::move(name), role, shape, place);
-  parameter.replicated = place.tensor_size == 1;
+Parameter split(std::string name, ParameterRole role, const Shape& shape, int dimension, const StageShard& shard) {
+  Parameter parameter = replicated(std::move(name), role, shape, shard);
+  parameter.replicated = shard.tensor_size == 1;
   parameter.gradient_is_partial = false;
-  parameter.box.extent[dimension] = shape[dimension] / place.tensor_size;
-  parameter.box.offset[dimension] = parameter.box.extent[dimension] * place.tensor_rank;
+  parameter.box.extent[dimension] = shape[dimension] / shard.tensor_size;
+  parameter.box.offset[dimension] = parameter.box.extent[dimension] * shard.tensor_rank;
   parameter.storage = parameter.box.extent;
   return parameter;
 }
 
 void append_norm(std::vector<Parameter>& list, const GptConfig& config, const std::string& prefix,
-                 const GptPlace& place) {
-  list.push_back(replicated(prefix + ".weight", Role::norm_weight, {config.hidden}, place));
+                 const StageShard& shard) {
+  list.push_back(replicated(prefix + ".weight", ParameterRole::norm_weight, {config.hidden}, shard));
   if (config.normalization == Normalization::layer_norm) {
-    list.push_back(replicated(prefix + ".bias", Role::norm_bias, {config.hidden}, place));
+    list.push_back(replicated(prefix + ".bias", ParameterRole::norm_bias, {config.hidden}, shard));
   }
 }
 
 /// A weight split along `dimension`, and the bias of its outputs: all dimensions but the last.
 void append_column_parallel(std::vector<Parameter>& list, const GptConfig& config, const std::string& prefix,
-                            const Shape& shape, int dimension, const GptPlace& place) {
-  list.push_back(split(prefix + ".weight", Role::matrix, shape, dimension, place));
+                            const Shape& shape, int dimension, const StageShard& shard) {
+  list.push_back(split(prefix + ".weight", ParameterRole::matrix, shape, dimension, shard));
   const Shape outputs(shape.extents().first(static_cast<std::size_t>(shape.rank() - 1)));
-  if (config.linear_bias) list.push_back(split(prefix + ".bias", Role::bias, outputs, dimension, place));
+  if (config.linear_bias) list.push_back(split(prefix + ".bias", ParameterRole::bias, outputs, dimension, shard));
 }
 
 /// A residual matrix [h, inputs] split along its inputs, and the bias, whole on every rank.
 void append_row_parallel(std::vector<Parameter>& list, const GptConfig& config, const std::string& prefix,
-                         std::int64_t inputs, const GptPlace& place) {
-  list.push_back(split(prefix + ".weight", Role::residual_matrix, {config.hidden, inputs}, 1, place));
-  if (config.linear_bias) list.push_back(replicated(prefix + ".bias", Role::bias, {config.hidden}, place));
+                         std::int64_t inputs, const StageShard& shard) {
+  list.push_back(split(prefix + ".weight", ParameterRole::residual_matrix, {config.hidden, inputs}, 1, shard));
+  if (config.linear_bias) list.push_back(replicated(prefix + ".bias", ParameterRole::bias, {config.hidden}, shard));
 }
 
-void append_layer(std::vector<Parameter>& list, const GptConfig& config, int layer, const GptPlace& place) {
+void append_layer(std::vector<Parameter>& list, const GptConfig& config, int layer, const StageShard& shard) {
   const std::string prefix = "h." + std::to_string(layer);
   const std::int64_t h = config.hidden;
   const std::int64_t a = config.heads;
   const std::int64_t d = config.head_dim();
   const std::int64_t f = config.ffn_hidden;
-  append_norm(list, config, prefix + ".ln_1", place);
+  append_norm(list, config, prefix + ".ln_1", shard);
   if (config.kv_heads() == a) {
-    append_column_parallel(list, config, prefix + ".attn.qkv", {3, a, d, h}, 1, place);
+    append_column_parallel(list, config, prefix + ".attn.qkv", {3, a, d, h}, 1, shard);
   } else {
-    append_column_parallel(list, config, prefix + ".attn.q", {a, d, h}, 0, place);
-    append_column_parallel(list, config, prefix + ".attn.kv", {2, config.kv_heads(), d, h}, 1, place);
+    append_column_parallel(list, config, prefix + ".attn.q", {a, d, h}, 0, shard);
+    append_column_parallel(list, config, prefix + ".attn.kv", {2, config.kv_heads(), d, h}, 1, shard);
   }
-  append_row_parallel(list, config, prefix + ".attn.proj", h, place);
-  append_norm(list, config, prefix + ".ln_2", place);
+  append_row_parallel(list, config, prefix + ".attn.proj", h, shard);
+  append_norm(list, config, prefix + ".ln_2", shard);
   if (config.swiglu) {
-    append_column_parallel(list, config, prefix + ".mlp.fc", {2, f, h}, 1, place);
+    append_column_parallel(list, config, prefix + ".mlp.fc", {2, f, h}, 1, shard);
   } else {
-    append_column_parallel(list, config, prefix + ".mlp.fc", {f, h}, 0, place);
+    append_column_parallel(list, config, prefix + ".mlp.fc", {f, h}, 0, shard);
   }
-  append_row_parallel(list, config, prefix + ".mlp.proj", f, place);
+  append_row_parallel(list, config, prefix + ".mlp.proj", f, shard);
 }
 
 /// A matrix [vocabulary, h] split by rows: the token embedding, or an output head of its own.
-Parameter vocabulary_table(const std::string& name, Role role, const GptConfig& config, const GptPlace& place,
-                           const parallel::VocabularyPartition& vocabulary) {
-  Parameter table = replicated(name, role, {config.vocabulary, config.hidden}, place);
-  table.replicated = place.tensor_size == 1;
+Parameter vocabulary_table(const std::string& name, ParameterRole role, const GptConfig& config,
+                           const StageShard& shard, const parallel::VocabularyPartition& vocabulary) {
+  Parameter table = replicated(name, role, {config.vocabulary, config.hidden}, shard);
+  table.replicated = shard.tensor_size == 1;
   table.gradient_is_partial = false;
   // A rank whose rows are all padding holds an empty box at the end of the vocabulary.
   table.box.offset[0] = std::min(vocabulary.first(), vocabulary.size());
   table.box.extent[0] = vocabulary.true_rows();
   table.storage = {vocabulary.rows(), config.hidden};
-  table.tied = config.tied_output && !(place.first_stage && place.last_stage);
+  table.tied = config.tied_output && !(shard.first_stage && shard.last_stage);
   return table;
 }
 
 }  // namespace
 
-GptPlace GptPlace::of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank) {
-  GptPlace place;
+StageShard StageShard::of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank) {
+  StageShard shard;
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const int position = chunk * layout.stages + pipeline_rank;
-    place.chunks.push_back({layout.first_layer(position), layout.layers[static_cast<std::size_t>(position)]});
+    shard.chunks.push_back({layout.first_layer(position), layout.layers[static_cast<std::size_t>(position)]});
   }
-  place.first_stage = pipeline_rank == 0;
-  place.last_stage = pipeline_rank == layout.stages - 1;
-  place.tensor_rank = tensor_rank;
-  place.tensor_size = tensor_size;
-  return place;
+  shard.first_stage = pipeline_rank == 0;
+  shard.last_stage = pipeline_rank == layout.stages - 1;
+  shard.tensor_rank = tensor_rank;
+  shard.tensor_size = tensor_size;
+  return shard;
 }
 
-std::vector<Parameter> gpt_parameters(const GptConfig& config, const GptPlace& place,
+std::vector<Parameter> gpt_parameters(const GptConfig& config, const StageShard& shard,
                                       const parallel::VocabularyPartition& vocabulary) {
   std::vector<Parameter> list;
-  int group = 0;
-  auto end_group = [&, begin = std::size_t{0}]() mutable {
-    for (; begin < list.size(); ++begin) list[begin].group = group;
-    ++group;
+  int unit = 0;
+  auto end_unit = [&, begin = std::size_t{0}]() mutable {
+    for (; begin < list.size(); ++begin) list[begin].unit = unit;
+    ++unit;
   };
-  if (place.first_stage) {
-    list.push_back(vocabulary_table("wte", Role::embedding, config, place, vocabulary));
+  if (shard.first_stage) {
+    list.push_back(vocabulary_table("wte", ParameterRole::embedding, config, shard, vocabulary));
     if (config.position_embedding == PositionEmbedding::learned_absolute) {
-      list.push_back(replicated("wpe", Role::embedding, {config.max_positions, config.hidden}, place));
+      list.push_back(replicated("wpe", ParameterRole::embedding, {config.max_positions, config.hidden}, shard));
     }
-    end_group();
+    end_unit();
   }
-  for (const LayerRange& chunk : place.chunks) {
+  for (const LayerRange& chunk : shard.chunks) {
     for (int layer = chunk.first_layer; layer < chunk.first_layer + chunk.layers; ++layer) {
-      append_layer(list, config, layer, place);
-      end_group();
+      append_layer(list, config, layer, shard);
+      end_unit();
     }
   }
-  if (place.last_stage) {
-    append_norm(list, config, "ln_f", place);
+  if (shard.last_stage) {
+    append_norm(list, config, "ln_f", shard);
     if (!config.tied_output) {
-      list.push_back(vocabulary_table("lm_head.weight", Role::matrix, config, place, vocabulary));
-    } else if (!place.first_stage) {
-      list.push_back(vocabulary_table("wte", Role::embedding, config, place, vocabulary));
+      list.push_back(vocabulary_table("lm_head.weight", ParameterRole::matrix, config, shard, vocabulary));
+    } else if (!shard.first_stage) {
+      list.push_back(vocabulary_table("wte", ParameterRole::embedding, config, shard, vocabulary));
       list.back().shared_copy = true;
     }
-    end_group();
+    end_unit();
   }
   return list;
 }

@@ -16,7 +16,7 @@ struct LayerRange {
 };
 
 /// The part of a GPT that one rank holds: its chunks of layers, in the order data passes them, and its shard of each.
-struct GptPlace {
+struct StageShard {
   std::vector<LayerRange> chunks;
   bool first_stage = true;  ///< holds the embeddings; reads tokens in chunk 0
   bool last_stage = true;   ///< holds the final norm and the output head; computes the loss in its last chunk
@@ -24,18 +24,18 @@ struct GptPlace {
   int tensor_size = 1;
   bool sequence_parallel = false;  ///< the residual stream is cut along the sequence over the tensor ranks
 
-  /// The place of pipeline rank `pipeline_rank` and tensor rank `tensor_rank` of `tensor_size`.
-  static GptPlace of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank);
+  /// The shard of pipeline rank `pipeline_rank` and tensor rank `tensor_rank` of `tensor_size`.
+  static StageShard of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank);
 };
 
-/// The parameters that a rank at `place` holds, without memory yet, in the order in which they are laid out. Shapes and
-/// names are logical. Linear weights are [out, in]: `attn.qkv.weight` [3, heads, head size, hidden], or with fewer
+/// The parameters that a rank with `shard` holds, without memory yet, in the order in which they are laid out. Shapes
+/// and names are logical. Linear weights are [out, in]: `attn.qkv.weight` [3, heads, head size, hidden], or with fewer
 /// heads of keys and values `attn.q.weight` [heads, head size, hidden] and `attn.kv.weight` [2, kv heads, head size,
 /// hidden]; `mlp.fc.weight` [f, hidden], with SwiGLU [2, f, hidden] for gate and up. They are split over the tensor
 /// ranks along heads and f, so that a rank holds matching parts. The output head is `lm_head.weight` on the last stage,
 /// or where it is tied the token embedding: a last stage that is not the first then holds a shared copy of `wte`.
-/// The groups are the embeddings on the first stage, each layer, and the final norm and head on the last stage.
-std::vector<parallel::Parameter> gpt_parameters(const GptConfig& config, const GptPlace& place,
+/// The units are the embeddings on the first stage, each layer, and the final norm and head on the last stage.
+std::vector<parallel::Parameter> gpt_parameters(const GptConfig& config, const StageShard& shard,
                                                 const parallel::VocabularyPartition& vocabulary);
 
 }  // namespace trireme::model

@@ -12,7 +12,7 @@ namespace trireme::model {
 namespace {
 
 using parallel::Parameter;
-using parallel::Role;
+using parallel::ParameterRole;
 
 /// c[0] + c[1] x + ... + c[7] x^7
 double polynomial(const std::array<double, 8>& c, double x) {
@@ -24,11 +24,11 @@ double polynomial(const std::array<double, 8>& c, double x) {
 /// The initial values of one tensor, by index. What depends on the tensor alone is computed once.
 class InitialValues {
  public:
-  InitialValues(const std::string& name, Role role, const Initialisation& options)
+  InitialValues(const std::string& name, ParameterRole role, const Initialisation& options)
       : method_(options.method), role_(role), hash_(fnv1a(name)), key_(mix64(mix64(options.seed) + hash_)) {
     const bool hashed = method_ == InitMethod::hashed_uniform;
     factor_ = hashed ? 0.02 * std::sqrt(3.0) : options.std;
-    if (role == Role::residual_matrix) factor_ /= std::sqrt(2.0 * options.layers);
+    if (role == ParameterRole::residual_matrix) factor_ /= std::sqrt(2.0 * options.layers);
     scale_ = name.starts_with("h.") ? options.scale : 1;
   }
 
@@ -41,23 +41,23 @@ class InitialValues {
     const std::uint64_t k = splitmix64(hash_, static_cast<std::uint64_t>(index)) >> 40;
     const float r = static_cast<float>(static_cast<std::int64_t>(k) - (1 << 23)) / 8388608.0f;
     switch (role_) {
-      case Role::embedding:
-      case Role::matrix:
-      case Role::residual_matrix:
+      case ParameterRole::embedding:
+      case ParameterRole::matrix:
+      case ParameterRole::residual_matrix:
         return static_cast<float>(factor_) * r * static_cast<float>(scale_);
-      case Role::bias:
+      case ParameterRole::bias:
         return 0.02f * r;
-      case Role::norm_weight:
+      case ParameterRole::norm_weight:
         return 1.0f + 0.1f * r;
-      case Role::norm_bias:
+      case ParameterRole::norm_bias:
         return 0.05f * r;
     }
     return 0;
   }
 
   double normal(std::int64_t index) {
-    if (role_ == Role::norm_weight) return 1;
-    if (role_ == Role::bias || role_ == Role::norm_bias) return 0;
+    if (role_ == ParameterRole::norm_weight) return 1;
+    if (role_ == ParameterRole::bias || role_ == ParameterRole::norm_bias) return 0;
     if (const std::int64_t call = index / 2; call != call_) {
       call_ = call;
       words_ = philox4x32(key_, {static_cast<std::uint32_t>(call), static_cast<std::uint32_t>(call >> 32), 0, 0});
@@ -68,7 +68,7 @@ class InitialValues {
   }
 
   InitMethod method_;
-  Role role_;
+  ParameterRole role_;
   std::uint64_t hash_;
   std::uint64_t key_;
   double factor_;  // of the uniform number, or the standard deviation
@@ -139,7 +139,7 @@ double normal_quantile(double p) {
   return q < 0 ? -tail : tail;
 }
 
-double initial_value(const std::string& name, Role role, std::int64_t index, const Initialisation& options) {
+double initial_value(const std::string& name, ParameterRole role, std::int64_t index, const Initialisation& options) {
   return InitialValues(name, role, options)(index);
 }
 

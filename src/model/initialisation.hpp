@@ -34,7 +34,8 @@ struct Initialisation {
 void initialise(Backend& backend, std::span<const parallel::Parameter> parameters, const Initialisation& options);
 
 /// One element as `initialise` makes it, before it is converted to the training type.
-double initial_value(const std::string& name, parallel::Role role, std::int64_t index, const Initialisation& options);
+double initial_value(const std::string& name, parallel::ParameterRole role, std::int64_t index,
+                     const Initialisation& options);
 
 /// Inverse of the standard normal distribution function, 0 < p < 1: relative error about 1e-16 (AS 241, PPND16).
 double normal_quantile(double p);

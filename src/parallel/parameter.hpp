@@ -8,18 +8,18 @@
 
 namespace trireme::parallel {
 
-/// Role of a parameter; determines its initial values and whether it decays.
-enum class Role { embedding, matrix, residual_matrix, bias, norm_weight, norm_bias };
+/// ParameterRole of a parameter; determines its initial values and whether it decays.
+enum class ParameterRole { embedding, matrix, residual_matrix, bias, norm_weight, norm_bias };
 
 /// Weight decay goes by role: matrices and embeddings decay, biases and norms do not.
-constexpr bool decays(Role role) {
-  return role == Role::embedding || role == Role::matrix || role == Role::residual_matrix;
+constexpr bool decays(ParameterRole role) {
+  return role == ParameterRole::embedding || role == ParameterRole::matrix || role == ParameterRole::residual_matrix;
 }
 
 /// One rank's part of one parameter of the model. Names and shapes are logical: the same on every grid.
 struct Parameter {
   std::string name;  ///< "h.0.attn.qkv.weight"
-  Role role = Role::matrix;
+  ParameterRole role = ParameterRole::matrix;
   Shape shape;    ///< shape of the whole, unsharded tensor
   Box box;        ///< the part held here
   Shape storage;  ///< shape of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
@@ -30,8 +30,8 @@ struct Parameter {
   bool shared_copy = false;  ///< a second holder of a tied tensor (the output head's `wte` on the last stage)
   bool tied = false;         ///< held by the first and the last stage: its gradient is the sum of both
   /// Parameters that are used together and get their gradients together (the embeddings, a layer, the head) are a
-  /// group: consecutive in a rank's list, numbered from 0 in its order.
-  int group = 0;
+  /// unit: consecutive in a rank's list, numbered from 0 in its order.
+  int unit = 0;
   TensorView value;     ///< in the training type
   TensorView gradient;  ///< where backward adds its gradient: fp32, or fp64 in fp64 runs
 

@@ -71,7 +71,7 @@ Simulation simulate(const Schedule& schedule, const ScheduleTimes& times) {
     TRIREME_CHECK(result.ranks[r].size() == schedule.steps[r].size(), ConfigError,
                   "in this schedule the ranks wait for one another: rank {} stops after {} of {} steps", r,
                   result.ranks[r].size(), schedule.steps[r].size());
-    result.peak_in_flight.push_back(parallel::most_in_flight(schedule.steps[r]));
+    result.peak_in_flight.push_back(parallel::max_in_flight(schedule.steps[r]));
   }
   const double most = *std::ranges::max_element(busy);
   result.bubble = most > 0 ? result.makespan / most - 1 : 0;

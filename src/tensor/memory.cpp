@@ -15,8 +15,8 @@ TensorView Arena::allocate(DType dtype, const Shape& shape) {
   return {data, dtype, shape};
 }
 
-std::byte* Arena::take(Blocks& blocks, Mark::Place& place, std::size_t size_bytes, std::size_t new_block_bytes) {
-  Mark::Place next = place;
+std::byte* Arena::take(Blocks& blocks, Mark::Position& place, std::size_t size_bytes, std::size_t new_block_bytes) {
+  Mark::Position next = place;
   while (next.block < blocks.size() && next.used + size_bytes > blocks[next.block].size_bytes()) {
     ++next.block;
     next.used = 0;

@@ -44,11 +44,11 @@ class Arena {
 
   /// A position to go back to.
   struct Mark {
-    struct Place {
+    struct Position {
       std::size_t block = 0;
       std::size_t used = 0;
     };
-    Place small, large;
+    Position small, large;
     std::size_t total = 0;
   };
   Mark mark() const { return position_; }
@@ -65,7 +65,7 @@ class Arena {
   using Blocks = std::vector<Buffer>;
   /// Memory from the first block, from `place` on, with room for it; else from a new one of `new_block_bytes`. What is
   /// left in the blocks passed over stays unused until the arena goes back.
-  std::byte* take(Blocks& blocks, Mark::Place& place, std::size_t size_bytes, std::size_t new_block_bytes);
+  std::byte* take(Blocks& blocks, Mark::Position& place, std::size_t size_bytes, std::size_t new_block_bytes);
 
   Allocator* allocator_;
   std::size_t block_bytes_;

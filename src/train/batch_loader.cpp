@@ -17,7 +17,7 @@ BatchLoader::Set::Set(Backend& backend, std::int64_t micro_batches, std::int64_t
       numbers(backend, DType::int64, {micro_batches, b}),
       copies(backend, {ids, targets, weights, numbers}) {}
 
-BatchLoader::BatchLoader(Backend& backend, const parallel::SequenceShare& share, std::int64_t b,
+BatchLoader::BatchLoader(Backend& backend, const parallel::SequenceShard& share, std::int64_t b,
                          std::int64_t micro_batches, DType dtype)
     : backend_(backend),
       share_(share),

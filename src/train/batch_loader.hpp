@@ -8,7 +8,7 @@
 #include "src/backend/host_copies.hpp"
 #include "src/data/dataset/sample_source.hpp"
 #include "src/model/stage/micro_batch.hpp"
-#include "src/parallel/context/sequence_share.hpp"
+#include "src/parallel/context/sequence_shard.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::train {
@@ -19,7 +19,7 @@ class BatchLoader {
  public:
   /// For `micro_batches` micro-batches of `b` samples, of whose tokens this rank has `share`; weights in the
   /// accumulation type of `dtype`.
-  BatchLoader(Backend& backend, const parallel::SequenceShare& share, std::int64_t b, std::int64_t micro_batches,
+  BatchLoader(Backend& backend, const parallel::SequenceShard& share, std::int64_t b, std::int64_t micro_batches,
               DType dtype);
 
   /// One sample of a micro-batch: its place in `source`, or -1 for one that only fills up and does not count; and its
@@ -73,7 +73,7 @@ class BatchLoader {
   void upload(Set& set, const Request& request, Stream& stream) const;
 
   Backend& backend_;
-  parallel::SequenceShare share_;
+  parallel::SequenceShard share_;
   std::int64_t b_;
   DType weight_type_;
   Set sets_[2];

@@ -10,7 +10,7 @@ namespace {
 __extension__ using Wide = __int128;
 
 // The schedule of an update is a list in memory.
-constexpr std::int64_t most_micro_batches = 100'000;
+constexpr std::int64_t max_micro_batches = 100'000;
 
 }  // namespace
 
@@ -31,10 +31,10 @@ BatchSchedule::BatchSchedule(std::int64_t global_batch_size, const std::optional
         start + std::max<std::int64_t>(1, (global_batch_size - start) / increment) * increment);
     parts_ = (global_batch_size - start) / increment;
   }
-  TRIREME_CHECK(global_batch_size / unit_ <= most_micro_batches, ConfigError,
+  TRIREME_CHECK(global_batch_size / unit_ <= max_micro_batches, ConfigError,
                 "--global-batch-size {} is {} micro-batches on each data rank, more than the {} that can be planned: "
                 "choose a smaller one, or a larger --micro-batch-size",
-                global_batch_size, global_batch_size / unit_, most_micro_batches);
+                global_batch_size, global_batch_size / unit_, max_micro_batches);
   for (std::int64_t part = parts_; part >= 0; --part) {
     const std::int64_t size = size_at(part);
     if (size % unit_ == 0 || (decrease && size > unit_)) continue;

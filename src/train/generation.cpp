@@ -24,7 +24,7 @@ class Decoder {
     Backend& backend = gpt_.backend();
     Stream& stream = backend.compute_stream();
     Communicator& pipeline = *gpt_.communicators().pipeline;
-    const model::GptPlace& place = gpt_.place();
+    const model::StageShard& place = gpt_.place();
     const auto count = static_cast<std::int64_t>(tokens.size());
     const DType dtype = gpt_.layout().dtype;
     const ArenaScope scope(memory_);

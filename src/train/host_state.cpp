@@ -11,10 +11,10 @@ std::vector<TensorView> data_of(const std::vector<checkpoint::StateTensor>& tens
 
 }  // namespace
 
-HostState::HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors, HostCopies::Place place)
+HostState::HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors, HostCopies::Allocation allocation)
     : backend_(backend),
       tensors_(std::move(tensors)),
-      copies_(backend, data_of(tensors_), place),
+      copies_(backend, data_of(tensors_), allocation),
       copying_(backend.make_stream()) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].data = copies_.host(i);
 }

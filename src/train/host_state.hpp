@@ -12,9 +12,9 @@ namespace trireme::train {
 class HostState {
  public:
   /// `tensors` have their data in memory of `backend`; both must live longer. For a state that is written while
-  /// training goes on it takes memory of its own (HostCopies::Place::always).
+  /// training goes on it takes memory of its own (HostCopies::Allocation::always).
   HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors,
-            HostCopies::Place place = HostCopies::Place::where_needed);
+            HostCopies::Allocation allocation = HostCopies::Allocation::where_needed);
 
   /// The same tensors with data in host memory.
   const std::vector<checkpoint::StateTensor>& tensors() const { return tensors_; }

@@ -45,7 +45,7 @@ class NoHooks final : public parallel::ParameterHooks {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const LayoutOptions& layout,
+MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ParallelConfig& layout,
                                const TrainOptions& options, const parallel::ProcessGrid& grid, int rank) {
   RehearsalBackend rehearsal(backend);
   RehearsalCommunicator world(rank, grid.world_size(), "world");
@@ -56,7 +56,7 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
   const std::int64_t count = trainer.batches().largest() / (layout.micro_batch_size * grid.data_size());
   const std::vector<model::MicroBatch> micro_batches(
       static_cast<std::size_t>(count),
-      unseen_micro_batch(gpt.sequence_share().rows, layout.micro_batch_size, layout.dtype));
+      unseen_micro_batch(gpt.sequence_shard().rows, layout.micro_batch_size, layout.dtype));
   gpt.run(micro_batches,
           {.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout});
   gpt.reduce_gradients();
@@ -78,8 +78,8 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
   return estimate;
 }
 
-LeastMemory least_memory(const model::GptConfig& config, const LayoutOptions& layout, const parallel::ProcessGrid& grid,
-                         std::optional<optim::OptimizerKind> optimizer) {
+LeastMemory min_memory(const model::GptConfig& config, const ParallelConfig& layout, const parallel::ProcessGrid& grid,
+                       std::optional<optim::OptimizerKind> optimizer) {
   using parallel::DataSharding;
   const parallel::DataParallelOptions& data = layout.data_parallel;
   const auto value = static_cast<double>(size_of(layout.dtype));
@@ -89,7 +89,7 @@ LeastMemory least_memory(const model::GptConfig& config, const LayoutOptions& la
   if (!optimizer) {
     copied += sum;  // read before it is rounded
   } else {
-    const double gradient = data.rounded_gradients ? value : sum;
+    const double gradient = data.low_precision_gradients ? value : sum;
     (data.sharding == DataSharding::optimizer_and_gradients ? shared : copied) += gradient;
     const double moments = static_cast<double>(optim::moment_count(*optimizer));
     (data.sharding == DataSharding::none ? copied : shared) += (moments + (value == sum ? 0 : 1)) * sum;
@@ -105,7 +105,7 @@ LeastMemory least_memory(const model::GptConfig& config, const LayoutOptions& la
   return {parameters * (copied * grid.gradient_size() + shared), grid.data_size() * tokens * widest * value, padded};
 }
 
-LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config, const LayoutOptions& layout,
+LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config, const ParallelConfig& layout,
                                    int tensor_size, int context_size) {
   const model::Recomputation& recomputation = layout.recomputation;
   const bool full = recomputation.granularity == model::RecomputeGranularity::full;
@@ -113,12 +113,12 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   const bool sequence_parallel = layout.sequence_parallel && tensor_size > 1;
   // A stage of one group of layers, and its input, after a forward.
   const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;
-  model::GptPlace place;
+  model::StageShard place;
   place.chunks = {{0, layers}};
   place.last_stage = false;
   place.tensor_size = tensor_size;
   place.sequence_parallel = sequence_parallel;
-  const auto share = parallel::SequenceShare::of(layout.sequence_length, 0, context_size);
+  const auto share = parallel::SequenceShard::of(layout.sequence_length, 0, context_size);
   const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, tensor_size, layout.vocabulary_multiple,
                                                  layout.padded_vocabulary_size);
   RehearsalBackend rehearsal(backend);

@@ -12,7 +12,7 @@ checkpoint::StateTensor state_piece(const parallel::Parameter& parameter, std::s
   const bool sharded = layout.shards() > 1;
   const bool written_here = parameter.counts_here(tensor_rank) &&
                             (sharded || static_cast<int>(i % static_cast<std::size_t>(holders)) == holder);
-  const parallel::ShardPart own = layout.part_of(i, parameter.stored_numel(), sharded ? holder : 0);
+  const parallel::ShardRange own = layout.part_of(i, parameter.stored_numel(), sharded ? holder : 0);
   // Padding behind the box is left out.
   const std::int64_t count = std::clamp<std::int64_t>(parameter.box.numel() - own.begin, 0, own.count);
   const TensorView data(static_cast<std::byte*>(nullptr), DType::fp32, {count});
@@ -21,7 +21,7 @@ checkpoint::StateTensor state_piece(const parallel::Parameter& parameter, std::s
 
 }  // namespace
 
-std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config, const LayoutOptions& layout,
+std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config, const ParallelConfig& layout,
                                                   const parallel::ProcessGrid& grid, int rank) {
   const parallel::GridPosition at = grid.position(rank);
   model::LayerShape::of(config, layout.sequence_length, 1, grid.tensor_size(), false, layout.dtype);
@@ -30,7 +30,7 @@ std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config
   const parallel::PipelineLayout pipeline =
       parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), layout.pipeline);
   const std::vector<parallel::Parameter> parameters = model::gpt_parameters(
-      config, model::GptPlace::of(pipeline, at.tensor, grid.tensor_size(), at.pipeline), vocabulary);
+      config, model::StageShard::of(pipeline, at.tensor, grid.tensor_size(), at.pipeline), vocabulary);
   const parallel::BufferLayout buffer =
       parallel::ParameterBuffer::make_layout(layout.dtype, parameters, layout.data_parallel, grid.gradient_size());
   const int holder = at.context + grid.context_size() * at.data;

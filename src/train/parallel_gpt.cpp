@@ -3,16 +3,16 @@
 namespace trireme::train {
 namespace {
 
-model::GptPlace place_of(const parallel::PipelineLayout& pipeline, const parallel::GridCommunicators& communicators,
-                         const LayoutOptions& layout) {
-  model::GptPlace place = model::GptPlace::of(pipeline, communicators.tensor->rank(), communicators.tensor->size(),
-                                              communicators.pipeline->rank());
+model::StageShard place_of(const parallel::PipelineLayout& pipeline, const parallel::GridCommunicators& communicators,
+                           const ParallelConfig& layout) {
+  model::StageShard place = model::StageShard::of(pipeline, communicators.tensor->rank(), communicators.tensor->size(),
+                                                  communicators.pipeline->rank());
   place.sequence_parallel = layout.sequence_parallel && place.tensor_size > 1;
   return place;
 }
 
-parallel::ExchangeOptions exchange_of(const model::GptPlace& place, const parallel::GridCommunicators& communicators,
-                                      const LayoutOptions& layout) {
+parallel::ExchangeOptions exchange_of(const model::StageShard& place, const parallel::GridCommunicators& communicators,
+                                      const ParallelConfig& layout) {
   // With sequence parallelism the tensor ranks hold different parts already.
   const bool scatter = layout.scatter_gather && !place.sequence_parallel;
   return {layout.overlap_p2p, scatter ? communicators.tensor.get() : nullptr};
@@ -22,14 +22,14 @@ parallel::ExchangeOptions exchange_of(const model::GptPlace& place, const parall
 
 ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
                          parallel::GridCommunicators& communicators, const model::GptConfig& config,
-                         const LayoutOptions& layout)
+                         const ParallelConfig& layout)
     : backend_(backend),
       world_(world),
       grid_(grid),
       communicators_(communicators),
       config_(config),
       layout_(layout),
-      sequence_share_(parallel::SequenceShare::of(layout.sequence_length, communicators.context->rank(),
+      sequence_shard_(parallel::SequenceShard::of(layout.sequence_length, communicators.context->rank(),
                                                   communicators.context->size())),
       pipeline_layout_(parallel::PipelineLayout::of(config.layers, communicators.pipeline->size(), layout.pipeline)),
       schedule_kind_(parallel::schedule_for(layout.schedule, pipeline_layout_.chunks)),
@@ -42,7 +42,7 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
       data_parallel_(backend, parameters_, gradient_group()),
       stage_({backend, *communicators.tensor, workspace_, place_.sequence_parallel, layout.async_tensor_all_reduce,
               communicators.context->size() > 1 ? communicators.context.get() : nullptr},
-             parameters_, config, place_, vocabulary_, sequence_share_, layout.micro_batch_size, layout.dtype,
+             parameters_, config, place_, vocabulary_, sequence_shard_, layout.micro_batch_size, layout.dtype,
              layout.recomputation, data_parallel_),
       executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout)) {
   if (!layout.cuda_graphs) return;

@@ -17,11 +17,11 @@ class ParallelGpt {
  public:
   /// `world` (host memory) is the grid's ranks in the grid's order. All but the options must live longer.
   ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
-              parallel::GridCommunicators& communicators, const model::GptConfig& config, const LayoutOptions& layout);
+              parallel::GridCommunicators& communicators, const model::GptConfig& config, const ParallelConfig& layout);
 
   const model::GptConfig& config() const { return config_; }
-  const LayoutOptions& layout() const { return layout_; }
-  const model::GptPlace& place() const { return place_; }
+  const ParallelConfig& layout() const { return layout_; }
+  const model::StageShard& place() const { return place_; }
   Backend& backend() { return backend_; }
   Communicator& world() const { return world_; }
   const parallel::ProcessGrid& grid() const { return grid_; }
@@ -34,7 +34,7 @@ class ParallelGpt {
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
   /// The part of every sequence that this context rank holds.
-  const parallel::SequenceShare& sequence_share() const { return sequence_share_; }
+  const parallel::SequenceShard& sequence_shard() const { return sequence_shard_; }
   /// Which layers lie on which stage.
   const parallel::PipelineLayout& pipeline_layout() const { return pipeline_layout_; }
 
@@ -67,12 +67,12 @@ class ParallelGpt {
   parallel::ProcessGrid grid_;
   parallel::GridCommunicators& communicators_;
   model::GptConfig config_;
-  LayoutOptions layout_;
-  parallel::SequenceShare sequence_share_;
+  ParallelConfig layout_;
+  parallel::SequenceShard sequence_shard_;
   parallel::PipelineLayout pipeline_layout_;
   parallel::ScheduleKind schedule_kind_;
   parallel::VocabularyPartition vocabulary_;
-  model::GptPlace place_;
+  model::StageShard place_;
   Arena workspace_;
   parallel::ParameterBuffer parameters_;
   parallel::DataParallel data_parallel_;

@@ -36,13 +36,13 @@ class Windows final : public data::SampleSource {
 PerplexityResult measure_perplexity(ParallelGpt& gpt, const data::TokenStore& store) {
   TRIREME_CHECK(store.token_count() >= 2, DataError, "{} has {} tokens: perplexity needs at least 2", store.name(),
                 store.token_count());
-  const LayoutOptions& layout = gpt.layout();
+  const ParallelConfig& layout = gpt.layout();
   const Windows windows(store, gpt.config().vocabulary, layout.sequence_length);
   // As many micro-batches at a time as the pipeline has stages keep all of them at work.
   const std::int64_t micro_batches = gpt.grid().pipeline_size();
   const std::int64_t b = layout.micro_batch_size;
   const std::int64_t data_size = gpt.grid().data_size();
-  BatchLoader loader(gpt.backend(), gpt.sequence_share(), b, micro_batches, layout.dtype);
+  BatchLoader loader(gpt.backend(), gpt.sequence_shard(), b, micro_batches, layout.dtype);
   for (std::int64_t first = 0; first < windows.size(); first += micro_batches * data_size * b) {
     std::vector<BatchLoader::Sample> samples;
     for (std::int64_t j = 0; j < micro_batches; ++j) {

@@ -15,7 +15,7 @@
 namespace trireme::train {
 
 /// How a model is cut into micro-batches and numbers: what training, evaluation and generation have in common.
-struct LayoutOptions {
+struct ParallelConfig {
   DType dtype = DType::fp32;
   std::int64_t sequence_length = 1024;
   std::int64_t micro_batch_size = 1;
@@ -24,7 +24,7 @@ struct LayoutOptions {
   bool sequence_parallel = false;                  ///< the residual stream is cut over the tensor ranks; idle with TP 1
   bool async_tensor_all_reduce = true;             ///< tensor-parallel collectives of backward run behind its products
   model::Recomputation recomputation;              ///< of training
-  parallel::PipelineCut pipeline;                  ///< how the layers are shared out over the stages
+  parallel::PipelineSplit pipeline;                ///< how the layers are shared out over the stages
   std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks a rank
   bool overlap_p2p = false;                        ///< messages between stages travel while ranks compute
   bool scatter_gather = true;                      ///< each tensor rank sends its part of a message between stages

@@ -14,7 +14,7 @@ Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
       options_(options),
       batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size, gpt.layout().micro_batch_size,
                gpt.grid().data_size()),
-      loader_(gpt.backend(), gpt.sequence_share(), gpt.layout().micro_batch_size,
+      loader_(gpt.backend(), gpt.sequence_shard(), gpt.layout().micro_batch_size,
               batches_.largest() / (gpt.layout().micro_batch_size * gpt.grid().data_size()), gpt.layout().dtype),
       optimizer_(optim::make_optimizer(gpt.backend(), gpt.parameters(), options.optimizer)),
       loss_scaler_(options.loss_scale),
@@ -49,7 +49,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
       &loader_, [](BatchLoader* loader) { loader->end_reading(); });
   TraceRecorder* const trace = gpt_.trace();
   const TraceScope scope(trace, "iteration", "iteration");
-  const LayoutOptions& layout = gpt_.layout();
+  const ParallelConfig& layout = gpt_.layout();
   const std::int64_t batch_size = batches_.size(progress_.consumed_samples);
   const double scale = loss_scaler_.scale();
 

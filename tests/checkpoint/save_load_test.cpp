@@ -122,7 +122,7 @@ TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
 TEST_F(SaveLoad, OfManyDifferencesTwentyAreNamed) {
   std::vector<CutTensor> model;
   for (int i = 0; i < 30; ++i) {
-    model.emplace_back(fmt::format("model/t{:02}", i), Shape{1}, std::vector<Part>{{Box::whole({1}), 0, 1}});
+    model.emplace_back(fmt::format("model/t{:02}", i), Shape{1}, std::vector<TensorSlice>{{Box::whole({1}), 0, 1}});
   }
   save_model(model, 1);
   EXPECT_THAT([&] { load(*open_checkpoint(store, world), world, {}); },

@@ -11,13 +11,13 @@ namespace {
 
 using test::random_below;
 using test::random_partition;
-using ElementRun = Run;  // testing::Test has a Run of its own
+using ElementRange = ElementRange;  // testing::Test has a ElementRange of its own
 
 const std::vector<Shape> shapes{{}, {1}, {7}, {5, 6}, {1, 9}, {3, 4, 2, 5}, {2, 3, 2, 2, 3}};
 
-std::vector<Run> runs_of(const Part& source, const Part& target) {
-  std::vector<Run> runs;
-  for_each_run(source, target, [&](const Run& run) { runs.push_back(run); });
+std::vector<ElementRange> runs_of(const TensorSlice& source, const TensorSlice& target) {
+  std::vector<ElementRange> runs;
+  for_each_common_range(source, target, [&](const ElementRange& run) { runs.push_back(run); });
   return runs;
 }
 
@@ -25,8 +25,8 @@ TEST(ShardPlan, RunsOfRandomPartsAreThoseOfTheNaiveOracle) {
   test::Random random(1);
   for (int round = 0; round < 300; ++round) {
     for (const Shape& shape : shapes) {
-      for (const Part& source : random_partition(random, shape)) {
-        for (const Part& target : random_partition(random, shape)) {
+      for (const TensorSlice& source : random_partition(random, shape)) {
+        for (const TensorSlice& target : random_partition(random, shape)) {
           // Position in the target of each element of the source, or -1.
           std::vector<std::int64_t> expected(static_cast<std::size_t>(source.count), -1);
           for (std::int64_t i = 0; i < source.count; ++i) {
@@ -35,8 +35,8 @@ TEST(ShardPlan, RunsOfRandomPartsAreThoseOfTheNaiveOracle) {
             }
           }
           std::vector<std::int64_t> found(expected.size(), -1);
-          ElementRun previous;
-          for (const ElementRun& run : runs_of(source, target)) {
+          ElementRange previous;
+          for (const ElementRange& run : runs_of(source, target)) {
             ASSERT_GT(run.count, 0);
             ASSERT_GE(run.from, previous.from + previous.count);
             ASSERT_GE(run.to, previous.to + previous.count);
@@ -54,9 +54,9 @@ TEST(ShardPlan, RunsOfRandomPartsAreThoseOfTheNaiveOracle) {
 }
 
 TEST(ShardPlan, RowsAreOneRunAndColumnsOneRunARow) {
-  const Part whole{Box::whole({6, 8}), 0, 48};
-  const Part rows{{{2, 0}, {3, 8}}, 0, 24};
-  const Part columns{{{0, 4}, {6, 4}}, 0, 24};
+  const TensorSlice whole{Box::whole({6, 8}), 0, 48};
+  const TensorSlice rows{{{2, 0}, {3, 8}}, 0, 24};
+  const TensorSlice columns{{{0, 4}, {6, 4}}, 0, 24};
   EXPECT_EQ(runs_of(whole, rows).size(), 1u);
   EXPECT_EQ(runs_of(whole, columns).size(), 6u);
   EXPECT_EQ(runs_of(columns, columns).size(), 1u);
@@ -66,10 +66,10 @@ TEST(ShardPlan, RandomPartitionsCoverExactlyOnce) {
   test::Random random(2);
   for (int round = 0; round < 200; ++round) {
     for (const Shape& shape : shapes) {
-      std::vector<Part> parts = random_partition(random, shape);
+      std::vector<TensorSlice> parts = random_partition(random, shape);
       EXPECT_EQ(coverage_problem(shape, parts), "");
       std::ranges::shuffle(parts, random);
-      const Part last = parts.back();
+      const TensorSlice last = parts.back();
       parts.pop_back();
       EXPECT_THAT(coverage_problem(shape, parts), testing::HasSubstr("are missing"));
       parts.push_back(last);
@@ -91,15 +91,15 @@ TEST(ShardPlan, RandomPartitionsCoverExactlyOnce) {
 
 TEST(ShardPlan, PartsOutsideTheirTensorAreFound) {
   const Shape shape{4, 6};
-  EXPECT_EQ(part_problem(shape, {{{1, 2}, {3, 4}}, 5, 7}), "");
-  EXPECT_NE(part_problem(shape, {{{1, 2}, {3, 5}}, 0, 1}), "");
-  EXPECT_NE(part_problem(shape, {{{-1, 0}, {2, 2}}, 0, 1}), "");
-  EXPECT_NE(part_problem(shape, {{{0}, {4}}, 0, 1}), "");
-  EXPECT_NE(part_problem(shape, {{{0, 0}, {4, 6}}, 20, 5}), "");
-  EXPECT_NE(part_problem(shape, {{{0, 0}, {4, 6}}, -1, 5}), "");
+  EXPECT_EQ(slice_problem(shape, {{{1, 2}, {3, 4}}, 5, 7}), "");
+  EXPECT_NE(slice_problem(shape, {{{1, 2}, {3, 5}}, 0, 1}), "");
+  EXPECT_NE(slice_problem(shape, {{{-1, 0}, {2, 2}}, 0, 1}), "");
+  EXPECT_NE(slice_problem(shape, {{{0}, {4}}, 0, 1}), "");
+  EXPECT_NE(slice_problem(shape, {{{0, 0}, {4, 6}}, 20, 5}), "");
+  EXPECT_NE(slice_problem(shape, {{{0, 0}, {4, 6}}, -1, 5}), "");
   constexpr std::int64_t huge = std::int64_t{1} << 62;
-  EXPECT_NE(part_problem({huge, huge}, {{{0, 0}, {huge, huge}}, 0, 1}), "");
-  EXPECT_NE(part_problem(shape, {{{huge, 0}, {huge, 1}}, 0, 1}), "");
+  EXPECT_NE(slice_problem({huge, huge}, {{{0, 0}, {huge, huge}}, 0, 1}), "");
+  EXPECT_NE(slice_problem(shape, {{{huge, 0}, {huge, 1}}, 0, 1}), "");
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ std::vector<std::vector<std::byte>> state_copied_beside_a_step(bool keeps_order)
   fake_cuda::make_slow_streams(false);
   test::TrainingRun run(world, test::small_run(), {}, {}, test::gpu_device());
   fake_cuda::make_slow_streams(true);
-  train::HostState state(*run.backend, run.trainer.state_tensors(), HostCopies::Place::always);
+  train::HostState state(*run.backend, run.trainer.state_tensors(), HostCopies::Allocation::always);
   fake_cuda::make_slow_streams(false);
   if (keeps_order) run.trainer.before_update([&] { state.keep_order(); });
   run.step();

@@ -60,7 +60,7 @@ class CudaGemm : public testing::Test {
     return values_of(*cpu_, y);
   }
 
-  std::shared_ptr<Device> device_ = std::make_shared<Device>(Place{0, "node7", 0, ""}, LaunchChecks::deferred);
+  std::shared_ptr<Device> device_ = std::make_shared<Device>(DeviceLocation{0, "node7", 0, ""}, LaunchChecks::deferred);
   std::shared_ptr<DeviceMemory> memory_ = std::make_shared<DeviceMemory>(device_);
   CudaStream stream_{device_};
   std::unique_ptr<Backend> cpu_ = cpu::make_backend(1);

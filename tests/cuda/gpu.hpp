@@ -35,8 +35,8 @@ class GpuTest : public testing::Test {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 
-  /// Place of this rank, where there are so many GPUs.
-  virtual cuda::Place place(int /*gpus*/) const { return {0, "this machine", 0, ""}; }
+  /// DeviceLocation of this rank, where there are so many GPUs.
+  virtual cuda::DeviceLocation place(int /*gpus*/) const { return {0, "this machine", 0, ""}; }
 
   /// A copy on the GPU of a tensor in host memory.
   Tensor upload(ConstTensorView host) {

@@ -40,8 +40,8 @@ class GpuBackendTest : public testing::Test {
 };
 
 /// A small model with dropout, for runs on the host.
-inline RunConfig small_run() {
-  RunConfig config;
+inline TrainingRunConfig small_run() {
+  TrainingRunConfig config;
   config.model.layers = 2;
   config.model.hidden = 32;
   config.model.heads = 4;
@@ -56,7 +56,7 @@ inline RunConfig small_run() {
 }
 
 /// Expects what a rank takes of its GPU in some steps and an evaluation to be as predicted.
-inline void expect_predicted_memory(Communicator& world, const RunConfig& config, const Layout& layout,
+inline void expect_predicted_memory(Communicator& world, const TrainingRunConfig& config, const Layout& layout,
                                     const DeviceChoice& device) {
   SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
   TrainingRun run(world, config, layout, {}, device);

@@ -25,7 +25,7 @@ class CudaGraphs : public testing::Test {
     }
     return "it was recorded";
   }
-  std::shared_ptr<Device> device_ = std::make_shared<Device>(Place{3, "node7", 0, ""}, LaunchChecks::deferred);
+  std::shared_ptr<Device> device_ = std::make_shared<Device>(DeviceLocation{3, "node7", 0, ""}, LaunchChecks::deferred);
   CudaStream stream_{device_};
 };
 

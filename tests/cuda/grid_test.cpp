@@ -35,8 +35,8 @@ DeviceChoice slow_communication(DeviceTransport transport, const BackendOptions&
   return device;
 }
 
-void expect_the_losses_of_one_rank(RunConfig config, const std::vector<Layout>& layouts, DeviceTransport transport,
-                                   const BackendOptions& options) {
+void expect_the_losses_of_one_rank(TrainingRunConfig config, const std::vector<Layout>& layouts,
+                                   DeviceTransport transport, const BackendOptions& options) {
   SelfCommunicator alone("world");
   if (is_real_gpu() && !ranks_share_gpus()) config.steps = 10;
   const Curve expected = training_curve(alone, config, {}, gpu_device(DeviceTransport::nccl, options));
@@ -78,7 +78,7 @@ TEST_F(GpuGrid, RanksWithAGpuEachComputeTheLossesOfOne) {
 
 TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.model.layers = 4;
   config.steps = 5;  // receives are posted ahead from the fourth on
   std::vector<Layout> list = schedules(world().size());
@@ -88,7 +88,7 @@ TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
 
 TEST_F(GpuGrid, MemoryIsAsPredicted) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.model.layers = 4;
   config.dtype = DType::bf16;
   config.steps = 1;
@@ -104,7 +104,7 @@ TEST_F(GpuGrid, MemoryIsAsPredicted) {
 }
 
 /// Expects the same bits, with a GPU for each rank, of steps that run as graphs.
-void expect_the_same_from_graphs(const RunConfig& config, const std::vector<Layout>& layouts) {
+void expect_the_same_from_graphs(const TrainingRunConfig& config, const std::vector<Layout>& layouts) {
   BackendOptions options = own_gpu();
   options.deterministic = true;
   for (Layout layout : layouts) {
@@ -124,7 +124,7 @@ TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
   Layout tensor{ranks, 1, {}}, data{1, 1, {}}, context{1, 1, {}, ranks};
   tensor.options.sequence_parallel = true;
   data.options.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.model.layers = 1;
   config.batch = 3 * ranks;  // as ever, recorded, replayed
   expect_the_same_from_graphs(config, {Layout{ranks, 1, {}}, tensor, data, context});
@@ -132,7 +132,7 @@ TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
 
 TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.dtype = DType::bf16;
   config.model.layers = 2;
   config.batch = 5 * world().size();  // the first and the last micro-batch, and one each as ever, recorded, replayed
@@ -143,7 +143,7 @@ TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits)
     layout.options.data_parallel.sharding = parallel::DataSharding::optimizer;
     layout.options.data_parallel.overlap_reduce = layout.options.data_parallel.overlap_gather = true;
     layout.options.data_parallel.bucket_elements = 5000;
-    layout.options.data_parallel.rounded_gradients = rounded;
+    layout.options.data_parallel.low_precision_gradients = rounded;
   }
   list.push_back(list.front());
   list.back().options.schedule = parallel::ScheduleKind::zero_bubble;
@@ -152,7 +152,7 @@ TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits)
 
 TEST_F(GpuGrid, GraphsOfPipelineStagesComputeTheSameBits) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.model.layers = 4;
   config.batch = 2 * world().size();
   config.steps = 3;  // GPipe has all micro-batches in flight: as ever, recorded, replayed

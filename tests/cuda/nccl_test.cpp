@@ -6,8 +6,8 @@
 #include <map>
 
 #include "cuda/nccl/gpu_table.hpp"
-#include "cuda/nccl/lanes.hpp"
 #include "cuda/nccl/nccl_communicator.hpp"
+#include "cuda/nccl/p2p_communicators.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/fake_nccl.hpp"
@@ -44,7 +44,7 @@ class Nccl : public testing::Test {
   }
 
   SelfCommunicator host_{"world"};
-  std::shared_ptr<Device> device_ = std::make_shared<Device>(Place{0, "node7", 0, ""}, LaunchChecks::deferred);
+  std::shared_ptr<Device> device_ = std::make_shared<Device>(DeviceLocation{0, "node7", 0, ""}, LaunchChecks::deferred);
   std::shared_ptr<DeviceMemory> memory_ = std::make_shared<DeviceMemory>(device_);
   CudaStream compute_{device_};
   std::unique_ptr<Communicator> comm_;
@@ -152,7 +152,7 @@ TEST_F(Nccl, AllGroupsAreGivenUpWhileAnErrorUnwinds) {
 
 TEST_F(Nccl, MemoryIsFreedWhereTheOtherRanksNeverCome) {
   fake_nccl::lose_peers();
-  device_->set_longest_wait(0.05);
+  device_->set_max_wait(0.05);
   EXPECT_THAT(message_of<HungError>([&] {
                 const Buffer buffer = memory_->allocate(16);  // freeing it waits for the GPU
                 comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum).wait(compute_);
@@ -235,7 +235,7 @@ TEST_F(Nccl, EachDirectionOfAnExchangeHasAStreamOfItsOwn) {
     receives[0].wait(wait_here);
     EXPECT_EQ(std::ranges::count_if(fake_cuda::log(), [](auto& line) { return line.starts_with("ncclCommSplit"); }),
               round == 0 ? 2 : 0)
-        << "lanes are made at the first exchange";
+        << "p2p communicators are made at the first exchange";
   }
 }
 
@@ -254,11 +254,11 @@ TEST(GpuTable, NamesTheRanksThatShareAGpu) {
   }
 }
 
-TEST(Lanes, JoinEveryTwoNeighboursOnceInEachDirection) {
+TEST(P2pCommunicators, JoinEveryTwoNeighboursOnceInEachDirection) {
   for (int size = 2; size <= 9; ++size) {
-    std::vector<std::vector<LaneSplit>> ranks;
-    for (int rank = 0; rank < size; ++rank) ranks.push_back(lane_splits(rank, size));
-    std::map<std::pair<int, int>, int> lanes;  // (sender, receiver)
+    std::vector<std::vector<P2pSplit>> ranks;
+    for (int rank = 0; rank < size; ++rank) ranks.push_back(p2p_splits(rank, size));
+    std::map<std::pair<int, int>, int> joined;  // (sender, receiver)
     for (std::size_t split = 0; split < ranks[0].size(); ++split) {
       std::map<int, std::vector<int>> members;
       for (int rank = 0; rank < size; ++rank) {
@@ -268,21 +268,21 @@ TEST(Lanes, JoinEveryTwoNeighboursOnceInEachDirection) {
       }
       for (const auto& [colour, pair] : members) {
         ASSERT_EQ(pair.size(), 2u) << "of " << size << ", split " << split << ", colour " << colour;
-        const LaneSplit& a = ranks[static_cast<std::size_t>(pair[0])][split];
-        const LaneSplit& b = ranks[static_cast<std::size_t>(pair[1])][split];
+        const P2pSplit& a = ranks[static_cast<std::size_t>(pair[0])][split];
+        const P2pSplit& b = ranks[static_cast<std::size_t>(pair[1])][split];
         EXPECT_EQ(a.peer, pair[1]);
         EXPECT_EQ(b.peer, pair[0]);
         EXPECT_NE(a.sends, b.sends);
         EXPECT_EQ(a.key, a.sends ? 0 : 1);
         EXPECT_EQ(b.key, b.sends ? 0 : 1);
-        ++lanes[a.sends ? std::pair(pair[0], pair[1]) : std::pair(pair[1], pair[0])];
+        ++joined[a.sends ? std::pair(pair[0], pair[1]) : std::pair(pair[1], pair[0])];
       }
     }
     for (int rank = 0; rank < size; ++rank) {
-      EXPECT_EQ((lanes[{rank, (rank + 1) % size}]), 1) << size;
-      EXPECT_EQ((lanes[{(rank + 1) % size, rank}]), 1) << size;
+      EXPECT_EQ((joined[{rank, (rank + 1) % size}]), 1) << size;
+      EXPECT_EQ((joined[{(rank + 1) % size, rank}]), 1) << size;
     }
-    EXPECT_EQ(lanes.size(), size == 2 ? 2u : 2u * static_cast<std::size_t>(size));
+    EXPECT_EQ(joined.size(), size == 2 ? 2u : 2u * static_cast<std::size_t>(size));
   }
 }
 

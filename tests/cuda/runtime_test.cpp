@@ -25,7 +25,7 @@ class CudaRuntime : public testing::Test {
     device_ = make_device(LaunchChecks::deferred);
   }
   static std::shared_ptr<Device> make_device(LaunchChecks checks) {
-    return std::make_shared<Device>(Place{3, "node7", 0, ""}, checks);
+    return std::make_shared<Device>(DeviceLocation{3, "node7", 0, ""}, checks);
   }
   /// The message of what `function` throws.
   template <class Exception>
@@ -151,7 +151,7 @@ TEST_F(CudaRuntime, AGpuThatDoesNotComeToAnEndIsHungAndWhatIsUnderWayIsNamed) {
   CudaStream stream(device_);
   const Device::Watch watch =
       device_->watch({[] {}, [] { return std::string("the group data: all-reduce of 8 fp32"); }});
-  device_->set_longest_wait(0.05);
+  device_->set_max_wait(0.05);
   fake_cuda::enqueue_until(
       stream.handle(), "all-reduce", [] {}, [] { return false; }, [] {});
   EXPECT_EQ(message_of<HungError>([&] { stream.synchronize(); }),
@@ -173,7 +173,7 @@ TEST_F(CudaRuntime, AHostFarAheadOfTheGpuWaitsWhereErrorsAreSeen) {
   }
   EXPECT_GT(most, 256u);
   EXPECT_LT(most, 600u) << "a driver blocks at about a thousand";
-  device_->set_longest_wait(0.05);
+  device_->set_max_wait(0.05);
   fake_cuda::enqueue_until(
       stream.handle(), "all-reduce", [] {}, [] { return false; }, [] {});
   EXPECT_THROW(launch(600), HungError);
@@ -186,7 +186,7 @@ TEST_F(CudaRuntimeDeathTest, AProcessThatCannotFreeItsMemoryEndsAllTheSame) {
       {
         log::initialise(0, 1);
         CudaStream stream(device_);
-        device_->set_longest_wait(0.05, 0.1);
+        device_->set_max_wait(0.05, 0.1);
         fake_cuda::enqueue_until(
             stream.handle(), "all-reduce", [] {}, [] { return false; }, [] {});
         try {
@@ -206,7 +206,7 @@ TEST_F(CudaRuntime, ImmediateChecksHaveTheLongestWaitAndAskWatchedCommunications
         stream.handle(), "all-reduce", [] {}, [] { return false; }, [] {});
     checking->launched(stream.handle(), "norm");
   };
-  checking->set_longest_wait(0.05);
+  checking->set_max_wait(0.05);
   EXPECT_EQ(message_of<HungError>(behind_an_all_reduce),
             "waiting for 0.05 s for GPU 0 (Fake H200); latest launches, newest first: norm");
   const Device::Watch watch = checking->watch({[] { throw NcclError("a peer died"); }});

@@ -32,7 +32,7 @@ class Staged : public testing::Test {
   }
 
   std::shared_ptr<Device> device_ =
-      std::make_shared<Device>(Place{test::world().rank(), "node", 0, ""}, LaunchChecks::deferred);
+      std::make_shared<Device>(DeviceLocation{test::world().rank(), "node", 0, ""}, LaunchChecks::deferred);
   std::shared_ptr<PinnedMemory> pinned_ = std::make_shared<PinnedMemory>(device_);
   CudaStream compute_{device_};
   std::unique_ptr<Communicator> comm_;

@@ -48,12 +48,12 @@ TEST_F(GpuTraining, ReproducesPyTorch) {
 }
 
 TEST_F(GpuTraining, DropsOutWhatTheCpuDropsOut) {
-  const RunConfig config = small_run();
+  const TrainingRunConfig config = small_run();
   expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}), 2e-5);
 }
 
 TEST_F(GpuTraining, DeterministicRunsHaveTheSameBits) {
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.dtype = DType::bf16;
   const DeviceChoice device = gpu_device(DeviceTransport::nccl, {.deterministic = true});
   const Curve first = training_curve(world_, config, {}, device), second = training_curve(world_, config, {}, device);
@@ -62,7 +62,7 @@ TEST_F(GpuTraining, DeterministicRunsHaveTheSameBits) {
 }
 
 TEST_F(GpuTraining, Fp16ScalesItsLoss) {
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.dtype = DType::fp16;
   config.loss_scale.dynamic = true;
   config.loss_scale.initial_scale = 65536;
@@ -73,7 +73,7 @@ TEST_F(GpuTraining, Fp16ScalesItsLoss) {
 }
 
 /// Expects the same bits of steps that run as graphs.
-void expect_the_same_from_graphs(Communicator& world, const RunConfig& config, Layout layout) {
+void expect_the_same_from_graphs(Communicator& world, const TrainingRunConfig& config, Layout layout) {
   SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
   const DeviceChoice device = gpu_device(DeviceTransport::nccl, {.deterministic = true});
   const Curve expected = training_curve(world, config, layout, device);
@@ -86,14 +86,14 @@ void expect_the_same_from_graphs(Communicator& world, const RunConfig& config, L
 TEST_F(GpuTraining, GraphsComputeTheSameBits) {
   // 1F1B has one micro-batch in flight: of the four of an update one runs as ever, one is recorded, two are replayed.
   for (const DType dtype : {DType::fp32, DType::bf16}) {
-    RunConfig config = small_run();
+    TrainingRunConfig config = small_run();
     config.dtype = dtype;
     expect_the_same_from_graphs(world_, config, {});
   }
 }
 
 TEST_F(GpuTraining, GraphsOfAllMicroBatchesInFlightComputeTheSameBits) {
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.model.layers = 1;
   config.batch = 2;
   config.steps = 4;  // as ever, recorded, replayed twice
@@ -105,7 +105,7 @@ TEST_F(GpuTraining, GraphsOfAllMicroBatchesInFlightComputeTheSameBits) {
 }
 
 TEST_F(GpuTraining, MemoryIsAsPredicted) {
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.dtype = DType::bf16;
   config.steps = 1;
   for (const bool graphs : {false, true}) {
@@ -122,7 +122,7 @@ TEST_F(GpuTraining, MemoryIsAsPredicted) {
 }
 
 TEST_F(GpuTraining, GraphsReadTheLossScaleThatChanges) {
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.dtype = DType::fp16;
   config.loss_scale.dynamic = true;
   config.loss_scale.initial_scale = 1024;
@@ -132,7 +132,7 @@ TEST_F(GpuTraining, GraphsReadTheLossScaleThatChanges) {
 }
 
 TEST_F(GpuTraining, EvaluationsBetweenGraphsChangeNothing) {
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.steps = 2;
   Layout layout;
   std::vector<double> losses[2];
@@ -178,7 +178,7 @@ void move_state(TrainingRun& from, TrainingRun& to, Communicator& world) {
 }
 
 TEST_F(GpuTraining, ACheckpointOfTheGpuContinuesOnTheCpuAndBack) {
-  const RunConfig config = small_run();
+  const TrainingRunConfig config = small_run();
   const DeviceChoice device = gpu_device(DeviceTransport::nccl, {.deterministic = true});
   TrainingRun gpu(world_, config, {}, {}, device), cpu(world_, config, {}), other_gpu(world_, config, {}, {}, device);
   gpu.step();
@@ -190,7 +190,7 @@ TEST_F(GpuTraining, ACheckpointOfTheGpuContinuesOnTheCpuAndBack) {
 }
 
 TEST_F(GpuTraining, GenerationAndPerplexityAreTheCpus) {
-  RunConfig config = small_run();
+  TrainingRunConfig config = small_run();
   config.model.hidden_dropout = config.model.attention_dropout = 0;
   config.init_scale = 20;  // logits that differ
   TrainingRun gpu(world_, config, {}, {}, gpu_device()), cpu(world_, config, {});
@@ -205,7 +205,7 @@ TEST_F(GpuTraining, GenerationAndPerplexityAreTheCpus) {
 
 TEST_F(GpuTraining, TwoHundredStepsInBf16FollowTheCpuInFp32) {
   if (!is_real_gpu()) GTEST_SKIP() << "too long for kernels on the host";
-  RunConfig config;
+  TrainingRunConfig config;
   config.steps = 200;
   config.model.hidden_dropout = config.model.attention_dropout = 0;
   config.dtype = DType::fp32;

@@ -227,7 +227,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::strcpy(properties->name, "Fake H200");
   properties->major = 9;
   properties->totalGlobalMem = std::size_t{139} << 30;
-  properties->sharedMemPerBlockOptin = trireme::gpu::host::most_shared_bytes;
+  properties->sharedMemPerBlockOptin = trireme::gpu::host::max_shared_bytes;
   properties->uuid.bytes[0] = static_cast<char>(state().uuid);
   properties->uuid.bytes[1] = static_cast<char>(device);
   return cudaSuccess;

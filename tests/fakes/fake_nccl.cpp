@@ -111,7 +111,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* par
   *part = nullptr;
   const ncclResult_t status = begin("ncclCommSplit", comm, [=] {
     if (colour == NCCL_SPLIT_NOCOLOR) return;
-    // Every group of a test but the lanes is of one rank; a lane's key is its rank.
+    // Every group of a test but the p2p communicators is of one rank; a p2p communicator's key is its rank.
     *part = new ncclComm{comm->size == 1 ? 0 : key, comm->size == 1 ? 1 : 2};
     ++state().live;
   });

@@ -18,7 +18,7 @@ MemoryTokenStore::MemoryTokenStore(CorpusInfo info, const std::vector<std::vecto
       for (const std::int32_t id : document) {
         TRIREME_CHECK(id >= 0 && id < info_.vocabulary_size, DataError, "token {} is not in the vocabulary of {} ids",
                       id, info_.vocabulary_size);
-        info_.greatest_id = std::max<std::int64_t>(info_.greatest_id, id);
+        info_.max_id = std::max<std::int64_t>(info_.max_id, id);
         tokens.push_back(static_cast<typename std::remove_reference_t<decltype(tokens)>::value_type>(id));
       }
       offsets_.push_back(static_cast<std::int64_t>(tokens.size()));

@@ -37,8 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ranges::replace(payload, '|', '\n');
   const std::string figures(fuzz::take_until(rest, "\n"));
   if (tokenizer.find('\0') != tokenizer.npos || format.find('\0') != format.npos) return 0;
-  long long vocabulary = 0, end_of_document = 0, greatest_id = 0, version = 0;
-  std::sscanf(figures.c_str(), "%lld %lld %lld %lld", &vocabulary, &end_of_document, &greatest_id, &version);
+  long long vocabulary = 0, end_of_document = 0, max_id = 0, version = 0;
+  std::sscanf(figures.c_str(), "%lld %lld %lld %lld", &vocabulary, &end_of_document, &max_id, &version);
   const std::size_t offset_bytes = rest.empty() ? 0 : static_cast<unsigned char>(rest[0]) % 32 * 8u;
   if (!rest.empty()) rest.remove_prefix(1);
   const auto offsets = numbers<std::int64_t>(rest.substr(0, offset_bytes));
@@ -78,7 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     root.write_attribute("tokenizer_digest", (choice & 32) != 0 ? digest(payload.data(), payload.size()) : format);
     root.write_attribute("vocabulary_size", std::int64_t{vocabulary});
     root.write_attribute("end_of_document", std::int64_t{end_of_document});
-    root.write_attribute("greatest_id", std::int64_t{greatest_id});
+    root.write_attribute("greatest_id", std::int64_t{max_id});
     root.write_attribute("table_digest", (choice & 128) != 0 ? format : table.hex());
     file.close();
   }

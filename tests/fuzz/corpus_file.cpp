@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                       [&](const auto& span, std::int64_t) { tokens += std::ssize(span); });
     fuzz::require(tokens == store.token_count(), "all tokens are handed out");
     store.verify();
-    fuzz::require(store.info().greatest_id < store.info().vocabulary_size, "every token is an id");
+    fuzz::require(store.info().max_id < store.info().vocabulary_size, "every token is an id");
   } catch (const DataError&) {
   } catch (const IoError&) {  // a view of a file that is not there
   }

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.format = json ? io::TextFormat::json_lines : io::TextFormat::text;
   options.check_utf8 = (choice & 2) != 0;
   options.piece_bytes = (choice & 4) != 0 ? 16 : 1000;
-  options.greatest_run_bytes = (choice & 8) != 0 ? 40 : 1000;
+  options.max_run_bytes = (choice & 8) != 0 ? 40 : 1000;
   const fuzz::InputFile file("text", bytes);
   std::string whole;
   try {

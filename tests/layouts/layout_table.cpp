@@ -62,7 +62,7 @@ Tolerance tolerance_of(DType dtype) {
   }
 }
 
-double largest_difference(const std::vector<double>& actual, const std::vector<double>& expected) {
+double max_difference(const std::vector<double>& actual, const std::vector<double>& expected) {
   double largest = actual.size() == expected.size() ? 0 : INFINITY;
   for (std::size_t i = 0; i < std::min(actual.size(), expected.size()); ++i) {
     const double difference = std::abs(actual[i] / expected[i] - 1);
@@ -89,14 +89,14 @@ class Table {
       parser.parse(arguments);
       const Layout layout = layout_of(o, parser);
       const bool oracle = row.tags.contains("oracle");
-      const RunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(o);
+      const TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(o);
       const Tolerance tolerance = oracle ? Tolerance{1e-9, 1e-9} : tolerance_of(config.dtype);
       const Curve expected = oracle ? synthetic_run("synthetic_hot").curve : reference(config);
       const Curve curve = training_curve(world_, config, layout);
       const Curve again = training_curve(world_, config, layout);
       const bool same = curve.loss == again.loss && curve.grad_norm == again.grad_norm;
-      const double loss = largest_difference(curve.loss, expected.loss);
-      const double norm = largest_difference(curve.grad_norm, expected.grad_norm);
+      const double loss = max_difference(curve.loss, expected.loss);
+      const double norm = max_difference(curve.grad_norm, expected.grad_norm);
       const bool pass = same && loss <= tolerance.loss && norm <= tolerance.grad_norm;
       return {fmt::format("{} {}{} | {:.1e} | {:.1e} | {} | {:.1f} | {} |", head, name_of(config.dtype),
                           oracle ? ", PyTorch" : "", loss, norm, same ? "yes" : "no", timer.elapsed_s(),
@@ -119,8 +119,8 @@ class Table {
     return layout;
   }
 
-  static RunConfig config_of(const app::TrainCommandOptions& o) {
-    RunConfig config;
+  static TrainingRunConfig config_of(const app::TrainCommandOptions& o) {
+    TrainingRunConfig config;
     config.model = o.model.config(o.sequence_length, 1);
     config.s = o.sequence_length;
     config.batch = *o.global_batch_size;
@@ -132,7 +132,7 @@ class Table {
   }
 
   /// Curve of one rank: rank 0 alone computes it, once for each model, batch and type.
-  const Curve& reference(const RunConfig& config) {
+  const Curve& reference(const TrainingRunConfig& config) {
     std::string key = fmt::format("{} {} {}", config.batch, config.s, name_of(config.dtype));
     for (const auto& [name, value] : app::attributes_of(config.model)) key += " " + value;
     const auto [place, is_new] = references_.try_emplace(key);

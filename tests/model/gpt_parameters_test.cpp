@@ -35,7 +35,8 @@ std::map<std::string, std::vector<int>> coverage(const GptConfig& config, int te
   for (int pipeline_rank = 0; pipeline_rank < stages; ++pipeline_rank) {
     for (int tensor_rank = 0; tensor_rank < tensor_size; ++tensor_rank) {
       const parallel::VocabularyPartition vocabulary(config.vocabulary, tensor_rank, tensor_size);
-      const GptPlace place = GptPlace::of(layout_of(stages, virtual_stages), tensor_rank, tensor_size, pipeline_rank);
+      const StageShard place =
+          StageShard::of(layout_of(stages, virtual_stages), tensor_rank, tensor_size, pipeline_rank);
       for (const Parameter& p : gpt_parameters(config, place, vocabulary)) {
         EXPECT_EQ(p.storage.rank(), p.shape.rank()) << p.name;
         for (int i = 0; i < p.shape.rank(); ++i) {
@@ -89,7 +90,7 @@ TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
   test::model_variants().back().apply(config);
   config.layers = 1;
   const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, 2);
-  const GptPlace place = GptPlace::of(parallel::PipelineLayout::of(1, 1, {}), 0, 2, 0);
+  const StageShard place = StageShard::of(parallel::PipelineLayout::of(1, 1, {}), 0, 2, 0);
   std::string list;
   for (const Parameter& p : gpt_parameters(config, place, vocabulary)) {
     list += p.name + " " + to_string(p.shape) + " " + to_string(p.box.extent) + (decays(p.role) ? "\n" : " no decay\n");
@@ -110,29 +111,29 @@ TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
 TEST(GptParameters, FirstAndLastStageHoldTheTiedTableButOnlyTheFirstCounts) {
   const parallel::VocabularyPartition vocabulary(small().vocabulary, 0, 1);
   for (int rank = 0; rank < 4; ++rank) {
-    const auto list = gpt_parameters(small(), GptPlace::of(layout_of(4), 0, 1, rank), vocabulary);
+    const auto list = gpt_parameters(small(), StageShard::of(layout_of(4), 0, 1, rank), vocabulary);
     const auto table = std::ranges::find(list, "wte", &Parameter::name);
     ASSERT_EQ(table != list.end(), rank == 0 || rank == 3) << "stage " << rank;
     EXPECT_TRUE(table == list.end() || table->shared_copy == (rank == 3));
   }
 }
 
-TEST(GptPlace, ChunksGoRoundTheStages) {
-  const GptPlace place = GptPlace::of(layout_of(2, 2), 0, 1, 1);
+TEST(StageShard, ChunksGoRoundTheStages) {
+  const StageShard place = StageShard::of(layout_of(2, 2), 0, 1, 1);
   ASSERT_EQ(place.chunks.size(), 2u);
   EXPECT_EQ(place.chunks[0].first_layer, 2);
   EXPECT_EQ(place.chunks[1].first_layer, 6);
   EXPECT_EQ(place.chunks[1].layers, 2);
 }
 
-TEST(GptPlace, StagesMayHoldNoLayers) {
+TEST(StageShard, StagesMayHoldNoLayers) {
   const auto layout = parallel::PipelineLayout::of(small().layers, 3, {.layers = {0, 8, 0}});
-  EXPECT_EQ(GptPlace::of(layout, 0, 1, 0).chunks[0].layers, 0);
-  EXPECT_EQ(GptPlace::of(layout, 0, 1, 2).chunks[0].layers, 0);
+  EXPECT_EQ(StageShard::of(layout, 0, 1, 0).chunks[0].layers, 0);
+  EXPECT_EQ(StageShard::of(layout, 0, 1, 2).chunks[0].layers, 0);
   const parallel::VocabularyPartition vocabulary(small().vocabulary, 0, 1);
   const auto names = [&](int rank) {
     std::string text;
-    for (const Parameter& p : gpt_parameters(small(), GptPlace::of(layout, 0, 1, rank), vocabulary))
+    for (const Parameter& p : gpt_parameters(small(), StageShard::of(layout, 0, 1, rank), vocabulary))
       text += p.name + " ";
     return text;
   };

@@ -14,12 +14,12 @@ namespace {
 
 using parallel::Parameter;
 using parallel::ParameterBuffer;
-using parallel::Role;
+using parallel::ParameterRole;
 
 constexpr Initialisation normal{InitMethod::normal, 1234, 12, 1, 0.02};
 constexpr Initialisation hashed{InitMethod::hashed_uniform, 1234, 12, 1, 0.02};
 
-Parameter whole(const std::string& name, Role role, const Shape& shape) {
+Parameter whole(const std::string& name, ParameterRole role, const Shape& shape) {
   Parameter p;
   p.name = name;
   p.role = role;
@@ -39,7 +39,7 @@ std::vector<double> initialised(const Parameter& parameter, DType dtype, const I
 
 TEST(HashedUniform, MakesThePublishedBits) {
   const auto bits = [](const char* name, std::int64_t i) {
-    return std::bit_cast<std::uint32_t>(static_cast<float>(initial_value(name, Role::matrix, i, hashed)));
+    return std::bit_cast<std::uint32_t>(static_cast<float>(initial_value(name, ParameterRole::matrix, i, hashed)));
   };
   EXPECT_EQ(bits("wte", 0), 0xbcde0876u);
   EXPECT_EQ(bits("wte", 1), 0xbccad725u);
@@ -52,21 +52,24 @@ TEST(HashedUniform, MakesThePublishedBits) {
 }
 
 TEST(HashedUniform, ScalesByRoleAndRoundsInFp32) {
-  const auto value = [](Role role, const Initialisation& options) { return initial_value("h.3.x", role, 5, options); };
+  const auto value = [](ParameterRole role, const Initialisation& options) {
+    return initial_value("h.3.x", role, 5, options);
+  };
   const float a = static_cast<float>(0.02 * std::sqrt(3.0));
   const float b = static_cast<float>(0.02 * std::sqrt(3.0) / std::sqrt(24.0));
-  const float r = static_cast<float>(value(Role::bias, hashed) / 0.02);  // near enough to tell the factors
-  EXPECT_FLOAT_EQ(static_cast<float>(value(Role::matrix, hashed)), a * r);
-  EXPECT_FLOAT_EQ(static_cast<float>(value(Role::residual_matrix, hashed)), b * r);
-  EXPECT_FLOAT_EQ(static_cast<float>(value(Role::norm_weight, hashed)), 1 + 0.1f * r);
-  EXPECT_FLOAT_EQ(static_cast<float>(value(Role::norm_bias, hashed)), 0.05f * r);
-  for (const Role role : {Role::embedding, Role::matrix, Role::residual_matrix, Role::bias, Role::norm_weight}) {
+  const float r = static_cast<float>(value(ParameterRole::bias, hashed) / 0.02);  // near enough to tell the factors
+  EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::matrix, hashed)), a * r);
+  EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::residual_matrix, hashed)), b * r);
+  EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::norm_weight, hashed)), 1 + 0.1f * r);
+  EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::norm_bias, hashed)), 0.05f * r);
+  for (const ParameterRole role : {ParameterRole::embedding, ParameterRole::matrix, ParameterRole::residual_matrix,
+                                   ParameterRole::bias, ParameterRole::norm_weight}) {
     EXPECT_EQ(value(role, hashed), static_cast<float>(value(role, hashed))) << "not an fp32";
   }
 }
 
 TEST(Initialisation, DoesNotDependOnTheThreads) {
-  Parameter part = whole("h.0.mlp.fc.weight", Role::matrix, {600, 101});
+  Parameter part = whole("h.0.mlp.fc.weight", ParameterRole::matrix, {600, 101});
   part.box.offset = {7, 3};
   part.box.extent = {501, 97};
   part.storage = {501, 97};
@@ -79,21 +82,23 @@ TEST(Initialisation, ScaleMultipliesTheMatricesOfTheLayersOnly) {
   for (Initialisation options : {normal, hashed}) {
     Initialisation scaled = options;
     scaled.scale = 16;
-    const auto ratio = [&](const char* name, Role role) {
+    const auto ratio = [&](const char* name, ParameterRole role) {
       return initial_value(name, role, 7, scaled) / initial_value(name, role, 7, options);
     };
-    EXPECT_EQ(ratio("h.0.mlp.fc.weight", Role::matrix), 16);
-    EXPECT_EQ(ratio("h.0.mlp.proj.weight", Role::residual_matrix), 16);
-    EXPECT_EQ(ratio("wte", Role::embedding), 1);
-    EXPECT_EQ(ratio("h.0.ln_1.weight", Role::norm_weight), 1);
-    EXPECT_EQ(initial_value("h.0.mlp.fc.bias", Role::bias, 7, scaled),
-              initial_value("h.0.mlp.fc.bias", Role::bias, 7, options));
+    EXPECT_EQ(ratio("h.0.mlp.fc.weight", ParameterRole::matrix), 16);
+    EXPECT_EQ(ratio("h.0.mlp.proj.weight", ParameterRole::residual_matrix), 16);
+    EXPECT_EQ(ratio("wte", ParameterRole::embedding), 1);
+    EXPECT_EQ(ratio("h.0.ln_1.weight", ParameterRole::norm_weight), 1);
+    EXPECT_EQ(initial_value("h.0.mlp.fc.bias", ParameterRole::bias, 7, scaled),
+              initial_value("h.0.mlp.fc.bias", ParameterRole::bias, 7, options));
   }
 }
 
 // Computed apart from this code, from the same definition (Philox in integers, AS 241 of another library).
 TEST(Normal, MakesTheFrozenValues) {
-  const auto value = [](const char* name, std::int64_t i) { return initial_value(name, Role::matrix, i, normal); };
+  const auto value = [](const char* name, std::int64_t i) {
+    return initial_value(name, ParameterRole::matrix, i, normal);
+  };
   EXPECT_DOUBLE_EQ(value("wte", 0), 0.00032251857292036007);
   EXPECT_DOUBLE_EQ(value("wte", 1), -0.040858854889504366);
   EXPECT_DOUBLE_EQ(value("wte", 2), -0.027332699757503857);
@@ -104,22 +109,22 @@ TEST(Normal, MakesTheFrozenValues) {
   EXPECT_DOUBLE_EQ(value("h.0.mlp.fc.weight", 1), 0.020340077523716523);
   Initialisation other_seed = normal;
   other_seed.seed = 1235;
-  EXPECT_DOUBLE_EQ(initial_value("wte", Role::embedding, 0, other_seed), -0.032707844886247874);
+  EXPECT_DOUBLE_EQ(initial_value("wte", ParameterRole::embedding, 0, other_seed), -0.032707844886247874);
 }
 
 TEST(Normal, BiasesAreZeroNormsOneAndResidualMatricesSmaller) {
-  EXPECT_EQ(initial_value("h.0.mlp.fc.bias", Role::bias, 3, normal), 0);
-  EXPECT_EQ(initial_value("ln_f.bias", Role::norm_bias, 3, normal), 0);
-  EXPECT_EQ(initial_value("ln_f.weight", Role::norm_weight, 3, normal), 1);
-  EXPECT_DOUBLE_EQ(initial_value("x", Role::residual_matrix, 3, normal),
-                   initial_value("x", Role::matrix, 3, normal) / std::sqrt(24.0));
+  EXPECT_EQ(initial_value("h.0.mlp.fc.bias", ParameterRole::bias, 3, normal), 0);
+  EXPECT_EQ(initial_value("ln_f.bias", ParameterRole::norm_bias, 3, normal), 0);
+  EXPECT_EQ(initial_value("ln_f.weight", ParameterRole::norm_weight, 3, normal), 1);
+  EXPECT_DOUBLE_EQ(initial_value("x", ParameterRole::residual_matrix, 3, normal),
+                   initial_value("x", ParameterRole::matrix, 3, normal) / std::sqrt(24.0));
 }
 
 TEST(Normal, HasTheMomentsAndTailsOfTheNormalDistribution) {
   constexpr std::int64_t n = 1'000'000;
   Initialisation unit = normal;
   unit.std = 1;
-  const std::vector<double> x = initialised(whole("wte", Role::embedding, {1000, 1000}), DType::fp64, unit);
+  const std::vector<double> x = initialised(whole("wte", ParameterRole::embedding, {1000, 1000}), DType::fp64, unit);
   double moments[5] = {};
   double beyond[5] = {};
   double neighbours = 0;
@@ -153,9 +158,9 @@ TEST(Normal, TensorsAndSeedsAreIndependent) {
   double by_name = 0;
   double by_seed = 0;
   for (int i = 0; i < n; ++i) {
-    const double x = initial_value("h.0.mlp.fc.weight", Role::matrix, i, unit);
-    by_name += x * initial_value("h.1.mlp.fc.weight", Role::matrix, i, unit) / n;
-    by_seed += x * initial_value("h.0.mlp.fc.weight", Role::matrix, i, next) / n;
+    const double x = initial_value("h.0.mlp.fc.weight", ParameterRole::matrix, i, unit);
+    by_name += x * initial_value("h.1.mlp.fc.weight", ParameterRole::matrix, i, unit) / n;
+    by_seed += x * initial_value("h.0.mlp.fc.weight", ParameterRole::matrix, i, next) / n;
   }
   EXPECT_NEAR(by_name, 0, 5 / std::sqrt(n));
   EXPECT_NEAR(by_seed, 0, 5 / std::sqrt(n));
@@ -174,9 +179,9 @@ TEST(Initialisation, AnyCutIntoBoxesGivesTheSameElements) {
   const Shape shape{3, 4, 5, 6};
   for (const Initialisation& options : {normal, hashed}) {
     for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
-      const std::vector<double> reference = initialised(whole("t", Role::matrix, shape), dtype, options);
+      const std::vector<double> reference = initialised(whole("t", ParameterRole::matrix, shape), dtype, options);
       for (std::int64_t i = 0; i < shape.numel(); ++i) {
-        const double value = initial_value("t", Role::matrix, i, options);
+        const double value = initial_value("t", ParameterRole::matrix, i, options);
         const double element = reference[static_cast<std::size_t>(i)];
         if (dtype == DType::fp64) {
           EXPECT_EQ(element, value);
@@ -188,7 +193,7 @@ TEST(Initialisation, AnyCutIntoBoxesGivesTheSameElements) {
       for (int dimension = 0; dimension < 4; ++dimension) {
         for (std::int64_t begin = 0; begin < shape[dimension]; ++begin) {
           for (std::int64_t end = begin + 1; end <= shape[dimension]; ++end) {
-            Parameter part = whole("t", Role::matrix, shape);
+            Parameter part = whole("t", ParameterRole::matrix, shape);
             part.box.offset[dimension] = begin;
             part.box.extent[dimension] = end - begin;
             part.storage = part.box.extent;
@@ -210,13 +215,13 @@ TEST(Initialisation, AnyCutIntoBoxesGivesTheSameElements) {
 }
 
 TEST(Initialisation, LeavesPaddingZeroAndAnEmptyBoxAlone) {
-  Parameter padded = whole("wte", Role::embedding, {5, 3});
+  Parameter padded = whole("wte", ParameterRole::embedding, {5, 3});
   padded.box = {{3, 0}, {2, 3}};
   padded.storage = {4, 3};
   const std::vector<double> values = initialised(padded, DType::fp32, normal);
   for (std::int64_t i = 0; i < 6; ++i) {
     EXPECT_EQ(values[static_cast<std::size_t>(i)],
-              static_cast<float>(initial_value("wte", Role::embedding, 9 + i, normal)));
+              static_cast<float>(initial_value("wte", ParameterRole::embedding, 9 + i, normal)));
   }
   for (std::size_t i = 6; i < 12; ++i) EXPECT_EQ(values[i], 0);
 

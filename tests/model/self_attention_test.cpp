@@ -5,7 +5,7 @@
 #include "src/model/gpt_parameters.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/layers/attention.hpp"
-#include "src/parallel/context/sequence_share.hpp"
+#include "src/parallel/context/sequence_shard.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/tolerance.hpp"
@@ -13,7 +13,7 @@
 namespace trireme::model {
 namespace {
 
-using parallel::SequenceShare;
+using parallel::SequenceShard;
 using parallel::VocabularyPartition;
 
 constexpr std::int64_t s = 24, batch = 2;
@@ -36,7 +36,7 @@ struct Values {
 };
 
 /// The rows of `share` of a tensor [s, b, h].
-std::vector<double> rows_of(const std::vector<double>& whole, const SequenceShare& share) {
+std::vector<double> rows_of(const std::vector<double>& whole, const SequenceShard& share) {
   const std::int64_t row = static_cast<std::int64_t>(whole.size()) / share.sequence;
   std::vector<double> part;
   for (std::int64_t i = 0; i < share.rows; ++i) {
@@ -47,7 +47,7 @@ std::vector<double> rows_of(const std::vector<double>& whole, const SequenceShar
 }
 
 /// Forward and backward of the rows of `share`. Weight gradients are summed over `group`, the context ranks.
-Values compute(const GptConfig& config, const SequenceShare& share, bool causal, Communicator* group) {
+Values compute(const GptConfig& config, const SequenceShard& share, bool causal, Communicator* group) {
   const auto backend = make_backend(BackendChoice::cpu, 1);
   parallel::ParameterBuffer parameters(
       *backend, DType::fp64, gpt_parameters(config, {{{0, 1}}}, VocabularyPartition(config.vocabulary, 0, 1)));
@@ -79,13 +79,13 @@ Values compute(const GptConfig& config, const SequenceShare& share, bool causal,
 }
 
 TEST(SelfAttention, OfSplitSequencesComputesWhatOneRankComputes) {
-  const SequenceShare share = SequenceShare::of(s, test::world().rank(), test::world().size());
+  const SequenceShard share = SequenceShard::of(s, test::world().rank(), test::world().size());
   const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::sum);
   for (const bool causal : {true, false}) {
     for (const std::int64_t query_groups : {0, 2}) {
       SCOPED_TRACE(testing::Message() << (causal ? "causal, " : "not causal, ") << query_groups << " query groups");
       const GptConfig config = config_of(query_groups);
-      const Values expected = compute(config, SequenceShare::of(s), causal, nullptr);
+      const Values expected = compute(config, SequenceShard::of(s), causal, nullptr);
       const Values actual = compute(config, share, causal, &test::world());
       test::expect_close(actual.y, rows_of(expected.y, share), close, "y");
       test::expect_close(actual.dx, rows_of(expected.dx, share), close, "dx");
@@ -96,7 +96,7 @@ TEST(SelfAttention, OfSplitSequencesComputesWhatOneRankComputes) {
 
 TEST(SelfAttention, FirstPositionSeesLaterOnesOnlyWithoutACausalMask) {
   const GptConfig config = config_of(0);
-  const SequenceShare share = SequenceShare::of(s);
+  const SequenceShard share = SequenceShard::of(s);
   const Values causal = compute(config, share, true, nullptr), full = compute(config, share, false, nullptr);
   const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::sum);
   const auto row = [&](const Values& values, std::int64_t i) {

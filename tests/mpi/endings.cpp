@@ -32,7 +32,7 @@ int end(mpi::MpiEnvironment& environment, const std::string& how) {
     throw DataError("the corpus is torn");
   }
   if (how == "one_is_stopped" || how == "one_goes_another_way") {
-    environment.engine()->set_longest_wait(1);
+    environment.engine()->set_max_wait(1);
     if (odd_one && how == "one_is_stopped") raise(SIGSTOP);
     if (!odd_one) {
       std::int32_t flag = 0;

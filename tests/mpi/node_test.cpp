@@ -12,14 +12,14 @@ namespace {
 
 using test::world;
 
-TEST(NodePlace, CountsTheRanksOfThisMachine) {
-  const NodePlace place = find_node_place(world());
+TEST(NodeLocation, CountsTheRanksOfThisMachine) {
+  const NodeLocation place = find_node_location(world());
   EXPECT_EQ(place.local_rank, world().rank());
   EXPECT_EQ(place.local_size, world().size());
   EXPECT_EQ(place.first_rank, 0);
 }
 
-TEST(NodePlace, RanksOnDifferentCoresDoNotShare) {
+TEST(NodeLocation, RanksOnDifferentCoresDoNotShare) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   if (CPU_COUNT(&before) < 2) GTEST_SKIP() << "needs two cores";
@@ -35,7 +35,7 @@ TEST(NodePlace, RanksOnDifferentCoresDoNotShare) {
     CPU_SET(cores[world().rank() % 2], &one);
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
   }
-  const NodePlace place = find_node_place(world());
+  const NodeLocation place = find_node_location(world());
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
   int sharing = 1;  // the last rank, or this one if it is the last
   for (int rank = 0; rank < last; ++rank) {

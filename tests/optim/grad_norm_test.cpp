@@ -32,8 +32,8 @@ model::GptConfig config() {
 /// The parameters of one rank of a tensor x pipeline grid, whose gradients are a function of name and global index.
 ParameterBuffer buffer_of(Backend& backend, int tensor_rank, int tensor_size, int pipeline_rank, int stages) {
   const parallel::VocabularyPartition vocabulary(config().vocabulary, tensor_rank, tensor_size);
-  const model::GptPlace place = model::GptPlace::of(parallel::PipelineLayout::of(config().layers, stages), tensor_rank,
-                                                    tensor_size, pipeline_rank);
+  const model::StageShard place = model::StageShard::of(parallel::PipelineLayout::of(config().layers, stages),
+                                                        tensor_rank, tensor_size, pipeline_rank);
   ParameterBuffer buffer(backend, DType::fp64, model::gpt_parameters(config(), place, vocabulary));
   std::vector<Parameter> gradients = buffer.parameters();
   for (Parameter& parameter : gradients) parameter.value = parameter.gradient;

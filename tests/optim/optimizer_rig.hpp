@@ -14,9 +14,9 @@ namespace trireme::optim::test {
 using namespace trireme::test;
 using parallel::Parameter;
 using parallel::ParameterBuffer;
-using parallel::Role;
+using parallel::ParameterRole;
 
-inline Parameter parameter(const std::string& name, Role role, const Shape& shape) {
+inline Parameter parameter(const std::string& name, ParameterRole role, const Shape& shape) {
   Parameter p;
   p.name = name;
   p.role = role;
@@ -28,12 +28,12 @@ inline Parameter parameter(const std::string& name, Role role, const Shape& shap
 
 /// Decaying and not in turn, sizes that leave gaps between them, and a vocabulary with two rows of padding.
 inline std::vector<Parameter> parameters() {
-  std::vector<Parameter> list = {parameter("wte", Role::embedding, {5, 3}),
-                                 parameter("ln.weight", Role::norm_weight, {7}),
-                                 parameter("ln.bias", Role::norm_bias, {7}),
-                                 parameter("fc.weight", Role::matrix, {9, 7}),
-                                 parameter("proj.weight", Role::residual_matrix, {7, 9}),
-                                 parameter("proj.bias", Role::bias, {7})};
+  std::vector<Parameter> list = {parameter("wte", ParameterRole::embedding, {5, 3}),
+                                 parameter("ln.weight", ParameterRole::norm_weight, {7}),
+                                 parameter("ln.bias", ParameterRole::norm_bias, {7}),
+                                 parameter("fc.weight", ParameterRole::matrix, {9, 7}),
+                                 parameter("proj.weight", ParameterRole::residual_matrix, {7, 9}),
+                                 parameter("proj.bias", ParameterRole::bias, {7})};
   list[0].storage = {7, 3};
   return list;
 }

@@ -23,9 +23,9 @@
 
 namespace {
 
-constexpr int greatest_descriptor = 1024;
-bool watched[greatest_descriptor];
-bool written[greatest_descriptor];
+constexpr int max_descriptor = 1024;
+bool watched[max_descriptor];
+bool written[max_descriptor];
 long calls = 0;
 
 const char* setting(const char* name) {
@@ -37,7 +37,7 @@ bool concerns(const char* path) {
   const char* folder = setting("TRIREME_FAULT_FOLDER");
   return *folder != '\0' && strncmp(path, folder, strlen(folder)) == 0;
 }
-bool concerns(int descriptor) { return descriptor >= 0 && descriptor < greatest_descriptor && watched[descriptor]; }
+bool concerns(int descriptor) { return descriptor >= 0 && descriptor < max_descriptor && watched[descriptor]; }
 
 enum class Fate { pass, fail, half };
 
@@ -65,7 +65,7 @@ Function next(const char* name) {
 }
 
 int opened(const char* path, int flags, int descriptor) {
-  if (descriptor >= 0 && descriptor < greatest_descriptor) {
+  if (descriptor >= 0 && descriptor < max_descriptor) {
     watched[descriptor] = concerns(path);
     written[descriptor] = concerns(path) && (flags & O_ACCMODE) != O_RDONLY;
   }

@@ -28,7 +28,7 @@ inline std::vector<std::int64_t> random_cuts(Random& random, std::int64_t size, 
 
 /// A random partition of a tensor: cut along up to two dimensions into boxes, and each box into flat ranges that ignore
 /// its rows, or not.
-inline std::vector<checkpoint::Part> random_partition(Random& random, const Shape& shape) {
+inline std::vector<checkpoint::TensorSlice> random_partition(Random& random, const Shape& shape) {
   std::vector<Box> boxes{Box::whole(shape)};
   for (int cut = 0; cut < 2 && shape.rank() > 0; ++cut) {
     const int dimension = static_cast<int>(random_below(random, shape.rank()));
@@ -44,7 +44,7 @@ inline std::vector<checkpoint::Part> random_partition(Random& random, const Shap
     }
     boxes = std::move(cut_boxes);
   }
-  std::vector<checkpoint::Part> parts;
+  std::vector<checkpoint::TensorSlice> parts;
   for (const Box& box : boxes) {
     const auto cuts = random_cuts(random, box.numel(), random_below(random, 2) == 0 ? 1 : 5);
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i) parts.push_back({box, cuts[i], cuts[i + 1] - cuts[i]});
@@ -53,7 +53,7 @@ inline std::vector<checkpoint::Part> random_partition(Random& random, const Shap
 }
 
 /// Index in the flattened tensor of element `position` of a part, the slow and simple way.
-inline std::int64_t naive_index(const Shape& shape, const checkpoint::Part& part, std::int64_t position) {
+inline std::int64_t naive_index(const Shape& shape, const checkpoint::TensorSlice& part, std::int64_t position) {
   std::int64_t rest = part.flat_begin + position;
   std::int64_t index = 0;
   std::int64_t stride = 1;
@@ -69,12 +69,12 @@ inline std::int64_t naive_index(const Shape& shape, const checkpoint::Part& part
 struct CutTensor {
   std::string name;
   Shape shape;
-  std::vector<checkpoint::Part> parts;
+  std::vector<checkpoint::TensorSlice> parts;
   std::vector<std::vector<float>> data;
 
-  CutTensor(std::string tensor_name, const Shape& tensor_shape, std::vector<checkpoint::Part> tensor_parts)
+  CutTensor(std::string tensor_name, const Shape& tensor_shape, std::vector<checkpoint::TensorSlice> tensor_parts)
       : name(std::move(tensor_name)), shape(tensor_shape), parts(std::move(tensor_parts)) {
-    for (const checkpoint::Part& part : parts) data.emplace_back(static_cast<std::size_t>(part.count), -1.f);
+    for (const checkpoint::TensorSlice& part : parts) data.emplace_back(static_cast<std::size_t>(part.count), -1.f);
   }
 
   /// A number for each element of each tensor that no other has, and that differs from version to version.

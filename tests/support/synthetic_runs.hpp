@@ -11,7 +11,7 @@
 namespace trireme::test {
 
 struct SyntheticRun {
-  RunConfig config;
+  TrainingRunConfig config;
   std::int64_t parameters = 0;
   Curve curve;
 
@@ -33,7 +33,7 @@ inline SyntheticRun synthetic_run(const std::string& name) {
   const nlohmann::json run = nlohmann::json::parse(file)["runs"][is_gpt2 ? name + "_fp64" : name];
   const nlohmann::json& shape = run["config"];
   SyntheticRun result;
-  RunConfig& config = result.config;
+  TrainingRunConfig& config = result.config;
   config.model.layers = shape["L"];
   config.model.hidden = shape["H"];
   config.model.heads = shape["heads"];

@@ -25,7 +25,7 @@ namespace trireme::test {
 struct Layout {
   int tensor = 1;
   int pipeline = 1;
-  train::LayoutOptions options;  ///< type and sequence length are the run's
+  train::ParallelConfig options;  ///< type and sequence length are the run's
   int context = 1;
 };
 
@@ -33,7 +33,7 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   out << "TP " << layout.tensor << " x PP " << layout.pipeline << " x CP " << layout.context << ", micro-batch "
       << layout.options.micro_batch_size;
   if (layout.options.schedule) out << ", " << parallel::to_string(*layout.options.schedule);
-  const parallel::PipelineCut& cut = layout.options.pipeline;
+  const parallel::PipelineSplit& cut = layout.options.pipeline;
   if (cut.chunks) out << ", " << *cut.chunks << " chunks";
   if (cut.layers_per_chunk) out << ", chunks of " << *cut.layers_per_chunk;
   for (std::size_t i = 0; i < cut.layers.size(); ++i) out << (i == 0 ? ", layers " : ",") << cut.layers[i];
@@ -46,7 +46,7 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   const parallel::DataParallelOptions& data = layout.options.data_parallel;
   if (data.sharding == parallel::DataSharding::optimizer) out << ", ZeRO 1";
   if (data.sharding == parallel::DataSharding::optimizer_and_gradients) out << ", ZeRO 2";
-  if (data.rounded_gradients) out << ", 16-bit gradients";
+  if (data.low_precision_gradients) out << ", 16-bit gradients";
   if (data.bucket_elements > 0) out << ", buckets of " << data.bucket_elements;
   if (data.overlap_reduce) out << ", reduction overlapped";
   if (data.overlap_gather) out << ", gather overlapped";
@@ -62,8 +62,8 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
 }
 
 /// Configuration of a run. By default the small model of these tests, with dropout: 4 layers, 8 heads.
-struct RunConfig {
-  RunConfig() {
+struct TrainingRunConfig {
+  TrainingRunConfig() {
     model.layers = 4;
     model.hidden = 64;
     model.heads = 8;
@@ -94,7 +94,7 @@ struct Curve {
 };
 
 /// Ids given by a formula: id i = splitmix64(fnv1a("tokens"), i) mod V.
-inline std::shared_ptr<data::TokenStore> synthetic_tokens(const RunConfig& config) {
+inline std::shared_ptr<data::TokenStore> synthetic_tokens(const TrainingRunConfig& config) {
   std::vector<std::int32_t> ids;
   for (std::int64_t i = 0; i < config.steps * config.batch * config.s + 1; ++i) {
     ids.push_back(static_cast<std::int32_t>(splitmix64(fnv1a("tokens"), static_cast<std::uint64_t>(i)) %
@@ -106,7 +106,7 @@ inline std::shared_ptr<data::TokenStore> synthetic_tokens(const RunConfig& confi
   return std::make_shared<data::MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{ids});
 }
 
-inline train::TrainOptions train_options(const RunConfig& config) {
+inline train::TrainOptions train_options(const TrainingRunConfig& config) {
   train::TrainOptions options;
   options.global_batch_size = config.batch;
   options.lr_schedule.style = optim::LrDecayStyle::cosine;
@@ -137,7 +137,7 @@ struct DeviceChoice {
 /// A run on the ranks of `world`, with initial weights, before its first step. Collective.
 struct TrainingRun {
   /// `change` may put other communicators in the place of the grid's.
-  TrainingRun(Communicator& world, const RunConfig& config, const Layout& layout,
+  TrainingRun(Communicator& world, const TrainingRunConfig& config, const Layout& layout,
               const std::function<void(parallel::GridCommunicators&)>& change = {}, const DeviceChoice& device = {})
       : data(data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options(config))),
         backend(device.make()),
@@ -165,15 +165,15 @@ struct TrainingRun {
     return communicators;
   }
 
-  static data::GptDataOptions data_options(const RunConfig& config) {
+  static data::GptDataOptions data_options(const TrainingRunConfig& config) {
     data::GptDataOptions options;
     options.sequence_length = config.s;
     options.sampling = data::Sampling::sequential;
     options.budgets = {{config.steps * config.batch, 0, 0}};
     return options;
   }
-  static train::LayoutOptions layout_options(const RunConfig& config, const Layout& layout) {
-    train::LayoutOptions options = layout.options;
+  static train::ParallelConfig layout_options(const TrainingRunConfig& config, const Layout& layout) {
+    train::ParallelConfig options = layout.options;
     options.dtype = config.dtype;
     options.sequence_length = config.s;
     return options;
@@ -189,7 +189,7 @@ struct TrainingRun {
 };
 
 /// Trains on the ranks of `world`. Collective.
-inline Curve training_curve(Communicator& world, const RunConfig& config, const Layout& layout,
+inline Curve training_curve(Communicator& world, const TrainingRunConfig& config, const Layout& layout,
                             const DeviceChoice& device = {}) {
   TrainingRun run(world, config, layout, {}, device);
   Curve curve;
@@ -227,19 +227,19 @@ inline void expect_same_bits(const Curve& actual, const Curve& expected) {
 }
 
 /// Expects a run that is made twice to have the same bits. Collective.
-inline void expect_same_bits_twice(Communicator& world, const RunConfig& config, const Layout& layout) {
+inline void expect_same_bits_twice(Communicator& world, const TrainingRunConfig& config, const Layout& layout) {
   SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
   expect_same_bits(training_curve(world, config, layout), training_curve(world, config, layout));
 }
 
 /// Predicted memory of this rank.
-inline train::MemoryEstimate predicted_memory(const TrainingRun& run, const RunConfig& config, int rank) {
+inline train::MemoryEstimate predicted_memory(const TrainingRun& run, const TrainingRunConfig& config, int rank) {
   return train::estimate_memory(*run.backend, config.model, run.gpt.layout(), train_options(config), run.grid, rank);
 }
 
 /// Bytes of this rank's activations in a step; expects all that it takes of the allocator for a step and an evaluation
 /// to be as predicted. Collective.
-inline std::size_t activation_bytes(Communicator& world, const RunConfig& config, const Layout& layout) {
+inline std::size_t activation_bytes(Communicator& world, const TrainingRunConfig& config, const Layout& layout) {
   TrainingRun run(world, config, layout);
   run.step();
   run.trainer.evaluate(*run.data.train, 0, 1);

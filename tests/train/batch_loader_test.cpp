@@ -56,7 +56,7 @@ class BatchesAhead : public testing::Test {
     EXPECT_EQ(loader_.counted_tokens(), 16);
   }
   std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
-  BatchLoader loader_{*backend_, parallel::SequenceShare::of(4), 2, 2, DType::fp32};
+  BatchLoader loader_{*backend_, parallel::SequenceShard::of(4), 2, 2, DType::fp32};
 };
 
 TEST_F(BatchesAhead, AreThoseThatWouldBeReadAndComeFromAnotherThread) {

@@ -13,8 +13,8 @@ namespace trireme::test {
 namespace {
 
 /// Batches of 4, 8, 12 and 16 samples: 4, 3, 2 and so on.
-RunConfig ramp() {
-  RunConfig config;
+TrainingRunConfig ramp() {
+  TrainingRunConfig config;
   config.model.layers = 2;
   config.model.hidden = 32;
   config.model.vocabulary = 300;
@@ -25,7 +25,7 @@ RunConfig ramp() {
   return config;
 }
 
-std::vector<train::TrainRecord> records(Communicator& ranks, const RunConfig& config, const Layout& layout) {
+std::vector<train::TrainRecord> records(Communicator& ranks, const TrainingRunConfig& config, const Layout& layout) {
   TrainingRun run(ranks, config, layout);
   std::vector<train::TrainRecord> list;
   for (std::int64_t i = 0; i < config.steps; ++i) list.push_back(run.step());
@@ -65,7 +65,7 @@ TEST(RampUp, EveryGridConsumesAndComputesTheSame) {
 
 TEST(RampUp, GoesOnBitForBitFromTheMiddle) {
   SelfCommunicator alone;
-  const RunConfig config = ramp();
+  const TrainingRunConfig config = ramp();
   const std::vector<train::TrainRecord> expected = records(alone, config, {});
   TrainingRun run(alone, config, {});
   for (int i = 0; i < 6; ++i) run.step();
@@ -86,7 +86,7 @@ TEST(RampUp, GoesOnBitForBitFromTheMiddle) {
 
 TEST(LearningRate, BySamplesIsThatOfUpdatesForBatchesOfOneSize) {
   SelfCommunicator alone;
-  RunConfig config = ramp();
+  TrainingRunConfig config = ramp();
   config.ramp_up = {};
   const std::vector<train::TrainRecord> updates = records(alone, config, {});
   config.by_samples = true;
@@ -99,7 +99,7 @@ TEST(DecreasedBatch, IsTheLargestThatDivides) {
   if (world().size() != 3) GTEST_SKIP() << "needs three ranks";
   SelfCommunicator alone;
   for (const bool ramps : {false, true}) {
-    RunConfig config = ramp();
+    TrainingRunConfig config = ramp();
     config.decrease_batch = true;
     if (!ramps) config.ramp_up = {};
     const std::vector<train::TrainRecord> actual = records(world(), config, {});
@@ -130,8 +130,8 @@ class CutSamples final : public data::SampleSource {
   const data::SampleSource& whole_;
 };
 
-RunConfig cut_run(train::LossAverage average) {
-  RunConfig config = ramp();
+TrainingRunConfig cut_run(train::LossAverage average) {
+  TrainingRunConfig config = ramp();
   config.ramp_up = {};
   config.batch = 12;
   config.steps = 2;
@@ -142,11 +142,11 @@ RunConfig cut_run(train::LossAverage average) {
 TEST(LossAverage, IsOverTokensOrOverMicroBatches) {
   if (world().size() != 2) GTEST_SKIP() << "shown on two ranks";
   SelfCommunicator alone;
-  RunConfig config = cut_run(train::LossAverage::tokens);
+  TrainingRunConfig config = cut_run(train::LossAverage::tokens);
   config.model.hidden_dropout = 0;
   config.model.attention_dropout = 0;
   // The mean of each sample by itself.
-  RunConfig single = config;
+  TrainingRunConfig single = config;
   single.batch = 1;
   single.steps = config.batch;
   TrainingRun one(alone, single, {});
@@ -202,7 +202,7 @@ TEST(LossAverage, OfOneMicroBatchIsThatOfItsTokens) {
 TEST(LossAverage, DoesNotDependOnTheGrid) {
   SelfCommunicator alone;
   for (const auto average : {train::LossAverage::tokens, train::LossAverage::micro_batch}) {
-    const RunConfig config = cut_run(average);
+    const TrainingRunConfig config = cut_run(average);
     std::vector<train::TrainRecord> expected;
     TrainingRun reference(alone, config, {});
     for (int i = 0; i < 2; ++i) expected.push_back(reference.trainer.step(CutSamples(*reference.data.train)));

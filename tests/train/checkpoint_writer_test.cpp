@@ -30,11 +30,11 @@ struct BreakableStore final : checkpoint::MemoryStore {
 struct SavedRun {
   explicit SavedRun(const train::CheckpointWriterOptions& options)
       : run(alone, small(), {}),
-        state(*run.backend, run.trainer.state_tensors(), HostCopies::Place::always),
+        state(*run.backend, run.trainer.state_tensors(), HostCopies::Allocation::always),
         writer(store, alone, run.trainer, state, {{"dtype", "fp64"}}, "tokenizer", options) {}
 
-  static RunConfig small() {
-    RunConfig config;
+  static TrainingRunConfig small() {
+    TrainingRunConfig config;
     config.model.layers = 1;
     config.model.hidden = 16;
     config.model.heads = 2;

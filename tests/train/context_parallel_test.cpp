@@ -44,7 +44,7 @@ std::vector<Layout> layouts(int ranks) {
 TEST(ContextParallel, ComputesTheRunOfOneRank) {
   Communicator& ranks = world();
   SelfCommunicator alone;
-  RunConfig config;
+  TrainingRunConfig config;
   config.steps = 3;
   const Curve reference = training_curve(alone, config, {});
   for (const Layout& layout : layouts(ranks.size())) {
@@ -58,7 +58,7 @@ TEST(ContextParallel, GoesWithEveryModel) {
   SelfCommunicator alone;
   for (const ModelVariant& variant : model_variants()) {
     if (ranks.size() > 2 && variant.name != "Llama") continue;
-    RunConfig config;
+    TrainingRunConfig config;
     variant.apply(config.model);
     config.steps = 2;
     SCOPED_TRACE(variant.name);
@@ -70,7 +70,7 @@ TEST(ContextParallel, GoesWithEveryModel) {
 TEST(ContextParallel, TheSameGridTwiceGivesTheSameBits) {
   Communicator& ranks = world();
   for (const DType dtype : {DType::fp64, DType::bf16}) {
-    RunConfig config;
+    TrainingRunConfig config;
     config.dtype = dtype;
     config.steps = 2;
     const Layout layout = layouts(ranks.size()).front();
@@ -82,7 +82,7 @@ TEST(ContextParallel, NarrowTypesStayWithinTheirTolerance) {
   Communicator& ranks = world();
   SelfCommunicator alone;
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    RunConfig config;
+    TrainingRunConfig config;
     config.dtype = dtype;
     config.steps = 2;
     const Curve reference = training_curve(alone, config, {});
@@ -95,7 +95,7 @@ TEST(ContextParallel, NarrowTypesStayWithinTheirTolerance) {
 TEST(ContextParallel, MemoryIsAsPredicted) {
   Communicator& ranks = world();
   for (const Layout& layout : layouts(ranks.size())) {
-    RunConfig config;
+    TrainingRunConfig config;
     config.dtype = DType::bf16;
     config.steps = 1;
     if (layout.options.schedule == ScheduleKind::zero_bubble) config.dtype = DType::fp32;
@@ -106,7 +106,7 @@ TEST(ContextParallel, MemoryIsAsPredicted) {
 TEST(ContextParallel, PerplexityIsThatOfOneRank) {
   Communicator& ranks = world();
   SelfCommunicator alone;
-  const RunConfig config;
+  const TrainingRunConfig config;
   std::vector<std::int32_t> ids;
   for (int i = 0; i < 5 * 32 + 11; ++i) ids.push_back(static_cast<std::int32_t>(splitmix64(3, i) % 1003));
   data::CorpusInfo info;
@@ -122,7 +122,7 @@ TEST(ContextParallel, PerplexityIsThatOfOneRank) {
 
 TEST(ContextParallel, SequencesThatDoNotDivideAreRefused) {
   Communicator& ranks = world();
-  RunConfig config;
+  TrainingRunConfig config;
   config.s = 30;  // not of 4, 8 chunks
   EXPECT_THROW(TrainingRun(ranks, config, layouts(ranks.size()).front()), ConfigError);
 }

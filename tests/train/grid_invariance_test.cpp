@@ -13,7 +13,7 @@ namespace {
 /// Every grid of `ranks` ranks that the model's heads and layers and the global batch allow: with the largest
 /// micro-batch in 1F1B and, in pipelines, the smallest one in GPipe; on up to two ranks every micro-batch size with
 /// every schedule.
-std::vector<Layout> layouts(int ranks, const RunConfig& config) {
+std::vector<Layout> layouts(int ranks, const TrainingRunConfig& config) {
   using parallel::ScheduleKind;
   std::vector<Layout> list;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
@@ -66,7 +66,7 @@ TEST(SyntheticRuns, Fp32StaysWithinItsTolerance) {
 
 TEST(Dropout, EveryGridComputesTheLossesOfOneRank) {
   Communicator& ranks = world();
-  const RunConfig config;
+  const TrainingRunConfig config;
   SelfCommunicator alone;
   const Curve reference = training_curve(alone, config, {});
   for (const Layout& layout : layouts(ranks.size(), config)) {
@@ -79,7 +79,7 @@ TEST(Dropout, EveryGridComputesTheLossesOfOneRank) {
 TEST(Dropout, TheSameGridTwiceGivesTheSameBits) {
   Communicator& ranks = world();
   for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
-    RunConfig config;
+    TrainingRunConfig config;
     config.dtype = dtype;
     config.steps = 4;
     const Layout layout = layouts(ranks.size(), config).back();
@@ -89,7 +89,7 @@ TEST(Dropout, TheSameGridTwiceGivesTheSameBits) {
 
 TEST(Dropout, ChangesTheRun) {
   Communicator& ranks = world();
-  RunConfig config;
+  TrainingRunConfig config;
   config.steps = 1;
   const Curve with = training_curve(ranks, config, layouts(ranks.size(), config).front());
   config.model.hidden_dropout = 0;

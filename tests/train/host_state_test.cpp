@@ -21,7 +21,7 @@ TEST_F(HostStateOfTheCpu, IsTheTensorsThemselves) {
 }
 
 TEST_F(HostStateOfTheCpu, KeepsWhatItFetchedWhereItIsACopy) {
-  HostState state(*backend_, tensors_, HostCopies::Place::always);
+  HostState state(*backend_, tensors_, HostCopies::Allocation::always);
   set(1);
   state.fetch();
   set(2);

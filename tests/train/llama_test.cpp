@@ -35,8 +35,8 @@ TEST(Llama, EveryGridReproducesPyTorchInFp64) {
   }
 }
 
-RunConfig small_config(const ModelVariant& variant) {
-  RunConfig config;
+TrainingRunConfig small_config(const ModelVariant& variant) {
+  TrainingRunConfig config;
   config.model.layers = 2;
   config.model.hidden = 32;
   config.model.heads = 4;
@@ -55,7 +55,7 @@ TEST(Llama, EachOptionWithDropoutComputesTheRunOfOneRank) {
   SelfCommunicator alone;
   std::vector<double> first_norms;
   for (const ModelVariant& variant : model_variants()) {
-    const RunConfig config = small_config(variant);
+    const TrainingRunConfig config = small_config(variant);
     const Curve reference = training_curve(alone, config, {});
     EXPECT_THAT(first_norms, testing::Not(testing::Contains(reference.grad_norm[0]))) << variant.name;
     first_norms.push_back(reference.grad_norm[0]);
@@ -92,7 +92,7 @@ std::vector<Layout> parallel_forms(int ranks) {
 TEST(Llama, EveryParallelFormComputesTheRunOfOneRank) {
   Communicator& ranks = world();
   SelfCommunicator alone;
-  RunConfig config = small_config(model_variants().back());
+  TrainingRunConfig config = small_config(model_variants().back());
   config.model.layers = 4;
   const Curve reference = training_curve(alone, config, {});
   for (const Layout& layout : parallel_forms(ranks.size())) {
@@ -104,7 +104,7 @@ TEST(Llama, EveryParallelFormComputesTheRunOfOneRank) {
 TEST(Llama, TheSameGridTwiceGivesTheSameBitsInEveryType) {
   Communicator& ranks = world();
   for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
-    RunConfig config = small_config(model_variants().back());
+    TrainingRunConfig config = small_config(model_variants().back());
     config.dtype = dtype;
     const Layout layout = layouts(ranks.size()).front();
     expect_same_bits_twice(ranks, config, layout);
@@ -114,7 +114,7 @@ TEST(Llama, TheSameGridTwiceGivesTheSameBitsInEveryType) {
 TEST(Llama, QueryGroupsThatDoNotSplitAreAnError) {
   Communicator& ranks = world();
   if (ranks.size() == 1) GTEST_SKIP() << "one tensor rank splits nothing";
-  RunConfig config = small_config(model_variants().front());
+  TrainingRunConfig config = small_config(model_variants().front());
   config.model.query_groups = 1;
   EXPECT_THAT([&] { training_curve(ranks, config, layout_of(2, 1)); },
               testing::ThrowsMessage<ConfigError>(testing::HasSubstr("--num-query-groups 1")));

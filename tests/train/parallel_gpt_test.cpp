@@ -39,7 +39,7 @@ model::GptConfig small_config(const test::ModelVariant& variant, double dropout)
 
 /// A model on one rank with its surroundings.
 struct Rig {
-  explicit Rig(const LayoutOptions& layout, const model::GptConfig& config = small_config(), double std = 0.02)
+  explicit Rig(const ParallelConfig& layout, const model::GptConfig& config = small_config(), double std = 0.02)
       : gpt(*backend, world, grid, communicators, config, layout) {
     model::Initialisation initial;
     initial.layers = config.layers;
@@ -53,8 +53,8 @@ struct Rig {
   ParallelGpt gpt;
 };
 
-LayoutOptions layout_of(DType dtype, std::int64_t s, std::int64_t b) {
-  LayoutOptions layout;
+ParallelConfig layout_of(DType dtype, std::int64_t s, std::int64_t b) {
+  ParallelConfig layout;
   layout.dtype = dtype;
   layout.sequence_length = s;
   layout.micro_batch_size = b;
@@ -95,7 +95,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
              {DType::fp16, model::RecomputeGranularity::full},
              {DType::bf16, model::RecomputeGranularity::selective}}) {
       SCOPED_TRACE(testing::Message() << variant.name << ", " << name_of(dtype));
-      LayoutOptions layout = layout_of(dtype, 16, 4);
+      ParallelConfig layout = layout_of(dtype, 16, 4);
       layout.recomputation.granularity = granularity;
       Rig rig(layout, small_config(variant, 0));
       TrainOptions options;
@@ -117,7 +117,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);
-      const LeastMemory least = least_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, options.optimizer.kind);
+      const LeastMemory least = min_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, options.optimizer.kind);
       const auto parameters = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
       EXPECT_LE(least.parameters, parameters);
       EXPECT_GE(least.parameters, 0.5 * parameters);
@@ -129,10 +129,10 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       const MemoryEstimate of_sgd =
           estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.layout(), options, rig.grid, 0);
       EXPECT_EQ(of_sgd.optimizer, estimate.optimizer - moment);
-      const LeastMemory least_of_sgd =
-          least_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, optim::OptimizerKind::sgd);
-      EXPECT_LT(least_of_sgd.parameters, least.parameters);
-      EXPECT_LE(least_of_sgd.total(), static_cast<double>(of_sgd.total()));
+      const LeastMemory min_of_sgd =
+          min_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, optim::OptimizerKind::sgd);
+      EXPECT_LT(min_of_sgd.parameters, least.parameters);
+      EXPECT_LE(min_of_sgd.total(), static_cast<double>(of_sgd.total()));
     }
   }
 }
@@ -160,7 +160,7 @@ TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
 TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
   model::GptConfig config = small_config();
   config.heads = 4;
-  LayoutOptions layout = layout_of(DType::bf16, 16, 4);
+  ParallelConfig layout = layout_of(DType::bf16, 16, 4);
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   const double sbh = 16 * 4 * 32;
   const auto applying = [&](int tensor_size) {
@@ -193,7 +193,7 @@ TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {
     Rig whole(layout_of(DType::fp64, 16, 4), config);
     Rig halves(layout_of(DType::fp64, 16, 4), config);
     for (Rig* rig : {&whole, &halves}) {
-      BatchLoader loader(*rig->backend, parallel::SequenceShare::of(16), 4, 1, DType::fp64);
+      BatchLoader loader(*rig->backend, parallel::SequenceShard::of(16), 4, 1, DType::fp64);
       model::StageMode mode;
       mode.backward = true;
       mode.hidden_dropout = 0.1;
@@ -222,7 +222,7 @@ TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {
 TEST(GptStage, GradientsMatchFiniteDifferences) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     Rig rig(layout_of(DType::fp64, 16, 2), small_config(variant, 0.2), 0.2);
-    BatchLoader loader(*rig.backend, parallel::SequenceShare::of(16), 2, 1, DType::fp64);
+    BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 2, 1, DType::fp64);
     model::StageMode mode;
     mode.backward = true;
     mode.hidden_dropout = 0.2;
@@ -300,7 +300,7 @@ TEST(Generation, GivesTheProbabilitiesOfTraining) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     Rig rig(layout_of(DType::fp64, 16, 1), small_config(variant, 0), 0.5);
     model::GptStage& stage = rig.gpt.stage();
-    BatchLoader loader(*rig.backend, parallel::SequenceShare::of(16), 1, 1, DType::fp64);
+    BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 1, 1, DType::fp64);
     stage.begin(loader.load(FormulaSamples(), {{3, 0}}), {});
     stage.forward(0, 0, {}, {});
     const double expected = stage.take_loss_sum();

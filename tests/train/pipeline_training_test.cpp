@@ -12,12 +12,12 @@
 namespace trireme::test {
 namespace {
 
-using parallel::PipelineCut;
+using parallel::PipelineSplit;
 using parallel::ScheduleKind;
 
 /// Six layers and, so that every number of stages meets numbers of micro-batches that it does not divide, six samples.
-RunConfig six_layers() {
-  RunConfig config;
+TrainingRunConfig six_layers() {
+  TrainingRunConfig config;
   config.model.layers = 6;
   config.model.hidden = 32;
   config.model.heads = 4;
@@ -29,7 +29,7 @@ RunConfig six_layers() {
 }
 
 Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, std::optional<ScheduleKind> schedule,
-                 const PipelineCut& cut = {}) {
+                 const PipelineSplit& cut = {}) {
   Layout layout;
   layout.tensor = tensor;
   layout.pipeline = pipeline;
@@ -80,7 +80,7 @@ std::vector<Layout> layouts(int ranks) {
 
 TEST(PipelineTraining, EveryFormComputesTheLossesOfOneRank) {
   SelfCommunicator alone;
-  const RunConfig config = six_layers();
+  const TrainingRunConfig config = six_layers();
   const Curve reference = training_curve(alone, config, {});
   for (const Layout& layout : layouts(world().size())) {
     SCOPED_TRACE(testing::Message() << layout);
@@ -91,7 +91,7 @@ TEST(PipelineTraining, EveryFormComputesTheLossesOfOneRank) {
 TEST(PipelineTraining, ZeroBubbleSplitsTheBackwardOfEveryKindOfLayer) {
   SelfCommunicator alone;
   for (const bool swiglu : {false, true}) {
-    RunConfig config = six_layers();
+    TrainingRunConfig config = six_layers();
     config.model.swiglu = swiglu;
     const Curve reference = training_curve(alone, config, {});
     for (const auto granularity : {model::RecomputeGranularity::none, model::RecomputeGranularity::selective,
@@ -105,7 +105,7 @@ TEST(PipelineTraining, ZeroBubbleSplitsTheBackwardOfEveryKindOfLayer) {
 }
 
 TEST(PipelineTraining, TheSameFormTwiceGivesTheSameBits) {
-  RunConfig config = six_layers();
+  TrainingRunConfig config = six_layers();
   config.dtype = DType::bf16;
   config.steps = 2;
   for (const Layout& layout : layouts(world().size())) {
@@ -115,7 +115,7 @@ TEST(PipelineTraining, TheSameFormTwiceGivesTheSameBits) {
 
 /// A model on the ranks of `world`, in fp64, with weights that make it sure of its words.
 struct Rig {
-  Rig(Communicator& ranks, const RunConfig& config, const Layout& layout)
+  Rig(Communicator& ranks, const TrainingRunConfig& config, const Layout& layout)
       : world(ranks),
         grid(ranks.size(), layout.tensor, layout.pipeline),
         communicators(parallel::make_grid_communicators(grid, ranks)),
@@ -123,8 +123,8 @@ struct Rig {
     model::initialise(*backend, gpt.parameters().parameters(),
                       {model::InitMethod::normal, 1234, config.model.layers, 1, 0.3});
   }
-  static train::LayoutOptions options_of(const RunConfig& config, const Layout& layout) {
-    train::LayoutOptions options = layout.options;
+  static train::ParallelConfig options_of(const TrainingRunConfig& config, const Layout& layout) {
+    train::ParallelConfig options = layout.options;
     options.dtype = DType::fp64;
     options.sequence_length = config.s;
     return options;
@@ -146,11 +146,11 @@ TEST(PipelineTraining, EveryFormTakesTheMemoryPredicted) {
 TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
   const int p = world().size();
   // Equal stages of layers, and the head on a stage of its own.
-  const PipelineCut cut{.layers = p == 2   ? std::vector<int>{6, 0}
-                                  : p == 3 ? std::vector<int>{3, 3, 0}
-                                           : std::vector<int>{2, 2, 2, 0}};
+  const PipelineSplit cut{.layers = p == 2   ? std::vector<int>{6, 0}
+                                    : p == 3 ? std::vector<int>{3, 3, 0}
+                                             : std::vector<int>{2, 2, 2, 0}};
   for (const bool swiglu : {false, true}) {
-    RunConfig config = six_layers();
+    TrainingRunConfig config = six_layers();
     config.model.swiglu = swiglu;
     const std::size_t zero_bubble =
         activation_bytes(world(), config, layout_of(1, p, 1, ScheduleKind::zero_bubble, cut));
@@ -168,7 +168,7 @@ TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
 
 TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesAlike) {
   SelfCommunicator alone;
-  RunConfig config = six_layers();
+  TrainingRunConfig config = six_layers();
   config.model.hidden_dropout = 0;
   config.model.attention_dropout = 0;
   const std::shared_ptr<data::TokenStore> corpus = synthetic_tokens(config);

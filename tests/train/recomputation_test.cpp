@@ -69,7 +69,7 @@ std::vector<Layout> layouts(int ranks) {
 TEST(Recomputation, ComputesTheRunOfOneRank) {
   Communicator& ranks = world();
   SelfCommunicator alone;
-  RunConfig config;
+  TrainingRunConfig config;
   config.steps = 3;
   const Curve reference = training_curve(alone, config, {});
   for (const Layout& layout : layouts(ranks.size())) {
@@ -82,7 +82,7 @@ TEST(Recomputation, OfWholeLayersDoesNotChangeTheBits) {
   Communicator& ranks = world();
   for (Layout layout : layouts(ranks.size())) {
     if (layout.options.recomputation.granularity != full) continue;
-    RunConfig config;
+    TrainingRunConfig config;
     config.dtype = DType::bf16;
     config.steps = 2;
     const Curve with = training_curve(ranks, config, layout);
@@ -95,7 +95,7 @@ TEST(Recomputation, OfWholeLayersDoesNotChangeTheBits) {
 
 TEST(Recomputation, OfActivationsRoundsAnewInNarrowTypes) {
   SelfCommunicator alone;
-  RunConfig config;
+  TrainingRunConfig config;
   config.dtype = DType::bf16;
   const Curve without = training_curve(alone, config, layout_of(1, 1, 4, none));
   const Curve with = training_curve(alone, config, layout_of(1, 1, 4, selective));
@@ -103,7 +103,7 @@ TEST(Recomputation, OfActivationsRoundsAnewInNarrowTypes) {
 }
 
 std::size_t bf16_activation_bytes(Communicator& ranks, const Layout& layout) {
-  RunConfig config;
+  TrainingRunConfig config;
   config.dtype = DType::bf16;
   config.steps = 1;
   return activation_bytes(ranks, config, layout);

@@ -18,7 +18,7 @@ namespace {
 using checkpoint::MemoryStore;
 using checkpoint::StateTensor;
 using parallel::DataSharding;
-using parallel::PipelineCut;
+using parallel::PipelineSplit;
 
 constexpr const char* kinds[] = {"model", "adamw_m", "adamw_v"};
 constexpr const char* step_name = "step-00000005";
@@ -53,15 +53,15 @@ struct TestLayout {
   int pipeline = 1;
   int context = 1;
   int data = 1;
-  PipelineCut cut{};
+  PipelineSplit cut{};
   DataSharding sharding = DataSharding::none;
   std::int64_t bucket = 0;
   std::int64_t vocabulary_multiple = 128;
   DType dtype = DType::fp32;
 
   parallel::ProcessGrid grid() const { return {tensor * pipeline * context * data, tensor, pipeline, context, data}; }
-  LayoutOptions options() const {
-    LayoutOptions options;
+  ParallelConfig options() const {
+    ParallelConfig options;
     options.dtype = dtype;
     options.vocabulary_multiple = vocabulary_multiple;
     options.pipeline = cut;

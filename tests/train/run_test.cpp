@@ -36,8 +36,8 @@ struct Records final : train::MetricsSink {
 };
 
 /// Six iterations, with an evaluation of five batches after every second and a test of five at the end.
-RunConfig six_iterations() {
-  RunConfig config;
+TrainingRunConfig six_iterations() {
+  TrainingRunConfig config;
   config.model.layers = 1;
   config.model.hidden = 16;
   config.model.heads = 2;

@@ -57,7 +57,7 @@ std::vector<std::pair<int, int>> grids(int ranks) {
 TEST(Sharding, ComputesTheRunOfOneRank) {
   Communicator& ranks = world();
   SelfCommunicator alone;
-  RunConfig config;
+  TrainingRunConfig config;
   config.clip_grad = 0.5;
   config.steps = 3;
   const Curve reference = training_curve(alone, config, {});
@@ -76,7 +76,7 @@ TEST(Sharding, ComputesTheRunOfOneRank) {
 TEST(Sharding, ComputesTheRunOfOneRankWithSgd) {
   Communicator& ranks = world();
   SelfCommunicator alone;
-  RunConfig config;
+  TrainingRunConfig config;
   config.optimizer.kind = optim::OptimizerKind::sgd;
   config.steps = 3;
   const Curve reference = training_curve(alone, config, {});
@@ -91,7 +91,7 @@ TEST(Sharding, GoesWithEverySchedule) {
   Communicator& ranks = world();
   if (ranks.size() < 4) GTEST_SKIP() << "needs two stages of two data ranks";
   SelfCommunicator alone;
-  RunConfig config;
+  TrainingRunConfig config;
   config.steps = 3;
   const Curve reference = training_curve(alone, config, {});
   for (const DataSharding sharding : all_shardings) {
@@ -110,7 +110,7 @@ TEST(Sharding, OverlapDoesNotChangeABit) {
   for (const DType dtype : {DType::fp64, DType::bf16}) {
     for (const DataSharding sharding : all_shardings) {
       for (const auto& [tensor, pipeline] : grids(ranks.size())) {
-        RunConfig config;
+        TrainingRunConfig config;
         config.dtype = dtype;
         config.steps = 2;
         DataParallelOptions options{sharding};
@@ -150,12 +150,12 @@ TEST(Sharding, GradientsOfSixteenBitsStayWithinTheirTolerance) {
   Communicator& ranks = world();
   for (const DataSharding sharding : {DataSharding::none, DataSharding::optimizer}) {
     for (const auto& [tensor, pipeline] : grids(ranks.size())) {
-      RunConfig config;
+      TrainingRunConfig config;
       config.dtype = DType::bf16;
       config.steps = 3;
       DataParallelOptions options = overlapped(sharding);
       const Curve reference = training_curve(ranks, config, layout_of(tensor, pipeline, 1, options));
-      options.rounded_gradients = true;
+      options.low_precision_gradients = true;
       const Layout layout = layout_of(tensor, pipeline, 1, options);
       SCOPED_TRACE(testing::Message() << layout);
       const Curve curve = training_curve(ranks, config, layout);
@@ -171,7 +171,7 @@ TEST(Sharding, GradientsOfSixteenBitsStayWithinTheirTolerance) {
 TEST(Sharding, AnOverflowOfFp16SkipsTheUpdateOnEveryRank) {
   Communicator& ranks = world();
   SelfCommunicator alone;
-  RunConfig config;
+  TrainingRunConfig config;
   config.dtype = DType::fp16;
   config.loss_scale.dynamic = true;
   config.loss_scale.initial_scale = 4294967296.0;
@@ -219,7 +219,7 @@ TEST(Sharding, MemoryIsAsPredictedOnEveryGrid) {
   Communicator& ranks = world();
   for (const DataSharding sharding : all_shardings) {
     for (const auto& [tensor, pipeline] : grids(ranks.size())) {
-      RunConfig config;
+      TrainingRunConfig config;
       config.dtype = DType::bf16;
       const Layout layout = layout_of(tensor, pipeline, 1, overlapped(sharding));
       SCOPED_TRACE(testing::Message() << layout);
@@ -242,9 +242,9 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
   const DataParallelOptions zero_1{DataSharding::optimizer};
   const DataParallelOptions zero_2{DataSharding::optimizer_and_gradients};
   DataParallelOptions rounded = plain;
-  rounded.rounded_gradients = true;
+  rounded.low_precision_gradients = true;
   DataParallelOptions rounded_1 = zero_1;
-  rounded_1.rounded_gradients = true;
+  rounded_1.low_precision_gradients = true;
   const Case cases[] = {{DType::bf16, plain, 18},
                         {DType::bf16, zero_1, 6 + 12 / d},
                         {DType::bf16, zero_2, 2 + 16 / d},
@@ -256,7 +256,7 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
                         {DType::fp64, zero_1, 16 + 16 / d},
                         {DType::bf16, zero_1, 6 + 8 / d, optim::OptimizerKind::sgd}};
   for (const Case& one : cases) {
-    RunConfig config;
+    TrainingRunConfig config;
     config.dtype = one.dtype;
     config.optimizer.kind = one.optimizer;
     const Layout layout = layout_of(1, 1, 1, one.options);
@@ -267,7 +267,7 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
     const double held = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
     EXPECT_NEAR(held / elements, one.bytes, 0.01 * one.bytes);
     expect_allocated(run, estimate);
-    if (one.options.sharding != DataSharding::optimizer_and_gradients && !one.options.rounded_gradients) {
+    if (one.options.sharding != DataSharding::optimizer_and_gradients && !one.options.low_precision_gradients) {
       EXPECT_EQ(estimate.gradient_work, 0u);
     }
   }
@@ -311,7 +311,7 @@ TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
                           {DType::bf16, DataSharding::optimizer},
                           {DType::bf16, DataSharding::optimizer_and_gradients},
                           {DType::bf16, DataSharding::optimizer, optim::OptimizerKind::sgd}}) {
-    RunConfig config;
+    TrainingRunConfig config;
     config.dtype = one.dtype;
     config.optimizer.kind = one.optimizer;
     const Layout layout = layout_of(ranks.size() > 2 ? 2 : 1, 1, 1, overlapped(one.sharding));
@@ -333,7 +333,7 @@ TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
 
 TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
   Communicator& ranks = world();
-  RunConfig config;
+  TrainingRunConfig config;
   config.batch = 12;
   SelfCommunicator alone;
   const Curve reference = training_curve(alone, config, {});

@@ -11,7 +11,7 @@ namespace {
 
 TEST(StatePieces, AreThoseOfTheRanks) {
   using parallel::DataSharding;
-  RunConfig config;
+  TrainingRunConfig config;
   config.dtype = DType::bf16;
   const int ranks = world().size();
   for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}}) {

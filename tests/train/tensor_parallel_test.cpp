@@ -29,7 +29,7 @@ std::vector<Layout> layouts(int ranks) {
 TEST(SequenceParallel, ComputesTheRunOfOneRank) {
   Communicator& ranks = world();
   SelfCommunicator alone;
-  const RunConfig config;
+  const TrainingRunConfig config;
   const Curve reference = training_curve(alone, config, {});
   for (const Layout& layout : layouts(ranks.size())) {
     SCOPED_TRACE(testing::Message() << layout);
@@ -40,7 +40,7 @@ TEST(SequenceParallel, ComputesTheRunOfOneRank) {
 TEST(SequenceParallel, TheSameGridTwiceGivesTheSameBits) {
   Communicator& ranks = world();
   for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
-    RunConfig config;
+    TrainingRunConfig config;
     config.dtype = dtype;
     config.steps = 3;
     const Layout layout = layouts(ranks.size()).back();
@@ -52,7 +52,7 @@ TEST(SequenceParallel, NarrowTypesStayWithinTheirTolerance) {
   Communicator& ranks = world();
   SelfCommunicator alone;
   for (const DType dtype : {DType::fp32, DType::bf16}) {
-    RunConfig config;
+    TrainingRunConfig config;
     config.dtype = dtype;
     const Curve reference = training_curve(alone, config, {});
     const Layout layout = layouts(ranks.size()).front();
@@ -63,7 +63,7 @@ TEST(SequenceParallel, NarrowTypesStayWithinTheirTolerance) {
 
 TEST(SequenceParallel, IsIdleOnOneTensorRank) {
   SelfCommunicator alone;
-  RunConfig config;
+  TrainingRunConfig config;
   config.steps = 2;
   EXPECT_EQ(training_curve(alone, config, layout_of(1, 1, 2)).loss, [&] {
     Layout without = layout_of(1, 1, 2);
@@ -73,7 +73,7 @@ TEST(SequenceParallel, IsIdleOnOneTensorRank) {
 }
 
 TEST(SequenceParallel, RefusesASequenceThatDoesNotDivide) {
-  RunConfig config;
+  TrainingRunConfig config;
   config.s = 31;
   try {
     training_curve(world(), config, layout_of(2, 1, 1));
@@ -86,7 +86,7 @@ TEST(SequenceParallel, RefusesASequenceThatDoesNotDivide) {
 TEST(TensorParallelOverlap, DoesNotChangeTheBits) {
   Communicator& ranks = world();
   for (const bool sequence_parallel : {false, true}) {
-    RunConfig config;
+    TrainingRunConfig config;
     config.dtype = DType::bf16;
     config.steps = 3;
     Layout layout = layouts(ranks.size()).back();

@@ -16,7 +16,7 @@ int info_command(const CommandLine& line) {
   Options options(line.command(), "Says what this program is made of and what it finds here.");
   if (!line.read(options)) return 0;
   const std::unique_ptr<mpi::MpiCommunicator> world = line.environment().make_world();
-  const mpi::NodePlace node = mpi::find_node_place(*world);
+  const mpi::NodeLocation node = mpi::find_node_location(*world);
   const int threads = default_thread_count(node.ranks_sharing_cores);
   std::string reason;
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::automatic, threads, &reason,

@@ -223,7 +223,7 @@ struct TrainSession {
     if (!plan.start.reader && o.checkpoint.save.empty()) return;
     collectively(*job.world, [&] {
       state.emplace(*job.backend, trainer.state_tensors(),
-                    o.checkpoint.async_save ? HostCopies::Place::always : HostCopies::Place::where_needed);
+                    o.checkpoint.async_save ? HostCopies::Allocation::always : HostCopies::Allocation::where_needed);
     });
   }
   train::ParallelGpt gpt;

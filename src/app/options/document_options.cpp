@@ -20,7 +20,7 @@ void add_bad_lines(Options& options, bool* skip, std::int64_t* most) {
 }
 
 int thread_count(const mpi::MpiCommunicator& world, std::optional<int> workers) {
-  const int share = default_thread_count(mpi::find_node_place(world).ranks_sharing_cores);
+  const int share = default_thread_count(mpi::find_node_location(world).ranks_sharing_cores);
   return workers.value_or(share);
 }
 

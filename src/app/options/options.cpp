@@ -47,22 +47,22 @@ void assign_number(const std::string& text, Range range, const char* kind, T& va
 /// ConfigError where a file has no name, mostly a variable of a batch file that is not set; IoError where no file
 /// system takes a name this long.
 void check_path(const std::string& path, const std::string& option) {
-  constexpr std::size_t longest_path = 4095, longest_name = 255;  // Linux's
+  constexpr std::size_t max_path_bytes = 4095, max_name_bytes = 255;  // Linux's
   TRIREME_CHECK(!path.empty(), ConfigError, "{} has an empty name: give one, or leave the option out", option);
-  std::size_t longest_part = 0;
+  std::size_t max_part_bytes = 0;
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('/', begin), path.size());
-    longest_part = std::max(longest_part, end - begin);
+    max_part_bytes = std::max(max_part_bytes, end - begin);
     begin = end + 1;
   }
-  TRIREME_CHECK(path.size() <= longest_path && longest_part <= longest_name, IoError,
+  TRIREME_CHECK(path.size() <= max_path_bytes && max_part_bytes <= max_name_bytes, IoError,
                 "{} {}: the name is too long; a path has at most {} bytes, each name in it {}", option, shortened(path),
-                longest_path, longest_name);
+                max_path_bytes, max_name_bytes);
 }
 
 /// The text of a file of options: UTF-8, with or without a byte order mark.
 std::string text_of_file(const std::string& path) {
-  constexpr std::uintmax_t most_bytes = 1 << 20;
+  constexpr std::uintmax_t max_bytes = 1 << 20;
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   TRIREME_CHECK(std::filesystem::exists(status), IoError, "cannot read the options in {}: {}", path, error.message());
@@ -71,9 +71,9 @@ std::string text_of_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   TRIREME_CHECK(file.is_open(), IoError, "cannot read the options in {}: {}", path, std::strerror(errno));
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  TRIREME_CHECK(error || size <= most_bytes, ConfigError,
+  TRIREME_CHECK(error || size <= max_bytes, ConfigError,
                 "{} has {} bytes, a file of options at most {}: name the file with lines 'name = value'", path, size,
-                most_bytes);
+                max_bytes);
   std::ostringstream bytes;
   TRIREME_CHECK((size == 0 || bytes << file.rdbuf()) && !file.bad(), IoError, "cannot read the options in {}: {}", path,
                 std::strerror(errno));

@@ -67,7 +67,7 @@ void ShardingOptions::settle(DType dtype, Problems& problems) {
 
 parallel::DataParallelOptions ShardingOptions::data_parallel(DType dtype) const {
   return {.sharding = *strategy,
-          .rounded_gradients = gradient_type && *gradient_type != accumulation_type(dtype),
+          .low_precision_gradients = gradient_type && *gradient_type != accumulation_type(dtype),
           .overlap_reduce = overlap_reduce,
           .overlap_gather = overlap_gather,
           .bucket_elements = bucket_elements.value_or(0)};

@@ -286,14 +286,14 @@ void check_training_type(const Backend& backend, DType dtype) {
                 "--dtype fp64: the CUDA backend computes in fp32, bf16 and fp16; use --backend cpu");
 }
 
-parallel::PipelineCut GridOptions::pipeline_cut() const {
-  parallel::PipelineCut result = cut;
+parallel::PipelineSplit GridOptions::pipeline_split() const {
+  parallel::PipelineSplit result = cut;
   for (std::size_t begin = 0; !pipeline_layout.empty() && begin <= pipeline_layout.size();) {
     const std::size_t end = std::min(pipeline_layout.find(',', begin), pipeline_layout.size());
     int layers = 0;
     const char* last = pipeline_layout.data() + end;
     const auto [stop, error] = std::from_chars(pipeline_layout.data() + begin, last, layers);
-    TRIREME_CHECK(error == std::errc() && stop == last && layers >= 0 && layers <= model::most_layers, ConfigError,
+    TRIREME_CHECK(error == std::errc() && stop == last && layers >= 0 && layers <= model::max_layers, ConfigError,
                   "--pipeline-model-parallel-layout {}: '{}' is not a number of layers", shortened(pipeline_layout),
                   shortened(pipeline_layout.substr(begin, end - begin)));
     result.layers.push_back(layers);

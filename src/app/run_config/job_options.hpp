@@ -14,7 +14,7 @@ namespace trireme::app {
 
 /// The ranges of a number of ranks along one axis of the grid, and of a number of layers or of chunks of them.
 constexpr Range rank_count() { return between(1, 99999); }  // names of checkpoints' files have five digits
-constexpr Range layer_count() { return between(1, model::most_layers); }
+constexpr Range layer_count() { return between(1, model::max_layers); }
 
 /// Options of a model's shape.
 struct ModelOptions {
@@ -89,7 +89,7 @@ struct GridOptions {
   int tensor = 1;
   int pipeline = 1;
   int context = 1;
-  parallel::PipelineCut cut;  ///< without its list of layers, which is `pipeline_layout`
+  parallel::PipelineSplit cut;  ///< without its list of layers, which is `pipeline_layout`
   std::string pipeline_layout;
   DeviceOptions device;
   std::int64_t vocabulary_multiple = 128;
@@ -99,7 +99,7 @@ struct GridOptions {
   /// The grid alone, without the device.
   void declare_layout(Options& options, const std::string& title);
   /// How the layers are to be shared out. ConfigError where the list of layers is none.
-  parallel::PipelineCut pipeline_cut() const;
+  parallel::PipelineSplit pipeline_split() const;
 };
 
 }  // namespace trireme::app

@@ -182,7 +182,7 @@ void TrainCommandOptions::settle_learning_rate(const Options& options,
   }
 }
 
-train::LayoutOptions TrainCommandOptions::layout() const {
+train::ParallelConfig TrainCommandOptions::layout() const {
   return {.dtype = precision.dtype,
           .sequence_length = sequence_length,
           .micro_batch_size = micro_batch_size,
@@ -191,7 +191,7 @@ train::LayoutOptions TrainCommandOptions::layout() const {
           .sequence_parallel = execution.sequence_parallel,
           .async_tensor_all_reduce = !execution.no_async_tensor_all_reduce,
           .recomputation = execution.recomputation,
-          .pipeline = grid.pipeline_cut(),
+          .pipeline = grid.pipeline_split(),
           .schedule = execution.schedule,
           .overlap_p2p = execution.overlap_p2p,
           .scatter_gather = !execution.no_scatter_gather,

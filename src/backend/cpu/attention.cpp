@@ -66,9 +66,9 @@ class CpuAttention final : public AttentionKernels {
       // A task owns the gradients of some keys, and of the queries where it owns all keys; else it has sums of its
       // own for the queries, which are added in the order of the keys.
       const std::int64_t owners = problem.batch * problem.kv_heads;
-      const std::int64_t most_splits = std::max<std::int64_t>(1, (problem.keys + tile - 1) / tile);
+      const std::int64_t max_splits = std::max<std::int64_t>(1, (problem.keys + tile - 1) / tile);
       const std::int64_t splits =
-          std::clamp<std::int64_t>((backward_tasks + owners - 1) / std::max<std::int64_t>(1, owners), 1, most_splits);
+          std::clamp<std::int64_t>((backward_tasks + owners - 1) / std::max<std::int64_t>(1, owners), 1, max_splits);
       const std::int64_t split_keys = round_up((problem.keys + splits - 1) / splits, tile);
       const std::int64_t sum_size = round_up(problem.queries, column_grain) * width;  // of one head
       const std::int64_t split_stride = problem.batch * problem.heads * sum_size;

@@ -19,7 +19,7 @@ constexpr std::int64_t column_block = 1024;
 // The loops over a row are functions of their own: what is captured by reference keeps them from being vectorised well.
 
 template <class A>
-A largest_of(const A* x, std::int64_t n) {
+A max_of(const A* x, std::int64_t n) {
   A largest = -std::numeric_limits<A>::infinity();
 #pragma omp simd reduction(max : largest)
   for (std::int64_t c = 0; c < n; ++c) largest = x[c] > largest ? x[c] : largest;
@@ -62,7 +62,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
         const T* row = all + i * columns;
         A largest = -infinity, sum = 0;
         for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t, std::int64_t n) {
-          const A here = largest_of(x, n);
+          const A here = max_of(x, n);
           if (here > largest) {
             sum *= std::exp(largest - here);
             largest = here;

@@ -34,8 +34,8 @@ void check_stores(const std::vector<WeightedStore>& stores, const GptDataOptions
         store.info().tokenizer_digest);
     const std::int64_t vocabulary =
         options.vocabulary_size > 0 ? options.vocabulary_size : store.info().vocabulary_size;
-    TRIREME_CHECK(store.info().greatest_id < vocabulary, DataError,
-                  "{} holds token {}, but the vocabulary has {} ids, 0 to {}", store.name(), store.info().greatest_id,
+    TRIREME_CHECK(store.info().max_id < vocabulary, DataError,
+                  "{} holds token {}, but the vocabulary has {} ids, 0 to {}", store.name(), store.info().max_id,
                   vocabulary, vocabulary - 1);
   }
 }

@@ -18,7 +18,7 @@ struct CorpusInfo {
   std::string content_digest;     ///< changes with the tokens, the document and the sentence offsets
   std::int64_t vocabulary_size = 0;
   std::int64_t end_of_document = -1;  ///< id of the token that ends documents, -1 where there is none
-  std::int64_t greatest_id = -1;      ///< greatest id among the tokens, -1 in an empty corpus
+  std::int64_t max_id = -1;           ///< greatest id among the tokens, -1 in an empty corpus
 };
 
 /// A tokenized corpus: documents one after another in one array of tokens.

@@ -113,7 +113,7 @@ class RecentSets {
     const std::scoped_lock lock(mutex_);
     if (!sets_.emplace(document, set).second) return set;
     size_bytes_ += set->size_bytes();
-    for (order_.push(document); size_bytes_ > greatest_bytes; order_.pop()) {
+    for (order_.push(document); size_bytes_ > max_bytes; order_.pop()) {
       const auto oldest = sets_.extract(order_.front());
       size_bytes_ -= oldest.mapped()->size_bytes();
     }
@@ -121,7 +121,7 @@ class RecentSets {
   }
 
  private:
-  static constexpr std::size_t greatest_bytes = std::size_t{64} << 20;
+  static constexpr std::size_t max_bytes = std::size_t{64} << 20;
   const DuplicateSearchOptions& options_;
   std::mutex mutex_;
   std::unordered_map<std::int64_t, Set> sets_;
@@ -261,10 +261,10 @@ DuplicateSearchResult find_duplicates(Communicator& comm, ThreadPool& pool, cons
   Comparer comparer(pool, options);
   // One band at a time keeps the lists short; several are faster where there are few documents.
   constexpr std::int64_t wanted_entries = std::int64_t{1} << 20;
-  const std::int64_t most_documents =
+  const std::int64_t max_documents =
       std::ranges::max(all_gather_number(comm, static_cast<std::int64_t>(fingerprints.documents.size())));
   const auto step = static_cast<int>(
-      std::clamp<std::int64_t>(wanted_entries / std::max<std::int64_t>(most_documents, 1), 1, fingerprints.bands + 1));
+      std::clamp<std::int64_t>(wanted_entries / std::max<std::int64_t>(max_documents, 1), 1, fingerprints.bands + 1));
   for (int band = 0; band < fingerprints.bands; band += step) {
     compare_bands(comm, fingerprints, is_exact, band, std::min(band + step, fingerprints.bands), options, comparer);
   }

@@ -46,17 +46,17 @@ void MinHash::band_keys(std::span<const std::uint64_t> shingles, std::span<std::
     const Lanes flip_1 = load(&flips_[first + lanes]);
     const Lanes factor_0 = load(&factors_[first]);
     const Lanes factor_1 = load(&factors_[first + lanes]);
-    Lanes least_0 = Lanes{} - 1;
-    Lanes least_1 = Lanes{} - 1;
+    Lanes min_0 = Lanes{} - 1;
+    Lanes min_1 = Lanes{} - 1;
     for (const std::uint64_t shingle : shingles) {
       const auto x = static_cast<std::uint32_t>(shingle);
       const Lanes value_0 = (flip_0 ^ x) * factor_0;
       const Lanes value_1 = (flip_1 ^ x) * factor_1;
-      least_0 = value_0 < least_0 ? value_0 : least_0;
-      least_1 = value_1 < least_1 ? value_1 : least_1;
+      min_0 = value_0 < min_0 ? value_0 : min_0;
+      min_1 = value_1 < min_1 ? value_1 : min_1;
     }
-    std::memcpy(&signature[first], &least_0, sizeof least_0);
-    std::memcpy(&signature[first + lanes], &least_1, sizeof least_1);
+    std::memcpy(&signature[first], &min_0, sizeof min_0);
+    std::memcpy(&signature[first + lanes], &min_1, sizeof min_1);
   }
   const auto rows = static_cast<std::size_t>(options_.rows);
   for (std::size_t band = 0; band < keys.size(); ++band) {

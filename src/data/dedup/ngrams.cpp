@@ -82,7 +82,7 @@ std::vector<TextRange> pieces_without(std::string_view text, std::span<const Tex
     while (begin < end && is_ascii_space(text[begin])) ++begin;
     while (begin < end && is_ascii_space(text[end - 1])) --end;
     const std::string_view piece = text.substr(begin, end - begin);
-    if (begin < end && std::ranges::count_if(piece, is_character_start) >= options.least_piece) {
+    if (begin < end && std::ranges::count_if(piece, is_character_start) >= options.min_piece) {
       pieces.push_back({begin, end});
     }
   };
@@ -99,7 +99,7 @@ std::vector<TextRange> pieces_without(std::string_view text, std::span<const Tex
     piece_begin = end;
     ++cuts;
   }
-  if (cuts > options.most_cuts) return {};
+  if (cuts > options.max_cuts) return {};
   add_piece(piece_begin, text.size());
   return pieces;
 }

@@ -69,9 +69,9 @@ struct TextRange {
 };
 
 struct RemovalOptions {
-  std::int64_t margin = 200;       ///< characters that go on either side of a passage, and on to the end of a sentence
-  std::int64_t least_piece = 200;  ///< characters of a piece that stays
-  std::int64_t most_cuts = 10;     ///< a text with more passages to cut out goes whole
+  std::int64_t margin = 200;     ///< characters that go on either side of a passage, and on to the end of a sentence
+  std::int64_t min_piece = 200;  ///< characters of a piece that stays
+  std::int64_t max_cuts = 10;    ///< a text with more passages to cut out goes whole
 };
 
 /// Returns the rest of a text after `passages` were cut out with their surroundings: the pieces between, without ASCII

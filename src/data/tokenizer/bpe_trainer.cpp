@@ -77,7 +77,7 @@ class Trainer {
         queue_.push({place->second.count, best.pair});
         continue;
       }
-      if (best.count < options_.least_frequency) break;
+      if (best.count < options_.min_frequency) break;
       merge(best.pair);
       if (vocabulary_.merges.size() % 100 == 0) progress(std::ssize(vocabulary_.merges), merges);
     }
@@ -87,7 +87,7 @@ class Trainer {
   }
 
  private:
-  struct Places {
+  struct Occurrences {
     std::int64_t count = 0;
     std::vector<std::uint32_t> words;  // those that hold the pair, and some that no longer do; some twice
   };
@@ -99,7 +99,7 @@ class Trainer {
     const auto tokens = symbols(word);
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
       const std::uint64_t pair = pair_of(tokens[i], tokens[i + 1]);
-      Places& places = pairs_[pair];
+      Occurrences& places = pairs_[pair];
       places.count += sign * counts_[word];
       if (sign < 0) continue;
       if (places.words.empty() || places.words.back() != word) places.words.push_back(static_cast<std::uint32_t>(word));
@@ -149,7 +149,7 @@ class Trainer {
   std::vector<std::size_t> begins_;
   std::vector<std::uint32_t> sizes_;
   std::vector<std::int64_t> counts_;
-  std::unordered_map<std::uint64_t, Places, PairHash> pairs_;
+  std::unordered_map<std::uint64_t, Occurrences, PairHash> pairs_;
   std::priority_queue<Candidate> queue_;
   std::vector<std::uint64_t> changed_;
   Id newest_ = -1;
@@ -171,7 +171,7 @@ void WordCounts::add_text(std::string_view text, const WordSplitter& splitter) {
   for (const char* word = text.data(); word != end;) {
     const char* const word_end = splitter.word_end(word, end);
     while (word != word_end) {
-      const auto size = std::min(greatest_word_bytes, static_cast<std::size_t>(word_end - word));
+      const auto size = std::min(max_word_bytes, static_cast<std::size_t>(word_end - word));
       add_word({word, size}, 1);
       word += size;
     }

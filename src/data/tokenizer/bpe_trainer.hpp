@@ -13,10 +13,10 @@
 
 namespace trireme::data {
 
-/// How often each word occurs in a text. Words longer than `greatest_word_bytes` count as several.
+/// How often each word occurs in a text. Words longer than `max_word_bytes` count as several.
 class WordCounts {
  public:
-  static constexpr std::size_t greatest_word_bytes = 256;
+  static constexpr std::size_t max_word_bytes = 256;
 
   /// Counts every word of `text`, cut by GPT-2's pattern.
   void add_text(std::string_view text, const WordSplitter& splitter);
@@ -40,7 +40,7 @@ class WordCounts {
 
 struct BpeTrainingOptions {
   std::int64_t vocabulary_size = 32000;  ///< bytes, merges and special tokens together
-  std::int64_t least_frequency = 2;      ///< least frequency of a pair that becomes a token
+  std::int64_t min_frequency = 2;        ///< least frequency of a pair that becomes a token
   std::vector<std::string> special_tokens{"<|endoftext|>"};
 };
 

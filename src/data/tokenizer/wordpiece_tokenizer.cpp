@@ -50,7 +50,7 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
     const auto [found, is_new] = continues ? continuations_.emplace(token.substr(2), id) : starts_.emplace(token, id);
     TRIREME_CHECK(is_new, DataError, "the vocabulary has token '{}' twice, as id {} and id {}", quotation_of(token),
                   found->second, id);
-    longest_token_ = std::max(longest_token_, token.size());
+    max_token_bytes_ = std::max(max_token_bytes_, token.size());
   }
   const auto id_of = [&](const char* token) {
     const auto found = starts_.find(token);
@@ -139,7 +139,7 @@ void WordPieceTokenizer::encode_word(std::string_view word, std::vector<std::int
   }
   const std::size_t before = ids.size();
   for (const auto* pieces = &starts_; !word.empty(); pieces = &continuations_) {
-    std::size_t size = std::min(word.size(), longest_token_);
+    std::size_t size = std::min(word.size(), max_token_bytes_);
     auto found = pieces->end();
     for (; size > 0; --size) {
       if (size < word.size() && continues_character(word[size])) continue;

@@ -44,7 +44,7 @@ class WordPieceTokenizer final : public Tokenizer {
   bool lower_case_;
   std::vector<std::string> tokens_;
   std::unordered_map<std::string_view, std::int32_t> starts_, continuations_;  // the latter without "##"
-  std::size_t longest_token_ = 0;
+  std::size_t max_token_bytes_ = 0;
   std::int32_t unknown_ = -1, end_of_document_ = -1;
   std::vector<Class> classes_;  // class of every code point
 };

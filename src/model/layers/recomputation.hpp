@@ -27,19 +27,19 @@ struct Recomputation {
 };
 
 /// Consecutive layers of one chunk that keep everything, or together only the input of the first.
-struct LayerGroup {
+struct LayerSpan {
   int first = 0;  ///< within the chunk
   int layers = 0;
   bool recomputed = false;
 };
 
 /// The groups of a chunk of `layers` layers, in order. The last group of `uniform` may be smaller.
-inline std::vector<LayerGroup> layer_groups(const Recomputation& recomputation, int layers) {
+inline std::vector<LayerSpan> layer_spans(const Recomputation& recomputation, int layers) {
   const bool full = recomputation.granularity == RecomputeGranularity::full;
   const bool uniform = full && recomputation.method == RecomputeMethod::uniform;
   const int recomputed = uniform ? layers : full ? std::min(recomputation.layers, layers) : 0;
   const int size = uniform ? recomputation.layers : 1;
-  std::vector<LayerGroup> groups;
+  std::vector<LayerSpan> groups;
   for (int first = 0; first < recomputed; first += size) {
     groups.push_back({first, std::min(size, recomputed - first), true});
   }

@@ -7,7 +7,7 @@ namespace trireme::model {
 using parallel::WeightGradient;
 
 /// State that one micro-batch of one group of layers keeps between forward and backward.
-struct GptStage::SavedGroup {
+struct GptStage::SavedSpan {
   Arena::Mark mark;                                    // all that was allocated before
   ConstTensorView input;                               // of a recomputed group perhaps only this rank's part, flat
   std::vector<TransformerLayer::Saved> layers;         // each layer's output is the next one's input
@@ -17,7 +17,7 @@ struct GptStage::SavedGroup {
 struct GptStage::Saved {
   std::size_t arena_number = 0;
   Arena* arena = nullptr;  // null when all is done
-  std::vector<SavedGroup> groups;
+  std::vector<SavedSpan> groups;
   ConstTensorView head_input;
   Arena::Mark head_mark;
   std::optional<Head> head;
@@ -34,32 +34,33 @@ GptStage::Head GptStage::Head::allocate(const LayerShape& shape, std::int64_t vo
 }
 
 GptStage::GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-                   const GptConfig& config, const GptPlace& place, const parallel::VocabularyPartition& vocabulary,
-                   const parallel::SequenceShare& share, std::int64_t micro_batch_size, DType dtype,
+                   const GptConfig& config, const StageShard& shard, const parallel::VocabularyPartition& vocabulary,
+                   const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype,
                    const Recomputation& recomputation, parallel::ParameterHooks& hooks)
     : context_(context),
       hooks_(hooks),
       config_(config),
-      place_(place),
-      shape_(LayerShape::of(config, share.rows, micro_batch_size, place.tensor_size, context.sequence_parallel, dtype)),
+      shard_(shard),
+      shape_(
+          LayerShape::of(config, sequence.rows, micro_batch_size, shard.tensor_size, context.sequence_parallel, dtype)),
       vocabulary_rows_(vocabulary.rows()),
       recomputation_(recomputation),
       cross_entropy_(context, vocabulary),
       loss_sum_(context.backend, DType::fp64, {1}) {
-  shape_.positions = share.positions;
-  for (const LayerRange& chunk : place.chunks) {
+  shape_.positions = sequence.positions;
+  for (const LayerRange& chunk : shard.chunks) {
     for (int i = 0; i < chunk.layers; ++i) {
-      layers_.emplace_back(context, parameters, config, chunk.first_layer + i, shape_.a_local * place.tensor_rank);
+      layers_.emplace_back(context, parameters, config, chunk.first_layer + i, shape_.a_local * shard.tensor_rank);
     }
   }
-  if (place.first_stage) {
+  if (shard.first_stage) {
     embedding_.emplace(context, vocabulary, parameters.at("wte"));
     if (const parallel::Parameter* wpe = parameters.find("wpe")) {
       positions_ = wpe->value;
       positions_gradient_ = wpe->gradient;
     }
   }
-  if (place.last_stage) {
+  if (shard.last_stage) {
     final_norm_.emplace(parameters, "ln_f");
     head_.emplace(context, parameters.at(config.tied_output ? "wte" : "lm_head.weight"), nullptr);
   }
@@ -81,7 +82,7 @@ void GptStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mod
     if (saved && saved->arena != nullptr) release(*saved);  // a forward whose backward never came
   }
   saved_.clear();
-  saved_.resize(micro_batches_.size() * place_.chunks.size());
+  saved_.resize(micro_batches_.size() * shard_.chunks.size());
 }
 
 double GptStage::take_loss_sum() {
@@ -128,10 +129,10 @@ void GptStage::run(parallel::StepKind kind, int chunk, int micro_batch, ConstTen
   // The hooks were not called: those of the layers come with the weights' half of backward, others with the first half.
   const bool input_half = kind == parallel::StepKind::backward || kind == parallel::StepKind::backward_input;
   const bool weight_half = kind == parallel::StepKind::backward || kind == parallel::StepKind::backward_weight;
-  if (input_half && is_last(chunk)) hooks_.after_replayed_backward(head_group());
-  if (input_half && is_first(chunk)) hooks_.after_replayed_backward(embedding_group);
-  for (int i = 0; weight_half && i < place_.chunks[static_cast<std::size_t>(chunk)].layers; ++i) {
-    hooks_.after_replayed_backward(layer_group(first_layer_index(chunk) + i));
+  if (input_half && is_last(chunk)) hooks_.after_replayed_backward(head_unit());
+  if (input_half && is_first(chunk)) hooks_.after_replayed_backward(embedding_unit);
+  for (int i = 0; weight_half && i < shard_.chunks[static_cast<std::size_t>(chunk)].layers; ++i) {
+    hooks_.after_replayed_backward(layer_unit(first_layer_index(chunk) + i));
   }
 }
 
@@ -165,7 +166,7 @@ DropoutPlan GptStage::dropout(int micro_batch) const {
 
 int GptStage::first_layer_index(int chunk) const {
   int index = 0;
-  for (int i = 0; i < chunk; ++i) index += place_.chunks[static_cast<std::size_t>(i)].layers;
+  for (int i = 0; i < chunk; ++i) index += shard_.chunks[static_cast<std::size_t>(i)].layers;
   return index;
 }
 
@@ -175,19 +176,19 @@ void GptStage::embed(int micro_batch, TensorView x) {
                                              dropout(micro_batch).at(0, DropoutSite::embedding), x);
 }
 
-std::vector<LayerGroup> GptStage::groups(int chunk) const {
-  const int layers = place_.chunks[static_cast<std::size_t>(chunk)].layers;
+std::vector<LayerSpan> GptStage::groups(int chunk) const {
+  const int layers = shard_.chunks[static_cast<std::size_t>(chunk)].layers;
   if (!mode_.backward && layers > 0) return {{0, layers, true}};  // nothing is kept
-  return layer_groups(recomputation_, layers);
+  return layer_spans(recomputation_, layers);
 }
 
 void GptStage::run_and_keep(int first_layer, int layers, const DropoutPlan& dropout, ConstTensorView x, TensorView y,
-                            Arena& arena, SavedGroup& group) {
+                            Arena& arena, SavedSpan& group) {
   for (int i = 0; i < layers; ++i) {
     const bool last = i + 1 == layers;
     group.layers.push_back(TransformerLayer::Saved::allocate(shape_, recomputation_.selective(), arena));
     const TensorView next = last ? y : shape_.allocate_residual(arena);
-    hooks_.before_forward(layer_group(first_layer + i));
+    hooks_.before_forward(layer_unit(first_layer + i));
     layers_[static_cast<std::size_t>(first_layer + i)].forward(shape_, x, dropout, group.layers.back(), next);
     x = next;
   }
@@ -205,16 +206,16 @@ void GptStage::run_and_forget(int first_layer, int layers, const DropoutPlan& dr
     TensorView& stream = streams[i % 2];
     if (i + 1 < layers && !stream) stream = shape_.allocate_residual(context_.workspace);
     const TensorView next = i + 1 == layers ? y : stream;
-    hooks_.before_forward(layer_group(first_layer + i));
+    hooks_.before_forward(layer_unit(first_layer + i));
     layers_[static_cast<std::size_t>(first_layer + i)].forward(shape_, x, dropout, saved, next);
     x = next;
   }
 }
 
 ConstTensorView GptStage::own_part(ConstTensorView stream, Arena& arena) {
-  const std::int64_t part = stream.numel() / place_.tensor_size;
+  const std::int64_t part = stream.numel() / shard_.tensor_size;
   const TensorView kept = arena.allocate(stream.dtype(), {part});
-  context_.backend.elementwise().convert(context_.stream(), stream.flat(part * place_.tensor_rank, part), kept);
+  context_.backend.elementwise().convert(context_.stream(), stream.flat(part * shard_.tensor_rank, part), kept);
   return kept;
 }
 
@@ -231,7 +232,7 @@ void GptStage::run_forward(int chunk, int micro_batch, ConstTensorView input, Te
   const bool last = is_last(chunk);
   const int first = first_layer_index(chunk);
   const DropoutPlan plan = dropout(micro_batch);
-  const std::vector<LayerGroup> groups = this->groups(chunk);
+  const std::vector<LayerSpan> groups = this->groups(chunk);
 
   // A group's output is kept where the next group, or the head, reads it whole in backward; else it is in one of two
   // tensors of the work space.
@@ -246,13 +247,13 @@ void GptStage::run_forward(int chunk, int micro_batch, ConstTensorView input, Te
   };
   if (is_first(chunk)) {
     const TensorView x = groups.empty() && !last ? output : stream_into(0);
-    hooks_.before_forward(embedding_group);
+    hooks_.before_forward(embedding_unit);
     embed(micro_batch, x);
     input = x;
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const LayerGroup& group = groups[i];
-    SavedGroup& kept = state.groups.emplace_back();
+    const LayerSpan& group = groups[i];
+    SavedSpan& kept = state.groups.emplace_back();
     kept.mark = arena.mark();
     kept.input = keeps_part_of_input(group) ? own_part(input, arena) : input;
     const TensorView y = i + 1 == groups.size() && !last ? output : stream_into(i + 1);
@@ -267,7 +268,7 @@ void GptStage::run_forward(int chunk, int micro_batch, ConstTensorView input, Te
     state.head_mark = arena.mark();
     state.head = Head::allocate(shape_, vocabulary_rows_, arena);
     state.head_input = input;
-    hooks_.before_forward(head_group());
+    hooks_.before_forward(head_unit());
     forward_head(micro_batch, *state.head, input);
   }
   note_activation_bytes();
@@ -316,7 +317,7 @@ void GptStage::backward_embedding(int micro_batch, ConstTensorView dx) {
   embedding_->backward(batch.ids.reshape({shape_.rows()}), shape_.as_rows(masked));
 }
 
-ConstTensorView GptStage::whole_input(const LayerGroup& group, ConstTensorView kept, Arena& arena) {
+ConstTensorView GptStage::whole_input(const LayerSpan& group, ConstTensorView kept, Arena& arena) {
   if (!keeps_part_of_input(group)) return kept;
   const TensorView whole = shape_.allocate_residual(arena);
   context_.tensor_group.all_gather(context_.stream(), kept, whole).wait(context_.stream());
@@ -329,7 +330,7 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
   Arena& arena = *state.arena;
   const DropoutPlan plan = dropout(micro_batch);
   const int first = first_layer_index(chunk);
-  const std::vector<LayerGroup> groups = this->groups(chunk);
+  const std::vector<LayerSpan> groups = this->groups(chunk);
   const ArenaScope scope(context_.workspace);
   // The gradient of the residual stream goes to and fro between two tensors; the chunk's own input gradient is the
   // last.
@@ -337,17 +338,17 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
                               shape_.allocate_residual(context_.workspace)};
   ConstTensorView dy = output_gradient;
   if (is_last(chunk)) {
-    hooks_.before_backward(head_group());
-    if (place_.first_stage && config_.tied_output) hooks_.before_backward(embedding_group);  // the tied table
+    hooks_.before_backward(head_unit());
+    if (shard_.first_stage && config_.tied_output) hooks_.before_backward(embedding_unit);  // the tied table
     const TensorView dx = groups.empty() && !is_first(chunk) ? input_gradient : spare[0];
     backward_head(micro_batch, *state.head, state.head_input, dx);
     dy = dx;
-    hooks_.after_backward(head_group());
+    hooks_.after_backward(head_unit());
     arena.release(state.head_mark);
   }
   for (std::size_t g = groups.size(); g-- > 0;) {
-    const LayerGroup& group = groups[g];
-    SavedGroup& kept = state.groups[g];
+    const LayerSpan& group = groups[g];
+    SavedSpan& kept = state.groups[g];
     if (group.recomputed) {
       const ConstTensorView input = whole_input(group, kept.input, arena);
       run_and_keep(first + group.first, group.layers, plan, input, {}, arena, kept);
@@ -360,14 +361,14 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
       TransformerLayer::Gradients& gradients = kept.gradients[static_cast<std::size_t>(i)];
       gradients = TransformerLayer::Gradients::allocate(shape_, recomputation_.selective(), context_.workspace);
       const int layer = first + group.first + i;
-      hooks_.before_backward(layer_group(layer));
+      hooks_.before_backward(layer_unit(layer));
       layers_[static_cast<std::size_t>(layer)].backward_input(
           shape_, dy, plan, kept.layers[static_cast<std::size_t>(i)], gradients, dx, weights);
       if (weights == WeightGradient::now) {
-        hooks_.after_backward(layer_group(layer));
+        hooks_.after_backward(layer_unit(layer));
       } else {
         layers_[static_cast<std::size_t>(layer)].keep_for_weights(kept.layers[static_cast<std::size_t>(i)], gradients);
-        hooks_.pause_backward(layer_group(layer));
+        hooks_.pause_backward(layer_unit(layer));
       }
       dy = dx;
     }
@@ -375,9 +376,9 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
     if (weights == WeightGradient::now) arena.release(kept.mark);
   }
   if (is_first(chunk)) {
-    hooks_.before_backward(embedding_group);
+    hooks_.before_backward(embedding_unit);
     backward_embedding(micro_batch, dy);
-    hooks_.after_backward(embedding_group);
+    hooks_.after_backward(embedding_unit);
   }
   note_activation_bytes();
 }
@@ -396,14 +397,14 @@ void GptStage::backward_weight(int chunk, int micro_batch) {
 void GptStage::run_backward_weight(int chunk, int micro_batch) {
   const Saved& state = saved(chunk, micro_batch);
   const int first = first_layer_index(chunk);
-  const std::vector<LayerGroup> groups = this->groups(chunk);
+  const std::vector<LayerSpan> groups = this->groups(chunk);
   for (std::size_t g = groups.size(); g-- > 0;) {
-    const SavedGroup& kept = state.groups[g];
+    const SavedSpan& kept = state.groups[g];
     for (std::size_t i = kept.layers.size(); i-- > 0;) {
       const int layer = first + groups[g].first + static_cast<int>(i);
-      hooks_.before_backward(layer_group(layer));
+      hooks_.before_backward(layer_unit(layer));
       layers_[static_cast<std::size_t>(layer)].backward_weight(shape_, kept.layers[i], kept.gradients[i]);
-      hooks_.after_backward(layer_group(layer));
+      hooks_.after_backward(layer_unit(layer));
     }
   }
 }

@@ -10,21 +10,21 @@
 #include "src/model/layers/transformer_layer.hpp"
 #include "src/model/stage/micro_batch.hpp"
 #include "src/model/stage/micro_batch_graphs.hpp"
-#include "src/parallel/context/sequence_share.hpp"
+#include "src/parallel/context/sequence_shard.hpp"
 #include "src/parallel/parameter_hooks.hpp"
 #include "src/parallel/pipeline/stage.hpp"
 
 namespace trireme::model {
 
 /// One rank's part of a GPT of pre-norm layers: embeddings on the first stage, layers, final norm, head and loss on the
-/// last. Implements what the pipeline executor drives; calls the hooks for every group of parameters
+/// last. Implements what the pipeline executor drives; calls the hooks for every unit of parameters
 /// it uses.
 class GptStage final : public parallel::Stage {
  public:
   GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const GptConfig& config,
-           const GptPlace& place, const parallel::VocabularyPartition& vocabulary, const parallel::SequenceShare& share,
-           std::int64_t micro_batch_size, DType dtype, const Recomputation& recomputation,
-           parallel::ParameterHooks& hooks);
+           const StageShard& shard, const parallel::VocabularyPartition& vocabulary,
+           const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype,
+           const Recomputation& recomputation, parallel::ParameterHooks& hooks);
   ~GptStage() override;
 
   /// Which micro-batches of an update do not run as graphs: those in which hooks wait or communicate.
@@ -48,12 +48,12 @@ class GptStage final : public parallel::Stage {
 
   DType boundary_dtype() const override { return shape_.dtype; }
   Shape boundary_shape() const override { return {shape_.s_local, shape_.b, shape_.h}; }
-  bool is_first(int chunk) const override { return place_.first_stage && chunk == 0; }
+  bool is_first(int chunk) const override { return shard_.first_stage && chunk == 0; }
   bool is_last(int chunk) const override {
-    return place_.last_stage && chunk + 1 == static_cast<int>(place_.chunks.size());
+    return shard_.last_stage && chunk + 1 == static_cast<int>(shard_.chunks.size());
   }
   bool reads_input_in_backward(int chunk) const override {
-    const std::vector<LayerGroup> list = groups(chunk);
+    const std::vector<LayerSpan> list = groups(chunk);
     return !runs_graphs() && (list.empty() || !keeps_part_of_input(list.front()));
   }
   void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) override;
@@ -78,7 +78,7 @@ class GptStage final : public parallel::Stage {
     parallel::VocabularyParallelCrossEntropy::Saved loss;
     static Head allocate(const LayerShape& shape, std::int64_t vocabulary_rows, Arena& arena);
   };
-  struct SavedGroup;
+  struct SavedSpan;
   /// State that one micro-batch of one chunk keeps between forward and backward.
   struct Saved;
 
@@ -95,22 +95,22 @@ class GptStage final : public parallel::Stage {
   }
   void run_forward(int chunk, int micro_batch, ConstTensorView input, TensorView output);
   void note_activation_bytes();
-  std::vector<LayerGroup> groups(int chunk) const;
+  std::vector<LayerSpan> groups(int chunk) const;
   /// Runs consecutive layers from x to y; what backward needs comes from `arena`. With an empty y the last layer makes
   /// only that.
   void run_and_keep(int first_layer, int layers, const DropoutPlan& dropout, ConstTensorView x, TensorView y,
-                    Arena& arena, SavedGroup& group);
+                    Arena& arena, SavedSpan& group);
   /// The same, keeping nothing; `arena` is as before afterwards.
   void run_and_forget(int first_layer, int layers, const DropoutPlan& dropout, ConstTensorView x, TensorView y,
                       Arena& arena);
   /// Returns whether this rank keeps only its part of the group's input.
-  bool keeps_part_of_input(const LayerGroup& group) const {
+  bool keeps_part_of_input(const LayerSpan& group) const {
     return mode_.backward && group.recomputed && recomputation_.distribute;
   }
   /// A copy of this tensor rank's equal part of a tensor that is the same on all of them.
   ConstTensorView own_part(ConstTensorView stream, Arena& arena);
   /// A group's input, gathered where only parts of it were kept.
-  ConstTensorView whole_input(const LayerGroup& group, ConstTensorView kept, Arena& arena);
+  ConstTensorView whole_input(const LayerSpan& group, ConstTensorView kept, Arena& arena);
   DropoutPlan dropout(int micro_batch) const;
   void embed(int micro_batch, TensorView x);
   void forward_head(int micro_batch, Head& head, ConstTensorView x);
@@ -119,12 +119,12 @@ class GptStage final : public parallel::Stage {
   int first_layer_index(int chunk) const;
   /// Positions of the rows of this rank's residual stream.
   Positions residual_positions() const {
-    return context_.sequence_parallel ? shape_.positions.from(place_.tensor_rank * shape_.s_local) : shape_.positions;
+    return context_.sequence_parallel ? shape_.positions.from(shard_.tensor_rank * shape_.s_local) : shape_.positions;
   }
-  // Groups of parameters, as gpt_parameters numbers them.
-  static constexpr int embedding_group = 0;
-  int layer_group(int index) const { return (place_.first_stage ? 1 : 0) + index; }
-  int head_group() const { return layer_group(static_cast<int>(layers_.size())); }
+  // Units of parameters, as gpt_parameters numbers them.
+  static constexpr int embedding_unit = 0;
+  int layer_unit(int index) const { return (shard_.first_stage ? 1 : 0) + index; }
+  int head_unit() const { return layer_unit(static_cast<int>(layers_.size())); }
   /// Both kinds of backward: layer by layer, from last to first.
   void run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
                     parallel::WeightGradient weights);
@@ -133,7 +133,7 @@ class GptStage final : public parallel::Stage {
   parallel::TensorContext context_;
   parallel::ParameterHooks& hooks_;
   GptConfig config_;
-  GptPlace place_;
+  StageShard shard_;
   LayerShape shape_;
   std::int64_t vocabulary_rows_;
   Recomputation recomputation_;

@@ -22,7 +22,7 @@ void GptStage::forward_cached(int chunk, std::int64_t positions, std::int64_t fi
   const ArenaScope scope(context_.workspace);
   const TensorView streams[] = {shape.allocate_residual(context_.workspace),
                                 shape.allocate_residual(context_.workspace)};
-  const int layers = place_.chunks[static_cast<std::size_t>(chunk)].layers;
+  const int layers = shard_.chunks[static_cast<std::size_t>(chunk)].layers;
   if (is_first(chunk)) {
     const TensorView x = layers == 0 && !last ? output : streams[1];
     embedding_->forward(ids.reshape({positions}), shape.as_rows(x));

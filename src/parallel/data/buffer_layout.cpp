@@ -9,7 +9,7 @@ std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + u
 
 }  // namespace
 
-BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferCut& cut)
+BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferSplit& cut)
     : shards_(cut.shards), offsets_(parameters.size()), bucket_of_(parameters.size()) {
   const std::int64_t alignment = 64 / static_cast<std::int64_t>(size_of(dtype));
   Bucket bucket{0, 0, parameters.size(), parameters.size()};
@@ -24,7 +24,7 @@ BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters
     const Parameter& parameter = parameters[i];
     const bool begins_anew =
         i + 1 < parameters.size() &&
-        (parameter.tied || parameters[i + 1].tied || (cut.group_buckets && parameter.group != parameters[i + 1].group));
+        (parameter.tied || parameters[i + 1].tied || (cut.unit_buckets && parameter.unit != parameters[i + 1].unit));
     if (begins_anew || (cut.bucket_elements > 0 && bucket.size >= cut.bucket_elements)) close();
     offsets_[i] = bucket.begin + bucket.size;
     bucket.size += round_up(parameter.stored_numel(), alignment);
@@ -34,26 +34,26 @@ BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters
   elements_ = bucket.begin;
 
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto number = static_cast<std::size_t>(parameters[i].group);
-    TRIREME_CHECK(number == groups_.size() || number + 1 == groups_.size(), ShapeError,
-                  "{} is of group {} after group {}", parameters[i].name, number, groups_.size());
+    const auto number = static_cast<std::size_t>(parameters[i].unit);
+    TRIREME_CHECK(number == units_.size() || number + 1 == units_.size(), ShapeError, "{} is of unit {} after unit {}",
+                  parameters[i].name, number, units_.size());
     const Bucket& home = buckets_[bucket_of_[i]];
-    // A group reaches up to the padding of its own buckets where they hold nothing else.
-    if (number == groups_.size()) {
+    // A unit reaches up to the padding of its own buckets where they hold nothing else.
+    if (number == units_.size()) {
       const std::int64_t end =
           home.first == i ? home.begin + home.size : offsets_[i] + round_up(parameters[i].stored_numel(), alignment);
-      groups_.push_back({offsets_[i], end, bucket_of_[i], bucket_of_[i] + 1, false});
+      units_.push_back({offsets_[i], end, bucket_of_[i], bucket_of_[i] + 1, false});
     }
-    BufferGroup& group = groups_.back();
-    group.begin = std::min(group.begin, offsets_[i]);
-    group.first_bucket = std::min(group.first_bucket, bucket_of_[i]);
-    group.last_bucket = std::max(group.last_bucket, bucket_of_[i] + 1);
-    group.has_embedding = group.has_embedding || parameters[i].role == Role::embedding;
+    ParameterUnit& unit = units_.back();
+    unit.begin = std::min(unit.begin, offsets_[i]);
+    unit.first_bucket = std::min(unit.first_bucket, bucket_of_[i]);
+    unit.last_bucket = std::max(unit.last_bucket, bucket_of_[i] + 1);
+    unit.has_embedding = unit.has_embedding || parameters[i].role == ParameterRole::embedding;
   }
-  for (BufferGroup& group : groups_) group.size -= group.begin;
+  for (ParameterUnit& unit : units_) unit.size -= unit.begin;
 }
 
-ShardPart BufferLayout::part_of(std::size_t i, std::int64_t numel, int shard) const {
+ShardRange BufferLayout::part_of(std::size_t i, std::int64_t numel, int shard) const {
   const Bucket& bucket = buckets_[bucket_of_[i]];
   const std::int64_t shard_size = bucket.size / shards_;
   const std::int64_t shard_begin = bucket.begin + shard_size * shard;

@@ -8,10 +8,10 @@
 namespace trireme::parallel {
 
 /// How a buffer of parameters is cut.
-struct BufferCut {
+struct BufferSplit {
   int shards = 1;                    ///< equal parts of every bucket, one for each rank of a data group
   std::int64_t bucket_elements = 0;  ///< a bucket that holds as many is closed; 0: none is for its size
-  bool group_buckets = false;        ///< a bucket ends with its group of parameters
+  bool unit_buckets = false;         ///< a bucket ends with its unit of parameters
 };
 
 /// A stretch of a buffer that is reduced and gathered at once.
@@ -22,8 +22,8 @@ struct Bucket {
   std::size_t last = 0;
 };
 
-/// A group of parameters (Parameter::group) in a buffer.
-struct BufferGroup {
+/// A unit of parameters (Parameter::unit) in a buffer.
+struct ParameterUnit {
   std::int64_t begin = 0;
   std::int64_t size = 0;
   std::size_t first_bucket = 0;  ///< the buckets that hold its parameters are [first_bucket, last_bucket)
@@ -33,7 +33,7 @@ struct BufferGroup {
 
 /// Elements [begin, begin + count) of a parameter, those that lie in one shard of its bucket; `at` is the place of the
 /// first of them in that shard.
-struct ShardPart {
+struct ShardRange {
   std::int64_t begin = 0;
   std::int64_t count = 0;
   std::int64_t at = 0;
@@ -46,7 +46,7 @@ struct ShardPart {
 /// a bucket of its own, so that both stages cut it alike. Pure arithmetic.
 class BufferLayout {
  public:
-  BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferCut& cut);
+  BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferSplit& cut);
 
   /// Elements of the whole buffer, and of one shard of all buckets.
   std::int64_t elements() const { return elements_; }
@@ -57,9 +57,9 @@ class BufferLayout {
   std::int64_t offset(std::size_t i) const { return offsets_[i]; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   std::size_t bucket_of(std::size_t i) const { return bucket_of_[i]; }
-  const std::vector<BufferGroup>& groups() const { return groups_; }
+  const std::vector<ParameterUnit>& units() const { return units_; }
   /// The part of parameter i, which has `numel` elements, in shard `shard` of its bucket; count 0 where there is none.
-  ShardPart part_of(std::size_t i, std::int64_t numel, int shard) const;
+  ShardRange part_of(std::size_t i, std::int64_t numel, int shard) const;
 
  private:
   int shards_;
@@ -67,7 +67,7 @@ class BufferLayout {
   std::vector<std::int64_t> offsets_;
   std::vector<std::size_t> bucket_of_;
   std::vector<Bucket> buckets_;
-  std::vector<BufferGroup> groups_;
+  std::vector<ParameterUnit> units_;
 };
 
 }  // namespace trireme::parallel

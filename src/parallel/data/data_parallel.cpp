@@ -6,7 +6,7 @@ DataParallel::DataParallel(Backend& backend, ParameterBuffer& buffer, Communicat
     : backend_(backend),
       buffer_(buffer),
       group_(group),
-      groups_(buffer.layout().groups().size()),
+      units_(buffer.layout().units().size()),
       buckets_(buffer.layout().buckets().size()) {
   const int shards = buffer.layout().shards();
   TRIREME_CHECK(shards == 1 || shards == group.size(), ShapeError, "a buffer in {} shards for a group of {} ranks",
@@ -15,13 +15,13 @@ DataParallel::DataParallel(Backend& backend, ParameterBuffer& buffer, Communicat
 
 void DataParallel::begin_step(int micro_batches) {
   buffer_.clear_gradients(backend_);
-  for (GroupState& state : groups_) state = {micro_batches, false, false};
+  for (UnitState& state : units_) state = {micro_batches, false, false};
   for (BucketState& state : buckets_) {
-    state.groups_left = 0;
+    state.units_left = 0;
     state.started = false;
   }
-  for (const BufferGroup& group : buffer_.layout().groups()) {
-    for (std::size_t b = group.first_bucket; b < group.last_bucket; ++b) ++buckets_[b].groups_left;
+  for (const ParameterUnit& unit : buffer_.layout().units()) {
+    for (std::size_t b = unit.first_bucket; b < unit.last_bucket; ++b) ++buckets_[b].units_left;
   }
 }
 
@@ -38,7 +38,7 @@ void DataParallel::start_reduction(std::size_t bucket) {
 void DataParallel::finish_reduction() {
   Stream& stream = backend_.compute_stream();
   if (shards_gradients()) {
-    for (std::size_t g = 0; g < groups_.size(); ++g) collect(g);
+    for (std::size_t g = 0; g < units_.size(); ++g) collect(g);
     return;
   }
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -71,68 +71,68 @@ void DataParallel::wait_for_parameters() {
   for (BucketState& state : buckets_) state.gather.wait(backend_.compute_stream());
 }
 
-void DataParallel::before_forward(int group) {
-  const BufferGroup& place = buffer_.layout().groups()[static_cast<std::size_t>(group)];
+void DataParallel::before_forward(int unit) {
+  const ParameterUnit& place = buffer_.layout().units()[static_cast<std::size_t>(unit)];
   for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) {
     buckets_[b].gather.wait(backend_.compute_stream());
   }
 }
 
-void DataParallel::before_backward(int group) {
-  const auto g = static_cast<std::size_t>(group);
-  if (!buffer_.has_work() || groups_[g].open) return;
-  const TensorView work = buffer_.group_gradients(g);
+void DataParallel::before_backward(int unit) {
+  const auto g = static_cast<std::size_t>(unit);
+  if (!buffer_.has_work() || units_[g].open) return;
+  const TensorView work = buffer_.unit_gradients(g);
   if (shards_gradients()) {
     // The previous owner's transfer may still be in flight.
-    for (std::size_t other = 0; other < groups_.size(); ++other) {
-      if (buffer_.group_gradients(other).data() == work.data()) collect(other);
+    for (std::size_t other = 0; other < units_.size(); ++other) {
+      if (buffer_.unit_gradients(other).data() == work.data()) collect(other);
     }
     backend_.elementwise().fill(backend_.compute_stream(), 0, work);
   } else {
-    const BufferGroup& place = buffer_.layout().groups()[g];
+    const ParameterUnit& place = buffer_.layout().units()[g];
     backend_.elementwise().convert(backend_.compute_stream(), buffer_.gradients().flat(place.begin, place.size), work);
   }
-  groups_[g].open = true;
+  units_[g].open = true;
 }
 
-void DataParallel::put_away(std::size_t group) {
-  const BufferGroup& place = buffer_.layout().groups()[group];
-  groups_[group].open = false;
+void DataParallel::put_away(std::size_t unit) {
+  const ParameterUnit& place = buffer_.layout().units()[unit];
+  units_[unit].open = false;
   if (shards_gradients()) {
     for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) start_reduction(b);
-    groups_[group].travelling = true;
-    if (!buffer_.options().overlap_reduce) collect(group);
+    units_[unit].travelling = true;
+    if (!buffer_.options().overlap_reduce) collect(unit);
   } else {
-    backend_.elementwise().convert(backend_.compute_stream(), buffer_.group_gradients(group),
+    backend_.elementwise().convert(backend_.compute_stream(), buffer_.unit_gradients(unit),
                                    buffer_.gradients().flat(place.begin, place.size));
   }
 }
 
-void DataParallel::pause_backward(int group) {
-  if (buffer_.has_work()) put_away(static_cast<std::size_t>(group));
+void DataParallel::pause_backward(int unit) {
+  if (buffer_.has_work()) put_away(static_cast<std::size_t>(unit));
 }
 
-void DataParallel::after_backward(int group) {
-  const auto g = static_cast<std::size_t>(group);
+void DataParallel::after_backward(int unit) {
+  const auto g = static_cast<std::size_t>(unit);
   if (buffer_.has_work()) put_away(g);
-  if (shards_gradients() || --groups_[g].backwards_left != 0 || !buffer_.options().overlap_reduce) return;
-  const BufferGroup& place = buffer_.layout().groups()[g];
+  if (shards_gradients() || --units_[g].backwards_left != 0 || !buffer_.options().overlap_reduce) return;
+  const ParameterUnit& place = buffer_.layout().units()[g];
   for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) {
-    if (--buckets_[b].groups_left == 0) start_reduction(b);
+    if (--buckets_[b].units_left == 0) start_reduction(b);
   }
 }
 
-void DataParallel::after_replayed_backward(int group) { --groups_[static_cast<std::size_t>(group)].backwards_left; }
+void DataParallel::after_replayed_backward(int unit) { --units_[static_cast<std::size_t>(unit)].backwards_left; }
 
-void DataParallel::collect(std::size_t group) {
-  if (!groups_[group].travelling) return;
-  const BufferGroup& place = buffer_.layout().groups()[group];
+void DataParallel::collect(std::size_t unit) {
+  if (!units_[unit].travelling) return;
+  const ParameterUnit& place = buffer_.layout().units()[unit];
   Stream& stream = backend_.compute_stream();
   for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) {
     buckets_[b].reduction.wait(stream);
     backend_.elementwise().add(stream, buffer_.own_part(buffer_.bucket_gradients(b)), buffer_.shard_gradients(b));
   }
-  groups_[group].travelling = false;
+  units_[unit].travelling = false;
 }
 
 }  // namespace trireme::parallel

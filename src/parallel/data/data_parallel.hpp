@@ -21,7 +21,7 @@ class DataParallel final : public ParameterHooks {
   /// `group` is the data group for whose size and rank the buffer was made. Both must live longer.
   DataParallel(Backend& backend, ParameterBuffer& buffer, Communicator& group);
 
-  /// Clears the gradients. With `overlap_reduce` the reduction of a bucket starts when all its groups have seen
+  /// Clears the gradients. With `overlap_reduce` the reduction of a bucket starts when all its units have seen
   /// `micro_batches` backwards.
   void begin_step(int micro_batches);
   /// Completes the reduction: shard_gradients of the buffer are the sums over group and micro-batches from now on.
@@ -35,32 +35,32 @@ class DataParallel final : public ParameterHooks {
   /// Brings all shards of all parameters to every rank, after they were loaded, and waits.
   void gather_parameters();
 
-  void before_forward(int group) override;
-  void before_backward(int group) override;
-  void pause_backward(int group) override;
-  void after_backward(int group) override;
-  void after_replayed_backward(int group) override;
+  void before_forward(int unit) override;
+  void before_backward(int unit) override;
+  void pause_backward(int unit) override;
+  void after_backward(int unit) override;
+  void after_replayed_backward(int unit) override;
 
  private:
   void wait_for_parameters();
   bool shards_gradients() const { return buffer_.options().sharding == DataSharding::optimizer_and_gradients; }
   void start_reduction(std::size_t bucket);
-  /// Takes the gradients of one group out of the work memory: back to 16 bits; in ZeRO 2, on their way to the shards.
-  void put_away(std::size_t group);
-  /// ZeRO 2: waits for the sums of one group and adds them to the shard.
-  void collect(std::size_t group);
+  /// Takes the gradients of one unit out of the work memory: back to 16 bits; in ZeRO 2, on their way to the shards.
+  void put_away(std::size_t unit);
+  /// ZeRO 2: waits for the sums of one unit and adds them to the shard.
+  void collect(std::size_t unit);
 
   Backend& backend_;
   ParameterBuffer& buffer_;
   Communicator& group_;
-  struct GroupState {
-    int backwards_left = 0;  // before the group's gradients are complete
+  struct UnitState {
+    int backwards_left = 0;  // before the unit's gradients are complete
     bool open = false;       // its work memory holds its gradients
     bool travelling = false;
   };
-  std::vector<GroupState> groups_;
+  std::vector<UnitState> units_;
   struct BucketState {
-    int groups_left = 0;  // before the bucket's gradients are complete
+    int units_left = 0;  // before the bucket's gradients are complete
     bool started = false;
     Work reduction;
     Work gather;

@@ -10,7 +10,9 @@ bool gradient_shards(const DataParallelOptions& options) {
   return options.sharding == DataSharding::optimizer_and_gradients;
 }
 
-bool uses_work(const DataParallelOptions& options) { return options.rounded_gradients || gradient_shards(options); }
+bool uses_work(const DataParallelOptions& options) {
+  return options.low_precision_gradients || gradient_shards(options);
+}
 
 std::int64_t bucket_limit(const DataParallelOptions& options, int ranks) {
   if (options.bucket_elements > 0) return options.bucket_elements;
@@ -22,31 +24,31 @@ std::int64_t bucket_limit(const DataParallelOptions& options, int ranks) {
 
 BufferLayout ParameterBuffer::make_layout(DType dtype, const std::vector<Parameter>& parameters,
                                           const DataParallelOptions& options, int ranks) {
-  TRIREME_CHECK(!options.rounded_gradients || accumulation_type(dtype) != dtype, ConfigError,
+  TRIREME_CHECK(!options.low_precision_gradients || accumulation_type(dtype) != dtype, ConfigError,
                 "main gradients of 16 bits need a 16-bit training type, not {}", name_of(dtype));
-  TRIREME_CHECK(!options.rounded_gradients || !gradient_shards(options), ConfigError,
+  TRIREME_CHECK(!options.low_precision_gradients || !gradient_shards(options), ConfigError,
                 "shards of gradients are summed over micro-batches in fp32: they cannot be of 16 bits");
   return {dtype, parameters,
-          BufferCut{options.sharding == DataSharding::none ? 1 : ranks, bucket_limit(options, ranks),
-                    gradient_shards(options)}};
+          BufferSplit{options.sharding == DataSharding::none ? 1 : ranks, bucket_limit(options, ranks),
+                      gradient_shards(options)}};
 }
 
 std::vector<std::int64_t> ParameterBuffer::work_offsets(const DataParallelOptions& options, const BufferLayout& layout,
                                                         std::int64_t& elements) {
   elements = 0;
   if (!uses_work(options)) return {};
-  // Two in turn where one group's gradients travel while the next one's are made.
+  // Two in turn where one unit's gradients travel while the next one's are made.
   const std::size_t turns = gradient_shards(options) && options.overlap_reduce ? 2 : 1;
   std::int64_t largest = 0;
-  for (const BufferGroup& group : layout.groups()) {
-    if (!group.has_embedding) largest = std::max(largest, group.size);
+  for (const ParameterUnit& unit : layout.units()) {
+    if (!unit.has_embedding) largest = std::max(largest, unit.size);
   }
   std::vector<std::int64_t> offsets;
   elements = largest * static_cast<std::int64_t>(turns);
-  for (std::size_t g = 0; g < layout.groups().size(); ++g) {
-    const bool own = layout.groups()[g].has_embedding;
+  for (std::size_t g = 0; g < layout.units().size(); ++g) {
+    const bool own = layout.units()[g].has_embedding;
     offsets.push_back(own ? elements : largest * static_cast<std::int64_t>(g % turns));
-    if (own) elements += layout.groups()[g].size;
+    if (own) elements += layout.units()[g].size;
   }
   return offsets;
 }
@@ -65,18 +67,19 @@ ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Para
     backend.elementwise().fill(backend.compute_stream(), 0, tensor);
   };
   make(values_, dtype, layout_.elements());
-  if (!gradient_shards(options)) make(gradients_, options.rounded_gradients ? dtype : accumulated, layout_.elements());
+  if (!gradient_shards(options))
+    make(gradients_, options.low_precision_gradients ? dtype : accumulated, layout_.elements());
   if (uses_work(options)) {
     make(shard_gradients_, accumulated, layout_.shard_elements());
     make(work_, accumulated, work_elements);
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = parameters_[i];
-    const auto group = static_cast<std::size_t>(parameter.group);
+    const auto unit = static_cast<std::size_t>(parameter.unit);
     const std::int64_t size = parameter.stored_numel();
     parameter.value = values().flat(layout_.offset(i), size).reshape(parameter.storage);
     parameter.gradient =
-        group_gradients(group).flat(layout_.offset(i) - layout_.groups()[group].begin, size).reshape(parameter.storage);
+        unit_gradients(unit).flat(layout_.offset(i) - layout_.units()[unit].begin, size).reshape(parameter.storage);
   }
 }
 
@@ -91,16 +94,16 @@ const Parameter* ParameterBuffer::find(const std::string& name) const {
   return found == parameters_.end() ? nullptr : &*found;
 }
 
-TensorView ParameterBuffer::group_gradients(std::size_t group) const {
-  const BufferGroup& place = layout_.groups()[group];
-  return has_work() ? work_.view().flat(work_offsets_[group], place.size) : gradients().flat(place.begin, place.size);
+TensorView ParameterBuffer::unit_gradients(std::size_t unit) const {
+  const ParameterUnit& place = layout_.units()[unit];
+  return has_work() ? work_.view().flat(work_offsets_[unit], place.size) : gradients().flat(place.begin, place.size);
 }
 
 TensorView ParameterBuffer::bucket_gradients(std::size_t bucket) const {
   const Bucket& place = layout_.buckets()[bucket];
   if (!gradient_shards(options_)) return gradients().flat(place.begin, place.size);
-  const auto group = static_cast<std::size_t>(parameters_[place.first].group);
-  return group_gradients(group).flat(place.begin - layout_.groups()[group].begin, place.size);
+  const auto unit = static_cast<std::size_t>(parameters_[place.first].unit);
+  return unit_gradients(unit).flat(place.begin - layout_.units()[unit].begin, place.size);
 }
 
 TensorView ParameterBuffer::bucket_values(std::size_t bucket) const {
@@ -119,7 +122,7 @@ TensorView ParameterBuffer::shard_gradients(std::size_t bucket) const {
 }
 
 TensorView ParameterBuffer::shard_gradient(std::size_t i) const {
-  const ShardPart own = part(i);
+  const ShardRange own = part(i);
   return shard_gradients(layout_.bucket_of(i)).flat(own.at, own.count);
 }
 

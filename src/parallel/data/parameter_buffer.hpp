@@ -14,25 +14,25 @@ namespace trireme::parallel {
 enum class DataSharding {
   none,                     ///< every rank keeps all: gradients are all-reduced
   optimizer,                ///< master weights and moments (ZeRO 1): reduce-scatter, update of the shard, all-gather
-  optimizer_and_gradients,  ///< main gradients too (ZeRO 2): reduced after every micro-batch's backward of a group
+  optimizer_and_gradients,  ///< main gradients too (ZeRO 2): reduced after every micro-batch's backward of a unit
 };
 
 struct DataParallelOptions {
   DataSharding sharding = DataSharding::none;
-  bool rounded_gradients = false;    ///< 16-bit training types: main gradients in the training type
-  bool overlap_reduce = false;       ///< buckets are reduced while backward goes on
-  bool overlap_gather = false;       ///< parameters are gathered while the next forward goes on
-  std::int64_t bucket_elements = 0;  ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
+  bool low_precision_gradients = false;  ///< 16-bit training types: main gradients in the training type
+  bool overlap_reduce = false;           ///< buckets are reduced while backward goes on
+  bool overlap_gather = false;           ///< parameters are gathered while the next forward goes on
+  std::int64_t bucket_elements = 0;      ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
 };
 
 /// All parameters of one rank and their main gradients, laid out as BufferLayout says; whatever works on all of them
 /// (clearing, reducing, updating) runs over arrays. With N elements, d shards, A the accumulation type:
 ///
 ///   values            N, training type
-///   main gradients    N in A; with rounded_gradients N in the training type, and N / d in A for their sum;
+///   main gradients    N in A; with low_precision_gradients N in the training type, and N / d in A for their sum;
 ///                     in ZeRO 2 N / d in A
-///   work              with rounded gradients or ZeRO 2 layers add their gradients up in fp32 memory (A) that groups
-///                     take in turn; a group with an embedding has its own, since a tied table gets gradients at both
+///   work              with rounded gradients or ZeRO 2 layers add their gradients up in fp32 memory (A) that units
+///                     take in turn; a unit with an embedding has its own, since a tied table gets gradients at both
 ///                     ends of the backward
 ///
 /// Padding between parameters is zero and stays zero.
@@ -70,8 +70,8 @@ class ParameterBuffer {
   TensorView gradients() const { return gradients_; }
   /// Returns whether layers add gradients to work memory instead of the main gradients.
   bool has_work() const { return static_cast<bool>(work_.view()); }
-  /// Where the layers add up the gradients of a group, and where those of a bucket are reduced.
-  TensorView group_gradients(std::size_t group) const;
+  /// Where the layers add up the gradients of a unit, and where those of a bucket are reduced.
+  TensorView unit_gradients(std::size_t unit) const;
   TensorView bucket_gradients(std::size_t bucket) const;
   TensorView bucket_values(std::size_t bucket) const;
 
@@ -83,7 +83,7 @@ class ParameterBuffer {
   /// First element of a bucket's shard in arrays of shard_elements().
   std::int64_t shard_offset(std::size_t bucket) const { return layout_.buckets()[bucket].begin / layout_.shards(); }
   /// The part of parameter i in this rank's shard, and its gradient.
-  ShardPart part(std::size_t i) const { return layout_.part_of(i, parameters_[i].stored_numel(), shard_); }
+  ShardRange part(std::size_t i) const { return layout_.part_of(i, parameters_[i].stored_numel(), shard_); }
   TensorView shard_gradient(std::size_t i) const;
   /// Calls function(kind, begin, count) for the ranges of this rank's shard of a bucket whose parameters have the same
   /// kind(const Parameter&), in the order of memory. So kernels run over many parameters at once. The zeros between
@@ -97,7 +97,7 @@ class ParameterBuffer {
   void sum_partial_gradients(Backend& backend, Communicator& tensor_group, Arena& workspace);
 
  private:
-  /// First element of each group's work memory.
+  /// First element of each unit's work memory.
   static std::vector<std::int64_t> work_offsets(const DataParallelOptions& options, const BufferLayout& layout,
                                                 std::int64_t& elements);
 
@@ -120,7 +120,7 @@ void ParameterBuffer::for_each_stretch(std::size_t bucket, const Kind& kind, con
   std::int64_t begin = 0, end = 0;
   // In memory the last parameter is the first.
   for (std::size_t i = place.last; i-- > place.first;) {
-    const ShardPart own = part(i);
+    const ShardRange own = part(i);
     if (own.count == 0) continue;
     const Value of_parameter = kind(parameters_[i]);
     if (begin == end || of_parameter != of_stretch) {

@@ -166,8 +166,8 @@ std::string ProcessGrid::describe(int rank) const {
 }
 
 std::string ProcessGrid::diagram() const {
-  constexpr int most_columns = 8;
-  constexpr int most_rows = 16;
+  constexpr int max_columns = 8;
+  constexpr int max_rows = 16;
   // The last replica and stage are always drawn; where there are more than fit, "..." stands before them.
   const auto drawn = [](int size, int most) {
     std::vector<int> indices;  // -1 for "..."
@@ -178,8 +178,8 @@ std::string ProcessGrid::diagram() const {
     }
     return indices;
   };
-  const std::vector<int> columns = drawn(data_size_, most_columns);
-  const std::vector<int> rows = drawn(pipeline_size_, most_rows);
+  const std::vector<int> columns = drawn(data_size_, max_columns);
+  const std::vector<int> rows = drawn(pipeline_size_, max_rows);
   const auto cell = [&](int stage, int replica) -> std::string {
     if (stage < 0 || replica < 0) return "...";
     const int first = rank({.data = replica, .pipeline = stage}), ranks = tensor_size_ * context_size_;

@@ -10,7 +10,7 @@ namespace trireme::parallel {
 namespace {
 
 /// Chunks a rank that the cut asks for.
-int chunks_of(int layers, int stages, const PipelineCut& cut) {
+int chunks_of(int layers, int stages, const PipelineSplit& cut) {
   int chunks = cut.chunks.value_or(1);
   if (cut.layers_per_chunk) {
     const int n = *cut.layers_per_chunk;
@@ -51,7 +51,7 @@ void check_layers(const std::vector<int>& chunk_layers, int layers) {
 }
 
 /// Layers of each rank.
-std::vector<int> stage_layers(int layers, int stages, int chunks, const PipelineCut& cut) {
+std::vector<int> stage_layers(int layers, int stages, int chunks, const PipelineSplit& cut) {
   const std::optional<int> first = cut.standalone_embedding ? 0 : cut.first_stage;
   if (!first && !cut.last_stage) {
     const int all = stages * chunks;
@@ -91,7 +91,7 @@ int PipelineLayout::first_layer(int position) const {
   return std::accumulate(layers.begin(), layers.begin() + position, 0);
 }
 
-PipelineLayout PipelineLayout::of(int layers, int stages, const PipelineCut& cut) {
+PipelineLayout PipelineLayout::of(int layers, int stages, const PipelineSplit& cut) {
   TRIREME_CHECK(layers >= 1 && stages >= 1, ConfigError, "{} layers on {} stages: each is at least 1", layers, stages);
   const bool uneven = cut.first_stage || cut.last_stage || cut.standalone_embedding;
   TRIREME_CHECK(!cut.standalone_embedding || !cut.first_stage, ConfigError,

@@ -9,7 +9,7 @@ namespace trireme::parallel {
 
 /// How the layers of a model are to be shared out over a pipeline, as asked for. By default every stage holds one chunk
 /// and all chunks hold as many layers.
-struct PipelineCut {
+struct PipelineSplit {
   std::optional<int> chunks{};            ///< chunks of each rank: --vpp
   std::optional<int> layers_per_chunk{};  ///< the same said by layers: --num-layers-per-virtual-pipeline-stage
   std::vector<int> layers{};          ///< layers of each chunk in the order of data: --pipeline-model-parallel-layout
@@ -32,7 +32,7 @@ struct PipelineLayout {
   /// rest to the other ranks; each rank's layers are shared out equally over its chunks. The first chunk may hold the
   /// embedding alone and the last one the output head alone; every other chunk has at least one layer. Throws one
   /// ConfigError that names the values and those that would do.
-  static PipelineLayout of(int layers, int stages, const PipelineCut& cut = {});
+  static PipelineLayout of(int layers, int stages, const PipelineSplit& cut = {});
 };
 
 /// The schedule that trains `chunks` chunks a rank: the one asked for, by default 1F1B, interleaved where there are

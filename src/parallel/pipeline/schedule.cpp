@@ -127,7 +127,7 @@ Schedule make_forward_schedule(int stages, int micro_batches, int chunks) {
   return schedule;
 }
 
-int most_in_flight(const std::vector<Step>& steps) {
+int max_in_flight(const std::vector<Step>& steps) {
   int now = 0;
   int most = 0;
   for (const Step& step : steps) {

@@ -63,7 +63,7 @@ Schedule make_forward_schedule(int stages, int micro_batches, int chunks = 1);
 
 /// Micro-batches of a chunk that a rank has taken through forward and not yet through the last of their backward, at
 /// the most.
-int most_in_flight(const std::vector<Step>& steps);
+int max_in_flight(const std::vector<Step>& steps);
 
 /// Message between two steps: the activation of a forward, or the gradient of a backward.
 struct Message {

@@ -231,7 +231,7 @@ class LyingStore final : public TokenStore {
  public:
   explicit LyingStore(std::shared_ptr<const TokenStore> store) : store_(std::move(store)), info_(store_->info()) {
     info_.vocabulary_size = 3;
-    info_.greatest_id = 2;
+    info_.max_id = 2;
   }
   const std::string& name() const override { return store_->name(); }
   const CorpusInfo& info() const override { return info_; }
@@ -272,7 +272,7 @@ TEST(MemoryTokenStore, DescribesItself) {
   const auto store = counting_store({3, 0, 2});
   EXPECT_THAT(store->document_offsets(), ElementsAre(0, 3, 3, 5));
   EXPECT_EQ(store->documents(), 3);
-  EXPECT_EQ(store->info().greatest_id, 4);
+  EXPECT_EQ(store->info().max_id, 4);
   EXPECT_NE(store->info().content_digest, counting_store({3, 1, 1})->info().content_digest);
   EXPECT_TRUE(std::holds_alternative<std::span<const std::uint32_t>>(store->tokens(0, 5)));
   EXPECT_TRUE(std::holds_alternative<std::span<const std::uint16_t>>(counting_store({3}, 0, 65536)->tokens(1, 2)));

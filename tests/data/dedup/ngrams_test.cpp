@@ -64,22 +64,22 @@ TEST(Removal, CutsAtSentencesBeyondTheMargin) {
     }
     return result;
   };
-  EXPECT_THAT(left({.margin = 0, .least_piece = 1, .most_cuts = 1}),
+  EXPECT_THAT(left({.margin = 0, .min_piece = 1, .max_cuts = 1}),
               ElementsAre("First one. Then a second here.", "After that. The end."));
-  EXPECT_THAT(left({.margin = 5, .least_piece = 1, .most_cuts = 1}), ElementsAre("First one.", "After that. The end."));
-  EXPECT_THAT(left({.margin = 0, .least_piece = 21, .most_cuts = 1}), ElementsAre("First one. Then a second here."));
-  EXPECT_THAT(left({.margin = 99, .least_piece = 1, .most_cuts = 1}), IsEmpty());
-  EXPECT_THAT(left({.margin = 0, .least_piece = 1, .most_cuts = 0}), IsEmpty());
+  EXPECT_THAT(left({.margin = 5, .min_piece = 1, .max_cuts = 1}), ElementsAre("First one.", "After that. The end."));
+  EXPECT_THAT(left({.margin = 0, .min_piece = 21, .max_cuts = 1}), ElementsAre("First one. Then a second here."));
+  EXPECT_THAT(left({.margin = 99, .min_piece = 1, .max_cuts = 1}), IsEmpty());
+  EXPECT_THAT(left({.margin = 0, .min_piece = 1, .max_cuts = 0}), IsEmpty());
 }
 
 TEST(Removal, JoinsPassagesThatTouchAndCountsCharactersNotBytes) {
   const std::string text = "ééé. BAD. worse. ööö.";
   const std::size_t bad = text.find("BAD");
   const std::vector<TextRange> passages = {{bad, bad + 3}, {bad + 2, bad + 9}};
-  EXPECT_THAT(pieces_without(text, passages, {.margin = 0, .least_piece = 4, .most_cuts = 1}),
+  EXPECT_THAT(pieces_without(text, passages, {.margin = 0, .min_piece = 4, .max_cuts = 1}),
               ElementsAre(TextRange{0, 7}, TextRange{text.find("ööö"), text.size()}));
-  EXPECT_THAT(pieces_without(text, passages, {.margin = 0, .least_piece = 5, .most_cuts = 1}), IsEmpty());
-  EXPECT_THAT(pieces_without(text, {}, {.least_piece = 1}), ElementsAre(TextRange{0, text.size()}));
+  EXPECT_THAT(pieces_without(text, passages, {.margin = 0, .min_piece = 5, .max_cuts = 1}), IsEmpty());
+  EXPECT_THAT(pieces_without(text, {}, {.min_piece = 1}), ElementsAre(TextRange{0, text.size()}));
 }
 
 }  // namespace

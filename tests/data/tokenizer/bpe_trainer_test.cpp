@@ -45,7 +45,7 @@ TEST(WordCounts, CountsTheWordsOfGpt2sPattern) {
 
 TEST(BpeTrainer, MergesTheMostFrequentPairAndOfEqualsTheOneWithTheSmallerIds) {
   const Words words{{"ab", 5}, {"abc", 3}, {"zz", 8}, {"bc", 2}};
-  const BpeVocabulary vocabulary = train(words, {.vocabulary_size = 260, .least_frequency = 2});
+  const BpeVocabulary vocabulary = train(words, {.vocabulary_size = 260, .min_frequency = 2});
   EXPECT_THAT(vocabulary.merges, ElementsAre(Pair("a", "b"), Pair("z", "z"), Pair("ab", "c")));
   ASSERT_EQ(vocabulary.tokens.size(), 260u);
   EXPECT_EQ(vocabulary.tokens[0], "!");
@@ -57,7 +57,7 @@ TEST(BpeTrainer, MergesTheMostFrequentPairAndOfEqualsTheOneWithTheSmallerIds) {
 }
 
 TEST(BpeTrainer, StopsWhereNoPairIsFrequentEnough) {
-  EXPECT_EQ(train({{"ab", 5}, {"cd", 2}}, {.vocabulary_size = 1000, .least_frequency = 3}).merges.size(), 1u);
+  EXPECT_EQ(train({{"ab", 5}, {"cd", 2}}, {.vocabulary_size = 1000, .min_frequency = 3}).merges.size(), 1u);
   EXPECT_EQ(train({{"a", 5}}, {.vocabulary_size = 1000}).merges.size(), 0u);
 }
 
@@ -65,7 +65,7 @@ TEST(BpeTrainer, NeverMakesATokenTwice) {
   // Both a + bc and ab + c would spell abc; <x> is a special token.
   const Words words{{"bc", 100}, {"ab", 90}, {"abc", 50}, {"abd", 10}, {"<x>", 40}};
   const BpeVocabulary vocabulary =
-      train(words, {.vocabulary_size = 400, .least_frequency = 1, .special_tokens = {"<|endoftext|>", "<x>"}});
+      train(words, {.vocabulary_size = 400, .min_frequency = 1, .special_tokens = {"<|endoftext|>", "<x>"}});
   const std::set<std::string> different(vocabulary.tokens.begin(), vocabulary.tokens.end());
   EXPECT_EQ(different.size(), vocabulary.tokens.size());
   EXPECT_NO_THROW(make_gpt2_tokenizer(vocabulary));

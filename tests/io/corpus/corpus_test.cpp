@@ -94,7 +94,7 @@ TEST_F(Corpus, GivesBackWhatWasWritten) {
   EXPECT_EQ(info.tokenizer_payload, bytes_->payload());
   EXPECT_EQ(info.vocabulary_size, 257);
   EXPECT_EQ(info.end_of_document, 256);
-  EXPECT_EQ(info.greatest_id, 256);
+  EXPECT_EQ(info.max_id, 256);
 }
 
 TEST_F(Corpus, HoldsSixteenBitsUpTo65536IdsAndThirtyTwoBeyond) {
@@ -106,7 +106,7 @@ TEST_F(Corpus, HoldsSixteenBitsUpTo65536IdsAndThirtyTwoBeyond) {
     std::vector<std::int32_t> expected = ids;
     expected.push_back(size - 1);
     EXPECT_EQ(as_ids(store.tokens(0, store.token_count())), expected);
-    EXPECT_EQ(store.info().greatest_id, size - 1);
+    EXPECT_EQ(store.info().max_id, size - 1);
   }
 }
 
@@ -259,7 +259,7 @@ TEST_F(Corpus, FlippedBitsAreFoundOrHarmless) {
       EXPECT_EQ(damaged.info().content_digest, info.content_digest);
       EXPECT_EQ(damaged.info().tokenizer_payload, info.tokenizer_payload);
       EXPECT_EQ(damaged.info().vocabulary_size, info.vocabulary_size);
-      EXPECT_EQ(damaged.info().greatest_id, info.greatest_id);
+      EXPECT_EQ(damaged.info().max_id, info.max_id);
     } catch (const DataError&) {
       ++found;
     }
@@ -357,7 +357,7 @@ TEST_F(Corpus, OtherHdf5FilesAndOtherVersionsAreRefused) {
 struct Lie {
   std::string words;
   std::int64_t vocabulary_size = 300;
-  std::int64_t greatest_id = 3;
+  std::int64_t max_id = 3;
   std::vector<std::int64_t> offsets{0, 2, 4};
   std::vector<std::uint16_t> tokens{1, 2, 3, 0};
 };
@@ -388,7 +388,7 @@ TEST_P(LyingCorpus, IsRefused) {
     root.write_attribute("tokenizer_digest", bytes_->digest());
     root.write_attribute("vocabulary_size", lie.vocabulary_size);
     root.write_attribute("end_of_document", 256);
-    root.write_attribute("greatest_id", lie.greatest_id);
+    root.write_attribute("greatest_id", lie.max_id);
     root.write_attribute("table_digest", table.hex());
     file.close();
   }
@@ -398,9 +398,9 @@ TEST_P(LyingCorpus, IsRefused) {
 INSTANTIATE_TEST_SUITE_P(
     Corpora, LyingCorpus,
     ::testing::Values(Lie{.words = "a vocabulary of 70000 ids needs a list of uint32", .vocabulary_size = 70000},
-                      Lie{.words = "in a vocabulary of 100 ids", .vocabulary_size = 100, .greatest_id = 100},
+                      Lie{.words = "in a vocabulary of 100 ids", .vocabulary_size = 100, .max_id = 100},
                       Lie{.words = "the tokenizer in", .vocabulary_size = 300},
-                      Lie{.words = "greatest id 3", .vocabulary_size = 257, .greatest_id = 2},
+                      Lie{.words = "greatest id 3", .vocabulary_size = 257, .max_id = 2},
                       Lie{.words = "holds token 300", .vocabulary_size = 257, .tokens = {1, 2, 300, 0}},
                       Lie{.words = "document offsets go from 0 to 5", .offsets = {0, 2, 5}},
                       Lie{.words = "document 1 begins at token 3 and ends at 2", .offsets = {0, 3, 2, 4}},

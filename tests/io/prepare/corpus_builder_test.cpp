@@ -193,7 +193,7 @@ TEST_F(CorpusBuilder, CutsRunsWithoutAPlaceToCutAndCountsThem) {
   const test::SmallBpe files(directory_.path());
   tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
   options_.text.reader.piece_bytes = 50;
-  options_.text.reader.greatest_run_bytes = 100;
+  options_.text.reader.max_run_bytes = 100;
   file("a.txt", std::string(350, 'x') + " y");
   file("b.jsonl", "{\"text\": \"" + std::string(250, 'z') + "\"}\n");
   EXPECT_EQ(build().counts.cut_runs, 5);
@@ -279,7 +279,7 @@ TEST_F(CorpusBuilder, StopsAtTheFirstBadLineOrSkipsAndCountsThem) {
   EXPECT_EQ(report.counts.bad_lines, 3);
   EXPECT_EQ(report.counts.first_bad_lines.size(), 3u);
   EXPECT_THAT(ids_of(CorpusStore(options_.output)), ElementsAre('a', 'b'));
-  options_.text.greatest_bad_lines = 2;
+  options_.text.max_bad_lines = 2;
   EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("more than 2 bad lines")));
 }
 

@@ -36,7 +36,7 @@ class CorpusCleaner : public testing::Test {
     folder_ = broadcast_text(comm_, directory_ ? directory_->path() : "", 0);
     options_.output = folder_ + "/out.jsonl";
     options_.report = folder_ + "/report.jsonl";
-    options_.least_tokens = 0;
+    options_.min_tokens = 0;
   }
   void TearDown() override { comm_.barrier(); }
 
@@ -104,7 +104,7 @@ TEST_F(CorpusCleaner, KeepsTheFirstOfEqualTextsAndTheLinesAsTheyAre) {
 TEST_F(CorpusCleaner, DropsDocumentsOfFewTokensBeforeItLooksForDuplicates) {
   write("a.txt", "abcde\nabcd\n\nabcd\nabcdef\nabcde\n");
   options_.text_lines = true;
-  options_.least_tokens = 5;
+  options_.min_tokens = 5;
   const auto tokenizer = data::make_byte_tokenizer();
   const CorpusCleanReport report = clean(tokenizer.get());
   EXPECT_THAT(lines(options_.output), ElementsAre(R"({"text":"abcde"})", R"({"text":"abcdef"})"));
@@ -183,7 +183,7 @@ TEST_F(CorpusCleaner, SkipsAndCountsBadLinesWhereThatIsWanted) {
   EXPECT_THAT(report.first_bad_lines,
               ElementsAre(HasSubstr("a.jsonl:3:"), HasSubstr("a.jsonl:8:"), HasSubstr("a.jsonl:13:"),
                           HasSubstr("a.jsonl:18:"), HasSubstr("a.jsonl:23:")));
-  options_.greatest_bad_lines = 7;
+  options_.max_bad_lines = 7;
   EXPECT_THAT(refusal(), HasSubstr("more than the 7 bad lines that --max-bad-lines allows"));
 }
 
@@ -352,9 +352,9 @@ TEST_F(CorpusCleaner, RefusesWhatCannotBeReadOrWrittenAndLeavesNothing) {
   EXPECT_THAT(refusal(), HasSubstr("No such file or directory"));
   options_.output = folder_ + "/out.jsonl";
   const auto tokenizer = data::make_byte_tokenizer();
-  options_.least_tokens = 99;
+  options_.min_tokens = 99;
   EXPECT_THAT(refusal(tokenizer.get()), HasSubstr("nothing is left of 2 documents: 2 have fewer than 99 tokens"));
-  options_.least_tokens = 0;
+  options_.min_tokens = 0;
   std::string bad;
   for (int i = 0; i < 200; ++i) bad += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
   write("b.jsonl", bad + "{\"text\": 7}\n");
@@ -376,7 +376,7 @@ TEST_F(CorpusCleaner, GivesTheReferencesAnswers) {
   ASSERT_EQ(is_short.size(), truth.at("n_dropped_below_128"));
 
   options_.inputs = {cleaning + "dedup_corpus.jsonl"};
-  options_.least_tokens = 128;
+  options_.min_tokens = 128;
   const auto tokenizer = data::make_gpt2_tokenizer(
       read_bpe_files(std::string(folder) + "/gpt2_bpe/encoder.json", std::string(folder) + "/gpt2_bpe/vocab.bpe"));
   const CorpusCleanReport report = clean(tokenizer.get());
@@ -406,7 +406,7 @@ TEST_F(CorpusCleaner, GivesTheReferencesAnswers) {
   EXPECT_GT(pairs, 150);
   EXPECT_EQ(found, pairs);
 
-  options_.least_tokens = 0;
+  options_.min_tokens = 0;
   EXPECT_EQ(clean().kept_documents, truth.at("docs_left_if_one_kept_per_cluster"));
   EXPECT_EQ(report.documents, truth.at("n_docs"));
 }

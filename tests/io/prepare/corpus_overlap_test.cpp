@@ -86,7 +86,7 @@ TEST_F(CorpusOverlap, WritesTheCorpusWithoutThePassages) {
                            "{\"id\": 3, \"text\": \"Was seen in test.\"}\n"),
                      write("b.txt", "Was seen in test. Plain.")};
   options_.output = folder_ + "/out.jsonl";
-  options_.removal = {.margin = 0, .least_piece = 1, .most_cuts = 10};
+  options_.removal = {.margin = 0, .min_piece = 1, .max_cuts = 10};
   const CorpusOverlapReport report = overlap();
   EXPECT_THAT(output(),
               ElementsAre("{\"id\": 1, \"text\": \"Nothing here.\", \"x\": 1.50}", R"({"id":2,"text":"Before."})",

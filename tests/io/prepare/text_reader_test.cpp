@@ -168,7 +168,7 @@ TEST_F(TextReaderTest, GoesOnToTheFirstPlaceToCutAndCutsALongRunBetweenCharacter
   text += " y";
   EXPECT_THAT(documents({file("a.txt", text)}, {.piece_bytes = 100}), ElementsAre(text));
   EXPECT_EQ(pieces_, 2);
-  const TextReaderOptions options{.piece_bytes = 100, .greatest_run_bytes = 1001};
+  const TextReaderOptions options{.piece_bytes = 100, .max_run_bytes = 1001};
   EXPECT_THAT(documents({directory_ / "a.txt"}, options), ElementsAre(text));
   TextReader reader({directory_ / "a.txt"}, options);
   std::vector<std::size_t> sizes;
@@ -303,8 +303,8 @@ TEST_F(TextReaderTest, RefusesNamesOfCompressedFilesThatAreNot) {
 
 TEST_F(TextReaderTest, RefusesLinesThatAreTooLong) {
   const std::string path = file("a.jsonl", "{\"text\": \"\"}\n{\"text\": \"" + std::string(3000000, 'x') + "\"}\n");
-  expect_error(path, "a.jsonl:2: the line has more than 2000000 bytes", {.greatest_bytes = 2000000});
-  expect_error(file("b.jsonl", "{\"text\": \"0123456789\"}"), "b.jsonl:1: the line has more", {.greatest_bytes = 10});
+  expect_error(path, "a.jsonl:2: the line has more than 2000000 bytes", {.max_bytes = 2000000});
+  expect_error(file("b.jsonl", "{\"text\": \"0123456789\"}"), "b.jsonl:1: the line has more", {.max_bytes = 10});
 }
 
 TEST(SafeCut, IsNeverInsideOrBehindWhiteSpace) {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <ostream>
 
-#include "src/parallel/context/sequence_share.hpp"
+#include "src/parallel/context/sequence_shard.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/tolerance.hpp"
@@ -17,7 +17,7 @@ namespace trireme::test {
 namespace {
 
 using parallel::RingAttention;
-using parallel::SequenceShare;
+using parallel::SequenceShard;
 
 constexpr std::int64_t batch = 2, heads = 4, d = 8;
 const std::vector<std::int64_t> sample_numbers = {7, (std::int64_t{3} << 32) + 5};
@@ -54,7 +54,7 @@ std::ostream& operator<<(std::ostream& to, const Case& c) {
 }
 
 /// The rows of `share` of a tensor [s, b, heads, d].
-std::vector<double> rows_of(const std::vector<double>& whole, const SequenceShare& share) {
+std::vector<double> rows_of(const std::vector<double>& whole, const SequenceShard& share) {
   const std::int64_t row = static_cast<std::int64_t>(whole.size()) / share.sequence;
   std::vector<double> part;
   for (std::int64_t i = 0; i < share.rows; ++i) {
@@ -66,7 +66,7 @@ std::vector<double> rows_of(const std::vector<double>& whole, const SequenceShar
 
 /// Forward and backward of the rows of `share`: in the ring, or by the kernel where there is no group. Keys and values
 /// of padding are not numbers.
-Values compute(const Case& c, const SequenceShare& share, Communicator* group) {
+Values compute(const Case& c, const SequenceShard& share, Communicator* group) {
   const DType dtype = c.dtype;
   const std::int64_t kv_heads = c.kv_heads;
   const auto backend = make_backend(BackendChoice::cpu, 1);
@@ -116,8 +116,8 @@ Values compute(const Case& c, const SequenceShare& share, Communicator* group) {
 
 void expect_what_one_rank_computes(const Case& c) {
   SCOPED_TRACE(testing::Message() << c);
-  const SequenceShare share = SequenceShare::of(c.s, world().rank(), world().size());
-  const Values expected = compute(c, SequenceShare::of(c.s), nullptr);
+  const SequenceShard share = SequenceShard::of(c.s, world().rank(), world().size());
+  const Values expected = compute(c, SequenceShard::of(c.s), nullptr);
   const Values actual = compute(c, share, &world());
   // Results that are rounded to 16 bits may be rounded differently, and backward starts from the rounded output.
   Tolerance close = tolerance(c.dtype, Operation::sum);
@@ -162,7 +162,7 @@ TEST(RingAttention, NoQuerySeesPadding) {
 }
 
 TEST(RingAttention, TheSameTwiceGivesTheSameBits) {
-  const SequenceShare share = SequenceShare::of(96, world().rank(), world().size());
+  const SequenceShard share = SequenceShard::of(96, world().rank(), world().size());
   for (const Case& c : {Case{DType::fp64, 96, heads, 0.1}, {DType::bf16, 96, heads, 0.1, false}}) {
     const Values first = compute(c, share, &world()), second = compute(c, share, &world());
     EXPECT_EQ(first.out, second.out);

@@ -9,12 +9,12 @@
 namespace trireme::parallel {
 namespace {
 
-Parameter parameter(const std::string& name, std::int64_t numel, int group) {
+Parameter parameter(const std::string& name, std::int64_t numel, int unit) {
   Parameter p;
   p.name = name;
   p.shape = p.storage = {numel};
   p.box = Box::whole(p.shape);
-  p.group = group;
+  p.unit = unit;
   return p;
 }
 
@@ -46,9 +46,9 @@ TEST(BufferLayout, ClosesABucketThatIsFull) {
   EXPECT_EQ(layout.buckets()[0].size, 176);
   EXPECT_EQ(layout.buckets()[1].begin, 176);
   EXPECT_EQ(layout.bucket_of(2), 1u);
-  EXPECT_EQ(layout.groups()[1].first_bucket, 0u);
-  EXPECT_EQ(layout.groups()[1].last_bucket, 2u);
-  EXPECT_EQ(layout.groups()[2].last_bucket, 1u);
+  EXPECT_EQ(layout.units()[1].first_bucket, 0u);
+  EXPECT_EQ(layout.units()[1].last_bucket, 2u);
+  EXPECT_EQ(layout.units()[2].last_bucket, 1u);
 }
 
 TEST(BufferLayout, BucketsMayEndWithTheirGroups) {
@@ -56,8 +56,8 @@ TEST(BufferLayout, BucketsMayEndWithTheirGroups) {
   ASSERT_EQ(layout.buckets().size(), 3u);
   for (std::size_t g = 0; g < 3; ++g) {
     const Bucket& bucket = layout.buckets()[2 - g];
-    EXPECT_EQ(layout.groups()[g].begin, bucket.begin);
-    EXPECT_EQ(layout.groups()[g].size, bucket.size);
+    EXPECT_EQ(layout.units()[g].begin, bucket.begin);
+    EXPECT_EQ(layout.units()[g].size, bucket.size);
     EXPECT_EQ(bucket.size % (3 * 16), 0);
   }
 }
@@ -81,7 +81,7 @@ TEST(BufferLayout, ShardsCoverEveryElementOnce) {
         for (std::size_t i = 0; i < list.size(); ++i) {
           std::int64_t next = 0;
           for (int shard = 0; shard < shards; ++shard) {
-            const ShardPart part = layout.part_of(i, list[i].stored_numel(), shard);
+            const ShardRange part = layout.part_of(i, list[i].stored_numel(), shard);
             if (part.count == 0) continue;
             EXPECT_EQ(part.begin, next);
             next += part.count;
@@ -99,11 +99,11 @@ TEST(BufferLayout, ShardsIgnoreTheBoundsOfParameters) {
   const BufferLayout layout(DType::fp32, six(), {2, 0, false});
   EXPECT_EQ(layout.elements(), 256);  // 240, padded to two shards of 128
   // d lies at [64, 164): 64 of its elements in the first shard, 36 in the second.
-  const ShardPart first = layout.part_of(3, 100, 0);
+  const ShardRange first = layout.part_of(3, 100, 0);
   EXPECT_EQ(first.at, 64);
   EXPECT_EQ(first.begin, 0);
   EXPECT_EQ(first.count, 64);
-  const ShardPart second = layout.part_of(3, 100, 1);
+  const ShardRange second = layout.part_of(3, 100, 1);
   EXPECT_EQ(second.at, 0);
   EXPECT_EQ(second.begin, 64);
   EXPECT_EQ(second.count, 36);
@@ -111,7 +111,7 @@ TEST(BufferLayout, ShardsIgnoreTheBoundsOfParameters) {
 
 TEST(ParameterBuffer, NeighboursOfAKindAreOneStretch) {
   std::vector<Parameter> list = six();
-  for (const std::size_t i : {1, 2, 5}) list[i].role = Role::bias;
+  for (const std::size_t i : {1, 2, 5}) list[i].role = ParameterRole::bias;
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   using Stretch = std::tuple<bool, std::int64_t, std::int64_t>;
   const auto stretches = [&](int shards, int shard) {
@@ -143,7 +143,7 @@ TEST(BufferLayout, BothEndsOfAPipelineCutTheTiedTableAlike) {
   const VocabularyPartition vocabulary(config.vocabulary, 0, 1);
   const auto list = [&](int stage) {
     return model::gpt_parameters(
-        config, model::GptPlace::of(parallel::PipelineLayout::of(config.layers, 2), 0, 1, stage), vocabulary);
+        config, model::StageShard::of(parallel::PipelineLayout::of(config.layers, 2), 0, 1, stage), vocabulary);
   };
   const std::vector<Parameter> first = list(0);
   const std::vector<Parameter> last = list(1);
@@ -152,8 +152,8 @@ TEST(BufferLayout, BothEndsOfAPipelineCutTheTiedTableAlike) {
   ASSERT_EQ(first.front().name, "wte");
   ASSERT_EQ(last.back().name, "wte");
   for (int shard = 0; shard < 3; ++shard) {
-    const ShardPart in_first = a.part_of(0, first.front().stored_numel(), shard);
-    const ShardPart in_last = b.part_of(last.size() - 1, last.back().stored_numel(), shard);
+    const ShardRange in_first = a.part_of(0, first.front().stored_numel(), shard);
+    const ShardRange in_last = b.part_of(last.size() - 1, last.back().stored_numel(), shard);
     EXPECT_EQ(in_first.begin, in_last.begin);
     EXPECT_EQ(in_first.count, in_last.count);
     EXPECT_GT(in_first.count, 0);

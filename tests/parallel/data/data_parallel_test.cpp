@@ -35,7 +35,7 @@ std::vector<Parameter> three_groups() {
     p.name = std::to_string(numel);
     p.shape = p.storage = {numel};
     p.box = Box::whole(p.shape);
-    p.group = static_cast<int>(list.size());
+    p.unit = static_cast<int>(list.size());
     list.push_back(p);
   }
   return list;
@@ -107,7 +107,7 @@ TEST(DataParallel, ShardsOfGradientsAreReducedAfterEveryMicroBatchOfAGroup) {
 TEST(DataParallel, AGroupMayPauseWhileAnotherHasItsWorkMemory) {
   DataParallelOptions shards{DataSharding::optimizer_and_gradients}, overlapped = shards, rounded;
   overlapped.overlap_reduce = true;
-  rounded.rounded_gradients = true;
+  rounded.low_precision_gradients = true;
   for (const DataParallelOptions& options : {shards, overlapped, rounded}) {
     Rig rig(DType::bf16, options);
     rig.data_parallel.begin_step(1);
@@ -126,7 +126,7 @@ TEST(DataParallel, WorkMemoryHoldsTheGradientsOfFewGroups) {
   DataParallelOptions two = one;
   two.overlap_reduce = true;
   DataParallelOptions rounded;
-  rounded.rounded_gradients = true;
+  rounded.low_precision_gradients = true;
   const auto work_bytes = [](DType dtype, const DataParallelOptions& options) {
     const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
     return ParameterBuffer(*backend, dtype, three_groups(), options).memory().work;
@@ -139,7 +139,7 @@ TEST(DataParallel, WorkMemoryHoldsTheGradientsOfFewGroups) {
 
 TEST(DataParallel, GradientsOfSixteenBitsAreRoundedAfterEveryMicroBatch) {
   DataParallelOptions options;
-  options.rounded_gradients = true;
+  options.low_precision_gradients = true;
   Rig rig(DType::bf16, options);
   rig.data_parallel.begin_step(300);
   for (int i = 0; i < 300; ++i) {
@@ -159,7 +159,7 @@ double slow_step_ms(bool overlap) {
   std::vector<Parameter> list;
   for (int g = 0; g < groups; ++g) {
     list.push_back(three_groups().front());
-    list.back().group = g;
+    list.back().unit = g;
   }
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   test::SlowCommunicator slow(std::make_unique<test::LonelyCommunicator>(2), test::Link{5e-3, 0});
@@ -195,7 +195,7 @@ TEST(DataParallel, CommunicationRunsBesideComputingWhereItOverlaps) {
 TEST(DataParallel, RefusesSixteenBitGradientsThatCannotBe) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   DataParallelOptions options;
-  options.rounded_gradients = true;
+  options.low_precision_gradients = true;
   EXPECT_THROW(ParameterBuffer(*backend, DType::fp32, three_groups(), options), ConfigError);
   options.sharding = DataSharding::optimizer_and_gradients;
   EXPECT_THROW(ParameterBuffer(*backend, DType::bf16, three_groups(), options), ConfigError);

@@ -37,7 +37,7 @@ class ToyStage final : public Stage {
     EXPECT_EQ(static_cast<bool>(output), !is_last(chunk));
     inputs_[{chunk, micro_batch}] = input;
     ++in_flight_;
-    most_in_flight = std::max(most_in_flight, in_flight_);
+    max_in_flight = std::max(max_in_flight, in_flight_);
     expect_factor(chunk, micro_batch, input, factor_before(chunk));
     if (output) write(output, micro_batch, factor_before(chunk) * weight(chunk));
     ++forwards;
@@ -69,7 +69,7 @@ class ToyStage final : public Stage {
   std::vector<double> weight_gradient;  // by chunk: the sum of micro-batch + 1
   int forwards = 0;
   int backwards = 0;
-  int most_in_flight = 0;
+  int max_in_flight = 0;
 
  private:
   int position(int chunk) const { return chunk * stages_ + rank_; }
@@ -204,7 +204,7 @@ TEST(PipelineExecutor, KeepsOneForwardOneBackwardsBoundOfMicroBatchesInFlight) {
   ToyStage stage(world.rank(), p, 1, 8, true);
   PipelineExecutor executor(*backend, world, stage);
   executor.run(make_schedule(ScheduleKind::one_forward_one_backward, p, 12));
-  EXPECT_EQ(stage.most_in_flight, p - world.rank());
+  EXPECT_EQ(stage.max_in_flight, p - world.rank());
   world.barrier();
 }
 

@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 /// Message for a cut that cannot be made.
-std::string refusal(int layers, int stages, const PipelineCut& cut) {
+std::string refusal(int layers, int stages, const PipelineSplit& cut) {
   try {
     PipelineLayout::of(layers, stages, cut);
   } catch (const ConfigError& error) {

@@ -228,7 +228,7 @@ TEST(Schedules, KeepTheirBoundsOfActivationsInFlight) {
     const int v = schedule.chunks;
     const int m = schedule.micro_batches;
     for (int rank = 0; rank < p; ++rank) {
-      const int most = most_in_flight(steps_of(schedule, rank));
+      const int most = max_in_flight(steps_of(schedule, rank));
       switch (kind) {
         case ScheduleKind::gpipe:
           ASSERT_EQ(most, m);

@@ -18,7 +18,7 @@ namespace host {
 
 constexpr int warp_size = 32;
 /// Shared memory of a block on compute capability 8.0.
-constexpr std::size_t most_shared_bytes = std::size_t{163} << 10;
+constexpr std::size_t max_shared_bytes = std::size_t{163} << 10;
 
 /// The order in which fibers and blocks run from now on: 0 as numbered, else shuffled by the seed. Kernels must not
 /// depend on it.

@@ -26,7 +26,7 @@ using checkpoint::StepEntry;
 using checkpoint::StepReader;
 
 /// The steps that `path` means: one by its folder, or all under their root, greatest first.
-std::vector<StepEntry> steps_at(const io::CheckpointPlace& place, io::CheckpointStore& store) {
+std::vector<StepEntry> steps_at(const io::CheckpointLocation& place, io::CheckpointStore& store) {
   if (!place.step.empty()) return {{.name = place.step, .step = {}, .problem = {}}};
   std::vector<StepEntry> entries = store.steps();
   TRIREME_CHECK(!entries.empty(), CheckpointError, "there is no checkpoint in {}", place.root);
@@ -84,7 +84,7 @@ int checkpoint_inspect_command(const CommandLine& line) {
                   "read: verify does that.");
   options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
   if (!line.read(options)) return 0;
-  const io::CheckpointPlace place = io::find_checkpoint(path);
+  const io::CheckpointLocation place = io::find_checkpoint(path);
   io::CheckpointStore store(place.root);
   std::vector<StepEntry> entries = steps_at(place, store);
   if (place.step.empty()) {
@@ -146,7 +146,7 @@ int checkpoint_verify_command(const CommandLine& line) {
                   "element of each tensor is stored once, and that the HDF5 library finds the tensors where they are.");
   options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
   if (!line.read(options)) return 0;
-  const io::CheckpointPlace place = io::find_checkpoint(path);
+  const io::CheckpointLocation place = io::find_checkpoint(path);
   io::CheckpointStore store(place.root);
   Faults faults;
   for (const StepEntry& entry : steps_at(place, store)) verify_step(store, entry.name, faults);

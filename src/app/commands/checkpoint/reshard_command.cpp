@@ -52,7 +52,7 @@ struct ReshardOptions {
 
 /// Files that the ranks of the grid would write, for each kind of tensor in the checkpoint (weights, moments).
 std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& step, const model::GptConfig& config,
-                                                 const train::LayoutOptions& layout,
+                                                 const train::ParallelConfig& layout,
                                                  const parallel::ProcessGrid& grid) {
   std::vector<std::string> kinds;  // in the order in which they were written
   for (const checkpoint::Piece& piece : step.manifest().pieces) {
@@ -91,12 +91,12 @@ int checkpoint_reshard_command(const CommandLine& line) {
   const auto world = line.environment().make_world();
   OpenCheckpoint source = open_checkpoint(*world, o.load);
   const Attributes& attributes = source.description.attributes;
-  const train::LayoutOptions layout{
+  const train::ParallelConfig layout{
       .dtype = dtype_from_name(attribute(attributes, "dtype")),
       .vocabulary_multiple = o.grid.vocabulary_multiple,
       .padded_vocabulary_size = o.grid.padded_vocabulary,
       .recomputation = {},
-      .pipeline = o.grid.pipeline_cut(),
+      .pipeline = o.grid.pipeline_split(),
       .schedule = {},
       .data_parallel = {
           .sharding = o.distributed_optimizer ? parallel::DataSharding::optimizer : parallel::DataSharding::none,

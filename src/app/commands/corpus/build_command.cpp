@@ -74,8 +74,8 @@ struct BuildCommandOptions {
     options.section("Bad input");
     options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
                        "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON is always UTF-8.");
-    add_bad_lines(options, &build.text.skip_bad_lines, &build.text.greatest_bad_lines);
-    options.add("max-line", &reader.greatest_bytes, "BYTES",
+    add_bad_lines(options, &build.text.skip_bad_lines, &build.text.max_bad_lines);
+    options.add("max-line", &reader.max_bytes, "BYTES",
                 "Longest line of JSON, which is held in memory; a longer one is refused. Lines of text may have any "
                 "length.",
                 at_least(1));
@@ -97,7 +97,7 @@ void log_report(const io::CorpusBuildOptions& build, const io::CorpusBuildReport
   if (counts.bad_lines > 0) log::warn("skipped {} bad lines in all", counts.bad_lines);
   if (counts.cut_runs > 0) {
     log::warn("cut {} runs of more than {} bytes without a place between two words; their tokens may differ there",
-              counts.cut_runs, build.text.reader.greatest_run_bytes);
+              counts.cut_runs, build.text.reader.max_run_bytes);
   }
   if (!counts.special_tokens.empty()) {
     std::vector<std::string> found;

@@ -39,8 +39,8 @@ struct CleanCommandOptions {
         "Format of the input files; auto goes by their names; in lines each line of text is a document.");
     options.add("json-key,json-keys", &clean.reader.json_key, "KEY", "Key of the text in each JSON object.");
     options.add("id-key", &clean.id_key, "KEY", "Key of the documents' names, for the report.");
-    options.add("max-line", &clean.reader.greatest_bytes, "N", "Longest line or document.", at_least(1));
-    add_bad_lines(options, &clean.skip_bad_lines, &clean.greatest_bad_lines);
+    options.add("max-line", &clean.reader.max_bytes, "N", "Longest line or document.", at_least(1));
+    add_bad_lines(options, &clean.skip_bad_lines, &clean.max_bad_lines);
     options.section("Characters and languages");
     options.add_choice(
         "unicode", &clean.unicode,
@@ -50,10 +50,10 @@ struct CleanCommandOptions {
     options.add("language", &languages, "LANG,...",
                 "Keep only documents that CLD2 finds to be in one of these languages (ISO 639 codes: en,de,zh); by "
                 "default all.");
-    options.add("language-confidence", &clean.least_language_share, "X",
+    options.add("language-confidence", &clean.min_language_share, "X",
                 "Least share of a document's letters that CLD2 finds to be in these languages.", between(0, 1));
     options.section("Short documents");
-    options.add("min-tokens", &clean.least_tokens, "N",
+    options.add("min-tokens", &clean.min_tokens, "N",
                 "Remove documents of fewer tokens; 0: remove none, and need no tokenizer.", at_least(0));
     tokenizer.declare(options);
     options.section("Duplicates");
@@ -88,7 +88,7 @@ struct CleanCommandOptions {
   void check(const Options& options) {
     TRIREME_CHECK(!options.given("language-confidence") || options.given("language"), ConfigError,
                   "--language-confidence {} says which documents are in a --language, which is not given",
-                  clean.least_language_share);
+                  clean.min_language_share);
     std::istringstream codes(languages);
     for (std::string code; std::getline(codes, code, ',');) clean.languages.push_back(code);
     TRIREME_CHECK(!options.given("language") || !clean.languages.empty(), ConfigError,
@@ -116,7 +116,7 @@ void print_summary(const io::CorpusCleanOptions& options, const io::CorpusCleanR
               fmt::join(options.languages, ", "), percent(report.foreign_documents));
   }
   log::info("removed {} of fewer than {} tokens ({:.2f}%), {} exact ({:.2f}%) and {} near duplicates ({:.2f}%)",
-            report.short_documents, options.least_tokens, percent(report.short_documents), report.exact_duplicates,
+            report.short_documents, options.min_tokens, percent(report.short_documents), report.exact_duplicates,
             percent(report.exact_duplicates), report.near_duplicates, percent(report.near_duplicates));
   if (options.jaccard < 1) {
     const double chance = 1 - std::pow(1 - std::pow(options.jaccard, options.minhash.rows), options.minhash.bands);
@@ -144,7 +144,7 @@ int corpus_clean_command(const CommandLine& line) {
   const auto world = line.environment().make_world();
   check_same_options(*world, options);
   std::unique_ptr<data::Tokenizer> tokenizer;
-  if (o.clean.least_tokens > 0) {
+  if (o.clean.min_tokens > 0) {
     collectively(*world, [&] { tokenizer = o.tokenizer.make(); });
   }
   ThreadPool pool(thread_count(*world, o.workers));

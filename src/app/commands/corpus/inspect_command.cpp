@@ -61,7 +61,7 @@ int corpus_inspect_command(const CommandLine& line) {
   }
   fmt::print("tokenizer        {}, {} ids, digest {}\n", info.tokenizer, info.vocabulary_size, info.tokenizer_digest);
   fmt::print("end of document  {}\n", info.end_of_document);
-  fmt::print("greatest id      {}\n", info.greatest_id);
+  fmt::print("greatest id      {}\n", info.max_id);
   fmt::print("content digest   {}\n", info.content_digest);
   const auto tokenizer = data::tokenizer_from_payload(info.tokenizer, info.tokenizer_payload);
   for (std::int64_t d = 0; d < std::min(documents_shown, store.documents()); ++d) {

@@ -21,7 +21,7 @@ struct OverlapCommandOptions {
   DocumentFormat test_format;
   std::string json_key = "text";
   std::string test_json_key = "text";
-  std::int64_t greatest_bytes = io::TextReaderOptions{}.greatest_bytes;
+  std::int64_t max_bytes = io::TextReaderOptions{}.max_bytes;
   std::optional<int> workers;
 
   void declare(Options& options) {
@@ -38,16 +38,16 @@ struct OverlapCommandOptions {
     add_document_format(options, "test-format", &test_format, "Format of the test sets" + help);
     options.add("json-key,json-keys", &json_key, "KEY", "Key of the text in each JSON object of the corpus.");
     options.add("test-json-key", &test_json_key, "KEY", "Key of the text in each JSON object of the test sets.");
-    options.add("max-line", &greatest_bytes, "N", "Longest line or document.", at_least(1));
+    options.add("max-line", &max_bytes, "N", "Longest line or document.", at_least(1));
     options.section("Removal");
     options.add("output", &overlap.output, "FILE.jsonl",
                 "The corpus without the passages that occur in a test set, in order, one document per remaining piece; "
                 "compressed as FILE.jsonl.gz or FILE.jsonl.zst. It gets this name when it is whole.");
     options.add("margin", &overlap.removal.margin, "N",
                 "Characters removed on either side of a passage, extended to the end of a sentence.", at_least(0));
-    options.add("min-piece", &overlap.removal.least_piece, "N", "Characters of the shortest piece that is kept.",
+    options.add("min-piece", &overlap.removal.min_piece, "N", "Characters of the shortest piece that is kept.",
                 at_least(1));
-    options.add("max-cuts", &overlap.removal.most_cuts, "N", "Remove whole documents with more passages than this.",
+    options.add("max-cuts", &overlap.removal.max_cuts, "N", "Remove whole documents with more passages than this.",
                 at_least(0));
     options.section("Speed");
     options.add("workers", &workers, "N", "Threads of a rank; by default its share of the machine's cores.",
@@ -63,7 +63,7 @@ struct OverlapCommandOptions {
     }
     overlap.reader = {.format = format.format, .json_key = json_key};
     overlap.test_reader = {.format = test_format.format, .json_key = test_json_key};
-    overlap.reader.greatest_bytes = overlap.test_reader.greatest_bytes = greatest_bytes;
+    overlap.reader.max_bytes = overlap.test_reader.max_bytes = max_bytes;
     overlap.text_lines = format.text_lines;
     overlap.test_lines = test_format.text_lines;
   }

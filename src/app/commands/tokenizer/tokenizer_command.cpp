@@ -44,17 +44,17 @@ struct TokenizerTrainOptions {
     options.section("Tokens");
     options.add("vocab-size", &training.vocabulary_size, "N", "Tokens: 256 bytes, merges and special tokens.",
                 at_least(257));
-    options.add("min-frequency", &training.least_frequency, "N",
+    options.add("min-frequency", &training.min_frequency, "N",
                 "Least number of occurrences of a pair that becomes a token.", at_least(1));
     options.add("special-tokens", &training.special_tokens, "TOKEN",
                 "Tokens that never come from text; the last ids. <|endoftext|>, which ends documents, must be first.");
     options.section("Bad input");
     options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
                        "Bytes of text that are not UTF-8.");
-    options.add("max-line-bytes", &counting.reader.greatest_bytes, "N",
+    options.add("max-line-bytes", &counting.reader.max_bytes, "N",
                 "Longest line, or stretch of text without white space.", at_least(1));
     options.section("Speed and memory");
-    options.add("max-words", &counting.greatest_words, "N",
+    options.add("max-words", &counting.max_words, "N",
                 "Different words kept while counting; where there are more, the rarest are forgotten.", at_least(1000));
     options.add("workers", &workers, "N", "Threads; by default as many as there are cores.", between(1, 4096));
     options.require("input");
@@ -81,7 +81,7 @@ void log_counts(const io::CountedWords& counted, const io::WordCountingOptions& 
             static_cast<double>(counted.text_bytes) / 1e6 / elapsed_s);
   if (counted.forgotten > 0) {
     log::warn("forgot rare words that occurred {} times in all; --max-words {} allows no more different ones",
-              counted.forgotten, counting.greatest_words);
+              counted.forgotten, counting.max_words);
   }
 }
 
@@ -118,7 +118,7 @@ int tokenizer_train_command(const CommandLine& line) {
             timer.elapsed_s());
   if (std::ssize(vocabulary.tokens) < o.training.vocabulary_size) {
     log::warn("{} tokens, not {}: no further pair occurs --min-frequency {} times", vocabulary.tokens.size(),
-              o.training.vocabulary_size, o.training.least_frequency);
+              o.training.vocabulary_size, o.training.min_frequency);
   }
   return 0;
 }

@@ -9,18 +9,18 @@ namespace trireme::cuda {
 constexpr int block_threads = 256;
 
 /// Groups of eight that hold n elements.
-__host__ __device__ constexpr std::int64_t eights_of(std::int64_t n) { return (n + 7) / 8; }
+__host__ __device__ constexpr std::int64_t vec8s_of(std::int64_t n) { return (n + 7) / 8; }
 /// Blocks that give each of `items` a thread.
 constexpr std::int64_t blocks_for(std::int64_t items) { return (items + block_threads - 1) / block_threads; }
 
 __device__ inline std::int64_t global_thread() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
 /// The part of a row, or of a whole tensor, that a thread has: elements [begin, begin + size).
-struct Eight {
+struct Vec8 {
   std::int64_t begin;
   int size;  ///< 8 but at the end, where it may be 0 or less: nothing
 };
-__device__ inline Eight eight(std::int64_t group, std::int64_t n) {
+__device__ inline Vec8 eight(std::int64_t group, std::int64_t n) {
   const std::int64_t rest = n - 8 * group;
   return {8 * group, rest < 8 ? static_cast<int>(rest) : 8};
 }
@@ -81,14 +81,14 @@ __device__ void store(const Accumulation<T> (&from)[8], int size, T* to) {
   store_raw(raw, size, to);
 }
 
-/// Eight elements that a thread keeps, as they lie in memory: two of 16 bits in a register, where the compiler gives
+/// Vec8 elements that a thread keeps, as they lie in memory: two of 16 bits in a register, where the compiler gives
 /// each element of an array its own. They are on their way from `load` to `unpack`: of several, all are loaded before
 /// the first is unpacked, since the compiler waits for what it unpacks and does not move loads before that.
 template <class T>
-class PackedEight {
+class PackedVec8 {
  public:
-  PackedEight() = default;
-  __device__ PackedEight(const T* from, int size) { load(from, size); }
+  PackedVec8() = default;
+  __device__ PackedVec8(const T* from, int size) { load(from, size); }
   /// 0 from `size` on.
   __device__ void load(const T* from, int size) {
     if (size == 8 && is_aligned(from)) {
@@ -137,8 +137,8 @@ class PackedEight {
 
 /// Columns [8 group, 8 group + 8) of a row of a matrix with h of them.
 template <class T>
-__device__ PackedEight<T> load_group(const T* matrix, std::int64_t h, std::int64_t row, std::int64_t group) {
-  const Eight columns = eight(group, h);
+__device__ PackedVec8<T> load_group(const T* matrix, std::int64_t h, std::int64_t row, std::int64_t group) {
+  const Vec8 columns = eight(group, h);
   return {matrix + row * h + columns.begin, columns.size};
 }
 

@@ -9,13 +9,13 @@ namespace trireme::parallel {
 /// The positions of a sequence that one rank of a context group holds. The sequence is cut into 2 C chunks, of which
 /// rank c of C holds chunks c and 2 C - 1 - c, in this order. With a causal mask late chunks cost more than early ones,
 /// and every such pair costs the same. Without one every chunk costs the same. One rank alone holds all positions.
-struct SequenceShare {
+struct SequenceShard {
   std::int64_t sequence = 0;  ///< positions of the whole sequence
   std::int64_t rows = 0;      ///< of this rank
   Positions positions;        ///< of the rows
 
   /// ConfigError where a sequence of `sequence` does not divide into 2 C chunks.
-  static SequenceShare of(std::int64_t sequence, int context_rank = 0, int context_size = 1);
+  static SequenceShard of(std::int64_t sequence, int context_rank = 0, int context_size = 1);
 };
 
 }  // namespace trireme::parallel

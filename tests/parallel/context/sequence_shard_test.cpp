@@ -1,4 +1,4 @@
-#include "src/parallel/context/sequence_share.hpp"
+#include "src/parallel/context/sequence_shard.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,26 +14,26 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<std::int64_t> positions_of(const SequenceShare& share) {
+std::vector<std::int64_t> positions_of(const SequenceShard& share) {
   std::vector<std::int64_t> positions;
   for (std::int64_t row = 0; row < share.rows; ++row) positions.push_back(share.positions[row]);
   return positions;
 }
 
-TEST(SequenceShare, OneRankHoldsAll) {
-  const SequenceShare share = SequenceShare::of(5);
+TEST(SequenceShard, OneRankHoldsAll) {
+  const SequenceShard share = SequenceShard::of(5);
   EXPECT_EQ(share.sequence, 5);
   EXPECT_THAT(positions_of(share), ElementsAre(0, 1, 2, 3, 4));
 }
 
-TEST(SequenceShare, ARankHoldsAChunkFromEachEnd) {
-  EXPECT_THAT(positions_of(SequenceShare::of(12, 0, 2)), ElementsAre(0, 1, 2, 9, 10, 11));
-  EXPECT_THAT(positions_of(SequenceShare::of(12, 1, 2)), ElementsAre(3, 4, 5, 6, 7, 8));
+TEST(SequenceShard, ARankHoldsAChunkFromEachEnd) {
+  EXPECT_THAT(positions_of(SequenceShard::of(12, 0, 2)), ElementsAre(0, 1, 2, 9, 10, 11));
+  EXPECT_THAT(positions_of(SequenceShard::of(12, 1, 2)), ElementsAre(3, 4, 5, 6, 7, 8));
 }
 
-TEST(SequenceShare, ASequenceThatDoesNotDivideIsRefused) {
+TEST(SequenceShard, ASequenceThatDoesNotDivideIsRefused) {
   try {
-    SequenceShare::of(18, 0, 4);
+    SequenceShard::of(18, 0, 4);
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("--seq-length 18 does not divide into 8 equal chunks"));
@@ -63,7 +63,7 @@ TEST(RingAttention, EveryRankHasTheSameWorkInEveryStepAndAllOfItIsDone) {
           const AttentionProblem& p = pair.problem;
           EXPECT_EQ(p.results, AttentionResults::merge);
           EXPECT_TRUE(seen.emplace(p.first_query, p.first_key).second) << "twice";
-          EXPECT_EQ(p.first_query, SequenceShare::of(2 * chunk * size, rank, size).positions[pair.query_chunk * chunk]);
+          EXPECT_EQ(p.first_query, SequenceShard::of(2 * chunk * size, rank, size).positions[pair.query_chunk * chunk]);
           for (std::int64_t i = 0; i < p.queries; ++i) {
             for (std::int64_t j = 0; j < p.keys; ++j) visible += !causal || p.first_key + j <= p.first_query + i;
           }

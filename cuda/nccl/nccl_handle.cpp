@@ -1,4 +1,4 @@
-#include "cuda/nccl/nccl_group.hpp"
+#include "cuda/nccl/nccl_handle.hpp"
 
 #include <fmt/format.h>
 
@@ -25,18 +25,18 @@ std::string reason_of(ncclResult_t status, ncclComm_t comm) {
 ncclResult_t final_state(const Device& device, ncclResult_t status, ncclComm_t comm) {
   if (status != ncclSuccess && status != ncclInProgress) return status;
   const Timer timer;
-  for (Patience patience(device.longest_wait_s());;) {
+  for (Patience patience(device.max_wait_s());;) {
     if (ncclCommGetAsyncError(comm, &status) != ncclSuccess) return ncclInternalError;
     if (status != ncclInProgress || patience.over()) return status;
     if (timer.elapsed_ms() > 1) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
-std::string too_long(const Device& device) { return fmt::format("not done after {:g} s", device.longest_wait_s()); }
+std::string too_long(const Device& device) { return fmt::format("not done after {:g} s", device.max_wait_s()); }
 
 // The flags that end a communicator's kernels are set at once; the rest of its end may wait for graphs that hold it,
 // and for other ranks.
-constexpr auto longest_abort = std::chrono::seconds(5);
+constexpr auto max_abort_time = std::chrono::seconds(5);
 
 /// Begins to abort a communicator, in a thread of its own.
 std::future<ncclResult_t> begin_to_abort(ncclComm_t comm) {
@@ -53,11 +53,11 @@ void wait_for_communicator(const Device& device, ncclResult_t status, const nccl
   if (made != nullptr) status = final_state(device, status, made);
   if (status == ncclSuccess) return;
   std::string reason = status == ncclInProgress ? too_long(device) : reason_of(status, made);
-  if (made != nullptr) begin_to_abort(made).wait_for(longest_abort);
+  if (made != nullptr) begin_to_abort(made).wait_for(max_abort_time);
   throw NcclError(error_text(call, reason, device.place(), std::source_location::current()));
 }
 
-NcclGroup::NcclGroup(std::shared_ptr<Device> device, ncclComm_t comm, std::string name)
+NcclHandle::NcclHandle(std::shared_ptr<Device> device, ncclComm_t comm, std::string name)
     : device_(std::move(device)), comm_(comm), name_(std::move(name)), stream_(device_, CudaStream::Priority::high) {
   settle(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank");
   settle(ncclCommCount(comm_, &size_), "ncclCommCount");
@@ -68,10 +68,10 @@ NcclGroup::NcclGroup(std::shared_ptr<Device> device, ncclComm_t comm, std::strin
   watch_ = device_->watch({[this] { poll(); }, text, [this] { abandon(); }});
 }
 
-NcclGroup::~NcclGroup() {
+NcclHandle::~NcclHandle() {
   // While an exception unwinds the other ranks may never come to this point.
   if (std::uncaught_exceptions() > 0) device_->abandon();
-  if (aborting_.valid()) aborting_.wait_until(aborted_since_ + longest_abort);
+  if (aborting_.valid()) aborting_.wait_until(aborted_since_ + max_abort_time);
   if (comm_ == nullptr) return;
   try {
     stream_.synchronize();
@@ -83,24 +83,24 @@ NcclGroup::~NcclGroup() {
   }
 }
 
-void NcclGroup::abandon() {
+void NcclHandle::abandon() {
   if (comm_ == nullptr) return;
   aborted_since_ = std::chrono::steady_clock::now();
   aborting_ = begin_to_abort(std::exchange(comm_, nullptr));
 }
 
-void NcclGroup::check_alive() const {
+void NcclHandle::check_alive() const {
   if (comm_ == nullptr) {
     throw NcclError("the communicator {} was given up after an earlier error; {}", name_, to_string(device_->place()));
   }
 }
 
-void NcclGroup::settle(ncclResult_t status, const char* call) {
+void NcclHandle::settle(ncclResult_t status, const char* call) {
   status = final_state(*device_, status, comm_);
   if (status != ncclSuccess) give_up(call, status == ncclInProgress ? too_long(*device_) : reason_of(status, comm_));
 }
 
-void NcclGroup::poll() {
+void NcclHandle::poll() {
   if (comm_ == nullptr) return;
   ncclResult_t state = ncclSuccess;
   const ncclResult_t status = ncclCommGetAsyncError(comm_, &state);
@@ -110,7 +110,7 @@ void NcclGroup::poll() {
   give_up(operation.empty() ? "a communicator without an operation under way" : operation, reason_of(state, comm_));
 }
 
-std::shared_ptr<Event> NcclGroup::enqueued(std::string operation) {
+std::shared_ptr<Event> NcclHandle::enqueued(std::string operation) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   device_->check(cudaStreamIsCapturing(stream_.handle(), &capture), "cudaStreamIsCapturing");
   // A recorded call is not in flight, and events cannot be queried during recording.
@@ -121,7 +121,7 @@ std::shared_ptr<Event> NcclGroup::enqueued(std::string operation) {
   return end;
 }
 
-std::string NcclGroup::under_way() {
+std::string NcclHandle::under_way() {
   for (const Operation& operation : operations_) {
     bool done = false;
     try {
@@ -134,7 +134,7 @@ std::string NcclGroup::under_way() {
   return "";
 }
 
-void NcclGroup::give_up(const std::string& what, const std::string& reason) {
+void NcclHandle::give_up(const std::string& what, const std::string& reason) {
   abandon();
   device_->abandon();
   throw NcclError("NCCL: {} failed on rank {} of {} of the group {}: {}; {}", what, rank_, size_, name_, reason,

@@ -1,16 +1,16 @@
-#include "cuda/nccl/lanes.hpp"
+#include "cuda/nccl/p2p_communicators.hpp"
 
 namespace trireme::cuda {
 
-std::vector<LaneSplit> lane_splits(int rank, int size) {
-  // Edge e joins ranks e and e + 1. The edges of a class do not touch, so that one split makes a lane of each: two
-  // classes where the ring is even, a third for the last edge where it is odd. Two ranks have one edge.
+std::vector<P2pSplit> p2p_splits(int rank, int size) {
+  // Edge e joins ranks e and e + 1. The edges of a class do not touch, so that one split makes a p2p communicator of
+  // each: two classes where the ring is even, a third for the last edge where it is odd. Two ranks have one edge.
   const auto class_of = [size](int edge) { return size % 2 == 1 && edge == size - 1 ? 2 : edge % 2; };
   const int classes = size == 2 ? 1 : 2 + size % 2;
-  std::vector<LaneSplit> splits;
+  std::vector<P2pSplit> splits;
   for (int edge_class = 0; edge_class < classes; ++edge_class) {
     for (const bool forward : {true, false}) {
-      LaneSplit split;
+      P2pSplit split;
       for (const int edge : {rank, (rank + size - 1) % size}) {
         if (class_of(edge) != edge_class || (size == 2 && edge != 0)) continue;
         const bool at_start = edge == rank;

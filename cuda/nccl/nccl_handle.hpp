@@ -14,14 +14,14 @@ namespace trireme::cuda {
 /// One NCCL communicator, with the stream its collectives run on and the names of those under way. Its calls do not
 /// block: the host asks until they have taken effect, and NCCL's errors show while anything waits for the GPU. An error
 /// gives all communicators of the GPU up (ncclCommAbort), so that their kernels end.
-class NcclGroup {
+class NcclHandle {
  public:
   /// Takes over `comm`, once its making has come to its end.
-  NcclGroup(std::shared_ptr<Device> device, ncclComm_t comm, std::string name);
+  NcclHandle(std::shared_ptr<Device> device, ncclComm_t comm, std::string name);
   /// Collective on the orderly path; while an exception unwinds, the communicator is given up.
-  ~NcclGroup();
-  NcclGroup(const NcclGroup&) = delete;
-  NcclGroup& operator=(const NcclGroup&) = delete;
+  ~NcclHandle();
+  NcclHandle(const NcclHandle&) = delete;
+  NcclHandle& operator=(const NcclHandle&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }

@@ -1,10 +1,10 @@
-#include "src/parallel/context/sequence_share.hpp"
+#include "src/parallel/context/sequence_shard.hpp"
 
 #include "src/base/check.hpp"
 
 namespace trireme::parallel {
 
-SequenceShare SequenceShare::of(std::int64_t sequence, int context_rank, int context_size) {
+SequenceShard SequenceShard::of(std::int64_t sequence, int context_rank, int context_size) {
   if (context_size == 1) return {sequence, sequence, {}};
   const std::int64_t chunks = 2 * std::int64_t{context_size};
   TRIREME_CHECK(sequence % chunks == 0, ConfigError,

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+namespace trireme::cuda {
+
+/// a p2p communicator is a communicator of two neighbours of a ring of ranks, for the messages of one direction.
+/// Messages between other neighbours, or the other way, never wait behind it: with one communicator for all, a receive
+/// that is posted early would hold the sends that its own message waits for. P2p communicators are made by splits in
+/// which all ranks of the ring take part.
+struct P2pSplit {
+  int colour = -1;     ///< the p2p communicator this rank belongs to in this split; -1: none
+  int key = 0;         ///< 0 for the sender, 1 for the receiver
+  int peer = 0;        ///< rank in the ring
+  bool sends = false;  ///< this rank, to the peer
+};
+
+/// The splits that make every p2p communicator of a ring of `size` >= 2 ranks, as `rank` makes them: the same number on
+/// every rank.
+std::vector<P2pSplit> p2p_splits(int rank, int size);
+
+}  // namespace trireme::cuda
