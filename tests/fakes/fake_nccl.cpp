@@ -2,19 +2,58 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "src/tensor/dtype.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 
+using fake_nccl::Ranks;
+
+namespace {
+
+/// Pending call of a non-blocking communicator: one at a time. It takes effect after the communicator was polled
+/// several times and `done` returns true.
+class CallUnderWay {
+ public:
+  /// Returns ncclInvalidArgument while another call is under way, else ncclInProgress.
+  ncclResult_t begin(std::function<void()> effect, Ranks::Done done) {
+    if (is_) return ncclInvalidArgument;
+    is_ = true;
+    asks_left_ = 2;
+    effect_ = std::move(effect);
+    done_ = std::move(done);
+    return ncclInProgress;
+  }
+  ncclResult_t ask() {
+    if (!is_) return ncclSuccess;
+    if (asks_left_ > 0) --asks_left_;
+    if (asks_left_ > 0 || !done_()) return ncclInProgress;
+    is_ = false;
+    std::exchange(effect_, nullptr)();  // a kept effect would count as a use of the group
+    return ncclSuccess;
+  }
+
+ private:
+  bool is_ = false;
+  int asks_left_ = 0;
+  std::function<void()> effect_;
+  Ranks::Done done_;
+};
+
+}  // namespace
+
 struct ncclComm {
-  int rank = 0;
-  int size = 1;
-  fake_nccl::CallUnderWay call = {};
+  std::shared_ptr<Ranks> ranks;  // shared with what is enqueued, and with graphs
+  CallUnderWay call = {};
+  bool greeted[2] = {false, false};  // for receives and sends, of a group of two
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -32,14 +71,26 @@ State& state() {
   return the_state;
 }
 
+ncclComm_t new_communicator(std::unique_ptr<Ranks> ranks) {
+  ++state().live;
+  return new ncclComm{std::move(ranks)};
+}
+void end(ncclComm_t comm) {
+  *comm->ended = true;
+  delete comm;
+  --state().live;
+}
+
+/// Begins a call, unless a test asked for its failure.
 ncclResult_t begin(
-    const char* function, ncclComm_t comm, std::function<void()> effect = [] {}) {
+    const char* function, ncclComm_t comm, std::function<void()> effect = [] {},
+    Ranks::Done done = [] { return true; }) {
   if (const auto it = state().failures.find(function); it != state().failures.end()) {
     const ncclResult_t status = it->second;
     state().failures.erase(it);
     return status;
   }
-  return comm->call.begin(std::move(effect));
+  return comm->call.begin(std::move(effect), std::move(done));
 }
 
 std::size_t size_of(ncclDataType_t type) {
@@ -59,17 +110,92 @@ std::size_t size_of(ncclDataType_t type) {
   }
 }
 
-ncclResult_t move(const char* function, ncclComm_t comm, cudaStream_t stream, const void* from, void* to,
-                  std::size_t bytes) {
-  return begin(function, comm, [=] {
-    const std::string name = fmt::format("{} {} bytes", function, bytes);
-    const auto run = [=] {
-      if (from != nullptr && to != nullptr && from != to) std::memcpy(to, from, bytes);
-    };
-    if (!state().peers_lost) return fake_cuda::enqueue(stream, name, run);
+/// Copies of what an operation sends and receives, while it runs.
+struct Message {
+  std::vector<std::byte> mine, others;
+  Ranks::Done done;
+};
+
+/// Returns the effect of a call of `comm`: it enqueues an operation that `start` begins and `finish` ends.
+std::function<void()> enqueuing(const char* function, std::size_t bytes, ncclComm_t comm, cudaStream_t stream,
+                                std::function<Ranks::Done(Ranks&, Message&)> start,
+                                std::function<void(const Message&)> finish) {
+  const std::string name = fmt::format("{} {} bytes", function, bytes);
+  return [=, ranks = comm->ranks, ended = comm->ended] {
+    if (state().peers_lost) {
+      return fake_cuda::enqueue_until(
+          stream, name, [] {}, [=] { return ended->load(); }, [] {});
+    }
+    auto message = std::make_shared<Message>();
     fake_cuda::enqueue_until(
-        stream, name, [] {}, [ended = comm->ended] { return ended->load(); }, [] {});
-  });
+        stream, name, [=] { message->done = start(*ranks, *message); }, [=] { return message->done(); },
+        [=, used = ranks] { finish(*message); });
+  };
+}
+
+/// Every rank sees what all have at `from`, one after another. `moved` bytes are named in the log.
+ncclResult_t gather(const char* function, std::size_t moved, ncclComm_t comm, cudaStream_t stream, const void* from,
+                    std::size_t bytes, std::function<void(const std::byte* all)> use) {
+  const auto start = [=](Ranks& ranks, Message& message) {
+    message.mine.resize(bytes);
+    std::memcpy(message.mine.data(), from, bytes);
+    message.others.resize(bytes * static_cast<std::size_t>(ranks.size()));
+    return ranks.all_gather(message.mine.data(), message.others.data(), bytes);
+  };
+  return begin(function, comm,
+               enqueuing(function, moved, comm, stream, start, [=](const Message& m) { use(m.others.data()); }));
+}
+
+/// A message of a group of two. The first of each direction waits, as a call under way, for the peer's host: both are
+/// connected then.
+ncclResult_t pass(const char* function, std::size_t bytes, ncclComm_t comm, cudaStream_t stream, bool sends, int peer,
+                  std::function<Ranks::Done(Ranks&, Message&)> start, std::function<void(const Message&)> finish) {
+  auto enqueue = enqueuing(function, bytes, comm, stream, std::move(start), std::move(finish));
+  if (std::exchange(comm->greeted[sends], true)) return begin(function, comm, std::move(enqueue));
+  constexpr auto greeting = Ranks::Channel::greeting;
+  return begin(
+      function, comm, std::move(enqueue),
+      sends ? comm->ranks->send(nullptr, 0, peer, greeting) : comm->ranks->receive(nullptr, 0, peer, greeting));
+}
+
+/// out[i] = sum or maximum over ranks of element first + i of their `count`.
+template <class T, class Wide>
+void combine(const std::byte* all, int ranks, std::size_t count, std::size_t first, std::size_t part, ncclRedOp_t op,
+             void* out) {
+  const auto* in = reinterpret_cast<const T*>(all);
+  for (std::size_t i = 0; i < part; ++i) {
+    Wide sum = static_cast<Wide>(in[first + i]);
+    for (std::size_t rank = 1; rank < static_cast<std::size_t>(ranks); ++rank) {
+      const auto term = static_cast<Wide>(in[rank * count + first + i]);
+      sum = op == ncclSum ? sum + term : std::max(sum, term);
+    }
+    static_cast<T*>(out)[i] = T(sum);
+  }
+}
+
+ncclResult_t reduce(const char* function, ncclComm_t comm, cudaStream_t stream, const void* from, void* to,
+                    std::size_t count, std::size_t first, std::size_t part, ncclDataType_t type, ncclRedOp_t op) {
+  const int ranks = comm->ranks->size();
+  const auto run = [&]<class T, class Wide>() {
+    return gather(function, part * sizeof(T), comm, stream, from, count * sizeof(T),
+                  [=](const std::byte* all) { combine<T, Wide>(all, ranks, count, first, part, op, to); });
+  };
+  switch (type) {
+    case ncclFloat64:
+      return run.operator()<double, double>();
+    case ncclFloat32:
+      return run.operator()<float, float>();
+    case ncclBfloat16:
+      return run.operator()<trireme::bf16, float>();
+    case ncclFloat16:
+      return run.operator()<trireme::fp16, float>();
+    case ncclInt64:
+      return run.operator()<std::int64_t, std::int64_t>();
+    case ncclInt32:
+      return run.operator()<std::int32_t, std::int32_t>();
+    default:
+      return ncclInvalidArgument;
+  }
 }
 
 }  // namespace
@@ -102,20 +228,16 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 const char* ncclGetLastError(ncclComm_t) { return "socket closed by peer"; }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank, ncclConfig_t* config) {
-  *comm = new ncclComm{rank, size};
-  ++state().live;
+  *comm = new_communicator(fake_nccl::join_ranks(rank, size));
   return config->blocking == 0 ? begin("ncclCommInitRankConfig", *comm) : ncclInvalidArgument;
 }
 ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* part, ncclConfig_t*) {
   fake_cuda::note(fmt::format("ncclCommSplit colour {} key {}", colour, key));
   *part = nullptr;
   const ncclResult_t status = begin("ncclCommSplit", comm, [=] {
-    if (colour == NCCL_SPLIT_NOCOLOR) return;
-    // Every group of a test but the p2p communicators is of one rank; a p2p communicator's key is its rank.
-    *part = new ncclComm{comm->size == 1 ? 0 : key, comm->size == 1 ? 1 : 2};
-    ++state().live;
+    if (auto ranks = comm->ranks->split(colour, key)) *part = new_communicator(std::move(ranks));
   });
-  // As NCCL does, though it has only begun.
+  // NCCL, too, returns success when the call has only begun.
   return status == ncclInProgress ? ncclSuccess : status;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* status) {
@@ -123,47 +245,68 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* status) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
-  *rank = comm->rank;
+  *rank = comm->ranks->rank();
   return ncclSuccess;
 }
 ncclResult_t ncclCommCount(ncclComm_t comm, int* size) {
-  *size = comm->size;
+  *size = comm->ranks->size();
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) { return begin("ncclCommFinalize", comm); }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  delete comm;
-  --state().live;
+  if (comm->ranks.use_count() > 1) {
+    std::fputs("ncclCommDestroy would wait for ever: a graph still has the communicator\n", stderr);
+    std::abort();
+  }
+  comm->ranks->close();
+  end(comm);
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  *comm->ended = true;
-  delete comm;
-  --state().live;
+  end(comm);
   ++state().aborted;
   return ncclSuccess;
 }
-ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
-  return move("ncclAllReduce", comm, stream, from, to, count * size_of(type));
+  return reduce("ncclAllReduce", comm, stream, from, to, count, 0, count, type, op);
 }
-ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t part, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
-  return move("ncclReduceScatter", comm, stream, from, to, count * size_of(type));
+  const auto size = static_cast<std::size_t>(comm->ranks->size()), rank = static_cast<std::size_t>(comm->ranks->rank());
+  return reduce("ncclReduceScatter", comm, stream, from, to, size * part, rank * part, part, type, op);
 }
 ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
-  return move("ncclAllGather", comm, stream, from, to, count * size_of(type));
+  const std::size_t bytes = count * size_of(type), all_bytes = bytes * static_cast<std::size_t>(comm->ranks->size());
+  return gather("ncclAllGather", bytes, comm, stream, from, bytes,
+                [=](const std::byte* all) { std::memcpy(to, all, all_bytes); });
 }
-ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int, ncclComm_t comm,
-                           cudaStream_t stream) {
-  return move("ncclBroadcast", comm, stream, from, to, count * size_of(type));
+ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  const std::size_t bytes = count * size_of(type);
+  return gather("ncclBroadcast", bytes, comm, stream, from, bytes,
+                [=](const std::byte* all) { std::memcpy(to, all + bytes * static_cast<std::size_t>(root), bytes); });
 }
-ncclResult_t ncclSend(const void*, std::size_t count, ncclDataType_t type, int, ncclComm_t comm, cudaStream_t stream) {
-  return move("ncclSend", comm, stream, nullptr, nullptr, count * size_of(type));
+ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  const std::size_t bytes = count * size_of(type);
+  const auto start = [=](Ranks& ranks, Message& message) {
+    message.mine.resize(bytes);
+    std::memcpy(message.mine.data(), from, bytes);
+    return ranks.send(message.mine.data(), bytes, peer, Ranks::Channel::data);
+  };
+  return pass("ncclSend", bytes, comm, stream, true, peer, start, [](const Message&) {});
 }
-ncclResult_t ncclRecv(void*, std::size_t count, ncclDataType_t type, int, ncclComm_t comm, cudaStream_t stream) {
-  return move("ncclRecv", comm, stream, nullptr, nullptr, count * size_of(type));
+ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  const std::size_t bytes = count * size_of(type);
+  const auto start = [=](Ranks& ranks, Message& message) {
+    message.others.resize(bytes);
+    return ranks.receive(message.others.data(), bytes, peer, Ranks::Channel::data);
+  };
+  return pass("ncclRecv", bytes, comm, stream, false, peer, start,
+              [=](const Message& message) { std::memcpy(to, message.others.data(), bytes); });
 }
 
 }  // extern "C"

@@ -2,54 +2,47 @@
 
 #include <nccl.h>
 
+#include <cstddef>
 #include <functional>
-#include <utility>
+#include <memory>
 
-/// NCCL for tests without a GPU: a rank of a group is alone in its process, and its collectives do what they do in a
-/// group of one, late, on the stream of the fake CUDA runtime. Calls return ncclInProgress first, as those of
-/// communicators that do not block.
+/// NCCL for tests without a GPU. What is enqueued runs late, on its stream of the fake CUDA runtime. Calls return
+/// ncclInProgress first, as those of communicators that do not block. A program is linked with one kind of ranks:
+/// fake_nccl_alone.cpp or fake_nccl_mpi.cpp.
 namespace fake_nccl {
 
 /// Forgets failures.
 void reset();
-/// The next call of this function returns `status`.
+/// Makes the next call of this function return `status`.
 void fail_next(const char* function, ncclResult_t status);
-/// From now on every communicator reports this error when it is asked.
+/// Makes every communicator report this error from now on.
 void break_communicators(ncclResult_t status);
-/// From now on what is enqueued has a peer that never comes: it ends with its communicator alone.
+/// Gives every operation enqueued from now on a peer that never comes: it ends when its communicator is aborted.
 void lose_peers();
-/// Communicators that were neither destroyed nor aborted; those that were aborted so far.
+/// Number of communicators that were neither destroyed nor aborted.
 int live();
+/// Number of communicators that were aborted so far.
 int aborted();
 
-/// Pending call of a non-blocking communicator: one at a time. It takes effect after the communicator was polled
-/// several times and `done` returns true.
-class CallUnderWay {
+/// Ranks of a group, and what joins them. A transfer reads and writes host memory until its `Done` returns true.
+class Ranks {
  public:
-  /// ncclInvalidArgument where another call is under way, else ncclInProgress.
-  ncclResult_t begin(
-      std::function<void()> effect = [] {}, std::function<bool()> done = [] { return true; }) {
-    if (is_) return ncclInvalidArgument;
-    is_ = true;
-    asks_left_ = 2;
-    effect_ = std::move(effect);
-    done_ = std::move(done);
-    return ncclInProgress;
-  }
-  ncclResult_t ask() {
-    if (!is_) return ncclSuccess;
-    if (asks_left_ > 0) --asks_left_;
-    if (asks_left_ > 0 || !done_()) return ncclInProgress;
-    is_ = false;
-    effect_();
-    return ncclSuccess;
-  }
+  using Done = std::function<bool()>;
+  enum class Channel { greeting, data };
 
- private:
-  bool is_ = false;
-  int asks_left_ = 0;
-  std::function<void()> effect_;
-  std::function<bool()> done_;
+  virtual ~Ranks() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Returns null for a rank without a colour. Collective.
+  virtual std::unique_ptr<Ranks> split(int colour, int key) = 0;
+  /// Releases what the group holds. Collective.
+  virtual void close() = 0;
+  /// all = the inputs of all ranks, of `bytes` each, in rank order.
+  virtual Done all_gather(const std::byte* mine, std::byte* all, std::size_t bytes) = 0;
+  virtual Done send(const std::byte* from, std::size_t bytes, int peer, Channel channel) = 0;
+  virtual Done receive(std::byte* to, std::size_t bytes, int peer, Channel channel) = 0;
 };
+/// Group of `size` ranks of which this is `rank`. Collective.
+std::unique_ptr<Ranks> join_ranks(int rank, int size);
 
 }  // namespace fake_nccl
