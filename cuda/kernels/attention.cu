@@ -4,7 +4,6 @@
 
 #include "cuda/kernels/attention_tiles.cuh"
 #include "cuda/kernels/families.hpp"
-#include "cuda/kernels/flash_attention.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cuda {

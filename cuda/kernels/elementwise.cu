@@ -1,7 +1,7 @@
 #include "src/backend/kernels/elementwise.hpp"
 
 #include "cuda/kernels/activation.cuh"
-#include "cuda/kernels/branch.cuh"
+#include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
 #include "src/backend/kernels/shape_checks.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "cuda/kernels/branch.cuh"
+#include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
 #include "src/backend/kernels/shape_checks.hpp"

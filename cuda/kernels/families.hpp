@@ -15,7 +15,7 @@
 
 namespace trireme::cuda {
 
-/// Gives memory for what the stream runs from now until the buffer is dropped.
+/// Returns memory for work enqueued on the stream from now until the buffer is dropped.
 using Scratch = std::function<Buffer(Stream& stream, std::size_t size_bytes)>;
 
 // The hand-written kernels, by family.
@@ -28,5 +28,33 @@ std::unique_ptr<ReduceKernels> make_reduce(Scratch scratch);
 std::unique_ptr<RotaryKernels> make_rotary();
 /// `max_shared_bytes` is the shared memory that a block can have.
 std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes);
+
+// Parts of families that have a file of their own.
+
+/// NormKernels::normalise_backward of tensors that fit.
+void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
+                   ConstTensorView weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
+                   TensorView dx, TensorView dweight, TensorView dbias);
+
+// Attention on tensor cores (Dao 2023, arXiv:2307.08691), for bf16 and fp16 and heads of 64, 96 and 128 channels. It
+// computes what AttentionKernels defines, with probabilities and gradients of scores rounded to the training type.
+
+/// Returns whether there are kernels for the type and the size of heads.
+constexpr bool has_flash_attention(DType dtype, std::int64_t head_dim) {
+  return (dtype == DType::bf16 || dtype == DType::fp16) && (head_dim == 64 || head_dim == 96 || head_dim == 128);
+}
+/// Returns whether the kernels support the problem. Conditions: has_flash_attention; every tensor of heads is aligned
+/// to 16 bytes; the positions of `tensors` are less than 4 GiB apart; dropout's groups of eight keys begin with the
+/// keys.
+bool takes_flash_attention(const AttentionProblem& problem, std::initializer_list<ConstHeads> tensors);
+
+void flash_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,
+                     const ConstHeads& v, const Heads& out, TensorView log_sum_exp);
+
+/// Gradients of q, k and v; row_dot [b, heads, queries] is given.
+void flash_attention_backward(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
+                              const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
+                              ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq, const Heads& dk,
+                              const Heads& dv);
 
 }  // namespace trireme::cuda

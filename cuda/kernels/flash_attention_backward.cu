@@ -1,4 +1,4 @@
-#include "cuda/kernels/flash_attention.hpp"
+#include "cuda/kernels/families.hpp"
 #include "cuda/kernels/flash_blocks.cuh"
 
 namespace trireme::cuda {

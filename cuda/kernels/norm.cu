@@ -1,8 +1,7 @@
 #include "src/backend/kernels/norm.hpp"
 
-#include "cuda/kernels/branch.cuh"
+#include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/families.hpp"
-#include "cuda/kernels/norm_backward.hpp"
 #include "cuda/kernels/sums.cuh"
 #include "src/backend/kernels/shape_checks.hpp"
 

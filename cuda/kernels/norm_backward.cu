@@ -1,4 +1,4 @@
-#include "cuda/kernels/norm_backward.hpp"
+#include "cuda/kernels/families.hpp"
 
 #include "cuda/kernels/sums.cuh"
 #include "src/backend/kernels/shape_checks.hpp"

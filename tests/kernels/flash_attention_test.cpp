@@ -1,5 +1,5 @@
 // Attention on tensor cores, against the definition in fp64.
-#include "cuda/kernels/flash_attention.hpp"
+#include "cuda/kernels/families.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
