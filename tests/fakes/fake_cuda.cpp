@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
@@ -16,8 +14,6 @@
 #include "tests/fakes/fake_streams.hpp"
 #include "tests/fakes/guarded_heap.hpp"
 #include "tests/support/gpu/fibers.hpp"
-
-struct CUmemPoolHandle_st {};
 
 namespace fake_cuda {
 namespace {
@@ -33,10 +29,7 @@ struct State {
   cudaError_t last_error = cudaSuccess;
   int devices = 1;
   unsigned char uuid = 0;
-  int allocations = 0;
-  int outside = 0;                            // pieces of work that other processes take part in
-  std::shared_ptr<GuardedHeap> heap;          // null: the GPU's memory is the host's
-  std::map<const void*, std::size_t> pinned;  // sizes by address
+  int outside = 0;  // pieces of work that other processes take part in
 };
 State& state() {
   static State the_state;
@@ -60,7 +53,7 @@ bool run_one() {
 
 /// Runs one piece; false where none can run.
 bool step() {
-  const GuardedHeap::Access access(state().heap.get());
+  const GuardedHeap::Access access(guarded_heap());
   return run_one();
 }
 
@@ -68,25 +61,17 @@ bool step() {
 /// open, and then everything is run that it takes.
 cudaError_t query(const std::function<bool()>& condition) {
   if (condition()) return cudaSuccess;
-  if (!state().heap) {
+  if (guarded_heap() == nullptr) {
     run_one();
     return cudaErrorNotReady;
   }
-  const GuardedHeap::Access access(state().heap.get());
+  const GuardedHeap::Access access(guarded_heap());
   while (!condition() && run_one()) {
   }
   return condition() ? cudaSuccess : cudaErrorNotReady;
 }
 
 }  // namespace
-
-bool gpu_may_touch(const void* pointer) {
-  if (!state().heap || state().heap->contains(pointer)) return true;
-  const auto behind = state().pinned.upper_bound(pointer);
-  if (behind == state().pinned.begin()) return false;
-  const auto& [begin, size] = *std::prev(behind);
-  return static_cast<const std::byte*>(pointer) < static_cast<const std::byte*>(begin) + size;
-}
 
 cudaError_t outcome(const char* function) {
   if (std::deque<cudaError_t>& failures = state().failures[function]; !failures.empty()) {
@@ -97,42 +82,20 @@ cudaError_t outcome(const char* function) {
   return state().broken;
 }
 
-void* allocate(std::size_t size) {
-  ++state().allocations;
-  return state().heap ? state().heap->allocate(size) : std::aligned_alloc(256, (size + 255) / 256 * 256);
-}
-void release(void* pointer) {
-  --state().allocations;
-  if (state().heap && state().heap->contains(pointer)) {
-    state().heap->free(pointer);
-  } else {
-    std::free(pointer);
-  }
-}
-
 void push(cudaStream_t stream, Item item) {
   if (stream->capture == nullptr) return stream->queue.push_back(std::move(item));
   push_captured(stream, std::move(item));
 }
 std::vector<cudaStream_t>& streams() { return state().streams; }
-void push_poison(cudaStream_t stream, void* to, std::size_t size) {
-  if (state().heap) push(stream, {"poison", [] { return true; }, [to, size] { std::memset(to, 0xff, size); }});
-}
 
 void reset(unsigned seed) {
   State fresh;
   fresh.random.seed(seed);
   fresh.streams = std::move(state().streams);
-  fresh.allocations = state().allocations;
-  fresh.heap = state().heap;
-  fresh.pinned = state().pinned;
   // Dropped items may be graphs, whose streams leave the list.
   std::vector<std::deque<Item>> dropped;
   for (CUstream_st* stream : fresh.streams) dropped.push_back(std::exchange(stream->queue, {}));
   state() = std::move(fresh);
-}
-void guard_device_memory() {
-  if (!state().heap) state().heap = std::make_shared<GuardedHeap>();
 }
 const std::vector<std::string>& log() { return state().log; }
 void clear_log() { state().log.clear(); }
@@ -159,7 +122,7 @@ void enqueue_until(cudaStream_t stream, const std::string& name, std::function<v
 }
 void note(const std::string& text) { state().log.push_back(text); }
 void run_all() {
-  const GuardedHeap::Access access(state().heap.get());
+  const GuardedHeap::Access access(guarded_heap());
   while (run_one() || state().outside > 0) {
   }
 }
@@ -169,7 +132,6 @@ void set_devices(int count, unsigned char uuid) {
   state().devices = count;
   state().uuid = uuid;
 }
-int live_allocations() { return state().allocations; }
 std::string name_of(cudaStream_t stream) { return fmt::format("stream {}", stream->number); }
 
 }  // namespace fake_cuda
@@ -334,87 +296,6 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaEventQuery");
   if (event->captured) return cudaErrorCapturedEvent;
   return query([event] { return event->passed == event->recorded; });
-}
-
-cudaError_t cudaMalloc(void** pointer, std::size_t size) {
-  FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaMalloc");
-  note(fmt::format("cudaMalloc {}", size));
-  *pointer = allocate(size);
-  if (state().heap) {
-    const GuardedHeap::Access access(state().heap.get());
-    std::memset(*pointer, 0xff, size);
-  }
-  return cudaSuccess;
-}
-cudaError_t cudaFree(void* pointer) {
-  if (const cudaError_t status = refuse_in_capture(); status != cudaSuccess) return status;
-  run_all();  // waits for the device
-  release(pointer);
-  return cudaSuccess;
-}
-cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
-  *free_bytes = std::size_t{1} << 30;
-  *total = std::size_t{139} << 30;
-  return cudaSuccess;
-}
-cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
-  FAKE_OUTCOME("cudaMemPoolCreate");
-  *pool = new CUmemPoolHandle_st;
-  return cudaSuccess;
-}
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
-  delete pool;
-  return cudaSuccess;
-}
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) {
-  FAKE_OUTCOME("cudaMemPoolTrimTo");
-  note("cudaMemPoolTrimTo");
-  return cudaSuccess;
-}
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t size, cudaMemPool_t, cudaStream_t stream) {
-  FAKE_OUTCOME("cudaMallocFromPoolAsync");
-  note(fmt::format("cudaMallocFromPoolAsync {} {}", size, name_of(stream)));
-  *pointer = allocate(size);
-  if (stream->capture != nullptr) stream->capture->memory.push_back(*pointer);
-  push_poison(stream, *pointer, size);
-  return cudaSuccess;
-}
-cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
-  if (stream->capture != nullptr) {
-    // A graph's memory is its own until it is destroyed; that of others it cannot free.
-    const auto& memory = stream->capture->memory;
-    if (std::find(memory.begin(), memory.end(), pointer) != memory.end()) return cudaSuccess;
-    refuse_in_capture();
-    return cudaErrorInvalidValue;
-  }
-  enqueue(stream, "cudaFreeAsync", [pointer] { release(pointer); });
-  return cudaSuccess;
-}
-cudaError_t cudaHostAlloc(void** pointer, std::size_t size, unsigned) {
-  FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaHostAlloc");
-  note(fmt::format("cudaHostAlloc {}", size));
-  *pointer = std::aligned_alloc(4096, (size + 4095) / 4096 * 4096);
-  state().pinned[*pointer] = size;
-  ++state().allocations;
-  return cudaSuccess;
-}
-cudaError_t cudaFreeHost(void* pointer) {
-  state().pinned.erase(pointer);
-  std::free(pointer);
-  --state().allocations;
-  return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t size, cudaStream_t stream) {
-  FAKE_OUTCOME("cudaMemsetAsync");
-  enqueue(stream, "cudaMemsetAsync", [to, value, size] { std::memset(to, value, size); });
-  return cudaSuccess;
-}
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMemcpyKind, cudaStream_t stream) {
-  FAKE_OUTCOME("cudaMemcpyAsync");
-  if (!gpu_may_touch(to) || !gpu_may_touch(from)) return cudaErrorInvalidValue;
-  enqueue(stream, "cudaMemcpyAsync", [to, from, size] { std::memcpy(to, from, size); });
-  return cudaSuccess;
 }
 
 }  // extern "C"

@@ -65,6 +65,9 @@ std::vector<cudaStream_t>& streams();
 cudaError_t refuse_in_capture();
 /// The error that a test asked for, or that of a broken device.
 cudaError_t outcome(const char* function);
+class GuardedHeap;
+/// Returns the GPU's memory where it is kept from the host, else null.
+GuardedHeap* guarded_heap();
 /// Memory of the GPU.
 void* allocate(std::size_t size_bytes);
 void release(void* pointer);
