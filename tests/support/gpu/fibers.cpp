@@ -2,18 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(TRIREME_SANITIZE_THREAD)
-#include <sanitizer/tsan_interface.h>
-extern "C" void __tsan_read_range(const void* address, std::size_t size_bytes);
-extern "C" void __tsan_write_range(void* address, std::size_t size_bytes);
-#endif
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -29,124 +17,12 @@ extern "C" void __tsan_write_range(void* address, std::size_t size_bytes);
 #include <utility>
 #include <vector>
 
-// Saves the callee-saved registers on the stack and goes on where `to` was left. ucontext, which enters the kernel,
-// takes twenty times as long.
-#if defined(__x86_64__)
-asm(R"(
-.text
-.type trireme_switch_fiber, @function
-trireme_switch_fiber:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.size trireme_switch_fiber, . - trireme_switch_fiber
-)");
-extern "C" void trireme_switch_fiber(void** from, void* to);
-#endif
+#include "tests/support/gpu/fiber_context.hpp"
 
 namespace trireme::gpu::host {
 namespace {
 
-// For ThreadSanitizer each fiber is a thread, and switching orders nothing: what orders them is said here. This file is
-// compiled without it.
-#if defined(TRIREME_SANITIZE_THREAD)
-void released(void* point) { __tsan_release(point); }
-void acquired(void* point) { __tsan_acquire(point); }
-/// The running thread reads 16 bytes, if `from` is any, and writes 16.
-void accessed(const void* from, void* to) {
-  if (from != nullptr) __tsan_read_range(from, 16);
-  __tsan_write_range(to, 16);
-}
-#else
-void released(void*) {}
-void acquired(void*) {}
-void accessed(const void*, void*) {}
-#endif
-
-constexpr std::size_t stack_bytes = std::size_t{256} << 10, page_bytes = 4096;
-
-/// Where an execution was left, on a stack of its own or on the host's.
-class Context {
- public:
-  Context() = default;
-  /// Starts `entry`, which never returns, on the stack when it is first gone to.
-  void prepare(char* stack, void (*entry)()) {
-    bottom_ = stack;
-    size_ = stack_bytes;
-#if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(stack, stack_bytes);  // frames that a fault has left for ever
-#endif
-#if defined(TRIREME_SANITIZE_THREAD)
-    sanitizers_thread_ = __tsan_create_fiber(0);
-#endif
-#if defined(__x86_64__)
-    void** top = reinterpret_cast<void**>(stack + stack_bytes);
-    std::fill(top - 8, top, nullptr);
-    top[-2] = reinterpret_cast<void*>(entry);
-    pointer_ = top - 8;
-#else
-    getcontext(&context_);
-    context_.uc_stack.ss_sp = stack;
-    context_.uc_stack.ss_size = stack_bytes;
-    makecontext(&context_, entry, 0);
-#endif
-  }
-  /// For what runs on a stack that it has not made.
-  void adopt() {
-#if defined(TRIREME_SANITIZE_THREAD)
-    sanitizers_thread_ = __tsan_get_current_fiber();
-#endif
-  }
-  /// Leaves `from`, which is what runs, and goes on here.
-  void enter(Context& from) {
-#if defined(TRIREME_SANITIZE_THREAD)
-    __tsan_switch_to_fiber(sanitizers_thread_, __tsan_switch_to_fiber_no_sync);
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_start_switch_fiber(&from.fake_stack_, bottom_, size_);
-#endif
-#if defined(__x86_64__)
-    trireme_switch_fiber(&from.pointer_, pointer_);
-#else
-    swapcontext(&from.context_, &context_);
-#endif
-    from.arrived();
-  }
-  /// To be called first of all by `entry`, and after every return. `host` is told its stack's bounds.
-  void arrived(Context* host = nullptr) {
-#if defined(__SANITIZE_ADDRESS__)
-    if (host != nullptr)
-      __sanitizer_finish_switch_fiber(nullptr, &host->bottom_, &host->size_);
-    else
-      __sanitizer_finish_switch_fiber(fake_stack_, nullptr, nullptr);
-#else
-    static_cast<void>(host);
-#endif
-  }
-
- private:
-#if defined(__x86_64__)
-  void* pointer_ = nullptr;
-#else
-  ucontext_t context_{};
-#endif
-  [[maybe_unused]] const void* bottom_ = nullptr;
-  [[maybe_unused]] std::size_t size_ = 0;
-  [[maybe_unused]] void* fake_stack_ = nullptr;
-  [[maybe_unused]] void* sanitizers_thread_ = nullptr;
-};
+constexpr std::size_t page_bytes = 4096;
 
 /// Barrier that some fibers reach and then all pass. Rounds alternate, so that a late fiber is not ordered after the
 /// next round.
