@@ -11,6 +11,7 @@
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/fake_nccl.hpp"
+#include "tests/fakes/forwarding_communicator.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -184,27 +185,19 @@ TEST_F(Nccl, ReductionsRefuseTypesWithoutSums) {
                ShapeError);
 }
 
-/// The first of two ranks, for host memory, as far as making a group needs it. The other gives what this one gives,
-/// from another machine.
-class HostOfTwo final : public Communicator {
+/// First of two ranks, for host memory. The other gives what this one gives, from another machine.
+class HostOfTwo final : public test::ForwardingCommunicator {
  public:
-  int rank() const override { return 0; }
+  HostOfTwo() : ForwardingCommunicator(self_) {}
   int size() const override { return 2; }
-  const std::string& name() const override { return name_; }
   Work all_gather(Stream&, ConstTensorView in, TensorView out) override {
     for (int rank = 0; rank < 2; ++rank) std::memcpy(out.data() + rank * in.size_bytes(), in.data(), in.size_bytes());
-    if (in.dtype() == DType::uint8) out.data()[in.size_bytes()] = std::byte{'X'};  // of the host's name
+    if (in.dtype() == DType::uint8) out.data()[in.size_bytes()] = std::byte{'X'};  // changes the host's name
     return {};
   }
-  Work broadcast(Stream&, TensorView, int) override { return {}; }
-  Work all_reduce(Stream&, TensorView, ReduceOp) override { return {}; }
-  Work reduce_scatter(Stream&, ConstTensorView, TensorView, ReduceOp) override { return {}; }
-  std::vector<Work> exchange(Stream&, std::span<const Transfer>) override { return {}; }
-  void barrier() override {}
-  std::unique_ptr<Communicator> split(int, int, const std::string&) override { return nullptr; }
 
  private:
-  std::string name_ = "pipeline";
+  SelfCommunicator self_{"pipeline"};
 };
 
 TEST_F(Nccl, EachDirectionOfAnExchangeHasAStreamOfItsOwn) {

@@ -4,7 +4,7 @@
 
 namespace trireme::test {
 
-/// Passes everything on to another communicator: for those that look at, or change, one operation.
+/// Communicator that passes every operation on to another; the base of fakes that watch or change one.
 class ForwardingCommunicator : public Communicator {
  public:
   explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}

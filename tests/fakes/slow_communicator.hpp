@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -10,18 +11,18 @@
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/forwarding_communicator.hpp"
 
-// Communication that takes a time given by a model, for tests and benchmarks of what runs beside it.
+// Communication that ends late, for tests and benchmarks of the work beside it.
 
 namespace trireme::test {
 
-/// A link that takes a latency for every operation and a time for every byte that a rank sends.
+/// Duration of an operation: a latency, and a time for every byte that a rank sends.
 struct Link {
   double latency_s = 0;
   double seconds_per_byte = 0;
 };
 
-/// A group of `size` ranks of which this is rank 0 and the others do not exist: sums are this rank's own contribution,
-/// and what others would bring is left as it is. Takes no time.
+/// Rank 0 of a group whose other ranks do not exist. Sums are this rank's own contribution; parts of other ranks are
+/// left as they are. Takes no time.
 class LonelyCommunicator final : public ForwardingCommunicator {
  public:
   explicit LonelyCommunicator(int size) : ForwardingCommunicator(self_), size_(size) {}
@@ -38,22 +39,28 @@ class LonelyCommunicator final : public ForwardingCommunicator {
   int size_;
 };
 
-/// Communicator whose collectives end when a model says so: they pass one link, one after another. The time passes
-/// without work. Records when operations start and are waited for.
+/// Moment at which the wrapped operation starts.
+enum class OperationStart {
+  at_call,
+  at_wait  ///< a result that is used without a wait is the old one; all ranks must wait in the same order
+};
+
+/// Communicator whose collectives end at the time that a model gives: they pass one link, one after another. The time
+/// passes without work. Records when operations are called and waited for.
 class SlowCommunicator final : public ForwardingCommunicator {
  public:
   using Clock = std::chrono::steady_clock;
-  /// The start of operation `operation`, or a wait for it: when it came and when it was over.
+  /// Call of an operation, or a wait for it.
   struct Call {
     bool is_wait = false;
     int operation = 0;
     Clock::time_point begin;
     Clock::time_point end;
-    double sent_bytes = 0;  ///< by a rank, where the operation starts
+    double sent_bytes = 0;  ///< bytes that a rank sends; 0 in a wait
   };
 
-  SlowCommunicator(std::unique_ptr<Communicator> inner, Link link)
-      : ForwardingCommunicator(*inner), inner_(std::move(inner)), link_(link) {}
+  SlowCommunicator(std::unique_ptr<Communicator> inner, Link link, OperationStart start = OperationStart::at_call)
+      : ForwardingCommunicator(*inner), inner_(std::move(inner)), link_(link), start_(start) {}
 
   /// Sets the link of the following operations.
   void set_link(const Link& link) { link_ = link; }
@@ -62,30 +69,36 @@ class SlowCommunicator final : public ForwardingCommunicator {
   std::vector<Call> take_calls() { return std::exchange(calls_, {}); }
 
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
-    return slow(2 * sent(data.size_bytes()), [&] { return ForwardingCommunicator::all_reduce(stream, data, op); });
+    return slow(2 * sent(data.size_bytes()), [=, this, &stream] { return inner_->all_reduce(stream, data, op); });
   }
   Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
-    return slow(sent(in.size_bytes()), [&] { return ForwardingCommunicator::reduce_scatter(stream, in, out, op); });
+    return slow(sent(in.size_bytes()), [=, this, &stream] { return inner_->reduce_scatter(stream, in, out, op); });
   }
   Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
-    return slow(sent(out.size_bytes()), [&] { return ForwardingCommunicator::all_gather(stream, in, out); });
+    return slow(sent(out.size_bytes()), [=, this, &stream] { return inner_->all_gather(stream, in, out); });
   }
 
  private:
   class State final : public Work::State {
    public:
-    State(SlowCommunicator& owner, Work inner, int operation, Clock::time_point end)
-        : owner_(owner), inner_(std::move(inner)), operation_(operation), end_(end) {}
-    bool done() override { return inner_.done() && Clock::now() >= end_; }
+    State(SlowCommunicator& owner, std::function<Work()> start, int operation, Clock::time_point end)
+        : owner_(owner), start_(std::move(start)), operation_(operation), end_(end) {
+      if (owner_.start_ == OperationStart::at_call) begin();
+    }
+    bool done() override { return start_ == nullptr && inner_.done() && Clock::now() >= end_; }
     void wait(Stream& stream) override {
-      const Clock::time_point begin = Clock::now();
+      const Clock::time_point begun = Clock::now();
+      if (start_ != nullptr) begin();
       inner_.wait(stream);
       if (Clock::now() < end_) std::this_thread::sleep_until(end_);
-      owner_.calls_.push_back({true, operation_, begin, Clock::now(), 0});
+      owner_.calls_.push_back({true, operation_, begun, Clock::now(), 0});
     }
 
    private:
+    void begin() { inner_ = std::exchange(start_, nullptr)(); }
+
     SlowCommunicator& owner_;
+    std::function<Work()> start_;  // null after the start
     Work inner_;
     int operation_;
     Clock::time_point end_;
@@ -93,18 +106,18 @@ class SlowCommunicator final : public ForwardingCommunicator {
 
   /// Bytes of `size_bytes` that a rank sends in a reduce-scatter or an all-gather.
   double sent(std::size_t size_bytes) const { return static_cast<double>(size_bytes) * (size() - 1) / size(); }
-  template <class Start>
-  Work slow(double bytes, Start&& start) {
+  Work slow(double bytes, std::function<Work()> start) {
     const Clock::time_point begin = Clock::now();
     const std::chrono::duration<double> duration(duration_s(bytes));
     free_ = std::max(free_, begin) + std::chrono::duration_cast<Clock::duration>(duration);
-    Work inner = start();
-    calls_.push_back({false, operations_, begin, Clock::now(), bytes});
-    return Work(std::make_unique<State>(*this, std::move(inner), operations_++, free_));
+    auto state = std::make_unique<State>(*this, std::move(start), operations_, free_);
+    calls_.push_back({false, operations_++, begin, Clock::now(), bytes});
+    return Work(std::move(state));
   }
 
   std::unique_ptr<Communicator> inner_;
   Link link_;
+  OperationStart start_;
   Clock::time_point free_{};
   int operations_ = 0;
   std::vector<Call> calls_;

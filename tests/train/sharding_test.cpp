@@ -7,7 +7,7 @@
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/train/memory_estimate.hpp"
-#include "tests/fakes/lazy_communicator.hpp"
+#include "tests/fakes/slow_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/support/training_run.hpp"
@@ -134,7 +134,8 @@ TEST(Sharding, NothingIsUsedBeforeItIsWaitedFor) {
       SCOPED_TRACE(testing::Message() << layout);
       TrainingRun prompt(ranks, {}, layout);
       TrainingRun lazy(ranks, {}, layout, [](parallel::GridCommunicators& communicators) {
-        communicators.gradient = std::make_unique<LazyCommunicator>(std::move(communicators.gradient));
+        communicators.gradient =
+            std::make_unique<SlowCommunicator>(std::move(communicators.gradient), Link{}, OperationStart::at_wait);
       });
       for (int i = 0; i < 2; ++i) {
         EXPECT_EQ(lazy.step().grad_norm, prompt.step().grad_norm);
