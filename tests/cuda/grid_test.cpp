@@ -42,7 +42,8 @@ void expect_the_losses_of_one_rank(TrainingRunConfig config, const std::vector<L
   const Curve expected = training_curve(alone, config, {}, gpu_device(DeviceTransport::nccl, options));
   for (const Layout& layout : layouts) {
     SCOPED_TRACE(testing::Message() << layout);
-    expect_close(training_curve(world(), config, layout, slow_communication(transport, options)), expected, 2e-5);
+    expect_close(training_curve(world(), config, layout, slow_communication(transport, options)), expected,
+                 tolerance(config.dtype, Comparison::other_backend));
   }
   slow_new_streams(false);
 }

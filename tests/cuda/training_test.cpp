@@ -19,21 +19,9 @@ class GpuTraining : public GpuBackendTest {
   SelfCommunicator world_{"world"};
 };
 
-/// Errors that the type leaves, relative. Of bf16 the loss, about ln V, sees few; norms of gradients see each layer's:
-/// those of the hot run on the CPU up to 0.11.
-struct Allowed {
-  double loss;
-  double grad_norm;
-};
-Allowed allowed(DType dtype, bool hot) {
-  if (dtype == DType::fp32) return hot ? Allowed{2e-5, 2e-4} : Allowed{1e-5, 1e-5};
-  return hot ? Allowed{1e-2, 3e-1} : Allowed{2e-3, 2e-2};
-}
-
 TEST_F(GpuTraining, ReproducesPyTorch) {
   for (const std::string name : {"synthetic", "llama", "synthetic_hot", "llama_hot", "mixed"}) {
-    const bool hot = name != "synthetic" && name != "llama";
-    if (hot && !is_real_gpu()) continue;
+    if (comparison_of(name) == Comparison::pytorch_hot && !is_real_gpu()) continue;
     for (const DType dtype : {DType::fp32, DType::bf16}) {
       SCOPED_TRACE(testing::Message() << name << ", " << name_of(dtype));
       SyntheticRun run = synthetic_run(name);
@@ -41,15 +29,15 @@ TEST_F(GpuTraining, ReproducesPyTorch) {
       if (!is_real_gpu()) run.shorten(3);
       if (name == "llama_hot") run.shorten(4);  // from then on a step makes of any difference a five times larger one
       const Curve curve = training_curve(world_, run.config, {}, gpu_device());
-      expect_close(curve.loss, run.curve.loss, allowed(dtype, hot).loss);
-      expect_close(curve.grad_norm, run.curve.grad_norm, allowed(dtype, hot).grad_norm);
+      expect_close(curve, run.curve, tolerance(dtype, comparison_of(name)));
     }
   }
 }
 
 TEST_F(GpuTraining, DropsOutWhatTheCpuDropsOut) {
   const TrainingRunConfig config = small_run();
-  expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}), 2e-5);
+  expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}),
+               tolerance(config.dtype, Comparison::other_backend));
 }
 
 TEST_F(GpuTraining, DeterministicRunsHaveTheSameBits) {
@@ -69,7 +57,8 @@ TEST_F(GpuTraining, Fp16ScalesItsLoss) {
   const Curve curve = training_curve(world_, config, {}, gpu_device());
   config.dtype = DType::fp32;
   config.loss_scale = {};
-  expect_close(curve.loss, training_curve(world_, config, {}).loss, 1e-3);
+  expect_close(curve.loss, training_curve(world_, config, {}).loss,
+               tolerance(DType::fp16, Comparison::other_backend).loss);
 }
 
 /// Expects the same bits of steps that run as graphs.
@@ -200,7 +189,7 @@ TEST_F(GpuTraining, GenerationAndPerplexityAreTheCpus) {
   EXPECT_EQ(text(gpu), text(cpu));
   const auto corpus = synthetic_tokens(config);
   EXPECT_NEAR(train::measure_perplexity(gpu.gpt, *corpus).loss / train::measure_perplexity(cpu.gpt, *corpus).loss, 1,
-              1e-5);
+              tolerance(DType::fp32, Comparison::other_backend).loss);
 }
 
 TEST_F(GpuTraining, TwoHundredStepsInBf16FollowTheCpuInFp32) {

@@ -23,6 +23,11 @@ struct SyntheticRun {
   }
 };
 
+/// Returns how a run of this name compares with one of this program.
+inline Comparison comparison_of(const std::string& name) {
+  return name == "synthetic" || name == "llama" ? Comparison::pytorch : Comparison::pytorch_hot;
+}
+
 /// "synthetic", or "synthetic_hot", whose initial matrices are 16 times as large; "llama", "llama_hot", and "mixed" of
 /// both families.
 inline SyntheticRun synthetic_run(const std::string& name) {

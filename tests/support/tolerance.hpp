@@ -14,11 +14,12 @@ namespace trireme::test {
 
 /// Kind of a kernel's operation, by its rounding errors.
 enum class Operation {
-  rounding,          ///< exact but for one rounding to the training type: conversion, copy, masks
-  elementwise,       ///< some operations and elementary functions in the accumulation type, then one rounding
-  sum,               ///< sums of up to some thousand terms in the accumulation type, then one rounding
-  rounded_sum,       ///< the same of products whose one factor is a result rounded to the training type, `dtype`
-  finite_difference  ///< a central difference in fp64 with step 1e-5 against an analytic derivative
+  rounding,           ///< exact but for one rounding to the training type: conversion, copy, masks
+  elementwise,        ///< some operations and elementary functions in the accumulation type, then one rounding
+  sum,                ///< sums of up to some thousand terms in the accumulation type, then one rounding
+  rounded_sum,        ///< the same of products whose one factor is a result rounded to the training type, `dtype`
+  finite_difference,  ///< a central difference in fp64 with step 1e-5 against an analytic derivative
+  model_difference    ///< the same of the loss of a whole model
 };
 
 /// |actual - expected| <= relative |expected| + absolute max |expected|. The second term is there because sums cancel:
@@ -35,7 +36,8 @@ struct Tolerance {
 /// the errors grow at worst with n, in fact with about its root: 300 U of the largest result covers n = 50,000 with
 /// inputs of order one. Where factors were rounded before, each term is wrong by up to u of itself; of a sum of n terms
 /// that is u of about root n times a term, and the largest results are as large as that. A central difference with step
-/// d has an error of d^2 of the third derivative and U / d of the value.
+/// d has an error of d^2 of the third derivative and U / d of the value. The loss of a model is a sum of
+/// larger values, through more layers.
 inline Tolerance tolerance(DType dtype, Operation operation, DType accumulation) {
   const auto unit_roundoff = [](DType type) {
     switch (type) {
@@ -61,11 +63,53 @@ inline Tolerance tolerance(DType dtype, Operation operation, DType accumulation)
       return {1.01 * u, 2 * u};
     case Operation::finite_difference:
       return {1e-7, 1e-7};
+    case Operation::model_difference:
+      return {2e-6, 1e-6};
   }
   return {};
 }
 inline Tolerance tolerance(DType dtype, Operation operation) {
   return tolerance(dtype, operation, accumulation_type(dtype));
+}
+
+/// Two training runs that should have the same losses, by the reason for which they differ.
+enum class Comparison {
+  other_average,            ///< the losses of given weights, averaged in another order
+  other_order,              ///< the same run on another grid, or with activations that are computed again
+  low_precision_gradients,  ///< gradients summed in 16 bits against gradients summed in fp32
+  other_backend,            ///< the GPU's kernels against the CPU's
+  pytorch,                  ///< a run that PyTorch made in fp64
+  pytorch_hot               ///< the same from initial matrices 16 times as large
+};
+
+/// Relative errors of the losses and gradient norms of a run.
+struct RunTolerance {
+  double loss = 0;
+  double grad_norm = 0;
+};
+
+/// The table of tolerances of runs of up to 20 steps. In fp64 a rounding is 1e-16. Sums of some thousand terms enlarge
+/// it a thousandfold, and each step enlarges the difference before it; a wrong element stays far above. In narrower
+/// types single activations differ by a few units in the last place. Losses are means over many of them, and so differ
+/// less than gradient norms. A hot run enlarges every difference: in bf16 its gradient norms differ by up to 0.11 on
+/// the CPU.
+inline RunTolerance tolerance(DType dtype, Comparison comparison) {
+  const bool is_fp64 = dtype == DType::fp64, is_fp32 = dtype == DType::fp32;
+  switch (comparison) {
+    case Comparison::other_average:
+      return {1e-12, 1e-12};
+    case Comparison::other_order:
+      return is_fp64 ? RunTolerance{1e-10, 1e-10} : is_fp32 ? RunTolerance{1e-6, 1e-5} : RunTolerance{1e-3, 1e-2};
+    case Comparison::low_precision_gradients:
+      return {1e-4, 1e-3};
+    case Comparison::other_backend:
+      return is_fp32 ? RunTolerance{2e-5, 2e-5} : RunTolerance{1e-3, 1e-2};
+    case Comparison::pytorch:
+      return is_fp64 ? RunTolerance{1e-9, 1e-9} : is_fp32 ? RunTolerance{1e-5, 1e-5} : RunTolerance{2e-3, 2e-2};
+    case Comparison::pytorch_hot:
+      return is_fp64 ? RunTolerance{1e-9, 1e-9} : is_fp32 ? RunTolerance{2e-5, 2e-4} : RunTolerance{1e-2, 3e-1};
+  }
+  return {};
 }
 
 /// Expects equal sizes and every element within the tolerance, NaN nowhere; reports the worst element.

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "src/comm/device_communicators.hpp"
+#include "src/comm/self_communicator.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/train/memory_estimate.hpp"
 #include "src/train/trainer.hpp"
 #include "tests/fakes/memory_token_store.hpp"
+#include "tests/support/tolerance.hpp"
 
 // Whole training runs of a small model on tokens given by a formula, on any layout: for tests that the layout does not
 // change the run.
@@ -208,17 +210,21 @@ inline void expect_close(const std::vector<double>& actual, const std::vector<do
     EXPECT_NEAR(actual[i] / expected[i], 1, tolerance) << "step " << i + 1;
   }
 }
-inline void expect_close(const Curve& actual, const Curve& expected, double tolerance) {
-  expect_close(actual.loss, expected.loss, tolerance);
-  expect_close(actual.grad_norm, expected.grad_norm, tolerance);
+inline void expect_close(const Curve& actual, const Curve& expected, RunTolerance tolerance) {
+  expect_close(actual.loss, expected.loss, tolerance.loss);
+  expect_close(actual.grad_norm, expected.grad_norm, tolerance.grad_norm);
 }
 
-/// Expects two runs in `dtype`, of which one computes in another order, to differ by no more than the type rounds: a
-/// few units in the last place of single activations, of which losses are means over many.
-inline void expect_close(const Curve& actual, const Curve& expected, DType dtype) {
-  if (dtype == DType::fp64) return expect_close(actual, expected, 1e-10);
-  expect_close(actual.loss, expected.loss, dtype == DType::fp32 ? 1e-6 : 1e-3);
-  expect_close(actual.grad_norm, expected.grad_norm, dtype == DType::fp32 ? 1e-5 : 1e-2);
+/// Expects every layout to compute the run of one rank, but for the order of sums, and returns that run. Collective.
+inline Curve expect_run_of_one_rank(Communicator& world, const TrainingRunConfig& config,
+                                    const std::vector<Layout>& layouts) {
+  SelfCommunicator alone;
+  const Curve expected = training_curve(alone, config, {});
+  for (const Layout& layout : layouts) {
+    SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
+    expect_close(training_curve(world, config, layout), expected, tolerance(config.dtype, Comparison::other_order));
+  }
+  return expected;
 }
 
 inline void expect_same_bits(const Curve& actual, const Curve& expected) {

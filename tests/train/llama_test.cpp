@@ -30,7 +30,7 @@ TEST(Llama, EveryGridReproducesPyTorchInFp64) {
     EXPECT_EQ(model::parameter_count(run.config.model), run.parameters) << name;
     for (const Layout& layout : layouts(ranks.size())) {
       SCOPED_TRACE(testing::Message() << name << ": " << layout);
-      expect_close(training_curve(ranks, run.config, layout), run.curve, 1e-9);
+      expect_close(training_curve(ranks, run.config, layout), run.curve, tolerance(DType::fp64, comparison_of(name)));
     }
   }
 }
@@ -62,7 +62,7 @@ TEST(Llama, EachOptionWithDropoutComputesTheRunOfOneRank) {
     for (const Layout& layout : layouts(ranks.size())) {
       if (config.model.kv_heads() % layout.tensor != 0) continue;
       SCOPED_TRACE(testing::Message() << variant.name << ": " << layout);
-      expect_close(training_curve(ranks, config, layout), reference, 1e-10);
+      expect_close(training_curve(ranks, config, layout), reference, tolerance(config.dtype, Comparison::other_order));
     }
   }
 }
@@ -90,15 +90,9 @@ std::vector<Layout> parallel_forms(int ranks) {
 }
 
 TEST(Llama, EveryParallelFormComputesTheRunOfOneRank) {
-  Communicator& ranks = world();
-  SelfCommunicator alone;
   TrainingRunConfig config = small_config(model_variants().back());
   config.model.layers = 4;
-  const Curve reference = training_curve(alone, config, {});
-  for (const Layout& layout : parallel_forms(ranks.size())) {
-    SCOPED_TRACE(testing::Message() << layout);
-    expect_close(training_curve(ranks, config, layout), reference, 1e-10);
-  }
+  expect_run_of_one_rank(world(), config, parallel_forms(world().size()));
 }
 
 TEST(Llama, TheSameGridTwiceGivesTheSameBitsInEveryType) {

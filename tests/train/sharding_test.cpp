@@ -55,54 +55,43 @@ std::vector<std::pair<int, int>> grids(int ranks) {
 }
 
 TEST(Sharding, ComputesTheRunOfOneRank) {
-  Communicator& ranks = world();
-  SelfCommunicator alone;
   TrainingRunConfig config;
   config.clip_grad = 0.5;
   config.steps = 3;
-  const Curve reference = training_curve(alone, config, {});
-  EXPECT_THAT(reference.grad_norm, testing::Each(testing::Gt(config.clip_grad)));
+  std::vector<Layout> layouts;
   for (const DataSharding sharding : all_shardings) {
     for (const DataParallelOptions& form : forms(sharding)) {
-      for (const auto& [tensor, pipeline] : grids(ranks.size())) {
-        const Layout layout = layout_of(tensor, pipeline, 1, form);
-        SCOPED_TRACE(testing::Message() << layout);
-        expect_close(training_curve(ranks, config, layout), reference, 1e-10);
+      for (const auto& [tensor, pipeline] : grids(world().size())) {
+        layouts.push_back(layout_of(tensor, pipeline, 1, form));
       }
     }
   }
+  const Curve reference = expect_run_of_one_rank(world(), config, layouts);
+  EXPECT_THAT(reference.grad_norm, testing::Each(testing::Gt(config.clip_grad)));
 }
 
 TEST(Sharding, ComputesTheRunOfOneRankWithSgd) {
-  Communicator& ranks = world();
-  SelfCommunicator alone;
   TrainingRunConfig config;
   config.optimizer.kind = optim::OptimizerKind::sgd;
   config.steps = 3;
-  const Curve reference = training_curve(alone, config, {});
-  for (const DataSharding sharding : all_shardings) {
-    const Layout layout = layout_of(1, 1, 1, overlapped(sharding));
-    SCOPED_TRACE(testing::Message() << layout);
-    expect_close(training_curve(ranks, config, layout), reference, 1e-10);
-  }
+  std::vector<Layout> layouts;
+  for (const DataSharding sharding : all_shardings) layouts.push_back(layout_of(1, 1, 1, overlapped(sharding)));
+  expect_run_of_one_rank(world(), config, layouts);
 }
 
 TEST(Sharding, GoesWithEverySchedule) {
-  Communicator& ranks = world();
-  if (ranks.size() < 4) GTEST_SKIP() << "needs two stages of two data ranks";
-  SelfCommunicator alone;
+  if (world().size() < 4) GTEST_SKIP() << "needs two stages of two data ranks";
   TrainingRunConfig config;
   config.steps = 3;
-  const Curve reference = training_curve(alone, config, {});
+  std::vector<Layout> layouts;
   for (const DataSharding sharding : all_shardings) {
     for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
-      Layout layout = layout_of(1, 2, 1, overlapped(sharding));
+      Layout& layout = layouts.emplace_back(layout_of(1, 2, 1, overlapped(sharding)));
       layout.options.schedule = schedule;
       if (schedule == ScheduleKind::interleaved) layout.options.pipeline.chunks = 2;
-      SCOPED_TRACE(testing::Message() << layout);
-      expect_close(training_curve(ranks, config, layout), reference, 1e-10);
     }
   }
+  expect_run_of_one_rank(world(), config, layouts);
 }
 
 TEST(Sharding, OverlapDoesNotChangeABit) {
@@ -161,8 +150,7 @@ TEST(Sharding, GradientsOfSixteenBitsStayWithinTheirTolerance) {
       SCOPED_TRACE(testing::Message() << layout);
       const Curve curve = training_curve(ranks, config, layout);
       EXPECT_NE(curve.grad_norm, reference.grad_norm);
-      expect_close(curve.loss, reference.loss, 1e-4);
-      expect_close(curve.grad_norm, reference.grad_norm, 1e-3);
+      expect_close(curve, reference, tolerance(config.dtype, Comparison::low_precision_gradients));
       const Curve again = training_curve(ranks, config, layout);
       expect_same_bits(curve, again);
     }
@@ -194,7 +182,7 @@ TEST(Sharding, AnOverflowOfFp16SkipsTheUpdateOnEveryRank) {
       const std::vector<std::byte> before(values.data(), values.data() + values.size_bytes());
       const train::TrainRecord record = run.step();
       EXPECT_EQ(record.skipped, one.skipped) << "step " << one.iteration;
-      EXPECT_NEAR(record.lm_loss / one.lm_loss, 1, 1e-3);
+      EXPECT_NEAR(record.lm_loss / one.lm_loss, 1, tolerance(config.dtype, Comparison::other_order).loss);
       const bool changed = !std::equal(before.begin(), before.end(), values.data());
       EXPECT_EQ(changed, !record.skipped);
     }
@@ -345,14 +333,15 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
     save(*two, run);
   }
   ranks.barrier();
+  const RunTolerance close = tolerance(config.dtype, Comparison::other_order);
   const auto goes_on = [&](Communicator& some, const Layout& layout) {
     SCOPED_TRACE(testing::Message() << some.size() << " ranks, " << layout);
     TrainingRun run(some, config, layout);
     load(some, run);
     for (std::size_t i = 2; i < 5; ++i) {
       const train::TrainRecord record = run.step();
-      EXPECT_NEAR(record.lm_loss / reference.loss[i], 1, 1e-10);
-      EXPECT_NEAR(record.grad_norm / reference.grad_norm[i], 1, 1e-10);
+      EXPECT_NEAR(record.lm_loss / reference.loss[i], 1, close.loss);
+      EXPECT_NEAR(record.grad_norm / reference.grad_norm[i], 1, close.grad_norm);
     }
   };
   goes_on(ranks, layout_of(1, 1, 3, overlapped(DataSharding::optimizer_and_gradients)));

@@ -26,16 +26,7 @@ std::vector<Layout> layouts(int ranks) {
   return {layout_of(4, 1, 2), layout_of(2, 1, 4), layout_of(2, 2, 1), gpipe};
 }
 
-TEST(SequenceParallel, ComputesTheRunOfOneRank) {
-  Communicator& ranks = world();
-  SelfCommunicator alone;
-  const TrainingRunConfig config;
-  const Curve reference = training_curve(alone, config, {});
-  for (const Layout& layout : layouts(ranks.size())) {
-    SCOPED_TRACE(testing::Message() << layout);
-    expect_close(training_curve(ranks, config, layout), reference, 1e-10);
-  }
-}
+TEST(SequenceParallel, ComputesTheRunOfOneRank) { expect_run_of_one_rank(world(), {}, layouts(world().size())); }
 
 TEST(SequenceParallel, TheSameGridTwiceGivesTheSameBits) {
   Communicator& ranks = world();
@@ -49,15 +40,10 @@ TEST(SequenceParallel, TheSameGridTwiceGivesTheSameBits) {
 }
 
 TEST(SequenceParallel, NarrowTypesStayWithinTheirTolerance) {
-  Communicator& ranks = world();
-  SelfCommunicator alone;
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     TrainingRunConfig config;
     config.dtype = dtype;
-    const Curve reference = training_curve(alone, config, {});
-    const Layout layout = layouts(ranks.size()).front();
-    SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
-    expect_close(training_curve(ranks, config, layout), reference, dtype);
+    expect_run_of_one_rank(world(), config, {layouts(world().size()).front()});
   }
 }
 
