@@ -1,7 +1,5 @@
 #include "mpi/hang_report.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -10,6 +8,7 @@
 
 #include "mpi/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/machine.hpp"
 #include "src/base/timer.hpp"
 
 namespace trireme::mpi {
@@ -67,7 +66,7 @@ std::string summary(const Reports& reports, const std::vector<std::string>& host
 std::vector<std::string> all_hosts(MPI_Comm comm) {
   using Name = std::array<char, 64>;
   Name mine{};
-  gethostname(mine.data(), mine.size() - 1);
+  host_name().copy(mine.data(), mine.size() - 1);
   int size = 0;
   check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   std::vector<Name> all(static_cast<std::size_t>(size));

@@ -3,12 +3,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 
 #include "src/app/job.hpp"
 #include "src/base/check.hpp"
+#include "src/base/machine.hpp"
 
 namespace trireme::app {
 namespace {
@@ -62,10 +62,8 @@ bool limits_suffice(const std::string& command, bool with_mpi) {
     sleep(1);  // a launcher that sees this rank end may kill the first before it has spoken
     return false;
   }
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
   fmt::print(stderr, "trireme {}: {} or more, in the shell or the batch file that starts the program on {}\n", command,
-             found, host.data());
+             found, host_name());
   return false;
 }
 

@@ -13,7 +13,7 @@ inline std::size_t machine_memory_bytes() {
   return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
 }
 
-/// The name of this machine, as its ranks and their logs give it.
+/// Name of this machine, for messages.
 inline std::string host_name() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
