@@ -13,13 +13,6 @@ constexpr double interval_s = 0.25;
 constexpr int bar_width = 24;
 }  // namespace
 
-std::string duration_text(double seconds) {
-  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
-  if (seconds < 90 * 60) return fmt::format("{:.0f} min", seconds / 60);
-  if (seconds < 48 * 3600) return fmt::format("{:.1f} h", seconds / 3600);
-  return fmt::format("{:.1f} days", seconds / 86400);
-}
-
 std::string progress_line(const std::string& label, const std::string& unit, double done, double total,
                           double elapsed_s, double begun) {
   const double fraction = total > 0 ? std::clamp(done / total, 0.0, 1.0) : 1.0;

@@ -35,7 +35,4 @@ class ProgressBar {
 std::string progress_line(const std::string& label, const std::string& unit, double done, double total,
                           double elapsed_s, double begun = 0);
 
-/// "45 s", "12 min", "3.5 h", "2.1 days".
-std::string duration_text(double seconds);
-
 }  // namespace trireme::app

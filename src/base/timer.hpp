@@ -1,7 +1,10 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <string>
 
 namespace trireme {
 
@@ -16,6 +19,15 @@ class Timer {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();
 };
+
+/// Returns "45 s", "12 min 05 s", "3 h 30 min" or "2 d 1 h".
+inline std::string duration_text(double seconds) {
+  const auto total = static_cast<long>(seconds + 0.5);
+  if (total >= 86400) return fmt::format("{} d {} h", total / 86400, total % 86400 / 3600);
+  if (total >= 3600) return fmt::format("{} h {:02} min", total / 3600, total % 3600 / 60);
+  if (total >= 60) return fmt::format("{} min {:02} s", total / 60, total % 60);
+  return fmt::format("{} s", total);
+}
 
 /// Says when something has been waited for too long. To be asked again and again meanwhile: a pause of the whole
 /// process (a suspended job) then counts as one second at the most.

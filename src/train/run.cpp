@@ -10,14 +10,6 @@
 namespace trireme::train {
 namespace {
 
-std::string duration(double seconds) {
-  const auto total = static_cast<long>(seconds + 0.5);
-  if (total >= 86400) return fmt::format("{} d {} h", total / 86400, total % 86400 / 3600);
-  if (total >= 3600) return fmt::format("{} h {:02} min", total / 3600, total % 3600 / 60);
-  if (total >= 60) return fmt::format("{} min {:02} s", total / 60, total % 60);
-  return fmt::format("{} s", total);
-}
-
 /// Means over the iterations since the last line of the log.
 class Window {
  public:
@@ -46,7 +38,7 @@ class Window {
     if (next_batch > 0) line += fmt::format(" | next batch {}", next_batch);
     if (dynamic_scale) line += fmt::format(" | loss scale {:g}", last.loss_scale);
     if (skipped_ > 0) line += fmt::format(" | {} skipped", skipped_);
-    line += " | " + duration(left_s) + " left";
+    line += " | " + duration_text(left_s) + " left";
     log::info("{}", line);
   }
 

@@ -211,10 +211,6 @@ TEST(ProgressLine, ShowsShareRateAndTimeLeft) {
   EXPECT_EQ(progress_line("reading", "MB", 0, 0, 0), "reading [########################] 100%  0 of 0 MB");
   EXPECT_EQ(progress_line("training", "iterations", 75, 100, 5, 50),
             "training [##################      ]  75%  75 of 100 iterations  5.0 iterations/s  5 s left");
-  EXPECT_EQ(duration_text(89), "89 s");
-  EXPECT_EQ(duration_text(3600), "60 min");
-  EXPECT_EQ(duration_text(7200), "2.0 h");
-  EXPECT_EQ(duration_text(86400 * 3), "3.0 days");
 }
 
 }  // namespace
