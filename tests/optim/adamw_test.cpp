@@ -3,66 +3,31 @@
 #include <gtest/gtest.h>
 
 #include "tests/optim/optimizer_rig.hpp"
-#include "tests/support/tolerance.hpp"
 
 namespace trireme::optim {
 namespace {
 
 using namespace test;
 
-class AdamWOptimizer : public testing::TestWithParam<DType> {
- protected:
-  std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
-};
-INSTANTIATE_TEST_SUITE_P(Types, AdamWOptimizer, testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+class AdamWOptimizer : public OptimizerTest {};
+INSTANTIATE_TEST_SUITE_P(Types, AdamWOptimizer, all_types, name_of_type);
 
 TEST_P(AdamWOptimizer, UpdatesEveryParameterAsAPlainLoopDoes) {
-  Backend& b = *backend_;
-  ParameterBuffer buffer(b, GetParam(), parameters());
-  fill_values(b, buffer);
-  AdamW adamw(b, buffer, 0.3, {0.8, 0.95, 1e-6});
-
-  const std::size_t count = buffer.parameters().size();
-  std::vector<std::vector<double>> w(count);
-  std::vector<std::vector<double>> m(count);
-  std::vector<std::vector<double>> v(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    w[i] = values_of(b, buffer.parameters()[i].value);
-    m[i].assign(w[i].size(), 0);
-    v[i].assign(w[i].size(), 0);
-  }
-  for (int step = 1; step <= 4; ++step) {
-    const double lr = 0.01 * step;
-    const double scale = 1.0 / step;
-    fill_gradients(b, buffer, static_cast<std::uint64_t>(step));
-    for (std::size_t i = 0; i < count; ++i) {
-      const Parameter& p = buffer.parameters()[i];
-      const bool decays = p.name == "wte" || p.name == "fc.weight" || p.name == "proj.weight";
-      const std::vector<double> gradient = values_of(b, p.gradient);
-      for (std::size_t j = 0; j < gradient.size(); ++j) {
-        const double g = gradient[j] * scale;
-        m[i][j] = 0.8 * m[i][j] + 0.2 * g;
-        v[i][j] = 0.95 * v[i][j] + 0.05 * g * g;
-        const double mean = m[i][j] / (1 - std::pow(0.8, step));
-        const double square = v[i][j] / (1 - std::pow(0.95, step));
-        if (decays) w[i][j] -= lr * 0.3 * w[i][j];
-        w[i][j] -= lr * mean / (std::sqrt(square) + 1e-6);
-      }
+  ParameterBuffer buffer(*backend_, GetParam(), parameters());
+  fill_values(*backend_, buffer);
+  AdamW adamw(*backend_, buffer, 0.3, {0.8, 0.95, 1e-6});
+  ASSERT_EQ(adamw.state(0).size(), 3u);
+  expect_updates_of(buffer, adamw, [](PlainStep& plain) {
+    std::vector<double>&w = plain.states[0], &m = plain.states[1], &v = plain.states[2];
+    for (std::size_t j = 0; j < w.size(); ++j) {
+      const double g = plain.g[j];
+      m[j] = 0.8 * m[j] + 0.2 * g;
+      v[j] = 0.95 * v[j] + 0.05 * g * g;
+      const double mean = m[j] / (1 - std::pow(0.8, plain.step)), square = v[j] / (1 - std::pow(0.95, plain.step));
+      if (plain.decays) w[j] -= plain.lr * 0.3 * w[j];
+      w[j] -= plain.lr * mean / (std::sqrt(square) + 1e-6);
     }
-    adamw.step(lr, scale);
-  }
-  EXPECT_EQ(adamw.updates(), 4);
-  const Tolerance allowed = tolerance(accumulation_type(GetParam()), Operation::sum);
-  for (std::size_t i = 0; i < count; ++i) {
-    const Parameter& p = buffer.parameters()[i];
-    const std::vector<Optimizer::State> state = adamw.state(i);
-    expect_close(values_of(b, state[0].data), w[i], allowed, state[0].kind + " of " + p.name);
-    expect_close(values_of(b, state[1].data), m[i], allowed, state[1].kind + " of " + p.name);
-    expect_close(values_of(b, state[2].data), v[i], allowed, state[2].kind + " of " + p.name);
-    // The parameter is its master, rounded once.
-    EXPECT_EQ(values_of(b, p.value), values_of(b, converted(b, state[0].data, GetParam()))) << p.name;
-  }
+  });
 }
 
 TEST(AdamWByHand, TwoUpdatesOfOneWeight) {

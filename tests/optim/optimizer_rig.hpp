@@ -1,11 +1,16 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "src/optim/optimizer.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/tolerance.hpp"
 
 // Parameters for tests of optimizers.
 
@@ -55,5 +60,60 @@ inline void fill_gradients(Backend& backend, ParameterBuffer& buffer, std::uint6
   std::uint64_t seed = 1000 * step;
   for (const Parameter& p : buffer.parameters()) fill(backend, p, p.gradient, seed++);
 }
+
+/// A step of one parameter in fp64: its inputs, and the states that it updates.
+struct PlainStep {
+  int step = 0;  ///< 1 at first
+  double lr = 0;
+  bool decays = false;
+  std::vector<double> g;                    ///< gradient times the scale
+  std::vector<std::vector<double>> states;  ///< weights, then moments
+};
+
+/// Base of the tests of one optimizer in each type.
+class OptimizerTest : public testing::TestWithParam<DType> {
+ protected:
+  /// Makes four steps of `optimizer`, and expects the states that `update` computes.
+  void expect_updates_of(ParameterBuffer& buffer, Optimizer& optimizer, const std::function<void(PlainStep&)>& update) {
+    Backend& b = *backend_;
+    const std::size_t count = buffer.parameters().size();
+    std::vector<PlainStep> plain(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::vector<double> weights = values_of(b, buffer.parameters()[i].value);
+      plain[i].states.assign(optimizer.state(i).size(), std::vector<double>(weights.size(), 0));
+      plain[i].states[0] = weights;
+    }
+    for (int step = 1; step <= 4; ++step) {
+      const double lr = 0.01 * step, scale = 1.0 / step;
+      fill_gradients(b, buffer, static_cast<std::uint64_t>(step));
+      for (std::size_t i = 0; i < count; ++i) {
+        const Parameter& p = buffer.parameters()[i];
+        plain[i].step = step;
+        plain[i].lr = lr;
+        plain[i].decays = p.name == "wte" || p.name == "fc.weight" || p.name == "proj.weight";
+        plain[i].g = values_of(b, p.gradient);
+        for (double& g : plain[i].g) g *= scale;
+        update(plain[i]);
+      }
+      optimizer.step(lr, scale);
+    }
+    EXPECT_EQ(optimizer.updates(), 4);
+    const Tolerance allowed = tolerance(accumulation_type(GetParam()), Operation::sum);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Parameter& p = buffer.parameters()[i];
+      const std::vector<Optimizer::State> states = optimizer.state(i);
+      for (std::size_t k = 0; k < states.size(); ++k) {
+        expect_close(values_of(b, states[k].data), plain[i].states[k], allowed, states[k].kind + " of " + p.name);
+      }
+      // The parameter is its master, rounded once.
+      EXPECT_EQ(values_of(b, p.value), values_of(b, converted(b, states[0].data, GetParam()))) << p.name;
+    }
+  }
+
+  std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
+};
+
+inline const auto all_types = testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16);
+inline std::string name_of_type(const testing::TestParamInfo<DType>& info) { return std::string(name_of(info.param)); }
 
 }  // namespace trireme::optim::test
