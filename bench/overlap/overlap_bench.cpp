@@ -138,12 +138,7 @@ struct Case {
 /// Runs a case. Returns whether it keeps its limits.
 bool run_case(Communicator& world, const Case& one, int rounds) {
   test::TrainingRunConfig config;
-  config.model.layers = 12;
-  config.model.hidden = 256;
-  config.model.heads = 4;
-  config.model.ffn_hidden = 1024;
-  config.model.vocabulary = 256;
-  config.model.max_positions = 64;
+  config.model = {.layers = 12, .hidden = 256, .heads = 4, .ffn_hidden = 1024, .max_positions = 64, .vocabulary = 256};
   config.s = 64;
   config.dtype = DType::fp32;
   const int ranks = world.size() == 1 ? modelled_ranks : world.size();

@@ -81,13 +81,7 @@ struct Case {
 
 model::GptConfig config_of(const std::string& name) {
   if (name != "tiny") return model::preset(name);
-  model::GptConfig config = model::preset("gpt2-124m");
-  config.layers = 2;
-  config.hidden = 64;
-  config.heads = 2;
-  config.ffn_hidden = 256;
-  config.vocabulary = 512;
-  return config;
+  return {.layers = 2, .hidden = 64, .heads = 2, .ffn_hidden = 256, .vocabulary = 512};
 }
 
 void run(const Case& c, bool dry_run) {

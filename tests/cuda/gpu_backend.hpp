@@ -42,12 +42,7 @@ class GpuBackendTest : public testing::Test {
 /// A small model with dropout, for runs on the host.
 inline TrainingRunConfig small_run() {
   TrainingRunConfig config;
-  config.model.layers = 2;
-  config.model.hidden = 32;
-  config.model.heads = 4;
-  config.model.ffn_hidden = 128;
-  config.model.vocabulary = 67;
-  config.model.max_positions = 16;
+  config.model = {.layers = 2, .hidden = 32, .heads = 4, .ffn_hidden = 128, .max_positions = 16, .vocabulary = 67};
   config.s = 16;
   config.batch = 4;
   config.steps = 2;

@@ -14,14 +14,8 @@ namespace {
 using parallel::Parameter;
 
 GptConfig small() {
-  GptConfig config;
-  config.layers = 8;
-  config.hidden = 16;
-  config.heads = 4;
-  config.ffn_hidden = 64;
-  config.max_positions = 8;
-  config.vocabulary = 130;  // pads to 256 over one or two ranks, to 512 over four: some ranks hold no true row
-  return config;
+  // The vocabulary pads to 256 over one or two ranks, to 512 over four: some ranks hold no true row.
+  return {.layers = 8, .hidden = 16, .heads = 4, .ffn_hidden = 64, .max_positions = 8, .vocabulary = 130};
 }
 
 parallel::PipelineLayout layout_of(int stages, int chunks = 1) {

@@ -8,6 +8,7 @@
 
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/whole_parameter.hpp"
 
 namespace trireme::model {
 namespace {
@@ -18,16 +19,6 @@ using parallel::ParameterRole;
 
 constexpr Initialisation normal{InitMethod::normal, 1234, 12, 1, 0.02};
 constexpr Initialisation hashed{InitMethod::hashed_uniform, 1234, 12, 1, 0.02};
-
-Parameter whole(const std::string& name, ParameterRole role, const Shape& shape) {
-  Parameter p;
-  p.name = name;
-  p.role = role;
-  p.shape = shape;
-  p.box = Box::whole(shape);
-  p.storage = shape;
-  return p;
-}
 
 /// The values `initialise` gives to one parameter.
 std::vector<double> initialised(const Parameter& parameter, DType dtype, const Initialisation& options) {
@@ -69,7 +60,7 @@ TEST(HashedUniform, ScalesByRoleAndRoundsInFp32) {
 }
 
 TEST(Initialisation, DoesNotDependOnTheThreads) {
-  Parameter part = whole("h.0.mlp.fc.weight", ParameterRole::matrix, {600, 101});
+  Parameter part = test::whole_parameter("h.0.mlp.fc.weight", ParameterRole::matrix, {600, 101});
   part.box.offset = {7, 3};
   part.box.extent = {501, 97};
   part.storage = {501, 97};
@@ -124,7 +115,8 @@ TEST(Normal, HasTheMomentsAndTailsOfTheNormalDistribution) {
   constexpr std::int64_t n = 1'000'000;
   Initialisation unit = normal;
   unit.std = 1;
-  const std::vector<double> x = initialised(whole("wte", ParameterRole::embedding, {1000, 1000}), DType::fp64, unit);
+  const std::vector<double> x =
+      initialised(test::whole_parameter("wte", ParameterRole::embedding, {1000, 1000}), DType::fp64, unit);
   double moments[5] = {};
   double beyond[5] = {};
   double neighbours = 0;
@@ -179,7 +171,8 @@ TEST(Initialisation, AnyCutIntoBoxesGivesTheSameElements) {
   const Shape shape{3, 4, 5, 6};
   for (const Initialisation& options : {normal, hashed}) {
     for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
-      const std::vector<double> reference = initialised(whole("t", ParameterRole::matrix, shape), dtype, options);
+      const std::vector<double> reference =
+          initialised(test::whole_parameter("t", ParameterRole::matrix, shape), dtype, options);
       for (std::int64_t i = 0; i < shape.numel(); ++i) {
         const double value = initial_value("t", ParameterRole::matrix, i, options);
         const double element = reference[static_cast<std::size_t>(i)];
@@ -193,7 +186,7 @@ TEST(Initialisation, AnyCutIntoBoxesGivesTheSameElements) {
       for (int dimension = 0; dimension < 4; ++dimension) {
         for (std::int64_t begin = 0; begin < shape[dimension]; ++begin) {
           for (std::int64_t end = begin + 1; end <= shape[dimension]; ++end) {
-            Parameter part = whole("t", ParameterRole::matrix, shape);
+            Parameter part = test::whole_parameter("t", ParameterRole::matrix, shape);
             part.box.offset[dimension] = begin;
             part.box.extent[dimension] = end - begin;
             part.storage = part.box.extent;
@@ -215,7 +208,7 @@ TEST(Initialisation, AnyCutIntoBoxesGivesTheSameElements) {
 }
 
 TEST(Initialisation, LeavesPaddingZeroAndAnEmptyBoxAlone) {
-  Parameter padded = whole("wte", ParameterRole::embedding, {5, 3});
+  Parameter padded = test::whole_parameter("wte", ParameterRole::embedding, {5, 3});
   padded.box = {{3, 0}, {2, 3}};
   padded.storage = {4, 3};
   const std::vector<double> values = initialised(padded, DType::fp32, normal);

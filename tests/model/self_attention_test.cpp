@@ -5,9 +5,9 @@
 #include "src/model/gpt_parameters.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/layers/attention.hpp"
-#include "src/parallel/context/sequence_shard.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/sequence_rows.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme::model {
@@ -19,32 +19,19 @@ using parallel::VocabularyPartition;
 constexpr std::int64_t s = 24, batch = 2;
 
 GptConfig config_of(std::int64_t query_groups) {
-  GptConfig config;
-  config.layers = 1;
-  config.hidden = 16;
-  config.heads = 4;
-  config.query_groups = query_groups;
-  config.ffn_hidden = 16;
-  config.max_positions = s;
-  config.vocabulary = 8;
-  config.position_embedding = PositionEmbedding::rope;
-  return config;
+  return {.layers = 1,
+          .hidden = 16,
+          .heads = 4,
+          .query_groups = query_groups,
+          .ffn_hidden = 16,
+          .max_positions = s,
+          .vocabulary = 8,
+          .position_embedding = PositionEmbedding::rope};
 }
 
 struct Values {
   std::vector<double> y, dx, weight_gradients;
 };
-
-/// The rows of `share` of a tensor [s, b, h].
-std::vector<double> rows_of(const std::vector<double>& whole, const SequenceShard& share) {
-  const std::int64_t row = static_cast<std::int64_t>(whole.size()) / share.sequence;
-  std::vector<double> part;
-  for (std::int64_t i = 0; i < share.rows; ++i) {
-    const auto begin = whole.begin() + share.positions[i] * row;
-    part.insert(part.end(), begin, begin + row);
-  }
-  return part;
-}
 
 /// Forward and backward of the rows of `share`. Weight gradients are summed over `group`, the context ranks.
 Values compute(const GptConfig& config, const SequenceShard& share, bool causal, Communicator* group) {
@@ -62,7 +49,7 @@ Values compute(const GptConfig& config, const SequenceShard& share, bool causal,
   shape.causal = causal;
   const auto input = [&](std::uint64_t seed) {
     const std::vector<double> whole = test::random_values(s * batch * config.hidden, seed, -1, 1);
-    return test::make_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden}, rows_of(whole, share));
+    return test::make_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden}, test::rows_of(whole, share));
   };
   const Tensor x = input(1), dy = input(2);
   const Tensor y = test::poisoned_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden});
@@ -87,8 +74,8 @@ TEST(SelfAttention, OfSplitSequencesComputesWhatOneRankComputes) {
       const GptConfig config = config_of(query_groups);
       const Values expected = compute(config, SequenceShard::of(s), causal, nullptr);
       const Values actual = compute(config, share, causal, &test::world());
-      test::expect_close(actual.y, rows_of(expected.y, share), close, "y");
-      test::expect_close(actual.dx, rows_of(expected.dx, share), close, "dx");
+      test::expect_close(actual.y, test::rows_of(expected.y, share), close, "y");
+      test::expect_close(actual.dx, test::rows_of(expected.dx, share), close, "dx");
       test::expect_close(actual.weight_gradients, expected.weight_gradients, close, "weight gradients");
     }
   }

@@ -33,8 +33,9 @@ TEST_P(AdamWOptimizer, UpdatesEveryParameterAsAPlainLoopDoes) {
 TEST(AdamWByHand, TwoUpdatesOfOneWeight) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   Backend& b = *backend;
-  ParameterBuffer buffer(b, DType::fp64,
-                         {parameter("w", ParameterRole::matrix, {1}), parameter("b", ParameterRole::bias, {1})});
+  ParameterBuffer buffer(
+      b, DType::fp64,
+      {whole_parameter("w", ParameterRole::matrix, {1}), whole_parameter("b", ParameterRole::bias, {1})});
   for (const Parameter& p : buffer.parameters()) p.value.as<double>()[0] = 1;
   AdamW adamw(b, buffer, 0.01, {});
   const auto weight = [&](std::size_t i) { return buffer.parameters()[i].value.as<double>()[0]; };

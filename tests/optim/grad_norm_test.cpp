@@ -11,6 +11,7 @@
 #include "src/parallel/grid/process_grid.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/tolerance.hpp"
+#include "tests/support/whole_parameter.hpp"
 
 namespace trireme::optim {
 namespace {
@@ -20,14 +21,7 @@ using parallel::ParameterBuffer;
 
 /// A small GPT that divides over up to eight ranks in either direction, with a vocabulary that is padded.
 model::GptConfig config() {
-  model::GptConfig config;
-  config.layers = 8;
-  config.hidden = 32;
-  config.heads = 8;
-  config.ffn_hidden = 128;
-  config.max_positions = 16;
-  config.vocabulary = 1003;
-  return config;
+  return {.layers = 8, .hidden = 32, .heads = 8, .ffn_hidden = 128, .max_positions = 16, .vocabulary = 1003};
 }
 
 /// The parameters of one rank of a tensor x pipeline grid, whose gradients are a function of name and global index.
@@ -69,10 +63,7 @@ TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
 TEST(GradientNorm, IsTheRootOfTheSumOfSquares) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
-    Parameter p;
-    p.name = "w";
-    p.shape = p.storage = {2, 2};
-    p.box = Box::whole(p.shape);
+    Parameter p = test::whole_parameter("w", parallel::ParameterRole::matrix, {2, 2});
     p.replicated = true;
     Parameter copy = p;
     copy.name = "tied";

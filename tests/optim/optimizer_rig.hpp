@@ -11,6 +11,7 @@
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/tolerance.hpp"
+#include "tests/support/whole_parameter.hpp"
 
 // Parameters for tests of optimizers.
 
@@ -21,24 +22,14 @@ using parallel::Parameter;
 using parallel::ParameterBuffer;
 using parallel::ParameterRole;
 
-inline Parameter parameter(const std::string& name, ParameterRole role, const Shape& shape) {
-  Parameter p;
-  p.name = name;
-  p.role = role;
-  p.shape = shape;
-  p.box = Box::whole(shape);
-  p.storage = shape;
-  return p;
-}
-
 /// Decaying and not in turn, sizes that leave gaps between them, and a vocabulary with two rows of padding.
 inline std::vector<Parameter> parameters() {
-  std::vector<Parameter> list = {parameter("wte", ParameterRole::embedding, {5, 3}),
-                                 parameter("ln.weight", ParameterRole::norm_weight, {7}),
-                                 parameter("ln.bias", ParameterRole::norm_bias, {7}),
-                                 parameter("fc.weight", ParameterRole::matrix, {9, 7}),
-                                 parameter("proj.weight", ParameterRole::residual_matrix, {7, 9}),
-                                 parameter("proj.bias", ParameterRole::bias, {7})};
+  std::vector<Parameter> list = {whole_parameter("wte", ParameterRole::embedding, {5, 3}),
+                                 whole_parameter("ln.weight", ParameterRole::norm_weight, {7}),
+                                 whole_parameter("ln.bias", ParameterRole::norm_bias, {7}),
+                                 whole_parameter("fc.weight", ParameterRole::matrix, {9, 7}),
+                                 whole_parameter("proj.weight", ParameterRole::residual_matrix, {7, 9}),
+                                 whole_parameter("proj.bias", ParameterRole::bias, {7})};
   list[0].storage = {7, 3};
   return list;
 }

@@ -65,18 +65,11 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
 
 /// Configuration of a run. By default the small model of these tests, with dropout: 4 layers, 8 heads.
 struct TrainingRunConfig {
-  TrainingRunConfig() {
-    model.layers = 4;
-    model.hidden = 64;
-    model.heads = 8;
-    model.ffn_hidden = 256;
-    model.vocabulary = 1003;
-    model.max_positions = 32;
-  }
-  model::GptConfig model;
+  model::GptConfig model = {
+      .layers = 4, .hidden = 64, .heads = 8, .ffn_hidden = 256, .max_positions = 32, .vocabulary = 1003};
   std::int64_t s = 32;
   std::int64_t batch = 8;
-  std::optional<train::BatchRampUp> ramp_up;
+  std::optional<train::BatchRampUp> ramp_up{};
   bool by_samples = false;  ///< the learning rate goes by samples; always so with a ramp
   bool decrease_batch = false;
   train::LossAverage loss_average = train::LossAverage::tokens;
@@ -85,9 +78,16 @@ struct TrainingRunConfig {
   DType dtype = DType::fp64;
   std::int64_t steps = 5;
   double clip_grad = 1;
-  optim::OptimizerOptions optimizer;
-  optim::LossScalerOptions loss_scale;
+  optim::OptimizerOptions optimizer{};
+  optim::LossScalerOptions loss_scale{};
 };
+
+/// A run of one tiny layer, for tests of the code around a model.
+inline TrainingRunConfig tiny_run() {
+  return {.model = {.layers = 1, .hidden = 16, .heads = 2, .ffn_hidden = 32, .max_positions = 32, .vocabulary = 64},
+          .s = 8,
+          .batch = 2};
+}
 
 /// Losses and gradient norms, step by step.
 struct Curve {

@@ -15,9 +15,7 @@ namespace {
 /// Batches of 4, 8, 12 and 16 samples: 4, 3, 2 and so on.
 TrainingRunConfig ramp() {
   TrainingRunConfig config;
-  config.model.layers = 2;
-  config.model.hidden = 32;
-  config.model.vocabulary = 300;
+  config.model = {.layers = 2, .hidden = 32, .heads = 8, .ffn_hidden = 256, .max_positions = 32, .vocabulary = 300};
   config.s = 16;
   config.batch = 16;
   config.ramp_up = train::BatchRampUp{4, 4, 48};

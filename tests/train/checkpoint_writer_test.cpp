@@ -29,21 +29,10 @@ struct BreakableStore final : checkpoint::MemoryStore {
 /// A training run on this rank alone, and its checkpoints.
 struct SavedRun {
   explicit SavedRun(const train::CheckpointWriterOptions& options)
-      : run(alone, small(), {}),
+      : run(alone, tiny_run(), {}),
         state(*run.backend, run.trainer.state_tensors(), HostCopies::Allocation::always),
         writer(store, alone, run.trainer, state, {{"dtype", "fp64"}}, "tokenizer", options) {}
 
-  static TrainingRunConfig small() {
-    TrainingRunConfig config;
-    config.model.layers = 1;
-    config.model.hidden = 16;
-    config.model.heads = 2;
-    config.model.ffn_hidden = 32;
-    config.model.vocabulary = 64;
-    config.s = 8;
-    config.batch = 2;
-    return config;
-  }
   std::vector<std::string> steps() {
     std::vector<std::string> names;
     for (const checkpoint::StepEntry& entry : store.steps()) names.push_back(entry.name);

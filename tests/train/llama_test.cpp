@@ -37,12 +37,7 @@ TEST(Llama, EveryGridReproducesPyTorchInFp64) {
 
 TrainingRunConfig small_config(const ModelVariant& variant) {
   TrainingRunConfig config;
-  config.model.layers = 2;
-  config.model.hidden = 32;
-  config.model.heads = 4;
-  config.model.ffn_hidden = 48;
-  config.model.vocabulary = 131;
-  config.model.max_positions = 16;
+  config.model = {.layers = 2, .hidden = 32, .heads = 4, .ffn_hidden = 48, .max_positions = 16, .vocabulary = 131};
   config.s = 16;
   config.init_scale = 8;
   config.steps = 3;

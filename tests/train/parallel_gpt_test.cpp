@@ -18,16 +18,14 @@ namespace trireme::train {
 namespace {
 
 model::GptConfig small_config() {
-  model::GptConfig config;
-  config.layers = 3;
-  config.hidden = 32;
-  config.heads = 4;
-  config.ffn_hidden = 128;
-  config.max_positions = 16;
-  config.vocabulary = 50;
-  config.hidden_dropout = 0;
-  config.attention_dropout = 0;
-  return config;
+  return {.layers = 3,
+          .hidden = 32,
+          .heads = 4,
+          .ffn_hidden = 128,
+          .max_positions = 16,
+          .vocabulary = 50,
+          .hidden_dropout = 0,
+          .attention_dropout = 0};
 }
 
 model::GptConfig small_config(const test::ModelVariant& variant, double dropout) {

@@ -18,11 +18,7 @@ using parallel::ScheduleKind;
 /// Six layers and, so that every number of stages meets numbers of micro-batches that it does not divide, six samples.
 TrainingRunConfig six_layers() {
   TrainingRunConfig config;
-  config.model.layers = 6;
-  config.model.hidden = 32;
-  config.model.heads = 4;
-  config.model.ffn_hidden = 64;
-  config.model.vocabulary = 300;
+  config.model = {.layers = 6, .hidden = 32, .heads = 4, .ffn_hidden = 64, .max_positions = 32, .vocabulary = 300};
   config.batch = 6;
   config.steps = 4;
   return config;

@@ -24,14 +24,7 @@ constexpr const char* kinds[] = {"model", "adamw_m", "adamw_v"};
 constexpr const char* step_name = "step-00000005";
 
 model::GptConfig gpt2() {
-  model::GptConfig config;
-  config.layers = 8;
-  config.hidden = 16;
-  config.heads = 4;
-  config.ffn_hidden = 24;
-  config.max_positions = 7;
-  config.vocabulary = 301;
-  return config;
+  return {.layers = 8, .hidden = 16, .heads = 4, .ffn_hidden = 24, .max_positions = 7, .vocabulary = 301};
 }
 
 /// Untied output, gated feed-forward, keys and values of their own shape, no biases.

@@ -37,14 +37,7 @@ struct Records final : train::MetricsSink {
 
 /// Six iterations, with an evaluation of five batches after every second and a test of five at the end.
 TrainingRunConfig six_iterations() {
-  TrainingRunConfig config;
-  config.model.layers = 1;
-  config.model.hidden = 16;
-  config.model.heads = 2;
-  config.model.ffn_hidden = 32;
-  config.model.vocabulary = 64;
-  config.s = 8;
-  config.batch = 2;
+  TrainingRunConfig config = tiny_run();
   config.steps = 15;  // as many batches as the evaluations read
   return config;
 }

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <ostream>
 
-#include "src/parallel/context/sequence_shard.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/sequence_rows.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme::test {
@@ -51,17 +51,6 @@ struct Case {
 std::ostream& operator<<(std::ostream& to, const Case& c) {
   return to << fmt::format("{}, {} positions, {} heads of keys, dropout {}, {}, lengths [{}]", name_of(c.dtype), c.s,
                            c.kv_heads, c.dropout, c.causal ? "causal" : "not causal", fmt::join(c.lengths, " "));
-}
-
-/// The rows of `share` of a tensor [s, b, heads, d].
-std::vector<double> rows_of(const std::vector<double>& whole, const SequenceShard& share) {
-  const std::int64_t row = static_cast<std::int64_t>(whole.size()) / share.sequence;
-  std::vector<double> part;
-  for (std::int64_t i = 0; i < share.rows; ++i) {
-    const auto begin = whole.begin() + share.positions[i] * row;
-    part.insert(part.end(), begin, begin + row);
-  }
-  return part;
 }
 
 /// Forward and backward of the rows of `share`: in the ring, or by the kernel where there is no group. Keys and values

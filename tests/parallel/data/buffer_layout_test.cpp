@@ -5,15 +5,13 @@
 
 #include "src/model/gpt_parameters.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
+#include "tests/support/whole_parameter.hpp"
 
 namespace trireme::parallel {
 namespace {
 
 Parameter parameter(const std::string& name, std::int64_t numel, int unit) {
-  Parameter p;
-  p.name = name;
-  p.shape = p.storage = {numel};
-  p.box = Box::whole(p.shape);
+  Parameter p = test::whole_parameter(name, ParameterRole::matrix, {numel});
   p.unit = unit;
   return p;
 }
@@ -133,13 +131,8 @@ TEST(ParameterBuffer, NeighboursOfAKindAreOneStretch) {
 }
 
 TEST(BufferLayout, BothEndsOfAPipelineCutTheTiedTableAlike) {
-  model::GptConfig config;
-  config.layers = 4;
-  config.hidden = 32;
-  config.heads = 4;
-  config.ffn_hidden = 128;
-  config.max_positions = 16;
-  config.vocabulary = 1003;
+  const model::GptConfig config = {
+      .layers = 4, .hidden = 32, .heads = 4, .ffn_hidden = 128, .max_positions = 16, .vocabulary = 1003};
   const VocabularyPartition vocabulary(config.vocabulary, 0, 1);
   const auto list = [&](int stage) {
     return model::gpt_parameters(

@@ -6,6 +6,7 @@
 
 #include "src/base/timer.hpp"
 #include "tests/fakes/slow_communicator.hpp"
+#include "tests/support/whole_parameter.hpp"
 
 namespace trireme::parallel {
 namespace {
@@ -31,10 +32,7 @@ class Scribe final : public test::ForwardingCommunicator {
 std::vector<Parameter> three_groups() {
   std::vector<Parameter> list;
   for (const int numel : {64, 32, 16}) {
-    Parameter p;
-    p.name = std::to_string(numel);
-    p.shape = p.storage = {numel};
-    p.box = Box::whole(p.shape);
+    Parameter p = test::whole_parameter(std::to_string(numel), ParameterRole::matrix, {numel});
     p.unit = static_cast<int>(list.size());
     list.push_back(p);
   }
