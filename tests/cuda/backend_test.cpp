@@ -10,10 +10,12 @@
 #include "src/train/host_state.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/fake_cuda.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::cuda {
 namespace {
 
+using test::message_of;
 using testing::HasSubstr;
 using Floats = std::vector<float>;
 
@@ -26,16 +28,6 @@ class CudaBackendOnFakes : public testing::Test {
   std::unique_ptr<Backend> backend_;
   Stream& stream() { return backend_->compute_stream(); }
 };
-
-template <class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST_F(CudaBackendOnFakes, CopiesOfAnySizeArriveAndLeaveTheHostItsMemory) {
   for (const std::int64_t size : {0, 1, 1000, (9 << 20) / 4}) {  // the last in two parts

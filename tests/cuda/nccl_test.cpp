@@ -12,10 +12,12 @@
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/fake_nccl.hpp"
 #include "tests/fakes/forwarding_communicator.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::cuda {
 namespace {
 
+using test::message_of;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -33,16 +35,6 @@ class Nccl : public testing::Test {
     EXPECT_EQ(fake_nccl::live(), 0);
   }
   std::unique_ptr<Communicator> make() { return NcclCommunicator::make(device_, memory_, host_); }
-
-  template <class Exception>
-  static std::string message_of(const std::function<void()>& function) {
-    try {
-      function();
-    } catch (const Exception& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
-  }
 
   SelfCommunicator host_{"world"};
   std::shared_ptr<Device> device_ = std::make_shared<Device>(DeviceLocation{0, "node7", 0, ""}, LaunchChecks::deferred);

@@ -10,10 +10,12 @@
 #include "cuda/runtime/memory.hpp"
 #include "src/base/log.hpp"
 #include "tests/fakes/fake_cuda.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::cuda {
 namespace {
 
+using test::message_of;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -26,16 +28,6 @@ class CudaRuntime : public testing::Test {
   }
   static std::shared_ptr<Device> make_device(LaunchChecks checks) {
     return std::make_shared<Device>(DeviceLocation{3, "node7", 0, ""}, checks);
-  }
-  /// The message of what `function` throws.
-  template <class Exception>
-  static std::string message_of(const std::function<void()>& function) {
-    try {
-      function();
-    } catch (const Exception& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
   }
   std::shared_ptr<Device> device_;
 };
