@@ -11,6 +11,7 @@
 #include "cuda/runtime/copy.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/comm/self_communicator.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -212,15 +213,9 @@ Work NcclCommunicator::transfer(const Event& before, const Transfer& transfer) {
 }
 
 std::vector<Work> NcclCommunicator::exchange_with_self(Stream& stream, std::span<const Transfer> transfers) {
-  std::vector<const Transfer*> sends;
-  std::vector<const Transfer*> receives;
-  for (const Transfer& transfer : transfers) {
-    (transfer.direction == Transfer::Direction::send ? sends : receives).push_back(&transfer);
-  }
-  TRIREME_CHECK(sends.size() == receives.size(), ShapeError,
-                "a group of one has {} sends and {} receives in one exchange", sends.size(), receives.size());
+  const auto messages = self_messages(transfers);
   begin(stream);
-  for (std::size_t i = 0; i < sends.size(); ++i) copy(handle_->stream(), sends[i]->data, receives[i]->data);
+  for (const auto& [sent, received] : messages) copy(handle_->stream(), sent, received);
   const std::shared_ptr<Event> end = handle_->enqueued("exchange with itself");
   std::vector<Work> works;
   for (std::size_t i = 0; i < transfers.size(); ++i) works.emplace_back(std::make_unique<NcclWork>(handle_, end));

@@ -18,7 +18,11 @@ Work SelfCommunicator::all_gather(Stream&, ConstTensorView in, TensorView out) {
 Work SelfCommunicator::broadcast(Stream&, TensorView, int) { return {}; }
 
 std::vector<Work> SelfCommunicator::exchange(Stream&, std::span<const Transfer> transfers) {
-  // A rank may send to itself: the n-th send meets the n-th receive.
+  for (const auto& [sent, received] : self_messages(transfers)) copy(sent, received);
+  return std::vector<Work>(transfers.size());
+}
+
+std::vector<std::pair<ConstTensorView, TensorView>> self_messages(std::span<const Transfer> transfers) {
   std::vector<const Transfer*> sends;
   std::vector<const Transfer*> receives;
   for (const Transfer& transfer : transfers) {
@@ -26,8 +30,9 @@ std::vector<Work> SelfCommunicator::exchange(Stream&, std::span<const Transfer> 
   }
   TRIREME_CHECK(sends.size() == receives.size(), ShapeError,
                 "a group of one has {} sends and {} receives in one exchange", sends.size(), receives.size());
-  for (std::size_t i = 0; i < sends.size(); ++i) copy(sends[i]->data, receives[i]->data);
-  return std::vector<Work>(transfers.size());
+  std::vector<std::pair<ConstTensorView, TensorView>> messages;
+  for (std::size_t i = 0; i < sends.size(); ++i) messages.emplace_back(sends[i]->data, receives[i]->data);
+  return messages;
 }
 
 std::unique_ptr<Communicator> SelfCommunicator::split(int colour, int, const std::string& name) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "src/comm/communicator.hpp"
 
 namespace trireme {
@@ -22,5 +24,9 @@ class SelfCommunicator final : public Communicator {
  private:
   std::string name_;
 };
+
+/// Returns sends and receives of an exchange in a group of one: the n-th send meets the n-th receive. Throws ShapeError
+/// unless there are as many of each.
+std::vector<std::pair<ConstTensorView, TensorView>> self_messages(std::span<const Transfer> transfers);
 
 }  // namespace trireme
