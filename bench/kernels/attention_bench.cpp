@@ -70,10 +70,7 @@ void attention(benchmark::State& state, DType dtype, const Heads4& shape, double
   const double visible =
       static_cast<double>(shape.batch * shape.heads * shape.s) * static_cast<double>(shape.s + 1) / 2;
   const double operations = (backward ? 5 : 2) * 2e-9 * visible * static_cast<double>(shape.d);
-  const double ceiling = product_ceiling(dtype);
-  state.counters["GFLOP/s"] = benchmark::Counter(operations, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["ceiling"] = ceiling;
-  state.counters["share"] = benchmark::Counter(operations / ceiling, benchmark::Counter::kIsIterationInvariantRate);
+  report_products(state, operations, dtype);
 }
 
 const bool registered = [] {

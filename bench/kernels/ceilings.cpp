@@ -89,4 +89,12 @@ double copy_ceiling() {
   return measured;
 }
 
+void report_products(benchmark::State& state, double operations, DType dtype) {
+  constexpr auto rate = benchmark::Counter::kIsIterationInvariantRate;
+  const double ceiling = product_ceiling(dtype);
+  state.counters["GFLOP/s"] = benchmark::Counter(operations, rate);
+  state.counters["ceiling"] = ceiling;
+  state.counters["share"] = benchmark::Counter(operations / ceiling, rate);
+}
+
 }  // namespace trireme::bench

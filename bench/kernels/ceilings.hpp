@@ -1,5 +1,7 @@
 #pragma once
 
+#include <benchmark/benchmark.h>
+
 #include "src/tensor/dtype.hpp"
 
 namespace trireme::bench {
@@ -10,6 +12,9 @@ int threads();
 /// GFLOP/s of a large square product by the library itself, OpenBLAS or oneDNN, one product a thread on all threads at
 /// once: what a linear layer of this type can reach here. Measured once, the best of several.
 double product_ceiling(DType dtype);
+
+/// Reports GFLOP/s, the ceiling of products, and their ratio; `operations` of an iteration in units of 1e9.
+void report_products(benchmark::State& state, double operations, DType dtype);
 
 /// GB/s, read and written together, of a copy between arrays too large for the caches, on all threads. Measured once,
 /// the best of several.

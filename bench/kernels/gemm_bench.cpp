@@ -73,10 +73,7 @@ void run(benchmark::State& state, DType dtype, const Layer& layer, Pass pass) {
     }
   }
   const double operations = 2e-9 * static_cast<double>(layer.n) * layer.in * layer.out;
-  const double ceiling = product_ceiling(dtype);
-  state.counters["GFLOP/s"] = benchmark::Counter(operations, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["ceiling"] = ceiling;
-  state.counters["share"] = benchmark::Counter(operations / ceiling, benchmark::Counter::kIsIterationInvariantRate);
+  report_products(state, operations, dtype);
 }
 
 const bool registered = [] {
