@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 
 #include "tests/backend/attention_reference.hpp"
@@ -18,7 +19,7 @@ struct AttentionCase {
   std::int64_t queries, keys, batch, heads, kv_heads, head_dim;
   bool causal = true;
   double dropout = 0;
-  std::vector<std::int32_t> lengths{};  ///< of each sample; none: it has all keys
+  std::vector<std::int32_t> lengths{};  ///< keys of each sample; none: all
 };
 
 /// Points into `c`.
@@ -129,6 +130,17 @@ inline void expect_equal(const AttentionTensors& a, const AttentionTensors& b) {
   EXPECT_EQ(a.dq, b.dq);
   EXPECT_EQ(a.dk, b.dk);
   EXPECT_EQ(a.dv, b.dv);
+}
+
+/// Expects zeros in the rows of queries that stand before the first key, and finite numbers everywhere.
+inline void expect_blind_rows_are_zero(const AttentionProblem& p, const AttentionTensors& t) {
+  const std::int64_t blind = p.queries - p.keys;
+  for (std::int64_t i = 0; i < blind * p.heads * p.head_dim; ++i) EXPECT_EQ(t.out[i], 0);
+  for (std::int64_t i = 0; i < blind * p.heads * p.head_dim; ++i) EXPECT_EQ(t.dq[i], 0);
+  for (std::int64_t i = 0; i < blind; ++i) EXPECT_EQ(t.log_sum_exp[i], -std::numeric_limits<double>::infinity());
+  for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
+    for (const double value : *x) EXPECT_TRUE(std::isfinite(value));
+  }
 }
 
 /// Computes attention and its gradients, and holds each against its definition.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tests/backend/attention_cases.hpp"
 
 namespace trireme {
@@ -94,46 +96,40 @@ std::vector<double> heads_of(const std::vector<double>& dense, std::int64_t head
   return part;
 }
 
-template <class Part>
-AttentionTensors given_part(const AttentionTensors& all, Part&& part) {
-  AttentionTensors result;
-  result.q = part(all.q);
-  result.k = part(all.k);
-  result.v = part(all.v);
-  result.dout = part(all.dout);
-  return result;
+/// Expects the problem `small` on `part` of the inputs to give the same bits as that part of `whole`.
+void expect_part(const AttentionProblem& whole, AttentionTensors all, const AttentionProblem& small,
+                 const std::function<std::vector<double>(const std::vector<double>&)>& part) {
+  AttentionTensors given;
+  given.q = part(all.q);
+  given.k = part(all.k);
+  given.v = part(all.v);
+  given.dout = part(all.dout);
+  compute(DType::fp64, whole, all);
+  compute(DType::fp64, small, given);
+  EXPECT_EQ(given.out, part(all.out));
+  EXPECT_EQ(given.dq, part(all.dq));
+  EXPECT_EQ(given.dk, part(all.dk));
+  EXPECT_EQ(given.dv, part(all.dv));
 }
 
 TEST(Attention, SplitHeadsComputeWhatWholeOnesDo) {
   const AttentionProblem whole = problem_of({64, 64, 2, 4, 4, 16, true, 0.2});
-  AttentionTensors all = random_tensors(whole);
+  const AttentionTensors all = random_tensors(whole);
   AttentionProblem half = whole;
   half.heads = half.kv_heads = 2;
   half.first_head += 2;
   const auto second = [&](const std::vector<double>& dense) { return heads_of(dense, 4, 16, 2, 2); };
-  AttentionTensors part = given_part(all, second);
-  compute(DType::fp64, whole, all);
-  compute(DType::fp64, half, part);
-  EXPECT_EQ(part.out, second(all.out));
-  EXPECT_EQ(part.dq, second(all.dq));
-  EXPECT_EQ(part.dk, second(all.dk));
-  EXPECT_EQ(part.dv, second(all.dv));
+  expect_part(whole, all, half, second);
 }
 
 TEST(Attention, ASampleAloneGivesWhatItGivesInABatch) {
   const AttentionProblem batch = problem_of({64, 64, 3, 2, 2, 16, true, 0.2});
-  AttentionTensors all = random_tensors(batch);
+  const AttentionTensors all = random_tensors(batch);
   AttentionProblem alone = batch;
   alone.batch = 1;
   alone.dropout.samples = sample_numbers.data() + 1;
   const auto second = [&](const std::vector<double>& dense) { return heads_of(dense, 3, 2 * 16, 1, 1); };
-  AttentionTensors part = given_part(all, second);
-  compute(DType::fp64, batch, all);
-  compute(DType::fp64, alone, part);
-  EXPECT_EQ(part.out, second(all.out));
-  EXPECT_EQ(part.dq, second(all.dq));
-  EXPECT_EQ(part.dk, second(all.dk));
-  EXPECT_EQ(part.dv, second(all.dv));
+  expect_part(batch, all, alone, second);
 }
 
 TEST(Attention, AFewQueriesAtTheEndGiveTheRowsOfTheWhole) {
@@ -188,13 +184,7 @@ TEST(Attention, ARowThatSeesNoKeyIsZero) {
     const AttentionProblem p = problem_of(c);
     AttentionTensors t = random_tensors(p);
     compute(DType::fp64, p, t);
-    const std::int64_t blind = p.queries - p.keys;
-    for (std::int64_t i = 0; i < blind * p.heads * p.head_dim; ++i) EXPECT_EQ(t.out[i], 0);
-    for (std::int64_t i = 0; i < blind * p.heads * p.head_dim; ++i) EXPECT_EQ(t.dq[i], 0);
-    for (std::int64_t i = 0; i < blind; ++i) EXPECT_EQ(t.log_sum_exp[i], -std::numeric_limits<double>::infinity());
-    for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
-      for (const double value : *x) EXPECT_TRUE(std::isfinite(value));
-    }
+    expect_blind_rows_are_zero(p, t);
   }
 }
 

@@ -1,131 +1,18 @@
 // Attention on tensor cores, against the definition in fp64.
-#include "cuda/kernels/families.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "tests/backend/attention_reference.hpp"
+#include "tests/kernels/flash_attention_case.hpp"
 #include "tests/support/fresh_seed.hpp"
-#include "tests/support/random_tensor.hpp"
-#include "tests/support/test_backend.hpp"
-#include "tests/support/tolerance.hpp"
 
 namespace trireme {
 namespace {
 
 using namespace test;
 
-struct Case {
-  std::int64_t queries, keys, batch, heads, kv_heads, head_dim;
-  bool causal = true;
-  double dropout = 0;
-  std::vector<std::int32_t> lengths{};  ///< of each sample; none: it has all keys
-};
-
-/// An attention on a backend: its inputs, random, and its problem. Keys and values of padding are not numbers.
-class Given {
- public:
-  Given(Backend& backend, DType dtype, const Case& shape, std::uint64_t seed)
-      : b(backend),
-        dtype(dtype),
-        q(random_tensor(b, dtype, {shape.queries, shape.batch, shape.heads, shape.head_dim}, seed, -3, 3)),
-        k(random_tensor(b, dtype, {shape.keys, shape.batch, shape.kv_heads, shape.head_dim}, seed + 1, -3, 3)),
-        v(random_tensor(b, dtype, {shape.keys, shape.batch, shape.kv_heads, shape.head_dim}, seed + 2)),
-        dout(random_tensor(b, dtype, {shape.queries, shape.batch, shape.heads, shape.head_dim}, seed + 3)),
-        lengths_(shape.lengths),
-        samples_(b, DType::int64, {shape.batch}) {
-    for (std::int64_t i = 0; i < shape.batch; ++i) numbers_.push_back((std::int64_t{3} << 32) + 5 * i);
-    b.copy_from_host(b.compute_stream(), ConstTensorView(numbers_.data(), {shape.batch}), samples_);
-    b.compute_stream().synchronize();
-    if (!shape.lengths.empty()) {
-      lengths_on_device_ = make_tensor(b, {shape.batch}, lengths_);
-      for (Tensor* tensor : {&k, &v}) {
-        std::vector<double> values = values_of(b, *tensor);
-        for_padding([&](std::int64_t i) { values[i] = std::nan(""); });
-        *tensor = make_tensor(b, dtype, tensor->view().shape(), values);
-      }
-    }
-    problem = {.queries = shape.queries,
-               .keys = shape.keys,
-               .first_query = shape.causal && shape.keys > shape.queries ? shape.keys - shape.queries : 0,
-               .batch = shape.batch,
-               .heads = shape.heads,
-               .kv_heads = shape.kv_heads,
-               .head_dim = shape.head_dim,
-               .scale = 1 / std::sqrt(static_cast<double>(shape.head_dim)),
-               .causal = shape.causal,
-               .lengths = lengths_.empty() ? nullptr : lengths_on_device_.view().as<std::int32_t>(),
-               .dropout = {shape.dropout, 1234, 3, DropoutSite::attention_scores, samples_.view().as<std::int64_t>()},
-               .first_head = 2};
-  }
-  AttentionTensors reference() const {
-    AttentionTensors t;
-    t.q = values_of(b, q);
-    t.k = values_of(b, k);
-    t.v = values_of(b, v);
-    t.dout = values_of(b, dout);
-    reference_attention(on_host(), t);
-    return t;
-  }
-  void reference_backward(AttentionTensors& t) const { reference_attention_backward(on_host(), t); }
-
-  /// Calls `visit` with the offset of every element of keys and values that belongs to padding.
-  template <class Visit>
-  void for_padding(Visit&& visit) const {
-    const Shape shape = k.view().shape();
-    const std::int64_t row = shape[2] * shape[3];
-    for (std::int64_t i = 0; i < shape.numel() && !lengths_.empty(); ++i) {
-      if (i / row / shape[1] >= lengths_[i / row % shape[1]]) visit(i);
-    }
-  }
-
-  Heads queries(TensorView x) const { return heads_of(x, problem.heads); }
-  Heads keys(TensorView x) const { return heads_of(x, problem.kv_heads); }
-  Tensor like(const Tensor& x, DType type) const { return poisoned_tensor(b, type, x.view().shape()); }
-  Tensor statistics() const { return poisoned_tensor(b, DType::fp32, {problem.batch, problem.heads, problem.queries}); }
-
-  Backend& b;
-  DType dtype;
-  AttentionProblem problem;
-  Tensor q, k, v, dout;
-
- private:
-  AttentionProblem on_host() const {
-    AttentionProblem p = problem;
-    p.dropout.samples = numbers_.data();
-    if (!lengths_.empty()) p.lengths = lengths_.data();
-    return p;
-  }
-  Heads heads_of(TensorView x, std::int64_t count) const {
-    const std::int64_t d = problem.head_dim;
-    return {x, problem.batch * count * d, count * d, d};
-  }
-  std::vector<std::int64_t> numbers_;
-  std::vector<std::int32_t> lengths_;
-  Tensor samples_, lengths_on_device_;
-};
-
-/// Everything that attention computes.
-AttentionTensors compute(const Given& t) {
-  Backend& b = t.b;
-  const Tensor out = t.like(t.q, t.dtype), dq = t.like(t.q, t.dtype);
-  const Tensor dk = t.like(t.k, t.dtype), dv = t.like(t.k, t.dtype);
-  const Tensor lse = t.statistics(), row_dot = t.statistics();
-  const Heads q = t.queries(t.q), k = t.keys(t.k), v = t.keys(t.v), dout = t.queries(t.dout);
-  EXPECT_TRUE(cuda::takes_flash_attention(t.problem, {q, k, v, dout, t.queries(out), t.queries(dq), t.keys(dk)}));
-  b.attention().attention(b.compute_stream(), t.problem, q, k, v, t.queries(out), lse);
-  b.attention().attention_backward(b.compute_stream(), t.problem, dout, q, k, v, t.queries(out), lse, row_dot,
-                                   t.queries(dq), t.keys(dk), t.keys(dv));
-  AttentionTensors result;
-  result.out = values_of(b, out);
-  result.log_sum_exp = values_of(b, lse);
-  result.dq = values_of(b, dq);
-  result.dk = values_of(b, dk);
-  result.dv = values_of(b, dv);
-  return result;
-}
+using Case = AttentionCase;
 
 class FlashAttention : public testing::TestWithParam<std::tuple<DType, Case>> {};
 
@@ -137,7 +24,7 @@ TEST_P(FlashAttention, MatchesTheDefinition) {
   for (const int variant : {1, 2}) {
     if (variant == 2 && shape.queries > 1000) break;  // for the sake of time
     const auto backend = test::make_backend(variant);
-    const Given given(*backend, dtype, shape, seed - run_seed());
+    const GivenAttention given(*backend, dtype, shape, seed - run_seed());
     const AttentionTensors actual = compute(given);
     AttentionTensors expected = given.reference();
     const Tolerance close = tolerance(dtype, Operation::rounded_sum);
@@ -199,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, FlashAttention,
 
 TEST(FlashAttentionLimits, OtherProblemsAreLeftToTheOtherKernels) {
   const auto backend = test::make_backend(1);
-  const Given given(*backend, DType::bf16, {8, 8, 1, 2, 2, 64, true, 0.1}, 1);
+  const GivenAttention given(*backend, DType::bf16, {8, 8, 1, 2, 2, 64, true, 0.1}, 1);
   const AttentionProblem& problem = given.problem;
   const Heads q = given.queries(given.q);
   EXPECT_TRUE(cuda::takes_flash_attention(problem, {q}));
@@ -232,7 +119,7 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
   for (const Case& shape : {Case{150, 170, 1, 4, 2, 64}, Case{150, 170, 1, 4, 2, 96, true, 0.2},
                             Case{90, 170, 2, 1, 1, 64, false, 0.2, {70, 0}}}) {
     const std::int64_t d = shape.head_dim;
-    const Given given(b, GetParam(), shape, seed - run_seed());
+    const GivenAttention given(b, GetParam(), shape, seed - run_seed());
     const AttentionTensors expected = given.reference();
     for (const auto& parts : cuts) {
       SCOPED_TRACE(fmt::format("{} parts, heads of {}, {} samples", parts.size(), d, shape.batch));
@@ -281,7 +168,7 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
 TEST_P(FlashAttentionTypes, TilesOfTheSameLargestScoreAreAddedAsTheyAre) {
   const auto backend = test::make_backend(1);
   const std::int64_t queries = 128, keys = 640, d = 64;
-  Given given(*backend, GetParam(), {queries, keys, 1, 1, 1, d, false}, 1);
+  GivenAttention given(*backend, GetParam(), {queries, keys, 1, 1, 1, d, false}, 1);
   std::vector<double> k(keys * d), v(keys * d);
   const std::vector<double> key = random_values(d, 2, -3, 3);
   for (std::int64_t i = 0; i < keys * d; ++i) {
@@ -295,26 +182,18 @@ TEST_P(FlashAttentionTypes, TilesOfTheSameLargestScoreAreAddedAsTheyAre) {
 
 TEST_P(FlashAttentionTypes, ARowThatSeesNoKeyIsZero) {
   const auto backend = test::make_backend(1);
-  Given behind(*backend, GetParam(), {70, 3, 1, 2, 1, 64}, 1),
+  GivenAttention behind(*backend, GetParam(), {70, 3, 1, 2, 1, 64}, 1),
       none(*backend, GetParam(), {40, 0, 1, 2, 1, 64, false}, 1);
   behind.problem.first_key = 67;
-  for (const Given* given : {&behind, &none}) {
-    const AttentionTensors t = compute(*given);
-    const AttentionProblem& p = given->problem;
-    const std::int64_t blind = p.queries - p.keys;
-    for (std::int64_t i = 0; i < blind * p.heads * p.head_dim; ++i) EXPECT_EQ(t.out[i], 0);
-    for (std::int64_t i = 0; i < blind * p.heads * p.head_dim; ++i) EXPECT_EQ(t.dq[i], 0);
-    for (std::int64_t i = 0; i < blind; ++i) EXPECT_EQ(t.log_sum_exp[i], -std::numeric_limits<double>::infinity());
-    for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
-      for (const double value : *x) EXPECT_TRUE(std::isfinite(value));
-    }
+  for (const GivenAttention* given : {&behind, &none}) {
+    expect_blind_rows_are_zero(given->problem, compute(*given));
   }
 }
 
 // Zeros in the place of padding, were they seen, would have the largest of all scores, with probabilities beyond fp32.
 TEST_P(FlashAttentionTypes, PaddingIsHiddenWhereAllScoresAreFarBelowZero) {
   const auto backend = test::make_backend(1);
-  Given given(*backend, GetParam(), {70, 70, 1, 1, 1, 64, false, 0, {40}}, 1);
+  GivenAttention given(*backend, GetParam(), {70, 70, 1, 1, 1, 64, false, 0, {40}}, 1);
   given.q = make_tensor(*backend, GetParam(), {70, 1, 1, 64}, random_values(70 * 64, 2, 7, 9));
   std::vector<double> keys = random_values(70 * 64, 3, -9, -7);
   given.for_padding([&](std::int64_t i) { keys[i] = std::nan(""); });
@@ -331,8 +210,8 @@ TEST_P(FlashAttentionTypes, APaddedSampleGivesTheBitsOfItsOwnKeysAlone) {
   const auto backend = test::make_backend(2);
   const std::int64_t length = 100;
   for (const auto& [d, causal] : {std::pair{64, false}, {96, true}, {128, false}}) {
-    const Given padded(*backend, GetParam(), {140, 140, 1, 1, 1, d, causal, 0.1, {length}}, 1);
-    Given alone(*backend, GetParam(), {140, 140, 1, 1, 1, d, causal, 0.1}, 1);
+    const GivenAttention padded(*backend, GetParam(), {140, 140, 1, 1, 1, d, causal, 0.1, {length}}, 1);
+    GivenAttention alone(*backend, GetParam(), {140, 140, 1, 1, 1, d, causal, 0.1}, 1);
     alone.problem.keys = length;
     const AttentionTensors actual = compute(padded), expected = compute(alone);
     EXPECT_EQ(actual.out, expected.out);
@@ -348,7 +227,7 @@ TEST_P(FlashAttentionTypes, APaddedSampleGivesTheBitsOfItsOwnKeysAlone) {
 TEST_P(FlashAttentionTypes, ANotANumberIsNotHidden) {
   const auto backend = test::make_backend(1);
   for (const double dropout : {0.0, 0.5}) {
-    Given given(*backend, GetParam(), {140, 140, 1, 1, 1, 64, true, dropout}, 1);
+    GivenAttention given(*backend, GetParam(), {140, 140, 1, 1, 1, 64, true, dropout}, 1);
     std::vector<double> keys = values_of(*backend, given.k);
     keys[100 * 64] = std::numeric_limits<double>::quiet_NaN();
     given.k = make_tensor(*backend, GetParam(), {140, 1, 1, 64}, keys);
@@ -361,7 +240,7 @@ TEST_P(FlashAttentionTypes, ANotANumberIsNotHidden) {
 TEST_P(FlashAttentionTypes, ANotANumberOfOnePartIsNotHidden) {
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
-  Given given(b, GetParam(), {80, 80, 1, 1, 1, 64}, 1);
+  GivenAttention given(b, GetParam(), {80, 80, 1, 1, 1, 64}, 1);
   std::vector<double> keys = values_of(b, given.k);
   keys[0] = std::numeric_limits<double>::quiet_NaN();
   given.k = make_tensor(b, GetParam(), {80, 1, 1, 64}, keys);
@@ -385,7 +264,7 @@ TEST_P(FlashAttentionTypes, RunsGiveTheSameBits) {
   std::vector<AttentionTensors> results;
   for (const int variant : {1, 2, 3}) {
     const auto backend = test::make_backend(variant);
-    results.push_back(compute(Given(*backend, GetParam(), {140, 140, 1, 2, 1, 64, true, 0.1}, 1)));
+    results.push_back(compute(GivenAttention(*backend, GetParam(), {140, 140, 1, 2, 1, 64, true, 0.1}, 1)));
   }
   for (const AttentionTensors& other : results) {
     EXPECT_EQ(other.out, results[0].out);

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "cuda/kernels/families.hpp"
+#include "tests/backend/attention_cases.hpp"
+
+namespace trireme::test {
+
+/// A problem of attention with random inputs on a backend. Keys and values of padding are not numbers.
+class GivenAttention {
+ public:
+  GivenAttention(Backend& backend, DType dtype, const AttentionCase& shape, std::uint64_t seed)
+      : b(backend),
+        dtype(dtype),
+        q(random_tensor(b, dtype, {shape.queries, shape.batch, shape.heads, shape.head_dim}, seed, -3, 3)),
+        k(random_tensor(b, dtype, {shape.keys, shape.batch, shape.kv_heads, shape.head_dim}, seed + 1, -3, 3)),
+        v(random_tensor(b, dtype, {shape.keys, shape.batch, shape.kv_heads, shape.head_dim}, seed + 2)),
+        dout(random_tensor(b, dtype, {shape.queries, shape.batch, shape.heads, shape.head_dim}, seed + 3)),
+        lengths_(shape.lengths),
+        samples_(b, DType::int64, {shape.batch}) {
+    for (std::int64_t i = 0; i < shape.batch; ++i) numbers_.push_back((std::int64_t{3} << 32) + 5 * i);
+    b.copy_from_host(b.compute_stream(), ConstTensorView(numbers_.data(), {shape.batch}), samples_);
+    b.compute_stream().synchronize();
+    if (!shape.lengths.empty()) {
+      lengths_on_device_ = make_tensor(b, {shape.batch}, lengths_);
+      for (Tensor* tensor : {&k, &v}) {
+        std::vector<double> values = values_of(b, *tensor);
+        for_padding([&](std::int64_t i) { values[i] = std::nan(""); });
+        *tensor = make_tensor(b, dtype, tensor->view().shape(), values);
+      }
+    }
+    problem = problem_of(shape);
+    if (!shape.causal || shape.keys < shape.queries) problem.first_query = 0;
+    problem.lengths = lengths_.empty() ? nullptr : lengths_on_device_.view().as<std::int32_t>();
+    problem.dropout.samples = samples_.view().as<std::int64_t>();
+  }
+  AttentionTensors reference() const {
+    AttentionTensors t;
+    t.q = values_of(b, q);
+    t.k = values_of(b, k);
+    t.v = values_of(b, v);
+    t.dout = values_of(b, dout);
+    reference_attention(on_host(), t);
+    return t;
+  }
+  void reference_backward(AttentionTensors& t) const { reference_attention_backward(on_host(), t); }
+
+  /// Calls `visit` with the offset of every element of keys and values that belongs to padding.
+  template <class Visit>
+  void for_padding(Visit&& visit) const {
+    const Shape shape = k.view().shape();
+    const std::int64_t row = shape[2] * shape[3];
+    for (std::int64_t i = 0; i < shape.numel() && !lengths_.empty(); ++i) {
+      if (i / row / shape[1] >= lengths_[i / row % shape[1]]) visit(i);
+    }
+  }
+
+  Heads queries(TensorView x) const { return heads_of(x, problem.heads); }
+  Heads keys(TensorView x) const { return heads_of(x, problem.kv_heads); }
+  Tensor like(const Tensor& x, DType type) const { return poisoned_tensor(b, type, x.view().shape()); }
+  Tensor statistics() const { return poisoned_tensor(b, DType::fp32, {problem.batch, problem.heads, problem.queries}); }
+
+  Backend& b;
+  DType dtype;
+  AttentionProblem problem;
+  Tensor q, k, v, dout;
+
+ private:
+  AttentionProblem on_host() const {
+    AttentionProblem p = problem;
+    p.dropout.samples = numbers_.data();
+    if (!lengths_.empty()) p.lengths = lengths_.data();
+    return p;
+  }
+  Heads heads_of(TensorView x, std::int64_t count) const {
+    const std::int64_t d = problem.head_dim;
+    return {x, problem.batch * count * d, count * d, d};
+  }
+  std::vector<std::int64_t> numbers_;
+  std::vector<std::int32_t> lengths_;
+  Tensor samples_, lengths_on_device_;
+};
+
+/// Everything that attention computes.
+inline AttentionTensors compute(const GivenAttention& t) {
+  Backend& b = t.b;
+  const Tensor out = t.like(t.q, t.dtype), dq = t.like(t.q, t.dtype);
+  const Tensor dk = t.like(t.k, t.dtype), dv = t.like(t.k, t.dtype);
+  const Tensor lse = t.statistics(), row_dot = t.statistics();
+  const Heads q = t.queries(t.q), k = t.keys(t.k), v = t.keys(t.v), dout = t.queries(t.dout);
+  EXPECT_TRUE(cuda::takes_flash_attention(t.problem, {q, k, v, dout, t.queries(out), t.queries(dq), t.keys(dk)}));
+  b.attention().attention(b.compute_stream(), t.problem, q, k, v, t.queries(out), lse);
+  b.attention().attention_backward(b.compute_stream(), t.problem, dout, q, k, v, t.queries(out), lse, row_dot,
+                                   t.queries(dq), t.keys(dk), t.keys(dv));
+  AttentionTensors result;
+  result.out = values_of(b, out);
+  result.log_sum_exp = values_of(b, lse);
+  result.dq = values_of(b, dq);
+  result.dk = values_of(b, dk);
+  result.dv = values_of(b, dv);
+  return result;
+}
+
+}  // namespace trireme::test
