@@ -155,6 +155,22 @@ std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, Tenso
   };
 }
 
+/// Prints one line of JSON; `beside` is more of it.
+void print(const BenchOptions& o, const app::Job& job, const Case& test, int group_size, std::int64_t bytes,
+           const Quartiles& time, const std::string& beside) {
+  const double algorithm_gbs = static_cast<double>(bytes) / time.median / 1e3;
+  const bool is_cpu = job.backend->memory_is_host();
+  const char* kind = is_cpu ? "mpi" : o.grid.device.communicator == DeviceTransport::staged ? "staged" : "nccl";
+  fmt::print(
+      "{{\"operation\": \"{}\", \"communicator\": \"{}\", \"group\": \"{}\", \"ranks\": {}, \"groups\": {}, "
+      "\"ranks_sharing_cores\": {}, \"bytes\": {}, \"time_us\": {:.1f}, \"quartiles_us\": [{:.1f}, {:.1f}], "
+      "\"algorithm_gbs\": {:.3f}, \"bus_gbs\": {:.3f}{}}}\n",
+      test.name, kind, o.group ? to_string(*o.group) : "world", group_size,
+      o.group ? job.grid.groups(*o.group).size() : 1, job.node.ranks_sharing_cores, bytes, time.median, time.first,
+      time.third, algorithm_gbs, algorithm_gbs * bus_factor(test.collective, group_size), beside);
+  std::fflush(stdout);
+}
+
 int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& arguments) {
   BenchOptions o;
   app::Options options("collectives_bench", "Measures collective operations.");
@@ -204,16 +220,7 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
                              peer.median, peer.median / time.median, background.median);
       }
       if (job.world->rank() != 0) continue;
-      const double algorithm_gbs = static_cast<double>(bytes) / time.median / 1e3;
-      const char* kind = is_cpu ? "mpi" : o.grid.device.communicator == DeviceTransport::staged ? "staged" : "nccl";
-      fmt::print(
-          "{{\"operation\": \"{}\", \"communicator\": \"{}\", \"group\": \"{}\", \"ranks\": {}, \"groups\": {}, "
-          "\"ranks_sharing_cores\": {}, \"bytes\": {}, \"time_us\": {:.1f}, \"quartiles_us\": [{:.1f}, {:.1f}], "
-          "\"algorithm_gbs\": {:.3f}, \"bus_gbs\": {:.3f}{}}}\n",
-          test.name, kind, o.group ? to_string(*o.group) : "world", group->size(),
-          o.group ? job.grid.groups(*o.group).size() : 1, job.node.ranks_sharing_cores, bytes, time.median, time.first,
-          time.third, algorithm_gbs, algorithm_gbs * bus_factor(test.collective, group->size()), beside);
-      std::fflush(stdout);
+      print(o, job, test, group->size(), bytes, time, beside);
     }
   }
   return 0;

@@ -116,77 +116,81 @@ void run_rotary(GpuMeasure& bench, const Model& m) {
   });
 }
 
-/// The inner layer of the MLP, cross entropy, and what goes over all parameters.
-void run_wide(GpuMeasure& bench, const Model& m, std::int64_t parameters) {
+/// The inner layer of the MLP.
+void run_feed_forward(GpuMeasure& bench, const Model& m) {
   Backend& b = bench.b;
   Stream& stream = bench.stream;
   const std::int64_t n = m.s * m.b;
-  {
-    const double bytes = 2.0 * static_cast<double>(n * m.f);
-    const std::string name = fmt::format("{}: {} x {}", m.name, n, m.f);
-    struct Tensors {
-      Tensor x, y, gate_up, gradient;
-    };
-    std::vector<Tensors> sets;
-    for (int i = 0; i < bench.copies_beyond_caches(6 * bytes); ++i) {
-      sets.emplace_back(bench.filled(DType::bf16, {n, m.f}), bench.filled(DType::bf16, {n, m.f}),
-                        bench.filled(DType::bf16, {n, 2 * m.f}), bench.filled(DType::bf16, {n, 2 * m.f}));
-    }
-    const auto of = [&](int call) -> Tensors& { return sets[static_cast<std::size_t>(call) % sets.size()]; };
-    bench.memory("GELU", name, 2 * bytes,
-                 [&](int call) { b.elementwise().activate(stream, Activation::gelu_tanh, of(call).x, of(call).y); });
-    bench.memory("SwiGLU", name, 3 * bytes,
-                 [&](int call) { b.elementwise().swiglu(stream, of(call).gate_up, of(call).y); });
-    bench.memory("SwiGLU, backward", name, 5 * bytes, [&](int call) {
-      b.elementwise().swiglu_backward(stream, of(call).y, of(call).gate_up, of(call).gradient);
+  const double bytes = 2.0 * static_cast<double>(n * m.f);
+  const std::string name = fmt::format("{}: {} x {}", m.name, n, m.f);
+  struct Tensors {
+    Tensor x, y, gate_up, gradient;
+  };
+  std::vector<Tensors> sets;
+  for (int i = 0; i < bench.copies_beyond_caches(6 * bytes); ++i) {
+    sets.emplace_back(bench.filled(DType::bf16, {n, m.f}), bench.filled(DType::bf16, {n, m.f}),
+                      bench.filled(DType::bf16, {n, 2 * m.f}), bench.filled(DType::bf16, {n, 2 * m.f}));
+  }
+  const auto of = [&](int call) -> Tensors& { return sets[static_cast<std::size_t>(call) % sets.size()]; };
+  bench.memory("GELU", name, 2 * bytes,
+               [&](int call) { b.elementwise().activate(stream, Activation::gelu_tanh, of(call).x, of(call).y); });
+  bench.memory("SwiGLU", name, 3 * bytes,
+               [&](int call) { b.elementwise().swiglu(stream, of(call).gate_up, of(call).y); });
+  bench.memory("SwiGLU, backward", name, 5 * bytes, [&](int call) {
+    b.elementwise().swiglu_backward(stream, of(call).y, of(call).gate_up, of(call).gradient);
+  });
+  if (!b.memory_is_host()) {
+    // Epilogues that cuBLASLt does not fuse, or fuses more slowly.
+    const Tensor bias = bench.filled(DType::bf16, {m.f}), sums = bench.filled(DType::fp32, {m.f});
+    const Tensor scratch(b, DType::fp32, {static_cast<std::int64_t>(cuda::column_sums_bytes(n, m.f)) / 4});
+    bench.memory("bias + GELU behind a product", name, 3 * bytes, [&](int call) {
+      cuda::bias_activation(stream, DType::bf16, n, m.f, bias.view().data(), Activation::gelu_tanh,
+                            of(call).x.view().data(), true, of(call).y.view().data());
     });
-    if (!b.memory_is_host()) {
-      // Epilogues that cuBLASLt does not fuse, or fuses more slowly.
-      const Tensor bias = bench.filled(DType::bf16, {m.f}), sums = bench.filled(DType::fp32, {m.f});
-      const Tensor scratch(b, DType::fp32, {static_cast<std::int64_t>(cuda::column_sums_bytes(n, m.f)) / 4});
-      bench.memory("bias + GELU behind a product", name, 3 * bytes, [&](int call) {
-        cuda::bias_activation(stream, DType::bf16, n, m.f, bias.view().data(), Activation::gelu_tanh,
-                              of(call).x.view().data(), true, of(call).y.view().data());
-      });
-      bench.memory("GELU, backward behind a product", name, 3 * bytes, [&](int call) {
-        cuda::activation_backward(stream, DType::bf16, n * m.f, Activation::gelu_tanh, of(call).x.view().data(),
-                                  of(call).y.view().data());
-      });
-      bench.memory("column sums", name, bytes, [&](int call) {
-        cuda::column_sums(stream, DType::bf16, n, m.f, of(call).x.view().data(), scratch.view().data(),
-                          sums.view().as<float>());
-      });
-    }
+    bench.memory("GELU, backward behind a product", name, 3 * bytes, [&](int call) {
+      cuda::activation_backward(stream, DType::bf16, n * m.f, Activation::gelu_tanh, of(call).x.view().data(),
+                                of(call).y.view().data());
+    });
+    bench.memory("column sums", name, bytes, [&](int call) {
+      cuda::column_sums(stream, DType::bf16, n, m.f, of(call).x.view().data(), scratch.view().data(),
+                        sums.view().as<float>());
+    });
   }
-  {
-    const std::int64_t rows = std::min<std::int64_t>(n, 8192);
-    const double bytes = 2.0 * static_cast<double>(rows * m.v);
-    const std::string name = fmt::format("{}: {} x {}", m.name, rows, m.v);
-    const Tensor logits = bench.filled(DType::bf16, {rows, m.v}), maximum = bench.filled(DType::fp32, {rows});
-    const Tensor sum = bench.filled(DType::fp32, {rows}), target = bench.filled(DType::fp32, {rows});
-    const Tensor targets = tokens(b, rows, m.v);
-    const VocabularyShard shard{0, m.v};
-    CrossEntropyKernels& kernels = b.cross_entropy();
-    bench.memory("cross entropy", name, bytes,
-                 [&](int) { kernels.statistics(stream, logits, shard, targets, maximum, sum, target); });
-    bench.memory("cross entropy, backward", name, 2 * bytes,
-                 [&](int) { kernels.backward(stream, shard, maximum, sum, targets, target, logits); });
-  }
-  {
-    const Shape shape{parameters};
-    const double count = static_cast<double>(parameters);
-    const std::string name = fmt::format("{} parameters", parameters);
-    const Tensor g = bench.filled(DType::fp32, shape), w = bench.filled(DType::fp32, shape);
-    const Tensor mean = bench.filled(DType::fp32, shape), square = bench.filled(DType::fp32, shape);
-    const Tensor rounded = bench.filled(DType::bf16, shape), sum = bench.filled(DType::fp64, {1});
-    b.elementwise().fill(stream, 1e-4, square);  // no root of it is NaN
-    bench.memory("AdamW", name, 30 * count,
-                 [&](int) { b.optimizer().adamw(stream, {.learning_rate = 1e-4}, g, w, mean, square, rounded); });
-    bench.memory("SGD", name, 22 * count,
-                 [&](int) { b.optimizer().sgd(stream, {.learning_rate = 1e-4}, g, w, mean, rounded); });
-    bench.memory("norm of gradients", name, 4 * count, [&](int) { b.reduce().sum_squares(stream, g, sum); });
-    bench.memory("cast to bf16", name, 6 * count, [&](int) { b.elementwise().convert(stream, w, rounded); });
-  }
+}
+
+void run_cross_entropy(GpuMeasure& bench, const Model& m) {
+  Stream& stream = bench.stream;
+  const std::int64_t rows = std::min<std::int64_t>(m.s * m.b, 8192);
+  const double bytes = 2.0 * static_cast<double>(rows * m.v);
+  const std::string name = fmt::format("{}: {} x {}", m.name, rows, m.v);
+  const Tensor logits = bench.filled(DType::bf16, {rows, m.v}), maximum = bench.filled(DType::fp32, {rows});
+  const Tensor sum = bench.filled(DType::fp32, {rows}), target = bench.filled(DType::fp32, {rows});
+  const Tensor targets = tokens(bench.b, rows, m.v);
+  const VocabularyShard shard{0, m.v};
+  CrossEntropyKernels& kernels = bench.b.cross_entropy();
+  bench.memory("cross entropy", name, bytes,
+               [&](int) { kernels.statistics(stream, logits, shard, targets, maximum, sum, target); });
+  bench.memory("cross entropy, backward", name, 2 * bytes,
+               [&](int) { kernels.backward(stream, shard, maximum, sum, targets, target, logits); });
+}
+
+/// Kernels that go over all parameters.
+void run_parameters(GpuMeasure& bench, std::int64_t parameters) {
+  Backend& b = bench.b;
+  Stream& stream = bench.stream;
+  const Shape shape{parameters};
+  const double count = static_cast<double>(parameters);
+  const std::string name = fmt::format("{} parameters", parameters);
+  const Tensor g = bench.filled(DType::fp32, shape), w = bench.filled(DType::fp32, shape);
+  const Tensor mean = bench.filled(DType::fp32, shape), square = bench.filled(DType::fp32, shape);
+  const Tensor rounded = bench.filled(DType::bf16, shape), sum = bench.filled(DType::fp64, {1});
+  b.elementwise().fill(stream, 1e-4, square);  // no root of it is NaN
+  bench.memory("AdamW", name, 30 * count,
+               [&](int) { b.optimizer().adamw(stream, {.learning_rate = 1e-4}, g, w, mean, square, rounded); });
+  bench.memory("SGD", name, 22 * count,
+               [&](int) { b.optimizer().sgd(stream, {.learning_rate = 1e-4}, g, w, mean, rounded); });
+  bench.memory("norm of gradients", name, 4 * count, [&](int) { b.reduce().sum_squares(stream, g, sum); });
+  bench.memory("cast to bf16", name, 6 * count, [&](int) { b.elementwise().convert(stream, w, rounded); });
 }
 
 /// A linear layer: its three products.
@@ -295,7 +299,9 @@ void run(Backend& backend, bool dry_run, std::ostream& json) {
   for (const Model& m : models) {
     run_hidden(bench, m);
     run_rotary(bench, m);
-    run_wide(bench, m, dry_run ? 1 << 12 : 1 << 28);
+    run_feed_forward(bench, m);
+    run_cross_entropy(bench, m);
+    run_parameters(bench, dry_run ? 1 << 12 : 1 << 28);
     run_layer(bench, m);
     run_linear(
         bench, m,

@@ -135,24 +135,33 @@ struct Case {
   double communication;  // over computing
 };
 
-/// Runs a case. Returns whether it keeps its limits.
-bool run_case(Communicator& world, const Case& one, int rounds) {
+/// A small model whose gradients fill one bucket for each layer.
+test::TrainingRunConfig config_of(int ranks, int rounds) {
   test::TrainingRunConfig config;
   config.model = {.layers = 12, .hidden = 256, .heads = 4, .ffn_hidden = 1024, .max_positions = 64, .vocabulary = 256};
   config.s = 64;
   config.dtype = DType::fp32;
-  const int ranks = world.size() == 1 ? modelled_ranks : world.size();
   config.batch = 2 * ranks;
   config.steps = 4 + rounds * 2 * (steps_timed + 2);
+  return config;
+}
+
+test::Layout layout_of(const Case& one, std::int64_t h) {
   test::Layout layout;
   layout.options.micro_batch_size = 2;
   parallel::DataParallelOptions& options = layout.options.data_parallel;
   options.sharding = one.sharding;
   options.overlap_reduce = one.overlap;
   options.overlap_gather = one.overlap && one.sharding != DataSharding::none;
-  const std::int64_t h = config.model.hidden;
   options.bucket_elements = 12 * h * h + 13 * h;
-  SlowRun run(world, config, layout);
+  return layout;
+}
+
+/// Runs a case. Returns whether it keeps its limits.
+bool run_case(Communicator& world, const Case& one, int rounds) {
+  const int ranks = world.size() == 1 ? modelled_ranks : world.size();
+  const test::TrainingRunConfig config = config_of(ranks, rounds);
+  SlowRun run(world, config, layout_of(one, config.model.hidden));
   for (int i = 0; i < 3; ++i) run.run.step();
 
   ImmediateStream host;

@@ -29,28 +29,20 @@ AttentionProblem problem_of(std::int64_t queries, std::int64_t keys, double drop
 
 Heads heads_of(TensorView tensor, std::int64_t count) { return {tensor, batch * count * d, count * d, d}; }
 
-class AttentionParts : public testing::TestWithParam<DType> {};
-
-// Parts that begin anywhere, one of them wholly behind the first queries, in any order.
-TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
-  const DType dtype = GetParam(), accumulation = accumulation_type(dtype);
-  const auto backend = test::make_backend(2);
-  Backend& b = *backend;
-  Stream& stream = b.compute_stream();
-  const std::int64_t queries = 150, keys = 170;
-  const std::vector<std::pair<std::int64_t, std::int64_t>> cuts[] = {
-      {{0, 170}}, {{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 3}, {3, 77}, {77, 128}}};
-  const Tensor samples = samples_tensor(b, sample_numbers);
-  const std::vector<std::int32_t> full, padded = {100, 0};
-  const Tensor lengths = make_tensor(b, {batch}, padded);
-  for (const auto& [dropout, of_samples] : {std::pair{0.0, full}, {0.2, full}, {0.2, padded}}) {
-    AttentionProblem whole = problem_of(queries, keys, dropout, samples.view().as<std::int64_t>());
-    AttentionProblem on_host = problem_of(queries, keys, dropout, sample_numbers.data());
-    const Tensor q = random_tensor(b, dtype, {queries, batch, heads, d}, 1, -3, 3);
-    Tensor k = random_tensor(b, dtype, {keys, batch, kv_heads, d}, 2, -3, 3);
-    Tensor v = random_tensor(b, dtype, {keys, batch, kv_heads, d}, 3);
-    if (!of_samples.empty()) {
-      whole.lengths = lengths.view().as<std::int32_t>();
+/// A problem whose keys come whole, its random inputs on a backend, and what it should give.
+struct Whole {
+  Whole(Backend& b, DType dtype, std::int64_t queries, std::int64_t keys, double dropout,
+        const std::vector<std::int32_t>& padded)
+      : samples(samples_tensor(b, sample_numbers)),
+        lengths(make_tensor(b, {static_cast<std::int64_t>(padded.size())}, padded)),
+        problem(problem_of(queries, keys, dropout, samples.view().as<std::int64_t>())),
+        on_host(problem_of(queries, keys, dropout, sample_numbers.data())),
+        q(random_tensor(b, dtype, {queries, batch, heads, d}, 1, -3, 3)),
+        k(random_tensor(b, dtype, {keys, batch, kv_heads, d}, 2, -3, 3)),
+        v(random_tensor(b, dtype, {keys, batch, kv_heads, d}, 3)),
+        dout(random_tensor(b, dtype, {queries, batch, heads, d}, 4)) {
+    if (!padded.empty()) {
+      problem.lengths = lengths.view().as<std::int32_t>();
       on_host.lengths = padded.data();
       for (Tensor* tensor : {&k, &v}) {
         std::vector<double> values = values_of(b, *tensor);
@@ -61,55 +53,79 @@ TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
         *tensor = make_tensor(b, dtype, {keys, batch, kv_heads, d}, values);
       }
     }
-    const Tensor dout = random_tensor(b, dtype, {queries, batch, heads, d}, 4);
-    AttentionTensors expected;
     expected.q = values_of(b, q);
     expected.k = values_of(b, k);
     expected.v = values_of(b, v);
     expected.dout = values_of(b, dout);
     reference_attention(on_host, expected);
-    for (const auto& parts : cuts) {
-      if (!of_samples.empty() && parts.size() < 4) continue;  // for the sake of time
-      SCOPED_TRACE(testing::Message() << parts.size() << " parts, dropout " << dropout
-                                      << (of_samples.empty() ? "" : ", padded"));
-      const Tensor sums = poisoned_tensor(b, accumulation, {queries, batch, heads, d});
-      const Tensor out = poisoned_tensor(b, dtype, {queries, batch, heads, d});
-      const Tensor lse(b, accumulation, {batch, heads, queries}), row_dot(b, accumulation, {batch, heads, queries});
-      b.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), lse);
-      const auto for_parts = [&](auto&& visit) {
-        for (const auto& [begin, end] : parts) {
-          AttentionProblem part = whole;
-          part.keys = end - begin;
-          part.first_key = begin;
-          part.results = AttentionResults::merge;
-          visit(part, begin);
-        }
-      };
-      for_parts([&](const AttentionProblem& part, std::int64_t begin) {
-        b.attention().attention(stream, part, heads_of(q, heads), heads_of(k, kv_heads).from(begin),
-                                heads_of(v, kv_heads).from(begin), heads_of(sums, heads), lse);
-      });
-      const Tolerance close = tolerance(accumulation, Operation::sum);
-      expect_close(values_of(b, sums), expected.out, close, "out");
-      expect_close(values_of(b, lse), expected.log_sum_exp, close, "log_sum_exp");
+  }
+  Tensor samples, lengths;
+  AttentionProblem problem, on_host;
+  Tensor q, k, v, dout;
+  AttentionTensors expected;
+};
 
-      b.attention().copy_heads(stream, {queries, batch, heads, d}, heads_of(sums, heads), heads_of(out, heads));
-      AttentionTensors gradients = expected;
-      gradients.out = values_of(b, out);
-      expect_close(gradients.out, expected.out, tolerance(dtype, Operation::sum), "rounded out");
-      reference_attention_backward(on_host, gradients);
-      const Tensor dq(b, accumulation, {queries, batch, heads, d});
-      const Tensor dk(b, accumulation, {keys, batch, kv_heads, d}), dv(b, accumulation, {keys, batch, kv_heads, d});
-      for (const Tensor* tensor : {&dq, &dk, &dv}) b.elementwise().fill(stream, 0, *tensor);
-      for_parts([&](const AttentionProblem& part, std::int64_t begin) {
-        b.attention().attention_backward(stream, part, heads_of(dout, heads), heads_of(q, heads),
-                                         heads_of(k, kv_heads).from(begin), heads_of(v, kv_heads).from(begin),
-                                         heads_of(out, heads), lse, row_dot, heads_of(dq, heads),
-                                         heads_of(dk, kv_heads).from(begin), heads_of(dv, kv_heads).from(begin));
-      });
-      expect_close(values_of(b, dq), gradients.dq, close, "dq");
-      expect_close(values_of(b, dk), gradients.dk, close, "dk");
-      expect_close(values_of(b, dv), gradients.dv, close, "dv");
+using Parts = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+/// Expects the keys in `parts` to give what the whole gives, forward and backward.
+void expect_parts_join(Backend& b, DType dtype, const Whole& whole, const Parts& parts) {
+  const DType accumulation = accumulation_type(dtype);
+  const std::int64_t queries = whole.problem.queries, keys = whole.problem.keys;
+  Stream& stream = b.compute_stream();
+  const Tensor sums = poisoned_tensor(b, accumulation, {queries, batch, heads, d});
+  const Tensor out = poisoned_tensor(b, dtype, {queries, batch, heads, d});
+  const Tensor lse(b, accumulation, {batch, heads, queries}), row_dot(b, accumulation, {batch, heads, queries});
+  b.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), lse);
+  const auto for_parts = [&](auto&& visit) {
+    for (const auto& [begin, end] : parts) {
+      AttentionProblem part = whole.problem;
+      part.keys = end - begin;
+      part.first_key = begin;
+      part.results = AttentionResults::merge;
+      visit(part, begin);
+    }
+  };
+  for_parts([&](const AttentionProblem& part, std::int64_t begin) {
+    b.attention().attention(stream, part, heads_of(whole.q, heads), heads_of(whole.k, kv_heads).from(begin),
+                            heads_of(whole.v, kv_heads).from(begin), heads_of(sums, heads), lse);
+  });
+  const Tolerance close = tolerance(accumulation, Operation::sum);
+  expect_close(values_of(b, sums), whole.expected.out, close, "out");
+  expect_close(values_of(b, lse), whole.expected.log_sum_exp, close, "log_sum_exp");
+
+  b.attention().copy_heads(stream, {queries, batch, heads, d}, heads_of(sums, heads), heads_of(out, heads));
+  AttentionTensors gradients = whole.expected;
+  gradients.out = values_of(b, out);
+  expect_close(gradients.out, whole.expected.out, tolerance(dtype, Operation::sum), "rounded out");
+  reference_attention_backward(whole.on_host, gradients);
+  const Tensor dq(b, accumulation, {queries, batch, heads, d});
+  const Tensor dk(b, accumulation, {keys, batch, kv_heads, d}), dv(b, accumulation, {keys, batch, kv_heads, d});
+  for (const Tensor* tensor : {&dq, &dk, &dv}) b.elementwise().fill(stream, 0, *tensor);
+  for_parts([&](const AttentionProblem& part, std::int64_t begin) {
+    b.attention().attention_backward(stream, part, heads_of(whole.dout, heads), heads_of(whole.q, heads),
+                                     heads_of(whole.k, kv_heads).from(begin), heads_of(whole.v, kv_heads).from(begin),
+                                     heads_of(out, heads), lse, row_dot, heads_of(dq, heads),
+                                     heads_of(dk, kv_heads).from(begin), heads_of(dv, kv_heads).from(begin));
+  });
+  expect_close(values_of(b, dq), gradients.dq, close, "dq");
+  expect_close(values_of(b, dk), gradients.dk, close, "dk");
+  expect_close(values_of(b, dv), gradients.dv, close, "dv");
+}
+
+class AttentionParts : public testing::TestWithParam<DType> {};
+
+// Parts begin anywhere, in any order; one lies wholly behind the first queries.
+TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
+  const auto backend = test::make_backend(2);
+  const Parts cuts[] = {{{0, 170}}, {{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 3}, {3, 77}, {77, 128}}};
+  const std::vector<std::int32_t> full, padded = {100, 0};
+  for (const auto& [dropout, lengths] : {std::pair{0.0, full}, {0.2, full}, {0.2, padded}}) {
+    const Whole whole(*backend, GetParam(), 150, 170, dropout, lengths);
+    for (const Parts& parts : cuts) {
+      if (!lengths.empty() && parts.size() < 4) continue;  // for the sake of time
+      SCOPED_TRACE(testing::Message() << parts.size() << " parts, dropout " << dropout
+                                      << (lengths.empty() ? "" : ", padded"));
+      expect_parts_join(*backend, GetParam(), whole, parts);
     }
   }
 }

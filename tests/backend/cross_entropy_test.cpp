@@ -49,6 +49,17 @@ void reference(CrossEntropy& c) {
   }
 }
 
+/// Logits of the shard's classes, with columns of NaN behind them.
+std::vector<double> padded_columns(const CrossEntropy& c, const VocabularyShard& shard, std::int64_t padding) {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < c.targets.size(); ++i) {
+    const double* row = c.logits.data() + static_cast<std::int64_t>(i) * c.classes + shard.first_class;
+    values.insert(values.end(), row, row + shard.classes);
+    values.insert(values.end(), padding, std::nan(""));
+  }
+  return values;
+}
+
 /// In `dtype`, with the classes cut at `cuts` and padding columns of NaN behind each part, as tensor-parallel ranks
 /// would hold them; the sums and maxima over ranks are made here. Rounds c.logits to the type.
 void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, int threads = 2) {
@@ -71,11 +82,7 @@ void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, 
   std::vector<double> maximum(n, -std::numeric_limits<double>::infinity()), sum(n, 0), target(n, 0);
   for (std::size_t part = 0; part + 1 < cuts.size(); ++part) {
     const VocabularyShard shard{cuts[part], cuts[part + 1] - cuts[part]};
-    std::vector<double> values;
-    for (std::int64_t i = 0; i < n; ++i) {
-      for (std::int64_t j = 0; j < shard.classes; ++j) values.push_back(c.logits[i * c.classes + cuts[part] + j]);
-      values.insert(values.end(), padding, std::nan(""));
-    }
+    const std::vector<double> values = padded_columns(c, shard, padding);
     const Part& own = parts.emplace_back(shard, make_tensor(b, dtype, {n, shard.classes + padding}, values),
                                          poisoned_tensor(b, accumulation, {n}), poisoned_tensor(b, accumulation, {n}),
                                          poisoned_tensor(b, accumulation, {n}));
