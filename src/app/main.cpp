@@ -11,6 +11,7 @@
 
 #include "mpi/run_main.hpp"
 #include "src/app/command_table.hpp"
+#include "src/app/options/field_names.hpp"
 #include "src/app/process_limits.hpp"
 #include "src/app/run_config/job_options.hpp"
 #include "src/app/stop_signal.hpp"
@@ -42,7 +43,7 @@ int run_alone(const app::Call& call) {
   } catch (const std::exception& error) {
     problem = error.what();
   }
-  fmt::print(stderr, "trireme {}: {}\n", call.command->path, problem);
+  fmt::print(stderr, "trireme {}: {}\n", call.command->path, app::with_flags(problem));
   return static_cast<int>(code);
 }
 
@@ -51,6 +52,7 @@ int run_alone(const app::Call& call) {
 /// The program: `main` of the launcher (launcher.cpp) ends with it.
 extern "C" int trireme_main(int argc, char** argv) {
   use_alternate_signal_stack();
+  log::set_message_filter(app::with_flags);
   move_handlers_to_alternate_stacks();
   // A file that outgrows the limit of the process is an error of the write, with its message and its cleaning up.
   std::signal(SIGXFSZ, SIG_IGN);

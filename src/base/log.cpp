@@ -1,18 +1,39 @@
 #include "src/base/log.hpp"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <unistd.h>
 
 #include <string>
 
 namespace trireme::log {
+namespace {
+
+std::string (*message_filter)(std::string_view) = nullptr;
+
+/// The message of a line, filtered: %* in the pattern.
+class FilteredMessage : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& line, const std::tm&, spdlog::memory_buf_t& out) override {
+    const std::string_view message(line.payload.data(), line.payload.size());
+    const std::string filtered = message_filter == nullptr ? std::string(message) : message_filter(message);
+    out.append(filtered.data(), filtered.data() + filtered.size());
+  }
+  std::unique_ptr<spdlog::custom_flag_formatter> clone() const override { return std::make_unique<FilteredMessage>(); }
+};
+
+}  // namespace
+
+void set_message_filter(std::string (*filter)(std::string_view)) { message_filter = filter; }
 
 void initialise(int rank, int world_size) {
   auto logger = std::make_shared<spdlog::logger>("trireme", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   const std::string who = world_size > 1 && rank != 0 ? "[rank " + std::to_string(rank) + "] " : "";
   // On a terminal a progress bar may stand in the line: it is cleared first.
   const std::string clear = isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "";
-  logger->set_pattern(clear + "%H:%M:%S " + who + "%^%v%$");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<FilteredMessage>('*').set_pattern(clear + "%H:%M:%S " + who + "%^%*%$");
+  logger->set_formatter(std::move(formatter));
   logger->set_level(rank == 0 ? spdlog::level::info : spdlog::level::warn);
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));

@@ -2,6 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <string>
+#include <string_view>
+
 namespace trireme::log {
 
 // The log goes to stderr: stdout belongs to what a command is asked for (a perplexity, a generated text).
@@ -9,6 +12,9 @@ namespace trireme::log {
 using spdlog::error;
 using spdlog::info;
 using spdlog::warn;
+
+/// Sets a function that every message passes before it is printed; null: none. Call it before the first line.
+void set_message_filter(std::string (*filter)(std::string_view));
 
 /// Sets up the process' log. `rank` 0 logs everything, others only warnings. Call it before the first line; a later
 /// call replaces an earlier one.

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "src/app/options/field_names.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::app {
@@ -18,7 +19,7 @@ class Problems {
     try {
       action();
     } catch (const ConfigError& error) {
-      expect(false, error.what());
+      expect(false, with_flags(error.what()));
     }
   }
   /// Throws one ConfigError with all problems, if there are any.

@@ -1,0 +1,117 @@
+#include "src/app/options/field_names.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace trireme::app {
+namespace {
+
+struct FieldName {
+  std::string_view field;
+  std::string_view flag;
+};
+
+constexpr auto field_names = std::to_array<FieldName>({
+    {"adam_beta1", "adam-beta1"},
+    {"adam_beta2", "adam-beta2"},
+    {"adam_eps", "adam-eps"},
+    {"attention_dropout", "attention-dropout"},
+    {"backend", "backend"},
+    {"check_launches", "check-launches"},
+    {"communicator", "communicator"},
+    {"context_parallel_size", "context-parallel-size"},
+    {"cp", "cp"},
+    {"cuda_graphs", "cuda-graphs"},
+    {"data_cache_path", "data-cache-path"},
+    {"data_path", "data-path"},
+    {"decoder_first_pipeline_num_layers", "decoder-first-pipeline-num-layers"},
+    {"decoder_last_pipeline_num_layers", "decoder-last-pipeline-num-layers"},
+    {"decrease_batch_size_if_needed", "decrease-batch-size-if-needed"},
+    {"distributed_timeout_minutes", "distributed-timeout-minutes"},
+    {"dtype", "dtype"},
+    {"eod_token", "eod-token"},
+    {"eval_interval", "eval-interval"},
+    {"eval_iters", "eval-iters"},
+    {"exit_duration_in_mins", "exit-duration-in-mins"},
+    {"exit_interval", "exit-interval"},
+    {"ffn_hidden_size", "ffn-hidden-size"},
+    {"global_batch_size", "global-batch-size"},
+    {"hidden_dropout", "hidden-dropout"},
+    {"hidden_size", "hidden-size"},
+    {"hysteresis", "hysteresis"},
+    {"input_format", "input-format"},
+    {"invalid_utf8", "invalid-utf8"},
+    {"json_key", "json-key"},
+    {"language", "language"},
+    {"layernorm_epsilon", "layernorm-epsilon"},
+    {"load", "load"},
+    {"loss_scale_window", "loss-scale-window"},
+    {"lr", "lr"},
+    {"lr_decay_iters", "lr-decay-iters"},
+    {"lr_decay_samples", "lr-decay-samples"},
+    {"lr_decay_style", "lr-decay-style"},
+    {"lr_warmup_iters", "lr-warmup-iters"},
+    {"lr_warmup_samples", "lr-warmup-samples"},
+    {"max_bad_lines", "max-bad-lines"},
+    {"max_line", "max-line"},
+    {"max_position_embeddings", "max-position-embeddings"},
+    {"metrics_file", "metrics-file"},
+    {"micro_batch_size", "micro-batch-size"},
+    {"min_loss_scale", "min-loss-scale"},
+    {"min_lr", "min-lr"},
+    {"model", "model"},
+    {"num_attention_heads", "num-attention-heads"},
+    {"num_layers", "num-layers"},
+    {"num_layers_per_virtual_pipeline_stage", "num-layers-per-virtual-pipeline-stage"},
+    {"num_query_groups", "num-query-groups"},
+    {"overlap_grad_reduce", "overlap-grad-reduce"},
+    {"padded_vocab_size", "padded-vocab-size"},
+    {"pipeline_model_parallel_layout", "pipeline-model-parallel-layout"},
+    {"pipeline_model_parallel_size", "pipeline-model-parallel-size"},
+    {"pp", "pp"},
+    {"prompt", "prompt"},
+    {"rampup_batch_size", "rampup-batch-size"},
+    {"rotary_base", "rotary-base"},
+    {"rotary_percent", "rotary-percent"},
+    {"sampling", "sampling"},
+    {"save", "save"},
+    {"schedule", "schedule"},
+    {"seed", "seed"},
+    {"seq_length", "seq-length"},
+    {"sequence_parallel", "sequence-parallel"},
+    {"sgd_momentum", "sgd-momentum"},
+    {"split", "split"},
+    {"split_by", "split-by"},
+    {"standalone_embedding_stage", "standalone-embedding-stage"},
+    {"startup_timeout_minutes", "startup-timeout-minutes"},
+    {"tensor_model_parallel_size", "tensor-model-parallel-size"},
+    {"tp", "tp"},
+    {"trace_file", "trace-file"},
+    {"train_iters", "train-iters"},
+    {"train_samples", "train-samples"},
+    {"vocab_size", "vocab-size"},
+    {"vpp", "vpp"},
+    {"weight_decay", "weight-decay"},
+});
+
+}  // namespace
+
+std::string with_flags(std::string_view text) {
+  std::string result;
+  for (;;) {
+    const std::size_t open = text.find('<');
+    result += text.substr(0, open);
+    if (open == std::string_view::npos) return result;
+    text.remove_prefix(open + 1);
+    const std::size_t close = text.find('>');
+    const auto* const found = std::ranges::find(field_names, text.substr(0, close), &FieldName::field);
+    if (close == std::string_view::npos || found == field_names.end()) {
+      result += '<';
+    } else {
+      result.append("--").append(found->flag);
+      text.remove_prefix(close + 1);
+    }
+  }
+}
+
+}  // namespace trireme::app
