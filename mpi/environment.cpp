@@ -44,8 +44,8 @@ void check_launcher(int world_size) {
     MPI_Get_library_version(version.data(), &length);
     const std::string full = version.data();
     throw EnvironmentError(
-        "the program was started as {} tasks ({}={}), but MPI sees a world of one rank: the launcher does not speak "
-        "with the MPI library of this program ({}). Start it with that library's own mpirun, or under SLURM with "
+        "the program was started as {} tasks ({}={}), but MPI sees a world of one rank: the launcher does not support "
+        "the MPI library of this program ({}). Start it with that library's own mpirun, or under SLURM with "
         "srun --mpi=pmix",
         tasks, name, tasks, full.substr(0, full.find(',')));
   }

@@ -58,7 +58,7 @@ std::string summary(const Reports& reports, const std::vector<std::string>& host
     if (listed++ == most) break;
     text += fmt::format("\n  {}: {}", ranks_text(ranks), report);
   }
-  return text + "\n  Where ranks may take longer, raise --distributed-timeout-minutes";
+  return text + "\n  If ranks may take longer, try a larger <distributed_timeout_minutes>";
 }
 
 }  // namespace

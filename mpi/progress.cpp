@@ -83,7 +83,7 @@ void ProgressEngine::set_timer(microseconds delay) {
 }
 
 void ProgressEngine::check_usable() const {
-  TRIREME_CHECK(!abandoned_, MpiError, "communication was given up because of an earlier error of this rank");
+  TRIREME_CHECK(!abandoned_, MpiError, "communication was abandoned after an earlier error of this rank");
 }
 
 std::shared_ptr<ProgressEngine::Entry> ProgressEngine::submit(Operation operation, std::string description) {

@@ -32,8 +32,8 @@ void StartupWatchdog::watch(double minutes) {
   log::error(
       "rank {} on host {} waited {:g} minutes for all ranks to reach MPI_Init: a rank did not start, or hangs. Look "
       "for "
-      "the host without a trireme process, or with one that does not run, and start without it; "
-      "--startup-timeout-minutes waits longer",
+      "the host without a trireme process, or with one that does not run, and start without it. If hosts start slowly, "
+      "try a larger <startup_timeout_minutes>",
       launched_rank(), host_name(), minutes);
   // The other threads are inside MPI, which cannot be left in order.
   _exit(static_cast<int>(ExitCode::hung));

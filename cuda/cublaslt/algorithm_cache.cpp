@@ -58,10 +58,10 @@ AlgorithmCache::AlgorithmCache(std::string path, std::string device, std::uint64
   const bool is_ours = !std::filesystem::exists(path_, failed) || std::filesystem::is_regular_file(path_, failed);
   if (is_ours) choices_ = read(bad_lines);
   if (!is_ours || (choices_.empty() && bad_lines > 0)) {
-    log::warn("{} is no file of algorithms: it is left as it is, and what is chosen holds for this run alone", path_);
+    log::warn("{} is not a file of algorithms: it stays unchanged, and the choices of this run are not stored", path_);
     path_.clear();
   } else if (bad_lines > 0) {
-    log::warn("{}: {} lines are no choice of an algorithm and are left out", path_, bad_lines);
+    log::warn("{}: ignoring {} lines that are not a choice of an algorithm", path_, bad_lines);
   }
 }
 
@@ -107,7 +107,7 @@ void AlgorithmCache::keep(const std::string& product, const Choice& choice) {
   if (file.good()) std::filesystem::rename(temporary, path_, failed);
   if (file.good() && !failed) return;
   std::filesystem::remove(temporary, failed);
-  log::warn("the algorithms chosen for products cannot be kept in {}: they will be chosen again", path_);
+  log::warn("writing the algorithms chosen for products to {} failed: the next run chooses them again", path_);
   path_.clear();
 }
 

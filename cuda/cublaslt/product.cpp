@@ -18,7 +18,7 @@ cudaDataType_t cuda_type(DType dtype) {
     case DType::fp16:
       return CUDA_R_16F;
     default:
-      throw ConfigError("products on a GPU are of fp32, bf16 or fp16, not {}: use --backend cpu", name_of(dtype));
+      throw ConfigError("products on a GPU are of fp32, bf16 or fp16, not {}: use <backend> cpu", name_of(dtype));
   }
 }
 

@@ -24,10 +24,10 @@ constexpr std::size_t shared_bytes_unasked = 32 << 10;
 inline void check_launch(const Launch& launch, std::size_t max_shared_bytes) {
   constexpr std::int64_t max_blocks = 0x7fffffff;
   TRIREME_CHECK(launch.blocks <= max_blocks, ConfigError,
-                "the kernel {} has {} blocks, and a GPU starts {} at the most: take a smaller --micro-batch-size",
+                "the kernel {} has {} blocks, and a GPU starts at most {}. Try a smaller <micro_batch_size>",
                 launch.kernel, launch.blocks, max_blocks);
   TRIREME_CHECK(launch.shared_bytes <= max_shared_bytes, ConfigError,
-                "the kernel {} wants {} bytes of shared memory for a block, and this GPU has {}{}{}", launch.kernel,
+                "the kernel {} needs {} bytes of shared memory for a block, and this GPU has {}{}{}", launch.kernel,
                 launch.shared_bytes, max_shared_bytes, *launch.remedy == 0 ? "" : ": ", launch.remedy);
 }
 

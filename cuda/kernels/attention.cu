@@ -288,12 +288,12 @@ class CudaAttention final : public AttentionKernels {
     const std::int64_t most = numbers / (shared_numbers(4, 1) - shared_numbers(4, 0));
     TRIREME_CHECK(head_dim <= most, ConfigError,
                   "attention heads have {} channels, and those of up to {} fit into the shared memory of this GPU, {} "
-                  "bytes for a block: take more heads, or --backend cpu",
+                  "bytes for a block: take more heads, or <backend> cpu",
                   head_dim, most, max_shared_bytes_);
     if (size_of(dtype) > 2) return "";
     return fmt::format(
-        "attention does without tensor cores, and steps may take ten times as long: in {} heads of 64, 96 and 128 "
-        "channels have kernels for them, and these have {}",
+        "attention runs without tensor cores, and steps may take ten times as long: in {} only heads of 64, 96 and 128 "
+        "channels use tensor cores, and these have {}",
         name_of(dtype), head_dim);
   }
 

@@ -124,7 +124,7 @@ class CublasLtGemm final : public GemmKernels {
   }
 
   static void check_type(DType dtype) {
-    TRIREME_CHECK(dtype != DType::fp64, ConfigError, "fp64 runs on the CPU backend alone: use --backend cpu");
+    TRIREME_CHECK(dtype != DType::fp64, ConfigError, "fp64 runs on the CPU backend alone: use <backend> cpu");
   }
 
   void run(CudaStream& stream, Task& task) {
@@ -246,7 +246,7 @@ class CublasLtGemm final : public GemmKernels {
           dbias = memory_->allocate_on(stream, static_cast<std::size_t>(task.shape.n) * sizeof(float));
         }
       } catch (const EnvironmentError& error) {
-        log::warn("the product {} takes cuBLASLt's first suggestion, not its fastest: {}", to_string(task.shape),
+        log::warn("the product {} uses cuBLASLt's first suggestion, not its fastest: {}", to_string(task.shape),
                   error.what());
         return candidates.front();
       }

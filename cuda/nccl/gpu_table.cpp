@@ -34,7 +34,7 @@ void check_one_rank_a_gpu(const std::vector<RankGpu>& table) {
   TRIREME_CHECK(
       shared.empty(), EnvironmentError,
       "more ranks than GPUs: {}. NCCL needs a GPU for each rank: start as many ranks a machine as it has GPUs "
-      "(is each rank shown its own by CUDA_VISIBLE_DEVICES or SLURM?), or use --communicator staged, which "
+      "(is each rank shown its own by CUDA_VISIBLE_DEVICES or SLURM?), or use <communicator> staged, which "
       "passes everything through the host and is slow",
       shared);
 }

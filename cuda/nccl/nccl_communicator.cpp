@@ -96,8 +96,7 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device>
   // Groups that share what they run on wait for one another, and p2p communicators must not.
   constexpr const char* share = "NCCL_COMM_SPLIT_SHARE_RESOURCES";
   if (const char* asked = std::getenv(share); asked != nullptr && std::string_view(asked) != "0" && host.rank() == 0) {
-    log::warn("{}={} is left out: groups that share resources wait for one another, and messages must not", share,
-              asked);
+    log::warn("ignoring {}={}: groups that share resources wait for one another, and messages must not", share, asked);
   }
   setenv(share, "0", 1);
   ncclUniqueId id{};

@@ -91,7 +91,7 @@ void NcclHandle::abandon() {
 
 void NcclHandle::check_alive() const {
   if (comm_ == nullptr) {
-    throw NcclError("the communicator {} was given up after an earlier error; {}", name_, to_string(device_->place()));
+    throw NcclError("the communicator {} was aborted after an earlier error; {}", name_, to_string(device_->place()));
   }
 }
 

@@ -80,7 +80,7 @@ std::string Device::latest_launches() const {
     text += (back == 1 ? "" : ", ") + std::string(launches_[(launch_count_ - back) % launches_.size()]);
   }
   return "; latest launches, newest first: " + text +
-         (checks_ == LaunchChecks::immediate ? "" : "; --check-launches names the one that failed");
+         (checks_ == LaunchChecks::immediate ? "" : "; <check_launches> names the one that failed");
 }
 
 void Device::wait_until(const std::function<cudaError_t()>& query, const char* call,
@@ -115,7 +115,7 @@ void Device::give_up() const {
   const std::chrono::duration<double> time_to_end(time_to_end_s_ + max_wait_s_ / 5);
   std::thread([time_to_end, end = end_, message = fmt::format("{}; {}", error.what(), to_string(place_))] {
     if (end.wait_for(time_to_end) == std::future_status::ready) return;
-    log::error("this process cannot come to its end by itself, and is ended, after {}", message);
+    log::error("ending this process, which did not end by itself after an error: {}", message);
     std::_Exit(static_cast<int>(ExitCode::hung));
   }).detach();
   throw error;

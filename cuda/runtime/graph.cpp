@@ -36,7 +36,7 @@ std::unique_ptr<CudaGraph> CudaGraph::record(std::shared_ptr<Device> device, Cud
     device->check(cudaGraphInstantiate(&ready, recorded.get(), 0), "cudaGraphInstantiate");
     return std::unique_ptr<CudaGraph>(new CudaGraph(std::move(device), ready));
   } catch (const CudaError& error) {
-    throw CudaError("{}; it happened while work was recorded as a CUDA graph: leave out --cuda-graphs", error.what());
+    throw CudaError("{}; it happened while work was recorded as a CUDA graph: leave out <cuda_graphs>", error.what());
   }
 }
 

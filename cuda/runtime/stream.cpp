@@ -47,7 +47,7 @@ void CudaStream::synchronize() {
 
 CudaStream& cuda_stream(Stream& stream) {
   auto* on_device = dynamic_cast<CudaStream*>(&stream);
-  TRIREME_CHECK(on_device != nullptr, ShapeError, "work for a GPU was given a stream of another backend");
+  TRIREME_CHECK(on_device != nullptr, ShapeError, "work for a GPU cannot run on a stream of another backend");
   return *on_device;
 }
 

@@ -99,7 +99,7 @@ void CorpusStore::read(Kind kind) {
   TRIREME_CHECK(!is_view || kind == Kind::any, DataError, "{} is a view itself", path_);
   const std::int64_t version = root.integer_attribute("format_version");
   TRIREME_CHECK(version == corpus_format_version, DataError,
-                "{} has version {} of the corpus format, this program knows version {}: use the program that built it, "
+                "{} has version {} of the corpus format, this program reads version {}: use the program that built it, "
                 "or build it again",
                 path_, version, corpus_format_version);
   info_.tokenizer = root.text_attribute("tokenizer");
@@ -170,7 +170,7 @@ void CorpusStore::read(Kind kind) {
                 DataError, "the sentences of {} do not make up its documents: build it again", path_);
   TRIREME_CHECK(info_.max_id >= -1 && info_.max_id < info_.vocabulary_size && info_.end_of_document >= -1 &&
                     info_.end_of_document < info_.vocabulary_size,
-                DataError, "{} has a greatest id of {} and ends documents with {}, in a vocabulary of {} ids", path_,
+                DataError, "{} has a largest id of {} and ends documents with {}, in a vocabulary of {} ids", path_,
                 info_.max_id, info_.end_of_document, info_.vocabulary_size);
   if (is_view) {
     open_sources(sources);
@@ -198,7 +198,7 @@ void CorpusStore::open_sources(const std::vector<SourceName>& names) {
     first_blocks_.push_back(blocks);
     blocks += sources_.back()->blocks();
   }
-  TRIREME_CHECK(!sources_.empty(), DataError, "{} is a view of nothing: make it again", path_);
+  TRIREME_CHECK(!sources_.empty(), DataError, "{} is a view without sources: make it again", path_);
 }
 
 void CorpusStore::check_runs() const {
@@ -356,12 +356,12 @@ void CorpusStore::verify_header(std::int64_t max_id) const {
   TRIREME_CHECK(max_id < info_.vocabulary_size, DataError, "{} holds token {}, but its vocabulary has {} ids", path_,
                 max_id, info_.vocabulary_size);
   TRIREME_CHECK(max_id == info_.max_id, DataError,
-                "the tokens of {} have the greatest id {}, its header says {}: it is damaged", path_, max_id,
+                "the tokens of {} have the largest id {}, but its header has {}: it is damaged", path_, max_id,
                 info_.max_id);
   const auto tokenizer = data::tokenizer_from_payload(info_.tokenizer, info_.tokenizer_payload);
   TRIREME_CHECK(
       tokenizer->vocabulary_size() == info_.vocabulary_size && tokenizer->end_of_document() == info_.end_of_document,
-      DataError, "the tokenizer in {} has {} ids and ends documents with {}, the header says {} and {}", path_,
+      DataError, "the tokenizer in {} has {} ids and ends documents with {}, but the header has {} and {}", path_,
       tokenizer->vocabulary_size(), tokenizer->end_of_document(), info_.vocabulary_size, info_.end_of_document);
 }
 

@@ -96,7 +96,7 @@ void CorpusWriter::finish() {
   const auto next_tokens = [&, next = reader_of(tokens_)](std::span<std::byte> out) mutable {
     next(out);
     TRIREME_CHECK(block_digests_.compare(block++ * digest_digits, digest_digits, digest(out.data(), out.size())) == 0,
-                  IoError, "the temporary file beside {} gave back other bytes than were written", file_.target());
+                  IoError, "the temporary file beside {} does not hold the bytes that were written", file_.target());
   };
   CorpusContents contents{token_count_, max_id_, next_tokens, documents_, reader_of(offsets_)};
   if (sentences_) {

@@ -58,7 +58,7 @@ data::IndexCache::Kept read(const std::string& path, const std::string& descript
   const std::span<const std::byte> all = mapping->bytes();
   const ByteReader bytes(path, all);
   TRIREME_CHECK(all.size() > magic.size() && std::memcmp(all.data(), magic.data(), magic.size()) == 0, DataError,
-                "{} is no file of this cache", path);
+                "{} is not a file of this cache", path);
   std::size_t offset = magic.size() + digest_digits;
   TRIREME_CHECK(all.size() > offset &&
                     digest(all.data() + offset, all.size() - offset) ==
@@ -70,7 +70,7 @@ data::IndexCache::Kept read(const std::string& path, const std::string& descript
   TRIREME_CHECK(description_bytes == description.size() && count <= max_arrays &&
                     all.size() - offset >= count * 8 + description.size() &&
                     std::memcmp(all.data() + offset + count * 8, description.data(), description.size()) == 0,
-                DataError, "{} is of something else", path);
+                DataError, "{} belongs to another order of samples", path);
   std::size_t begin = offset + count * 8 + description.size();
   data::IndexCache::Kept kept{{}, mapping};
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -122,11 +122,12 @@ void IndexFiles::keep(const data::TokenStore& store, const std::string& descript
     // Not brought to the disk first: what a crash leaves of it is found by its digest.
     TRIREME_CHECK(std::rename(file.path().c_str(), file.target().c_str()) == 0, IoError, "cannot rename {} to {}: {}",
                   file.path(), file.target(), std::strerror(errno));
-    log::info("order of samples of {}: computed, and kept in {}", store.name(), file.target());
+    log::info("order of samples of {}: computed, and stored in {}", store.name(), file.target());
   } catch (const Error& error) {
     refused_.insert(folder);
-    log::warn("{}: the order of samples is not kept, every start computes it; --data-cache-path names another folder",
-              error.what());
+    log::warn(
+        "storing the order of samples failed: {}; every start computes it again. Try another folder: <data_cache_path>",
+        error.what());
   }
 }
 

@@ -48,7 +48,7 @@ class Index {
   explicit Index(const std::string& path) : path_(path), mapping_(path), bytes_(path_, mapping_.bytes()) {
     const std::span<const std::byte> all = mapping_.bytes();
     TRIREME_CHECK(all.size() >= magic.size() && std::memcmp(all.data(), magic.data(), magic.size()) == 0, DataError,
-                  "{} does not begin with MMIDIDX: it is no index of Megatron-LM's{}", path_,
+                  "{} does not begin with MMIDIDX: it is not an index of Megatron-LM's{}", path_,
                   all.size() >= 6 && std::memcmp(all.data(), "TNTIDX", 6) == 0
                       ? " present format, but of its old one, TNTIDX; convert it with Megatron-LM first"
                       : "");
@@ -63,7 +63,7 @@ class Index {
                       all.size() == header_bytes + sequences_ * 12 + boundaries * 8,
                   DataError,
                   "{} has {} bytes, but {} sequences and {} document boundaries (bytes 18 and 26) take {} + 12 each + "
-                  "8 each: it is cut short, damaged, or of multimodal data, which are not known here",
+                  "8 each: it is cut short, damaged, or of multimodal data, which this program does not support",
                   path_, all.size(), sequences_, boundaries, header_bytes);
     documents_ = boundaries - 1;
     TRIREME_CHECK(boundary(0) == 0 && boundary(documents_) == sequences_, DataError,

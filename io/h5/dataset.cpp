@@ -48,8 +48,8 @@ void Dataset::read_dtype() {
     dtype_ = static_cast<DType>(i);
     if (name_of(dtype_) == name && H5Tequal(type.get(), file_type(dtype_)) > 0) return;
   }
-  throw DataError("{} is not an array of '{}', as its attribute says, or that type is not known here", description(),
-                  name);
+  throw DataError("{} is not an array of '{}', the type in its attribute, or this program does not support that type",
+                  description(), name);
 }
 
 void Dataset::read_shape() {

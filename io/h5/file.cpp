@@ -194,7 +194,7 @@ void File::close() {
   };
   checked(action, [&] { return H5Fflush(handle_.get(), H5F_SCOPE_LOCAL); });
   checked(action, [&] { return H5Fclose(handle_.release()); });
-  TRIREME_CHECK(!state_->write_failed, Hdf5Error, "an earlier write to {} failed, so the file is worth nothing",
+  TRIREME_CHECK(!state_->write_failed, Hdf5Error, "an earlier write to {} failed, so the file is incomplete",
                 state_->path);
 }
 

@@ -55,8 +55,8 @@ void fail(const std::string& action) {
     if (error != 0) throw Hdf5SystemError("cannot {}: {}", action, std::strerror(error));
   }
   if (stack.empty()) throw Hdf5Error("cannot {}: the HDF5 library gives no reason", action);
-  if (stack.size() == 1) throw Hdf5Error("cannot {}: HDF5 says {}", action, stack.front());
-  throw Hdf5Error("cannot {}: HDF5 says {} ({})", action, stack.back(), stack.front());
+  if (stack.size() == 1) throw Hdf5Error("cannot {}: HDF5 reports {}", action, stack.front());
+  throw Hdf5Error("cannot {}: HDF5 reports {} ({})", action, stack.back(), stack.front());
 }
 
 }  // namespace trireme::io::h5

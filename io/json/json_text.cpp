@@ -17,14 +17,13 @@ class KeyHandler : public nlohmann::json_sax<json> {
   KeyHandler(const std::string& key, std::string place) : key_(key), place_(std::move(place)) {}
 
   std::string finish() {
-    TRIREME_CHECK(text_.has_value(), DataError, "{}: the object has no key '{}'; --json-key names another", place_,
-                  key_);
+    TRIREME_CHECK(text_.has_value(), DataError, "{}: the object has no key '{}'. Try another <json_key>", place_, key_);
     return std::move(*text_);
   }
 
   bool key(std::string& name) override {
     wanted_ = depth_ == 1 && name == key_;
-    TRIREME_CHECK(!wanted_ || !text_, DataError, "{}: the key '{}' stands there twice", place_, key_);
+    TRIREME_CHECK(!wanted_ || !text_, DataError, "{}: the key '{}' occurs twice", place_, key_);
     return true;
   }
   bool string(std::string& text) override {

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 [[noreturn]] void fail(const char* what, const std::string& path) {
-  throw_system_error(fmt::format("--metrics-file {}: {}", path, what), errno);
+  throw_system_error(fmt::format("<metrics_file> {}: {}", path, what), errno);
 }
 
 /// A number with 17 digits, so that reading it gives the same bits; null where it is not finite.

@@ -37,7 +37,7 @@ TraceFile::TraceFile(std::string path, Communicator& world) : path_(std::move(pa
   collectively(world_, [&] {
     if (world_.rank() != 0) return;
     file_.open(path_, std::ios::binary | std::ios::trunc);
-    TRIREME_CHECK(file_.is_open(), IoError, "--trace-file {}: cannot be created: {}", path_, std::strerror(errno));
+    TRIREME_CHECK(file_.is_open(), IoError, "creating <trace_file> {} failed: {}", path_, std::strerror(errno));
   });
 }
 
@@ -66,7 +66,7 @@ void TraceFile::write(const TraceRecorder& recorder, const std::string& process)
     move(Transfer::Direction::send, 0);
   }
   collectively(world_, [&] {
-    TRIREME_CHECK(!file_.fail(), IoError, "--trace-file {}: cannot be written: {}", path_, std::strerror(errno));
+    TRIREME_CHECK(!file_.fail(), IoError, "writing <trace_file> {} failed: {}", path_, std::strerror(errno));
   });
 }
 

@@ -100,7 +100,7 @@ class Parser {
   void read_normalizer() {
     const json& normalizer = member(file_, "normalizer");
     if (normalizer.is_null()) return;
-    require(member(normalizer, "type") == "NFC", "the normalizer is {}; this program knows none and NFC",
+    require(member(normalizer, "type") == "NFC", "the normalizer is {}; this program supports none and NFC",
             text_of(normalizer));
     vocabulary_.compose = true;
   }
@@ -111,7 +111,8 @@ class Parser {
     const bool is_split = is_sequence && steps.size() == 2 && member(steps[0], "type") == "Split";
     const json& byte_level = is_split ? steps[1] : is_sequence && steps.size() == 1 ? steps[0] : pre_tokenizer;
     require(member(byte_level, "type") == "ByteLevel",
-            "the pre-tokenizer is {}; this program knows ByteLevel, alone or behind one Split", text_of(pre_tokenizer));
+            "the pre-tokenizer is {}; this program supports ByteLevel, alone or after one Split",
+            text_of(pre_tokenizer));
     require(!flag(byte_level, "add_prefix_space"),
             "'add_prefix_space' is on: the space before a text's first word cannot be told from one of the text");
     const bool own_pattern = member(byte_level, "use_regex").is_null() || flag(byte_level, "use_regex");
@@ -124,7 +125,7 @@ class Parser {
     const auto known =
         std::ranges::find_if(patterns, [&](const auto& pattern) { return regex == std::string(pattern.first); });
     require(known != patterns.end() && member(steps[0], "behavior") == "Isolated" && !flag(steps[0], "invert"),
-            "words are cut by {}; this program knows the patterns of GPT-2, Llama 3 and Qwen 2, 'Isolated'",
+            "words are cut by {}; this program supports the patterns of GPT-2, Llama 3 and Qwen 2, 'Isolated'",
             text_of(steps[0]));
     vocabulary_.pattern = known->second;
   }
@@ -148,13 +149,14 @@ class Parser {
         continue;
       }
       for (const char* name : {"single_word", "lstrip", "rstrip"}) {
-        require(!flag(token, name), "the added token '{}' is '{}', which this program does not know",
+        require(!flag(token, name), "the added token '{}' is '{}', which this program does not support",
                 shortened(content), name);
       }
       require(!vocabulary_.compose || !flag(token, "normalized"),
               "the added token '{}' is 'normalized', which goes with no normalizer alone", shortened(content));
-      require(vocabulary_.added.empty() || flag(token, "normalized") == normalized_,
-              "some added tokens are 'normalized' and some are not; this program knows one of the two");
+      require(
+          vocabulary_.added.empty() || flag(token, "normalized") == normalized_,
+          "some added tokens are 'normalized' and some are not; this program supports only one of the two in a file");
       normalized_ = flag(token, "normalized");
       vocabulary_.added.push_back(id);
     }
@@ -218,7 +220,7 @@ class Parser {
       require(set_end(wanted), "there is no added token '{}' to end documents", wanted);
     } else {
       require(set_end("<|endoftext|>") || set_end("<|end_of_text|>") || set_end("</s>"),
-              "none of <|endoftext|>, <|end_of_text|> and </s> is an added token: --eod-token names the one that ends "
+              "none of <|endoftext|>, <|end_of_text|> and </s> is an added token: <eod_token> names the one that ends "
               "documents");
     }
     std::erase(vocabulary_.added, vocabulary_.end_of_document);

@@ -47,8 +47,7 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
     if (id >= tokens_.size()) tokens_.resize(id + 1);
     TRIREME_CHECK(tokens_[id].empty(), DataError, "{}: entries '{}' and '{}' both have the id {}", path_,
                   shortened(tokens_[id]), shortened(name_), id);
-    TRIREME_CHECK(ids_.emplace(bytes, id).second, DataError, "{}: entry '{}' stands there twice", path_,
-                  shortened(name_));
+    TRIREME_CHECK(ids_.emplace(bytes, id).second, DataError, "{}: entry '{}' occurs twice", path_, shortened(name_));
     tokens_[id] = std::move(bytes);
     return true;
   }

@@ -12,7 +12,7 @@ std::unique_ptr<Backend> make_backend(BackendChoice choice, int threads, std::st
       if (Backend* backend = library->make_backend(options, &why)) return std::unique_ptr<Backend>(backend);
     }
     TRIREME_CHECK(choice == BackendChoice::automatic, BackendUnavailable,
-                  "--backend cuda: {}; use --backend cpu, or a build with CUDA on a machine with a GPU", why);
+                  "<backend> cuda: {}; use <backend> cpu, or a build with CUDA on a machine with a GPU", why);
   }
   if (reason != nullptr) *reason = why;
   return cpu::make_backend(threads);

@@ -26,26 +26,26 @@ void validate(const GptConfig& config) {
     if (!holds) problems += (problems.empty() ? "" : "; ") + problem;
   };
   expect(config.layers >= 1 && config.layers <= max_layers,
-         fmt::format("--num-layers {} must be between 1 and {}", config.layers, max_layers));
+         fmt::format("<num_layers> {} must be between 1 and {}", config.layers, max_layers));
   expect(config.hidden >= 1 && config.heads >= 1 && config.hidden % config.heads == 0,
-         fmt::format("--hidden-size {} must be a multiple of --num-attention-heads {}", config.hidden, config.heads));
+         fmt::format("<hidden_size> {} must be a multiple of <num_attention_heads> {}", config.hidden, config.heads));
   expect(config.query_groups >= 0 && (config.query_groups == 0 || config.heads % config.query_groups == 0),
-         fmt::format("--num-query-groups {} must divide --num-attention-heads {}", config.query_groups, config.heads));
-  expect(config.ffn_hidden >= 1, fmt::format("--ffn-hidden-size {} must be at least 1", config.ffn_hidden));
+         fmt::format("<num_query_groups> {} must divide <num_attention_heads> {}", config.query_groups, config.heads));
+  expect(config.ffn_hidden >= 1, fmt::format("<ffn_hidden_size> {} must be at least 1", config.ffn_hidden));
   expect(config.max_positions >= 1,
-         fmt::format("--max-position-embeddings {} must be at least 1", config.max_positions));
-  expect(config.vocabulary >= 1, fmt::format("--vocab-size {} must be at least 1", config.vocabulary));
+         fmt::format("<max_position_embeddings> {} must be at least 1", config.max_positions));
+  expect(config.vocabulary >= 1, fmt::format("<vocab_size> {} must be at least 1", config.vocabulary));
   expect(config.hidden_dropout >= 0 && config.hidden_dropout < 1,
-         fmt::format("--hidden-dropout {} must be from 0 to less than 1", config.hidden_dropout));
+         fmt::format("<hidden_dropout> {} must be from 0 to less than 1", config.hidden_dropout));
   expect(config.attention_dropout >= 0 && config.attention_dropout < 1,
-         fmt::format("--attention-dropout {} must be from 0 to less than 1", config.attention_dropout));
-  expect(config.norm_epsilon >= 0, fmt::format("--layernorm-epsilon {} must not be negative", config.norm_epsilon));
+         fmt::format("<attention_dropout> {} must be from 0 to less than 1", config.attention_dropout));
+  expect(config.norm_epsilon >= 0, fmt::format("<layernorm_epsilon> {} must not be negative", config.norm_epsilon));
   if (config.position_embedding == PositionEmbedding::rope && config.heads >= 1) {
-    expect(config.rotary_base > 0, fmt::format("--rotary-base {} must be above 0", config.rotary_base));
+    expect(config.rotary_base > 0, fmt::format("<rotary_base> {} must be above 0", config.rotary_base));
     expect(config.rotary_percent > 0 && config.rotary_percent <= 1,
-           fmt::format("--rotary-percent {} must be above 0 and at most 1", config.rotary_percent));
+           fmt::format("<rotary_percent> {} must be above 0 and at most 1", config.rotary_percent));
     expect(config.rotary_channels() >= 2 && config.rotary_channels() % 2 == 0,
-           fmt::format("--rotary-percent {} of heads of {} channels rotates {}: it must be an even number above 0",
+           fmt::format("<rotary_percent> {} of heads of {} channels rotates {}: it must be an even number above 0",
                        config.rotary_percent, config.head_dim(), config.rotary_channels()));
   }
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
@@ -55,7 +55,7 @@ void validate(const GptConfig& config) {
       h * (config.layers * (4 * h + 3 * static_cast<double>(config.ffn_hidden)) +
            2 * static_cast<double>(config.vocabulary) + static_cast<double>(config.max_positions));
   TRIREME_CHECK(parameters < 1e16, ConfigError,
-                "--num-layers {} --hidden-size {} --ffn-hidden-size {} --vocab-size {} --max-position-embeddings {}: "
+                "<num_layers> {} <hidden_size> {} <ffn_hidden_size> {} <vocab_size> {} <max_position_embeddings> {}: "
                 "{:.1g} parameters are more than any machine holds",
                 config.layers, config.hidden, config.ffn_hidden, config.vocabulary, config.max_positions, parameters);
 }

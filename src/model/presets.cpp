@@ -66,7 +66,7 @@ const std::vector<Preset>& presets() {
 GptConfig preset(const std::string& name) {
   const auto found =
       std::ranges::find_if(presets(), [&](const Preset& p) { return name == p.name || "gpt2-" + name == p.name; });
-  TRIREME_CHECK(found != presets().end(), ConfigError, "--model '{}' is not known; there are {}", name, preset_names());
+  TRIREME_CHECK(found != presets().end(), ConfigError, "unknown <model> '{}'. Try one of {}", name, preset_names());
   return found->config;
 }
 

@@ -5,9 +5,9 @@ namespace trireme::optim {
 AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options)
     : Optimizer(backend, parameters, weight_decay, moment_names), options_(options) {
   TRIREME_CHECK(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1, ConfigError,
-                "--adam-beta1 {} and --adam-beta2 {} must be from 0 to less than 1", options.beta1, options.beta2);
+                "<adam_beta1> {} and <adam_beta2> {} must be from 0 to less than 1", options.beta1, options.beta2);
   // With 0 an element that never had a gradient, padding for one, would become 0 / 0.
-  TRIREME_CHECK(options.epsilon > 0, ConfigError, "--adam-eps {} must be above 0", options.epsilon);
+  TRIREME_CHECK(options.epsilon > 0, ConfigError, "<adam_eps> {} must be above 0", options.epsilon);
 }
 
 void AdamW::update_stretch(const Update& update, const Stretch& stretch) {

@@ -13,10 +13,10 @@ LossScaler::LossScaler(const LossScalerOptions& options)
                 "the loss scale {} must be above 0", options.initial_scale);
   if (!options.dynamic) return;
   TRIREME_CHECK(options.minimum_scale > 0 && options.minimum_scale <= options.initial_scale, ConfigError,
-                "--min-loss-scale {} must be above 0 and at most the initial scale {}", options.minimum_scale,
+                "<min_loss_scale> {} must be above 0 and at most the initial scale {}", options.minimum_scale,
                 options.initial_scale);
   TRIREME_CHECK(options.growth_window >= 1 && options.hysteresis >= 1, ConfigError,
-                "--loss-scale-window {} and --hysteresis {} must be at least 1", options.growth_window,
+                "<loss_scale_window> {} and <hysteresis> {} must be at least 1", options.growth_window,
                 options.hysteresis);
 }
 

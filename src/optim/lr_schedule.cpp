@@ -9,18 +9,19 @@
 namespace trireme::optim {
 
 void LrSchedule::validate() const {
-  TRIREME_CHECK(std::isfinite(maximum) && maximum >= 0, ConfigError, "--lr {} must be a number of at least 0", maximum);
+  TRIREME_CHECK(std::isfinite(maximum) && maximum >= 0, ConfigError, "<lr> {} must be a number of at least 0", maximum);
   TRIREME_CHECK(std::isfinite(minimum) && minimum >= 0 && minimum <= maximum, ConfigError,
-                "--min-lr {} must be from 0 to --lr {}", minimum, maximum);
-  const char* unit = by_samples ? "samples" : "iters";
-  TRIREME_CHECK(warmup >= 0, ConfigError, "--lr-warmup-{} {} must not be negative", unit, warmup);
+                "<min_lr> {} must be from 0 to <lr> {}", minimum, maximum);
+  const char* const warmup_field = by_samples ? "<lr_warmup_samples>" : "<lr_warmup_iters>";
+  TRIREME_CHECK(warmup >= 0, ConfigError, "{} {} must not be negative", warmup_field, warmup);
   TRIREME_CHECK(style == LrDecayStyle::constant || warmup < decay, ConfigError,
-                "--lr-warmup-{} {} must be below --lr-decay-{} {} (default --train-{})", unit, warmup, unit, decay,
-                unit);
+                "{} {} must be below {} {} (default {})", warmup_field, warmup,
+                by_samples ? "<lr_decay_samples>" : "<lr_decay_iters>", decay,
+                by_samples ? "<train_samples>" : "<train_iters>");
   TRIREME_CHECK(
       style != LrDecayStyle::inverse_square_root || !by_samples || warmup > 0, ConfigError,
-      "--lr-decay-style inverse-square-root falls with the root of the samples over those of the warm-up: give "
-      "--lr-warmup-samples of at least 1");
+      "<lr_decay_style> inverse-square-root falls with the root of the samples over those of the warm-up: give "
+      "<lr_warmup_samples> of at least 1");
 }
 
 double LrSchedule::at(std::int64_t progress) const {

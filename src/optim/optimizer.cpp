@@ -5,7 +5,7 @@ namespace trireme::optim {
 Optimizer::Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
                      std::span<const char* const> moments)
     : backend_(backend), parameters_(parameters), weight_decay_(weight_decay) {
-  TRIREME_CHECK(weight_decay >= 0, ConfigError, "--weight-decay {} must not be negative", weight_decay);
+  TRIREME_CHECK(weight_decay >= 0, ConfigError, "<weight_decay> {} must not be negative", weight_decay);
   const DType type = accumulation_type(parameters.values().dtype());
   const Shape size = {parameters.layout().shard_elements()};
   for (const char* name : moments) {

@@ -5,7 +5,7 @@ namespace trireme::optim {
 Sgd::Sgd(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const SgdOptions& options)
     : Optimizer(backend, parameters, weight_decay, moment_names), options_(options) {
   TRIREME_CHECK(options.momentum >= 0 && options.momentum < 1, ConfigError,
-                "--sgd-momentum {} must be from 0 to less than 1", options.momentum);
+                "<sgd_momentum> {} must be from 0 to less than 1", options.momentum);
 }
 
 void Sgd::update_stretch(const Update& update, const Stretch& stretch) {

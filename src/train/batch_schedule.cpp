@@ -21,30 +21,31 @@ BatchSchedule::BatchSchedule(std::int64_t global_batch_size, const std::optional
     ramp_up_ = *ramp_up;
     const auto& [start, increment, samples] = ramp_up_;
     TRIREME_CHECK(start >= 1 && increment >= 1 && samples >= 1, ConfigError,
-                  "--rampup-batch-size {} {} {}: first batch, increment and samples are each at least 1", start,
+                  "<rampup_batch_size> {} {} {}: first batch, increment and samples are each at least 1", start,
                   increment, samples);
     TRIREME_CHECK(
         start < global_batch_size && (global_batch_size - start) % increment == 0, ConfigError,
-        "--rampup-batch-size {} {} {} does not lead to --global-batch-size {}: it must be the first batch and "
+        "<rampup_batch_size> {} {} {} does not lead to <global_batch_size> {}: it must be the first batch and "
         "a whole number of increments, such as {}",
         start, increment, samples, global_batch_size,
         start + std::max<std::int64_t>(1, (global_batch_size - start) / increment) * increment);
     parts_ = (global_batch_size - start) / increment;
   }
-  TRIREME_CHECK(global_batch_size / unit_ <= max_micro_batches, ConfigError,
-                "--global-batch-size {} is {} micro-batches on each data rank, more than the {} that can be planned: "
-                "choose a smaller one, or a larger --micro-batch-size",
-                global_batch_size, global_batch_size / unit_, max_micro_batches);
+  TRIREME_CHECK(
+      global_batch_size / unit_ <= max_micro_batches, ConfigError,
+      "<global_batch_size> {} is {} micro-batches on each data rank, more than the {} that can be planned: choose a "
+      "smaller one, or a larger <micro_batch_size>",
+      global_batch_size, global_batch_size / unit_, max_micro_batches);
   for (std::int64_t part = parts_; part >= 0; --part) {
     const std::int64_t size = size_at(part);
     if (size % unit_ == 0 || (decrease && size > unit_)) continue;
     const std::int64_t below = size / unit_ * unit_;
     throw ConfigError(
-        "{} {} is not a multiple of --micro-batch-size {} times {} data ranks (= {}): choose {}{}, another micro-batch "
+        "{} {} is not a multiple of <micro_batch_size> {} times {} data ranks (= {}): choose {}{}, another micro-batch "
         "size or number of ranks{}",
-        part == parts_ ? "--global-batch-size" : "--rampup-batch-size: a global batch of", size, micro_batch_size,
+        part == parts_ ? "<global_batch_size>" : "<rampup_batch_size>: a global batch of", size, micro_batch_size,
         data_ranks, unit_, below > 0 ? std::to_string(below) + " or " : "", below + unit_,
-        decrease || below == 0 ? "" : ", or --decrease-batch-size-if-needed");
+        decrease || below == 0 ? "" : ", or <decrease_batch_size_if_needed>");
   }
 }
 

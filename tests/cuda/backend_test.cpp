@@ -158,11 +158,11 @@ TEST_F(CudaBackendOnFakes, RefusesHeadsThatDoNotFitAndNamesSlowOnes) {
   EXPECT_THAT(
       message_of([&] { attention.check_head_dim(DType::fp32, 512); }),
       "attention heads have 512 channels, and those of up to 317 fit into the shared memory of this GPU, 166912 "
-      "bytes for a block: take more heads, or --backend cpu");
+      "bytes for a block: take more heads, or <backend> cpu");
   EXPECT_THAT(attention.check_head_dim(DType::fp32, 80), "") << "has no tensor cores with any";
   EXPECT_THAT(attention.check_head_dim(DType::bf16, 80),
-              "attention does without tensor cores, and steps may take ten times as long: in bf16 heads of 64, 96 and "
-              "128 channels have kernels for them, and these have 80");
+              "attention runs without tensor cores, and steps may take ten times as long: in bf16 only heads of 64, 96 "
+              "and 128 channels use tensor cores, and these have 80");
 }
 
 TEST_F(CudaBackendOnFakes, SaysWhichKernelWantsMoreSharedMemoryThanThereIs) {
@@ -175,7 +175,7 @@ TEST_F(CudaBackendOnFakes, SaysWhichKernelWantsMoreSharedMemoryThanThereIs) {
       message_of([&] {
         backend_->attention().attention(stream(), problem, heads(0), heads(1), heads(2), heads(3), statistics);
       }),
-      "the kernel attention wants 235008 bytes of shared memory for a block, and this GPU has 166912: take more "
+      "the kernel attention needs 235008 bytes of shared memory for a block, and this GPU has 166912: take more "
       "heads, of fewer channels");
 }
 

@@ -94,7 +94,7 @@ TEST_F(CudaGraphs, RefuseWhatMakesTheHostWaitOrAllocates) {
   const std::unique_ptr<Event> earlier = stream_.record();
   const auto said = [](const char* call, const char* status) {
     return AllOf(HasSubstr(std::string(call) + " failed: "), HasSubstr(status), HasSubstr("rank 3 on node7"),
-                 HasSubstr("recorded as a CUDA graph: leave out --cuda-graphs"));
+                 HasSubstr("recorded as a CUDA graph: leave out <cuda_graphs>"));
   };
   EXPECT_THAT(refusal([&] { stream_.synchronize(); }), said("cudaStreamQuery", "cudaErrorStreamCaptureUnsupported"));
   EXPECT_THAT(refusal([&] { other.synchronize(); }), said("cudaStreamQuery", "cudaErrorStreamCaptureUnsupported"));

@@ -173,7 +173,7 @@ TEST_F(GpuGrid, NcclRefusesRanksThatShareAGpuAndSaysWhatHelps) {
     message = error.what();
   }
   EXPECT_NE(message.find("more ranks than GPUs: ranks 0, 1"), std::string::npos) << message;
-  EXPECT_NE(message.find("--communicator staged"), std::string::npos) << message;
+  EXPECT_NE(message.find("<communicator> staged"), std::string::npos) << message;
 }
 
 }  // namespace

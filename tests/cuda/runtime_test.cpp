@@ -111,7 +111,7 @@ TEST_F(CudaRuntime, DeferredChecksListTheLatestKernelsWhenAnErrorShows) {
   for (const char* kernel : {"k1", "k2", "k3", "k4", "k5"}) device_->launched(stream.handle(), kernel);
   fake_cuda::enqueue(stream.handle(), "bad", [] { fake_cuda::break_device(cudaErrorIllegalAddress); });
   EXPECT_THAT(message_of<CudaError>([&] { stream.synchronize(); }),
-              AllOf(HasSubstr("newest first: k5, k4, k3, k2;"), HasSubstr("--check-launches")));
+              AllOf(HasSubstr("newest first: k5, k4, k3, k2;"), HasSubstr("<check_launches>")));
 }
 
 TEST_F(CudaRuntime, ACallThatIsRefusedIsNoErrorOfTheNextLaunch) {
@@ -187,7 +187,7 @@ TEST_F(CudaRuntimeDeathTest, AProcessThatCannotFreeItsMemoryEndsAllTheSame) {
           std::this_thread::sleep_for(std::chrono::seconds(60));  // as cudaFree would
         }
       },
-      testing::ExitedWithCode(7), "cannot come to its end by itself.*waiting for 0.05 s for GPU 0");
+      testing::ExitedWithCode(7), "ending this process.*waiting for 0.05 s for GPU 0");
 }
 
 TEST_F(CudaRuntime, ImmediateChecksHaveTheLongestWaitAndAskWatchedCommunications) {

@@ -29,7 +29,7 @@ check "fp32: the losses are the CPU's" same_losses one.jsonl cpu.jsonl 2e-4
 check "the algorithms of products are kept" [ -s algorithms ]
 done_by 1 train "${run[@]}" --dtype bf16 --metrics-file bf16.jsonl
 check "bf16: the losses are the CPU's" same_losses bf16.jsonl cpu.jsonl 1e-2
-check "and a warning says that small heads are slow" grep -q 'attention does without tensor cores.* in bf16 ' err
+check "and a warning says that small heads are slow" grep -q 'attention runs without tensor cores.* in bf16 ' err
 done_by 1 train "${run[@]}" --metrics-file checked.jsonl --check-launches
 check "with --check-launches too" same_losses checked.jsonl one.jsonl 1e-6
 for ranks in 1 2; do

@@ -43,7 +43,7 @@ refusal 2 "${shape[@]}" --pp 2 --num-layers-per-virtual-pipeline-stage 3 -- \
 refusal 2 "${shape[@]}" --pp 2 --pipeline-model-parallel-layout 1,2 -- "1,2 holds 3 layers, the model has 4"
 refusal 2 "${shape[@]}" --pp 2 --pipeline-model-parallel-layout 1,1,2 -- "names 3 chunks; 2 stages of 1 chunks are 2"
 refusal 3 "${shape[@]}" --pp 3 --decoder-first-pipeline-num-layers 1 -- \
-  "of 4 layers 3 are left for the other 2 of 3 stages" "as many each"
+  "of 4 layers 3 are left for the other 2 of 3 stages" "equal numbers of at least one"
 
 # Samples by micro-batches and data ranks; the sequence by tensor ranks.
 refusal 2 "${shape[@]}" --global-batch-size 3 -- \

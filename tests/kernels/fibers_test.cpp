@@ -182,8 +182,8 @@ TEST_F(Fibers, RefuseMoreBlocksThanAGridHas) {
     ADD_FAILURE();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "the kernel long has 2147483648 blocks, and a GPU starts 2147483647 at the most: take a smaller "
-                 "--micro-batch-size");
+                 "the kernel long has 2147483648 blocks, and a GPU starts at most 2147483647. Try a smaller "
+                 "<micro_batch_size>");
   }
 }
 

@@ -112,7 +112,7 @@ TEST(GptConfigValidation, NamesEveryProblemAtOnce) {
     validate(config);
     FAIL() << "no error";
   } catch (const ConfigError& error) {
-    for (const char* option : {"--num-layers 0", "--num-attention-heads 7", "--vocab-size 0", "--hidden-dropout 1"}) {
+    for (const char* option : {"<num_layers> 0", "<num_attention_heads> 7", "<vocab_size> 0", "<hidden_dropout> 1"}) {
       EXPECT_THAT(error.what(), HasSubstr(option));
     }
   }
@@ -127,9 +127,9 @@ TEST(GptConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {
     change(config);
     EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr(problem)));
   };
-  expect_problem([](GptConfig& c) { c.query_groups = 5; }, "--num-query-groups 5 must divide --num-attention-heads 12");
-  expect_problem([](GptConfig& c) { c.rotary_base = 0; }, "--rotary-base 0");
-  expect_problem([](GptConfig& c) { c.rotary_percent = 1.5; }, "--rotary-percent 1.5");
+  expect_problem([](GptConfig& c) { c.query_groups = 5; }, "<num_query_groups> 5 must divide <num_attention_heads> 12");
+  expect_problem([](GptConfig& c) { c.rotary_base = 0; }, "<rotary_base> 0");
+  expect_problem([](GptConfig& c) { c.rotary_percent = 1.5; }, "<rotary_percent> 1.5");
   expect_problem([](GptConfig& c) { c.rotary_percent = 0.4; }, "rotates 25");
   expect_problem([](GptConfig& c) { c.rotary_percent = 0.01; }, "rotates 0");
 }

@@ -102,20 +102,20 @@ TEST(BatchSchedule, RefusesSizesThatDoNotDivide) {
   EXPECT_THAT(
       [] { BatchSchedule(32, {}, false, 8, 3); },
       ThrowsMessage<ConfigError>(
-          AllOf(HasSubstr("--global-batch-size 32 is not a multiple of --micro-batch-size 8 times 3 data ranks (= 24)"),
-                HasSubstr("choose 24 or 48"), HasSubstr("--decrease-batch-size-if-needed"))));
+          AllOf(HasSubstr("<global_batch_size> 32 is not a multiple of <micro_batch_size> 8 times 3 data ranks (= 24)"),
+                HasSubstr("choose 24 or 48"), HasSubstr("<decrease_batch_size_if_needed>"))));
   EXPECT_THAT([] { BatchSchedule(8, {}, true, 4, 3); },
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("(= 12)"), HasSubstr("choose 12"))));
   EXPECT_THAT(
       [] {
         BatchSchedule(12, BatchRampUp{3, 3, 10}, false, 2, 1);
       },
-      ThrowsMessage<ConfigError>(HasSubstr("a global batch of 9 is not a multiple of --micro-batch-size 2")));
+      ThrowsMessage<ConfigError>(HasSubstr("a global batch of 9 is not a multiple of <micro_batch_size> 2")));
   EXPECT_THAT(
       [] {
         BatchSchedule(12, BatchRampUp{4, 3, 10}, false, 1, 1);
       },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("--global-batch-size 12"), HasSubstr("such as 10"))));
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("<global_batch_size> 12"), HasSubstr("such as 10"))));
   EXPECT_THROW(BatchSchedule(12, (BatchRampUp{12, 3, 10}), false, 1, 1), ConfigError);
   EXPECT_THROW(BatchSchedule(12, (BatchRampUp{0, 3, 10}), false, 1, 1), ConfigError);
   EXPECT_THROW(BatchSchedule(12, (BatchRampUp{3, 3, 0}), false, 1, 1), ConfigError);

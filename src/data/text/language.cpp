@@ -23,7 +23,7 @@ LanguageDetector::LanguageDetector(std::vector<std::string> wanted) : wanted_(st
   for (std::string& code : wanted_) {
     const CLD2::Language language = CLD2::GetLanguageFromName(code.c_str());
     TRIREME_CHECK(language != CLD2::UNKNOWN_LANGUAGE, ConfigError,
-                  "--language: '{}' is not the ISO 639 code of a language that CLD2 knows, such as en, de, zh, zh-Hant",
+                  "<language> '{}' is not the ISO 639 code of a language that CLD2 detects. Try en, de, zh or zh-Hant",
                   code);
     code = CLD2::LanguageCode(language);
   }
@@ -55,7 +55,7 @@ bool can_detect_languages() { return true; }
 
 LanguageDetector::LanguageDetector(std::vector<std::string> wanted) : wanted_(std::move(wanted)) {
   throw EnvironmentError(
-      "--language needs CLD2, without which this program was built: install it (Debian: libcld2-dev) and build again");
+      "<language> needs CLD2, and this program was built without it. Install it (Debian: libcld2-dev) and build again");
 }
 
 LanguageDetector::Result LanguageDetector::detect(std::string_view) const { return {}; }

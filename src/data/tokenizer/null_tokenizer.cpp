@@ -13,7 +13,7 @@ NullTokenizer::NullTokenizer(std::int64_t vocabulary_size, std::int64_t end_of_d
     : vocabulary_size_(vocabulary_size), end_of_document_(static_cast<std::int32_t>(end_of_document)) {
   TRIREME_CHECK(vocabulary_size >= 1 && vocabulary_size <= std::int64_t{1} << 31 && end_of_document >= 0 &&
                     end_of_document < vocabulary_size,
-                ConfigError, "a vocabulary of {} ids cannot be, or not with {} as the id that ends documents",
+                ConfigError, "a vocabulary of {} ids is not possible with {} as the id that ends documents",
                 vocabulary_size, end_of_document);
 }
 

@@ -68,8 +68,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const
   if (name == "null") return NullTokenizer::from_payload(payload);
   if (name == "huggingface") return make_huggingface_tokenizer(bpe_from_payload(payload));
   if (name == "wordpiece") return make_wordpiece_tokenizer(wordpiece_from_payload(payload));
-  TRIREME_CHECK(name == "bytes", DataError,
-                "unknown tokenizer '{}'; this program knows bytes, gpt2, huggingface, null and wordpiece", name);
+  TRIREME_CHECK(name == "bytes", DataError, "unknown tokenizer '{}'. Try bytes, gpt2, huggingface, null or wordpiece",
+                name);
   TRIREME_CHECK(payload == kBytePayload, DataError, "the embedded definition of the byte tokenizer is damaged");
   return make_byte_tokenizer();
 }

@@ -8,8 +8,8 @@ SequenceShard SequenceShard::of(std::int64_t sequence, int context_rank, int con
   if (context_size == 1) return {sequence, sequence, {}};
   const std::int64_t chunks = 2 * std::int64_t{context_size};
   TRIREME_CHECK(sequence % chunks == 0, ConfigError,
-                "--seq-length {} does not divide into {} equal chunks, two for each of {} context ranks: with "
-                "--context-parallel-size {} it must be a multiple of {}",
+                "<seq_length> {} does not divide into {} equal chunks, two for each of {} context ranks: with "
+                "<context_parallel_size> {} it must be a multiple of {}",
                 sequence, chunks, context_size, context_size, chunks);
   const std::int64_t chunk = sequence / chunks;
   return {sequence, 2 * chunk, {context_rank * chunk, chunk, (chunks - 1 - context_rank) * chunk}};

@@ -41,8 +41,8 @@ std::string nearest_grids(int world_size, int tensor_size, int pipeline_size, in
   candidates.resize(std::min<std::size_t>(candidates.size(), 4));
   std::vector<std::string> texts;
   for (const Candidate& grid : candidates) {
-    texts.push_back(fmt::format("--tp {} --pp {}{} (data {})", grid.tensor, grid.pipeline,
-                                context_size == 1 ? "" : fmt::format(" --cp {}", grid.context),
+    texts.push_back(fmt::format("<tp> {} <pp> {}{} (data {})", grid.tensor, grid.pipeline,
+                                context_size == 1 ? "" : fmt::format(" <cp> {}", grid.context),
                                 world_size / grid.tensor / grid.pipeline / grid.context));
   }
   return fmt::format("{}", fmt::join(texts, ", "));
@@ -88,10 +88,10 @@ ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int
   std::string counts = std::to_string(wanted);
   if (data_size == 0 && replica_size < world_size) counts += " or " + std::to_string(wanted + replica_size);
   throw ConfigError(
-      "{} ranks do not make a grid of tensor size {} (--tp) x pipeline size {} (--pp){}{} = {} ranks{}. Start {} "
+      "{} ranks do not make a grid of tensor size {} (<tp>) x pipeline size {} (<pp>){}{} = {} ranks{}. Start {} "
       "ranks, or choose a grid for {}: {}",
       world_size, tensor_size, pipeline_size,
-      context_size != 1 ? fmt::format(" x context size {} (--cp)", context_size) : "",
+      context_size != 1 ? fmt::format(" x context size {} (<cp>)", context_size) : "",
       data_size != 0 ? fmt::format(" x data size {}", data_size) : "", data_size != 0 ? wanted : replica_size,
       data_size != 0 ? "" : " a replica", counts, world_size,
       nearest_grids(world_size, tensor_size, pipeline_size, context_size));

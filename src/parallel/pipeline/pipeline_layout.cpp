@@ -15,36 +15,36 @@ int chunks_of(int layers, int stages, const PipelineSplit& cut) {
   if (cut.layers_per_chunk) {
     const int n = *cut.layers_per_chunk;
     TRIREME_CHECK(n >= 1 && layers % (stages * n) == 0, ConfigError,
-                  "--num-layers-per-virtual-pipeline-stage {}: {} layers on {} stages do not divide into chunks of {}; "
+                  "<num_layers_per_virtual_pipeline_stage> {}: {} layers on {} stages do not divide into chunks of {}; "
                   "it must divide the layers of a stage ({})",
                   n, layers, stages, n, layers / stages);
     chunks = layers / stages / n;
     TRIREME_CHECK(!cut.chunks || *cut.chunks == chunks, ConfigError,
-                  "--num-layers-per-virtual-pipeline-stage {} makes {} chunks a rank of {} layers on {} stages, --vpp "
-                  "says {}: give one of the two",
+                  "<num_layers_per_virtual_pipeline_stage> {} makes {} chunks a rank of {} layers on {} stages, but "
+                  "<vpp> is {}: leave one of the two out",
                   n, chunks, layers, stages, cut.chunks.value_or(0));
   }
   if (!cut.layers.empty()) {
     const int size = static_cast<int>(cut.layers.size());
     if (!cut.chunks && size % stages == 0) chunks = size / stages;
     TRIREME_CHECK(size == stages * chunks, ConfigError,
-                  "--pipeline-model-parallel-layout names {} chunks; {} stages of {} chunks are {}", size, stages,
+                  "<pipeline_model_parallel_layout> names {} chunks; {} stages of {} chunks are {}", size, stages,
                   chunks, stages * chunks);
   }
-  TRIREME_CHECK(chunks >= 1, ConfigError, "--vpp {}: a rank has at least one chunk", chunks);
+  TRIREME_CHECK(chunks >= 1, ConfigError, "<vpp> {}: a rank has at least one chunk", chunks);
   return chunks;
 }
 
 /// Checks an explicit layout.
 void check_layers(const std::vector<int>& chunk_layers, int layers) {
   const int sum = std::accumulate(chunk_layers.begin(), chunk_layers.end(), 0);
-  TRIREME_CHECK(sum == layers, ConfigError, "--pipeline-model-parallel-layout {} holds {} layers, the model has {}",
+  TRIREME_CHECK(sum == layers, ConfigError, "<pipeline_model_parallel_layout> {} holds {} layers, the model has {}",
                 fmt::join(chunk_layers, ","), sum, layers);
   for (std::size_t i = 0; i < chunk_layers.size(); ++i) {
     const bool at_an_end = i == 0 || i + 1 == chunk_layers.size();
     TRIREME_CHECK(
         chunk_layers[i] > 0 || (chunk_layers[i] == 0 && at_an_end), ConfigError,
-        "--pipeline-model-parallel-layout {}: chunk {} has {} layers; only the first chunk (the embedding) and "
+        "<pipeline_model_parallel_layout> {}: chunk {} has {} layers; only the first chunk (the embedding) and "
         "the last one (the output head) may have none",
         fmt::join(chunk_layers, ","), i, chunk_layers[i]);
   }
@@ -56,8 +56,8 @@ std::vector<int> stage_layers(int layers, int stages, int chunks, const Pipeline
   if (!first && !cut.last_stage) {
     const int all = stages * chunks;
     TRIREME_CHECK(layers % all == 0, ConfigError,
-                  "{} layers do not divide into {} pipeline stages{}: choose --num-layers as a multiple of {}, another "
-                  "--pipeline-model-parallel-size, or say by --pipeline-model-parallel-layout how many each gets",
+                  "{} layers do not divide into {} pipeline stages{}: choose <num_layers> as a multiple of {}, another "
+                  "<pipeline_model_parallel_size>, or the layers of each with <pipeline_model_parallel_layout>",
                   layers, stages, chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", all);
     return std::vector<int>(static_cast<std::size_t>(stages), layers / stages);
   }
@@ -65,21 +65,21 @@ std::vector<int> stage_layers(int layers, int stages, int chunks, const Pipeline
   const int rest = layers - first.value_or(0) - cut.last_stage.value_or(0);
   const bool fits = others == 0 ? rest == 0 : others > 0 && rest >= others && rest % others == 0;
   std::string said;
-  if (cut.standalone_embedding) said = "--standalone-embedding-stage";
-  if (cut.first_stage) said = fmt::format("--decoder-first-pipeline-num-layers {}", *cut.first_stage);
+  if (cut.standalone_embedding) said = "<standalone_embedding_stage>";
+  if (cut.first_stage) said = fmt::format("<decoder_first_pipeline_num_layers> {}", *cut.first_stage);
   if (cut.last_stage) {
-    said += fmt::format("{}--decoder-last-pipeline-num-layers {}", said.empty() ? "" : " and ", *cut.last_stage);
+    said += fmt::format("{}<decoder_last_pipeline_num_layers> {}", said.empty() ? "" : " and ", *cut.last_stage);
   }
-  TRIREME_CHECK(fits, ConfigError,
-                "{}: of {} layers {} are left for the other {} of {} stages, and these must get as many each, at least "
-                "one",
-                said, layers, rest, others, stages);
+  TRIREME_CHECK(
+      fits, ConfigError,
+      "{}: of {} layers {} are left for the other {} of {} stages, which must get equal numbers of at least one", said,
+      layers, rest, others, stages);
   std::vector<int> result(static_cast<std::size_t>(stages), others > 0 ? rest / others : 0);
   if (first) result.front() = *first;
   if (cut.last_stage) result.back() = *cut.last_stage;
   for (const int n : result) {
     TRIREME_CHECK(n % chunks == 0, ConfigError,
-                  "{}: the stages get {} layers, and each number must be a multiple of the {} chunks a stage (--vpp)",
+                  "{}: the stages get {} layers, and each number must be a multiple of the {} chunks a stage (<vpp>)",
                   said, fmt::join(result, ", "), chunks);
   }
   return result;
@@ -95,27 +95,26 @@ PipelineLayout PipelineLayout::of(int layers, int stages, const PipelineSplit& c
   TRIREME_CHECK(layers >= 1 && stages >= 1, ConfigError, "{} layers on {} stages: each is at least 1", layers, stages);
   const bool uneven = cut.first_stage || cut.last_stage || cut.standalone_embedding;
   TRIREME_CHECK(!cut.standalone_embedding || !cut.first_stage, ConfigError,
-                "--standalone-embedding-stage leaves the first stage no layers; --decoder-first-pipeline-num-layers {} "
+                "<standalone_embedding_stage> leaves the first stage no layers; <decoder_first_pipeline_num_layers> {} "
                 "contradicts it",
                 cut.first_stage.value_or(0));
   TRIREME_CHECK(cut.layers.empty() || !(uneven || cut.layers_per_chunk), ConfigError,
-                "--pipeline-model-parallel-layout says everything about the stages: leave out "
-                "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers, --standalone-embedding-stage "
-                "and --num-layers-per-virtual-pipeline-stage");
+                "<pipeline_model_parallel_layout> sets the layers of all stages: leave out "
+                "<decoder_first_pipeline_num_layers>, <decoder_last_pipeline_num_layers>, <standalone_embedding_stage> "
+                "and <num_layers_per_virtual_pipeline_stage>");
   TRIREME_CHECK(!uneven || !cut.layers_per_chunk, ConfigError,
-                "--num-layers-per-virtual-pipeline-stage is for stages of equal size: give --vpp instead");
-  TRIREME_CHECK(
-      cut.first_stage.value_or(1) >= 1 && cut.last_stage.value_or(1) >= 1, ConfigError,
-      "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers must be at least 1; a first "
-      "stage without layers is --standalone-embedding-stage");
+                "<num_layers_per_virtual_pipeline_stage> is for stages of equal size: use <vpp> instead");
+  TRIREME_CHECK(cut.first_stage.value_or(1) >= 1 && cut.last_stage.value_or(1) >= 1, ConfigError,
+                "<decoder_first_pipeline_num_layers> and <decoder_last_pipeline_num_layers> must be at least 1; for a "
+                "first stage without layers use <standalone_embedding_stage>");
   PipelineLayout layout;
   layout.stages = stages;
   layout.chunks = chunks_of(layers, stages, cut);
   TRIREME_CHECK(!uneven || stages > 1, ConfigError,
-                "stages of different sizes need --pipeline-model-parallel-size of at least 2, not {}", stages);
+                "stages of different sizes need <pipeline_model_parallel_size> of at least 2, not {}", stages);
   TRIREME_CHECK(!cut.standalone_embedding || layout.chunks == 1, ConfigError,
-                "--standalone-embedding-stage goes with one chunk a rank, not {}: with --vpp say by "
-                "--pipeline-model-parallel-layout which chunks hold layers (0,...)",
+                "<standalone_embedding_stage> needs one chunk a rank, not {}. With <vpp>, use "
+                "<pipeline_model_parallel_layout> 0,... instead",
                 layout.chunks);
   if (!cut.layers.empty()) {
     check_layers(cut.layers, layers);
@@ -132,11 +131,11 @@ PipelineLayout PipelineLayout::of(int layers, int stages, const PipelineSplit& c
 ScheduleKind schedule_for(std::optional<ScheduleKind> asked, int chunks) {
   const ScheduleKind kind =
       asked.value_or(chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward);
-  TRIREME_CHECK((kind == ScheduleKind::interleaved) == (chunks > 1), ConfigError, "--schedule {} {}: choose {}",
+  TRIREME_CHECK((kind == ScheduleKind::interleaved) == (chunks > 1), ConfigError, "<schedule> {} {}: choose {}",
                 to_string(kind),
                 chunks > 1 ? fmt::format("has one chunk of layers a rank, not {}", chunks)
                            : "needs several chunks of layers a rank",
-                chunks > 1 ? "--schedule interleaved, or --vpp 1" : "--vpp of at least 2, or --schedule 1f1b");
+                chunks > 1 ? "<schedule> interleaved, or <vpp> 1" : "<vpp> of at least 2, or <schedule> 1f1b");
   return kind;
 }
 

@@ -14,7 +14,7 @@ VocabularyPartition::VocabularyPartition(std::int64_t size, int tensor_rank, int
     padded_size_ = (size + unit - 1) / unit * unit;
   }
   TRIREME_CHECK(padded_size_ >= size && padded_size_ % tensor_size == 0, ConfigError,
-                "--padded-vocab-size {} must be at least the vocabulary's {} and a multiple of the {} tensor ranks",
+                "<padded_vocab_size> {} must be at least the vocabulary's {} and a multiple of the {} tensor ranks",
                 padded_size_, size, tensor_size);
   rows_ = padded_size_ / tensor_size;
   first_ = rows_ * tensor_rank;

@@ -128,7 +128,7 @@ TEST(RunAttributes, OfAnImpossibleModelAreABadCheckpoint) {
   Attributes attributes = attributes_of(model::GptConfig());
   attributes["model.kv_heads"] = "5";
   EXPECT_THAT([&] { config_from(attributes); },
-              testing::ThrowsMessage<CheckpointError>(testing::HasSubstr("--num-query-groups 5 must divide")));
+              testing::ThrowsMessage<CheckpointError>(testing::HasSubstr("<num_query_groups> 5 must divide")));
   attributes["model.kv_heads"] = "many";
   EXPECT_THROW(config_from(attributes), CheckpointError);
 }

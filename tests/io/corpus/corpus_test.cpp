@@ -400,7 +400,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Lie{.words = "a vocabulary of 70000 ids needs a list of uint32", .vocabulary_size = 70000},
                       Lie{.words = "in a vocabulary of 100 ids", .vocabulary_size = 100, .max_id = 100},
                       Lie{.words = "the tokenizer in", .vocabulary_size = 300},
-                      Lie{.words = "greatest id 3", .vocabulary_size = 257, .max_id = 2},
+                      Lie{.words = "largest id 3", .vocabulary_size = 257, .max_id = 2},
                       Lie{.words = "holds token 300", .vocabulary_size = 257, .tokens = {1, 2, 300, 0}},
                       Lie{.words = "document offsets go from 0 to 5", .offsets = {0, 2, 5}},
                       Lie{.words = "document 1 begins at token 3 and ends at 2", .offsets = {0, 3, 2, 4}},

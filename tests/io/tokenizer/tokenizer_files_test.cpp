@@ -65,7 +65,7 @@ TEST_F(BpeFiles, AreRefusedNamingTheEntry) {
   expect_error(R"({"a": 99999999999999999999999})", "", "entry 'a'");
   expect_error(R"({"a": 4000000000})", "", "entry 'a' has the id 4000000000");
   expect_error(R"({"a": 0, "b": 0})", "", "both have the id 0");
-  expect_error(R"({"a": 0, "a": 1})", "", "entry 'a' stands there twice");
+  expect_error(R"({"a": 0, "a": 1})", "", "entry 'a' occurs twice");
   expect_error(R"({"a": 0, "b": 2})", "", "no token with the id 1");
   expect_error(R"({"a b": 0})", "", "entry 'a b'");
   expect_error(R"({"": 0})", "", "entry ''");

@@ -36,8 +36,8 @@ TEST(SequenceShard, ASequenceThatDoesNotDivideIsRefused) {
     SequenceShard::of(18, 0, 4);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--seq-length 18 does not divide into 8 equal chunks"));
-    EXPECT_THAT(error.what(), HasSubstr("--context-parallel-size 4 it must be a multiple of 8"));
+    EXPECT_THAT(error.what(), HasSubstr("<seq_length> 18 does not divide into 8 equal chunks"));
+    EXPECT_THAT(error.what(), HasSubstr("<context_parallel_size> 4 it must be a multiple of 8"));
   }
 }
 

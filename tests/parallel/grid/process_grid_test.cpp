@@ -102,15 +102,15 @@ TEST(ProcessGrid, EveryKindOfGroupDividesTheWorld) {
 
 TEST(ProcessGrid, AWorldThatDoesNotDivideIsRefusedWithTheNearestGrids) {
   const std::string message = message_of(12, 8, 1);
-  EXPECT_THAT(message, HasSubstr("12 ranks do not make a grid of tensor size 8 (--tp) x pipeline size 1 (--pp)"));
+  EXPECT_THAT(message, HasSubstr("12 ranks do not make a grid of tensor size 8 (<tp>) x pipeline size 1 (<pp>)"));
   EXPECT_THAT(message, HasSubstr("Start 8 or 16 ranks"));
-  EXPECT_THAT(message, HasSubstr("--tp 6 --pp 1 (data 2), --tp 12 --pp 1 (data 1)"));
+  EXPECT_THAT(message, HasSubstr("<tp> 6 <pp> 1 (data 2), <tp> 12 <pp> 1 (data 1)"));
 }
 
 TEST(ProcessGrid, AGridLargerThanTheWorldIsRefused) {
   const std::string message = message_of(2, 2, 4);
   EXPECT_THAT(message, HasSubstr("Start 8 ranks"));
-  EXPECT_THAT(message, HasSubstr("--tp 2 --pp 1 (data 1)"));
+  EXPECT_THAT(message, HasSubstr("<tp> 2 <pp> 1 (data 1)"));
 }
 
 TEST(ProcessGrid, AnExplicitDataSizeMustFit) {
@@ -120,8 +120,8 @@ TEST(ProcessGrid, AnExplicitDataSizeMustFit) {
 
 TEST(ProcessGrid, ContextRanksThatDoNotDivideAreRefused) {
   const std::string message = message_of(12, 2, 1, 0, 4);
-  EXPECT_THAT(message, HasSubstr("x context size 4 (--cp) = 8 ranks a replica. Start 8 or 16 ranks"));
-  EXPECT_THAT(message, HasSubstr("--tp 2 --pp 1 --cp 3 (data 2)"));
+  EXPECT_THAT(message, HasSubstr("x context size 4 (<cp>) = 8 ranks a replica. Start 8 or 16 ranks"));
+  EXPECT_THAT(message, HasSubstr("<tp> 2 <pp> 1 <cp> 3 (data 2)"));
 }
 
 TEST(ProcessGrid, SizesBelowOneAreRefused) {

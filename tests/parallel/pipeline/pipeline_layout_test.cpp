@@ -54,7 +54,7 @@ TEST(PipelineLayout, LeavesTheEmbeddingAlone) {
 }
 
 TEST(PipelineLayout, RefusesWhatDoesNotDivide) {
-  EXPECT_THAT(refusal(30, 4, {}), HasSubstr("30 layers do not divide into 4 pipeline stages: choose --num-layers as a "
+  EXPECT_THAT(refusal(30, 4, {}), HasSubstr("30 layers do not divide into 4 pipeline stages: choose <num_layers> as a "
                                             "multiple of 4"));
   EXPECT_THAT(refusal(8, 2, {.chunks = 3}), HasSubstr("8 layers do not divide into 2 pipeline stages of 3 chunks"));
   EXPECT_THAT(refusal(8, 2, {.layers_per_chunk = 3}), HasSubstr("8 layers on 2 stages do not divide into chunks of 3"));
@@ -79,7 +79,7 @@ TEST(PipelineLayout, RefusesContradictions) {
   EXPECT_THAT(refusal(8, 2, {.first_stage = 0}), HasSubstr("must be at least 1"));
   EXPECT_THAT(refusal(8, 1, {.standalone_embedding = true}), HasSubstr("at least 2, not 1"));
   EXPECT_THAT(refusal(8, 2, {.chunks = 2, .standalone_embedding = true}), HasSubstr("one chunk a rank, not 2"));
-  EXPECT_THAT(refusal(8, 2, {.layers_per_chunk = 2, .last_stage = 2}), HasSubstr("give --vpp instead"));
+  EXPECT_THAT(refusal(8, 2, {.layers_per_chunk = 2, .last_stage = 2}), HasSubstr("give <vpp> instead"));
 }
 
 TEST(ScheduleFor, FollowsTheChunks) {
