@@ -13,7 +13,8 @@
 #include "src/base/signals.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
-// MPI unloads plug-ins that never free their memory; LeakSanitizer could not tell it from ours when they are gone.
+// MPI unloads plug-ins that never free their memory. After that LeakSanitizer could not distinguish their leaks from
+// those of this program.
 extern "C" int dlclose(void*) { return 0; }
 #endif
 
@@ -55,14 +56,14 @@ void check_launcher(int world_size) {
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   yield_when_crowded();
-  // Before anything initialises CUDA, which MPI itself may do. By default streams share eight queues to the GPU, and
-  // what is on one may hold what is on another, even what it waits for; 32 is the most there are.
+  // Must be set before CUDA is initialised, which MPI itself may do. By default streams share eight queues to the GPU.
+  // Work in a queue may block other work in it, even work that it waits for. 32 is the maximum.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int provided = 0;
   const int code = MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   TRIREME_CHECK(code == MPI_SUCCESS, EnvironmentError,
                 "MPI did not start (code {}); start the program with mpirun or srun, or alone for one rank", code);
-  // Before anything can fail: the default handler ends the job before a return code can be looked at.
+  // Set before any call can fail: the default handler ends the job before a return code can be checked.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   try {
@@ -73,7 +74,7 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
                   "{}); use one built with thread support",
                   provided, static_cast<int>(MPI_THREAD_MULTIPLE));
     check_launcher(size_);
-    move_handlers_to_alternate_stacks();  // MPI's own
+    move_handlers_to_alternate_stacks();  // those of MPI
     engine_ = std::make_shared<ProgressEngine>();
   } catch (...) {
     MPI_Finalize();

@@ -9,8 +9,9 @@
 
 namespace trireme::mpi {
 
-/// MPI for the life of the program: the first object of `main`. Started without mpirun, the world has one rank. Throws
-/// EnvironmentError where MPI cannot start, or where the program was started as several tasks that MPI cannot see.
+/// MPI for the life of the program: the first object of `main`. Without mpirun, the world has one rank. Throws
+/// EnvironmentError where MPI cannot start, or where the program was started as several tasks that are not ranks of one
+/// world.
 ///
 /// The destructor finalises MPI, which waits for all ranks, unless communication was abandoned
 /// (ProgressEngine::abandon); then only `abort` is left.
@@ -24,7 +25,7 @@ class MpiEnvironment {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// A communicator of all ranks. Collective; must die before the environment.
+  /// Makes a communicator of all ranks. Collective; to be destroyed before the environment.
   std::unique_ptr<MpiCommunicator> make_world() const;
 
   /// Ends all ranks of the job at once with this exit code.
@@ -38,7 +39,7 @@ class MpiEnvironment {
   std::shared_ptr<ProgressEngine> engine_;
 };
 
-/// The number of this task in the job, as the launcher tells it before MPI starts; 0 without a launcher.
+/// Number of this task in the job, from the launcher's environment variables, before MPI starts; 0 without a launcher.
 int launched_rank();
 
 /// "Open MPI v4.1.4, ..."

@@ -21,8 +21,8 @@ class Messages {
   /// less than was to be received: the ranks have called different operations then.
   bool test();
 
-  /// World ranks with which messages are under way, each once. Without those of a broadcast or a barrier, of which MPI
-  /// does not tell.
+  /// World ranks with which messages are under way, each once. Without those of a broadcast or a barrier, which MPI
+  /// does not report.
   std::vector<int> awaited_ranks() const;
 
  private:

@@ -22,7 +22,8 @@ class MpiWork final : public Work::State {
   MpiWork(std::shared_ptr<ProgressEngine> engine, std::shared_ptr<ProgressEngine::Entry> entry)
       : engine_(std::move(engine)), entry_(std::move(entry)) {}
   ~MpiWork() override {
-    // Dropped without a wait: an error is unwinding this rank, and the memory of the operation is about to go.
+    // The operation ends without a wait: an error is unwinding this rank, and the memory of the operation is about to
+    // be freed.
     if (!done()) engine_->abandon();
   }
   bool done() override { return entry_->finished.load(std::memory_order_acquire); }

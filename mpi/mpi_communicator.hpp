@@ -15,7 +15,7 @@ namespace trireme::mpi {
 /// ProgressEngine). Sums are formed in rank order, so their bits depend on the contributions only; a maximum is NaN
 /// where a contribution is. `in` of reduce_scatter may hold `out` as its own part.
 ///
-/// Destruction is collective: groups die in one order on all ranks. While an exception unwinds nothing is freed.
+/// Destruction is collective: all ranks destroy groups in the same order. While an exception unwinds, nothing is freed.
 /// Throws MpiError where MPI reports a failure or the ranks' calls do not match.
 class MpiCommunicator final : public Communicator {
  public:
@@ -49,7 +49,7 @@ class MpiCommunicator final : public Communicator {
   int rank_ = 0;
   int size_ = 1;
   int max_tag_ = 0;
-  int operations_ = 0;  // so far; the tag of the next follows from it
+  int operations_ = 0;  // operations so far; determines the tag of the next
   std::string name_;
 };
 

@@ -8,7 +8,7 @@ namespace trireme::mpi {
 struct NodeLocation {
   int local_rank = 0;
   int local_size = 1;
-  int first_rank = 0;  ///< world rank of the first of them: tells machines apart
+  int first_rank = 0;  ///< world rank of the first of them: identifies the machine
   /// Ranks of this machine, this one included, that may run on a core this one may run on. mpirun binds few ranks to
   /// cores of their own and many to none; the threads of a rank follow from this number (default_thread_count).
   int ranks_sharing_cores = 1;

@@ -64,7 +64,7 @@ class Contributions {
   std::vector<const std::byte*> sources_;
 };
 
-/// Room for one segment under way: what comes in to be added up, and the messages of both steps.
+/// Memory for one segment in flight: the contributions of other ranks, and the messages of both steps.
 struct Lane {
   Lane(const Channel& channel, DType dtype, std::int64_t capacity)
       : contributions(channel, dtype, capacity), parts(channel.comm, channel.tag), sums(channel.comm, channel.tag) {}

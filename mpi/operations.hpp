@@ -9,7 +9,7 @@
 
 namespace trireme::mpi {
 
-/// Where the messages of one operation travel: no other operation under way uses the same tag.
+/// Communicator and tag of the messages of one operation. No other operation in flight uses the same tag.
 struct Channel {
   ProgressEngine& engine;
   MPI_Comm comm;
@@ -18,12 +18,12 @@ struct Channel {
   int tag;
 };
 
-// The operations of a Communicator on host memory. Every sum is formed from left to right in rank order by exactly one
-// rank for each element and then copied, so all ranks get the same bits, whatever the sizes.
+// The operations of a Communicator on host memory. Exactly one rank forms the sum of an element, from left to right in
+// rank order, and then sends copies. So all ranks get the same bits, whatever the sizes.
 //
 // They send directly from each rank to each other: two steps for an all-reduce (parts to their owners, sums back),
-// where a ring takes 2 (size - 1). On one machine, where cores are shared, steps are what costs; the bytes are the
-// same.
+// where a ring takes 2 (size - 1). On one machine, where cores are shared, time depends on the number of steps; the
+// bytes are the same.
 
 Operation all_reduce(Channel channel, TensorView data, ReduceOp op);
 Operation reduce_scatter(Channel channel, ConstTensorView in, TensorView out, ReduceOp op);

@@ -22,12 +22,12 @@ namespace {
 using std::chrono::microseconds;
 
 // Delay of the engine's thread before its first look at an operation without a waiting caller, and after a step. The
-// delay doubles after a look in vain. With 8 ranks on 2 cores a first delay of 200 us doubles the time of small
-// all-reduces.
+// delay doubles after a look that finds nothing. With 8 ranks on 2 cores a first delay of 200 us doubles the time of
+// small all-reduces.
 constexpr microseconds first_delay{1000};
 constexpr microseconds next_delay{200};
 constexpr microseconds max_delay{2000};
-// After a step the next is often near: the thread goes on looking this long, giving way to others.
+// After a step the next one often follows soon: the thread continues to poll for this time, and yields to others.
 constexpr microseconds linger{50};
 
 constexpr std::align_val_t alignment{64};
@@ -55,7 +55,7 @@ std::vector<int> Operation::awaited_ranks() const {
 
 ProgressEngine::ProgressEngine() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
   TRIREME_CHECK(timer_ >= 0, EnvironmentError, "timerfd_create failed: {}", std::strerror(errno));
-  // Signals are for the threads of the program: one that stops it politely must not be taken here.
+  // Signals are for the threads of the program: a signal to stop must not be handled here.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -72,7 +72,7 @@ ProgressEngine::~ProgressEngine() {
   }
   thread_.join();
   close(timer_);
-  // MPI may still write where an abandoned operation receives.
+  // MPI may still write to the receive buffer of an abandoned operation.
   for (std::shared_ptr<Entry>& entry : under_way_) new std::shared_ptr<Entry>(std::move(entry));
 }
 

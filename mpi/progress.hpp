@@ -17,8 +17,8 @@
 
 namespace trireme::mpi {
 
-/// A communication as a coroutine: it issues messages and `co_await`s them. It runs only inside a ProgressEngine, so
-/// one step at a time, on whatever thread the engine is driven by.
+/// A communication as a coroutine: it issues messages and `co_await`s them. It runs only inside a ProgressEngine: one
+/// step at a time, on any thread that drives the engine.
 class Operation {
  public:
   struct promise_type {
@@ -51,7 +51,7 @@ class Operation {
   /// At its end, or failed.
   bool finished() const { return handle_.done() || handle_.promise().failure; }
   std::exception_ptr failure() const { return handle_.promise().failure; }
-  /// World ranks whose messages it awaits, as far as MPI tells.
+  /// World ranks whose messages it awaits, as far as MPI reports them.
   std::vector<int> awaited_ranks() const;
 
  private:
@@ -85,11 +85,11 @@ class ProgressEngine {
   /// Blocks until `entry` is finished; throws what it failed with, and HungError where no operation has made a step for
   /// the longest wait.
   void wait(Entry& entry);
-  /// 0, as at first: waits for ever.
+  /// 0, the default: no limit.
   void set_max_wait(double seconds) { max_wait_s_ = seconds; }
   double max_wait_s() const { return max_wait_s_; }
-  /// Gives up for good, without any further call of MPI: for a rank that leaves because of an error and cannot wait for
-  /// the others any more. What is under way stays unfinished, and its memory untouched.
+  /// Abandons all operations, without any further call of MPI: for a rank that ends because of an error and cannot wait
+  /// for the others. Operations in flight stay unfinished, and their memory is not freed.
   void abandon() noexcept;
   bool abandoned() const { return abandoned_; }
 
@@ -133,7 +133,7 @@ class ProgressEngine {
   std::atomic<int> waiting_{0};
   std::atomic<bool> abandoned_{false};
   std::atomic<double> max_wait_s_{0};
-  std::thread thread_;  // last, so that it finds everything else in place
+  std::thread thread_;  // last: it uses the members above
 };
 
 }  // namespace trireme::mpi

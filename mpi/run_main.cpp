@@ -40,7 +40,7 @@ Failure current_failure() {
   }
 }
 
-/// True when all ranks get here within a moment.
+/// Returns whether all ranks call it within two seconds.
 bool all_fail(MPI_Comm failing) {
   constexpr double patience_s = 2;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -62,7 +62,7 @@ int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& f
     std::optional<StartupWatchdog> watchdog(std::in_place, startup_timeout_minutes);
     MpiEnvironment environment(argc, argv);
     log::initialise(environment.rank(), environment.size());
-    MPI_Comm failing = MPI_COMM_NULL;  // carries nothing but what is agreed on after an exception
+    MPI_Comm failing = MPI_COMM_NULL;  // used only after an exception
     check(MPI_Comm_dup(MPI_COMM_WORLD, &failing), "MPI_Comm_dup");
     const std::vector<std::string> hosts = all_hosts(failing);
     watchdog.reset();
@@ -75,11 +75,11 @@ int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& f
       if (environment.size() == 1) {
         log::error("{}", failure.message);
       } else if (failure.exit_code == ExitCode::hung) {
-        // Others may have begun to wait later than this rank.
+        // Other ranks may have begun to wait later than this one.
         report_hang(failing, hosts, failure.message, std::max(2.0, environment.engine()->max_wait_s() / 10));
         environment.abort(failure.exit_code);
       } else if (!environment.engine()->abandoned() && all_fail(failing)) {
-        // Each different message once, from the lowest rank that has it.
+        // The lowest rank that has a message prints it: each different message appears once.
         std::uint64_t mine = fnv1a(failure.message);
         std::vector<std::uint64_t> all(static_cast<std::size_t>(environment.size()));
         check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, failing), "MPI_Allgather");

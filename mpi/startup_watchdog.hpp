@@ -6,15 +6,15 @@
 
 namespace trireme::mpi {
 
-/// Ends this process with ExitCode::hung when the job has not started in time: MPI_Init waits for ever for a rank that
-/// never gets there.
+/// Ends this process with ExitCode::hung when the job has not started in time: MPI_Init waits forever for a rank that
+/// never starts.
 ///
-/// Rank 0 says so after `minutes`, another rank 3 s times its number (30 s at most) later, so that one message is
-/// printed before the launcher ends the others. Zero minutes: no limit.
+/// Rank 0 reports it after `minutes`, another rank 3 s times its number (at most 30 s) later. So one message is printed
+/// before the launcher ends the others. Zero minutes: no limit.
 class StartupWatchdog {
  public:
   explicit StartupWatchdog(double minutes);
-  /// The job has started.
+  /// Ends the watch: the job has started.
   ~StartupWatchdog();
   StartupWatchdog(const StartupWatchdog&) = delete;
   StartupWatchdog& operator=(const StartupWatchdog&) = delete;
@@ -25,7 +25,7 @@ class StartupWatchdog {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool started_ = false;
-  std::thread thread_;  // last: it reads what stands above
+  std::thread thread_;  // last: it reads the members above
 };
 
 }  // namespace trireme::mpi

@@ -25,7 +25,7 @@ std::string read_bytes(const h5::File& file, const std::string& path) {
   return bytes;
 }
 
-/// Where the elements of a dataset lie.
+/// Position of the elements of a dataset.
 struct FileExtent {
   std::size_t begin, count;
 };
@@ -84,7 +84,7 @@ CorpusStore::CorpusStore(const std::string& path) : CorpusStore(path, Kind::any)
 CorpusStore::CorpusStore(const std::string& path, Kind kind) : path_(path) {
   try {
     read(kind);
-  } catch (const Hdf5Error& error) {  // the file was opened: what is wrong is what it holds
+  } catch (const Hdf5Error& error) {  // the file was opened: its content is damaged
     throw DataError("{}; the corpus is damaged: build it again", error.what());
   }
 }
@@ -223,7 +223,7 @@ CorpusStore::FoundRun CorpusStore::run_of(std::int64_t token) const {
       static_cast<std::size_t>(std::ranges::upper_bound(runs_, token, {}, &CorpusRun::first) - runs_.begin());
   const CorpusRun run = i > 0 ? runs_[i - 1] : CorpusRun{};
   const std::int64_t end = i > 0 ? run_end(i - 1) : 0;
-  // Again, though `check_runs` has: the file may have been overwritten since.
+  // Checks again after `check_runs`: the file may have been overwritten since.
   TRIREME_CHECK(run.source >= 0 && run.source < std::ssize(sources_) && run.first <= token && token < end, DataError,
                 "{} has no token {}: it is damaged, make it again", path_, token);
   return {run, end};
@@ -272,7 +272,7 @@ std::int64_t CorpusStore::blocks() const {
   return (token_count() + corpus_block_tokens - 1) / corpus_block_tokens;
 }
 
-/// The source of a view that has a block, whose number becomes that in the source.
+/// Returns the source of a view that has a block, and converts the block's number to that in the source.
 const CorpusStore& CorpusStore::source_of_block(std::int64_t& block) const {
   const auto i = static_cast<std::size_t>(std::ranges::upper_bound(first_blocks_, block) - first_blocks_.begin()) - 1;
   block -= first_blocks_[i];
@@ -305,7 +305,7 @@ void CorpusStore::release_block(std::int64_t block) const {
   std::visit([&](const auto& tokens) { mapping_->release(std::as_bytes(block_of(tokens, block))); }, tokens_);
 }
 
-/// Checks blocks [begin, end) and returns the greatest of their ids.
+/// Checks blocks [begin, end) and returns the largest of their ids.
 std::int64_t CorpusStore::verify_blocks(std::int64_t begin, std::int64_t end, ThreadPool& pool) const {
   const std::int64_t at_once = std::int64_t{8} * pool.threads();
   std::int64_t max_id = -1;
@@ -351,7 +351,7 @@ void CorpusStore::verify(Communicator& comm, ThreadPool& pool) const {
   });
 }
 
-/// Checks what the attributes say of the tokens and their vocabulary.
+/// Checks the attributes that describe the tokens and their vocabulary.
 void CorpusStore::verify_header(std::int64_t max_id) const {
   TRIREME_CHECK(max_id < info_.vocabulary_size, DataError, "{} holds token {}, but its vocabulary has {} ids", path_,
                 max_id, info_.vocabulary_size);

@@ -24,8 +24,8 @@ struct CorpusRun {
 /// one pass over the offsets, and all processes of a machine share its pages. The sources of a view are opened with it.
 class CorpusStore final : public data::TokenStore {
  public:
-  /// Checks everything but the tokens themselves, which are only read as they are asked for. Throws IoError where the
-  /// file cannot be opened, DataError where it is not a whole corpus or, a view, a source is not what it was.
+  /// Checks everything but the tokens themselves, which are only read on demand. Throws IoError where the file cannot
+  /// be opened. Throws DataError where it is not a whole corpus, or a source of a view has changed.
   explicit CorpusStore(const std::string& path);
 
   const std::string& name() const override { return path_; }
@@ -40,23 +40,23 @@ class CorpusStore final : public data::TokenStore {
   /// The corpora that a view takes its tokens from.
   const std::vector<std::unique_ptr<CorpusStore>>& sources() const { return sources_; }
 
-  /// Reads every token, of a view those of its sources, on all ranks of `comm`, which have opened the same corpus, and
-  /// all threads of `pool` together. Throws on all ranks DataError naming the first block that is not as it was
-  /// written, or an id that is not in the vocabulary.
+  /// Reads every token, or for a view those of its sources, with all threads of `pool` on all ranks of `comm`. All
+  /// ranks have opened the same corpus. Throws DataError on all ranks, naming the first block that has changed since it
+  /// was written, or an id that is not in the vocabulary.
   void verify(Communicator& comm, ThreadPool& pool) const;
-  /// Alone, on one thread.
+  /// The same on one rank and one thread.
   void verify() const;
-  /// Number of blocks of 1,048,576 tokens, of a view: of all its sources.
+  /// Number of blocks of 1,048,576 tokens; for a view, of all its sources.
   std::int64_t blocks() const;
-  /// Reads one block. Throws DataError where it is not as it was written; returns its greatest id.
+  /// Reads one block and returns its largest id. Throws DataError where it has changed since it was written.
   std::int64_t verify_block(std::int64_t block) const;
   /// Releases the memory that reading the block took.
   void release_block(std::int64_t block) const;
 
-  /// Where a token lies, and how many from there on lie together in one block.
+  /// Position of a token, and the number of tokens from there on in one block.
   struct Stretch {
     std::int64_t source;  ///< number of the view's source
-    std::int64_t begin;   ///< in the source
+    std::int64_t begin;   ///< position in the source
     std::int64_t block;   ///< number among the blocks of all sources
     std::int64_t size;
   };

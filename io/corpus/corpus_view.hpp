@@ -10,8 +10,8 @@
 
 namespace trireme::io {
 
-/// Makes a view, a corpus that holds no tokens but says where in other corpora its documents lie (format:
-/// io/README.md). The numbers of the documents and of where they lie are held in memory.
+/// Makes a view: a corpus without tokens that refers to documents of other corpora (format: io/README.md). The numbers
+/// and positions of the documents are held in memory.
 class CorpusViewWriter final : public CorpusSink {
  public:
   explicit CorpusViewWriter(const std::string& path);
@@ -33,7 +33,7 @@ class CorpusViewWriter final : public CorpusSink {
   TemporaryFile file_;
   std::string folder_;
   const CorpusStore* store_ = nullptr;
-  std::optional<data::CorpusInfo> info_;  // header of the first store, with the greatest id of all
+  std::optional<data::CorpusInfo> info_;  // header of the first store, with the largest id of all
   bool has_sentences_ = false;
   std::vector<Source> sources_;
   std::vector<std::int64_t> source_numbers_;  // numbers of the present store's sources

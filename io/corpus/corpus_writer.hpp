@@ -15,8 +15,8 @@ namespace trireme::io {
 
 /// Writes a corpus (format: io/README.md) document by document, in memory that does not grow with it. A
 /// contiguous dataset cannot grow, so tokens and offsets are spooled first; that takes their size once more on the disk
-/// until `finish` has copied them. The file gets its name when it is whole and on the disk; what stood under the name
-/// stays until then, and for ever if anything fails.
+/// until `finish` has copied them. The file gets its name when it is complete and on the disk. An existing file of that
+/// name stays until then, and remains if anything fails.
 class CorpusWriter {
  public:
   /// Throws IoError at once where `path` cannot be written.
@@ -24,8 +24,8 @@ class CorpusWriter {
 
   /// Adds tokens to the current document. Throws DataError for an id that is not in the vocabulary.
   void append(std::span<const std::int32_t> ids);
-  /// Ends the current sentence; an empty one counts for nothing. A corpus in which this was called once must consist
-  /// of sentences: every document ends with one.
+  /// Ends the current sentence; an empty one is ignored. A corpus in which this was called once must consist of
+  /// sentences: every document ends with one.
   void end_sentence();
   /// Ends the current document, which may be empty.
   void end_document();

@@ -25,7 +25,7 @@ constexpr std::size_t max_arrays = 16;
 
 std::size_t aligned(std::size_t offset) { return (offset + alignment - 1) / alignment * alignment; }
 
-/// Gives `sink` what follows the digest, part after part.
+/// Passes the content after the digest to `sink`, part by part.
 template <class Sink>
 void give_content(const std::string& description, const data::IndexCache::Arrays& arrays, const Sink& sink) {
   constexpr std::byte zeros[alignment]{};
@@ -119,7 +119,7 @@ void IndexFiles::keep(const data::TokenStore& store, const std::string& descript
     make_folders(folder);
     const TemporaryFile file(path_of(store, description));
     write(file.path(), description, arrays);
-    // Not brought to the disk first: what a crash leaves of it is found by its digest.
+    // Not synchronized to the disk: the digest detects an incomplete file after a crash.
     TRIREME_CHECK(std::rename(file.path().c_str(), file.target().c_str()) == 0, IoError, "cannot rename {} to {}: {}",
                   file.path(), file.target(), std::strerror(errno));
     log::info("order of samples of {}: computed, and stored in {}", store.name(), file.target());

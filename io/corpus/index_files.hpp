@@ -9,13 +9,13 @@
 namespace trireme::io {
 
 /// An `IndexCache` in files, mapped into memory: FOLDER/DIGEST.index, where the digest is that of the description. Each
-/// file holds its description and a digest of everything in it, so that one that is damaged, cut short or of something
-/// else is found and made again. It gets its name when it is whole: any number of jobs may keep and find the same at
-/// once. All files may be deleted at any time.
+/// file holds its description and a digest of its whole content. So a file that is damaged, truncated or of another
+/// description is detected and made again. It gets its name when it is complete: any number of jobs may write and read
+/// the same file at once. All files may be deleted at any time.
 class IndexFiles final : public data::IndexCache {
  public:
-  /// In `folder`, or, where that is empty, in the folder "index-cache" beside each corpus. Less than `min_bytes` is
-  /// not kept: to compute it takes no longer than to read it.
+  /// In `folder`, or, where that is empty, in the folder "index-cache" beside each corpus. Less than `min_bytes` is not
+  /// stored: computing it is as fast as reading it.
   explicit IndexFiles(std::string folder, std::size_t min_bytes = std::size_t{1} << 20);
 
   Kept find(const data::TokenStore& store, const std::string& description) override;
@@ -26,7 +26,7 @@ class IndexFiles final : public data::IndexCache {
   std::string path_of(const data::TokenStore& store, const std::string& description) const;
   std::string folder_;
   std::size_t min_bytes_;
-  std::set<std::string> refused_;  // folders that cannot be written, as was said
+  std::set<std::string> refused_;  // folders that cannot be written, already reported
 };
 
 }  // namespace trireme::io

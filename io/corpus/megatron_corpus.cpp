@@ -91,7 +91,7 @@ class Index {
   struct FileExtent {
     std::size_t begin, tokens;
   };
-  /// Where sequence i lies in a PREFIX.bin of `bin_bytes`.
+  /// Position of sequence i in a PREFIX.bin of `bin_bytes`.
   FileExtent place(std::uint64_t i, std::size_t bin_bytes) const {
     const std::size_t size_offset = header_bytes + i * 4;
     const std::size_t pointer_offset = header_bytes + sequences_ * 4 + i * 8;

@@ -17,13 +17,13 @@ namespace trireme::io {
 // more than one, for BERT, each is a sentence.
 
 /// Adds the documents of PREFIX.bin and PREFIX.idx to `writer`, in memory that does not grow with them where sequences
-/// lie in order. Throws DataError naming file, byte and what is wrong with it; also where sequences overlap or
-/// PREFIX.bin holds more than them.
+/// lie in order. Throws DataError naming file, byte and fault; also where sequences overlap or PREFIX.bin holds more
+/// than them.
 void import_megatron(const std::string& prefix, CorpusWriter& writer);
 
 /// Writes the two files, byte for byte as Megatron-LM's builder does from the same documents: PREFIX.idx last, when
-/// everything is whole. Every block of the corpus is checked first. Throws DataError where a document has 2^31 tokens
-/// or more, IoError.
+/// everything is complete. Every block of the corpus is checked first. Throws DataError where a document has 2^31
+/// tokens or more, IoError.
 void export_megatron(const CorpusStore& store, const std::string& prefix);
 
 }  // namespace trireme::io

@@ -13,13 +13,13 @@ namespace trireme::io::h5 {
 hid_t file_type(DType dtype);
 
 /// A dense array, contiguous in the file in row-major order. 16-bit floats are stored as unsigned integers, so that the
-/// library never converts an element; the attribute "dtype" tells them apart.
+/// library never converts an element; the attribute "dtype" distinguishes them.
 class Dataset : public Object {
  public:
-  /// One just created.
+  /// A dataset that was just created.
   Dataset(std::shared_ptr<FileState> file, std::string path, hid_t handle, DType dtype, const Shape& shape)
       : Object(std::move(file), std::move(path), handle), dtype_(dtype), shape_(shape) {}
-  /// One found in a file: DataError unless its type, shape, layout and place are as `File` says.
+  /// A dataset found in a file. Throws DataError unless its type, shape, layout and place are as `File` requires.
   Dataset(std::shared_ptr<FileState> file, std::string path, hid_t handle);
 
   DType dtype() const { return dtype_; }

@@ -31,7 +31,7 @@ PropertyHandle access_properties() {
   checked(action, [&] { return H5Pset_fclose_degree(properties.get(), H5F_CLOSE_STRONG); });
   checked(action, [&] { return H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V110, H5F_LIBVER_V110); });
   checked(action, [&] { return H5Pset_alignment(properties.get(), 1, alignment_bytes); });
-  // Small datasets would be held back until they are closed, where an error of the write is easily lost.
+  // Writes small datasets at once, not when they are closed, where an error of the write is easily lost.
   checked(action, [&] { return H5Pset_sieve_buf_size(properties.get(), 0); });
   // Lustre and NFS often have no locks; files are complete before they get their names, so none are needed.
   checked(action, [&] { return H5Pset_file_locking(properties.get(), false, true); });
@@ -70,7 +70,7 @@ File File::open(const std::string& path, Symlinks symlinks) {
     return file;
   } catch (const Hdf5SystemError&) {
     throw;
-  } catch (const Hdf5Error& error) {  // the file is there and readable: what is wrong is what it holds
+  } catch (const Hdf5Error& error) {  // the file can be read: its content is damaged
     throw DataError("{}; the file is damaged, incomplete or not an HDF5 file", error.what());
   }
 }
@@ -162,7 +162,7 @@ Dataset File::create_dataset(const std::string& path, DType dtype, const Shape& 
 
 bool File::has(const std::string& path) const {
   if (path == "/") return true;
-  // Each part of the path has to be asked for: the library fails where one before the last is missing.
+  // Checks each part of the path: the library fails where one before the last is missing.
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
     if (checked([&] { return fmt::format("look for '{}' in {}", path, state_->path); },

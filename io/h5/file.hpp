@@ -14,10 +14,10 @@ using io::Symlinks;
 /// An HDF5 file, written once from beginning to end, or read. All errors of the library are Hdf5Errors; a file that
 /// reads well but is not one of ours is a DataError.
 ///
-/// Writing: `create`, groups and datasets, `close`. A crash, or an error at any call, leaves a file that is worth
-/// nothing, even where it opens: write under a temporary name and rename it (`io/posix/durable_file.hpp`).
+/// Writing: `create`, groups and datasets, `close`. A crash, or an error at any call, leaves an unusable file, even
+/// where it opens: write under a temporary name and rename it (`io/posix/durable_file.hpp`).
 ///
-/// Reading takes the file for untrusted: it must be a regular file that holds only groups and datasets, joined by hard
+/// Reading does not trust the file: it must be a regular file that holds only groups and datasets, joined by hard
 /// links, with plain names; datasets are contiguous, unfiltered, of a type of DType, of at most five dimensions, and
 /// lie inside the file; plugins are never loaded.
 class File {

@@ -28,7 +28,7 @@ Silence::~Silence() { H5Eset_auto2(H5E_DEFAULT, function_, data_); }
 
 namespace {
 
-/// The errno of which a driver's message tells ("..., errno = 28, error message = ..."), or 0.
+/// The errno in a driver's message ("..., errno = 28, error message = ..."), or 0.
 int errno_in(const std::string& text) {
   constexpr std::string_view mark = "errno = ";
   const std::size_t begin = text.find(mark);

@@ -13,18 +13,19 @@ class Hdf5Error : public detail::ErrorOf<ExitCode::io> {
   using ErrorOf::ErrorOf;
 };
 
-/// The operating system refused the library a call: the file may be as it should.
+/// A call of the operating system failed in the library: the file itself may be sound.
 class Hdf5SystemError : public Hdf5Error {
   using Hdf5Error::Hdf5Error;
 };
 
 namespace h5 {
 
-/// Prepares the library once for the process: no plugins are ever loaded, and no handler runs at exit (after a failed
-/// write that handler can crash). Every wrapper below calls it by itself.
+/// Prepares the library once for the process: no plugins are ever loaded, and no handler runs at exit, where it can
+/// crash after a failed write. Every wrapper below calls it by itself.
 void initialise();
 
-/// Keeps the library from printing its error stack while the object lives; errors are reported by exceptions instead.
+/// Suppresses the library's printing of its error stack during the object's lifetime; errors are reported by exceptions
+/// instead.
 class Silence {
  public:
   Silence();

@@ -32,7 +32,7 @@ using PropertyHandle = UniqueHandle<HandleTraits<H5Pclose>>;
 struct FileState {
   std::string path;
   std::int64_t size_bytes = 0;  ///< size of the file when it was opened; 0 in a file being written
-  bool write_failed = false;    ///< then the file is worth nothing, whatever later calls return
+  bool write_failed = false;    ///< the file is unusable, whatever later calls return
 };
 
 /// A group or dataset: something with attributes.
@@ -57,7 +57,7 @@ class Object {
  protected:
   hid_t handle() const { return handle_.get(); }
   FileState& file() const { return *file_; }
-  /// As `checked`, for calls that write: a failure also marks the file as worthless.
+  /// As `checked`, for calls that write: a failure also marks the file as unusable.
   template <class Call>
   auto checked_write(const char* what, const Call& call) {
     return checked(

@@ -50,7 +50,8 @@ class KeyHandler : public nlohmann::json_sax<json> {
   }
   bool end_array() override { return --depth_, true; }
   bool parse_error(std::size_t byte, const std::string&, const json::exception& error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 3: what": the line is ours to say.
+    // The library's text is "[json.exception.parse_error.101] parse error at line 1, column 3: reason": replaces its
+    // line number by that of the file.
     const std::string_view message = error.what();
     const std::size_t column = message.find("column ");
     const std::size_t colon = message.find(": ", column == message.npos ? 0 : column);

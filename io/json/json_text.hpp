@@ -7,7 +7,7 @@
 namespace trireme::io {
 
 /// The string under `key` of the JSON object that is the whole of `line`. Throws DataError "path:line_number:column:
-/// ..." where the line is not JSON or not an object, or the key is missing, there twice, or not a string.
+/// ..." where the line is not JSON or not an object, or the key is missing, occurs twice, or has no string.
 std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number);
 
 /// A line of JSON, without its end: an object with the string `text` under `key` alone. `text` is UTF-8.

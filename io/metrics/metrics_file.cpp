@@ -22,8 +22,8 @@ using Json = nlohmann::ordered_json;
 /// A number with 17 digits, so that reading it gives the same bits; null where it is not finite.
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
 
-/// Bytes of the lines up to and including iteration `done.iteration`, without its evaluations that are to come: what a
-/// resumed run keeps. A damaged last line, of a run that was killed while writing it, goes too.
+/// Bytes of the lines up to and including iteration `done.iteration`, without its evaluations that follow: the part
+/// that a resumed run keeps. A damaged last line of a killed run is removed, too.
 std::int64_t kept_bytes(const std::string& path, const train::Progress& done) {
   std::ifstream in(path, std::ios::binary);
   std::int64_t kept = 0;

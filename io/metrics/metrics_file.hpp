@@ -7,7 +7,7 @@
 
 namespace trireme::io {
 
-/// Metrics as JSON lines: one object an iteration, flushed at once. What is not finite is null.
+/// Metrics as JSON lines: one object an iteration, flushed at once. Numbers that are not finite are null.
 class MetricsFile final : public train::MetricsSink {
  public:
   /// Appends to `path`. A run that continues from `done` first removes later iterations and repeated evaluations from

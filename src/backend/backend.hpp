@@ -21,7 +21,7 @@ namespace trireme {
 /// Extents that determine the scratch memory of kernels.
 struct KernelExtents {
   std::int64_t weight_gradient = 0;  ///< elements of the largest gradient of a matrix
-  std::int64_t summed_rows = 0;      ///< the most that are summed into the gradients of biases and norms
+  std::int64_t summed_rows = 0;      ///< maximum number summed into the gradients of biases and norms
   std::int64_t summed_columns = 0;
 };
 
@@ -65,25 +65,25 @@ class Backend : public Allocator {
   /// Returns whether its memory is host memory. Tensors may then be read and written there whenever the stream is
   /// synchronized.
   virtual bool memory_is_host() const = 0;
-  /// Host memory that copies go fastest from and to, and beside the host's own work: pinned where there is such.
+  /// Host memory for the fastest copies, which run beside the host's own work: pinned where the backend has it.
   virtual Allocator& host_memory() = 0;
   /// Returns cached free blocks of host memory to the system.
   virtual void release_host_memory() {}
 
-  /// Copies between host and device memory, ordered on `stream`; sizes and types must agree. What `host_memory` gave
-  /// must stay as it is until the stream has come to the copy; all other host memory is the caller's on return,
-  /// filled or read.
+  /// Copies between host and device memory, ordered on `stream`; sizes and types must agree. Memory from `host_memory`
+  /// must stay unchanged until the stream has reached the copy. With all other host memory the copy is complete on
+  /// return.
   virtual void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) = 0;
   virtual void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) = 0;
 
-  /// Bytes allocated and not yet freed, now and at the most so far.
+  /// Bytes allocated and not yet freed: now, and the maximum so far.
   virtual std::size_t allocated_bytes() const = 0;
   virtual std::size_t peak_allocated_bytes() const = 0;
-  /// All memory of the device, whoever uses it.
+  /// All memory of the device, used or free.
   virtual std::size_t device_memory_bytes() const = 0;
   /// Free bytes. For host memory, the total: other programs may release theirs.
   virtual std::size_t free_memory_bytes() const { return device_memory_bytes(); }
-  /// Device memory that kernels take at the most beside the tensors they work on.
+  /// Maximum device memory of kernels beyond the tensors they work on.
   virtual std::size_t kernel_memory_bytes(const KernelExtents&) const { return 0; }
 
   GemmKernels& gemm() { return *kernels().gemm; }
@@ -102,9 +102,9 @@ class Backend : public Allocator {
 
 enum class BackendChoice { automatic, cpu, cuda };
 
-/// The backend asked for. `automatic` takes the GPU where there is one and the CPU otherwise; `reason`, where given,
-/// receives why it was not the GPU. `threads` is the size of the CPU backend's pool.
-/// Throws BackendUnavailable, with the reason and the remedy, where `choice` names a backend that cannot run here.
+/// Makes the requested backend. `automatic` takes the GPU where there is one and the CPU otherwise; `reason`, if not
+/// null, receives the reason why it is not the GPU. `threads` is the size of the CPU backend's pool. Throws
+/// BackendUnavailable, with the reason and the remedy, where `choice` names a backend that cannot run here.
 std::unique_ptr<Backend> make_backend(BackendChoice choice, int threads, std::string* reason = nullptr,
                                       const BackendOptions& options = {});
 

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// Work that was recorded, to be enqueued again and again as a whole: at a fraction of the host's time.
+/// Recorded work, which is enqueued again as a whole in a fraction of the host's time.
 class Graph {
  public:
   virtual ~Graph() = default;
@@ -17,17 +17,17 @@ class Graph {
   virtual void launch(Stream& stream) = 0;
 };
 
-/// A backend that can record work is one of these, too.
+/// Interface of a backend that can record work.
 class GraphRecorder {
  public:
   virtual ~GraphRecorder() = default;
-  /// Calls `enqueue` once and records what it puts on the compute stream, and on streams that wait for that one and
-  /// that it waits for again; none of it runs. `enqueue` may neither make the host wait nor allocate memory, but
-  /// scratch memory that it gives back, nor wait for work that was enqueued before: CudaError.
+  /// Calls `enqueue` once and records its work on the compute stream, and on streams that wait for that one and that it
+  /// waits for again. None of the work runs. CudaError where `enqueue` makes the host wait, waits for earlier work, or
+  /// allocates memory other than scratch memory that it frees.
   virtual std::unique_ptr<Graph> record(const std::function<void()>& enqueue) = 0;
   /// to = from, within the device's memory; sizes and types must agree.
   virtual void copy_within(Stream& stream, ConstTensorView from, TensorView to) = 0;
-  /// Kernels, products and graphs enqueued so far; what a graph consists of counts when it is recorded.
+  /// Kernels, products and graphs enqueued so far; the parts of a graph count when it is recorded.
   virtual std::size_t launches() const = 0;
 };
 

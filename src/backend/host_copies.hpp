@@ -6,14 +6,13 @@
 
 namespace trireme {
 
-/// A second place, in host memory, for tensors of a backend: what the host writes there is uploaded, what it wants to
-/// read is downloaded. Where the backend's memory is the host's there is no second place, and nothing is copied, unless
-/// it is asked for.
+/// Host memory beside tensors of a backend: data written there is uploaded, data to be read is downloaded. Where the
+/// backend's memory is host memory, both are the same and nothing is copied, unless Allocation::always.
 class HostCopies {
  public:
   enum class Allocation {
-    where_needed,  ///< the tensors themselves where the host sees them
-    always         ///< memory of their own: what was downloaded stays while the tensors change
+    where_needed,  ///< the tensors themselves where they are in host memory
+    always         ///< separate memory: downloaded data stays while the tensors change
   };
   /// `device` are tensors of `backend`, which must live longer.
   HostCopies(Backend& backend, std::vector<TensorView> device, Allocation allocation = Allocation::where_needed);
@@ -21,8 +20,8 @@ class HostCopies {
   /// Tensor i, for the host.
   TensorView host(std::size_t i) const { return host_[i]; }
 
-  /// Enqueues the copies of all tensors to the device; with `count`, of the first elements of each in memory order, as
-  /// many as it says. The host may write again after `wait`.
+  /// Enqueues the copies of all tensors to the device; with `count`, of the first count[i] elements of tensor i in
+  /// memory order. The host may write again after `wait`.
   void upload(Stream& stream);
   void upload(Stream& stream, const std::vector<std::int64_t>& count);
   /// Enqueues the copies of all tensors to the host, which may read them after `wait`.

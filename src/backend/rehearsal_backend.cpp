@@ -18,7 +18,7 @@ class RehearsalBackend::Memory final : public Allocator {
   Buffer allocate(std::size_t size_bytes) override {
     constexpr std::size_t line = 64;
     const std::size_t taken = std::max(line, (size_bytes + line - 1) / line * line);
-    // Nobody comes to these addresses, but some compare them.
+    // Nothing accesses these addresses, but callers compare them.
     std::byte* data = reinterpret_cast<std::byte*>(next_address_);
     next_address_ += taken;
     now_ += taken;
@@ -34,7 +34,7 @@ class RehearsalBackend::Memory final : public Allocator {
   std::size_t peak_ = 0;
 };
 
-/// All families: each kernel at most notes what its memory on a device depends on.
+/// All kernel families. A kernel records at most the extents that determine its memory on a device.
 struct RehearsalBackend::Kernels final : GemmKernels,
                                          NormKernels,
                                          AttentionKernels,

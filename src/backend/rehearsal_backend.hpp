@@ -5,9 +5,9 @@
 
 namespace trireme {
 
-/// Stands in for another backend to find out, before a run, what memory it will take there: buffers are counted as that
-/// backend counts them, and have addresses but no memory behind them; kernels and copies do nothing. What is read of
-/// results must be the caller's own.
+/// Predicts, before a run, the memory that it will take on another backend. Buffers are counted as that backend counts
+/// them; they have addresses but no memory. Kernels and copies do nothing. Results that are read must be in the
+/// caller's own memory.
 class RehearsalBackend final : public Backend, public GraphRecorder {
  public:
   /// `backend` must live longer.

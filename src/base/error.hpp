@@ -13,7 +13,7 @@ enum class ExitCode : int {
   success = 0,
   usage = 2,        ///< options or configuration that cannot work
   data = 3,         ///< a corpus or a checkpoint that is damaged or does not fit
-  environment = 4,  ///< something the machine lacks: a library, a device, memory
+  environment = 4,  ///< a missing library or device, or too little memory
   io = 5,           ///< reading or writing failed: a full disk, no permission
   rank_died = 6,
   hung = 7,
@@ -21,8 +21,8 @@ enum class ExitCode : int {
   stopped_early = 75  ///< everything is saved; start the same command again to go on
 };
 
-/// Root of every error the program throws on purpose. The message says what happened, why, and what to do about it;
-/// `main` prints it once and returns `exit_code()`.
+/// Root of every error the program throws on purpose. The message names the failure, its reason and a remedy. Below app
+/// it names options by field, `<seq_length>`; app prints their flags. `main` prints it once and returns `exit_code()`.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode exit_code, const std::string& message) : std::runtime_error(message), exit_code_(exit_code) {}
@@ -43,7 +43,7 @@ class ErrorOf : public Error {
 };
 }  // namespace detail
 
-/// Options or their combination cannot work.
+/// Options that cannot work, alone or together.
 class ConfigError : public detail::ErrorOf<ExitCode::usage> {
   using ErrorOf::ErrorOf;
 };
@@ -59,11 +59,11 @@ class DataError : public detail::ErrorOf<ExitCode::data> {
 class CheckpointError : public detail::ErrorOf<ExitCode::data> {
   using ErrorOf::ErrorOf;
 };
-/// The machine lacks something.
+/// A library, a device or memory that is missing on this machine.
 class EnvironmentError : public detail::ErrorOf<ExitCode::environment> {
   using ErrorOf::ErrorOf;
 };
-/// The backend asked for is not in this build or finds no device.
+/// The requested backend is not in this build or finds no device.
 class BackendUnavailable : public detail::ErrorOf<ExitCode::environment> {
   using ErrorOf::ErrorOf;
 };

@@ -30,7 +30,7 @@ constexpr std::uint64_t splitmix64(std::uint64_t seed, std::uint64_t index) {
 /// XXH3 of 64 bits.
 std::uint64_t hash64(const void* data, std::size_t size_bytes, std::uint64_t seed);
 
-/// XXH3 of 128 bits: different contents have different ones, as far as accidents go.
+/// XXH3 of 128 bits: detects accidental changes, not deliberate ones.
 struct Hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -38,7 +38,7 @@ struct Hash128 {
 };
 Hash128 hash128(const void* data, std::size_t size_bytes);
 
-/// XXH3 of 128 bits as 32 hexadecimal digits: finds accidents, not malice.
+/// XXH3 of 128 bits as 32 hexadecimal digits: detects accidental changes, not deliberate ones.
 std::string digest(const void* data, std::size_t size_bytes);
 
 /// The same digest over data that arrives in parts.

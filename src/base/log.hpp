@@ -7,8 +7,8 @@
 
 namespace trireme::log {
 
-// The log goes to stderr: stdout belongs to what a command is asked for (a perplexity, a generated text).
-// Ranks other than the first log warnings and errors only, each line with the rank in front.
+// The log goes to stderr: stdout is for the results of a command (a perplexity, a generated text). Ranks other than the
+// first log warnings and errors only, each line with the rank in front.
 using spdlog::error;
 using spdlog::info;
 using spdlog::warn;

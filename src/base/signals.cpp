@@ -53,7 +53,7 @@ void use_alternate_signal_stack() {
 void move_handlers_to_alternate_stacks() {
   for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action {};
-    if (sigaction(signal, nullptr, &action) != 0) continue;  // the C library keeps some for itself
+    if (sigaction(signal, nullptr, &action) != 0) continue;  // the C library reserves some
     const bool handled = (action.sa_flags & SA_SIGINFO) != 0 ||
                          (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);  // NOLINT: C's casts
     if (!handled || (action.sa_flags & SA_ONSTACK) != 0) continue;

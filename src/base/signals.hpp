@@ -15,9 +15,9 @@ inline sigset_t stop_signals() {
 
 /// Gives the calling thread a signal stack of its own until the thread ends, unless it has one.
 ///
-/// Every thread that computes needs one: oneDNN's generated code uses the stack pointer as a general register, and the
-/// kernel writes the frame of a handler without such a stack wherever that register points.
-/// Throws EnvironmentError where no memory is left for it.
+/// Every thread that computes needs one: oneDNN's generated code uses the stack pointer as a general register. Without
+/// such a stack, the kernel writes a handler's frame wherever that register points. Throws EnvironmentError where no
+/// memory is left for it.
 void use_alternate_signal_stack();
 
 /// Makes all handlers that are installed in this process, also those of libraries, run on alternate stacks

@@ -29,11 +29,11 @@ inline std::string duration_text(double seconds) {
   return fmt::format("{} s", total);
 }
 
-/// Says when something has been waited for too long. To be asked again and again meanwhile: a pause of the whole
-/// process (a suspended job) then counts as one second at the most.
+/// Detects a wait that takes too long. The waiting loop polls it: a pause of the whole process (a suspended job)
+/// between two polls then counts as at most one second.
 class Patience {
  public:
-  /// `limit_s` 0: for ever.
+  /// `limit_s` 0: no limit.
   explicit Patience(double limit_s) : limit_s_(limit_s) {}
   void restart() {
     waited_s_ = 0;

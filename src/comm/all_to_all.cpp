@@ -21,7 +21,7 @@ std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
   incoming[own].assign(outgoing[own].begin(), outgoing[own].end());
   if (ranks == 1) return incoming;
 
-  // Every rank learns how much each has for each: ranks^2 numbers, few beside what follows.
+  // Gathers the sizes of all messages on every rank: ranks^2 numbers, few beside the data.
   std::vector<std::int64_t> sizes;
   for (const auto& part : outgoing) sizes.push_back(static_cast<std::int64_t>(part.size()));
   std::vector<std::int64_t> all_sizes(ranks * ranks);

@@ -23,7 +23,7 @@ struct Transfer {
 };
 
 /// A communication under way. Movable; destroying it waits for it, except while an exception unwinds: then the adapter
-/// gives it up.
+/// abandons it.
 class Work {
  public:
   class State {
@@ -106,7 +106,7 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
 std::string broadcast_text(Communicator& comm, const std::string& text, int root);
 
 /// Throws CollectiveError (ExitCode::usage), naming the ranks concerned and the first line that differs, unless every
-/// rank gives the same text. `what` says what the text is: "the configuration". `comm` works on host memory.
+/// rank gives the same text. `what` names the text: "the configuration". `comm` works on host memory.
 void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text);
 
 }  // namespace trireme

@@ -7,19 +7,19 @@
 
 namespace trireme {
 
-/// How ranks pass on what is in the memory of their devices.
+/// Path of messages between the memories of ranks' devices.
 enum class DeviceTransport {
   nccl,   ///< from device to device, by NCCL: each rank needs a GPU of its own
   staged  ///< through host memory, by MPI: slow, but several ranks may share a GPU
 };
 
-/// Makes communicators for the memory of a device. A backend whose memory is not the host's is one of these, too.
+/// Makes communicators for the memory of a device: an interface of backends whose memory is not host memory.
 class DeviceCommunicators {
  public:
   virtual ~DeviceCommunicators() = default;
-  /// A communicator for the memory of the ranks' devices, over the ranks of `host`, which works on host memory and is
-  /// for this one alone. All others are split from it. Collective over `host`. Throws EnvironmentError, which says
-  /// which ranks and what can be done, where they share GPUs and `transport` is NCCL's. Dies before the backend.
+  /// A communicator for the memory of the ranks' devices, over the ranks of `host`, which works on host memory and
+  /// serves this one alone. All others are split from it. Collective over `host`. Throws EnvironmentError, with the
+  /// ranks and a remedy, where they share GPUs and `transport` is NCCL's. To be destroyed before the backend.
   virtual std::unique_ptr<Communicator> make_world(std::unique_ptr<Communicator> host, DeviceTransport transport) = 0;
 };
 

@@ -13,8 +13,9 @@ enum class Normalization { layer_norm, rms_norm };
 enum class PositionEmbedding { learned_absolute, rope };
 
 /// The shape of a GPT of pre-norm layers. The defaults are GPT-2's: layer normalisation, learned positions, GELU,
-/// biases, output head tied to the token embedding. RMSNorm, rotary positions, SwiGLU, an untied head, no biases and
-/// often fewer heads of keys and values (grouped-query attention, Ainslie et al. 2023, arXiv:2305.13245) make a Llama.
+/// biases, output head tied to the token embedding. A Llama has RMSNorm, rotary positions, SwiGLU, an untied head and
+/// no biases. Often it has fewer heads of keys and values (grouped-query attention, Ainslie et al. 2023,
+/// arXiv:2305.13245).
 struct GptConfig {
   int layers = 12;
   std::int64_t hidden = 768;

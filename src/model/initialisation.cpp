@@ -71,7 +71,7 @@ class InitialValues {
   ParameterRole role_;
   std::uint64_t hash_;
   std::uint64_t key_;
-  double factor_;  // of the uniform number, or the standard deviation
+  double factor_;  // factor of the uniform number, or the standard deviation
   double scale_;
   std::int64_t call_ = -1;  // the last call of Philox, which serves two elements
   std::array<std::uint32_t, 4> words_{};
@@ -159,8 +159,8 @@ void initialise(Backend& backend, std::span<const Parameter> parameters, const I
                                const std::int64_t first = first_index(parameter, row);
                                for (std::int64_t i = 0; i < row_size; ++i) {
                                  const double value = initial(first + i);
-                                 // By way of fp32, so that the 16-bit types are rounded from the same master weights on
-                                 // every backend.
+                                 // Rounds to fp32 first, so that the 16-bit types are rounded from the same master
+                                 // weights on every backend.
                                  values[static_cast<std::size_t>(row * row_size + i)] =
                                      std::is_same_v<T, double> ? T(value) : T(static_cast<float>(value));
                                }

@@ -13,15 +13,15 @@ enum class InitMethod { normal, hashed_uniform };
 struct Initialisation {
   InitMethod method = InitMethod::normal;
   std::uint64_t seed = 1234;
-  int layers = 1;     ///< of the whole model: residual matrices are smaller by sqrt(2 layers)
+  int layers = 1;     ///< layers of the whole model: residual matrices are smaller by sqrt(2 layers)
   double scale = 1;   ///< multiplies the matrices of the layers (h.*); for tests of attention and activations
-  double std = 0.02;  ///< of `normal`
-  int threads = 1;    ///< of this rank, that compute values; they do not depend on it
+  double std = 0.02;  ///< standard deviation of `normal`
+  int threads = 1;    ///< threads of this rank; the values do not depend on them
 };
 
 /// Writes initial values to the parameters. Element i (row-major in the whole, logical tensor) of the tensor NAME
-/// depends on nothing but the seed, NAME and i, so every grid begins with the same model. Storage beyond a parameter's
-/// box is left as it is.
+/// depends only on the seed, NAME and i. So every grid begins with the same model. Storage beyond a parameter's box is
+/// left as it is.
 ///
 /// `normal`: matrices and embeddings N(0, std), residual matrices N(0, std / sqrt(2 layers)), biases 0, norm weights 1.
 /// The normal deviate is Wichura's AS 241 inverse (Applied Statistics 37, 1988) of a uniform of 53 bits: words 2 (i %

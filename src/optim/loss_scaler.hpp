@@ -12,9 +12,9 @@ struct LossScalerOptions {
   int hysteresis = 2;        ///< overflows it takes before the scale is halved
 };
 
-/// The factor that keeps fp16 gradients from vanishing: Megatron-LM's algorithm. An overflow empties the window and
-/// takes one from the hysteresis; while that is used up each overflow halves the scale. The window full, the scale
-/// doubles and the hysteresis is full again. A constant scale never changes.
+/// The factor that keeps fp16 gradients from vanishing: Megatron-LM's algorithm. An overflow resets the window and
+/// decrements the hysteresis; where that is used up, it also halves the scale. After a full window the scale doubles
+/// and the hysteresis is restored. A constant scale never changes.
 class LossScaler {
  public:
   struct State {
@@ -24,14 +24,14 @@ class LossScaler {
     friend bool operator==(const State&, const State&) = default;
   };
 
-  /// ConfigError for settings that cannot work.
+  /// Throws ConfigError for settings that cannot work.
   explicit LossScaler(const LossScalerOptions& options);
 
   bool dynamic() const { return options_.dynamic; }
   double scale() const { return state_.scale; }
   /// Returns whether overflows cannot lower the scale any further.
   bool at_minimum() const { return !options_.dynamic || state_.scale <= options_.minimum_scale; }
-  /// After an iteration: whether a gradient was not finite, so that there was no update.
+  /// Adapts the scale after an iteration. `overflow`: a gradient was not finite, so there was no update.
   void update(bool overflow);
 
   const State& state() const { return state_; }

@@ -6,9 +6,9 @@ namespace trireme::optim {
 
 enum class LrDecayStyle { constant, linear, cosine, inverse_square_root };
 
-/// The learning rate of an update by the progress k made with it: its number, counted from 1, or `by_samples` the
-/// samples of all updates up to it, its own included. Both are the same for batches of one size. With a warm-up of W
-/// and the decay's end at D:
+/// Learning rate of an update as a function of its progress k: its number, counted from 1, or with `by_samples` the
+/// samples of all updates up to and including it. Both are the same for batches of one size. With a warm-up of W and
+/// the decay's end at D:
 ///   k <= W:  maximum k / W: the update that reaches W is the first at the maximum
 ///   then     constant: maximum
 ///            linear: minimum + (maximum - minimum) (1 - r), r = (k - W) / (D - W)

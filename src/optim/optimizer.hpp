@@ -35,8 +35,8 @@ class Optimizer {
   std::size_t bytes() const;
   /// Masters and moments of the part of parameter i in this shard (ParameterBuffer::part).
   std::vector<State> state(std::size_t i) const;
-  /// Continues after `updates` updates from masters and moments written through these views: rounds the masters to this
-  /// shard of the parameters.
+  /// Continues after `updates` updates, from masters and moments written through these views. Rounds the masters to
+  /// this shard of the parameters.
   void restore(std::int64_t updates);
   /// Sets the masters to the parameters, after these were initialised.
   void reset_masters();

@@ -8,7 +8,7 @@
 
 namespace trireme::parallel {
 
-/// ParameterRole of a parameter; determines its initial values and whether it decays.
+/// Role of a parameter; determines its initial values and whether it decays.
 enum class ParameterRole { embedding, matrix, residual_matrix, bias, norm_weight, norm_bias };
 
 /// Weight decay goes by role: matrices and embeddings decay, biases and norms do not.
@@ -24,16 +24,16 @@ struct Parameter {
   Box box;        ///< the part held here
   Shape storage;  ///< shape of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
   bool replicated = false;  ///< every rank of the tensor group holds the same box: counted on tensor rank 0 alone
-  /// Each rank of the tensor group has the gradient of its own positions only: a replicated parameter that works on the
-  /// sequence-parallel residual stream. To be summed over the group once a step.
+  /// Marks a replicated parameter that works on the sequence-parallel residual stream. Each rank of the tensor group
+  /// has the gradient of its own positions only; a step sums it over the group once.
   bool gradient_is_partial = false;
   bool shared_copy = false;  ///< a second holder of a tied tensor (the output head's `wte` on the last stage)
   bool tied = false;         ///< held by the first and the last stage: its gradient is the sum of both
-  /// Parameters that are used together and get their gradients together (the embeddings, a layer, the head) are a
-  /// unit: consecutive in a rank's list, numbered from 0 in its order.
+  /// Number of the unit of parameters that are used together (the embeddings, a layer, the head). Units are consecutive
+  /// in a rank's list, numbered from 0 in its order.
   int unit = 0;
   TensorView value;     ///< in the training type
-  TensorView gradient;  ///< where backward adds its gradient: fp32, or fp64 in fp64 runs
+  TensorView gradient;  ///< main gradient, to which backward adds: fp32, or fp64 in fp64 runs
 
   std::int64_t stored_numel() const { return storage.numel(); }
   /// Returns whether this rank represents the box among the ranks of its model replica: in norms, counts and

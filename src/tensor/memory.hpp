@@ -27,13 +27,13 @@ class Buffer {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// Throws EnvironmentError, saying how much was wanted, where there is not enough.
+  /// Throws EnvironmentError, with the requested size, where there is not enough.
   virtual Buffer allocate(std::size_t size_bytes) = 0;
 };
 
-/// Memory handed out in stack order: tensors are freed together, by going back to a mark. It grows while it is new and
-/// then gives the same memory again at every step, so that a step allocates nothing. Small tensors share blocks; a
-/// large one, of more than a quarter of a block, gets memory of its own size or, later, what one before it left.
+/// Memory allocated in stack order: tensors are freed together, by going back to a mark. The first steps make it grow;
+/// later ones reuse the same memory and allocate nothing. Small tensors share blocks. A tensor larger than a quarter of
+/// a block gets memory of its own size, or reuses that of an earlier one.
 class Arena {
  public:
   explicit Arena(Allocator& allocator, std::size_t block_bytes = std::size_t{1} << 20)
@@ -55,7 +55,7 @@ class Arena {
   void release(const Mark& mark) { position_ = mark; }
   void clear() { position_ = {}; }
 
-  /// Bytes of live tensors, each rounded up to 64, now and at the most so far.
+  /// Bytes of live tensors, each rounded up to 64: now, and the maximum so far.
   std::size_t used_bytes() const { return position_.total; }
   std::size_t peak_bytes() const { return peak_bytes_; }
   /// Bytes taken from the allocator.
@@ -74,7 +74,7 @@ class Arena {
   std::size_t peak_bytes_ = 0;
 };
 
-/// Gives back, at the end of a scope, what an arena handed out in it.
+/// Frees, at the end of a scope, the tensors that an arena allocated in it.
 class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}

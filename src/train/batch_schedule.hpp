@@ -25,8 +25,8 @@ struct BatchPhase {
 /// The size of the global batch that comes next, a function of the samples consumed so far. Pure arithmetic.
 class BatchSchedule {
  public:
-  /// All data ranks together work on `micro_batch_size` x `data_ranks` samples at a time, of which every batch must be
-  /// a multiple; with `decrease` it is rounded down to one instead. ConfigError where it is none, or where the ramp
+  /// All data ranks together work on `micro_batch_size` x `data_ranks` samples at a time. Every batch must be a
+  /// multiple of that; with `decrease` it is rounded down to one. Throws ConfigError where it is not, or where the ramp
   /// does not lead from its start to the global batch.
   BatchSchedule(std::int64_t global_batch_size, const std::optional<BatchRampUp>& ramp_up, bool decrease,
                 std::int64_t micro_batch_size, std::int64_t data_ranks);
@@ -58,7 +58,7 @@ class BatchSchedule {
   std::int64_t global_batch_size_;
   std::int64_t unit_;
   BatchRampUp ramp_up_;
-  std::int64_t parts_ = 0;  // of the ramp; 0: none
+  std::int64_t parts_ = 0;  // parts of the ramp; 0: no ramp
 };
 
 }  // namespace trireme::train

@@ -11,7 +11,7 @@
 namespace trireme::cpu {
 namespace {
 
-/// Tasks backward makes at least, where the keys are enough, by splitting them.
+/// Minimum number of tasks of backward, where there are enough keys to split.
 constexpr std::int64_t backward_tasks = 32;
 
 class CpuAttention final : public AttentionKernels {
@@ -28,7 +28,7 @@ class CpuAttention final : public AttentionKernels {
       const std::int64_t steps = (problem.queries + step - 1) / step;
       const std::int64_t heads = problem.batch * problem.heads;
       pool_.parallel_for(steps * heads, [&](std::int64_t task) {
-        // The last queries see the most keys: they go first, so that the threads end together.
+        // The last queries have the most visible keys: they run first, so that the threads end together.
         const std::int64_t begin = (steps - 1 - task / heads) * step;
         const std::int64_t sample = task % heads / problem.heads, head = task % problem.heads;
         attend<T>(tiles_, problem, sample, head, begin, q, k, v, out, log_sum_exp);
@@ -63,14 +63,14 @@ class CpuAttention final : public AttentionKernels {
         }
       });
 
-      // A task owns the gradients of some keys, and of the queries where it owns all keys; else it has sums of its
-      // own for the queries, which are added in the order of the keys.
+      // A task owns the gradients of some keys. Where it owns all keys, it owns the gradients of the queries too; else
+      // it has its own sums for the queries, which are added in the order of the keys.
       const std::int64_t owners = problem.batch * problem.kv_heads;
       const std::int64_t max_splits = std::max<std::int64_t>(1, (problem.keys + tile - 1) / tile);
       const std::int64_t splits =
           std::clamp<std::int64_t>((backward_tasks + owners - 1) / std::max<std::int64_t>(1, owners), 1, max_splits);
       const std::int64_t split_keys = round_up((problem.keys + splits - 1) / splits, tile);
-      const std::int64_t sum_size = round_up(problem.queries, column_grain) * width;  // of one head
+      const std::int64_t sum_size = round_up(problem.queries, column_grain) * width;  // elements of one head
       const std::int64_t split_stride = problem.batch * problem.heads * sum_size;
       ScratchPool::Lease lease(query_sums_, splits == 1 ? 0 : splits * split_stride * sizeof(A));
       A* sums = lease.take<A>(splits == 1 ? 0 : splits * split_stride);

@@ -44,7 +44,7 @@ struct AttentionBackwardTask {
     const std::int64_t all_keys = problem.keys_of(sample);
     for (std::int64_t begin = k_begin; begin < std::min(k_end, problem.keys); begin += key_chunk) {
       const std::int64_t owned = std::min({key_chunk, k_end - begin, problem.keys - begin});
-      const std::int64_t keys = std::clamp<std::int64_t>(all_keys - begin, 0, owned);  // that are not padding
+      const std::int64_t keys = std::clamp<std::int64_t>(all_keys - begin, 0, owned);  // without padding
       load_tile<T>(rows_of<T>(k, sample, kv_head), begin, keys, all_keys, d, width, A{1}, k_chunk);
       load_tile<T>(rows_of<T>(v, sample, kv_head), begin, keys, all_keys, d, width, A{1}, v_chunk);
       std::fill_n(dk_chunk, key_chunk * width, A{0});
@@ -66,7 +66,7 @@ struct AttentionBackwardTask {
         }
       }
       const ResultRows<T> dk_rows(problem, dk, sample, kv_head), dv_rows(problem, dv, sample, kv_head);
-      for (std::int64_t i = 0; i < owned; ++i) {  // those of padding have stayed 0
+      for (std::int64_t i = 0; i < owned; ++i) {  // gradients of padding have stayed 0
         dk_rows.store_or_add(begin + i, dk_chunk + i * width, d, A{1});
         dv_rows.store_or_add(begin + i, dv_chunk + i * width, d, A{1});
       }
@@ -108,7 +108,7 @@ struct AttentionBackwardTask {
       std::fill_n(dot, tile, A{0});
       std::copy_n(task.log_sum_exp.template as<A>() + index, queries, lse);
       std::copy_n(task.row_dot.template as<A>() + index, queries, dot);
-      // A query that sees no key has a sum of 0; its scores are hidden, and stay so with any finite number here.
+      // A query without visible keys has a sum of 0. Its scores are masked, and stay so with any finite number here.
       std::replace(lse, lse + queries, -std::numeric_limits<A>::infinity(), A{0});
     }
 

@@ -11,10 +11,10 @@
 
 namespace trireme::cpu {
 
-/// Tiles of queries that a task of forward takes over the keys together.
+/// Tiles of queries that a task of forward processes together for each tile of keys.
 constexpr std::int64_t tiles_together = 2;
 
-/// A tile of queries on its way over the keys.
+/// State of a tile of queries during the loop over the keys.
 template <class A>
 struct QueryTile {
   QueryTile(ScratchPool::Lease& lease, std::int64_t width)
@@ -23,23 +23,23 @@ struct QueryTile {
         maximum(lease.take<A>(tile)),
         total(lease.take<A>(tile)) {}
   A* transposed;  ///< the queries times the scale, [width, tile]
-  A* sum;         ///< of exp(score - maximum) v, [tile, width]
-  A* maximum;     ///< of the scores so far
-  A* total;       ///< of exp(score - maximum)
+  A* sum;         ///< sums of exp(score - maximum) v, [tile, width]
+  A* maximum;     ///< largest scores so far
+  A* total;       ///< sums of exp(score - maximum)
   std::int64_t begin = 0, queries = 0;
 
-  /// Takes up query i where the keys before have left it: out is a sum with the total 1 and the maximum lse.
+  /// Continues query i from earlier keys: out is a sum with the total 1 and the maximum lse.
   template <class Rows>
   void resume(std::int64_t i, A lse, const Rows& out_rows, std::int64_t d, std::int64_t width) {
-    if (lse == -std::numeric_limits<A>::infinity()) return;  // no key before
+    if (lse == -std::numeric_limits<A>::infinity()) return;  // no earlier key
     maximum[i] = lse;
     total[i] = 1;
     std::copy_n(out_rows.merged(begin + i), d, sum + i * width);
   }
 };
 
-/// Scores of columns [q, q + column_grain) to exp(score - maximum) times dropout's factor; brings the maxima and
-/// totals up to date, and leaves in `rescale` what sums made with the old maxima are to be multiplied by.
+/// Scores of columns [q, q + column_grain) to exp(score - maximum) times dropout's factor; updates the maxima and
+/// totals. `rescale` receives the factors for sums relative to the old maxima.
 template <class A>
 void online_softmax(const ScoreTile& t, std::int64_t q, A* score, const A* factor, A* maximum, A* total, A* rescale) {
   t.hide(q, score);

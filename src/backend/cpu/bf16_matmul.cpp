@@ -39,7 +39,7 @@ struct Bf16Matmul::State {
   }
 
   void run(const Key& key, const bf16* a, const bf16* b, const bf16* bias, void* c) {
-    omp_set_num_threads(1);  // of the calling thread: both making and running a primitive would start more
+    omp_set_num_threads(1);  // making and running a primitive would start threads
     const std::shared_ptr<const Primitive> used = primitive(key);
     std::unordered_map<int, dnnl::memory> arguments;
     const auto add = [&](int argument, const dnnl::memory::desc& description, const void* data) {

@@ -49,7 +49,7 @@ class CpuBackend final : public Backend {
   Buffer allocate(std::size_t size_bytes) override {
     constexpr std::size_t line = 64, huge_page = std::size_t{2} << 20;
     const std::size_t rounded = std::max(line, (size_bytes + line - 1) / line * line);
-    // Large buffers are asked to lie on huge pages: matrices walked by columns miss the TLB less.
+    // Requests huge pages for large buffers: matrices read by columns miss the TLB less.
     const std::size_t alignment = rounded < 2 * huge_page ? line : huge_page;
     auto* data = static_cast<std::byte*>(::operator new (rounded, std::align_val_t{alignment}, std::nothrow));
     TRIREME_CHECK(
@@ -57,7 +57,7 @@ class CpuBackend final : public Backend {
         "no memory left for {} MiB on this rank, which holds {} MiB: use fewer ranks a machine, more tensor or "
         "pipeline ranks, or a smaller micro-batch",
         rounded >> 20, memory_->now >> 20);
-    // Only advice: where the system declines, the buffer is as good, and slower.
+    // Where the system declines, the buffer works, but is slower.
     if (alignment == huge_page) madvise(data, rounded / huge_page * huge_page, MADV_HUGEPAGE);
     const std::size_t now = memory_->now += rounded;
     std::size_t peak = memory_->peak;

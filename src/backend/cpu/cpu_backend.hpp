@@ -5,8 +5,8 @@
 
 namespace trireme::cpu {
 
-/// The CPU backend: host memory, one pool of threads, kernels that run within the call. In fp64 it is the reference
-/// that every other backend is held against.
+/// The CPU backend: host memory, one pool of threads, kernels that run within the call. In fp64 it is the reference for
+/// every other backend.
 std::unique_ptr<Backend> make_backend(int threads);
 
 // The kernel families, each in the file of its name.

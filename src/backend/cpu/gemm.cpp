@@ -18,11 +18,11 @@ namespace trireme::cpu {
 namespace {
 
 /// Largest extents of the tiles of a product that tasks compute: the libraries reach their full speed on them, and an
-/// fp32 tile stays in the second-level cache for what is done to it next.
+/// fp32 tile stays in the second-level cache for the next operation.
 constexpr std::int64_t tile_rows = 256, tile_columns = 512;
 /// Terms of a sum that are multiplied at a time by oneDNN, and by types that are first converted.
 constexpr std::int64_t bf16_depth = 1024, converted_depth = 512;
-/// Tasks there should be at least where sums are long enough to be split between them.
+/// Minimum number of tasks, where sums are long enough to be split between tasks.
 constexpr std::int64_t split_tasks = 6, split_depth = 256;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -44,7 +44,7 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<A>& a
   } else {
 #if defined(__x86_64__)  // elsewhere oneDNN has no generated code for this
     // oneDNN's product is the faster of the two, most of all where k is long or n narrow.
-    omp_set_num_threads(1);  // of the calling thread
+    omp_set_num_threads(1);  // for products of the calling thread
     const auto letter = [](const Matrix<A>& matrix) { return matrix.transposed ? 'T' : 'N'; };
     const auto extent = [](std::int64_t stride) { return std::max<std::int64_t>(1, stride); };
     const dnnl::status status = dnnl::sgemm(letter(a), letter(b), m, n, k, 1, a.data, extent(a.stride), b.data,

@@ -52,7 +52,7 @@ void rms_norm(const A* x, const A* weight, A epsilon, std::int64_t h, A* y, A& r
 template <class A>
 void layer_norm_backward(const A* dy, const A* x, const A* weight, A mean, A rstd, const A* residual_gradient,
                          std::int64_t h, A* dx, A* dweight, A* dbias) {
-  A sum = 0, dot = 0;  // of g = dy weight, and of g with the normalised x
+  A sum = 0, dot = 0;  // sum of g = dy weight; product of g and the normalised x
 #pragma omp simd reduction(+ : sum, dot)
   for (std::int64_t j = 0; j < h; ++j) {
     const A normalised = (x[j] - mean) * rstd;
@@ -79,7 +79,7 @@ void layer_norm_backward(const A* dy, const A* x, const A* weight, A mean, A rst
 template <class A>
 void rms_norm_backward(const A* dy, const A* x, const A* weight, A rstd, const A* residual_gradient, std::int64_t h,
                        A* dx, A* dweight) {
-  A dot = 0;  // of dy weight with the normalised x
+  A dot = 0;  // product of dy weight and the normalised x
 #pragma omp simd reduction(+ : dot)
   for (std::int64_t j = 0; j < h; ++j) {
     const A normalised = x[j] * rstd;
@@ -145,7 +145,7 @@ class CpuNorm final : public NormKernels {
       T* in_gradient = dx.as<T>();
       const A* mean = statistics.mean ? statistics.mean.as<A>() : nullptr;
       const A* rstd = statistics.reciprocal_deviation.as<A>();
-      std::vector<A> sums(dbias ? 2 * h : h);  // of the gradients of weight and bias
+      std::vector<A> sums(dbias ? 2 * h : h);  // sums for the gradients of weight and bias
       sum_columns(pool_, scratch_, rows, std::ssize(sums), sums.data(),
                   [&](std::int64_t begin, std::int64_t end, A* dw) {
                     std::vector<A> buffer(4 * h);

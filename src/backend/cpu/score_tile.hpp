@@ -11,8 +11,8 @@
 
 namespace trireme::cpu {
 
-/// Scores are made in tiles of `tile` keys by `tile` queries, transposed: a query is a lane of a vector, so the softmax
-/// over keys runs down the rows, one Philox word masks two rows, and K and V are read as they lie in memory.
+/// Scores are computed in tiles of `tile` keys by `tile` queries, transposed. A query is a lane of a vector, so the
+/// softmax over keys runs down the rows. One Philox word masks two rows. K and V are read in their order in memory.
 constexpr std::int64_t tile = 64;
 
 /// The positions of one head of one sample.
@@ -29,8 +29,8 @@ auto rows_of(const HeadsOf<View>& heads, std::int64_t sample, std::int64_t head)
                                                      heads.position_stride};
 }
 
-/// Rows [begin, begin + count) times `factor`, padded with zeros to whole tiles of vectors. Fetches the rows behind
-/// them, up to `end`, into the caches: they stand far apart, where the machine does not foresee them.
+/// Rows [begin, begin + count) times `factor`, padded with zeros to whole tiles of vectors. Prefetches the rows after
+/// them, up to `end`: they are too far apart for the hardware prefetcher.
 template <class T, class A>
 void load_tile(const Rows<const T>& rows, std::int64_t begin, std::int64_t count, std::int64_t end, std::int64_t d,
                std::int64_t width, A factor, A* to) {
@@ -54,7 +54,7 @@ void load_tile(const Rows<const T>& rows, std::int64_t begin, std::int64_t count
 /// One tile of transposed scores: rows are keys, columns queries.
 struct ScoreTile {
   std::int64_t keys, queries;
-  std::int64_t diagonal;  ///< the query of column q sees the key of row k where k + diagonal <= q
+  std::int64_t diagonal;  ///< the query of column q attends to the key of row k where k + diagonal <= q
   std::int64_t d, width;  ///< channels, and the same rounded up to whole vectors
 
   std::int64_t columns() const { return round_up(queries, column_grain); }
@@ -62,7 +62,7 @@ struct ScoreTile {
   std::int64_t first_column(std::int64_t k) const {
     return std::clamp<std::int64_t>(round_down(std::max<std::int64_t>(k + diagonal, 0), column_grain), 0, columns());
   }
-  /// Rows that column q sees.
+  /// Rows that are visible to column q.
   std::int64_t visible(std::int64_t q) const { return std::clamp<std::int64_t>(q - diagonal + 1, 0, keys); }
   /// Rows that the products read of columns [q, q + column_grain): whole groups of tile_rows.
   std::int64_t rows(std::int64_t q) const { return std::min(keys, round_up(visible(q + column_grain - 1), tile_rows)); }
@@ -74,7 +74,7 @@ struct ScoreTile {
     return {0, width, std::clamp<std::int64_t>(k + diagonal, 0, queries), queries};
   }
 
-  /// Minus infinity where the query of a column in [q, q + column_grain) does not see the key.
+  /// Masks scores with minus infinity where the query of a column in [q, q + column_grain) does not attend to the key.
   template <class A>
   void hide(std::int64_t q, A* score) const {
     for (std::int64_t k = visible(q); k < rows(q); ++k) {
@@ -149,7 +149,7 @@ class ResultRows {
       store_scaled(row, d, factor, rows_[i]);
     }
   }
-  /// The same, but what is merged is added to.
+  /// Row i = row factor, or += where results are merged; changes `row`.
   void store_or_add(std::int64_t i, A* row, std::int64_t d, A factor) const {
     if (merged_.first == nullptr) return store_scaled(row, d, factor, rows_[i]);
     A* to = merged_[i];
@@ -169,7 +169,7 @@ inline ScoreTile score_tile(const AttentionProblem& problem, std::int64_t q_begi
           round_up(problem.head_dim, column_grain)};
 }
 
-/// Keys that query q of a sample sees.
+/// Number of keys that are visible to query q of a sample.
 inline std::int64_t visible_keys(const AttentionProblem& problem, std::int64_t sample, std::int64_t q) {
   const std::int64_t keys = problem.keys_of(sample);
   if (!problem.causal) return keys;

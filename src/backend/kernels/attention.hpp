@@ -18,20 +18,20 @@ enum class AttentionResults {
 struct AttentionProblem {
   std::int64_t queries = 0;      ///< positions of q and out
   std::int64_t keys = 0;         ///< positions of k and v
-  std::int64_t first_query = 0;  ///< where query 0 stands in the sequence
-  std::int64_t first_key = 0;    ///< where key 0 stands
+  std::int64_t first_query = 0;  ///< position of query 0 in the sequence
+  std::int64_t first_key = 0;    ///< position of key 0 in the sequence
   std::int64_t batch = 0;
   std::int64_t heads = 0;     ///< query heads on this rank
   std::int64_t kv_heads = 0;  ///< heads of k and v on this rank; head a reads kv head a / (heads / kv_heads)
   std::int64_t head_dim = 0;
   double scale = 1;
-  bool causal = true;  ///< a query sees the keys at its own place in the sequence and before
-  /// Padded samples: [batch] in the backend's memory, how many places of each are its own; no query sees keys at places
-  /// from there on, whatever these hold. Null: all are. Read when the kernels run, so a graph may be replayed with
-  /// other lengths. Queries from there on are computed like others, over the keys of the sample; as nothing is learnt
-  /// from padding, their dout is 0, and then they add nothing to any gradient.
+  bool causal = true;  ///< a query attends to the keys up to its own position in the sequence
+  /// Lengths of padded samples, [batch] in the backend's memory; null: no padding. No query attends to keys from the
+  /// length of its sample on, whatever these hold. The lengths are read when the kernels run, so a graph may be
+  /// replayed with others. Queries in the padding are computed like others, over the keys of the sample. Their dout
+  /// must be 0; then they add nothing to any gradient.
   const std::int32_t* lengths = nullptr;
-  Dropout dropout;  ///< mask at row = the query's place, column = the key's, key = head_key(first_head + head)
+  Dropout dropout;  ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
   std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
   AttentionResults results = AttentionResults::overwrite;
 
@@ -71,27 +71,27 @@ struct HeadsShape {
   std::int64_t head_dim = 0;
 };
 
-/// Attention without an s x s matrix in memory (Dao et al. 2022, arXiv:2205.14135): rows of scores are made, used and
-/// forgotten block by block; backward makes them again from q, k and the log-sum-exp of each row. T the training type;
+/// Attention without an s x s matrix in memory (Dao et al. 2022, arXiv:2205.14135): rows of scores are computed and
+/// used block by block. Backward computes them again from q, k and the log-sum-exp of each row. T the training type;
 /// scores, softmax and sums in A (fp64 for fp64, else fp32). Stream-ordered, deterministic.
 class AttentionKernels {
  public:
   virtual ~AttentionKernels() = default;
 
-  /// To be asked before training with heads of `head_dim` channels: why they are slow here, for the log; empty where
-  /// they are not. Throws ConfigError where the device cannot take them.
+  /// Checks heads of `head_dim` channels before training. Returns the reason why they are slow here, for the log; empty
+  /// where they are not. Throws ConfigError where the device cannot run them.
   virtual std::string check_head_dim(DType dtype, std::int64_t head_dim) const = 0;
 
   /// q, out: `queries` positions, `heads` heads; k, v: `keys` positions, `kv_heads` heads.
   /// log_sum_exp [b, heads, queries] A: log of the sum of exp(scale q k) over the visible keys. Overwrites out, T, and
-  /// log_sum_exp; a query that sees no key has 0 and minus infinity. With `merge` out, A, and log_sum_exp hold
+  /// log_sum_exp; a query without visible keys has 0 and minus infinity. With `merge` out, A, and log_sum_exp hold
   /// attention over other keys and become that over all of them; out is not read where log_sum_exp is minus infinity.
   virtual void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v,
                          Heads out, TensorView log_sum_exp) = 0;
 
-  /// Gradients of q, k, v from that of out, overwritten, T; with `merge` added to, A; 0 of what sees nothing or is not
-  /// seen. out, T, and log_sum_exp are those over all keys. `row_dot` [b, heads, queries] A is work space (sum over
-  /// channels of dout out).
+  /// Gradients of q, k, v from that of out, overwritten, T; with `merge` added to, A; 0 for a query without visible
+  /// keys and a key that is not visible. out, T, and log_sum_exp are those over all keys. `row_dot` [b, heads, queries]
+  /// A is work space (sum over channels of dout out).
   virtual void attention_backward(Stream& stream, const AttentionProblem& problem, ConstHeads dout, ConstHeads q,
                                   ConstHeads k, ConstHeads v, ConstHeads out, ConstTensorView log_sum_exp,
                                   TensorView row_dot, Heads dq, Heads dk, Heads dv) = 0;

@@ -10,23 +10,23 @@
 
 namespace trireme {
 
-/// Where in the model a mask is drawn; part of the key.
+/// Site of a mask in the model; part of the key.
 enum class DropoutSite : std::uint64_t { embedding = 0, attention_scores = 1, attention_output = 2, mlp_output = 3 };
 
 /// One dropout mask, as a pure function of global indices, so that it is the same on every grid and needs no storage.
 ///
-/// Element (sample, row, column) is kept where its 16 random bits are below `keep_threshold`, and then multiplied by
-/// `scale` = 65536 / keep_threshold, the inverse of the exact probability of being kept. One Philox call gives the bits
-/// of eight neighbouring columns: key = `key` (for attention: `head_key`), counter = (sample low, sample high, row,
-/// column / 8), bits of column c = 16-bit half c % 2 of word c % 8 / 2. In hidden states row is the position and column
-/// the channel; in attention row is the query's position and column the key's. `sample` is the number of the sample
-/// since the start of training (consumed samples + index in the global batch).
+/// Element (sample, row, column) is kept where its 16 random bits are below `keep_threshold`. It is then multiplied by
+/// `scale` = 65536 / keep_threshold, the inverse of the exact probability to be kept. One Philox call gives the bits of
+/// eight neighbouring columns: key = `key` (for attention: `head_key`), counter = (sample low, sample high, row, column
+/// / 8), bits of column c = 16-bit half c % 2 of word c % 8 / 2. In hidden states row is the position and column the
+/// channel; in attention row is the query's position and column the key's. `sample` is the number of the sample since
+/// the start of training (consumed samples + index in the global batch).
 struct Dropout {
   std::uint32_t keep_threshold = 65536;  ///< 65536 keeps everything: no dropout
   float scale = 1;
   std::uint64_t key = 0;
   const std::int64_t* samples = nullptr;  ///< device memory, [b]: the global number of each sample in the micro-batch
-  Positions positions;                    ///< hidden states: of the tensor's rows
+  Positions positions;                    ///< positions of the tensor's rows, for hidden states
 
   Dropout() = default;
   Dropout(double probability, std::uint64_t seed, int layer, DropoutSite site, const std::int64_t* sample_numbers)

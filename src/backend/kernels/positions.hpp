@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-/// Where the rows of a tensor stand in the sequence: row i at first + i for i < split, else at second + i - split. Two
-/// pieces are what a context rank holds of a sequence, so that a causal mask gives all ranks the same work.
+/// Positions of the rows of a tensor in the sequence: row i at first + i for i < split, else at second + i - split. A
+/// context rank holds two pieces of a sequence, so that a causal mask gives all ranks the same work.
 struct Positions {
   std::int64_t first = 0;
   std::int64_t split = std::numeric_limits<std::int64_t>::max();

@@ -5,14 +5,14 @@
 
 namespace trireme {
 
-/// Rotary position embedding (Su et al. 2021, arXiv:2104.09864): channel i and channel i + channels / 2 of a head at
-/// position p are the two coordinates of a point that turns by the angle p base^(-2 i / channels).
+/// Rotary position embedding (Su et al. 2021, arXiv:2104.09864): channels i and i + channels / 2 of a head are the
+/// coordinates of a point. At position p it turns by the angle p base^(-2 i / channels).
 struct RotaryEmbedding {
   std::int64_t channels = 0;  ///< even; a head's channels from here on stay as they are
   double base = 10000;
 };
 
-/// The heads that are rotated, and where in the sequence their rows stand.
+/// The heads to rotate, and the positions of their rows in the sequence.
 struct RotaryHeads {
   Heads data;
   std::int64_t rows = 0;  ///< the first index of data, its positions

@@ -35,7 +35,7 @@ class Outgoing {
   std::vector<std::vector<T>> lists_;
 };
 
-/// Which rank has a document.
+/// Map from documents to their ranks.
 class Owners {
  public:
   Owners(Communicator& comm, const std::vector<std::int64_t>& documents)
@@ -96,7 +96,7 @@ bool are_similar(const SketchedSet& a, const SketchedSet& b, double threshold) {
   return jaccard(a.shingles, b.shingles) > threshold;
 }
 
-/// Sets of the documents that were compared last: neighbours in buckets are wanted again and again.
+/// Cache of the sets of the latest documents: neighbours in buckets are compared many times.
 class RecentSets {
  public:
   using Set = std::shared_ptr<const SketchedSet>;
@@ -161,7 +161,7 @@ class Comparer {
   std::int64_t compared_pairs() const { return compared_pairs_; }
 
  private:
-  /// Leaves the pairs whose sketches are alike.
+  /// Removes the pairs whose sketches differ too much.
   void keep_similar_sketches(std::vector<DocumentPair>& pairs) {
     constexpr std::int64_t of_a_task = 1024;
     const std::int64_t count = std::ssize(pairs);
@@ -178,8 +178,7 @@ class Comparer {
     std::erase(pairs, differing);
   }
 
-  /// Puts pairs together that hang together through others, as those of one template do: their documents are then among
-  /// the recent ones.
+  /// Sorts connected pairs, such as those of one template, next to each other: their documents are then in the cache.
   static void gather_kinds(std::vector<DocumentPair>& pairs) {
     Clusters kinds;
     for (const DocumentPair& pair : pairs) kinds.unite(pair);
@@ -191,7 +190,7 @@ class Comparer {
   }
 
   void compare_batch(const std::vector<DocumentPair>& batch, std::vector<DocumentPair>& rejected) {
-    std::vector<std::size_t> groups;  // where the pairs of each later document begin
+    std::vector<std::size_t> groups;  // first pair of each later document
     for (std::size_t i = 0; i < batch.size(); ++i) {
       if (i == 0 || batch[i].second != batch[i - 1].second) groups.push_back(i);
     }
@@ -269,7 +268,7 @@ DuplicateSearchResult find_duplicates(Communicator& comm, ThreadPool& pool, cons
     compare_bands(comm, fingerprints, is_exact, band, std::min(band + step, fingerprints.bands), options, comparer);
   }
 
-  // Rank 0 puts the ranks' clusters together and tells the documents' owners.
+  // Rank 0 merges the ranks' clusters and sends the results to the documents' owners.
   Outgoing<DocumentPair> to_first(comm);
   to_first.to(0) = comparer.clusters().others();
   to_first.to(0).insert(to_first.to(0).end(), exact.begin(), exact.end());

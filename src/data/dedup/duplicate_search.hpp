@@ -26,7 +26,7 @@ struct DuplicateSearchOptions {
   /// Returns the MinHash sketch of any rank's document, which rejects most candidates without their texts. All threads
   /// call it.
   std::function<std::string(std::int64_t)> sketch;
-  /// The set of shingles of any rank's document, sorted. Called by all threads.
+  /// Returns the set of shingles of any rank's document, sorted. All threads call it.
   std::function<std::vector<std::uint64_t>(std::int64_t)> shingle_set;
 };
 
@@ -47,8 +47,8 @@ struct DuplicateSearchResult {
 /// or through others, into clusters, of which the first document is kept. The result does not depend on the number of
 /// ranks.
 ///
-/// Collective. A rank holds the entries of a band (or of several, up to some megabytes) of its share of the documents
-/// at a time, the pairs that were compared, and on rank 0 the duplicates of all ranks.
+/// Collective. A rank holds the entries of one band of its share of the documents at a time, or of several up to some
+/// megabytes. It also holds the compared pairs and, on rank 0, the duplicates of all ranks.
 DuplicateSearchResult find_duplicates(Communicator& comm, ThreadPool& pool, const Fingerprints& fingerprints,
                                       const DuplicateSearchOptions& options);
 

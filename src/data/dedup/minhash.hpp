@@ -13,22 +13,22 @@ struct MinHashOptions {
   std::uint64_t seed = 1234;
 };
 
-/// MinHash (Broder 1997) with locality-sensitive hashing by bands. Each of bands x rows hash functions keeps the least
-/// value over a set of shingles. Two sets agree in one function with probability J, their Jaccard similarity. They
-/// agree in a whole band with J^rows, and in some band with 1 - (1 - J^rows)^bands: 0.9975 at J = 0.7 by default. The
-/// functions are (x ^ s) * a modulo 2^32, with s and an odd a from the seed, of 32 bits of the shingle's hash.
+/// MinHash (Broder 1997) with locality-sensitive hashing by bands. Each of bands x rows hash functions keeps the
+/// smallest value over a set of shingles. Two sets agree in one function with probability J, their Jaccard similarity.
+/// They agree in a whole band with J^rows, and in some band with 1 - (1 - J^rows)^bands: 0.9975 at J = 0.7 by default.
+/// The functions are (x ^ s) * a modulo 2^32, with s and an odd a from the seed, of 32 bits of the shingle's hash.
 class MinHash {
  public:
   explicit MinHash(const MinHashOptions& options);
 
   int bands() const { return options_.bands; }
 
-  /// Functions whose least values a sketch keeps, of each the lowest byte (Li and Koenig 2010).
+  /// Number of functions in a sketch, which keeps the lowest byte of their smallest values (Li and Koenig 2010).
   int sketch_bytes() const;
 
-  /// A hash of each band's least values: sets with the same key in a band are candidates for being similar. `keys` has
-  /// an element a band, `sketch` sketch_bytes() or none. Shingles may be repeated. Safe to call from several threads at
-  /// once.
+  /// A hash of each band's smallest values: sets with the same key in a band are candidates for being similar. `keys`
+  /// has an element a band, `sketch` sketch_bytes() or none. Shingles may be repeated. Safe to call from several
+  /// threads at once.
   void band_keys(std::span<const std::uint64_t> shingles, std::span<std::uint64_t> keys,
                  std::span<char> sketch = {}) const;
 

@@ -23,8 +23,8 @@ struct DocumentPair {
 /// Sorts the entries: the result depends on which there are, not on their order.
 std::vector<DocumentPair> candidate_pairs(std::vector<BucketEntry>& entries, std::int64_t neighbours);
 
-/// Documents that belong together, directly or through others. Each cluster is known by its first document, whatever
-/// the order of the pairs. Holds only documents that are in some pair.
+/// Documents that belong together, directly or through others. The first document identifies a cluster, whatever the
+/// order of the pairs. Holds only documents that are in some pair.
 class Clusters {
  public:
   void unite(DocumentPair pair);

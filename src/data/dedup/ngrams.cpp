@@ -91,7 +91,7 @@ std::vector<TextRange> pieces_without(std::string_view text, std::span<const Tex
   for (std::size_t i = 0; i < passages.size();) {
     const std::size_t begin = cut_before(text, passages[i].begin, options.margin);
     std::size_t end = cut_behind(text, passages[i].end, options.margin);
-    // Passages within what goes anyway lengthen it.
+    // A passage within a cut extends the cut.
     for (++i; i < passages.size() && passages[i].begin <= end; ++i) {
       end = std::max(end, cut_behind(text, passages[i].end, options.margin));
     }

@@ -46,7 +46,7 @@ class HashSet {
 
   /// Place of a hash, from 0 to below `places()`; -1 where it is not in the set.
   std::int64_t find(std::uint64_t hash) const {
-    if (hash == 0) hash = 1;  // 0 says that a place is free
+    if (hash == 0) hash = 1;  // 0 marks a free slot
     for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
       if (slots_[at] == hash) return static_cast<std::int64_t>(at);
       if (slots_[at] == 0) return -1;

@@ -24,7 +24,7 @@ struct ShingleOptions {
 /// Replaces `hashes`.
 void shingle_hashes(std::string_view text, const ShingleOptions& options, std::vector<std::uint64_t>& hashes);
 
-/// Sorts and removes what is there twice.
+/// Sorts and removes duplicates.
 void make_set(std::vector<std::uint64_t>& hashes);
 
 /// |A and B| / |A or B| of two sorted sets; 1 where both are empty.

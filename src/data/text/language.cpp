@@ -3,7 +3,7 @@
 #ifdef TRIREME_HAS_CLD2
 #include <cld2/public/encodings.h>
 
-#include <cstdio>  // which the next one needs and does not include
+#include <cstdio>  // for the next header, which lacks it
 
 #include <cld2/public/compact_lang_det.h>
 #endif
@@ -36,7 +36,7 @@ LanguageDetector::Result LanguageDetector::detect(std::string_view text) const {
   int text_bytes = 0;
   bool is_reliable = false;
   const CLD2::CLDHints no_hints{nullptr, nullptr, CLD2::UNKNOWN_ENCODING, CLD2::UNKNOWN_LANGUAGE};
-  // The greatest text that CLD2 takes; what stands behind it does not change much.
+  // Maximum text for CLD2. Later text changes the result little.
   const int size = static_cast<int>(std::min<std::size_t>(text.size(), INT_MAX / 2));
   const CLD2::Language main =
       CLD2::ExtDetectLanguageSummary(text.data(), size, true, &no_hints, 0, languages.data(), percents.data(),

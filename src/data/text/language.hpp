@@ -10,7 +10,7 @@ namespace trireme::data {
 /// n-grams of 83 languages, whose tables come with the library.
 class LanguageDetector {
  public:
-  /// Throws ConfigError for codes that CLD2 does not have, EnvironmentError where the program was built without it.
+  /// Throws ConfigError for codes that CLD2 does not detect, EnvironmentError where the program was built without it.
   /// `wanted`: ISO 639 codes, "en", "zh-Hant".
   explicit LanguageDetector(std::vector<std::string> wanted);
 

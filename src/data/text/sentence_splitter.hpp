@@ -7,13 +7,13 @@
 namespace trireme::data {
 
 /// Splits text into sentences by rules. A cut lies before the white space between two sentences, or right after a full
-/// stop of Chinese or Japanese. So the sentences together are the text, and each begins as words within a text do.
+/// stop of Chinese or Japanese. So the sentences together are the text, and each begins like a word within a text.
 ///
 /// 1. A blank line ends a sentence, whatever stands before it.
-/// 2. So do . ! ? and the ellipsis, and the full stops, exclamation and question marks of other scripts, together with
-///    closing quotes and brackets behind them, where white space or the end follows; those of Chinese and Japanese
-///    (U+3002, U+FF01, U+FF0E, U+FF1F, U+FF61) need none.
-/// 3. They do not where the next letter is lower case.
+/// 2. So do . ! ? and the ellipsis, and the full stops, exclamation and question marks of other scripts. Closing quotes
+///    and brackets after them belong to the sentence. White space or the end must follow, except after those of Chinese
+///    and Japanese (U+3002, U+FF01, U+FF0E, U+FF1F, U+FF61).
+/// 3. These marks do not end a sentence where the next letter is lower case.
 /// 4. A single '.' does not end a sentence behind an abbreviation that goes before a name or number (Mr. Prof. St. No.
 ///    vs. e.g. Jan. and so on), a single capital letter (J. Smith), letters with points between (U.S. a.m.), or a
 ///    number that begins a line (1. First).
@@ -22,7 +22,7 @@ namespace trireme::data {
 class SentenceSplitter {
  public:
   /// Returns whether a sentence of `text` ends before byte `at`, 0 < at < text.size(). The result depends on the line
-  /// before `at`, and on the text after it up to the first character that is no white space, quote or bracket. False
+  /// before `at` and on the text after it, up to the first character other than white space, quotes and brackets. False
   /// where only white space follows.
   static bool ends_before(std::string_view text, std::size_t at);
   /// Appends the end of every sentence: increasing, the last one text.size() unless `text` is empty.

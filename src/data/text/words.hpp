@@ -6,7 +6,7 @@
 
 namespace trireme::data {
 
-/// The words of a text: what stands between white space, in lower case, punctuation kept. White space and case are
+/// The words of a text: the characters between white space, in lower case, with punctuation. White space and case are
 /// Python's str.split and Unicode's simple lower-case mapping. Bytes that are not UTF-8 stay as they are.
 class WordReader {
  public:
@@ -17,7 +17,7 @@ class WordReader {
 
   /// The word in lower case; valid until `next`.
   std::string_view word() const { return word_; }
-  /// Where the word stands in the text.
+  /// Position of the word in the text.
   std::size_t begin() const { return begin_; }
   std::size_t end() const { return end_; }
 
@@ -28,7 +28,7 @@ class WordReader {
   std::size_t end_ = 0;
 };
 
-/// The words of a text with one space between them: what two texts that differ in case and white space have in common.
+/// The words of a text with one space between them: equal for two texts that differ in case and white space only.
 std::string folded(std::string_view text);
 
 }  // namespace trireme::data

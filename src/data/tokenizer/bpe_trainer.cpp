@@ -73,7 +73,7 @@ class Trainer {
       queue_.pop();
       const auto place = pairs_.find(best.pair);
       if (place == pairs_.end() || place->second.count <= 0) continue;
-      if (place->second.count != best.count) {  // it has lost some meanwhile
+      if (place->second.count != best.count) {  // its count has changed
         queue_.push({place->second.count, best.pair});
         continue;
       }
@@ -113,7 +113,7 @@ class Trainer {
     const std::string merged = text(left) + text(right);
     const std::vector<std::uint32_t> words = std::move(pairs_[pair].words);
     if (!known_.insert(merged).second) {
-      pairs_[pair] = {};  // nothing in the queue asks for it again
+      pairs_[pair] = {};  // no entry of the queue refers to it
       return;
     }
     newest_ = static_cast<Id>(vocabulary_.tokens.size());

@@ -13,7 +13,7 @@
 
 namespace trireme::data {
 
-/// How often each word occurs in a text. Words longer than `max_word_bytes` count as several.
+/// Frequencies of the words of a text. Words longer than `max_word_bytes` count as several.
 class WordCounts {
  public:
   static constexpr std::size_t max_word_bytes = 256;
@@ -22,7 +22,7 @@ class WordCounts {
   void add_text(std::string_view text, const WordSplitter& splitter);
   /// Adds the words of `other` that `part` of `parts` holds: every word is in one part.
   void add(const WordCounts& other, std::size_t part, std::size_t parts);
-  /// Forgets the words that occur at most `count` times; returns how often they occurred in all.
+  /// Removes the words that occur at most `count` times. Returns the sum of their frequencies.
   std::int64_t forget(std::int64_t count);
 
   std::size_t size() const { return counts_.size(); }
@@ -47,8 +47,9 @@ struct BpeTrainingOptions {
 /// Trains a byte-pair encoding on given words (Sennrich, Haddow, Birch 2016). The most frequent pair of neighbouring
 /// tokens within words becomes a token, again and again; of equals the one with the smaller ids, left before right. A
 /// pair that would spell an existing token is skipped. Ids are the 256 bytes in the order of GPT-2's vocabulary, then a
-/// token for each merge, then the special tokens, the first of which ends documents. The vocabulary is smaller than
-/// requested where no pair is frequent enough. `progress` is called now and then with the merges made and requested.
+/// token for each merge, then the special tokens. The first special token ends documents. The vocabulary is smaller
+/// than requested where no pair is frequent enough. `progress` is called now and then with the merges made and
+/// requested.
 BpeVocabulary train_bpe(const std::vector<std::pair<std::string, std::int64_t>>& words,
                         const BpeTrainingOptions& options,
                         const std::function<void(std::int64_t, std::int64_t)>& progress);

@@ -55,7 +55,7 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
     TRIREME_CHECK(is_new || one_is_added, DataError, "the vocabulary has token '{}' twice, as id {} and id {}",
                   quotation_of(tokens[id]), previous->second, id);
   }
-  // A merge may only join bytes and what merges make: otherwise it could never happen.
+  // A merge may only join bytes and results of merges: otherwise it could never apply.
   std::vector<bool> made(tokens.size());
   for (int byte = 0; byte < 256; ++byte) {
     const char text = static_cast<char>(byte);
@@ -112,7 +112,7 @@ std::vector<bool> BytePairEncoder::added_ids(const BpeVocabulary& vocabulary) {
 }
 
 /// Most words of ordinary text are one token. They are found by one look-up, without merging; but only tokens that
-/// merging gives too, so that the result is the same, unless the vocabulary says that words go before merges.
+/// merging gives too, so that the result is the same, unless the vocabulary has `whole_words`.
 void BytePairEncoder::add_words(const BpeVocabulary& vocabulary) {
   word_slots_.resize(table_size(vocabulary.tokens.size()));
   word_shift_ = 64 - std::countr_zero(word_slots_.size());

@@ -12,7 +12,7 @@
 
 namespace trireme::data {
 
-/// More tokens, or merges, than any vocabulary has; keeps a hostile one from taking more memory than there is.
+/// Limit of tokens and of merges, above any vocabulary: a hostile file cannot exhaust memory.
 inline constexpr std::int64_t kGreatestVocabulary = std::int64_t{1} << 24;
 
 /// `bytes` in printable ASCII: a backslash, and each byte that is not printable, as \xHH.
@@ -28,7 +28,7 @@ class PayloadLines {
   explicit PayloadLines(std::string_view text) : rest_(text) {}
 
   std::string_view line();
-  /// The next line must be this one.
+  /// Reads the next line, which must be this one.
   void title(std::string_view expected);
   /// A line of `count` numbers from 0 to `greatest`, a space between two of them.
   template <std::size_t count>
@@ -49,7 +49,7 @@ class PayloadLines {
   }
   /// `count` escaped texts, a line each.
   std::vector<std::string> texts(std::int64_t count);
-  /// Nothing may be left.
+  /// Checks that no line is left.
   void finish() const;
 
  private:

@@ -10,14 +10,14 @@
 
 namespace trireme::data {
 
-/// How often each spelling occurs.
+/// Frequency of each spelling.
 using SpellingCounts = std::map<std::string, std::int64_t>;
 
-/// Finds the spellings of a tokenizer's special tokens in text, which encoding makes ordinary tokens of.
+/// Finds the spellings of a tokenizer's special tokens in text, where encoding treats them as ordinary text.
 class SpecialTokenFinder {
  public:
   explicit SpecialTokenFinder(const Tokenizer& tokenizer);
-  /// Adds those in `text` to `counts`, where several begin at one byte the longest.
+  /// Adds the spellings in `text` to `counts`. Of several that begin at one byte, the longest counts.
   void count(std::string_view text, SpellingCounts& counts) const;
 
  private:

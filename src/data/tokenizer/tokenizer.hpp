@@ -36,7 +36,7 @@ class Tokenizer {
   std::string digest() const;
 };
 
-/// How a byte-level BPE cuts text into words; `WordSplitter` gives the patterns.
+/// Pattern by which a byte-level BPE cuts text into words; WordSplitter lists the patterns.
 enum class WordPattern { gpt2, llama3, qwen2 };
 inline constexpr int kWordPatterns = 3;
 
@@ -65,7 +65,7 @@ std::unique_ptr<Tokenizer> make_gpt2_tokenizer(BpeVocabulary vocabulary);
 /// Another byte-level BPE, as Hugging Face's tokenizer.json describes them. Throws likewise.
 std::unique_ptr<Tokenizer> make_huggingface_tokenizer(BpeVocabulary vocabulary);
 /// BERT's WordPiece. [BOS] and [EOS] are added where they are missing, as Megatron-LM does; the latter ends documents.
-/// Throws DataError naming the token where one is there twice, is not UTF-8, or a special one is missing.
+/// Throws DataError naming the token where one occurs twice, is not UTF-8, or a special one is missing.
 std::unique_ptr<Tokenizer> make_wordpiece_tokenizer(WordPieceVocabulary vocabulary);
 /// Ids made elsewhere, 0 to vocabulary_size - 1; see NullTokenizer. Throws ConfigError.
 std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document);

@@ -17,14 +17,13 @@ namespace trireme::data {
 ///   qwen2   the same with \p{N} instead of \p{N}{1,3}
 ///
 /// Letters (L*) and numbers (N*) go by Unicode's general category, \s by its property White_Space. A byte that is not
-/// part of a UTF-8 character counts as one character of none of these classes, like the U+FFFD that a decoder would put
-/// there.
+/// part of a UTF-8 character counts as one character of none of these classes, like U+FFFD.
 class WordSplitter {
  public:
   explicit WordSplitter(WordPattern pattern);
   WordPattern pattern() const { return pattern_; }
-  /// End of the word that starts at `text`, which is before `end`. What follows the word matters to where it ends, so
-  /// `end` has to be the end of the whole text.
+  /// End of the word that starts at `text`, which is before `end`. The end of a word depends on the text after it, so
+  /// `end` must be the end of the whole text.
   const char* word_end(const char* text, const char* end) const;
   /// Returns whether `text` has the same words as its parts before and after byte `at`, split separately.
   bool can_cut(std::string_view text, std::size_t at) const;

@@ -11,10 +11,10 @@
 
 namespace trireme::data {
 
-/// BERT's tokenizer (Devlin et al. 2018). Control characters are left out, text is cut at white space, around
-/// ideographs and around punctuation, and, unless case is kept, brought to lower case and stripped of accents. Each
-/// word becomes the longest piece of the vocabulary that starts it, then the longest "##" piece that goes on ...; a
-/// word of more than 100 characters, or that cannot be put together, is [UNK]. Bytes that are not UTF-8 are left out.
+/// BERT's tokenizer (Devlin et al. 2018). Control characters and bytes that are not UTF-8 are removed. Text is cut at
+/// white space, around ideographs and around punctuation. Unless case is kept, it is converted to lower case without
+/// accents. Each word becomes the longest piece of the vocabulary that starts it, then the longest "##" piece that
+/// continues it, and so on. A word of more than 100 characters, or without such pieces, is [UNK].
 class WordPieceTokenizer final : public Tokenizer {
  public:
   explicit WordPieceTokenizer(WordPieceVocabulary vocabulary);

@@ -139,7 +139,7 @@ void RingAttention::backward(const AttentionProblem& problem, const ConstHeads& 
     std::swap(gradient, leaving);
     gradients_travelling = shift(leaving, arriving);
   });
-  wait_for(gradients_travelling, stream);  // home again
+  wait_for(gradients_travelling, stream);  // back on the rank of the keys
   kernels.copy_heads(stream, query_shape(problem), part_of(dq_sum, 0), dq);
   kernels.copy_heads(stream, key_shape(problem), part_of(arriving, 0), dk);
   kernels.copy_heads(stream, key_shape(problem), part_of(arriving, 1), dv);

@@ -7,7 +7,7 @@
 
 namespace trireme::parallel {
 
-/// Attention over sequences that are split over a context group as SequenceShard says (ring attention, Liu et al. 2023,
+/// Attention over sequences that are split over a context group as in SequenceShard (ring attention, Liu et al. 2023,
 /// arXiv:2310.01889; chunks from both ends: Brandon et al. 2023, arXiv:2311.09431). In C steps the ranks' keys and
 /// values go round the group; the next ones travel while attention works on the present ones. A rank holds at most two
 /// ranks' keys and values, and keeps none of the others' for backward.

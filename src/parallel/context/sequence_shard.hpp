@@ -11,8 +11,8 @@ namespace trireme::parallel {
 /// and every such pair costs the same. Without one every chunk costs the same. One rank alone holds all positions.
 struct SequenceShard {
   std::int64_t sequence = 0;  ///< positions of the whole sequence
-  std::int64_t rows = 0;      ///< of this rank
-  Positions positions;        ///< of the rows
+  std::int64_t rows = 0;      ///< positions of this rank
+  Positions positions;        ///< positions of the rows
 
   /// ConfigError where a sequence of `sequence` does not divide into 2 C chunks.
   static SequenceShard of(std::int64_t sequence, int context_rank = 0, int context_size = 1);

@@ -7,10 +7,10 @@
 
 namespace trireme::parallel {
 
-/// How a buffer of parameters is cut.
+/// Division of a buffer of parameters into buckets and shards.
 struct BufferSplit {
   int shards = 1;                    ///< equal parts of every bucket, one for each rank of a data group
-  std::int64_t bucket_elements = 0;  ///< a bucket that holds as many is closed; 0: none is for its size
+  std::int64_t bucket_elements = 0;  ///< a bucket with at least as many is closed; 0: no limit
   bool unit_buckets = false;         ///< a bucket ends with its unit of parameters
 };
 
@@ -31,19 +31,19 @@ struct ParameterUnit {
   bool has_embedding = false;
 };
 
-/// Elements [begin, begin + count) of a parameter, those that lie in one shard of its bucket; `at` is the place of the
-/// first of them in that shard.
+/// Elements [begin, begin + count) of a parameter that lie in one shard of its bucket. `at` is the position of the
+/// first one in that shard.
 struct ShardRange {
   std::int64_t begin = 0;
   std::int64_t count = 0;
   std::int64_t at = 0;
 };
 
-/// Where the parameters of one rank lie in its buffers: in reverse order, the last parameter at 0, so that gradients
-/// which backward finishes first come first. Every parameter begins at a multiple of 64 bytes of its values. Buckets
-/// hold whole parameters and are padded so that each divides into equal shards that begin on such multiples too: shards
-/// ignore the parameters' bounds (Rajbhandari et al. 2019, arXiv:1910.02054). A parameter tied to another stage's has
-/// a bucket of its own, so that both stages cut it alike. Pure arithmetic.
+/// Positions of the parameters of one rank in its buffers. They are in reverse order, the last parameter at 0, because
+/// backward finishes the last gradients first. Every parameter begins at a multiple of 64 bytes of its values. Buckets
+/// hold whole parameters. Their padding makes each divide into equal shards that begin at such multiples too. Shards
+/// ignore the bounds of parameters (Rajbhandari et al. 2019, arXiv:1910.02054). A parameter tied to another stage's has
+/// a bucket of its own, so that both stages divide it alike. Pure arithmetic.
 class BufferLayout {
  public:
   BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferSplit& cut);

@@ -11,28 +11,28 @@ namespace trireme::parallel {
 /// Sums gradients over a data group and, where the optimizer's state is sharded, gathers the updated shards. A step is:
 /// begin_step, backwards (whose stage calls the hooks), finish_reduction, an update of every shard with start_gather
 /// after each, finish_gather. Overlap changes only the times of waits, not the messages nor the order of additions. All
-/// ranks of the group make the same calls; the order of groups in the backward must be the same for all of them.
+/// ranks of the group make the same calls; the order of units in the backward must be the same for all of them.
 ///
-/// Work that hooks enqueue can be recorded and replayed, with two exceptions. Where parameters are gathered behind a
-/// forward, the first micro-batch of a step is not. Where gradients are reduced behind a backward, the last one is not;
-/// in ZeRO 2 no micro-batch is.
+/// Work that hooks enqueue can be recorded and replayed, with two exceptions. Where the gathering of parameters
+/// overlaps a forward, the first micro-batch of a step is not. Where the reduction of gradients overlaps a backward,
+/// the last one is not; in ZeRO 2 no micro-batch is.
 class DataParallel final : public ParameterHooks {
  public:
   /// `group` is the data group for whose size and rank the buffer was made. Both must live longer.
   DataParallel(Backend& backend, ParameterBuffer& buffer, Communicator& group);
 
-  /// Clears the gradients. With `overlap_reduce` the reduction of a bucket starts when all its units have seen
-  /// `micro_batches` backwards.
+  /// Clears the gradients. With `overlap_reduce` the reduction of a bucket starts after `micro_batches` backwards of
+  /// all its units.
   void begin_step(int micro_batches);
   /// Completes the reduction: shard_gradients of the buffer are the sums over group and micro-batches from now on.
   void finish_reduction();
-  /// The shard of a bucket has been updated: brings all shards of it to every rank. Buckets are gathered in the order
-  /// of these calls.
+  /// Gathers all shards of a bucket on every rank, after the update of its shard here. Buckets are gathered in the
+  /// order of these calls.
   void start_gather(std::size_t bucket);
   /// Waits for the gathers that are under way, unless they overlap with the next forward: then it waits for each bucket
   /// before its use.
   void finish_gather();
-  /// Brings all shards of all parameters to every rank, after they were loaded, and waits.
+  /// Gathers all shards of all parameters on every rank, after they were loaded, and waits.
   void gather_parameters();
 
   void before_forward(int unit) override;
@@ -45,7 +45,8 @@ class DataParallel final : public ParameterHooks {
   void wait_for_parameters();
   bool shards_gradients() const { return buffer_.options().sharding == DataSharding::optimizer_and_gradients; }
   void start_reduction(std::size_t bucket);
-  /// Takes the gradients of one unit out of the work memory: back to 16 bits; in ZeRO 2, on their way to the shards.
+  /// Moves the gradients of one unit out of the work memory: rounds them to 16 bits, or in ZeRO 2 starts to reduce them
+  /// to the shards.
   void put_away(std::size_t unit);
   /// ZeRO 2: waits for the sums of one unit and adds them to the shard.
   void collect(std::size_t unit);

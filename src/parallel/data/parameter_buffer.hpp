@@ -25,14 +25,14 @@ struct DataParallelOptions {
   std::int64_t bucket_elements = 0;      ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
 };
 
-/// All parameters of one rank and their main gradients, laid out as BufferLayout says; whatever works on all of them
-/// (clearing, reducing, updating) runs over arrays. With N elements, d shards, A the accumulation type:
+/// All parameters of one rank and their main gradients, in the layout of BufferLayout. Clearing, reducing and updating
+/// run over whole arrays. With N elements, d shards, A the accumulation type:
 ///
 ///   values            N, training type
 ///   main gradients    N in A; with low_precision_gradients N in the training type, and N / d in A for their sum;
 ///                     in ZeRO 2 N / d in A
-///   work              with rounded gradients or ZeRO 2 layers add their gradients up in fp32 memory (A) that units
-///                     take in turn; a unit with an embedding has its own, since a tied table gets gradients at both
+///   work              with low-precision gradients or ZeRO 2: fp32 memory (A) in which layers add up gradients. Units
+///                     use it in turn; a unit with an embedding has its own, since a tied table gets gradients at both
 ///                     ends of the backward
 ///
 /// Padding between parameters is zero and stays zero.
@@ -70,7 +70,7 @@ class ParameterBuffer {
   TensorView gradients() const { return gradients_; }
   /// Returns whether layers add gradients to work memory instead of the main gradients.
   bool has_work() const { return static_cast<bool>(work_.view()); }
-  /// Where the layers add up the gradients of a unit, and where those of a bucket are reduced.
+  /// Memory in which layers add up the gradients of a unit, and in which those of a bucket are reduced.
   TensorView unit_gradients(std::size_t unit) const;
   TensorView bucket_gradients(std::size_t bucket) const;
   TensorView bucket_values(std::size_t bucket) const;
@@ -78,15 +78,15 @@ class ParameterBuffer {
   /// This rank's shard of a bucket: a part of the values; and its gradients in A, complete after the reduction.
   TensorView shard_values(std::size_t bucket) const { return own_part(bucket_values(bucket)); }
   TensorView shard_gradients(std::size_t bucket) const;
-  /// The own part of what bucket_gradients or bucket_values gives.
+  /// This rank's part of bucket_gradients or bucket_values.
   TensorView own_part(TensorView bucket) const;
   /// First element of a bucket's shard in arrays of shard_elements().
   std::int64_t shard_offset(std::size_t bucket) const { return layout_.buckets()[bucket].begin / layout_.shards(); }
   /// The part of parameter i in this rank's shard, and its gradient.
   ShardRange part(std::size_t i) const { return layout_.part_of(i, parameters_[i].stored_numel(), shard_); }
   TensorView shard_gradient(std::size_t i) const;
-  /// Calls function(kind, begin, count) for the ranges of this rank's shard of a bucket whose parameters have the same
-  /// kind(const Parameter&), in the order of memory. So kernels run over many parameters at once. The zeros between
+  /// Calls function(kind, begin, count) for ranges of this rank's shard of a bucket, in the order of memory. Parameters
+  /// of one range have the same kind(const Parameter&), so that a kernel runs over many at once. The zeros between
   /// neighbours are part of a range.
   template <class Kind, class Function>
   void for_each_stretch(std::size_t bucket, const Kind& kind, const Function& function) const;

@@ -28,7 +28,7 @@ GridCommunicators make_grid_communicators(const ProcessGrid& grid, Communicator&
   TRIREME_CHECK(world.size() == grid.world_size(), ShapeError, "a grid of {} ranks was laid over a world of {}",
                 grid.world_size(), world.size());
   const auto make = [&](GroupKind kind) {
-    // A group is known by its first member, and its order is that of the world.
+    // The first member identifies a group; its order is that of the world.
     const std::vector<int> ranks = grid.group(kind, world.rank());
     return world.split(ranks.empty() ? -1 : ranks.front(), world.rank(), to_string(kind));
   };

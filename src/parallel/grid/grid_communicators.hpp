@@ -18,7 +18,7 @@ struct GridCommunicators {
   std::unique_ptr<Communicator> model;
   std::unique_ptr<Communicator> embedding;  ///< null on stages between the first and the last
 
-  /// That of the group of this kind.
+  /// Communicator of the group of this kind.
   std::unique_ptr<Communicator>& of(GroupKind kind);
 };
 

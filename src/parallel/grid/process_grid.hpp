@@ -32,8 +32,8 @@ struct GridPosition {
 /// communicates most, has neighbouring ranks and so lies within one node. Pure arithmetic, no communication.
 class ProcessGrid {
  public:
-  /// data_size 0 means what the world leaves: world_size / (tensor_size pipeline_size context_size). ConfigError with
-  /// the factors and the nearest grids that fit where it does not divide.
+  /// `data_size` 0 means world_size / (tensor_size pipeline_size context_size). Throws ConfigError, with the factors
+  /// and the nearest grids that fit, where the sizes do not multiply to the world.
   ProcessGrid(int world_size, int tensor_size, int pipeline_size, int context_size = 1, int data_size = 0);
 
   int world_size() const { return tensor_size_ * context_size_ * data_size_ * pipeline_size_; }
@@ -53,10 +53,10 @@ class ProcessGrid {
   std::vector<std::vector<int>> groups(GroupKind kind) const;
 
   /// "rank 5: tensor 1 of 2, data 0 of 2, pipeline 1 of 2", with "context 0 of 2, " before the data where there are
-  /// several context ranks
+  /// several context ranks.
   std::string describe(int rank) const;
-  /// A picture of the grid for the log: a row for each pipeline stage, a column for each replica, in each place the
-  /// ranks of its tensor and context groups. At most eight replicas and sixteen stages are drawn.
+  /// Drawing of the grid for the log: a row for each pipeline stage, a column for each replica. A cell has the ranks of
+  /// its tensor and context groups. At most eight replicas and sixteen stages are drawn.
   std::string diagram() const;
 
  private:

@@ -9,7 +9,7 @@
 namespace trireme::parallel {
 namespace {
 
-/// Chunks a rank that the cut asks for.
+/// Requested chunks of a rank.
 int chunks_of(int layers, int stages, const PipelineSplit& cut) {
   int chunks = cut.chunks.value_or(1);
   if (cut.layers_per_chunk) {

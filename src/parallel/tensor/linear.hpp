@@ -15,13 +15,13 @@ namespace trireme::parallel {
 enum class WeightGradient { now, later };
 
 /// y = activation(x W^T + b), W split by rows (outputs): x [N, in] is the same on all ranks (without sequence
-/// parallelism), y [n, out / t] is this rank's part. Several weights of one input, of queries and of keys and values
-/// for one, share what is sent: y then holds their results one after another in memory, each [n, out_i / t].
+/// parallelism), y [n, out / t] is this rank's part. Several weights of one input, such as those of queries and of keys
+/// and values, share its communication. y then holds their results one after another in memory, each [n, out_i / t].
 class ColumnParallelLinear {
  public:
   /// `bias` may be null. The weight's leading dimensions are taken together as outputs.
   ColumnParallelLinear(const TensorContext& context, const Parameter& weight, const Parameter* bias);
-  /// One more weight of the same input.
+  /// Adds a weight of the same input.
   void add(const Parameter& weight, const Parameter* bias);
 
   /// Overwrites y and, where there is an activation, pre_activation, both [n, out / t].
@@ -40,10 +40,10 @@ class ColumnParallelLinear {
     TensorView bias_gradient;
     std::int64_t first_output = 0;  // among those of all parts
   };
-  /// The part's matrix within y, or the like.
+  /// Matrix of a part within y or a tensor of the same layout.
   template <class View>
   View outputs_of(const Part& part, View y) const;
-  /// backward_weight of gathered x.
+  /// Runs backward_weight on the gathered x.
   void accumulate(ConstTensorView dy, ConstTensorView x) const;
 
   TensorContext context_;

@@ -9,8 +9,8 @@ namespace trireme::parallel {
 struct TensorContext {
   Backend& backend;
   Communicator& tensor_group;
-  Arena& workspace;  ///< for what a layer needs only while it runs
-  /// The residual stream is cut along the sequence over the tensor group, [s / t, b, h] a rank (Korthikanti et al.
+  Arena& workspace;  ///< scratch memory of the layer that runs
+  /// The residual stream is split along the sequence over the tensor group, [s / t, b, h] a rank (Korthikanti et al.
   /// 2022, arXiv:2205.05198): column-parallel products gather it, row-parallel ones scatter their sum. Only with t > 1.
   bool sequence_parallel = false;
   /// Backward's collectives run behind its products; the bits are the same.
@@ -41,7 +41,7 @@ struct TensorContext {
     return gathering.data;
   }
 
-  /// Where a product puts this rank's term of a sum that `sum_into` completes in `y`, [n, columns]: y itself, or with
+  /// Destination of this rank's term of the sum that `sum_into` completes in `y`, [n, columns]: y itself, or with
   /// sequence parallelism a matrix of all rows in the work space.
   TensorView term_of(TensorView y) const {
     if (!sequence_parallel) return y;

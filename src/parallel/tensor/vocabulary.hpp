@@ -7,9 +7,9 @@
 
 namespace trireme::parallel {
 
-/// How a vocabulary is cut over a tensor group: padded to a multiple of t times `multiple` and split in equal ranges of
-/// rows. Padding is a property of the grid: it is never stored, initialised or decayed, and takes no part in the
-/// softmax.
+/// Partition of a vocabulary over a tensor group: padded to a multiple of t times `multiple`, and split into equal
+/// ranges of rows. Padding is a property of the grid: it is never stored, initialised or decayed, and takes no part in
+/// the softmax.
 class VocabularyPartition {
  public:
   /// `padded_size` 0: the smallest multiple of `multiple` x `tensor_size` that holds `size`. Throws ConfigError for a
