@@ -13,7 +13,7 @@ bool runs_on(const std::string& entry, int capability) {
   for (; digits < entry.size() && entry[digits] >= '0' && entry[digits] <= '9'; ++digits) {
     built = 10 * built + entry[digits] - '0';
   }
-  if (digits == 0) return true;  // "native" or "all": the CUDA runtime knows
+  if (digits == 0) return true;  // "native" or "all": the CUDA runtime decides
   const std::string rest = entry.substr(digits);
   const bool this_one_alone = rest.starts_with('a');
   const bool has_ptx = !rest.ends_with("-real");

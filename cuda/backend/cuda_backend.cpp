@@ -58,7 +58,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     device_->set_max_wait(options.max_wait_s);
   }
   ~CudaBackend() override {
-    // Their memory is used again, or freed, as soon as it is let go.
+    // Their memory is reused or freed as soon as it is released.
     for (const Uploading& upload : uploading_) {
       try {
         upload.end->synchronize();
@@ -109,7 +109,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   std::size_t device_memory_bytes() const override { return memory_->device_bytes(); }
   std::size_t free_memory_bytes() const override { return memory_->free_bytes(); }
   std::size_t kernel_memory_bytes(const KernelExtents& extents) const override {
-    // The pool keeps what was once taken: to try products on, and for partial sums.
+    // The pool caches the memory of trial products and partial sums.
     const std::size_t trial = deterministic_ ? 0 : static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);
     return workspace_bytes + trial + column_sums_bytes(extents.summed_rows, extents.summed_columns);
   }
@@ -140,7 +140,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     std::unique_ptr<Event> end;
   };
 
-  /// Parts of two tensors of one type and size, each small enough for pinned memory to be had.
+  /// Parts of two tensors of one type and size, each small enough for a buffer of pinned memory.
   template <class Function>
   static void for_each_part(ConstTensorView from, TensorView to, Function&& function) {
     TRIREME_CHECK(from.dtype() == to.dtype() && from.numel() == to.numel(), ShapeError, "copy of {} {} to {} {}",

@@ -36,7 +36,7 @@ bool read_number(const std::string& text, int base, std::uint64_t& number) {
   return true;
 }
 
-/// False where the fields after the third are no choice.
+/// Returns false where the fields after the third are not a choice.
 bool read_choice(const std::vector<std::string>& fields, Choice& choice) {
   if (fields.size() != 6 || fields[5].size() != 16 * choice.algorithm.size()) return false;
   if (fields[3] != "fused" && fields[3] != "separate") return false;
@@ -95,7 +95,7 @@ void AlgorithmCache::keep(const std::string& product, const Choice& choice) {
   int bad_lines = 0;
   Lines lines = read(bad_lines);
   for (const auto& [key, kept] : choices_) lines[key] = kept;
-  // Several ranks may write at once: each writes a whole file of its own, and the last one stands.
+  // Several ranks may write at once: each writes a whole file of its own, and the last one remains.
   const std::string temporary = fmt::format("{}.{}.{}", path_, host_name(), getpid());
   std::error_code failed;
   if (const auto folder = std::filesystem::path(path_).parent_path(); !folder.empty()) {

@@ -22,17 +22,17 @@ struct Choice {
 /// words: choices for other devices and versions stay in it.
 class AlgorithmCache {
  public:
-  /// Reads `path`, if there is such a file; "" keeps nothing. Lines that cannot be read are left out, with a
-  /// warning; what is no file, or holds other lines alone, is never written.
+  /// Reads `path`, if there is such a file; "" keeps nothing. Lines that cannot be read are ignored, with a warning. A
+  /// path that is not a file, or a file with other lines only, is never written.
   AlgorithmCache(std::string path, std::string device, std::uint64_t version);
 
   std::optional<Choice> find(const std::string& product) const;
-  /// Keeps the choice and writes the file anew, with what other ranks have written since. A file that cannot be written
-  /// is a warning: the choice then holds for this run.
+  /// Keeps the choice and writes the file again, with the choices that other ranks have written since. A failure to
+  /// write is a warning: the choice then holds for this run.
   void keep(const std::string& product, const Choice& choice);
 
  private:
-  using Lines = std::map<std::string, Choice>;  // by the fields that come before the choice
+  using Lines = std::map<std::string, Choice>;  // key: the fields before the choice
   Lines read(int& bad_lines) const;
   std::string line_key(const std::string& product) const;
 

@@ -50,7 +50,7 @@ double EventTimer::time_us(CudaStream& stream, const std::function<void()>& run)
   return 1000.0 * elapsed_ms;
 }
 
-// cuBLASLt may refuse what it has suggested: then another will do, if there is one.
+// cuBLASLt may refuse its own suggestion: then the next candidate is tried.
 
 Choice choose_fastest(CudaStream& stream, WorkTimer& timer, const std::vector<Choice>& candidates,
                       const std::function<void(const Choice&)>& run) {

@@ -126,7 +126,7 @@ Products::Plan Products::make_plan(const ProductShape& shape) const {
   set_attribute(CUBLASLT_MATMUL_DESC_TRANSA, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set_attribute(CUBLASLT_MATMUL_DESC_TRANSB, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(shape.epilogue));
-  // The bias has the type of the training, its gradient that of the main gradients: d's in both cases.
+  // The bias has the training type, its gradient the type of main gradients: that of d in both cases.
   set_attribute(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(shape.out)));
   if (uses_aux(shape.epilogue)) {
     set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.m);
@@ -159,7 +159,7 @@ std::vector<Choice> Products::candidates(const ProductShape& shape, const Produc
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(library_.get(), made.description.get(), made.a.get(), made.b.get(), made.d.get(),
                                      made.d.get(), preference, max_candidates, found.data(), &count);
-  // Both say "there is none": which, depends on the epilogue.
+  // Both mean that there is no algorithm; the epilogue determines which one is returned.
   if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE) {
     check(status, "cublasLtMatmulAlgoGetHeuristic", &shape);
   }

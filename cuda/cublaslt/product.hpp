@@ -27,7 +27,7 @@ enum class Epilogue {
 };
 
 /// d = op(a) op(b), or d += op(a) op(b), in the column-major order of BLAS: op(a) [m, k], op(b) [k, n], d [m, n],
-/// without gaps. All that the choice of an algorithm depends on.
+/// without gaps. The choice of an algorithm depends on nothing else.
 struct ProductShape {
   DType in = DType::fp32;   ///< type of a, b, bias and kept values
   DType out = DType::fp32;  ///< type of d and the bias' gradient
@@ -64,8 +64,8 @@ class Products {
   /// Throws CublasError.
   Products(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, bool allow_tf32);
 
-  /// Algorithms for a product, the most promising first; none where cuBLASLt cannot fuse this epilogue. The operands'
-  /// addresses say how they are aligned.
+  /// Algorithms for a product, the most promising first; none where cuBLASLt cannot fuse this epilogue. Only the
+  /// alignment of the operands' addresses matters.
   std::vector<Choice> candidates(const ProductShape& shape, const ProductOperands& operands);
   /// Returns whether a choice read from a file can still be used.
   bool usable(const ProductShape& shape, const ProductOperands& operands, const Choice& choice);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Device functions beyond CUDA's own language: the only header of this kind that kernels include. Tests put another
-// version on the include path, which runs kernels on the host.
+// Device functions beyond CUDA's own language. Kernels include no other header of this kind. Tests put another version
+// on the include path, which runs kernels on the host.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

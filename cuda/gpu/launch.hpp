@@ -7,8 +7,9 @@
 
 namespace trireme::gpu {
 
-/// How a kernel is started: `blocks` blocks of `threads` threads (a multiple of 32), each block with `shared_bytes` of
-/// dynamic shared memory. `kernel` is its name in messages, `remedy` what lets its blocks do with less memory.
+/// Launch configuration of a kernel: `blocks` blocks of `threads` threads (a multiple of 32), each block with
+/// `shared_bytes` of dynamic shared memory. `kernel` is its name in messages, `remedy` a way to make its blocks need
+/// less memory.
 struct Launch {
   const char* kernel;
   std::int64_t blocks;
@@ -17,7 +18,7 @@ struct Launch {
   const char* remedy = "";
 };
 
-/// Dynamic shared memory that a block has without asking: 48 KiB with the kernel's static shared memory.
+/// Dynamic shared memory of a block without a request: 48 KiB with the kernel's static shared memory.
 constexpr std::size_t shared_bytes_unasked = 32 << 10;
 
 /// Throws ConfigError where a GPU whose blocks have at most `max_shared_bytes` of shared memory cannot start it.

@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(attention_threads)
   load_rows(in.k.at(sample, place.head), place.begin, rows_of_block, keys, d, d, A{1}, own_k);
   load_rows(in.v.at(sample, place.head), place.begin, rows_of_block, keys, d, d, A{1}, own_v);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) sum_k[i] = sum_v[i] = 0;
-  // The first query that sees the first of the keys; none does where all of them are padding.
+  // First query that attends to the first of the keys; there is none where all keys are padding.
   const std::int64_t first = problem.causal ? place.begin - places_between(problem) : 0;
   const std::int64_t from = place.begin >= keys ? problem.queries : first > 0 ? first / tile_rows * tile_rows : 0;
   for (std::int64_t head = place.head * group; head < (place.head + 1) * group; ++head) {

@@ -16,7 +16,7 @@ constexpr int weights_of_warp = rows_of_warp * tile_rows;
 
 constexpr std::int64_t row_tiles(std::int64_t rows) { return (rows + rows_of_block - 1) / rows_of_block; }
 
-/// Which sample, head and rows a block has, of `heads` heads.
+/// Sample, head and rows of a block, of `heads` heads.
 struct BlockCoordinates {
   std::int64_t sample, head, begin;
   __device__ BlockCoordinates(std::int64_t rows, std::int64_t heads)
@@ -25,7 +25,7 @@ struct BlockCoordinates {
         begin(blockIdx.x % row_tiles(rows) * rows_of_block) {}
 };
 
-/// No query of the block sees the keys from this one on.
+/// End of the keys that queries of the block attend to.
 __device__ inline std::int64_t visible_keys(const AttentionProblem& problem, const BlockCoordinates& place) {
   const std::int64_t keys = problem.keys_of(place.sample);
   const std::int64_t seen = place.begin + rows_of_block + places_between(problem);

@@ -37,7 +37,7 @@ __device__ void dropout_factors(const Dropout& dropout, std::uint64_t key, std::
     factor[c] = keep ? static_cast<A>(dropout.scale) : A{0};
   }
 }
-/// By what dropout draws in one row of hidden states [s, b, h]: divisions and an access that its columns share.
+/// Inputs of dropout's draws in one row of hidden states [s, b, h]: divisions and an access that its columns share.
 struct DropoutRow {
   std::int64_t sample = 0, position = 0;
   __device__ DropoutRow(const Dropout& dropout, std::int64_t row, std::int64_t batch) {

@@ -27,18 +27,18 @@ __global__ void __launch_bounds__(block_threads)
   store_raw(value, columns.size, y + i * h + columns.begin);
 }
 
-/// Tokens that a block of lookup_backward looks at together, and how many of them a lane does.
+/// Tokens that a block of lookup_backward processes together, and the number of them for a lane.
 constexpr int window = 4096, window_rounds = window / block_threads;
 
-/// The tokens of a window that have rows of the block's, in their order.
+/// Tokens of a window whose rows belong to the block, in their order.
 struct FoundTokens {
   std::int32_t id[window];
   std::uint32_t token[window];  ///< in the window
   int of_warp[warps];
 };
 
-/// Gathers them from `base` on and returns how many they are; all threads call it. `rows` from `first_row` on are dealt
-/// out to the blocks, a power of two, one by one: those of the most frequent tokens are neighbours.
+/// Gathers the tokens from `base` on and returns their number; all threads call it. `rows` from `first_row` on are
+/// distributed to the blocks, a power of two, one by one: those of the most frequent tokens are neighbours.
 __device__ inline int find_tokens(const std::int32_t* ids, std::int64_t base, std::int64_t n, std::int64_t rows,
                                   std::int64_t first_row, FoundTokens& tokens) {
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
@@ -80,9 +80,9 @@ __device__ inline int find_tokens(const std::int32_t* ids, std::int64_t base, st
   return all;
 }
 
-/// A block has some rows of the table, and goes through all tokens, window by window. Of those that have its rows, a
-/// warp adds up all with one id, in their order, for 256 columns: no sorting, no atomic additions, and every id is read
-/// once by every block.
+/// A block has some rows of the table, and reads all tokens, window by window. A warp adds up all tokens of one id with
+/// such a row, in their order, for 256 columns: no sorting, no atomic additions, and every id is read once by every
+/// block.
 template <class T>
 __global__ void __launch_bounds__(block_threads, 2)
     lookup_backward_kernel(std::int64_t n, std::int64_t h, const std::int32_t* ids, const T* dy, std::int64_t rows,

@@ -15,7 +15,7 @@
 
 namespace trireme::cuda {
 
-/// Returns memory for work enqueued on the stream from now until the buffer is dropped.
+/// Allocates memory for the work that the stream runs until the buffer is released.
 using Scratch = std::function<Buffer(Stream& stream, std::size_t size_bytes)>;
 
 // The hand-written kernels, by family.

@@ -7,8 +7,8 @@
 namespace trireme::cuda {
 namespace {
 
-/// Scores of keys that the query does not see become minus infinity, for 16 queries from `first` on, of which none sees
-/// more than `keys`, and the tile of keys from `begin` on.
+/// Masks scores with minus infinity: 16 queries from `first` on, the tile of keys from `begin` on. No query attends to
+/// more than `keys`.
 __device__ inline void hide_unseen(const AttentionProblem& problem, int keys, int first, int begin,
                                    float (&score)[key_tile / 8][4]) {
   const int lane = threadIdx.x % warp_threads;
@@ -22,8 +22,8 @@ __device__ inline void hide_unseen(const AttentionProblem& problem, int keys, in
     }
   }
 }
-/// Row g + 8 half of the scores become exp(scale score) relative to the largest so far, and `total` their sum. Returns
-/// the factor for what was summed up relative to the largest before.
+/// Row g + 8 half of the scores become exp(scale score) relative to the maximum so far, and `total` their sum. Returns
+/// the factor for sums relative to the previous maximum.
 __device__ inline float exponentials(float scale, int half, float (&score)[key_tile / 8][4], float& maximum,
                                      float& total) {
   float largest = maximum;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
   copy_tile<d, query_rows, threads>(q.at(sample, place.head), place.begin, problem.queries, own);
   gpu::commit_copies();
   const auto copy = [&](int begin) {
-    // With two row tiles registers are too short to keep what the thread copies where.
+    // With two row tiles there are too few registers to keep the addresses of the thread's copies.
     const int thread = rows == 1 ? threadIdx.x : gpu::forgotten(threadIdx.x);
     copy_keys<d, threads>(all_keys, all_values, begin, end, stages, thread);
   };
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
         for (int half = 0; half < 2; ++half) {
           rescale[half] = exponentials(scale, half, score[m], maximum[m][half], total[m][half]);
         }
-        // Largest scores change seldom after the first tiles.
+        // Maxima change seldom after the first tiles.
         if (__ballot_sync(all_lanes, rescale[0] != 1 || rescale[1] != 1) != 0) {
 #pragma unroll
           for (int j = 0; j < d / 8; ++j) {

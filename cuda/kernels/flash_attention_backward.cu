@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const int block_begin = static_cast<int>(blockIdx.x % key_blocks) * key_rows, first = block_begin + warp * warp_rows;
   const std::int64_t group = problem.heads / problem.kv_heads;
   const int keys = static_cast<int>(problem.keys_of(sample));
-  // Query i sees the keys up to i + between.
+  // Query i attends to the keys up to i + between.
   const int between = static_cast<int>(places_between(problem));
   const int first_query = problem.causal && block_begin > between ? block_begin - between : 0;
   const int first_tile = first_query / query_tile;
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   for (int j = 0; j < d / 8; ++j) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      // Rows of padding, for which the scores were not masked, had no part in others.
+      // Rows of padding, for which the scores were not masked, do not affect other rows.
       const bool padding = first + lane / 4 + 8 * (i / 2) >= keys;
       sum_k[j][i] = padding ? 0 : sum_k[j][i] * static_cast<float>(problem.scale);
       sum_v[j][i] = padding ? 0 : sum_v[j][i] * problem.dropout.scale;

@@ -18,7 +18,7 @@ static_assert(2 * key_tile == query_rows, "a stage also takes the block's own qu
 
 constexpr std::int64_t tiles_of(std::int64_t rows, std::int64_t tile) { return (rows + tile - 1) / tile; }
 
-/// Which sample, head and rows a block has. The last rows, which see most keys, come first.
+/// Sample, head and rows of a block. The last rows, which attend to most keys, come first.
 struct QueryCoordinates {
   std::int64_t sample, head;
   int begin;
@@ -30,7 +30,7 @@ struct QueryCoordinates {
   }
 };
 
-/// A query of a sample that has `keys` sees those before this one.
+/// End of the keys that a query of a sample with `keys` keys attends to.
 __device__ inline int visible_keys(const AttentionProblem& problem, int keys, int query) {
   const int seen = problem.causal ? query + static_cast<int>(places_between(problem)) + 1 : keys;
   if (seen <= 0) return 0;
@@ -67,7 +67,7 @@ void dispatch(DType dtype, std::int64_t d, Function&& function) {
   else
     with_type.template operator()<fp16>();
 }
-/// The results as those of the training type, or as sums to be joined with: one of the two.
+/// Results in the training type, or as sums to be merged: one of the two.
 template <class T>
 AllHeads<T> written(const AttentionProblem& problem, const Heads& heads) {
   if ((problem.results == AttentionResults::merge) != std::is_same_v<T, float>) return {};

@@ -6,9 +6,9 @@
 
 namespace trireme::cuda {
 
-// Dropout of a warp's tile of probabilities. The lanes draw all of them between them, and hand each other what they
-// need: of 16 x 8 elements a lane has rows g and g + 8, columns 2t and 2t + 1 (g = lane / 4, t = lane % 4). Queries and
-// keys count from the sequence's begin; an octet is eight keys, the columns of one call of Philox.
+// Dropout of a warp's tile of probabilities. The lanes of a warp divide the draws and exchange them. Of 16 x 8 elements
+// a lane has rows g and g + 8, columns 2t and 2t + 1 (g = lane / 4, t = lane % 4). Queries and keys count from the
+// sequence's begin; an octet is eight keys, the columns of one call of Philox.
 
 /// State that all draws of one head share. It is opaque to the compiler, which would recompute it for every tile.
 struct HeadDropout {

@@ -16,8 +16,8 @@
 namespace trireme::cuda {
 namespace {
 
-/// A product with all that follows it. A row-major [n, out] tensor is a column-major [out, n] matrix, so the tensors'
-/// roles are exchanged: y^T = w x^T.
+/// A product with its epilogue. A row-major [n, out] tensor is a column-major [out, n] matrix, so the tensors' roles
+/// are exchanged: y^T = w x^T.
 struct Task {
   ProductShape shape;
   ProductOperands operands;
@@ -111,13 +111,13 @@ class CublasLtGemm final : public GemmKernels {
     return task.bias == nullptr ? Epilogue::gelu_aux : Epilogue::gelu_aux_bias;
   }
 
-  /// The product alone, for an epilogue in kernels of its own.
+  /// The product alone, where other kernels run the epilogue.
   static ProductShape plain(ProductShape shape) {
     shape.epilogue = Epilogue::none;
     return shape;
   }
 
-  /// Where a product without epilogue goes: a forward's value before the activation, to where it is kept.
+  /// Destination of a product without epilogue: in forward with an activation, the kept value before it.
   static void* plain_result(const Task& task) {
     const bool is_forward = task.shape.a_transposed;
     return is_forward && task.pre_activation != nullptr ? task.pre_activation : task.operands.d;
@@ -130,7 +130,7 @@ class CublasLtGemm final : public GemmKernels {
   void run(CudaStream& stream, Task& task) {
     ProductShape& shape = task.shape;
     if (shape.m == 0 || shape.n == 0 || shape.k == 0) {
-      // cuBLASLt takes no empty matrix: the product is zero, and what follows it remains to be done.
+      // cuBLASLt takes no empty matrix: the product is zero, and only the epilogue runs.
       const std::size_t size_bytes = static_cast<std::size_t>(shape.m * shape.n) * size_of(shape.out);
       if (!shape.accumulate && size_bytes > 0) {
         stream.device().check(cudaMemsetAsync(plain_result(task), 0, size_bytes, stream.handle()), "cudaMemsetAsync");
@@ -148,7 +148,7 @@ class CublasLtGemm final : public GemmKernels {
     }
   }
 
-  /// Runs the product, and returns how.
+  /// Runs the product and returns the choice.
   Choice run_first(CudaStream& stream, const Task& task) {
     const auto run_task = [&](const Choice& choice) { run_with(stream, task, choice); };
     if (deterministic_) return first_that_runs(candidates(stream, task), run_task);
@@ -158,7 +158,7 @@ class CublasLtGemm final : public GemmKernels {
         run_task(*kept);
         return *kept;
       } catch (const CublasError&) {
-        // It is checked, and refused all the same: another is chosen, as where there is none.
+        // cuBLASLt may refuse it although it passed the check: another one is chosen below.
       }
     }
     const Choice choice = fastest(stream, task, candidates(stream, task));
@@ -167,7 +167,7 @@ class CublasLtGemm final : public GemmKernels {
     return choice;
   }
 
-  /// The fused product where `choice` says so, else the product and what follows it.
+  /// Runs the fused product where `choice` has one, else the product and then its epilogue.
   void run_with(CudaStream& stream, const Task& task, const Choice& choice) {
     ProductOperands operands = task.operands;
     if (!choice.fused) {
@@ -205,8 +205,7 @@ class CublasLtGemm final : public GemmKernels {
     }
   }
 
-  /// Returns whether cuBLASLt may be asked for the epilogue. It documents rules for kept values that it does not all
-  /// check.
+  /// Returns whether cuBLASLt can fuse the epilogue. It does not check all of its documented rules for kept values.
   static bool can_fuse(const Task& task) {
     const bool keeps_well = task.pre_activation == nullptr || (task.shape.m % 8 == 0 && task.shape.alignment == 16);
     return task.shape.epilogue != Epilogue::none && keeps_well;
@@ -235,7 +234,7 @@ class CublasLtGemm final : public GemmKernels {
                         : products_.usable(plain(task.shape), task.operands, choice);
   }
 
-  /// By time. What accumulates is measured on scratch memory; what overwrites, on the real outputs.
+  /// Chooses by time. Products that accumulate are measured on scratch memory, the others on the real outputs.
   Choice fastest(CudaStream& stream, const Task& task, const std::vector<Choice>& candidates) {
     Task trial = task;
     Buffer d, dbias;

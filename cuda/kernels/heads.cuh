@@ -27,7 +27,7 @@ AllHeads<T> all_heads(const HeadsOf<View>& heads) {
           heads.head_stride};
 }
 
-/// How many places key 0 stands before query 0.
+/// Positions from key 0 to query 0.
 __device__ inline std::int64_t places_between(const AttentionProblem& problem) {
   return problem.first_query - problem.first_key;
 }

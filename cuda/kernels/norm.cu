@@ -76,7 +76,7 @@ class LaneRow {
   PackedVec8<T> kept_[held > 0 ? held : 1];
 };
 
-/// Weight, bias and what is kept for backward; bias and mean are null for RMSNorm.
+/// Weight, bias and the statistics for backward; bias and mean are null for RMSNorm.
 template <class T>
 struct Norm {
   const T* weight;
@@ -149,8 +149,8 @@ __global__ void __launch_bounds__(block_threads, held == 6 ? 3 : 2)
   normalise_row(norm, row, h, own, y + row * h);
 }
 
-/// Calls `function` with how many groups of eight of a row lanes hold: 4, rows of up to 1024 columns, or 6 or 12, up to
-/// 1536 or 3072, where the type has 16 bits.
+/// Calls `function` with the number of groups of eight of a row that a lane holds: 4, rows of up to 1024 columns, or 6
+/// or 12, up to 1536 or 3072, where the type has 16 bits.
 template <class T, class Function>
 void dispatch_held(std::int64_t h, Function&& function) {
   const std::int64_t groups = (vec8s_of(h) + warp_threads - 1) / warp_threads;

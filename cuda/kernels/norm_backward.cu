@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(block_threads)
   });
 }
 
-// All of backward in one pass: dy, x and residual_gradient are read once, dx is written once. A block takes a chunk of
-// rows, `teams` of them at a time; a team is some of the block's warps, and each of its threads holds up to held_groups
+// All of backward in one pass: dy, x and residual_gradient are read once, dx is written once. A block processes a chunk
+// of rows, `teams` of them at a time. A team is some of the block's warps. Each of its threads holds up to held_groups
 // groups of eight columns, and sums the gradients of their weights.
 constexpr int held_groups = 3, max_held_width = 8 * held_groups * block_threads;
 

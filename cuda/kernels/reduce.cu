@@ -7,8 +7,8 @@
 namespace trireme::cuda {
 namespace {
 
-// Reads each element once. The norm of all gradients is taken so: whether one of them is not finite shows in it, and
-// the optimizer applies the factors of loss scale and clipping as it reads them.
+// Reads each element once. The norm of all gradients is computed with it. The norm also shows whether an element is not
+// finite, and the optimizer applies the factors of loss scale and clipping as it reads them.
 
 /// Elements that a block sums to one number.
 constexpr std::int64_t block_elements = 16384;

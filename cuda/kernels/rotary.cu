@@ -7,8 +7,8 @@
 namespace trireme::cuda {
 namespace {
 
-/// A block for each row: its sines and cosines, in dynamic shared memory, are those of all samples and heads, of which
-/// a thread takes eight pairs of channels at a time.
+/// One block processes one row. Its sines and cosines, in dynamic shared memory, serve all samples and heads. A thread
+/// processes eight pairs of channels at a time.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     rotate_kernel(RotaryEmbedding rotary, RotaryHeads x, double sign, T* data) {

@@ -17,7 +17,7 @@ template <class A>
 struct Plus {
   __device__ A operator()(A a, A b) const { return a + b; }
 };
-/// Returns the larger number; of a number and NaN the number.
+/// Returns the larger number; for a number and NaN, the number.
 template <class A>
 struct Maximum {
   __device__ A operator()(A a, A b) const { return std::fmax(a, b); }
@@ -58,8 +58,8 @@ __device__ A block_combine(A value) {
 
 struct RowChunks {
   std::int64_t rows, chunk, count;
-  /// At most 256 chunks, of at least 32 rows but for the last: where a row has few blocks (three of 768 columns), less
-  /// would leave multiprocessors without any.
+  /// At most 256 chunks, of at least 32 rows but for the last: where a row has few blocks (three for 768 columns),
+  /// fewer chunks would leave multiprocessors idle.
   explicit RowChunks(std::int64_t all) : rows(all) {
     constexpr std::int64_t most = 256;
     chunk = (all + most - 1) / most < 32 ? 32 : (all + most - 1) / most;

@@ -82,8 +82,8 @@ __device__ void store(const Accumulation<T> (&from)[8], int size, T* to) {
 }
 
 /// Vec8 elements that a thread keeps, as they lie in memory: two of 16 bits in a register, where the compiler gives
-/// each element of an array its own. They are on their way from `load` to `unpack`: of several, all are loaded before
-/// the first is unpacked, since the compiler waits for what it unpacks and does not move loads before that.
+/// each element of an array its own. They are in flight between `load` and `unpack`. Load several before unpacking the
+/// first: the compiler does not move loads before the wait of an unpack.
 template <class T>
 class PackedVec8 {
  public:
@@ -115,7 +115,7 @@ class PackedVec8 {
   __device__ void unpack(Accumulation<T> (&to)[8]) const {
     if constexpr (pairs) {
       for (int i = 0; i < count; ++i) {
-        // Else the compiler would keep what it has unpacked for the next time.
+        // Otherwise the compiler would keep the unpacked values in registers.
         const std::uint32_t pair = gpu::forgotten(stored_[i]);
         T low, high;
         low.bits = static_cast<std::uint16_t>(pair);

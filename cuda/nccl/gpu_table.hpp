@@ -8,7 +8,7 @@
 
 namespace trireme::cuda {
 
-/// Which GPU a rank uses.
+/// GPU of a rank.
 struct RankGpu {
   std::string host;
   std::string uuid;
@@ -16,12 +16,12 @@ struct RankGpu {
 };
 
 /// Gathers the GPUs of all ranks, in rank order. Collective over `host`, a communicator for host memory. The
-/// environment variable NCCL_HOSTID, where it is set, is the name of a rank's machine, as for NCCL. Ranks of one GPU
-/// with different values are on different machines to NCCL, which then uses sockets. This is slow, and exercises on one
-/// GPU NCCL's communication between ranks.
+/// environment variable NCCL_HOSTID, where it is set, is the name of a rank's machine, as for NCCL. NCCL treats ranks
+/// with different values as on different machines, and uses sockets. This is slow, but tests NCCL's communication
+/// between ranks on one GPU.
 std::vector<RankGpu> gather_gpu_table(Communicator& host, const Device& device);
 
-/// Throws EnvironmentError, which lists the ranks that share a GPU and says what can be done, unless each has its own.
+/// Throws EnvironmentError, with the ranks that share a GPU and a remedy, unless each has its own.
 void check_one_rank_a_gpu(const std::vector<RankGpu>& table);
 
 }  // namespace trireme::cuda

@@ -57,11 +57,11 @@ ncclDataType_t nccl_type(DType dtype) {
 
 ncclRedOp_t nccl_operation(ReduceOp op) { return op == ReduceOp::sum ? ncclSum : ncclMax; }
 
-/// Thread blocks that a p2p communicator takes, and holds while a message that is waited for is not there: NCCL would
-/// take up to 32 of a GPU's 132 multiprocessors. To be measured.
+/// Thread blocks of a p2p communicator, which occupy multiprocessors during a wait for a message. NCCL's default takes
+/// up to 32 of a GPU's 132 multiprocessors. To be measured.
 constexpr int p2p_blocks = 8;
 
-/// Calls do not block, so that the host can react to errors. A name, for NCCL's own log, is known from version 2.27 on;
+/// Calls do not block, so that the host can react to errors. NCCL takes a name, for its own log, from version 2.27 on;
 /// NCCL may keep the pointer.
 template <class Config = ncclConfig_t>
 Config configuration(const std::string& name, int max_blocks = NCCL_CONFIG_UNDEF_INT) {
@@ -93,7 +93,7 @@ std::size_t count(ConstTensorView tensor) { return static_cast<std::size_t>(tens
 std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device> device,
                                                          std::shared_ptr<DeviceMemory> memory, Communicator& host) {
   check_one_rank_a_gpu(gather_gpu_table(host, *device));
-  // Groups that share what they run on wait for one another, and p2p communicators must not.
+  // Groups that share resources wait for one another, and p2p communicators must not.
   constexpr const char* share = "NCCL_COMM_SPLIT_SHARE_RESOURCES";
   if (const char* asked = std::getenv(share); asked != nullptr && std::string_view(asked) != "0" && host.rank() == 0) {
     log::warn("ignoring {}={}: groups that share resources wait for one another, and messages must not", share, asked);
@@ -120,7 +120,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclHandle> group, std::share
     : handle_(std::move(group)), memory_(std::move(memory)), token_(memory_->allocate(2 * sizeof(std::int32_t))) {}
 
 NcclCommunicator::~NcclCommunicator() {
-  // The end of a p2p communicator waits for the other rank's: both end theirs in one order.
+  // Destroying a p2p communicator waits for the other rank: both destroy theirs in the same order.
   for (P2pCommunicator& p2p : p2p_communicators_) p2p.handle.reset();
 }
 
@@ -180,7 +180,8 @@ std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Tra
   if (p2p_communicators_.empty()) make_p2p_communicators();
   const std::unique_ptr<Event> before = stream.record();
   std::vector<Work> works(transfers.size());
-  // Sends first: where p2p communicators share a queue to the GPU, no receive is to hold what its message waits for.
+  // Sends first: where p2p communicators share a queue to the GPU, no receive may block the send that its message waits
+  // for.
   for (const bool sends : {true, false}) {
     for (std::size_t i = 0; i < transfers.size(); ++i) {
       if (sends == (transfers[i].direction == Transfer::Direction::send)) works[i] = transfer(*before, transfers[i]);
@@ -226,8 +227,8 @@ void NcclCommunicator::make_p2p_communicators() {
     const int from = split.sends ? rank() : split.peer, to = split.sends ? split.peer : rank();
     auto p2p = split_handle(split.colour, split.key, fmt::format("{} {} to {}", name(), from, to), p2p_blocks);
     if (p2p == nullptr) continue;
-    // NCCL connects two ranks at their first message, and the host of each waits there for the other's: now, while both
-    // are here, not when one may have another message to begin before.
+    // NCCL connects two ranks at their first message, where each host waits for the other. So they connect here, where
+    // both have no earlier message to start.
     std::byte* const sent = token_.data() + sizeof(std::int32_t);
     p2p->settle(split.sends ? ncclSend(sent, 1, ncclUint8, 1, p2p->handle(), p2p->stream().handle())
                             : ncclRecv(sent + 1, 1, ncclUint8, 0, p2p->handle(), p2p->stream().handle()),

@@ -7,18 +7,18 @@
 
 namespace trireme::cuda {
 
-/// Collectives on GPU memory by NCCL, one GPU a rank. Each group has a stream of its own: an operation begins when what
-/// the caller's stream holds is done, and goes on beside what is enqueued there later. An error ends the wait that
-/// meets it with an NcclError that names the collective, the group and the rank.
+/// Collectives on GPU memory by NCCL, one GPU a rank. Each group has a stream of its own: an operation begins after the
+/// work on the caller's stream, and runs beside work enqueued there later. An error ends the next wait with an
+/// NcclError that names the collective, the group and the rank.
 ///
 /// Exchanges go between neighbours of the ring of ranks, each direction of each pair on a communicator and a stream of
 /// its own (see P2pSplit). These are made at a group's first exchange: every rank must come to its first exchange
 /// without having waited for another rank's.
 ///
-/// Destruction is collective: groups die in one order on all ranks.
+/// Destruction is collective: all ranks destroy groups in the same order.
 class NcclCommunicator final : public Communicator {
  public:
-  /// A communicator of the ranks of `host`, which hands round NCCL's unique id. Collective over `host`. Throws
+  /// A communicator of the ranks of `host`, which broadcasts NCCL's unique id. Collective over `host`. Throws
   /// EnvironmentError where ranks share a GPU.
   static std::unique_ptr<NcclCommunicator> make(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
                                                 Communicator& host);
@@ -37,7 +37,7 @@ class NcclCommunicator final : public Communicator {
 
  private:
   NcclCommunicator(std::shared_ptr<NcclHandle> group, std::shared_ptr<DeviceMemory> memory);
-  /// Makes the group's stream wait for what `stream` holds.
+  /// Makes the group's stream wait for the work on `stream`.
   void begin(Stream& stream);
   Work finish(ncclResult_t status, const char* call, std::string operation);
   /// A part of this group; null without a colour. Collective.

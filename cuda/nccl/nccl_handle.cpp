@@ -20,8 +20,8 @@ std::string reason_of(ncclResult_t status, ncclComm_t comm) {
                      detail == nullptr || *detail == '\0' ? "" : fmt::format(": {}", detail));
 }
 
-/// Waits for the final state of a call, or returns ncclInProgress after the longest wait. It asks the communicator:
-/// ncclCommSplit returns success when it has hardly begun.
+/// Waits for the final state of a call, or returns ncclInProgress after the longest wait. It polls the communicator:
+/// ncclCommSplit returns success before it is complete.
 ncclResult_t final_state(const Device& device, ncclResult_t status, ncclComm_t comm) {
   if (status != ncclSuccess && status != ncclInProgress) return status;
   const Timer timer;
@@ -69,7 +69,7 @@ NcclHandle::NcclHandle(std::shared_ptr<Device> device, ncclComm_t comm, std::str
 }
 
 NcclHandle::~NcclHandle() {
-  // While an exception unwinds the other ranks may never come to this point.
+  // While an exception unwinds, the other ranks may never reach this point.
   if (std::uncaught_exceptions() > 0) device_->abandon();
   if (aborting_.valid()) aborting_.wait_until(aborted_since_ + max_abort_time);
   if (comm_ == nullptr) return;
@@ -127,7 +127,7 @@ std::string NcclHandle::under_way() {
     try {
       done = operation.end->done();
     } catch (const CudaError&) {
-      // The GPU itself is broken: nothing is known to be done.
+      // The GPU itself has failed: no operation counts as complete.
     }
     if (!done) return fmt::format("{} (operation {} of the group)", operation.text, operation.number);
   }

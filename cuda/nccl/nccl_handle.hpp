@@ -12,13 +12,13 @@
 namespace trireme::cuda {
 
 /// One NCCL communicator, with the stream its collectives run on and the names of those under way. Its calls do not
-/// block: the host asks until they have taken effect, and NCCL's errors show while anything waits for the GPU. An error
-/// gives all communicators of the GPU up (ncclCommAbort), so that their kernels end.
+/// block: the host polls until they have taken effect, and any wait for the GPU detects NCCL's errors. An error aborts
+/// all communicators of the GPU (ncclCommAbort), so that their kernels end.
 class NcclHandle {
  public:
-  /// Takes over `comm`, once its making has come to its end.
+  /// Takes ownership of `comm` once it is complete.
   NcclHandle(std::shared_ptr<Device> device, ncclComm_t comm, std::string name);
-  /// Collective on the orderly path; while an exception unwinds, the communicator is given up.
+  /// Collective on the orderly path; while an exception unwinds, the communicator is aborted.
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
@@ -31,14 +31,14 @@ class NcclHandle {
   ncclComm_t handle() const { return comm_; }
   CudaStream& stream() { return stream_; }
 
-  /// Throws NcclError where the communicator was given up before.
+  /// Throws NcclError where the communicator was aborted before.
   void check_alive() const;
   /// Blocks until a call that was begun has taken effect; throws NcclError where it failed or takes too long.
   void settle(ncclResult_t status, const char* call);
-  /// Throws NcclError where NCCL has found an error since.
+  /// Throws NcclError where NCCL has reported an error.
   void poll();
-  /// Keeps the name of what was just enqueued until it is over, unless it was recorded as a part of a graph. Returns
-  /// the event after it.
+  /// Keeps the name of the operation just enqueued until it is complete, unless it was recorded as part of a graph.
+  /// Returns the event after it.
   std::shared_ptr<Event> enqueued(std::string operation);
 
  private:
@@ -47,9 +47,9 @@ class NcclHandle {
     std::string text;
     std::shared_ptr<Event> end;
   };
-  /// The oldest operation that is not over, for messages; empty where there is none.
+  /// The oldest operation in flight, for messages; empty where there is none.
   std::string under_way();
-  /// Begins to abort the communicator: what it has under way ends, wherever the other ranks are.
+  /// Begins to abort the communicator: its operations end, whatever the other ranks do.
   void abandon();
   [[noreturn]] void give_up(const std::string& what, const std::string& reason);
 
@@ -66,7 +66,7 @@ class NcclHandle {
   std::chrono::steady_clock::time_point aborted_since_;
 };
 
-/// Waits until a communicator that is being made is there: `comm` may be null meanwhile. Throws NcclError.
+/// Waits until a communicator is made; `comm` may be null until then. Throws NcclError.
 void wait_for_communicator(const Device& device, ncclResult_t status, const ncclComm_t* comm, const char* call);
 
 }  // namespace trireme::cuda

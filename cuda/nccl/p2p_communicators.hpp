@@ -4,15 +4,15 @@
 
 namespace trireme::cuda {
 
-/// a p2p communicator is a communicator of two neighbours of a ring of ranks, for the messages of one direction.
-/// Messages between other neighbours, or the other way, never wait behind it: with one communicator for all, a receive
-/// that is posted early would hold the sends that its own message waits for. P2p communicators are made by splits in
-/// which all ranks of the ring take part.
+/// A p2p communicator is a communicator of two neighbours of a ring of ranks, for the messages of one direction.
+/// Messages between other neighbours, or in the other direction, never wait for it. With one communicator for all, a
+/// receive that is posted early would block the sends that its own message waits for. P2p communicators are made by
+/// splits in which all ranks of the ring take part.
 struct P2pSplit {
   int colour = -1;     ///< the p2p communicator this rank belongs to in this split; -1: none
   int key = 0;         ///< 0 for the sender, 1 for the receiver
   int peer = 0;        ///< rank in the ring
-  bool sends = false;  ///< this rank, to the peer
+  bool sends = false;  ///< this rank sends to the peer
 };
 
 /// The splits that make every p2p communicator of a ring of `size` >= 2 ranks, as `rank` makes them: the same number on

@@ -6,7 +6,7 @@
 
 namespace trireme::cuda {
 
-/// Communication on the host, and then the copy of what came back, if anything, to the GPU.
+/// Communication on the host, and then the copy of its result, if any, to the GPU.
 class StagedCommunicator::StagedWork final : public Work::State {
  public:
   StagedWork(std::shared_ptr<CudaStream> copies, Work host, std::vector<Buffer> in, Staged out, TensorView result)
@@ -26,13 +26,13 @@ class StagedCommunicator::StagedWork final : public Work::State {
     host_.wait(immediate);
     if (!result_) return;
     copy(*copies_, out_.view, result_);
-    copies_->synchronize();  // the pinned memory is somebody else's next
+    copies_->synchronize();  // the pinned memory is reused by other communication
   }
 
   std::shared_ptr<CudaStream> copies_;
   std::vector<Buffer> in_;
   Staged out_;
-  Work host_;  // dies before the memory it uses
+  Work host_;  // destroyed before the memory it uses
   TensorView result_;
   bool finished_ = false;
 };
@@ -87,7 +87,7 @@ Work StagedCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorVi
 Work StagedCommunicator::broadcast(Stream& stream, TensorView data, int root) {
   const bool sends = root == rank();
   Staged staged = sends ? copy_out(stream, data) : allocate(data);
-  // Where it only receives, too: what the stream holds may still use the tensor.
+  // Needed for receives, too: earlier work on the stream may still use the tensor.
   copies_->wait(*stream.record());
   copies_->synchronize();
   Work work = host_->broadcast(immediate_, staged.view, root);

@@ -6,11 +6,11 @@
 namespace trireme::cuda {
 
 /// Collectives on GPU memory through pinned host memory and a communicator for host memory: several ranks may use one
-/// GPU, which NCCL refuses. Slow: every operation makes the host wait until the GPU has come to it, and again until the
+/// GPU, which NCCL refuses. Slow: in every operation the host waits until the GPU has reached it, and again until the
 /// result is back. Sums are those of the communicator for host memory, to the bit.
 class StagedCommunicator final : public Communicator {
  public:
-  /// `host` is for this communicator alone.
+  /// `host` serves this communicator alone.
   StagedCommunicator(std::shared_ptr<Device> device, std::shared_ptr<PinnedMemory> pinned,
                      std::unique_ptr<Communicator> host);
 
@@ -26,7 +26,7 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
 
  private:
-  /// A tensor's place in pinned memory.
+  /// Copy of a tensor in pinned memory.
   struct Staged {
     Buffer buffer;
     TensorView view;
@@ -34,7 +34,7 @@ class StagedCommunicator final : public Communicator {
   class StagedWork;
 
   Staged allocate(ConstTensorView like);
-  /// Enqueues the copy of `tensor` to pinned memory, behind what `stream` holds.
+  /// Enqueues the copy of `tensor` to pinned memory, after the work on `stream`.
   Staged copy_out(Stream& stream, ConstTensorView tensor);
 
   std::shared_ptr<Device> device_;

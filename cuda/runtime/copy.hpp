@@ -5,7 +5,7 @@
 
 namespace trireme::cuda {
 
-/// to = from, ordered on `stream`: between host and GPU or within the GPU, which the addresses say. Returns at once
+/// to = from, ordered on `stream`: between host and GPU or within the GPU, depending on the addresses. Returns at once
 /// where host memory is pinned; pageable host memory may be used again when it returns. Throws ShapeError unless both
 /// have the same type and size.
 void copy(CudaStream& stream, ConstTensorView from, TensorView to);

@@ -48,7 +48,7 @@ EventHandle Device::make_event() const {
 std::string Device::description() const { return fmt::format("GPU {} ({})", place_.device, properties_); }
 
 void Device::check(cudaError_t status, const char* call, const std::source_location& location) const {
-  if (status != cudaSuccess) cudaGetLastError();  // it is no error of a later launch
+  if (status != cudaSuccess) cudaGetLastError();  // clears the error, which is not one of a later launch
   cuda::check(status, call, place_, location);
 }
 
@@ -85,10 +85,10 @@ std::string Device::latest_launches() const {
 
 void Device::wait_until(const std::function<cudaError_t()>& query, const char* call,
                         const std::source_location& location) {
-  // Most waits are short: the host asks without pause at first, and then leaves the core to others.
+  // Most waits are short: the host polls without pause at first, and then yields the core.
   constexpr double spin_ms = 0.2;
   constexpr auto pause = std::chrono::microseconds(20);
-  // Linux lets the sleeps of a thread last 50 us longer than asked, unless told otherwise.
+  // By default Linux extends the sleeps of a thread by up to 50 us.
   [[maybe_unused]] thread_local const int sleeps_precisely = prctl(PR_SET_TIMERSLACK, 1UL);
   const Timer timer;
   Patience patience(max_wait_s_);

@@ -12,8 +12,8 @@
 
 namespace trireme::cuda {
 
-/// The GPU of the rank with this number on its machine: ranks take GPUs in order, and begin anew where there are fewer
-/// GPUs than ranks. `visible` > 0.
+/// Returns the GPU of the rank with this number on its machine. Ranks take GPUs in order, and start again from the
+/// first where there are fewer GPUs than ranks. `visible` > 0.
 inline int choose_device(int local_rank, int visible) { return local_rank % visible; }
 
 /// "NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0"
@@ -44,7 +44,7 @@ class Device {
   /// "GPU 1 (NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0)"
   std::string description() const;
   int compute_capability() const { return compute_capability_; }  ///< 90 for 9.0
-  /// Shared memory that a block can ask for.
+  /// Maximum shared memory of a block.
   std::size_t shared_bytes_of_block() const { return shared_bytes_of_block_; }
 
   void check(cudaError_t status, const char* call,
@@ -54,46 +54,46 @@ class Device {
 
   /// To be called after every launch of a kernel, a copy or the like: throws CudaError, with the kernel's name, where
   /// the launch failed. With LaunchChecks::immediate it waits for the kernel, as `wait_until` does; else only where the
-  /// host is far ahead of the GPU. A driver takes about a thousand launches and then blocks the host, which would no
-  /// longer see that another rank has failed or does not come.
+  /// host is far ahead of the GPU. A driver queues about a thousand launches and then blocks the host. A blocked host
+  /// would not notice that another rank has failed.
   void launched(cudaStream_t stream, const char* kernel,
                 const std::source_location& location = std::source_location::current());
 
   /// Launches so far, copies among them.
   std::size_t launches() const { return launch_count_; }
 
-  /// Blocks the host until `query`, a call such as cudaEventQuery, no longer says cudaErrorNotReady. Meanwhile the
-  /// watched communications are asked for errors. Throws CudaError, which names the latest kernels, what a watched
+  /// Blocks the host until `query`, a call such as cudaEventQuery, no longer returns cudaErrorNotReady. Meanwhile it
+  /// polls the watched communications for errors. Throws CudaError, which names the latest kernels, what a watched
   /// communication throws, and HungError, which names the communications under way, after the longest wait.
   void wait_until(const std::function<cudaError_t()>& query, const char* call,
                   const std::source_location& location = std::source_location::current());
 
-  /// 0, as at first: waits for ever.
-  /// Where a HungError does not lead to the end of this device within `time_to_end_s` and a fifth of the longest wait,
-  /// the process is ended, with the error's exit code: freeing memory waits for the GPU.
+  /// Sets the longest wait; 0, the default: no limit. After a HungError the device must end within `time_to_end_s` and
+  /// a fifth of that wait. Otherwise the process is ended with the error's exit code, because freeing memory waits for
+  /// the GPU.
   void set_max_wait(double seconds, double time_to_end_s = 10) {
     max_wait_s_ = seconds;
     time_to_end_s_ = time_to_end_s;
   }
   double max_wait_s() const { return max_wait_s_; }
 
-  /// Communication that goes on beside the host.
+  /// Communication that runs beside the host.
   struct Watched {
     std::function<void()> check;                                            ///< throws to end a wait
     std::function<std::string()> under_way = [] { return std::string(); };  ///< for messages; empty: nothing
-    std::function<void()> abandon = [] {};                                  ///< ends it, whatever other ranks do
+    std::function<void()> abandon = [] {};  ///< ends the communication without other ranks
   };
-  /// While the token lives, `check` is called now and then when the host waits for the GPU.
+  /// Watches `communication` during the lifetime of the token: waits of the host call its `check` from time to time.
   using Watch = std::shared_ptr<void>;
   [[nodiscard]] Watch watch(Watched communication);
-  /// Ends all watched communication. To be called before an error that is no other rank's lets memory go: freeing it
-  /// waits for the GPU, and there an operation may wait for a rank that will never come.
+  /// Ends all watched communication. To be called before an error of this rank alone frees memory: freeing waits for
+  /// the GPU, and an operation there may wait for a rank that has failed.
   void abandon() const;
 
  private:
   std::string latest_launches() const;
   [[noreturn]] void give_up() const;
-  /// Waits until all but the latest launches on the stream are over.
+  /// Waits until all but the latest launches on the stream are complete.
   void keep_near(cudaStream_t stream, const char* kernel, const std::source_location& location);
 
   DeviceLocation place_;

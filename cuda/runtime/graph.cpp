@@ -16,7 +16,7 @@ struct RecordedTraits {
 std::unique_ptr<CudaGraph> CudaGraph::record(std::shared_ptr<Device> device, CudaStream& stream,
                                              const std::function<void()>& enqueue) {
   try {
-    // Other threads may go on with what they do.
+    // Other threads may continue to call CUDA.
     device->check(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     std::exception_ptr error;
     try {
@@ -28,7 +28,7 @@ std::unique_ptr<CudaGraph> CudaGraph::record(std::shared_ptr<Device> device, Cud
     const cudaError_t end = cudaStreamEndCapture(stream.handle(), &made);
     const UniqueHandle<RecordedTraits> recorded(made);
     if (error) {
-      cudaGetLastError();  // it is no error of a later launch
+      cudaGetLastError();  // clears the error, which is not one of a later launch
       std::rethrow_exception(error);
     }
     device->check(end, "cudaStreamEndCapture");

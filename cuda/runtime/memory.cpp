@@ -27,7 +27,7 @@ DeviceMemory::DeviceMemory(std::shared_ptr<Device> device) : device_(std::move(d
   cudaMemPool_t pool = nullptr;
   device_->check(cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
   pool_->reset(pool);
-  // Without this the pool gives its memory back to the driver at every synchronization.
+  // Without this the pool returns its memory to the driver at every synchronization.
   std::uint64_t keep_everything = UINT64_MAX;
   device_->check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_everything),
                  "cudaMemPoolSetAttribute");
@@ -35,7 +35,7 @@ DeviceMemory::DeviceMemory(std::shared_ptr<Device> device) : device_(std::move(d
 
 void DeviceMemory::check_allocation(cudaError_t status, const char* call, std::size_t size_bytes) const {
   if (status != cudaErrorMemoryAllocation) return device_->check(status, call);
-  cudaGetLastError();  // it is no error of a later launch
+  cudaGetLastError();  // clears the error, which is not one of a later launch
   const Info memory = info();
   throw EnvironmentError(
       "no GPU memory left for {} MiB: {} MiB of {} MiB are free, this rank holds {} MiB; {}. Use more tensor or "
@@ -49,8 +49,8 @@ Buffer DeviceMemory::allocate(std::size_t size_bytes) {
   void* data = nullptr;
   cudaError_t status = cudaMalloc(&data, taken);
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it is no error of a later launch
-    // The pool keeps what scratch no longer needs, of which the choice of algorithms takes most.
+    cudaGetLastError();  // clears the error, which is not one of a later launch
+    // The pool caches freed scratch memory, most of it from the choice of algorithms.
     device_->check(cudaMemPoolTrimTo(pool_->get(), 0), "cudaMemPoolTrimTo");
     status = cudaMalloc(&data, taken);
   }
@@ -83,7 +83,7 @@ DeviceMemory::Info DeviceMemory::info() const {
   return info;
 }
 
-/// All blocks, with their sizes, by address; and those of them that are not in use, by size.
+/// All blocks, with their sizes, by address; and the free ones by size.
 struct PinnedMemory::Cache {
   std::map<std::uintptr_t, std::size_t> blocks;
   std::map<std::size_t, std::vector<void*>> free_blocks;
@@ -105,7 +105,7 @@ PinnedMemory::PinnedMemory(std::shared_ptr<Device> device)
     : device_(std::move(device)), cache_(std::make_shared<Cache>()) {}
 
 Buffer PinnedMemory::allocate(std::size_t size_bytes) {
-  // Powers of two, so that blocks serve again; where they are large, less is given away.
+  // Powers of two, so that blocks are reused; large blocks are rounded up less.
   constexpr std::size_t smallest = 4096, large = std::size_t{64} << 20;
   const std::size_t taken =
       size_bytes <= large ? std::bit_ceil(std::max(size_bytes, smallest)) : (size_bytes + large - 1) / large * large;

@@ -13,16 +13,16 @@ class DeviceMemory final : public Allocator {
  public:
   explicit DeviceMemory(std::shared_ptr<Device> device);
 
-  /// For what lives long: may be used on every stream; freeing it waits for the GPU. Throws EnvironmentError, with what
-  /// was wanted and what is there, where there is not enough.
+  /// Allocates long-lived memory for use on every stream; freeing it waits for the GPU. Throws EnvironmentError, with
+  /// the requested and the free bytes, where there is not enough.
   Buffer allocate(std::size_t size_bytes) override;
-  /// For scratch memory: valid for what `stream` runs from now until the buffer is dropped. Costs no wait: the memory
-  /// comes from and goes back to a pool in the stream's order. The stream must live longer.
+  /// Allocates scratch memory for the work that `stream` runs until the buffer is released. It never waits: the memory
+  /// comes from a pool, and returns to it, in the stream's order. The stream must live longer.
   Buffer allocate_on(CudaStream& stream, std::size_t size_bytes);
 
   std::size_t allocated_bytes() const { return count_->now; }
   std::size_t peak_allocated_bytes() const { return count_->peak; }
-  /// All memory of the GPU, and what of it is free now.
+  /// Total and free memory of the GPU.
   std::size_t device_bytes() const { return info().total; }
   std::size_t free_bytes() const { return info().free; }
 
@@ -61,7 +61,7 @@ class PinnedMemory final : public Allocator {
   /// Returns whether this memory was allocated here.
   bool owns(const void* data) const;
   std::size_t reserved_bytes() const;
-  /// Frees what was given back.
+  /// Frees the cached blocks.
   void release();
 
  private:

@@ -11,7 +11,7 @@ namespace trireme::cuda {
 /// A point in a CUDA stream.
 class CudaEvent final : public Event {
  public:
-  /// An event after everything that `stream` holds.
+  /// An event after all work enqueued on `stream`.
   CudaEvent(std::shared_ptr<Device> device, cudaStream_t stream);
   bool done() const override;
   void synchronize() const override;
@@ -46,7 +46,7 @@ class CudaStream final : public Stream {
   UniqueHandle<Traits> stream_;
 };
 
-/// The CUDA stream that `stream` is; ShapeError where it is another backend's.
+/// Returns `stream` as a CUDA stream. Throws ShapeError where it belongs to another backend.
 CudaStream& cuda_stream(Stream& stream);
 
 }  // namespace trireme::cuda
