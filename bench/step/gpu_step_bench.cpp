@@ -19,6 +19,7 @@
 #include "src/base/thread_pool.hpp"
 #include "src/comm/device_communicators.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "src/data/dataset/next_token_labels.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/presets.hpp"
 #include "src/train/trainer.hpp"
@@ -29,12 +30,12 @@ namespace {
 
 /// Tokens by a formula, about as frequent as those of text: the logarithms of their numbers are uniform, and the most
 /// frequent one is one in sixteen.
-class Tokens final : public data::SampleSource {
+class Tokens final : public data::NextTokenSamples {
  public:
   Tokens(std::int64_t length, std::int64_t vocabulary) : length_(length), vocabulary_(vocabulary) {}
   std::int64_t size() const override { return std::int64_t{1} << 40; }
-  std::int64_t sample_length() const override { return length_; }
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
+  std::int64_t sequence_length() const override { return length_; }
+  void read_text(std::int64_t index, std::span<std::int32_t> tokens) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const double uniform = static_cast<double>(splitmix64(static_cast<std::uint64_t>(index), i) >> 11) * 0x1p-53;
       tokens[i] = static_cast<std::int32_t>(std::pow(static_cast<double>(vocabulary_), uniform)) - 1;
@@ -116,7 +117,7 @@ void run(const Case& c, bool dry_run) {
   model::initialise(*backend, gpt.parameters().parameters(),
                     {.layers = config.layers, .threads = default_thread_count(1)});
   trainer.start();
-  const Tokens tokens(c.s + 1, config.vocabulary);
+  const Tokens tokens(c.s, config.vocabulary);
   const auto* const recorder = dynamic_cast<const GraphRecorder*>(backend.get());
   const auto launched = [&] { return recorder != nullptr ? recorder->launches() : 0; };
   std::vector<double> times;

@@ -36,9 +36,10 @@ void BatchLoader::check(const Request& request) const {
 
 void BatchLoader::read(Set& set, const Request& request) const {
   const std::vector<Sample>& samples = request.samples;
-  // Samples arrive one by one, whole and with one token more; the device wants the rows of the share, [s, b].
+  // Samples arrive one by one and whole; the device gets the rows of the share, [s, b].
   const std::int64_t s = share_.rows;
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(share_.sequence) + 1);
+  const data::SampleBuffer buffer(share_.sequence);
+  const auto& [tokens, labels] = buffer.view();
   std::vector<double> weights(samples.size() * static_cast<std::size_t>(s));
   auto* const ids = set.copies.host(0).as<std::int32_t>();
   auto* const targets = set.copies.host(1).as<std::int32_t>();
@@ -46,22 +47,21 @@ void BatchLoader::read(Set& set, const Request& request) const {
   std::vector<std::int64_t> counted(samples.size() / static_cast<std::size_t>(b_));  // tokens of each micro-batch
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(samples.size()); ++i) {
     const Sample& sample = samples[static_cast<std::size_t>(i)];
-    std::ranges::fill(tokens, 0);
-    if (sample.index >= 0) request.source->read(sample.index, tokens);
-    numbers[i] = sample.number;
     if (sample.index >= 0) {
-      counted[static_cast<std::size_t>(i / b_)] +=
-          std::ranges::count_if(tokens.begin() + 1, tokens.end(), [](std::int32_t target) { return target >= 0; });
+      request.source->read(sample.index, buffer.view());
+    } else {
+      std::ranges::fill(tokens, 0);
+      std::ranges::fill(labels, -1);
     }
+    numbers[i] = sample.number;
+    counted[static_cast<std::size_t>(i / b_)] +=
+        std::ranges::count_if(labels, [](std::int32_t label) { return label >= 0; });
     for (std::int64_t row = 0; row < s; ++row) {
       const auto place = static_cast<std::size_t>((i / b_ * s + row) * b_ + i % b_);
       const auto position = static_cast<std::size_t>(share_.positions[row]);
-      const std::int32_t target = tokens[position + 1];
-      // A source may end a sample early by negative targets: nothing is predicted there.
-      const bool counts = sample.index >= 0 && target >= 0;
-      ids[place] = std::max(tokens[position], 0);
-      targets[place] = std::max(target, 0);
-      weights[place] = counts ? 1 : 0;
+      ids[place] = tokens[position];
+      targets[place] = std::max(labels[position], 0);
+      weights[place] = labels[position] >= 0 ? 1 : 0;
     }
   }
   set.counted_tokens = std::accumulate(counted.begin(), counted.end(), std::int64_t{0});

@@ -1,43 +1,20 @@
 #include "src/train/perplexity.hpp"
 
-#include <algorithm>
 #include <cmath>
+#include <memory>
 
+#include "src/data/dataset/gpt_samples.hpp"
 #include "src/train/batch_loader.hpp"
 
 namespace trireme::train {
-namespace {
-
-/// Window i holds the tokens [i s, i s + s + 1) of a corpus; what lies behind its end is -1, which no loss counts.
-class Windows final : public data::SampleSource {
- public:
-  Windows(const data::TokenStore& store, std::int64_t vocabulary, std::int64_t s)
-      : store_(store), tokens_(store.token_count()), vocabulary_(vocabulary), s_(s) {}
-  std::int64_t size() const override { return (tokens_ - 1 + s_ - 1) / s_; }
-  std::int64_t sample_length() const override { return s_ + 1; }
-  std::int64_t targets() const { return tokens_ - 1; }
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
-    const std::int64_t begin = index * s_;
-    const auto count = static_cast<std::size_t>(std::min(s_ + 1, tokens_ - begin));
-    data::read_checked_tokens(store_, vocabulary_, begin, tokens.first(count));
-    std::ranges::fill(tokens.subspan(count), -1);
-  }
-  void check_unchanged() const override { store_.check_unchanged(); }
-
- private:
-  const data::TokenStore& store_;
-  std::int64_t tokens_;
-  std::int64_t vocabulary_;
-  std::int64_t s_;
-};
-
-}  // namespace
 
 PerplexityResult measure_perplexity(ParallelGpt& gpt, const data::TokenStore& store) {
   TRIREME_CHECK(store.token_count() >= 2, DataError, "{} has {} tokens: perplexity needs at least 2", store.name(),
                 store.token_count());
   const ParallelConfig& layout = gpt.layout();
-  const Windows windows(store, gpt.config().vocabulary, layout.sequence_length);
+  const std::shared_ptr<const data::TokenStore> not_owned(std::shared_ptr<const void>(), &store);
+  const data::SequentialSamples windows(data::CheckedTokens(not_owned, gpt.config().vocabulary), layout.sequence_length,
+                                        data::Remainder::kept);
   // As many micro-batches at a time as the pipeline has stages keep all of them at work.
   const std::int64_t micro_batches = gpt.grid().pipeline_size();
   const std::int64_t b = layout.micro_batch_size;
@@ -54,7 +31,7 @@ PerplexityResult measure_perplexity(ParallelGpt& gpt, const data::TokenStore& st
     gpt.run(loader.load(windows, samples), {});
   }
   PerplexityResult result;
-  result.tokens = windows.targets();
+  result.tokens = store.token_count() - 1;
   result.loss = gpt.take_global_loss_sum() / static_cast<double>(result.tokens);
   result.perplexity = std::exp(result.loss);
   return result;

@@ -7,16 +7,18 @@
 #include <atomic>
 #include <thread>
 
+#include "src/data/dataset/next_token_labels.hpp"
+
 namespace trireme::train {
 namespace {
 
 /// Sample i is i, i + 1, i + 2 ...; reading fails from sample `damaged` on.
-class Numbers final : public data::SampleSource {
+class Numbers final : public data::NextTokenSamples {
  public:
   explicit Numbers(std::int64_t damaged = 1000) : damaged_(damaged) {}
   std::int64_t size() const override { return 1000; }
-  std::int64_t sample_length() const override { return 5; }
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
+  std::int64_t sequence_length() const override { return 4; }
+  void read_text(std::int64_t index, std::span<std::int32_t> tokens) const override {
     TRIREME_CHECK(index < damaged_, DataError, "sample {} is damaged", index);
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(index) + static_cast<int>(i);
     if (std::this_thread::get_id() != reader_) ++elsewhere;

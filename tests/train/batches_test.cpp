@@ -118,10 +118,10 @@ class CutSamples final : public data::SampleSource {
  public:
   explicit CutSamples(const data::SampleSource& whole) : whole_(whole) {}
   std::int64_t size() const override { return whole_.size(); }
-  std::int64_t sample_length() const override { return whole_.sample_length(); }
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
-    whole_.read(index, tokens);
-    std::ranges::fill(tokens.subspan(static_cast<std::size_t>(counted(index)) + 1), -1);
+  std::int64_t sequence_length() const override { return whole_.sequence_length(); }
+  void read(std::int64_t index, const data::SampleView& sample) const override {
+    whole_.read(index, sample);
+    std::ranges::fill(sample.labels.subspan(static_cast<std::size_t>(counted(index))), -1);
   }
   static std::int64_t counted(std::int64_t index) { return 3 + 5 * index % 14; }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/comm/self_communicator.hpp"
+#include "src/data/dataset/next_token_labels.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/train/generation.hpp"
 #include "src/train/memory_estimate.hpp"
@@ -71,13 +72,13 @@ data::MemoryTokenStore counting_corpus(std::int64_t tokens) {
   return {info, std::vector<std::vector<std::int32_t>>{ids}};
 }
 
-/// Samples of 16 + 1 tokens, or of another length, that a formula gives.
-class FormulaSamples final : public data::SampleSource {
+/// Samples of 16 positions, or of another length, that a formula gives.
+class FormulaSamples final : public data::NextTokenSamples {
  public:
-  explicit FormulaSamples(std::int64_t length = 17) : length_(length) {}
+  explicit FormulaSamples(std::int64_t length = 16) : length_(length) {}
   std::int64_t size() const override { return 1000; }
-  std::int64_t sample_length() const override { return length_; }
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
+  std::int64_t sequence_length() const override { return length_; }
+  void read_text(std::int64_t index, std::span<std::int32_t> tokens) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = static_cast<std::int32_t>((static_cast<std::size_t>(index) * 5 + i * 3) % 50);
     }
@@ -150,7 +151,7 @@ TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
   options.lr_schedule.maximum = 1e-3;
   options.lr_schedule.decay = 10;
   Trainer trainer(rig.gpt, options);
-  trainer.step(FormulaSamples(257));
+  trainer.step(FormulaSamples(256));
   const MemoryEstimate estimate =
       estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.layout(), options, rig.grid, 0);
   EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
@@ -310,7 +311,7 @@ TEST(Generation, GivesTheProbabilitiesOfTraining) {
     const double expected = stage.take_loss_sum();
 
     std::vector<std::int32_t> tokens(17);
-    FormulaSamples().read(3, tokens);
+    FormulaSamples().read_text(3, tokens);
     Arena memory(*rig.backend);
     std::vector<model::KeyValueCache> caches = stage.make_caches(16, memory);
     const TensorView logits = memory.allocate(DType::fp64, {1, rig.gpt.vocabulary().rows()});

@@ -73,10 +73,10 @@ std::pair<std::size_t, std::int64_t> BlendOrder::at(std::int64_t k) const {
 BlendedSamples::BlendedSamples(BlendOrder order, std::vector<std::unique_ptr<SampleSource>> sources)
     : order_(std::move(order)), sources_(std::move(sources)) {}
 
-void BlendedSamples::read(std::int64_t index, std::span<std::int32_t> tokens) const {
+void BlendedSamples::read(std::int64_t index, const SampleView& sample) const {
   TRIREME_CHECK(index >= 0 && index < size(), DataError, "sample {} asked for, but there are {}", index, size());
-  const auto [source, sample] = order_.at(index);
-  sources_[source]->read(sample, tokens);
+  const auto [source, source_index] = order_.at(index);
+  sources_[source]->read(source_index, sample);
 }
 
 }  // namespace trireme::data

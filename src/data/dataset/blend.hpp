@@ -38,8 +38,8 @@ class BlendedSamples final : public SampleSource {
   /// `sources[i]` has at least order.counts(order.size())[i] samples, all of one length.
   BlendedSamples(BlendOrder order, std::vector<std::unique_ptr<SampleSource>> sources);
   std::int64_t size() const override { return order_.size(); }
-  std::int64_t sample_length() const override { return sources_.front()->sample_length(); }
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override;
+  std::int64_t sequence_length() const override { return sources_.front()->sequence_length(); }
+  void read(std::int64_t index, const SampleView& sample) const override;
   void check_unchanged() const override {
     for (const auto& source : sources_) source->check_unchanged();
   }

@@ -6,28 +6,22 @@
 #include "src/base/check.hpp"
 
 namespace trireme::data {
-namespace {
-
-void check_request(const SampleSource& source, std::int64_t index, std::span<std::int32_t> tokens) {
-  TRIREME_CHECK(index >= 0 && index < source.size(), DataError, "sample {} asked for, but there are {}", index,
-                source.size());
-  TRIREME_CHECK(static_cast<std::int64_t>(tokens.size()) == source.sample_length(), ShapeError,
-                "a sample has {} tokens, room for {} given", source.sample_length(), tokens.size());
-}
-
-}  // namespace
 
 CheckedTokens::CheckedTokens(std::shared_ptr<const TokenStore> store, std::int64_t vocabulary_size)
     : store_(std::move(store)), vocabulary_size_(vocabulary_size) {}
 
-SequentialSamples::SequentialSamples(CheckedTokens tokens, std::int64_t sequence_length)
-    : tokens_(std::move(tokens)),
-      sequence_length_(sequence_length),
-      size_(std::max<std::int64_t>(tokens_.store().token_count() - 1, 0) / sequence_length) {}
+SequentialSamples::SequentialSamples(CheckedTokens tokens, std::int64_t sequence_length, Remainder remainder)
+    : tokens_(std::move(tokens)), sequence_length_(sequence_length) {
+  const std::int64_t labels = std::max<std::int64_t>(tokens_.store().token_count() - 1, 0);
+  size_ = (labels + (remainder == Remainder::kept ? sequence_length - 1 : 0)) / sequence_length;
+}
 
-void SequentialSamples::read(std::int64_t index, std::span<std::int32_t> tokens) const {
-  check_request(*this, index, tokens);
-  tokens_.read(index * sequence_length_, tokens);
+void SequentialSamples::read_text(std::int64_t index, std::span<std::int32_t> text) const {
+  const std::int64_t begin = index * sequence_length_;
+  const std::int64_t left = tokens_.store().token_count() - begin;
+  const auto count = std::min(text.size(), static_cast<std::size_t>(left));
+  tokens_.read(begin, text.first(count));
+  std::ranges::fill(text.subspan(count), -1);
 }
 
 ShuffledSamples::ShuffledSamples(CheckedTokens tokens, const DocumentRange& range, std::int64_t sequence_length,
@@ -45,8 +39,7 @@ ShuffledSamples::ShuffledSamples(CheckedTokens tokens, const DocumentRange& rang
   }
 }
 
-void ShuffledSamples::read(std::int64_t index, std::span<std::int32_t> tokens) const {
-  check_request(*this, index, tokens);
+void ShuffledSamples::read_text(std::int64_t index, std::span<std::int32_t> text) const {
   const auto which = std::upper_bound(firsts_.begin(), firsts_.end(), index) - firsts_.begin() - 1;
   const GptIndex& order = indices_[static_cast<std::size_t>(which)];
   auto [entry, offset] = order.position(order.shuffled(index - firsts_[static_cast<std::size_t>(which)]));
@@ -58,16 +51,16 @@ void ShuffledSamples::read(std::int64_t index, std::span<std::int32_t> tokens) c
                   "corpus back as it was, delete that folder and run again",
                   tokens_.store().name());
   };
-  while (!tokens.empty()) {
+  while (!text.empty()) {
     check(entry >= 0 && entry < std::ssize(documents));
     const std::uint32_t document = documents[static_cast<std::size_t>(entry)];
     check(document < range_.documents);
     const std::int64_t begin = range_.begin(document) + offset;
     const std::int64_t left = range_.end(document) - begin;
     check(left >= 0);
-    const auto count = std::min(tokens.size(), static_cast<std::size_t>(left));
-    tokens_.read(begin, tokens.first(count));
-    tokens = tokens.subspan(count);
+    const auto count = std::min(text.size(), static_cast<std::size_t>(left));
+    tokens_.read(begin, text.first(count));
+    text = text.subspan(count);
     ++entry;
     offset = 0;
   }

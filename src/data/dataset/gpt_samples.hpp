@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/data/dataset/gpt_index.hpp"
-#include "src/data/dataset/sample_source.hpp"
+#include "src/data/dataset/next_token_labels.hpp"
 #include "src/data/dataset/split.hpp"
 #include "src/data/dataset/token_store.hpp"
 
@@ -27,13 +27,19 @@ class CheckedTokens {
   std::int64_t vocabulary_size_;
 };
 
+/// Use of the tokens after the last whole sample of a corpus.
+enum class Remainder {
+  dropped,  ///< in no sample
+  kept      ///< one sample more, which ends early
+};
+
 /// Sample j is tokens [j·s, j·s + s + 1) of the corpus.
-class SequentialSamples final : public SampleSource {
+class SequentialSamples final : public NextTokenSamples {
  public:
-  SequentialSamples(CheckedTokens tokens, std::int64_t sequence_length);
+  SequentialSamples(CheckedTokens tokens, std::int64_t sequence_length, Remainder remainder = Remainder::dropped);
   std::int64_t size() const override { return size_; }
-  std::int64_t sample_length() const override { return sequence_length_ + 1; }
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override;
+  std::int64_t sequence_length() const override { return sequence_length_; }
+  void read_text(std::int64_t index, std::span<std::int32_t> text) const override;
   void check_unchanged() const override { tokens_.store().check_unchanged(); }
 
  private:
@@ -49,13 +55,13 @@ class SequentialSamples final : public SampleSource {
 /// for, oldest first. The first index is that of the first budget, to the end of its last epoch; a later budget that
 /// goes beyond adds an index for what is missing, shuffled from seed + 1, seed + 2 ... Budgets that earlier epochs
 /// cover add nothing. Indices are kept in `cache`, if there is one.
-class ShuffledSamples final : public SampleSource {
+class ShuffledSamples final : public NextTokenSamples {
  public:
   ShuffledSamples(CheckedTokens tokens, const DocumentRange& range, std::int64_t sequence_length,
                   std::span<const std::int64_t> budgets, std::uint32_t seed, IndexCache* cache = nullptr);
   std::int64_t size() const override { return firsts_.back(); }
-  std::int64_t sample_length() const override { return sequence_length_ + 1; }
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override;
+  std::int64_t sequence_length() const override { return sequence_length_; }
+  void read_text(std::int64_t index, std::span<std::int32_t> text) const override;
   void check_unchanged() const override { tokens_.store().check_unchanged(); }
 
  private:

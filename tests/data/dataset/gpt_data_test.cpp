@@ -9,6 +9,7 @@
 
 #include "src/base/error.hpp"
 #include "tests/fakes/memory_token_store.hpp"
+#include "tests/support/sample_text.hpp"
 
 namespace trireme::data {
 namespace {
@@ -16,6 +17,8 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+constexpr auto sample = test::text_of;
 
 /// Documents of the given sizes; the ids count up from `first_id` through the corpus.
 std::shared_ptr<const MemoryTokenStore> counting_store(const std::vector<std::size_t>& sizes, std::int32_t first_id = 0,
@@ -42,12 +45,6 @@ GptDataOptions options_of(std::int64_t sequence_length, std::vector<SampleBudget
   return options;
 }
 
-std::vector<std::int32_t> sample(const SampleSource& source, std::int64_t index) {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(source.sample_length()));
-  source.read(index, tokens);
-  return tokens;
-}
-
 std::vector<std::vector<std::int32_t>> samples(const SampleSource& source, std::int64_t count) {
   std::vector<std::vector<std::int32_t>> result;
   for (std::int64_t i = 0; i < count; ++i) result.push_back(sample(source, i));
@@ -68,7 +65,7 @@ std::string error_of(const std::vector<WeightedStore>& stores, const GptDataOpti
 TEST(GptData, ReadsMegatronsSamplesAcrossDocuments) {
   const auto data = make_gpt_data({{counting_store({5, 9, 2, 14, 7})}}, options_of(8, {{4, 0, 0}}));
   ASSERT_EQ(data.train->size(), 4);
-  EXPECT_EQ(data.train->sample_length(), 9);
+  EXPECT_EQ(data.train->sequence_length(), 8);
   EXPECT_THAT(sample(*data.train, 0), ElementsAre(9, 10, 11, 12, 13, 14, 15, 16, 17));
   EXPECT_THAT(sample(*data.train, 1), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9));
   EXPECT_THAT(sample(*data.train, 2), ElementsAre(17, 18, 19, 20, 21, 22, 23, 24, 25));
@@ -264,8 +261,8 @@ TEST(GptData, RefusesOptionsThatCannotWork) {
   EXPECT_THAT(error_of<ConfigError>({{counting_store({50}), 1}, {counting_store({50}), 0}}, options_of(8, {{1, 0, 0}})),
               HasSubstr("weight 0"));
   const auto data = make_gpt_data(stores, options_of(8, {{1, 0, 0}}));
-  std::vector<std::int32_t> wrong(8);
-  EXPECT_THROW(data.train->read(0, wrong), ShapeError);
+  const SampleBuffer wrong(9);
+  EXPECT_THROW(data.train->read(0, wrong.view()), ShapeError);
 }
 
 TEST(MemoryTokenStore, DescribesItself) {

@@ -13,6 +13,7 @@
 
 #include "src/data/dataset/gpt_data.hpp"
 #include "tests/fakes/memory_token_store.hpp"
+#include "tests/support/sample_text.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {
@@ -44,9 +45,8 @@ class IndexCacheFiles : public ::testing::Test {
     options.cache = cache;
     const data::GptData data = data::make_gpt_data({{store}}, options);
     std::vector<std::int32_t> all;
-    std::vector<std::int32_t> sample(9);
     for (std::int64_t i = 0; i < data.train->size(); ++i) {
-      data.train->read(i, sample);
+      const std::vector<std::int32_t> sample = test::text_of(*data.train, i);
       all.insert(all.end(), sample.begin(), sample.end());
     }
     return all;

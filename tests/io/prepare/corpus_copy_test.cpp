@@ -10,8 +10,8 @@
 #include "io/posix/folder_lock.hpp"
 #include "io/prepare/corpus_copy.hpp"
 #include "src/data/dataset/gpt_data.hpp"
-#include "src/data/dataset/sample_source.hpp"
 #include "tests/io/corpus/corpus_files.hpp"
+#include "tests/support/sample_text.hpp"
 
 namespace trireme::io {
 namespace {
@@ -167,8 +167,7 @@ TEST_F(CorpusFiles, ViewsGiveTrainingTheSamplesThatCopiesDo) {
     const auto gpt = data::make_gpt_data({{std::make_shared<CorpusStore>(directory_ / "part.h5")}}, options);
     std::vector<std::int32_t>& all = samples.emplace_back();
     for (std::int64_t i = 0; i < 50; ++i) {
-      std::vector<std::int32_t> ids(17);
-      gpt.train->read(i, ids);
+      const std::vector<std::int32_t> ids = test::text_of(*gpt.train, i);
       all.insert(all.end(), ids.begin(), ids.end());
     }
   }
