@@ -27,6 +27,20 @@ BatchLoader::BatchLoader(Backend& backend, const parallel::SequenceShard& share,
             Set(backend, micro_batches, share.rows, b, weight_type_)},
       copying_(backend.make_stream()) {}
 
+std::vector<BatchLoader::Sample> BatchLoader::samples_of_rank(std::int64_t first_index, std::int64_t first_number,
+                                                              std::int64_t size, std::int64_t data_rank,
+                                                              const data::SamplerGrid& grid) {
+  std::vector<Sample> samples;
+  const std::int64_t micro_batches = size / (grid.micro_batch_size * grid.data_parallel_size);
+  for (std::int64_t j = 0; j < micro_batches; ++j) {
+    const std::int64_t in_batch = data::first_sample(0, j, data_rank, grid);
+    for (std::int64_t i = 0; i < grid.micro_batch_size; ++i) {
+      samples.push_back({first_index + in_batch + i, first_number + in_batch + i});
+    }
+  }
+  return samples;
+}
+
 void BatchLoader::check(const Request& request) const {
   const auto samples = static_cast<std::int64_t>(request.samples.size());
   const std::int64_t most = sets_[0].ids.view().shape()[0];

@@ -7,6 +7,7 @@
 
 #include "src/backend/host_copies.hpp"
 #include "src/data/dataset/sample_source.hpp"
+#include "src/data/dataset/sampler.hpp"
 #include "src/model/stage/micro_batch.hpp"
 #include "src/parallel/context/sequence_shard.hpp"
 #include "src/train/train_options.hpp"
@@ -29,6 +30,11 @@ class BatchLoader {
     std::int64_t number = 0;
     friend bool operator==(const Sample&, const Sample&) = default;
   };
+
+  /// Samples that data rank `data_rank` reads of a batch of `size` samples, micro-batch after micro-batch. The batch
+  /// begins at place `first_index` of its source and at number `first_number` since the start of training.
+  static std::vector<Sample> samples_of_rank(std::int64_t first_index, std::int64_t first_number, std::int64_t size,
+                                             std::int64_t data_rank, const data::SamplerGrid& grid);
 
   /// Reads `samples`, b for each micro-batch, one after another, or takes them where they were read ahead. A token that
   /// counts has weight 1 or, with LossAverage::micro_batch, one over their number in its micro-batch. The result is

@@ -17,16 +17,14 @@ PerplexityResult measure_perplexity(ParallelGpt& gpt, const data::TokenStore& st
                                         data::Remainder::kept);
   // As many micro-batches at a time as the pipeline has stages keep all of them at work.
   const std::int64_t micro_batches = gpt.grid().pipeline_size();
-  const std::int64_t b = layout.micro_batch_size;
-  const std::int64_t data_size = gpt.grid().data_size();
-  BatchLoader loader(gpt.backend(), gpt.sequence_shard(), b, micro_batches, layout.dtype);
-  for (std::int64_t first = 0; first < windows.size(); first += micro_batches * data_size * b) {
-    std::vector<BatchLoader::Sample> samples;
-    for (std::int64_t j = 0; j < micro_batches; ++j) {
-      for (std::int64_t i = 0; i < b; ++i) {
-        const std::int64_t index = first + (j * data_size + gpt.communicators().data->rank()) * b + i;
-        samples.push_back({index < windows.size() ? index : -1, 0});
-      }
+  const data::SamplerGrid grid{layout.micro_batch_size, gpt.grid().data_size()};
+  const std::int64_t batch_size = micro_batches * grid.data_parallel_size * grid.micro_batch_size;
+  BatchLoader loader(gpt.backend(), gpt.sequence_shard(), grid.micro_batch_size, micro_batches, layout.dtype);
+  for (std::int64_t first = 0; first < windows.size(); first += batch_size) {
+    std::vector<BatchLoader::Sample> samples =
+        BatchLoader::samples_of_rank(first, 0, batch_size, gpt.communicators().data->rank(), grid);
+    for (BatchLoader::Sample& sample : samples) {
+      if (sample.index >= windows.size()) sample.index = -1;
     }
     gpt.run(loader.load(windows, samples), {});
   }

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "src/base/timer.hpp"
-#include "src/data/dataset/sampler.hpp"
 #include "src/optim/grad_norm.hpp"
 #include "src/train/model_state.hpp"
 #include "src/train/progress.hpp"
@@ -23,16 +22,8 @@ Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
 std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index, std::int64_t first_number,
                                                         std::int64_t size) const {
   const Communicator& data = *gpt_.communicators().data;
-  const data::SamplerGrid grid{gpt_.layout().micro_batch_size, data.size()};
-  std::vector<BatchLoader::Sample> samples;
-  const std::int64_t micro_batches = size / (grid.micro_batch_size * grid.data_parallel_size);
-  for (std::int64_t j = 0; j < micro_batches; ++j) {
-    const std::int64_t in_batch = data::first_sample(0, j, data.rank(), grid);
-    for (std::int64_t i = 0; i < grid.micro_batch_size; ++i) {
-      samples.push_back({first_index + in_batch + i, first_number + in_batch + i});
-    }
-  }
-  return samples;
+  return BatchLoader::samples_of_rank(first_index, first_number, size, data.rank(),
+                                      {gpt_.layout().micro_batch_size, data.size()});
 }
 
 std::int64_t Trainer::sum_over_data_ranks(std::int64_t mine) const {

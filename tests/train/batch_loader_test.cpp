@@ -123,5 +123,15 @@ TEST_F(BatchesAhead, TellOfErrorsOnceAndToWhoAsksForThem) {
   expect_loaded(source, 1);
 }
 
+TEST(SamplesOfRank, AreThoseOfItsMicroBatchesWithTheirNumbers) {
+  using testing::ElementsAre;
+  using Sample = BatchLoader::Sample;
+  // Two micro-batches of two samples for each of two data ranks.
+  EXPECT_THAT(BatchLoader::samples_of_rank(10, 100, 8, 0, {2, 2}),
+              ElementsAre(Sample{10, 100}, Sample{11, 101}, Sample{14, 104}, Sample{15, 105}));
+  EXPECT_THAT(BatchLoader::samples_of_rank(10, 100, 8, 1, {2, 2}),
+              ElementsAre(Sample{12, 102}, Sample{13, 103}, Sample{16, 106}, Sample{17, 107}));
+}
+
 }  // namespace
 }  // namespace trireme::train
