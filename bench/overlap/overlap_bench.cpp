@@ -149,7 +149,7 @@ test::TrainingRunConfig config_of(int ranks, int rounds) {
 test::Layout layout_of(const Case& one, std::int64_t h) {
   test::Layout layout;
   layout.options.micro_batch_size = 2;
-  parallel::DataParallelOptions& options = layout.options.data_parallel;
+  parallel::DataParallelOptions& options = layout.options.parallel.data_parallel;
   options.sharding = one.sharding;
   options.overlap_reduce = one.overlap;
   options.overlap_gather = one.overlap && one.sharding != DataSharding::none;

@@ -102,12 +102,12 @@ void run(const Case& c, bool dry_run) {
   }
   const parallel::ProcessGrid grid(c.tensor_ranks, c.tensor_ranks, 1);
   const model::GptConfig config = config_of(c.model);
-  train::ParallelConfig layout;
+  train::ExecutionConfig layout;
   layout.dtype = DType::bf16;
   layout.sequence_length = c.s;
   layout.micro_batch_size = c.b;
   layout.cuda_graphs = c.graphs;
-  layout.sequence_parallel = c.sequence_parallel;
+  layout.parallel.sequence_parallel = c.sequence_parallel;
   train::ParallelGpt gpt(*backend, world, grid, communicators, config, layout);
   train::TrainOptions options;
   options.global_batch_size = c.micro_batches * c.b;

@@ -111,7 +111,7 @@ void log_host_copies(const Job& job, const TrainCommandOptions& o, std::size_t c
 
 }  // namespace
 
-void check_least_memory(const Job& job, const model::GptConfig& config, const train::ParallelConfig& layout,
+void check_least_memory(const Job& job, const model::GptConfig& config, const train::ExecutionConfig& layout,
                         std::optional<optim::OptimizerKind> optimizer, const std::string& remedies) {
   const train::LeastMemory least = train::min_memory(config, layout, job.grid, optimizer);
   auto all = static_cast<std::int64_t>(job.backend->device_memory_bytes()) / job.ranks_on_device;

@@ -9,7 +9,7 @@ namespace trireme::app {
 /// EnvironmentError, on all ranks, where the model needs more memory than all of them have, by arithmetic that takes no
 /// time and no memory. `remedies` are what lowers it. Without an `optimizer` the model is not trained. Collective over
 /// the job's world.
-void check_least_memory(const Job& job, const model::GptConfig& config, const train::ParallelConfig& layout,
+void check_least_memory(const Job& job, const model::GptConfig& config, const train::ExecutionConfig& layout,
                         std::optional<optim::OptimizerKind> optimizer, const std::string& remedies);
 
 /// Logs what the ranks of every stage will take of their devices and, to load and save checkpoints, of host memory.

@@ -42,19 +42,19 @@ void SavedModelOptions::declare(Options& options) {
 
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,
-    const std::function<void(const model::GptConfig&, train::ParallelConfig&)>& settle) {
+    const std::function<void(const model::GptConfig&, train::ExecutionConfig&)>& settle) {
   OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load);
   auto saved = std::make_unique<SavedModel>();
   saved->description = checkpoint.description;
   model::GptConfig config = config_from(saved->description.attributes);
   config.hidden_dropout = 0;
   config.attention_dropout = 0;
-  train::ParallelConfig layout;
+  train::ExecutionConfig layout;
   layout.dtype = options.dtype.value_or(dtype_from_name(attribute(saved->description.attributes, "dtype")));
   check_training_type(*job.backend, layout.dtype);
   layout.vocabulary_multiple = options.grid.vocabulary_multiple;
   layout.padded_vocabulary_size = options.grid.padded_vocabulary;
-  layout.pipeline = options.grid.pipeline_split();
+  layout.parallel.pipeline = options.grid.pipeline_split();
   layout.sequence_length = trained_sequence_length(saved->description.attributes);
   settle(config, layout);
   check_least_memory(job, config, layout, std::nullopt,

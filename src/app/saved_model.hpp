@@ -41,7 +41,7 @@ struct SavedModel {
 /// another, and sequence length are those trained with. Collective.
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,
-    const std::function<void(const model::GptConfig&, train::ParallelConfig&)>& settle);
+    const std::function<void(const model::GptConfig&, train::ExecutionConfig&)>& settle);
 
 /// The tokenizer that a checkpoint carries.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description);

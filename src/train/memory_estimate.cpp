@@ -45,7 +45,7 @@ class NoHooks final : public parallel::ParameterHooks {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ParallelConfig& layout,
+MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ExecutionConfig& layout,
                                const TrainOptions& options, const parallel::ProcessGrid& grid, int rank) {
   RehearsalBackend rehearsal(backend);
   RehearsalCommunicator world(rank, grid.world_size(), "world");
@@ -78,10 +78,10 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
   return estimate;
 }
 
-LeastMemory min_memory(const model::GptConfig& config, const ParallelConfig& layout, const parallel::ProcessGrid& grid,
+LeastMemory min_memory(const model::GptConfig& config, const ExecutionConfig& layout, const parallel::ProcessGrid& grid,
                        std::optional<optim::OptimizerKind> optimizer) {
   using parallel::DataSharding;
-  const parallel::DataParallelOptions& data = layout.data_parallel;
+  const parallel::DataParallelOptions& data = layout.parallel.data_parallel;
   const auto value = static_cast<double>(size_of(layout.dtype));
   const auto sum = static_cast<double>(size_of(accumulation_type(layout.dtype)));
   double copied = value;  // bytes of a parameter on each of its holders
@@ -105,12 +105,12 @@ LeastMemory min_memory(const model::GptConfig& config, const ParallelConfig& lay
   return {parameters * (copied * grid.gradient_size() + shared), grid.data_size() * tokens * widest * value, padded};
 }
 
-LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config, const ParallelConfig& layout,
-                                   int tensor_size, int context_size) {
+LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config,
+                                   const ExecutionConfig& layout, int tensor_size, int context_size) {
   const model::Recomputation& recomputation = layout.recomputation;
   const bool full = recomputation.granularity == model::RecomputeGranularity::full;
   const bool selective = recomputation.selective();
-  const bool sequence_parallel = layout.sequence_parallel && tensor_size > 1;
+  const bool sequence_parallel = layout.parallel.sequence_parallel && tensor_size > 1;
   // A stage of one group of layers, and its input, after a forward.
   const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;
   model::StageShard place;
@@ -126,7 +126,7 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   Arena workspace(rehearsal);
   NoHooks hooks;
   const parallel::ParameterBuffer parameters(rehearsal, layout.dtype, gpt_parameters(config, place, vocabulary));
-  model::GptStage stage({rehearsal, tensor_group, workspace, sequence_parallel, layout.async_tensor_all_reduce,
+  model::GptStage stage({rehearsal, tensor_group, workspace, sequence_parallel, layout.parallel.async_tensor_all_reduce,
                          context_size > 1 ? &context_group : nullptr},
                         parameters, config, place, vocabulary, share, layout.micro_batch_size, layout.dtype,
                         recomputation, hooks);

@@ -34,7 +34,7 @@ struct MemoryEstimate {
 
 /// Memory that rank `rank` of `grid` will take on `backend`. It is found by rehearsing an update and an evaluation
 /// without computing (RehearsalBackend).
-MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ParallelConfig& layout,
+MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ExecutionConfig& layout,
                                const TrainOptions& options, const parallel::ProcessGrid& grid, int rank);
 
 /// Bytes that all ranks together need at the least, by arithmetic alone: for sizes at which a list of the parameters or
@@ -46,7 +46,7 @@ struct LeastMemory {
   std::int64_t padded_vocabulary = 0;
   double total() const { return parameters + activations; }
 };
-LeastMemory min_memory(const model::GptConfig& config, const ParallelConfig& layout, const parallel::ProcessGrid& grid,
+LeastMemory min_memory(const model::GptConfig& config, const ExecutionConfig& layout, const parallel::ProcessGrid& grid,
                        std::optional<optim::OptimizerKind> optimizer);
 
 /// Activations that one layer keeps of one micro-batch on one rank.
@@ -63,7 +63,7 @@ struct LayerActivations {
   std::vector<Published> published;
 };
 /// In `s b h` of the formulas s are the positions of one context rank.
-LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config, const ParallelConfig& layout,
-                                   int tensor_size, int context_size = 1);
+LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config,
+                                   const ExecutionConfig& layout, int tensor_size, int context_size = 1);
 
 }  // namespace trireme::train

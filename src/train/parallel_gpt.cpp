@@ -4,25 +4,25 @@ namespace trireme::train {
 namespace {
 
 model::StageShard place_of(const parallel::PipelineLayout& pipeline, const parallel::GridCommunicators& communicators,
-                           const ParallelConfig& layout) {
+                           const ParallelConfig& config) {
   model::StageShard place = model::StageShard::of(pipeline, communicators.tensor->rank(), communicators.tensor->size(),
                                                   communicators.pipeline->rank());
-  place.sequence_parallel = layout.sequence_parallel && place.tensor_size > 1;
+  place.sequence_parallel = config.sequence_parallel && place.tensor_size > 1;
   return place;
 }
 
 parallel::ExchangeOptions exchange_of(const model::StageShard& place, const parallel::GridCommunicators& communicators,
-                                      const ParallelConfig& layout) {
+                                      const ParallelConfig& config) {
   // With sequence parallelism the tensor ranks hold different parts already.
-  const bool scatter = layout.scatter_gather && !place.sequence_parallel;
-  return {layout.overlap_p2p, scatter ? communicators.tensor.get() : nullptr};
+  const bool scatter = config.scatter_gather && !place.sequence_parallel;
+  return {config.overlap_p2p, scatter ? communicators.tensor.get() : nullptr};
 }
 
 }  // namespace
 
 ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
                          parallel::GridCommunicators& communicators, const model::GptConfig& config,
-                         const ParallelConfig& layout)
+                         const ExecutionConfig& layout)
     : backend_(backend),
       world_(world),
       grid_(grid),
@@ -31,25 +31,25 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
       layout_(layout),
       sequence_shard_(parallel::SequenceShard::of(layout.sequence_length, communicators.context->rank(),
                                                   communicators.context->size())),
-      pipeline_layout_(parallel::PipelineLayout::of(config.layers, communicators.pipeline->size(), layout.pipeline)),
-      schedule_kind_(parallel::schedule_for(layout.schedule, pipeline_layout_.chunks)),
+      pipeline_layout_(
+          parallel::PipelineLayout::of(config.layers, communicators.pipeline->size(), layout.parallel.pipeline)),
+      schedule_kind_(parallel::schedule_for(layout.parallel.schedule, pipeline_layout_.chunks)),
       vocabulary_(config.vocabulary, communicators.tensor->rank(), communicators.tensor->size(),
                   layout.vocabulary_multiple, layout.padded_vocabulary_size),
-      place_(place_of(pipeline_layout_, communicators, layout)),
+      place_(place_of(pipeline_layout_, communicators, layout.parallel)),
       workspace_(backend, std::size_t{1} << 22),
-      parameters_(backend, layout.dtype, model::gpt_parameters(config, place_, vocabulary_), layout.data_parallel,
-                  gradient_group().size(), gradient_group().rank()),
+      parameters_(backend, layout.dtype, model::gpt_parameters(config, place_, vocabulary_),
+                  layout.parallel.data_parallel, gradient_group().size(), gradient_group().rank()),
       data_parallel_(backend, parameters_, gradient_group()),
-      stage_({backend, *communicators.tensor, workspace_, place_.sequence_parallel, layout.async_tensor_all_reduce,
+      stage_({backend, *communicators.tensor, workspace_, place_.sequence_parallel,
+              layout.parallel.async_tensor_all_reduce,
               communicators.context->size() > 1 ? communicators.context.get() : nullptr},
              parameters_, config, place_, vocabulary_, sequence_shard_, layout.micro_batch_size, layout.dtype,
              layout.recomputation, data_parallel_),
-      executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout)) {
+      executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout.parallel)) {
+  validate(layout);
   if (!layout.cuda_graphs) return;
-  const parallel::DataParallelOptions& data = layout.data_parallel;
-  TRIREME_CHECK(!data.overlap_reduce || data.sharding != parallel::DataSharding::optimizer_and_gradients, ConfigError,
-                "--cuda-graphs goes without --overlap-grad-reduce in ZeRO 2, which reduces gradients behind every "
-                "micro-batch: what is recorded cannot wait for what is enqueued apart from it");
+  const parallel::DataParallelOptions& data = layout.parallel.data_parallel;
   stage_.use_graphs({.first = data.overlap_gather, .last = data.overlap_reduce});
 }
 

@@ -17,10 +17,11 @@ class ParallelGpt {
  public:
   /// `world` (host memory) is the grid's ranks in the grid's order. All but the options must live longer.
   ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
-              parallel::GridCommunicators& communicators, const model::GptConfig& config, const ParallelConfig& layout);
+              parallel::GridCommunicators& communicators, const model::GptConfig& config,
+              const ExecutionConfig& layout);
 
   const model::GptConfig& config() const { return config_; }
-  const ParallelConfig& layout() const { return layout_; }
+  const ExecutionConfig& layout() const { return layout_; }
   const model::StageShard& place() const { return place_; }
   Backend& backend() { return backend_; }
   Communicator& world() const { return world_; }
@@ -67,7 +68,7 @@ class ParallelGpt {
   parallel::ProcessGrid grid_;
   parallel::GridCommunicators& communicators_;
   model::GptConfig config_;
-  ParallelConfig layout_;
+  ExecutionConfig layout_;
   parallel::SequenceShard sequence_shard_;
   parallel::PipelineLayout pipeline_layout_;
   parallel::ScheduleKind schedule_kind_;

@@ -11,7 +11,7 @@ namespace trireme::train {
 PerplexityResult measure_perplexity(ParallelGpt& gpt, const data::TokenStore& store) {
   TRIREME_CHECK(store.token_count() >= 2, DataError, "{} has {} tokens: perplexity needs at least 2", store.name(),
                 store.token_count());
-  const ParallelConfig& layout = gpt.layout();
+  const ExecutionConfig& layout = gpt.layout();
   const std::shared_ptr<const data::TokenStore> not_owned(std::shared_ptr<const void>(), &store);
   const data::SequentialSamples windows(data::CheckedTokens(not_owned, gpt.config().vocabulary), layout.sequence_length,
                                         data::Remainder::kept);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "src/base/check.hpp"
 #include "src/model/layers/recomputation.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"
@@ -14,23 +15,38 @@
 
 namespace trireme::train {
 
-/// How a model is cut into micro-batches and numbers: what training, evaluation and generation have in common.
+/// How the ranks of a grid divide a model and communicate.
 struct ParallelConfig {
-  DType dtype = DType::fp32;
-  std::int64_t sequence_length = 1024;
-  std::int64_t micro_batch_size = 1;
-  std::int64_t vocabulary_multiple = 128;          ///< rows of the vocabulary are padded to a multiple of this times TP
-  std::int64_t padded_vocabulary_size = 0;         ///< 0: by the multiple
-  bool sequence_parallel = false;                  ///< the residual stream is cut over the tensor ranks; idle with TP 1
-  bool async_tensor_all_reduce = true;             ///< tensor-parallel collectives of backward run behind its products
-  model::Recomputation recomputation;              ///< of training
-  parallel::PipelineSplit pipeline;                ///< how the layers are shared out over the stages
+  bool sequence_parallel = false;       ///< divides the residual stream over the tensor ranks; idle with one of them
+  bool async_tensor_all_reduce = true;  ///< backward's tensor-parallel collectives run behind its products
+  parallel::PipelineSplit pipeline;     ///< layers of each stage
   std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks a rank
   bool overlap_p2p = false;                        ///< messages between stages travel while ranks compute
   bool scatter_gather = true;                      ///< each tensor rank sends its part of a message between stages
   parallel::DataParallelOptions data_parallel;     ///< of training
-  bool cuda_graphs = false;                        ///< training's steps are recorded and replayed (MicroBatchGraphs)
 };
+
+/// How one rank runs its part of a model, in training, evaluation and generation.
+struct ExecutionConfig {
+  DType dtype = DType::fp32;
+  std::int64_t sequence_length = 1024;
+  std::int64_t micro_batch_size = 1;
+  std::int64_t vocabulary_multiple = 128;   ///< pads the vocabulary to a multiple of this times the tensor ranks
+  std::int64_t padded_vocabulary_size = 0;  ///< 0: by the multiple
+  model::Recomputation recomputation;       ///< of training
+  bool cuda_graphs = false;                 ///< training's steps are recorded and replayed (MicroBatchGraphs)
+  ParallelConfig parallel;
+};
+
+/// Throws ConfigError for values that exclude each other.
+inline void validate(const ExecutionConfig& config) {
+  const parallel::DataParallelOptions& data = config.parallel.data_parallel;
+  TRIREME_CHECK(
+      !config.cuda_graphs || !data.overlap_reduce || data.sharding != parallel::DataSharding::optimizer_and_gradients,
+      ConfigError,
+      "<cuda_graphs> goes without <overlap_grad_reduce> in ZeRO 2, which reduces gradients after every "
+      "micro-batch: recorded work cannot wait for work enqueued apart from it. Try ZeRO 1.");
+}
 
 /// Definition of the loss of a global batch. `tokens`: the mean over all of its tokens that count, so that the
 /// micro-batch size does not matter. `micro_batch`: the mean over its micro-batches of their means over tokens

@@ -40,7 +40,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
       &loader_, [](BatchLoader* loader) { loader->end_reading(); });
   TraceRecorder* const trace = gpt_.trace();
   const TraceScope scope(trace, "iteration", "iteration");
-  const ParallelConfig& layout = gpt_.layout();
+  const ExecutionConfig& layout = gpt_.layout();
   const std::int64_t batch_size = batches_.size(progress_.consumed_samples);
   const double scale = loss_scaler_.scale();
 

@@ -12,12 +12,12 @@ class GpuGrid : public GpuBackendTest {};
 /// All grids of this many ranks that are tested, with what changes how they communicate.
 std::vector<Layout> layouts(int ranks) {
   Layout tensor{ranks, 1, {}}, pipeline{1, 2, {}}, data{1, 1, {}}, block{2, 2, {}};
-  tensor.options.sequence_parallel = true;
+  tensor.options.parallel.sequence_parallel = true;
   tensor.options.micro_batch_size = 2;
-  pipeline.options.overlap_p2p = true;
-  data.options.data_parallel.sharding = parallel::DataSharding::optimizer;
-  data.options.data_parallel.overlap_reduce = data.options.data_parallel.overlap_gather = true;
-  data.options.data_parallel.bucket_elements = 5000;
+  pipeline.options.parallel.overlap_p2p = true;
+  data.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
+  data.options.parallel.data_parallel.overlap_reduce = data.options.parallel.data_parallel.overlap_gather = true;
+  data.options.parallel.data_parallel.bucket_elements = 5000;
   Layout context{1, 1, {}, ranks};
   if (ranks == 2) return {{2, 1, {}}, tensor, pipeline, data, context};
   return {tensor, block, data};
@@ -56,9 +56,9 @@ std::vector<Layout> schedules(int ranks) {
     const bool interleaved = kind == parallel::ScheduleKind::interleaved;
     if (interleaved && ranks != 2) continue;  // a layer for each chunk
     Layout layout{1, ranks, {}};
-    layout.options.schedule = kind;
-    layout.options.overlap_p2p = true;
-    if (interleaved) layout.options.pipeline.chunks = 2;
+    layout.options.parallel.schedule = kind;
+    layout.options.parallel.overlap_p2p = true;
+    if (interleaved) layout.options.parallel.pipeline.chunks = 2;
     list.push_back(layout);
   }
   return list;
@@ -94,13 +94,13 @@ TEST_F(GpuGrid, MemoryIsAsPredicted) {
   config.dtype = DType::bf16;
   config.steps = 1;
   std::vector<Layout> list = layouts(world().size());
-  list.back().options.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
+  list.back().options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
   for (const Layout& layout : list) {
     expect_predicted_memory(world(), config, layout, gpu_device(DeviceTransport::nccl, own_gpu()));
   }
   config.steps = 5;  // receives are posted ahead from the fourth on
   Layout pipeline{1, world().size(), {}};
-  pipeline.options.overlap_p2p = true;
+  pipeline.options.parallel.overlap_p2p = true;
   expect_predicted_memory(world(), config, pipeline, gpu_device(DeviceTransport::nccl, own_gpu()));
 }
 
@@ -123,8 +123,8 @@ TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   const int ranks = world().size();
   Layout tensor{ranks, 1, {}}, data{1, 1, {}}, context{1, 1, {}, ranks};
-  tensor.options.sequence_parallel = true;
-  data.options.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
+  tensor.options.parallel.sequence_parallel = true;
+  data.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
   TrainingRunConfig config = small_run();
   config.model.layers = 1;
   config.batch = 3 * ranks;  // as ever, recorded, replayed
@@ -141,13 +141,13 @@ TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits)
   std::vector<Layout> list;
   for (const bool rounded : {false, true}) {
     Layout& layout = list.emplace_back(Layout{1, world().size() / 2, {}});
-    layout.options.data_parallel.sharding = parallel::DataSharding::optimizer;
-    layout.options.data_parallel.overlap_reduce = layout.options.data_parallel.overlap_gather = true;
-    layout.options.data_parallel.bucket_elements = 5000;
-    layout.options.data_parallel.low_precision_gradients = rounded;
+    layout.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
+    layout.options.parallel.data_parallel.overlap_reduce = layout.options.parallel.data_parallel.overlap_gather = true;
+    layout.options.parallel.data_parallel.bucket_elements = 5000;
+    layout.options.parallel.data_parallel.low_precision_gradients = rounded;
   }
   list.push_back(list.front());
-  list.back().options.schedule = parallel::ScheduleKind::zero_bubble;
+  list.back().options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
   expect_the_same_from_graphs(config, list);
 }
 

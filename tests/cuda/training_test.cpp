@@ -88,7 +88,7 @@ TEST_F(GpuTraining, GraphsOfAllMicroBatchesInFlightComputeTheSameBits) {
   config.steps = 4;  // as ever, recorded, replayed twice
   for (const auto schedule : {parallel::ScheduleKind::gpipe, parallel::ScheduleKind::zero_bubble}) {
     Layout layout;
-    layout.options.schedule = schedule;
+    layout.options.parallel.schedule = schedule;
     expect_the_same_from_graphs(world_, config, layout);
   }
 }
@@ -102,7 +102,7 @@ TEST_F(GpuTraining, MemoryIsAsPredicted) {
          {parallel::ScheduleKind::one_forward_one_backward, parallel::ScheduleKind::zero_bubble}) {
       Layout layout;
       layout.options.cuda_graphs = graphs;
-      layout.options.schedule = schedule;
+      layout.options.parallel.schedule = schedule;
       layout.options.recomputation.granularity =
           graphs ? model::RecomputeGranularity::full : model::RecomputeGranularity::selective;
       expect_predicted_memory(world_, config, layout, gpu_device());
@@ -148,9 +148,9 @@ TEST_F(GpuTraining, GraphsAreRefusedWhereTheyCannotBe) {
   Layout layout;
   layout.options.cuda_graphs = true;
   EXPECT_THAT(refusal(layout, {}), testing::HasSubstr("the backend cpu has no graphs"));
-  layout.options.data_parallel.overlap_reduce = true;
-  layout.options.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
-  EXPECT_THAT(refusal(layout, gpu_device()), testing::HasSubstr("goes without --overlap-grad-reduce in ZeRO 2"));
+  layout.options.parallel.data_parallel.overlap_reduce = true;
+  layout.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
+  EXPECT_THAT(refusal(layout, gpu_device()), testing::HasSubstr("goes without <overlap_grad_reduce> in ZeRO 2"));
 }
 
 /// Saves where `from` is and goes on there in `to`.

@@ -27,25 +27,25 @@ namespace trireme::test {
 struct Layout {
   int tensor = 1;
   int pipeline = 1;
-  train::ParallelConfig options;  ///< type and sequence length are the run's
+  train::ExecutionConfig options;  ///< type and sequence length are the run's
   int context = 1;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   out << "TP " << layout.tensor << " x PP " << layout.pipeline << " x CP " << layout.context << ", micro-batch "
       << layout.options.micro_batch_size;
-  if (layout.options.schedule) out << ", " << parallel::to_string(*layout.options.schedule);
-  const parallel::PipelineSplit& cut = layout.options.pipeline;
+  if (layout.options.parallel.schedule) out << ", " << parallel::to_string(*layout.options.parallel.schedule);
+  const parallel::PipelineSplit& cut = layout.options.parallel.pipeline;
   if (cut.chunks) out << ", " << *cut.chunks << " chunks";
   if (cut.layers_per_chunk) out << ", chunks of " << *cut.layers_per_chunk;
   for (std::size_t i = 0; i < cut.layers.size(); ++i) out << (i == 0 ? ", layers " : ",") << cut.layers[i];
   if (cut.first_stage) out << ", first stage " << *cut.first_stage;
   if (cut.last_stage) out << ", last stage " << *cut.last_stage;
   if (cut.standalone_embedding) out << ", embedding alone";
-  if (layout.options.overlap_p2p) out << ", p2p overlapped";
-  if (!layout.options.scatter_gather) out << ", whole messages";
-  if (layout.options.sequence_parallel) out << ", sequence parallel";
-  const parallel::DataParallelOptions& data = layout.options.data_parallel;
+  if (layout.options.parallel.overlap_p2p) out << ", p2p overlapped";
+  if (!layout.options.parallel.scatter_gather) out << ", whole messages";
+  if (layout.options.parallel.sequence_parallel) out << ", sequence parallel";
+  const parallel::DataParallelOptions& data = layout.options.parallel.data_parallel;
   if (data.sharding == parallel::DataSharding::optimizer) out << ", ZeRO 1";
   if (data.sharding == parallel::DataSharding::optimizer_and_gradients) out << ", ZeRO 2";
   if (data.low_precision_gradients) out << ", 16-bit gradients";
@@ -58,7 +58,7 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
     out << ", full recomputation (" << (recomputation.method == model::RecomputeMethod::block ? "block " : "uniform ")
         << recomputation.layers << (recomputation.distribute ? ", distributed)" : ")");
   }
-  if (!layout.options.async_tensor_all_reduce) out << ", no overlap in tensor groups";
+  if (!layout.options.parallel.async_tensor_all_reduce) out << ", no overlap in tensor groups";
   if (layout.options.cuda_graphs) out << ", CUDA graphs";
   return out;
 }
@@ -174,8 +174,8 @@ struct TrainingRun {
     options.budgets = {{config.steps * config.batch, 0, 0}};
     return options;
   }
-  static train::ParallelConfig layout_options(const TrainingRunConfig& config, const Layout& layout) {
-    train::ParallelConfig options = layout.options;
+  static train::ExecutionConfig layout_options(const TrainingRunConfig& config, const Layout& layout) {
+    train::ExecutionConfig options = layout.options;
     options.dtype = config.dtype;
     options.sequence_length = config.s;
     return options;

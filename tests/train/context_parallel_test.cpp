@@ -25,19 +25,19 @@ Layout layout_of(int context, int tensor = 1, int pipeline = 1) {
 std::vector<Layout> layouts(int ranks) {
   if (ranks == 2) return {layout_of(2)};
   Layout sequence = layout_of(2, 2);
-  sequence.options.sequence_parallel = true;
+  sequence.options.parallel.sequence_parallel = true;
   Layout zero_bubble = layout_of(2, 1, 2);
-  zero_bubble.options.schedule = ScheduleKind::zero_bubble;
+  zero_bubble.options.parallel.schedule = ScheduleKind::zero_bubble;
   Layout interleaved = layout_of(2, 1, 2);
-  interleaved.options.pipeline.chunks = 2;
+  interleaved.options.parallel.pipeline.chunks = 2;
   Layout recomputed = layout_of(2, 1, 2);
   recomputed.options.recomputation.granularity = model::RecomputeGranularity::selective;
   Layout recomputed_whole = layout_of(2, 2);
   recomputed_whole.options.recomputation = {model::RecomputeGranularity::full};
   Layout sharded = layout_of(2);
-  sharded.options.data_parallel = {DataSharding::optimizer_and_gradients};
-  sharded.options.data_parallel.overlap_reduce = true;
-  sharded.options.data_parallel.bucket_elements = 3000;
+  sharded.options.parallel.data_parallel = {DataSharding::optimizer_and_gradients};
+  sharded.options.parallel.data_parallel.overlap_reduce = true;
+  sharded.options.parallel.data_parallel.bucket_elements = 3000;
   return {layout_of(4), layout_of(2), sequence, zero_bubble, interleaved, recomputed, recomputed_whole, sharded};
 }
 
@@ -84,7 +84,7 @@ TEST(ContextParallel, MemoryIsAsPredicted) {
     TrainingRunConfig config;
     config.dtype = DType::bf16;
     config.steps = 1;
-    if (layout.options.schedule == ScheduleKind::zero_bubble) config.dtype = DType::fp32;
+    if (layout.options.parallel.schedule == ScheduleKind::zero_bubble) config.dtype = DType::fp32;
     activation_bytes(ranks, config, layout);
   }
 }

@@ -28,7 +28,7 @@ std::vector<Layout> layouts(int ranks, const TrainingRunConfig& config) {
         Layout layout{tensor, pipeline, {}};
         layout.options.micro_batch_size = b;
         if (ranks <= 2 || b == micro_batches.back()) list.push_back(layout);
-        layout.options.schedule = ScheduleKind::gpipe;
+        layout.options.parallel.schedule = ScheduleKind::gpipe;
         if (pipeline > 1 && (ranks <= 2 || b == 1)) list.push_back(layout);
       }
     }

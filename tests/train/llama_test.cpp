@@ -12,7 +12,7 @@ namespace {
 
 Layout layout_of(int tensor, int pipeline, bool sequence_parallel = false) {
   Layout layout{tensor, pipeline, {}};
-  layout.options.sequence_parallel = sequence_parallel;
+  layout.options.parallel.sequence_parallel = sequence_parallel;
   return layout;
 }
 
@@ -67,20 +67,20 @@ std::vector<Layout> parallel_forms(int ranks) {
   using parallel::DataSharding;
   using parallel::ScheduleKind;
   Layout sharded = layout_of(1, 1);
-  sharded.options.data_parallel.sharding = DataSharding::optimizer_and_gradients;
-  sharded.options.data_parallel.bucket_elements = 1000;
+  sharded.options.parallel.data_parallel.sharding = DataSharding::optimizer_and_gradients;
+  sharded.options.parallel.data_parallel.bucket_elements = 1000;
   Layout chunks = layout_of(1, 2);
-  chunks.options.schedule = ScheduleKind::interleaved;
-  chunks.options.pipeline.chunks = 2;
+  chunks.options.parallel.schedule = ScheduleKind::interleaved;
+  chunks.options.parallel.pipeline.chunks = 2;
   Layout halves = layout_of(1, 2);
-  halves.options.schedule = ScheduleKind::zero_bubble;
+  halves.options.parallel.schedule = ScheduleKind::zero_bubble;
   if (ranks == 1) return {};
   if (ranks == 2) return {sharded, chunks, halves};
   sharded.tensor = chunks.tensor = halves.tensor = 2;
-  sharded.options.sequence_parallel = halves.options.sequence_parallel = true;
+  sharded.options.parallel.sequence_parallel = halves.options.parallel.sequence_parallel = true;
   Layout sharded_halves = layout_of(1, 2);
-  sharded_halves.options.schedule = ScheduleKind::zero_bubble;
-  sharded_halves.options.data_parallel.sharding = DataSharding::optimizer;
+  sharded_halves.options.parallel.schedule = ScheduleKind::zero_bubble;
+  sharded_halves.options.parallel.data_parallel.sharding = DataSharding::optimizer;
   return {sharded, chunks, halves, sharded_halves};
 }
 

@@ -41,7 +41,7 @@ const double same_loss = test::tolerance(DType::fp64, test::Comparison::other_av
 
 /// A model on one rank with its surroundings.
 struct Rig {
-  explicit Rig(const ParallelConfig& layout, const model::GptConfig& config = small_config(), double std = 0.02)
+  explicit Rig(const ExecutionConfig& layout, const model::GptConfig& config = small_config(), double std = 0.02)
       : gpt(*backend, world, grid, communicators, config, layout) {
     model::Initialisation initial;
     initial.layers = config.layers;
@@ -55,8 +55,8 @@ struct Rig {
   ParallelGpt gpt;
 };
 
-ParallelConfig layout_of(DType dtype, std::int64_t s, std::int64_t b) {
-  ParallelConfig layout;
+ExecutionConfig layout_of(DType dtype, std::int64_t s, std::int64_t b) {
+  ExecutionConfig layout;
   layout.dtype = dtype;
   layout.sequence_length = s;
   layout.micro_batch_size = b;
@@ -97,7 +97,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
              {DType::fp16, model::RecomputeGranularity::full},
              {DType::bf16, model::RecomputeGranularity::selective}}) {
       SCOPED_TRACE(testing::Message() << variant.name << ", " << name_of(dtype));
-      ParallelConfig layout = layout_of(dtype, 16, 4);
+      ExecutionConfig layout = layout_of(dtype, 16, 4);
       layout.recomputation.granularity = granularity;
       Rig rig(layout, small_config(variant, 0));
       TrainOptions options;
@@ -162,7 +162,7 @@ TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
 TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
   model::GptConfig config = small_config();
   config.heads = 4;
-  ParallelConfig layout = layout_of(DType::bf16, 16, 4);
+  ExecutionConfig layout = layout_of(DType::bf16, 16, 4);
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   const double sbh = 16 * 4 * 32;
   const auto applying = [&](int tensor_size) {
@@ -174,11 +174,11 @@ TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
   };
   EXPECT_DOUBLE_EQ(applying(1), 10 + 24 + 5 * 4 * 16 / 32.0);
   EXPECT_DOUBLE_EQ(applying(2), 10 + 12 + 5 * 4 * 16 / 64.0);
-  layout.sequence_parallel = true;
+  layout.parallel.sequence_parallel = true;
   EXPECT_DOUBLE_EQ(applying(2), 17 + 5 * 4 * 16 / 64.0);
   layout.recomputation.granularity = model::RecomputeGranularity::selective;
   EXPECT_DOUBLE_EQ(applying(2), 17);
-  layout.sequence_parallel = false;
+  layout.parallel.sequence_parallel = false;
   EXPECT_DOUBLE_EQ(applying(2), 22);
   layout.recomputation.granularity = model::RecomputeGranularity::full;
   EXPECT_DOUBLE_EQ(applying(2), 2);

@@ -30,8 +30,8 @@ Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, std::option
   layout.tensor = tensor;
   layout.pipeline = pipeline;
   layout.options.micro_batch_size = micro_batch;
-  layout.options.schedule = schedule;
-  layout.options.pipeline = cut;
+  layout.options.parallel.schedule = schedule;
+  layout.options.parallel.pipeline = cut;
   return layout;
 }
 
@@ -61,14 +61,14 @@ std::vector<Layout> layouts(int ranks) {
     list.push_back(layout_of(1, 4, 1, ScheduleKind::zero_bubble, {.first_stage = 1, .last_stage = 1}));
     list.push_back(layout_of(1, 4, 2, {}, {.standalone_embedding = true}));
     list.push_back(layout_of(2, 2, 1, {}, {.chunks = 3}));
-    list.back().options.sequence_parallel = true;
+    list.back().options.parallel.sequence_parallel = true;
     list.push_back(layout_of(2, 2, 2, ScheduleKind::zero_bubble, {.layers = {4, 2}}));
     list.push_back(layout_of(1, 2, 1, {}, {.layers_per_chunk = 1}));
     list.push_back(layout_of(2, 2, 1, {}, {.chunks = 3}));
-    list.back().options.overlap_p2p = true;
+    list.back().options.parallel.overlap_p2p = true;
     list.push_back(layout_of(2, 2, 1, ScheduleKind::zero_bubble));
-    list.back().options.overlap_p2p = true;
-    list.back().options.scatter_gather = false;
+    list.back().options.parallel.overlap_p2p = true;
+    list.back().options.parallel.scatter_gather = false;
     list.push_back(layout_of(1, 2, 1, ScheduleKind::zero_bubble));
   }
   return list;
@@ -114,8 +114,8 @@ struct Rig {
     model::initialise(*backend, gpt.parameters().parameters(),
                       {model::InitMethod::normal, 1234, config.model.layers, 1, 0.3});
   }
-  static train::ParallelConfig options_of(const TrainingRunConfig& config, const Layout& layout) {
-    train::ParallelConfig options = layout.options;
+  static train::ExecutionConfig options_of(const TrainingRunConfig& config, const Layout& layout) {
+    train::ExecutionConfig options = layout.options;
     options.dtype = DType::fp64;
     options.sequence_length = config.s;
     return options;
@@ -172,7 +172,7 @@ TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesAlike) {
     Rig rig(world(), config, layout);
     EXPECT_NEAR(train::measure_perplexity(rig.gpt, *corpus).loss / loss, 1,
                 tolerance(DType::fp64, Comparison::other_average).loss);
-    if (layout.options.sequence_parallel) continue;  // generation runs without
+    if (layout.options.parallel.sequence_parallel) continue;  // generation runs without
     EXPECT_EQ(train::generate(rig.gpt, world(), {5, 4, 3}, 40, -1, sampling), text);
   }
 }

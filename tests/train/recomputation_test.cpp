@@ -32,9 +32,9 @@ Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, const Recom
   Layout layout{tensor, pipeline, {}};
   layout.options.micro_batch_size = micro_batch;
   layout.options.recomputation = recomputation;
-  layout.options.sequence_parallel = sequence_parallel;
-  layout.options.schedule = schedule;
-  if (schedule == ScheduleKind::interleaved) layout.options.pipeline.chunks = 2;
+  layout.options.parallel.sequence_parallel = sequence_parallel;
+  layout.options.parallel.schedule = schedule;
+  if (schedule == ScheduleKind::interleaved) layout.options.parallel.pipeline.chunks = 2;
   return layout;
 }
 

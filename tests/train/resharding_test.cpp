@@ -53,13 +53,13 @@ struct TestLayout {
   DType dtype = DType::fp32;
 
   parallel::ProcessGrid grid() const { return {tensor * pipeline * context * data, tensor, pipeline, context, data}; }
-  ParallelConfig options() const {
-    ParallelConfig options;
+  ExecutionConfig options() const {
+    ExecutionConfig options;
     options.dtype = dtype;
     options.vocabulary_multiple = vocabulary_multiple;
-    options.pipeline = cut;
-    options.data_parallel.sharding = sharding;
-    options.data_parallel.bucket_elements = bucket;
+    options.parallel.pipeline = cut;
+    options.parallel.data_parallel.sharding = sharding;
+    options.parallel.data_parallel.bucket_elements = bucket;
     return options;
   }
 };

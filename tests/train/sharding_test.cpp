@@ -25,8 +25,8 @@ constexpr DataSharding all_shardings[] = {DataSharding::none, DataSharding::opti
 Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, const DataParallelOptions& data_parallel) {
   Layout layout{tensor, pipeline, {}};
   layout.options.micro_batch_size = micro_batch;
-  layout.options.data_parallel = data_parallel;
-  layout.options.sequence_parallel = tensor > 1;
+  layout.options.parallel.data_parallel = data_parallel;
+  layout.options.parallel.sequence_parallel = tensor > 1;
   return layout;
 }
 
@@ -87,8 +87,8 @@ TEST(Sharding, GoesWithEverySchedule) {
   for (const DataSharding sharding : all_shardings) {
     for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
       Layout& layout = layouts.emplace_back(layout_of(1, 2, 1, overlapped(sharding)));
-      layout.options.schedule = schedule;
-      if (schedule == ScheduleKind::interleaved) layout.options.pipeline.chunks = 2;
+      layout.options.parallel.schedule = schedule;
+      if (schedule == ScheduleKind::interleaved) layout.options.parallel.pipeline.chunks = 2;
     }
   }
   expect_run_of_one_rank(world(), config, layouts);

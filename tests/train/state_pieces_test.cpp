@@ -18,9 +18,9 @@ TEST(StatePieces, AreThoseOfTheRanks) {
     if (ranks % (tensor * pipeline) != 0) continue;
     for (const auto sharding : {DataSharding::none, DataSharding::optimizer, DataSharding::optimizer_and_gradients}) {
       Layout layout{tensor, pipeline, {}};
-      layout.options.data_parallel.sharding = sharding;
-      layout.options.data_parallel.bucket_elements = 9000;
-      if (pipeline > 1) layout.options.pipeline.chunks = 2;
+      layout.options.parallel.data_parallel.sharding = sharding;
+      layout.options.parallel.data_parallel.bucket_elements = 9000;
+      if (pipeline > 1) layout.options.parallel.pipeline.chunks = 2;
       SCOPED_TRACE(testing::Message() << layout);
       TrainingRun run(world(), config, layout);
       const std::vector<checkpoint::StateTensor> actual = run.trainer.state_tensors();

@@ -14,7 +14,7 @@ using parallel::ScheduleKind;
 Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch) {
   Layout layout{tensor, pipeline, {}};
   layout.options.micro_batch_size = micro_batch;
-  layout.options.sequence_parallel = true;
+  layout.options.parallel.sequence_parallel = true;
   return layout;
 }
 
@@ -22,7 +22,7 @@ Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch) {
 std::vector<Layout> layouts(int ranks) {
   if (ranks == 2) return {layout_of(2, 1, 1), layout_of(2, 1, 8)};
   Layout gpipe = layout_of(2, 2, 2);
-  gpipe.options.schedule = ScheduleKind::gpipe;
+  gpipe.options.parallel.schedule = ScheduleKind::gpipe;
   return {layout_of(4, 1, 2), layout_of(2, 1, 4), layout_of(2, 2, 1), gpipe};
 }
 
@@ -53,7 +53,7 @@ TEST(SequenceParallel, IsIdleOnOneTensorRank) {
   config.steps = 2;
   EXPECT_EQ(training_curve(alone, config, layout_of(1, 1, 2)).loss, [&] {
     Layout without = layout_of(1, 1, 2);
-    without.options.sequence_parallel = false;
+    without.options.parallel.sequence_parallel = false;
     return training_curve(alone, config, without).loss;
   }());
 }
@@ -76,9 +76,9 @@ TEST(TensorParallelOverlap, DoesNotChangeTheBits) {
     config.dtype = DType::bf16;
     config.steps = 3;
     Layout layout = layouts(ranks.size()).back();
-    layout.options.sequence_parallel = sequence_parallel;
+    layout.options.parallel.sequence_parallel = sequence_parallel;
     const Curve with = training_curve(ranks, config, layout);
-    layout.options.async_tensor_all_reduce = false;
+    layout.options.parallel.async_tensor_all_reduce = false;
     const Curve without = training_curve(ranks, config, layout);
     SCOPED_TRACE(testing::Message() << layout);
     expect_same_bits(with, without);

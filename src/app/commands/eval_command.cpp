@@ -32,7 +32,7 @@ int eval_command(const CommandLine& line) {
   Job job(line.environment(), options, model.grid);
   const std::shared_ptr<data::TokenStore> corpus = open_corpus(*job.world, data_path);
   const std::unique_ptr<SavedModel> saved =
-      load_model(job, model, [&](const model::GptConfig& config, train::ParallelConfig& layout) {
+      load_model(job, model, [&](const model::GptConfig& config, train::ExecutionConfig& layout) {
         layout.sequence_length = sequence_length.value_or(layout.sequence_length);
         layout.micro_batch_size = micro_batch_size;
         TRIREME_CHECK(layout.sequence_length <= config.max_positions, ConfigError,

@@ -30,7 +30,7 @@ int generate_command(const CommandLine& line) {
 
   Job job(line.environment(), options, model.grid);
   const std::unique_ptr<SavedModel> saved =
-      load_model(job, model, [](const model::GptConfig& config, train::ParallelConfig& layout) {
+      load_model(job, model, [](const model::GptConfig& config, train::ExecutionConfig& layout) {
         layout.sequence_length = config.max_positions;
       });
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);

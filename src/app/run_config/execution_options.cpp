@@ -126,12 +126,7 @@ void ExecutionOptions::settle(const Options& options, const GridOptions& grid, P
       "distributed already");
 }
 
-void ExecutionOptions::check_graphs(const ShardingOptions& sharding, const DeviceOptions& device,
-                                    Problems& problems) const {
-  problems.expect(
-      !cuda_graphs || !sharding.overlap_reduce || sharding.strategy != parallel::DataSharding::optimizer_and_gradients,
-      "--cuda-graphs with --data-parallel-sharding-strategy optim_grads goes without --overlap-grad-reduce: what is "
-      "recorded cannot wait for what travels beside it");
+void ExecutionOptions::check_graphs(const DeviceOptions& device, Problems& problems) const {
   problems.expect(!cuda_graphs || device.communicator != DeviceTransport::staged,
                   "--cuda-graphs goes without --communicator staged, with which the host takes part in every message");
   problems.expect(!cuda_graphs || !device.check_launches,

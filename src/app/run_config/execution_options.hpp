@@ -51,7 +51,7 @@ struct ExecutionOptions {
   /// Sets `recomputation` from the flag.
   void settle(const Options& options, const GridOptions& grid, Problems& problems);
   /// Checks what CUDA graphs do not go with.
-  void check_graphs(const ShardingOptions& sharding, const DeviceOptions& device, Problems& problems) const;
+  void check_graphs(const DeviceOptions& device, Problems& problems) const;
 };
 
 }  // namespace trireme::app

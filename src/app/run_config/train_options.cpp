@@ -139,7 +139,8 @@ void TrainCommandOptions::settle(const Options& options, int data_ranks) {
   });
 
   sharding.settle(precision.dtype, problems);
-  execution.check_graphs(sharding, grid.device, problems);
+  execution.check_graphs(grid.device, problems);
+  problems.attempt([&] { train::validate(layout()); });
 
   for (const char* name : {"adam-beta1", "adam-beta2", "adam-eps"}) {
     expect(optimizer.kind == optim::OptimizerKind::adam || !options.given(name),
@@ -182,21 +183,21 @@ void TrainCommandOptions::settle_learning_rate(const Options& options,
   }
 }
 
-train::ParallelConfig TrainCommandOptions::layout() const {
+train::ExecutionConfig TrainCommandOptions::layout() const {
   return {.dtype = precision.dtype,
           .sequence_length = sequence_length,
           .micro_batch_size = micro_batch_size,
           .vocabulary_multiple = grid.vocabulary_multiple,
           .padded_vocabulary_size = grid.padded_vocabulary,
-          .sequence_parallel = execution.sequence_parallel,
-          .async_tensor_all_reduce = !execution.no_async_tensor_all_reduce,
           .recomputation = execution.recomputation,
-          .pipeline = grid.pipeline_split(),
-          .schedule = execution.schedule,
-          .overlap_p2p = execution.overlap_p2p,
-          .scatter_gather = !execution.no_scatter_gather,
-          .data_parallel = data_parallel(),
-          .cuda_graphs = execution.cuda_graphs};
+          .cuda_graphs = execution.cuda_graphs,
+          .parallel = {.sequence_parallel = execution.sequence_parallel,
+                       .async_tensor_all_reduce = !execution.no_async_tensor_all_reduce,
+                       .pipeline = grid.pipeline_split(),
+                       .schedule = execution.schedule,
+                       .overlap_p2p = execution.overlap_p2p,
+                       .scatter_gather = !execution.no_scatter_gather,
+                       .data_parallel = data_parallel()}};
 }
 
 parallel::DataParallelOptions TrainCommandOptions::data_parallel() const {

@@ -63,7 +63,7 @@ struct TrainCommandOptions {
   /// Settles what depends on several options; throws one ConfigError that lists every problem.
   void settle(const Options& options, int data_ranks);
 
-  train::ParallelConfig layout() const;
+  train::ExecutionConfig layout() const;
   parallel::DataParallelOptions data_parallel() const;
   train::TrainOptions training() const;
   /// The global batches of `data_ranks` data ranks. ConfigError where they cannot be.

@@ -52,7 +52,7 @@ struct ReshardOptions {
 
 /// Files that the ranks of the grid would write, for each kind of tensor in the checkpoint (weights, moments).
 std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& step, const model::GptConfig& config,
-                                                 const train::ParallelConfig& layout,
+                                                 const train::ExecutionConfig& layout,
                                                  const parallel::ProcessGrid& grid) {
   std::vector<std::string> kinds;  // in the order in which they were written
   for (const checkpoint::Piece& piece : step.manifest().pieces) {
@@ -91,16 +91,16 @@ int checkpoint_reshard_command(const CommandLine& line) {
   const auto world = line.environment().make_world();
   OpenCheckpoint source = open_checkpoint(*world, o.load);
   const Attributes& attributes = source.description.attributes;
-  const train::ParallelConfig layout{
+  const parallel::DataSharding sharding =
+      o.distributed_optimizer ? parallel::DataSharding::optimizer : parallel::DataSharding::none;
+  const train::ExecutionConfig layout{
       .dtype = dtype_from_name(attribute(attributes, "dtype")),
       .vocabulary_multiple = o.grid.vocabulary_multiple,
       .padded_vocabulary_size = o.grid.padded_vocabulary,
       .recomputation = {},
-      .pipeline = o.grid.pipeline_split(),
-      .schedule = {},
-      .data_parallel = {
-          .sharding = o.distributed_optimizer ? parallel::DataSharding::optimizer : parallel::DataSharding::none,
-          .bucket_elements = o.bucket_elements.value_or(0)}};
+      .parallel = {.pipeline = o.grid.pipeline_split(),
+                   .schedule = {},
+                   .data_parallel = {.sharding = sharding, .bucket_elements = o.bucket_elements.value_or(0)}}};
   const std::vector<checkpoint::TargetFile> files = target_files(*source.reader, config_from(attributes), layout, grid);
 
   std::unique_ptr<checkpoint::Store> store;
