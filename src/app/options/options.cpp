@@ -14,15 +14,13 @@
 #include <sstream>
 #include <string_view>
 
+#include "src/app/options/help_text.hpp"
 #include "src/app/options/nearest_name.hpp"
 #include "src/app/options/printable.hpp"
 
 namespace trireme::app {
 namespace {
 namespace po = boost::program_options;
-
-constexpr std::size_t help_column = 34;
-constexpr std::size_t help_width = 110;
 
 std::string range_text(Range range) {
   if (std::isinf(range.greatest)) return fmt::format("at least {}", range.least);
@@ -90,36 +88,6 @@ std::string text_of_file(const std::string& path) {
 /// Returns whether a word is an option with one hyphen too few; "-1" and "-" are not.
 bool lacks_hyphen(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && (std::isalpha(static_cast<unsigned char>(word[1])) != 0);
-}
-
-/// `text` broken into lines at spaces, each after the first with `indent` spaces in front.
-std::string wrapped(const std::string& text, std::size_t indent) {
-  std::string result;
-  std::size_t column = indent;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    if (column > indent && column + 1 + end - begin > help_width) {
-      result += '\n';
-      result.append(indent, ' ');
-      column = indent;
-    } else if (column > indent) {
-      result += ' ';
-      ++column;
-    }
-    result.append(text, begin, end - begin);
-    column += end - begin;
-    begin = end + 1;
-  }
-  return result;
-}
-
-std::string help_line(const std::string& left, const std::string& right) {
-  std::string line = "  " + left;
-  if (line.size() + 2 > help_column)
-    line.append("\n").append(help_column, ' ');
-  else
-    line.resize(help_column, ' ');
-  return line + wrapped(right, help_column) + "\n";
 }
 
 }  // namespace
@@ -361,7 +329,7 @@ std::vector<std::pair<std::string, std::string>> Options::values() const {
 std::string Options::help() const {
   std::string text = "Usage: " + command_;
   for (const Argument& argument : arguments_) text += " " + argument.placeholder;
-  text += " [OPTION]...\n" + wrapped(summary_, 0) + "\n";
+  text += " [OPTION]...\n" + wrapped(summary_) + "\n";
   if (!arguments_.empty()) text += "\n";
   for (const Argument& argument : arguments_) text += help_line(argument.placeholder, argument.help);
   // The options every command has come last.
