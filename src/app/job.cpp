@@ -10,16 +10,17 @@
 
 namespace trireme::app {
 
-Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options)
+Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options,
+         const DeviceOptions& device)
     : world(environment.make_world()),
       node(mpi::find_node_location(*world)),
       grid(world->size(), grid_options.tensor, grid_options.pipeline, grid_options.context) {
-  environment.engine()->set_max_wait(60 * grid_options.device.timeout_minutes);
+  environment.engine()->set_max_wait(60 * device.timeout_minutes);
   check_same_options(*world, options);
-  make_backend(grid_options.device);
-  collectively(*world, [&] { grid_options.device.check(options, *backend, backend_reason); });
+  make_backend(device);
+  collectively(*world, [&] { device.check(options, *backend, backend_reason); });
   if (auto* devices = dynamic_cast<DeviceCommunicators*>(backend.get())) {
-    transport_ = grid_options.device.communicator.value_or(DeviceTransport::nccl);
+    transport_ = device.communicator.value_or(DeviceTransport::nccl);
     device_world = devices->make_world(world->split(0, world->rank(), "world"), transport_);
   }
   communicators = parallel::make_grid_communicators(grid, device_world ? *device_world : *world);

@@ -5,7 +5,8 @@
 
 #include "mpi/environment.hpp"
 #include "mpi/node.hpp"
-#include "src/app/run_config/job_options.hpp"
+#include "src/app/run_config/device_options.hpp"
+#include "src/app/run_config/parallel_options.hpp"
 #include "src/backend/backend.hpp"
 #include "src/data/dataset/token_store.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"
@@ -18,7 +19,8 @@ struct Job {
   /// Collective. Throws ConfigError where the ranks do not make the grid or were not given the same `options` and
   /// program, or options that the backend has no use for; BackendUnavailable; EnvironmentError where only some ranks
   /// can use a GPU, or share one without being asked to.
-  Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options);
+  Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options,
+      const DeviceOptions& device);
 
   std::unique_ptr<mpi::MpiCommunicator> world;
   mpi::NodeLocation node;

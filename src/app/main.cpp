@@ -13,7 +13,7 @@
 #include "src/app/command_table.hpp"
 #include "src/app/options/field_names.hpp"
 #include "src/app/process_limits.hpp"
-#include "src/app/run_config/job_options.hpp"
+#include "src/app/run_config/device_options.hpp"
 #include "src/app/stop_signal.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"

@@ -30,18 +30,19 @@ std::string sum_text(const train::MemoryEstimate& memory) {
   return fmt::format("{} = {}", text_of(memory.total()), fmt::join(texts, " + "));
 }
 
-bool shards(const TrainCommandOptions& o) { return o.data_parallel().sharding != parallel::DataSharding::none; }
+bool shards(const RunConfig& config) { return config.parallel.sharding.strategy != parallel::DataSharding::none; }
 
 /// Lists the options that lower a rank's memory and are not in use yet.
-std::string remedies(const Job& job, const TrainCommandOptions& o) {
+std::string remedies(const Job& job, const RunConfig& config) {
   std::vector<std::string> list{job.backend->memory_is_host() ? "more tensor or pipeline ranks on more machines"
                                                               : "more tensor or pipeline ranks"};
-  if (job.grid.gradient_size() > 1 && !shards(o)) list.emplace_back("--use-distributed-optimizer");
-  if (o.micro_batch_size > 1) list.push_back(fmt::format("a --micro-batch-size below {}", o.micro_batch_size));
-  if (o.execution.recomputation.granularity == model::RecomputeGranularity::none) {
+  if (job.grid.gradient_size() > 1 && !shards(config)) list.emplace_back("--use-distributed-optimizer");
+  if (config.batch.micro_batch_size > 1)
+    list.push_back(fmt::format("a --micro-batch-size below {}", config.batch.micro_batch_size));
+  if (config.execution.recomputation.granularity == model::RecomputeGranularity::none) {
     list.emplace_back("--recompute-granularity selective or full");
   }
-  if (accumulation_type(o.precision.dtype) == o.precision.dtype) list.emplace_back("a 16-bit --dtype");
+  if (accumulation_type(config.precision.dtype) == config.precision.dtype) list.emplace_back("a 16-bit --dtype");
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
@@ -63,7 +64,7 @@ std::size_t sum_on_machine(const Job& job, std::size_t bytes) {
   return static_cast<std::size_t>(sum);
 }
 
-void log_device(const Job& job, const TrainCommandOptions& o, std::size_t wanted) {
+void log_device(const Job& job, const RunConfig& config, std::size_t wanted) {
   const bool is_host = job.backend->memory_is_host();
   const std::size_t all = job.backend->device_memory_bytes(), free = job.backend->free_memory_bytes();
   if (!is_host) {
@@ -76,26 +77,26 @@ void log_device(const Job& job, const TrainCommandOptions& o, std::size_t wanted
                   ranks_text(job.ranks_on_device, is_host ? "machine" : "GPU"), text_of(wanted),
                   is_host ? fmt::format("it has {}", text_of(all))
                           : fmt::format("{} of its {} are free", text_of(free), text_of(all)),
-                  others, remedies(job, o));
+                  others, remedies(job, config));
   });
 }
 
 /// Returns whether the state has a copy in host memory. On the CPU only asynchronous saving has one.
-bool copies_state(const Job& job, const TrainCommandOptions& o) {
-  return o.checkpoint.async_save ||
-         (!job.backend->memory_is_host() && (!o.checkpoint.save.empty() || !o.checkpoint.load.empty()));
+bool copies_state(const Job& job, const RunConfig& config) {
+  return config.checkpoint.async_save ||
+         (!job.backend->memory_is_host() && (!config.checkpoint.save.empty() || !config.checkpoint.load.empty()));
 }
 
-void log_host_copies(const Job& job, const TrainCommandOptions& o, std::size_t copy, std::size_t on_machine) {
+void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, std::size_t on_machine) {
   const std::size_t machine = machine_memory_bytes();
   std::string purpose = job.backend->memory_is_host() ? "host memory for --async-save" : "pinned host memory to --save";
-  if (!job.backend->memory_is_host() && !o.checkpoint.load.empty()) {
-    purpose = o.checkpoint.save.empty() ? "pinned host memory to --load, given back afterwards"
-                                        : "pinned host memory to --load and --save";
+  if (!job.backend->memory_is_host() && !config.checkpoint.load.empty()) {
+    purpose = config.checkpoint.save.empty() ? "pinned host memory to --load, given back afterwards"
+                                             : "pinned host memory to --load and --save";
   }
   log::info("{}: {} a rank, {} of this machine's {} for all of its ranks", purpose, text_of(copy), text_of(on_machine),
             text_of(machine));
-  const char* shard = shards(o) || job.grid.gradient_size() == 1 ? "" : "--use-distributed-optimizer, ";
+  const char* shard = shards(config) || job.grid.gradient_size() == 1 ? "" : "--use-distributed-optimizer, ";
   const std::string needed =
       fmt::format("{} {} of {}", ranks_text(job.node.local_size, "machine"), text_of(on_machine), purpose);
   collectively(*job.world, [&] {
@@ -131,11 +132,12 @@ void check_least_memory(const Job& job, const model::GptConfig& config, const tr
           ranks == 1 ? "has" : "have", bytes_text(static_cast<double>(all)), remedies));
 }
 
-void log_memory(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config) {
-  check_least_memory(job, config, o.layout(), o.optimizer.kind, remedies(job, o));
+void log_memory(const Job& job, const RunConfig& config, const model::GptConfig& model) {
+  check_least_memory(job, model, config.execution_config(), config.optimizer.optimizer.kind, remedies(job, config));
   train::MemoryEstimate memory;
   collectively(*job.world, [&] {
-    memory = train::estimate_memory(*job.backend, config, o.layout(), o.training(), job.grid, job.world->rank());
+    memory = train::estimate_memory(*job.backend, model, config.execution_config(), config.train_options(), job.grid,
+                                    job.world->rank());
   });
   // The ranks of one stage take the same; a line for each stage.
   const std::vector<std::string> texts = gather_text(*job.world, sum_text(memory), 0);
@@ -143,17 +145,17 @@ void log_memory(const Job& job, const TrainCommandOptions& o, const model::GptCo
     log::info("memory of a rank{}: {}", job.grid.pipeline_size() > 1 ? fmt::format(" of stage {}", stage) : "",
               texts[static_cast<std::size_t>(job.grid.rank({.pipeline = stage}))]);
   }
-  const std::size_t copy = copies_state(job, o) ? memory.state : 0;
+  const std::size_t copy = copies_state(job, config) ? memory.state : 0;
   const bool is_host = job.backend->memory_is_host();
-  log_device(job, o,
+  log_device(job, config,
              is_host ? sum_on_machine(job, memory.total() + copy)
                      : memory.total() * static_cast<std::size_t>(job.ranks_on_device));
-  if (copies_state(job, o)) log_host_copies(job, o, copy, sum_on_machine(job, copy));
+  if (copies_state(job, config)) log_host_copies(job, config, copy, sum_on_machine(job, copy));
 }
 
-void log_layer_activations(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config) {
-  const train::LayerActivations activations =
-      train::layer_activations(*job.backend, config, o.layout(), job.grid.tensor_size(), job.grid.context_size());
+void log_layer_activations(const Job& job, const RunConfig& config, const model::GptConfig& model) {
+  const train::LayerActivations activations = train::layer_activations(*job.backend, model, config.execution_config(),
+                                                                       job.grid.tensor_size(), job.grid.context_size());
   log::info(
       "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
       "GPT-2's layer, in 16 bits and with attention scores in memory:",

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "src/app/job.hpp"
-#include "src/app/run_config/train_options.hpp"
+#include "src/app/run_config/run_config.hpp"
 #include "src/train/memory_estimate.hpp"
 
 namespace trireme::app {
@@ -14,9 +14,9 @@ void check_least_memory(const Job& job, const model::GptConfig& config, const tr
 
 /// Logs what the ranks of every stage will take of their devices and, to load and save checkpoints, of host memory.
 /// EnvironmentError, on all ranks, where that is more than there is on any of them. Collective over the job's world.
-void log_memory(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config);
+void log_memory(const Job& job, const RunConfig& config, const model::GptConfig& model);
 
 /// Logs what a layer keeps for backward, beside the figures of the literature.
-void log_layer_activations(const Job& job, const TrainCommandOptions& o, const model::GptConfig& config);
+void log_layer_activations(const Job& job, const RunConfig& config, const model::GptConfig& model);
 
 }  // namespace trireme::app

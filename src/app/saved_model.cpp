@@ -38,6 +38,7 @@ void SavedModelOptions::declare(Options& options) {
       "Type of weights and activations; default the one trained in.");
   options.require("load");
   grid.declare(options);
+  device.declare(options);
 }
 
 std::unique_ptr<SavedModel> load_model(

@@ -26,6 +26,7 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, boo
 /// Options of the commands that use a trained model.
 struct SavedModelOptions {
   GridOptions grid;
+  DeviceOptions device;
   std::string load;
   std::optional<DType> dtype;
   void declare(Options& options);

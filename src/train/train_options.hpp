@@ -23,7 +23,7 @@ struct ParallelConfig {
   std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks a rank
   bool overlap_p2p = false;                        ///< messages between stages travel while ranks compute
   bool scatter_gather = true;                      ///< each tensor rank sends its part of a message between stages
-  parallel::DataParallelOptions data_parallel;     ///< of training
+  parallel::DataParallelOptions data_parallel;     ///< training alone
 };
 
 /// How one rank runs its part of a model, in training, evaluation and generation.
@@ -33,7 +33,7 @@ struct ExecutionConfig {
   std::int64_t micro_batch_size = 1;
   std::int64_t vocabulary_multiple = 128;   ///< pads the vocabulary to a multiple of this times the tensor ranks
   std::int64_t padded_vocabulary_size = 0;  ///< 0: by the multiple
-  model::Recomputation recomputation;       ///< of training
+  model::Recomputation recomputation;       ///< training alone
   bool cuda_graphs = false;                 ///< training's steps are recorded and replayed (MicroBatchGraphs)
   ParallelConfig parallel;
 };
@@ -41,6 +41,7 @@ struct ExecutionConfig {
 /// Throws ConfigError for values that exclude each other.
 inline void validate(const ExecutionConfig& config) {
   const parallel::DataParallelOptions& data = config.parallel.data_parallel;
+  parallel::validate(data, config.dtype);
   TRIREME_CHECK(
       !config.cuda_graphs || !data.overlap_reduce || data.sharding != parallel::DataSharding::optimizer_and_gradients,
       ConfigError,

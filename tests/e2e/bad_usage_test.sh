@@ -73,7 +73,7 @@ refused 2 "--main-grads-dtype bf16 does not go with --dtype fp16, whose gradient
 refused 2 "--accumulate-allreduce-grads-in-fp32 contradicts --main-grads-dtype bf16" \
   1 train "${run[@]}" --bf16 --main-grads-dtype bf16 --accumulate-allreduce-grads-in-fp32
 refused 2 "--main-grads-dtype fp32 does not go with --dtype fp64" 1 train "${run[@]}" --dtype fp64 --main-grads-dtype fp32
-refused 2 "optim_grads keeps its shard of the gradients in fp32" \
+refused 2 "ZeRO 2 keeps its shard of the gradients in fp32" \
   2 train "${run[@]}" --bf16 --main-grads-dtype bf16 --data-parallel-sharding-strategy optim_grads
 refused 2 "--recompute-num-layers needs --recompute-granularity full" 1 train "${run[@]}" --recompute-num-layers 2
 refused 2 "--recompute-activations means" 1 train "${run[@]}" --recompute-activations --recompute-granularity full

@@ -10,7 +10,7 @@
 
 #include "mpi/run_main.hpp"
 #include "src/app/run_config/run_attributes.hpp"
-#include "src/app/run_config/train_options.hpp"
+#include "src/app/run_config/run_config.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/synthetic_runs.hpp"
@@ -81,15 +81,20 @@ class Table {
     const std::string head = fmt::format("| {} | {} |", row.ranks, options);
     try {
       const Timer timer;
-      app::TrainCommandOptions o;
       app::Options parser("layouts", "A row of the table.");
-      o.declare(parser);
+      app::RunConfigReader reader(parser);
       std::vector<std::string> arguments = {"--config", base_};
       arguments.insert(arguments.end(), row.options.begin(), row.options.end());
       parser.parse(arguments);
-      const Layout layout = layout_of(o, parser);
+      const app::GridOptions& asked = reader.parsed().parallel.grid;
+      const parallel::ProcessGrid grid(world_.size(), asked.tensor, asked.pipeline, asked.context);
+      const app::RunConfig& row_config = reader.settle(grid.data_size());
+      const Layout layout{.tensor = grid.tensor_size(),
+                          .pipeline = grid.pipeline_size(),
+                          .options = row_config.execution_config(),
+                          .context = grid.context_size()};
       const bool oracle = row.tags.contains("oracle");
-      const TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(o);
+      const TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(row_config);
       const Tolerance tolerance = oracle ? Tolerance{1e-9, 1e-9} : tolerance_of(config.dtype);
       const Curve expected = oracle ? synthetic_run("synthetic_hot").curve : reference(config);
       const Curve curve = training_curve(world_, config, layout);
@@ -108,26 +113,15 @@ class Table {
   }
 
  private:
-  Layout layout_of(app::TrainCommandOptions& o, const app::Options& parser) const {
-    const parallel::ProcessGrid grid(world_.size(), o.grid.tensor, o.grid.pipeline, o.grid.context);
-    o.settle(parser, grid.data_size());
-    Layout layout;
-    layout.tensor = o.grid.tensor;
-    layout.pipeline = o.grid.pipeline;
-    layout.context = o.grid.context;
-    layout.options = o.layout();
-    return layout;
-  }
-
-  static TrainingRunConfig config_of(const app::TrainCommandOptions& o) {
+  static TrainingRunConfig config_of(const app::RunConfig& row) {
     TrainingRunConfig config;
-    config.model = o.model.config(o.sequence_length, 1);
-    config.s = o.sequence_length;
-    config.batch = *o.global_batch_size;
-    config.dtype = o.precision.dtype;
-    config.steps = *o.train_iterations;
+    config.model = row.model.config(row.batch.sequence_length, 1);
+    config.s = row.batch.sequence_length;
+    config.batch = *row.batch.global_batch_size;
+    config.dtype = row.precision.dtype;
+    config.steps = *row.batch.train_iterations;
     config.init_scale = 8;  // attention far from uniform, so that a wrong position or mask is seen
-    config.loss_scale = o.loss_scale;
+    config.loss_scale = row.precision.loss_scale;
     return config;
   }
 

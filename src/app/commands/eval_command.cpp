@@ -29,7 +29,7 @@ int eval_command(const CommandLine& line) {
   options.require("data-path");
   if (!line.read(options)) return 0;
 
-  Job job(line.environment(), options, model.grid);
+  Job job(line.environment(), options, model.grid, model.device);
   const std::shared_ptr<data::TokenStore> corpus = open_corpus(*job.world, data_path);
   const std::unique_ptr<SavedModel> saved =
       load_model(job, model, [&](const model::GptConfig& config, train::ExecutionConfig& layout) {

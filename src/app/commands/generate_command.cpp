@@ -28,7 +28,7 @@ int generate_command(const CommandLine& line) {
   options.require("prompt");
   if (!line.read(options)) return 0;
 
-  Job job(line.environment(), options, model.grid);
+  Job job(line.environment(), options, model.grid, model.device);
   const std::unique_ptr<SavedModel> saved =
       load_model(job, model, [](const model::GptConfig& config, train::ExecutionConfig& layout) {
         layout.sequence_length = config.max_positions;

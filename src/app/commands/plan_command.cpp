@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "src/app/options/options.hpp"
-#include "src/app/run_config/job_options.hpp"
+#include "src/app/run_config/parallel_options.hpp"
 #include "src/plan/drawing.hpp"
 
 namespace trireme::app {

@@ -15,11 +15,11 @@ namespace trireme::app {
 
 /// The values an option may take.
 struct Range {
-  double least = -std::numeric_limits<double>::infinity();
-  double greatest = std::numeric_limits<double>::infinity();
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
 };
-constexpr Range at_least(double least) { return {.least = least}; }
-constexpr Range between(double least, double greatest) { return {least, greatest}; }
+constexpr Range at_least(double min) { return {.min = min}; }
+constexpr Range between(double min, double max) { return {min, max}; }
 /// A number of things: at least one, and few enough that the product of two counts fits into 64 bits.
 constexpr Range countable() { return {1, std::numeric_limits<std::int32_t>::max()}; }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include "src/app/options/printable.hpp"
+#include "src/data/dataset/blend.hpp"
 
 namespace trireme::app {
 
@@ -25,11 +25,21 @@ void DataOptions::declare(Options& options) {
   options.add("data-cache-path", &cache_path, "DIR",
               "Folder that keeps the order of samples of large corpora for later runs; default index-cache beside each "
               "corpus.");
-  options.add_choice("data-check", &check,
+  options.add_choice("data-check", &check_level,
                      {{"none", CorpusCheck::none}, {"sample", CorpusCheck::sample}, {"full", CorpusCheck::full}},
                      "Part of the corpora compared with their digests before training: nothing, 32 blocks of a million "
                      "tokens, or all.");
   options.require("data-path");
+}
+
+void DataOptions::settle(const Options& options, Problems& problems) {
+  has_default_split = !options.given("split");
+  problems.attempt([&] {
+    std::vector<double> weights;
+    for (const WeightedPath& corpus : corpora()) weights.push_back(corpus.weight);
+    data::normalized_weights(weights);
+  });
+  problems.attempt([&] { data::parse_split(split); });
 }
 
 std::vector<DataOptions::WeightedPath> DataOptions::corpora() const {
@@ -45,8 +55,6 @@ std::vector<DataOptions::WeightedPath> DataOptions::corpora() const {
     TRIREME_CHECK(is_weight, ConfigError, "--data-path: unexpected '{}' after '{}'; {}", shortened(path[stray]),
                   shortened(path[stray - 1]), remedy);
     TRIREME_CHECK(i + 1 < path.size(), ConfigError, "--data-path: no corpus follows the weight {}; {}", text, remedy);
-    TRIREME_CHECK(std::isfinite(weight) && weight > 0, ConfigError,
-                  "--data-path: {} has weight {}; weights must be positive numbers", shortened(path[i + 1]), text);
     list.push_back({path[i + 1], weight});
   }
   return list;

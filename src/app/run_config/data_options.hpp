@@ -16,9 +16,11 @@ struct DataOptions {
   data::SplitBy split_by = data::SplitBy::automatic;
   data::Sampling sampling = data::Sampling::shuffled;
   std::string cache_path;
-  CorpusCheck check = CorpusCheck::sample;
+  CorpusCheck check_level = CorpusCheck::sample;
+  bool has_default_split = true;
 
   void declare(Options& options);
+  void settle(const Options& options, Problems& problems);
 
   /// A corpus and its weight.
   struct WeightedPath {

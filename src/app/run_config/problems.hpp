@@ -1,17 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "src/app/options/field_names.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::app {
 
-/// Everything that is wrong with a configuration, to be reported at once.
+/// Problems of a configuration, reported at once.
 class Problems {
  public:
+  /// Adds `problem` where a condition does not hold. A problem that is known already is not repeated.
   void expect(bool holds, const std::string& problem) {
-    if (!holds) text_ += (text_.empty() ? "" : "\n  ") + problem;
+    if (!holds && std::ranges::find(texts_, problem) == texts_.end()) texts_.push_back(problem);
   }
   /// Runs `action`; a ConfigError that it throws is a problem.
   template <class Action>
@@ -23,10 +26,14 @@ class Problems {
     }
   }
   /// Throws one ConfigError with all problems, if there are any.
-  void report() const { TRIREME_CHECK(text_.empty(), ConfigError, "{}", text_); }
+  void report() const {
+    std::string text;
+    for (const std::string& problem : texts_) text += (text.empty() ? "" : "\n  ") + problem;
+    TRIREME_CHECK(text.empty(), ConfigError, "{}", text);
+  }
 
  private:
-  std::string text_;
+  std::vector<std::string> texts_;
 };
 
 }  // namespace trireme::app

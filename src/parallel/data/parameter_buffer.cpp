@@ -22,12 +22,17 @@ std::int64_t bucket_limit(const DataParallelOptions& options, int ranks) {
 
 }  // namespace
 
-BufferLayout ParameterBuffer::make_layout(DType dtype, const std::vector<Parameter>& parameters,
-                                          const DataParallelOptions& options, int ranks) {
+void validate(const DataParallelOptions& options, DType dtype) {
   TRIREME_CHECK(!options.low_precision_gradients || accumulation_type(dtype) != dtype, ConfigError,
                 "main gradients of 16 bits need a 16-bit training type, not {}", name_of(dtype));
   TRIREME_CHECK(!options.low_precision_gradients || !gradient_shards(options), ConfigError,
-                "shards of gradients are summed over micro-batches in fp32: they cannot be of 16 bits");
+                "ZeRO 2 keeps its shard of the gradients in fp32, in which micro-batches are summed. Leave out "
+                "<main_grads_dtype>.");
+}
+
+BufferLayout ParameterBuffer::make_layout(DType dtype, const std::vector<Parameter>& parameters,
+                                          const DataParallelOptions& options, int ranks) {
+  validate(options, dtype);
   return {dtype, parameters,
           BufferSplit{options.sharding == DataSharding::none ? 1 : ranks, bucket_limit(options, ranks),
                       gradient_shards(options)}};

@@ -25,6 +25,9 @@ struct DataParallelOptions {
   std::int64_t bucket_elements = 0;      ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
 };
 
+/// Throws ConfigError where `options` do not go with training in `dtype`.
+void validate(const DataParallelOptions& options, DType dtype);
+
 /// All parameters of one rank and their main gradients, in the layout of BufferLayout. Clearing, reducing and updating
 /// run over whole arrays. With N elements, d shards, A the accumulation type:
 ///

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "src/app/run_config/train_options.hpp"
+#include "src/app/run_config/run_config.hpp"
 #include "src/train/memory_estimate.hpp"
 
 namespace trireme::app {
@@ -28,17 +28,18 @@ const std::vector<JobFile>& job_files() {
 
 /// The options of a configuration on data ranks as `ranks` leave.
 struct Settled {
-  Settled(const std::string& name, int ranks) : options("trireme train", "") {
-    train.declare(options);
+  Settled(const std::string& name, int ranks) : options("trireme train", ""), reader(options) {
     options.parse({"--config", jobs / name, "--data-path", "corpus.h5", "--save", "run"});
-    grid.emplace(ranks, train.grid.tensor, train.grid.pipeline, train.grid.context);
-    train.settle(options, grid->data_size());
-    config = train.model.config(train.sequence_length, 1);
+    const GridOptions& asked = reader.parsed().parallel.grid;
+    grid.emplace(ranks, asked.tensor, asked.pipeline, asked.context);
+    config = reader.settle(grid->data_size());
+    model = config.model.config(config.batch.sequence_length, 1);
   }
   Options options;
-  TrainCommandOptions train;
+  RunConfigReader reader;
+  RunConfig config;
   std::optional<parallel::ProcessGrid> grid;
-  model::GptConfig config;
+  model::GptConfig model;
 };
 
 TEST(JobFiles, AreAllTestedHere) {
@@ -56,12 +57,12 @@ TEST(JobFiles, FitTheirClustersAndGpusOf80GB) {
     for (const int ranks : file.ranks) {
       SCOPED_TRACE(testing::Message() << file.name << " on " << ranks << " ranks");
       const Settled job(file.name, ranks);
-      const train::MemoryEstimate memory =
-          train::estimate_memory(*backend, job.config, job.train.layout(), job.train.training(), *job.grid, ranks - 1);
+      const train::MemoryEstimate memory = train::estimate_memory(*backend, job.model, job.config.execution_config(),
+                                                                  job.config.train_options(), *job.grid, ranks - 1);
       EXPECT_LT(memory.total(), 70e9);  // the driver, NCCL and products' workspaces take the rest
       if (ranks != file.ranks.back()) continue;
-      const std::int64_t batch = job.train.batches(job.grid->data_size()).largest();
-      EXPECT_EQ(batch / (job.train.micro_batch_size * job.grid->data_size()), file.micro_batches);
+      const std::int64_t batch = job.config.batch.batches(job.grid->data_size()).largest();
+      EXPECT_EQ(batch / (job.config.batch.micro_batch_size * job.grid->data_size()), file.micro_batches);
     }
   }
 }
@@ -70,20 +71,20 @@ TEST(JobFiles, UseWhatMakesThemFast) {
   for (const JobFile& file : job_files()) {
     SCOPED_TRACE(file.name);
     const Settled job(file.name, file.ranks.back());
-    EXPECT_EQ(job.train.precision.dtype, DType::bf16);
-    EXPECT_EQ(job.train.sharding.strategy, parallel::DataSharding::optimizer);
-    EXPECT_TRUE(job.train.sharding.overlap_reduce);
-    EXPECT_TRUE(job.train.sharding.overlap_gather);
-    EXPECT_TRUE(job.train.checkpoint.async_save);
-    EXPECT_EQ(job.train.execution.sequence_parallel, job.train.grid.tensor > 1);
-    EXPECT_THAT((std::vector{64, 96, 128}), testing::Contains(job.config.head_dim()));  // have kernels in 16 bits
+    EXPECT_EQ(job.config.precision.dtype, DType::bf16);
+    EXPECT_EQ(job.config.parallel.sharding.strategy, parallel::DataSharding::optimizer);
+    EXPECT_TRUE(job.config.parallel.sharding.overlap_reduce);
+    EXPECT_TRUE(job.config.parallel.sharding.overlap_gather);
+    EXPECT_TRUE(job.config.checkpoint.async_save);
+    EXPECT_EQ(job.config.parallel.sequence_parallel, job.config.parallel.grid.tensor > 1);
+    EXPECT_THAT((std::vector{64, 96, 128}), testing::Contains(job.model.head_dim()));  // have kernels in 16 bits
   }
 }
 
 TEST(JobFiles, TrainTheModelsOfTheirPapers) {
-  EXPECT_EQ(Settled("gpt2_8.3b.ini", 512).config.head_dim(), 128);
-  EXPECT_EQ(Settled("gpt2_8.3b.ini", 512).config.hidden_dropout, 0.1);
-  EXPECT_EQ(Settled("llama2_7b.ini", 32).config.hidden_dropout, 0);
+  EXPECT_EQ(Settled("gpt2_8.3b.ini", 512).model.head_dim(), 128);
+  EXPECT_EQ(Settled("gpt2_8.3b.ini", 512).model.hidden_dropout, 0.1);
+  EXPECT_EQ(Settled("llama2_7b.ini", 32).model.hidden_dropout, 0);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/app/run_config/job_options.hpp"
+#include "src/app/run_config/model_options.hpp"
 #include "src/base/error.hpp"
 
 namespace trireme::app {

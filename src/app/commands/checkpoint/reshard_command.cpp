@@ -5,7 +5,7 @@
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/options.hpp"
-#include "src/app/run_config/job_options.hpp"
+#include "src/app/run_config/parallel_options.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
@@ -28,7 +28,7 @@ struct ReshardOptions {
     options.add("save", &save, "DIR", "Folder for the new one; a step of the same number there is replaced.");
     options.require("load");
     options.require("save");
-    grid.declare_layout(options, "Grid whose files are written, one a rank; by default one rank's");
+    grid.declare(options, "Grid whose files are written, one a rank; by default one rank's");
     options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", rank_count());
     options.add_flag("use-distributed-optimizer", &distributed_optimizer,
                      "Divide the state of a data group into equal shards, as ZeRO 1 does; otherwise the data ranks "
@@ -40,12 +40,11 @@ struct ReshardOptions {
   }
 
   parallel::ProcessGrid target() const {
-    constexpr std::int64_t most = 99999;  // names of files have five digits
     std::int64_t ranks = std::int64_t{grid.tensor} * grid.pipeline;
-    for (const int size : {grid.context, data_ranks}) ranks = std::min(ranks, most + 1) * size;
-    TRIREME_CHECK(ranks <= most, ConfigError,
+    for (const int size : {grid.context, data_ranks}) ranks = std::min<std::int64_t>(ranks, max_ranks + 1) * size;
+    TRIREME_CHECK(ranks <= max_ranks, ConfigError,
                   "--tp {} x --pp {} x --cp {} x --data-parallel-size {} are {} files; there can be {}", grid.tensor,
-                  grid.pipeline, grid.context, data_ranks, ranks, most);
+                  grid.pipeline, grid.context, data_ranks, ranks, max_ranks);
     return {static_cast<int>(ranks), grid.tensor, grid.pipeline, grid.context, data_ranks};
   }
 };

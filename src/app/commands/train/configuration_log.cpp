@@ -1,0 +1,93 @@
+#include "src/app/commands/train/configuration_log.hpp"
+
+#include <fmt/ranges.h>
+
+#include "src/app/memory_report.hpp"
+#include "src/base/log.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Lists a model's differences from GPT-2: ", RMSNorm, rotary positions ..."
+std::string variants_text(const model::GptConfig& model) {
+  std::string text;
+  if (model.kv_heads() != model.heads) text += fmt::format(", {} query groups", model.kv_heads());
+  if (model.normalization == model::Normalization::rms_norm) text += ", RMSNorm";
+  if (model.position_embedding == model::PositionEmbedding::rope) text += ", rotary positions";
+  if (model.swiglu) text += ", SwiGLU";
+  if (!model.linear_bias) text += ", no biases";
+  if (!model.tied_output) text += ", untied output";
+  return text;
+}
+
+void log_model(const Job& job, const RunConfig& config, const model::GptConfig& model) {
+  log::info(
+      "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}){}, "
+      "dropout {} "
+      "({} in attention): {} parameters",
+      model.layers, model.hidden, model.heads, model.head_dim(), model.ffn_hidden, model.max_positions,
+      model.vocabulary,
+      parallel::VocabularyPartition(model.vocabulary, 0, job.grid.tensor_size(),
+                                    config.parallel.grid.vocabulary_multiple, config.parallel.grid.padded_vocabulary)
+          .padded_size(),
+      variants_text(model), model.hidden_dropout, model.attention_dropout, model::parameter_count(model));
+  const std::string preset_values = config.model.preset_values(model);
+  if (!preset_values.empty()) log::info("--model {} sets {}", config.model.preset, preset_values);
+  const std::string slow = job.backend->attention().check_head_dim(config.precision.dtype, model.head_dim());
+  if (!slow.empty() && job.speaks()) log::warn("{}", slow);
+}
+
+/// Logs the batches to come.
+void log_batches(const Job& job, const BatchOptions& batch, const train::Progress& done) {
+  const train::BatchSchedule batches = batch.batches(job.grid.data_size());
+  const std::int64_t unit = batch.micro_batch_size * job.grid.data_size();
+  log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", batches.largest(),
+            batch.sequence_length, job.grid.data_size(), batches.largest() / unit, batch.micro_batch_size);
+  if (batches.largest() != *batch.global_batch_size) {
+    log::info("--decrease-batch-size-if-needed: global batches are rounded down to multiples of {}, {} becomes {}",
+              unit, *batch.global_batch_size, batches.largest());
+  }
+  if (!batch.train_samples) return;
+  log::info("{} of {} samples are consumed; to come:", done.consumed_samples, *batch.train_samples);
+  constexpr std::size_t max_lines = 20;
+  const std::vector<train::BatchPhase> phases = batches.plan(done.consumed_samples, *batch.train_samples);
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    if (phases.size() > max_lines && i == max_lines - 1) log::info("  ... {} more sizes", phases.size() - max_lines);
+    if (phases.size() > max_lines && i >= max_lines - 1 && i + 1 < phases.size()) continue;
+    log::info("  {} iterations of {} samples", phases[i].iterations, phases[i].size);
+  }
+}
+
+void log_grid(const Job& job, const ParallelOptions& parallel, const model::GptConfig& model) {
+  if (parallel.sequence_parallel && job.grid.tensor_size() == 1) {
+    log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
+  }
+  if (job.grid.pipeline_size() > 1) {
+    const auto layout =
+        parallel::PipelineLayout::of(model.layers, job.grid.pipeline_size(), parallel.grid.pipeline_split());
+    log::info("pipeline: chunks of {} layers, schedule {}", fmt::join(layout.layers, ", "),
+              parallel::to_string(parallel::schedule_for(parallel.schedule, layout.chunks)));
+  }
+}
+
+}  // namespace
+
+void log_configuration(const Options& options, const Job& job, const RunConfig& config, const TrainPlan& plan) {
+  log::info("Trireme {}", version());
+  for (const auto& [name, value] : options.values()) {
+    if (!value.empty()) log::info("  {:.<34} {}", name + " ", value);
+  }
+  log::info("{}", job.description());
+  if (job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
+  log_model(job, config, plan.model);
+  for (const data::WeightedStore& store : plan.stores) {
+    log::info("corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", store.store->name(),
+              store.store->token_count(), store.store->documents(), store.store->info().tokenizer,
+              store.store->info().vocabulary_size);
+  }
+  log_batches(job, config.batch, plan.done);
+  log_grid(job, config.parallel, plan.model);
+  log_memory(job, config, plan.model);
+}
+
+}  // namespace trireme::app

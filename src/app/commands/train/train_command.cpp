@@ -1,0 +1,44 @@
+#include <algorithm>
+#include <csignal>
+
+#include "src/app/commands/commands.hpp"
+#include "src/app/commands/train/configuration_log.hpp"
+#include "src/app/commands/train/train_plan.hpp"
+#include "src/app/commands/train/train_session.hpp"
+#include "src/app/memory_report.hpp"
+#include "src/base/log.hpp"
+
+namespace trireme::app {
+
+int train_command(const CommandLine& line) {
+  Options options(line.command(),
+                  "Trains a GPT-2 or a Llama on tokenized corpora, from initial weights or a checkpoint.");
+  RunConfigReader reader(options);
+  if (!line.read(options)) return 0;
+  std::signal(SIGPIPE, SIG_IGN);  // a log that nobody reads any more does not end a run
+
+  Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
+  const RunConfig& config = reader.settle(job.grid.data_size());
+  check_training_type(*job.backend, config.precision.dtype);
+
+  TrainPlan plan = make_plan(job, config);
+  log_configuration(options, job, config, plan);
+  const data::GptData data = make_data(*job.world, plan, config.data.cache_path);
+  if (config.run.dry_run) {
+    log_layer_activations(job, config, plan.model);
+    log::info("dry run: everything is in order; {} iterations would run",
+              std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
+    return 0;
+  }
+
+  TrainSession session(job, config, plan);
+  session.restore();
+  if (!session.has_work(data)) {
+    log::info("nothing to do: {} of {} iterations are done", session.progress().iteration, plan.iterations);
+    return 0;
+  }
+  const train::RunEnd end = session.run(data);
+  return static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early);
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/app/job.hpp"
+#include "src/app/run_config/run_attributes.hpp"
+#include "src/app/run_config/run_config.hpp"
+#include "src/app/saved_model.hpp"
+
+namespace trireme::app {
+
+/// Data, model and starting point of a run: decided, and held against a checkpoint, before anything is built.
+struct TrainPlan {
+  std::vector<data::WeightedStore> stores;
+  model::GptConfig model;
+  data::GptDataOptions data_options;
+  OpenCheckpoint start;  ///< empty for a run from initial weights
+  train::Progress done;
+  std::int64_t iterations = 0;  ///< whole run, earlier lives included
+  Attributes attributes;        ///< saved with every checkpoint
+};
+
+/// Plans the run that `config` asks for. Collective.
+TrainPlan make_plan(const Job& job, const RunConfig& config);
+
+/// Makes the samples of `plan`. Rank 0 computes their order, or finds it in the folder `cache_path`, where the other
+/// ranks then find it. Collective.
+data::GptData make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path);
+
+}  // namespace trireme::app

@@ -1,0 +1,113 @@
+#include "src/app/commands/train/train_session.hpp"
+
+#include "io/metrics/metrics_file.hpp"
+#include "io/metrics/trace_file.hpp"
+#include "src/app/process_limits.hpp"
+#include "src/app/progress_bar.hpp"
+#include "src/app/stop_signal.hpp"
+#include "src/base/log.hpp"
+#include "src/base/thread_pool.hpp"
+#include "src/checkpoint/step_writer.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Returns about what the file takes that this rank writes of a checkpoint.
+std::int64_t shard_bytes(const std::vector<checkpoint::StateTensor>& tensors) {
+  std::int64_t sum = checkpoint::shard_overhead_bytes;
+  for (const checkpoint::StateTensor& tensor : tensors) {
+    if (tensor.written_here) sum += static_cast<std::int64_t>(tensor.data.size_bytes());
+  }
+  return sum;
+}
+
+}  // namespace
+
+TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
+    : job_(job),
+      config_(config),
+      plan_(plan),
+      gpt_(*job.backend, *job.world, job.grid, job.communicators, plan.model, config.execution_config()),
+      trainer_(gpt_, config.train_options()) {
+  if (!plan.start.reader && config.checkpoint.save.empty()) return;
+  using Allocation = HostCopies::Allocation;
+  collectively(*job.world, [&] {
+    state_.emplace(*job.backend, trainer_.state_tensors(),
+                   config.checkpoint.async_save ? Allocation::always : Allocation::where_needed);
+  });
+}
+
+void TrainSession::restore() {
+  if (!plan_.start.reader) return initialise();
+  checkpoint::load(*plan_.start.reader, *job_.world, state_->tensors());
+  state_->store();
+  trainer_.restore(plan_.start.description.attributes);
+  if (config_.checkpoint.save.empty()) {
+    state_.reset();
+    job_.backend->release_host_memory();
+  }
+  log::info("continuing after iteration {}, {} samples", progress().iteration, progress().consumed_samples);
+  plan_.start = {};
+}
+
+void TrainSession::initialise() {
+  const model::Initialisation initialisation{.method = config_.initialisation.method,
+                                             .seed = config_.seed,
+                                             .layers = plan_.model.layers,
+                                             .scale = config_.initialisation.scale,
+                                             .std = config_.initialisation.std,
+                                             .threads = default_thread_count(job_.node.ranks_sharing_cores)};
+  model::initialise(*job_.backend, gpt_.parameters().parameters(), initialisation);
+  trainer_.start();
+}
+
+bool TrainSession::has_work(const data::GptData& data) const {
+  const bool saves_initial_state =
+      plan_.iterations == 0 && plan_.done.iteration == 0 && !config_.checkpoint.save.empty();
+  return progress().iteration < plan_.iterations || progress().evaluation_left || saves_initial_state ||
+         train::test_is_left(progress(), plan_.iterations, data, config_.schedule());
+}
+
+/// Opens the folder of `--save`, into which this rank's file must fit. Collective.
+std::unique_ptr<io::CheckpointStore> TrainSession::open_store() const {
+  std::unique_ptr<io::CheckpointStore> store;
+  collectively(*job_.world, [&] {
+    check_file_limit(shard_bytes(state_->tensors()), "this rank's file of a checkpoint");
+    store = std::make_unique<io::CheckpointStore>(config_.checkpoint.save);
+  });
+  return store;
+}
+
+train::RunEnd TrainSession::run(const data::GptData& data) {
+  train::RunHooks hooks;
+  std::unique_ptr<io::CheckpointStore> store;
+  std::optional<train::CheckpointWriter> checkpoints;
+  if (!config_.checkpoint.save.empty()) {
+    store = open_store();
+    hooks.checkpoints =
+        &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes,
+                             plan_.stores.front().store->info().tokenizer_payload, config_.checkpoint.writer());
+  }
+  std::unique_ptr<io::MetricsFile> metrics;
+  collectively(*job_.world, [&] {
+    if (job_.speaks() && !config_.run.metrics_file.empty()) {
+      metrics = std::make_unique<io::MetricsFile>(config_.run.metrics_file, progress());
+    }
+  });
+  std::unique_ptr<io::TraceFile> trace_file;
+  std::optional<TraceRecorder> trace;
+  if (!config_.run.trace_file.empty()) {
+    trace_file = std::make_unique<io::TraceFile>(config_.run.trace_file, *job_.world);
+    job_.world->barrier();  // the ranks' times begin together
+    gpt_.set_trace(&trace.emplace());
+  }
+  hooks.stop_requested = stop_signal_received;
+  hooks.metrics = metrics.get();
+  ProgressBar bar("training", "iterations", 1, progress().iteration);
+  if (job_.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
+  const train::RunEnd end = train::run(trainer_, *job_.world, plan_.iterations, data, config_.schedule(), hooks);
+  if (trace_file) trace_file->write(*trace, job_.grid.describe(job_.world->rank()));
+  return end;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "io/checkpoint/checkpoint_store.hpp"
+#include "src/app/commands/train/train_plan.hpp"
+#include "src/train/host_state.hpp"
+
+namespace trireme::app {
+
+/// The model of a run, its trainer and the tensors of its checkpoints.
+class TrainSession {
+ public:
+  /// Builds them. All arguments must live longer. Collective.
+  TrainSession(Job& job, const RunConfig& config, TrainPlan& plan);
+
+  /// Brings the session to where the run begins: loads the plan's checkpoint and closes it, or sets the initial
+  /// weights. Collective.
+  void restore();
+  /// Returns whether the run has anything to train, to evaluate or to save.
+  bool has_work(const data::GptData& data) const;
+  /// Trains, evaluates and saves. Collective.
+  train::RunEnd run(const data::GptData& data);
+
+  const train::Progress& progress() const { return trainer_.progress(); }
+
+ private:
+  void initialise();
+  std::unique_ptr<io::CheckpointStore> open_store() const;
+
+  Job& job_;
+  const RunConfig& config_;
+  TrainPlan& plan_;
+  train::ParallelGpt gpt_;
+  train::Trainer trainer_;
+  std::optional<train::HostState> state_;  // for loading, and then for saving
+};
+
+}  // namespace trireme::app

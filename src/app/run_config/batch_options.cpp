@@ -1,0 +1,69 @@
+#include "src/app/run_config/batch_options.hpp"
+
+#include <fmt/ranges.h>
+
+#include <charconv>
+
+namespace trireme::app {
+namespace {
+
+train::BatchRampUp ramp_up_of(const std::vector<std::string>& texts) {
+  std::int64_t values[3] = {};
+  bool valid = texts.size() == 3;
+  for (std::size_t i = 0; valid && i < 3; ++i) {
+    const char* end = texts[i].data() + texts[i].size();
+    const auto [stop, error] = std::from_chars(texts[i].data(), end, values[i]);
+    valid = error == std::errc() && stop == end;
+  }
+  TRIREME_CHECK(valid, ConfigError, "--rampup-batch-size {}: three numbers are needed: first batch, increment, samples",
+                fmt::join(texts, " "));
+  return {.start = values[0], .increment = values[1], .samples = values[2]};
+}
+
+}  // namespace
+
+void BatchOptions::declare(Options& options) {
+  options.add("seq-length", &sequence_length, "N", "Tokens of a sample.", countable());
+  options.add("micro-batch-size", &micro_batch_size, "N", "Samples that one rank works on at a time.", countable());
+  options.add("global-batch-size", &global_batch_size, "N",
+              "Samples of an update; default one micro-batch a data rank.", countable());
+  options.add("rampup-batch-size", &ramp_up_text, "START INCREMENT SAMPLES",
+              "With --train-samples: begin with batches of START and add INCREMENT at equal distances until the global "
+              "batch is reached at sample number SAMPLES.");
+  options.add_flag("decrease-batch-size-if-needed", &decrease,
+                   "Round batches down to a multiple of micro-batch size x data ranks, instead of an error.");
+  options.add_choice("loss-average", &loss_average,
+                     {{"tokens", train::LossAverage::tokens}, {"micro-batch", train::LossAverage::micro_batch}},
+                     "The loss is the mean over all tokens of the global batch that count, or, as in Megatron-LM, the "
+                     "mean of the micro-batches' means.");
+  options.add(
+      "train-iters", &train_iterations, "N",
+      "Iterations of the whole run, earlier lives included; 0 with --save writes the initial weights as step 0.",
+      update_count(0));
+  options.add("train-samples", &train_samples, "N",
+              "Samples of the whole run, instead of --train-iters; an incomplete last batch is left out.",
+              update_count(1));
+  options.require("seq-length");
+}
+
+void BatchOptions::settle(int data_ranks, Problems& problems) {
+  if (!global_batch_size) global_batch_size = micro_batch_size * data_ranks;
+  problems.expect(has_length(), "either --train-iters or --train-samples must be given");
+  problems.expect(ramp_up_text.empty() || train_samples,
+                  "--rampup-batch-size needs --train-samples instead of --train-iters");
+  problems.attempt([&] {
+    if (!ramp_up_text.empty()) ramp_up = ramp_up_of(ramp_up_text);
+    batches(data_ranks);
+  });
+}
+
+train::BatchSchedule BatchOptions::batches(int data_ranks) const {
+  return {*global_batch_size, ramp_up, decrease, micro_batch_size, data_ranks};
+}
+
+std::int64_t BatchOptions::iterations(const train::Progress& done, int data_ranks) const {
+  if (train_iterations) return *train_iterations;
+  return done.iteration + batches(data_ranks).iterations(done.consumed_samples, *train_samples);
+}
+
+}  // namespace trireme::app

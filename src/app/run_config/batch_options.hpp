@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/app/options/options.hpp"
+#include "src/app/run_config/problems.hpp"
+#include "src/train/train_options.hpp"
+#include "src/train/trainer.hpp"
+
+namespace trireme::app {
+
+/// Number of updates or samples. Few enough that a share of them, computed in floating point, fits into 64 bits again.
+constexpr Range update_count(double min) { return {min, 1e18}; }
+
+/// Options of samples, batches and the length of a run.
+struct BatchOptions {
+  std::int64_t sequence_length = 0;
+  std::int64_t micro_batch_size = 1;
+  std::optional<std::int64_t> global_batch_size;  ///< set when settled
+  std::vector<std::string> ramp_up_text;
+  std::optional<train::BatchRampUp> ramp_up;
+  bool decrease = false;
+  train::LossAverage loss_average = train::LossAverage::tokens;
+  std::optional<std::int64_t> train_iterations;  ///< either these
+  std::optional<std::int64_t> train_samples;     ///< or those
+
+  void declare(Options& options);
+  /// Sets the global batch size and its ramp.
+  void settle(int data_ranks, Problems& problems);
+
+  /// Returns whether the run's length is given in exactly one way.
+  bool has_length() const { return train_iterations.has_value() != train_samples.has_value(); }
+  /// The global batches of `data_ranks` data ranks. ConfigError where they cannot be.
+  train::BatchSchedule batches(int data_ranks) const;
+  /// Iterations of the whole run, of which `done` are behind it.
+  std::int64_t iterations(const train::Progress& done, int data_ranks) const;
+};
+
+}  // namespace trireme::app

@@ -1,0 +1,97 @@
+#include "src/app/run_config/device_options.hpp"
+
+#include <cstdlib>
+#include <utility>
+
+namespace trireme::app {
+namespace {
+
+void declare_startup_timeout(Options& options, double* minutes) {
+  options.add("startup-timeout-minutes", minutes, "X",
+              "A job whose ranks have not all reached MPI_Init after this time ends with exit code 7; 0: they wait for "
+              "ever.",
+              at_least(0));
+}
+
+/// By the XDG base directories; empty where the user has no home.
+std::string default_gemm_cache() {
+  const char* caches = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (caches != nullptr && *caches == '/') return std::string(caches) + "/trireme/gemm_algorithms";
+  if (home != nullptr && *home == '/') return std::string(home) + "/.cache/trireme/gemm_algorithms";
+  return "";
+}
+
+}  // namespace
+
+double startup_timeout_minutes(const std::vector<std::string>& arguments) {
+  double minutes = mpi::default_startup_timeout_minutes;
+  Options options("trireme", "");
+  declare_startup_timeout(options, &minutes);
+  options.parse_known(arguments);
+  return minutes;
+}
+
+void DeviceOptions::declare(Options& options) {
+  options.section("Device");
+  options.add_choice("backend", &backend,
+                     {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},
+                     "auto takes the GPU where every rank can use one, else the CPU where none can.");
+  options.add_choice<std::optional<DeviceTransport>>(
+      "communicator", &communicator, {{"nccl", DeviceTransport::nccl}, {"staged", DeviceTransport::staged}},
+      "How GPUs communicate: nccl (the default), or staged through host memory by MPI, which is slow and lets several "
+      "ranks share a GPU.");
+  options.add("distributed-timeout-minutes", &timeout_minutes, "X",
+              "A rank that has waited this long for others ends the job with exit code 7 and names those that do not "
+              "answer; 0: ranks wait for ever.",
+              at_least(0));
+  declare_startup_timeout(options, &startup_timeout_minutes);
+  options.add_flag("deterministic-mode", &deterministic,
+                   "Compute the same bits in every run on one grid, on GPUs too: products use cuBLASLt's first "
+                   "suggestion that runs, not the fastest. The CPU always does.");
+  options.add_flag("allow-tf32", &allow_tf32, "GPU: products of fp32 may round their inputs to TF32 (10 bits).");
+  options.add("gemm-cache", &gemm_cache, "FILE",
+              "GPU: file with the fastest algorithm of each product, or 'none'; default trireme/gemm_algorithms in the "
+              "user's cache folder.");
+  options.add_flag("check-launches", &check_launches,
+                   "GPU: wait for every kernel, so that an error names the one that caused it; slow.");
+}
+
+BackendOptions DeviceOptions::backend_options(int world_rank, int local_rank) const {
+  BackendOptions options;
+  options.world_rank = world_rank;
+  options.local_rank = local_rank;
+  options.check_launches = check_launches;
+  options.allow_reduced_precision = allow_tf32;
+  options.deterministic = deterministic;
+  options.max_wait_s = 60 * timeout_minutes;
+  if (gemm_cache != "none") options.algorithm_cache = gemm_cache.empty() ? default_gemm_cache() : gemm_cache;
+  return options;
+}
+
+void DeviceOptions::check(const Options& options, const Backend& backend, const std::string& reason) const {
+  if (backend.supports(Capability::algorithm_cache)) {
+    TRIREME_CHECK(!deterministic || gemm_cache.empty() || gemm_cache == "none", ConfigError,
+                  "--gemm-cache {} keeps the fastest algorithms, which --deterministic-mode does not look for: leave "
+                  "one of them out",
+                  gemm_cache);
+  }
+  std::string idle;
+  for (const auto& [name, capability] : {std::pair{"communicator", Capability::device_communicators},
+                                         {"allow-tf32", Capability::reduced_precision},
+                                         {"gemm-cache", Capability::algorithm_cache},
+                                         {"check-launches", Capability::launch_checks},
+                                         {"cuda-graphs", Capability::graphs}}) {
+    if (options.given(name) && !backend.supports(capability))
+      idle += (idle.empty() ? "--" : ", --") + std::string(name);
+  }
+  TRIREME_CHECK(idle.empty(), ConfigError, "{}: for GPUs alone, and this job runs on the backend {} ({}); leave out {}",
+                idle, backend.name(), reason, idle.find(',') == std::string::npos ? "the option" : "these options");
+}
+
+void check_training_type(const Backend& backend, DType dtype) {
+  TRIREME_CHECK(backend.supports(Capability::fp64_training) || dtype != DType::fp64, ConfigError,
+                "--dtype fp64: the CUDA backend computes in fp32, bf16 and fp16; use --backend cpu");
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,164 @@
+#include "src/app/run_config/model_options.hpp"
+
+#include <algorithm>
+
+#include "src/model/presets.hpp"
+
+namespace trireme::app {
+
+void ModelOptions::declare(Options& options) {
+  options.section("Model");
+  options.add("model", &preset, "NAME",
+              "Preset: " + model::preset_names() +
+                  ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the "
+                  "scaling study. A preset sets vocabulary, positions and dropout, too; single options override it.");
+  options.add("num-layers", &layers, "N", "Transformer layers.", layer_count());
+  options.add("hidden-size", &hidden, "N", "Width of the residual stream.", countable());
+  options.add("num-attention-heads", &heads, "N", "Attention heads.", countable());
+  options.add("ffn-hidden-size", &ffn_hidden, "N",
+              "Width of the feed-forward block; default 4 x hidden size, with --swiglu two thirds of that down to a "
+              "multiple of 64.",
+              countable());
+  options.add("max-position-embeddings", &max_positions, "N",
+              "Longest sequence; default the preset's, else the sequence length.", countable());
+  options.add("vocab-size", &vocabulary, "N", "True size of the vocabulary; default the preset's, else the corpus'.",
+              countable());
+  options.add_choice<std::optional<Activation>>("gelu", &activation,
+                                                {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
+                                                "Form of the activation; default tanh.");
+  options.add("hidden-dropout", &hidden_dropout, "P",
+              "Probability of dropping an element of a hidden state; default the preset's, else 0.1.",
+              between(0, 0.99));
+  options.add("attention-dropout", &attention_dropout, "P",
+              "Probability of dropping an attention weight; default the preset's, else 0.1.", between(0, 0.99));
+  options.add("layernorm-epsilon,norm-epsilon", &norm_epsilon, "X", "Added to the variance in normalisation.",
+              at_least(0));
+  options.add_choice<std::optional<model::Normalization>>(
+      "normalization", &normalization,
+      {{"LayerNorm", model::Normalization::layer_norm}, {"RMSNorm", model::Normalization::rms_norm}},
+      "Kind of normalisation; default LayerNorm.");
+  options.add_choice<std::optional<model::PositionEmbedding>>(
+      "position-embedding-type", &position_embedding,
+      {{"learned_absolute", model::PositionEmbedding::learned_absolute}, {"rope", model::PositionEmbedding::rope}},
+      "Positions: a learned table (default), or rotation of queries and keys.");
+  options.add_flag("use-rotary-position-embeddings", &rotary_positions, "The same as --position-embedding-type rope.");
+  options.add("rotary-base", &rotary_base, "X", "Base of the rotary frequencies; default 10000.", at_least(0));
+  options.add("rotary-percent", &rotary_percent, "X", "Share of a head's channels that rotate; default 1.",
+              between(0, 1));
+  options.add_flag("swiglu", &swiglu, "Gated feed-forward block, silu(gate) x up, instead of GELU.");
+  options.add_flag("group-query-attention", &group_query_attention,
+                   "Let several heads of queries share a head of keys and values.");
+  options.add("num-query-groups", &query_groups, "N",
+              "Heads of keys and values with --group-query-attention; default 1.", countable());
+  options.add_flag("untie-embeddings-and-output-weights", &untied_output,
+                   "Give the output its own matrix instead of the token embedding's.");
+  options.add_flag("disable-bias-linear", &no_linear_bias, "Linear layers have no biases.");
+}
+
+std::optional<model::GptConfig> ModelOptions::check(std::int64_t sequence_length, Problems& problems) const {
+  std::optional<model::GptConfig> result;
+  problems.attempt([&] { result = config(sequence_length, /*corpus_vocabulary=*/1); });
+  return result;
+}
+
+model::GptConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const {
+  model::GptConfig config;
+  if (!preset.empty()) {
+    config = model::preset(preset);
+  } else {
+    TRIREME_CHECK(layers && hidden && heads, ConfigError,
+                  "the model's shape is missing: give --model, or --num-layers, --hidden-size and "
+                  "--num-attention-heads");
+  }
+  const model::GptConfig known = config;
+  Problems problems;
+  apply_variants(config, problems);
+  config.layers = layers.value_or(config.layers);
+  config.hidden = hidden.value_or(config.hidden);
+  config.heads = heads.value_or(config.heads);
+  const bool as_known = !preset.empty() && config.hidden == known.hidden && config.swiglu == known.swiglu;
+  config.ffn_hidden =
+      ffn_hidden.value_or(as_known ? known.ffn_hidden : model::default_ffn_hidden(config.hidden, config.swiglu));
+  config.hidden_dropout = hidden_dropout.value_or(config.hidden_dropout);
+  config.attention_dropout = attention_dropout.value_or(config.attention_dropout);
+  config.norm_epsilon = norm_epsilon;
+  apply_positions(config, sequence_length, problems);
+  apply_vocabulary(config, corpus_vocabulary, problems);
+  problems.expect(
+      config.ffn_hidden > 0,
+      fmt::format("--swiglu at --hidden-size {}: two thirds of 4 x {} are less than 64 columns; give --ffn-hidden-size",
+                  config.hidden, config.hidden));
+  if (config.ffn_hidden > 0) problems.attempt([&] { model::validate(config); });
+  problems.report();
+  return config;
+}
+
+void ModelOptions::apply_positions(model::GptConfig& config, std::int64_t sequence_length, Problems& problems) const {
+  const bool from_preset = !preset.empty() && !max_positions;
+  const bool rotary = config.position_embedding == model::PositionEmbedding::rope;
+  config.max_positions = max_positions.value_or(preset.empty() ? sequence_length : config.max_positions);
+  // Rotary positions have no table that could be too short.
+  if (from_preset && rotary) config.max_positions = std::max(config.max_positions, sequence_length);
+  problems.expect(config.max_positions >= sequence_length,
+                  from_preset
+                      ? fmt::format("--seq-length {} is longer than the {} positions of --model {}: give "
+                                    "--max-position-embeddings {} for a longer table, or a shorter --seq-length",
+                                    sequence_length, config.max_positions, preset, sequence_length)
+                      : fmt::format("--max-position-embeddings {} is smaller than --seq-length {}",
+                                    config.max_positions, sequence_length));
+}
+
+void ModelOptions::apply_vocabulary(model::GptConfig& config, std::int64_t corpus_vocabulary,
+                                    Problems& problems) const {
+  config.vocabulary = vocabulary.value_or(preset.empty() ? corpus_vocabulary : config.vocabulary);
+  problems.expect(
+      config.vocabulary >= corpus_vocabulary,
+      vocabulary ? fmt::format("--vocab-size {} is smaller than the corpus' vocabulary of {} tokens", config.vocabulary,
+                               corpus_vocabulary)
+                 : fmt::format("the vocabulary of --model {} has {} tokens, the corpus' {}: build the corpus with the "
+                               "model's tokenizer, or give --vocab-size {}",
+                               preset, config.vocabulary, corpus_vocabulary, corpus_vocabulary));
+}
+
+std::string ModelOptions::preset_values(const model::GptConfig& config) const {
+  if (preset.empty()) return "";
+  std::string text;
+  const auto add = [&](bool given, const char* name, auto value) {
+    if (!given) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+  };
+  add(vocabulary.has_value(), "vocab-size", config.vocabulary);
+  add(max_positions.has_value(), "max-position-embeddings", config.max_positions);
+  add(hidden_dropout.has_value(), "hidden-dropout", config.hidden_dropout);
+  add(attention_dropout.has_value(), "attention-dropout", config.attention_dropout);
+  return text;
+}
+
+void ModelOptions::apply_variants(model::GptConfig& config, Problems& problems) const {
+  config.normalization = normalization.value_or(config.normalization);
+  problems.expect(!rotary_positions || position_embedding != model::PositionEmbedding::learned_absolute,
+                  "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other");
+  config.position_embedding =
+      position_embedding.value_or(rotary_positions ? model::PositionEmbedding::rope : config.position_embedding);
+  problems.expect((!rotary_base && !rotary_percent) || config.position_embedding == model::PositionEmbedding::rope,
+                  "--rotary-base and --rotary-percent need --position-embedding-type rope");
+  config.rotary_base = rotary_base.value_or(config.rotary_base);
+  config.rotary_percent = rotary_percent.value_or(config.rotary_percent);
+  config.swiglu = config.swiglu || swiglu;
+  problems.expect(!activation || !config.swiglu, "--gelu and --swiglu exclude each other");
+  config.activation = activation.value_or(config.activation);
+  problems.expect(!query_groups || group_query_attention,
+                  fmt::format("--num-query-groups {} needs --group-query-attention", query_groups.value_or(0)));
+  if (group_query_attention) config.query_groups = query_groups.value_or(1);
+  config.tied_output = config.tied_output && !untied_output;
+  config.linear_bias = config.linear_bias && !no_linear_bias;
+}
+
+void InitialisationOptions::declare(Options& options) {
+  options.add_choice("init-method", &method,
+                     {{"normal", model::InitMethod::normal}, {"hashed-uniform", model::InitMethod::hashed_uniform}},
+                     "Initial weights: normal deviates of the seed, or a formula of name and index alone.");
+  options.add("init-method-std", &std, "X", "Standard deviation of normal initial weights.", at_least(0));
+  options.add("init-scale", &scale, "X", "Multiplies the initial matrices of the layers.", at_least(0));
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "src/app/options/options.hpp"
+#include "src/app/run_config/problems.hpp"
+#include "src/model/gpt_config.hpp"
+#include "src/model/initialisation.hpp"
+
+namespace trireme::app {
+
+/// Range of a number of layers.
+constexpr Range layer_count() { return between(1, model::max_layers); }
+
+/// Options of a model's shape.
+struct ModelOptions {
+  std::string preset;
+  std::optional<int> layers;
+  std::optional<std::int64_t> hidden;
+  std::optional<std::int64_t> heads;
+  std::optional<std::int64_t> ffn_hidden;
+  std::optional<std::int64_t> max_positions;
+  std::optional<std::int64_t> vocabulary;
+  std::optional<Activation> activation;
+  std::optional<double> hidden_dropout;
+  std::optional<double> attention_dropout;
+  double norm_epsilon = 1e-5;
+  std::optional<model::Normalization> normalization;
+  std::optional<model::PositionEmbedding> position_embedding;
+  bool rotary_positions = false;
+  std::optional<double> rotary_base;
+  std::optional<double> rotary_percent;
+  bool swiglu = false;
+  bool group_query_attention = false;
+  std::optional<std::int64_t> query_groups;
+  bool untied_output = false;
+  bool no_linear_bias = false;
+
+  void declare(Options& options);
+  /// Returns the configuration asked for, or none where there are problems. The vocabulary is not checked: the corpus
+  /// is not open yet.
+  std::optional<model::GptConfig> check(std::int64_t sequence_length, Problems& problems) const;
+  /// Returns the configuration asked for. A preset's values hold where no option overrides them; without one, positions
+  /// default to the sequence length and the vocabulary to the corpus'. Throws one ConfigError that lists what is
+  /// missing or does not fit.
+  model::GptConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
+  /// Lists the values of `config` beside the shape that the preset has set, as "name value, ..."; empty without a
+  /// preset.
+  std::string preset_values(const model::GptConfig& config) const;
+
+ private:
+  /// Applies the differences from GPT-2 to `config`.
+  void apply_variants(model::GptConfig& config, Problems& problems) const;
+  void apply_positions(model::GptConfig& config, std::int64_t sequence_length, Problems& problems) const;
+  void apply_vocabulary(model::GptConfig& config, std::int64_t corpus_vocabulary, Problems& problems) const;
+};
+
+/// Options of initial weights.
+struct InitialisationOptions {
+  model::InitMethod method = model::InitMethod::normal;
+  double std = 0.02;
+  double scale = 1;
+
+  void declare(Options& options);
+};
+
+}  // namespace trireme::app

@@ -1,0 +1,152 @@
+#include "src/app/run_config/parallel_options.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "src/app/options/printable.hpp"
+
+namespace trireme::app {
+
+void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* schedule) {
+  std::vector<std::pair<std::string, std::optional<parallel::ScheduleKind>>> choices;
+  for (const auto kind : {parallel::ScheduleKind::one_forward_one_backward, parallel::ScheduleKind::gpipe,
+                          parallel::ScheduleKind::interleaved, parallel::ScheduleKind::zero_bubble}) {
+    choices.emplace_back(parallel::to_string(kind), kind);
+  }
+  options.add_choice("schedule", schedule, choices,
+                     "Order of forwards and backwards in a pipeline; default 1f1b, or interleaved where --vpp > 1.");
+}
+
+void GridOptions::declare(Options& options, const std::string& title) {
+  options.section(title);
+  options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that divide every layer.", rank_count());
+  options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that divide the layers among them.",
+              rank_count());
+  options.add(
+      "context-parallel-size,cp", &context, "N",
+      "Ranks that divide each sequence: each holds two chunks of it, and attention passes keys and values round.",
+      rank_count());
+  options.add("num-virtual-stages-per-pipeline-rank,vpp", &split.chunks, "N",
+              "Chunks of layers on each pipeline rank; default 1.", layer_count());
+  options.add("num-layers-per-virtual-pipeline-stage", &split.layers_per_chunk, "N", "The same, as layers per chunk.",
+              layer_count());
+  options.add("pipeline-model-parallel-layout", &pipeline_layout, "N,N,...",
+              "Layers of every chunk in the order in which data passes them (chunk 0 of each rank, then chunk 1 ...); "
+              "the first and the last may have none.");
+  options.add("decoder-first-pipeline-num-layers", &split.first_stage, "N",
+              "Layers of the first pipeline rank; the others share the rest equally.", layer_count());
+  options.add("decoder-last-pipeline-num-layers", &split.last_stage, "N", "Layers of the last pipeline rank.",
+              layer_count());
+  options.add_flag("standalone-embedding-stage", &split.standalone_embedding,
+                   "The first pipeline rank holds the embedding and no layers.");
+  options.add(
+      "make-vocab-size-divisible-by", &vocabulary_multiple, "N",
+      "The vocabulary is padded to a multiple of this times the tensor ranks; padding takes no part in the loss.",
+      countable());
+  options.add("padded-vocab-size", &padded_vocabulary, "N",
+              "Pad the vocabulary to this size instead; 0: by the multiple.", between(0, countable().max));
+}
+
+parallel::PipelineSplit GridOptions::pipeline_split() const {
+  parallel::PipelineSplit result = split;
+  for (std::size_t begin = 0; !pipeline_layout.empty() && begin <= pipeline_layout.size();) {
+    const std::size_t end = std::min(pipeline_layout.find(',', begin), pipeline_layout.size());
+    int layers = 0;
+    const char* last = pipeline_layout.data() + end;
+    const auto [stop, error] = std::from_chars(pipeline_layout.data() + begin, last, layers);
+    TRIREME_CHECK(error == std::errc() && stop == last && layers >= 0 && layers <= model::max_layers, ConfigError,
+                  "--pipeline-model-parallel-layout {}: '{}' is not a number of layers", shortened(pipeline_layout),
+                  shortened(pipeline_layout.substr(begin, end - begin)));
+    result.layers.push_back(layers);
+    begin = end + 1;
+  }
+  return result;
+}
+
+void ShardingOptions::declare(Options& options) {
+  options.section("Data parallelism");
+  options.add_flag("use-distributed-optimizer", &distributed_optimizer,
+                   "Each data rank keeps and updates its shard of master weights and moments (ZeRO 1).");
+  options.add_choice<std::optional<parallel::DataSharding>>(
+      "data-parallel-sharding-strategy", &strategy,
+      {{"no_shard", parallel::DataSharding::none},
+       {"optim", parallel::DataSharding::optimizer},
+       {"optim_grads", parallel::DataSharding::optimizer_and_gradients}},
+      "State that the data ranks keep in shards; optim is --use-distributed-optimizer, optim_grads shards the "
+      "gradients too (ZeRO 2) and reduces them after every micro-batch.");
+  options.add_choice<std::optional<DType>>(
+      "main-grads-dtype", &gradient_type, {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
+      "Type in which gradients are kept and reduced: fp32 (the default) or a 16-bit --dtype itself.");
+  options.add_flag("accumulate-allreduce-grads-in-fp32", &fp32_gradients, "The same as --main-grads-dtype fp32.");
+  options.add_flag("overlap-grad-reduce", &overlap_reduce, "Reduce gradients, in buckets, while backward goes on.");
+  options.add_flag("overlap-param-gather", &overlap_gather,
+                   "With shards: gather the updated parameters while the next forward goes on.");
+  options.add("ddp-bucket-size", &bucket_elements, "N",
+              "Parameters of a bucket; default max(40 M, 1 M x data ranks) with an overlap, all without.", at_least(1));
+}
+
+void ShardingOptions::settle(DType dtype, Problems& problems) {
+  using parallel::DataSharding;
+  problems.expect(!distributed_optimizer || strategy != DataSharding::none,
+                  "--use-distributed-optimizer contradicts --data-parallel-sharding-strategy no_shard");
+  if (!strategy) strategy = distributed_optimizer ? DataSharding::optimizer : DataSharding::none;
+  problems.expect(!overlap_gather || strategy != DataSharding::none,
+                  "--overlap-param-gather needs --use-distributed-optimizer: without shards nothing is gathered");
+  const DType accumulated = accumulation_type(dtype);
+  if (fp32_gradients) {
+    problems.expect(gradient_type.value_or(DType::fp32) == DType::fp32,
+                    fmt::format("--accumulate-allreduce-grads-in-fp32 contradicts --main-grads-dtype {}",
+                                name_of(gradient_type.value_or(DType::fp32))));
+    gradient_type = DType::fp32;
+  }
+  problems.expect(!gradient_type || *gradient_type == accumulated || *gradient_type == dtype,
+                  fmt::format("--main-grads-dtype {} does not go with --dtype {}, whose gradients are {}",
+                              name_of(gradient_type.value_or(accumulated)), name_of(dtype),
+                              dtype == accumulated ? name_of(dtype)
+                                                   : fmt::format("{} or {}", name_of(accumulated), name_of(dtype))));
+}
+
+parallel::DataParallelOptions ShardingOptions::config(DType dtype) const {
+  return {.sharding = *strategy,
+          .low_precision_gradients = gradient_type && *gradient_type != accumulation_type(dtype),
+          .overlap_reduce = overlap_reduce,
+          .overlap_gather = overlap_gather,
+          .bucket_elements = bucket_elements.value_or(0)};
+}
+
+void ParallelOptions::declare(Options& options) {
+  declare_schedule(options, &schedule);
+  options.add_flag(
+      "overlap-p2p-communication", &overlap_p2p,
+      "Post receives between pipeline stages two steps ahead, so that messages travel during computation.");
+  options.add_flag(
+      "no-scatter-gather-tensors-in-pipeline", &no_scatter_gather,
+      "Each tensor rank sends whole activations to the next stage, not its part of them to be gathered there.");
+  options.add_flag("sequence-parallel", &sequence_parallel,
+                   "Divide the residual stream along the sequence over the tensor ranks: norms, dropouts and their "
+                   "saved activations take 1/t of the memory.");
+  options.add_flag(
+      "no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
+      "Do not hide the tensor-parallel communication of backward behind the products of weight gradients.");
+}
+
+void ParallelOptions::settle(DType dtype, const std::optional<model::GptConfig>& model, Problems& problems) {
+  sharding.settle(dtype, problems);
+  problems.attempt([&] {
+    const parallel::PipelineSplit parts = grid.pipeline_split();
+    if (!model) return;
+    parallel::schedule_for(schedule, parallel::PipelineLayout::of(model->layers, grid.pipeline, parts).chunks);
+  });
+}
+
+train::ParallelConfig ParallelOptions::config(DType dtype) const {
+  return {.sequence_parallel = sequence_parallel,
+          .async_tensor_all_reduce = !no_async_tensor_all_reduce,
+          .pipeline = grid.pipeline_split(),
+          .schedule = schedule,
+          .overlap_p2p = overlap_p2p,
+          .scatter_gather = !no_scatter_gather,
+          .data_parallel = sharding.config(dtype)};
+}
+
+}  // namespace trireme::app

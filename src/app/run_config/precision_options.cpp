@@ -1,0 +1,41 @@
+#include "src/app/run_config/precision_options.hpp"
+
+namespace trireme::app {
+
+void PrecisionOptions::declare(Options& options) {
+  options.add_choice("dtype", &dtype,
+                     {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
+                     "Type of weights and activations; 16-bit types have fp32 master weights.");
+  options.add_flag("bf16", &bf16, "The same as --dtype bf16.");
+  options.add_flag("fp16", &fp16, "The same as --dtype fp16: with dynamic loss scaling.");
+}
+
+void PrecisionOptions::declare_loss_scale(Options& options) {
+  options.add("loss-scale", &constant_loss_scale, "X", "Constant loss scale instead of the dynamic one of fp16.",
+              at_least(0));
+  options.add("initial-loss-scale", &loss_scale.initial_scale, "X", "First dynamic loss scale (default 2^32).",
+              at_least(1));
+  options.add("min-loss-scale", &loss_scale.minimum_scale, "X", "Least dynamic loss scale.", at_least(0));
+  options.add("loss-scale-window", &loss_scale.growth_window, "N", "Good updates before the scale doubles.",
+              at_least(1));
+  options.add("hysteresis", &loss_scale.hysteresis, "N", "Overflows before the scale is halved.", at_least(1));
+  options.add("max-skipped", &max_skipped, "N",
+              "Iterations in a row without finite gradients that end the run; with fp16's dynamic loss scale only "
+              "those at --min-loss-scale count.",
+              at_least(1));
+}
+
+void PrecisionOptions::settle(const Options& options, Problems& problems) {
+  problems.expect(!(bf16 && fp16), "--bf16 and --fp16 exclude each other");
+  problems.expect(!(bf16 || fp16) || !options.given("dtype") || dtype == (bf16 ? DType::bf16 : DType::fp16),
+                  fmt::format("--{} contradicts --dtype {}", bf16 ? "bf16" : "fp16", name_of(dtype)));
+  if (bf16) dtype = DType::bf16;
+  if (fp16) dtype = DType::fp16;
+
+  loss_scale.dynamic = dtype == DType::fp16 && !constant_loss_scale;
+  if (constant_loss_scale) loss_scale.initial_scale = *constant_loss_scale;
+  if (!loss_scale.dynamic) loss_scale.minimum_scale = loss_scale.initial_scale = constant_loss_scale.value_or(1);
+  problems.attempt([&] { optim::LossScaler scaler(loss_scale); });
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+
+#include "src/app/options/options.hpp"
+#include "src/app/run_config/problems.hpp"
+#include "src/optim/loss_scaler.hpp"
+#include "src/tensor/dtype.hpp"
+
+namespace trireme::app {
+
+/// Options of the training type and the loss scale that goes with it.
+struct PrecisionOptions {
+  DType dtype = DType::fp32;
+  bool bf16 = false;
+  bool fp16 = false;
+  optim::LossScalerOptions loss_scale{.initial_scale = 4294967296};
+  std::optional<double> constant_loss_scale;
+  int max_skipped = 10;
+
+  void declare(Options& options);
+  void declare_loss_scale(Options& options);
+  /// Sets `dtype` and `loss_scale` from the flags.
+  void settle(const Options& options, Problems& problems);
+};
+
+}  // namespace trireme::app

@@ -1,0 +1,93 @@
+#include "src/app/run_config/run_config.hpp"
+
+namespace trireme::app {
+
+RunConfigReader::RunConfigReader(Options& options) : options_(options) {
+  // The order is that of the help.
+  config_.model.declare(options);
+  config_.parallel.grid.declare(options);
+  config_.device.declare(options);
+  options.section("Training");
+  config_.batch.declare(options);
+  options.add("seed", &config_.seed, "N", "Seed of initial weights, dropout and sample order.",
+              between(0, 4294967295.0));
+  config_.precision.declare(options);
+  config_.parallel.declare(options);
+  config_.execution.declare(options);
+  config_.initialisation.declare(options);
+  config_.parallel.sharding.declare(options);
+  options.section("Optimizer");
+  config_.optimizer.declare(options);
+  config_.precision.declare_loss_scale(options);
+  config_.data.declare(options);
+  options.section("Run");
+  config_.run.declare_intervals(options);
+  config_.checkpoint.declare(options);
+  config_.run.declare(options);
+}
+
+const RunConfig& RunConfigReader::settle(int data_ranks) {
+  Problems problems;
+  const std::optional<model::GptConfig> model = config_.model.check(config_.batch.sequence_length, problems);
+  config_.precision.settle(options_, problems);
+  config_.batch.settle(data_ranks, problems);
+  config_.parallel.settle(config_.precision.dtype, model, problems);
+  config_.execution.settle(options_, config_.parallel, config_.device, problems);
+  config_.optimizer.settle(options_, config_.batch, problems);
+  config_.data.settle(options_, problems);
+  config_.run.settle(options_, config_.data);
+  config_.checkpoint.check(options_, problems);
+  problems.attempt([&] { train::validate(config_.execution_config()); });
+  problems.report();
+  return config_;
+}
+
+train::ExecutionConfig RunConfig::execution_config() const {
+  return {.dtype = precision.dtype,
+          .sequence_length = batch.sequence_length,
+          .micro_batch_size = batch.micro_batch_size,
+          .vocabulary_multiple = parallel.grid.vocabulary_multiple,
+          .padded_vocabulary_size = parallel.grid.padded_vocabulary,
+          .recomputation = execution.recomputation,
+          .cuda_graphs = execution.cuda_graphs,
+          .parallel = parallel.config(precision.dtype)};
+}
+
+train::TrainOptions RunConfig::train_options() const {
+  return {.global_batch_size = *batch.global_batch_size,
+          .ramp_up = batch.ramp_up,
+          .decrease_batch_size = batch.decrease,
+          .loss_average = batch.loss_average,
+          .seed = seed,
+          .lr_schedule = optimizer.lr,
+          .optimizer = optimizer.optimizer,
+          .clip_grad = optimizer.clip_grad,
+          .loss_scale = precision.loss_scale,
+          .max_skipped = precision.max_skipped};
+}
+
+train::RunSchedule RunConfig::schedule() const {
+  train::RunSchedule schedule = run.schedule;
+  schedule.save_interval = checkpoint.save_interval;
+  return schedule;
+}
+
+data::RunLength RunConfig::run_length(std::int64_t iterations) const {
+  return {.train_iters = iterations,
+          .train_samples = batch.train_samples.value_or(0),
+          .global_batch_size = *batch.global_batch_size,
+          .eval_interval = run.schedule.eval_interval,
+          .eval_iters = run.schedule.eval_iterations};
+}
+
+data::GptDataOptions RunConfig::data_options(const model::GptConfig& config) const {
+  return {.sequence_length = batch.sequence_length,
+          .seed = static_cast<std::int64_t>(seed),
+          .split_shares = data::parse_split(data.split),
+          .split_by = data.split_by,
+          .sampling = data.sampling,
+          .vocabulary_size = config.vocabulary,
+          .budgets = {}};
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,29 @@
+#include "src/app/run_config/run_options.hpp"
+
+namespace trireme::app {
+
+void RunOptions::declare_intervals(Options& options) {
+  options.add("log-interval", &schedule.log_interval, "N", "Iterations between lines of the log.", at_least(1));
+  options.add("eval-interval", &schedule.eval_interval, "N", "Iterations between evaluations.", at_least(1));
+  options.add("eval-iters", &schedule.eval_iterations, "N", "Global batches of an evaluation; 0: none.", at_least(0));
+}
+
+void RunOptions::declare(Options& options) {
+  options.add("exit-interval", &schedule.exit_interval, "N",
+              "Save and stop after an iteration divisible by N: exit code 75, without --save 0.", at_least(1));
+  options.add("exit-duration-in-mins", &schedule.exit_duration_minutes, "X",
+              "Save and stop after this time: exit code 75, without --save 0.", at_least(0));
+  options.add("metrics-file", &metrics_file, "FILE",
+              "Append one JSON object an iteration. FLOPs, there and in the log, are the model's: attention in full, "
+              "causal or not, without recomputation.");
+  options.add("trace-file", &trace_file, "FILE",
+              "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For runs of few "
+              "iterations: everything is kept in memory until then.");
+  options.add_flag("dry-run", &dry_run, "Check everything, print the run's configuration and memory, and exit.");
+}
+
+void RunOptions::settle(const Options& options, const DataOptions& data) {
+  if (data.sampling == data::Sampling::sequential && !options.given("eval-iters")) schedule.eval_iterations = 0;
+}
+
+}  // namespace trireme::app

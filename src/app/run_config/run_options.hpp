@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "src/app/options/options.hpp"
+#include "src/app/run_config/data_options.hpp"
+#include "src/train/run.hpp"
+
+namespace trireme::app {
+
+/// Options of when a run reports, evaluates and ends, and of the files it writes beside checkpoints.
+struct RunOptions {
+  train::RunSchedule schedule;  ///< without its interval of checkpoints, which is CheckpointOptions'
+  std::string metrics_file;
+  std::string trace_file;
+  bool dry_run = false;
+
+  void declare_intervals(Options& options);
+  void declare(Options& options);
+  /// Sets the iterations of an evaluation, of which sequential sampling has none by default.
+  void settle(const Options& options, const DataOptions& data);
+};
+
+}  // namespace trireme::app

@@ -1,0 +1,114 @@
+#include "src/app/run_config/run_config.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace trireme::app {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+/// Reads a command line on one rank. It needs options beside the few that every run has.
+RunConfig read(std::vector<std::string> arguments) {
+  for (const char* given : {"--seq-length", "16", "--lr", "1", "--train-iters", "1"}) arguments.emplace_back(given);
+  Options options("trireme train", "");
+  RunConfigReader reader(options);
+  options.parse(arguments);
+  return reader.settle(1);
+}
+
+/// Expects a command line to be refused with this message.
+void expect_refused(const std::vector<std::string>& arguments, const std::string& message) {
+  EXPECT_THAT([&] { read(arguments); }, ThrowsMessage<ConfigError>(HasSubstr(message)));
+}
+
+TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> problems = {
+      {{"--model", "gpt2-124m", "--num-query-groups", "5"}, "--num-query-groups 5 needs --group-query-attention"},
+      {{"--pipeline-model-parallel-layout", "6,x"}, "'x' is not a number of layers"},
+      {{"--overlap-param-gather"}, "--overlap-param-gather needs --use-distributed-optimizer"},
+      {{"--bf16", "--fp16"}, "--bf16 and --fp16 exclude each other"},
+      {{"--train-samples", "5"}, "either --train-iters or --train-samples must be given"},
+      {{"--recompute-num-layers", "2"}, "--recompute-num-layers needs --recompute-granularity full"},
+      {{"--sgd-momentum", "0.5"}, "--sgd-momentum needs --optimizer sgd"},
+      {{"--data-path", "1", "a.h5", "0", "b.h5"}, "has weight 0; weights must be positive numbers"},
+      {{"--split", "none"}, "'none' is not up to three numbers"},
+      {{"--load-or-init"}, "--load-or-init needs --load"}};
+  std::vector<std::string> arguments;
+  for (const auto& [words, problem] : problems) arguments.insert(arguments.end(), words.begin(), words.end());
+  std::string message;
+  try {
+    read(arguments);
+  } catch (const ConfigError& error) {
+    message = error.what();
+  }
+  for (const auto& [words, problem] : problems) EXPECT_THAT(message, HasSubstr(problem));
+  EXPECT_EQ(std::ranges::count(message, '\n') + 1, std::ssize(problems)) << message;
+}
+
+TEST(RunConfig, GraphsInZero2GoWithoutTheOverlapOfReductions) {
+  const std::vector<std::string> arguments = {"--model",    "gpt2-124m",     "--data-path",
+                                              "a.h5",       "--cuda-graphs", "--data-parallel-sharding-strategy",
+                                              "optim_grads"};
+  EXPECT_NO_THROW(read(arguments));
+  std::vector<std::string> with_overlap = arguments;
+  with_overlap.emplace_back("--overlap-grad-reduce");
+  expect_refused(with_overlap, "<cuda_graphs> goes without <overlap_grad_reduce> in ZeRO 2");
+}
+
+TEST(RunConfig, HoldsTheSettledValues) {
+  const RunConfig config = read({"--model", "gpt2-124m", "--data-path", "a.h5", "--fp16", "--sequence-parallel",
+                                 "--use-distributed-optimizer", "--micro-batch-size", "3", "--sampling", "sequential",
+                                 "--save", "run", "--save-interval", "7"});
+  const train::ExecutionConfig execution = config.execution_config();
+  EXPECT_EQ(execution.dtype, DType::fp16);
+  EXPECT_EQ(execution.micro_batch_size, 3);
+  EXPECT_TRUE(execution.parallel.sequence_parallel);
+  EXPECT_EQ(execution.parallel.data_parallel.sharding, parallel::DataSharding::optimizer);
+  EXPECT_EQ(config.train_options().global_batch_size, 3);
+  EXPECT_TRUE(config.train_options().loss_scale.dynamic);
+  EXPECT_EQ(config.schedule().eval_iterations, 0);
+  EXPECT_EQ(config.schedule().save_interval, 7);
+  EXPECT_EQ(config.data_options({}).sampling, data::Sampling::sequential);
+}
+
+TEST(RunConfig, TakesOneCorpusOrAWeightForEach) {
+  expect_refused({"--data-path", "a.h5", "foo"}, "unexpected 'foo' after 'a.h5'; give one corpus, or a weight before");
+  expect_refused({"--data-path", "1", "a.h5", "b.h5"}, "unexpected 'b.h5' after 'a.h5'");
+  expect_refused({"--data-path", "1", "a.h5", "1"}, "no corpus follows the weight 1");
+  for (const std::string weight : {"0", "-1", "nan", "inf"}) {
+    expect_refused({"--data-path", weight, "a.h5"}, "has weight " + weight + "; weights must be positive");
+  }
+}
+
+TEST(RunConfig, RefusesOptionsOfACheckpointWithoutOne) {
+  expect_refused({"--data-path", "a.h5", "--allow-new-data"}, "--allow-new-data needs --load");
+  expect_refused({"--data-path", "a.h5", "--load-or-init"}, "--load-or-init needs --load");
+}
+
+TEST(RunConfig, RefusesOptionsOfAnotherOptimizer) {
+  for (const std::string name : {"adam-beta1", "adam-beta2", "adam-eps"}) {
+    expect_refused({"--data-path", "a.h5", "--optimizer", "sgd", "--" + name, "0.5"},
+                   "--" + name + " needs --optimizer adam");
+  }
+  expect_refused({"--data-path", "a.h5", "--sgd-momentum", "0.5"}, "--sgd-momentum needs --optimizer sgd");
+}
+
+TEST(RunConfig, BoundsSizes) {
+  const std::string most = "2147483647";
+  for (const std::string name : {"num-layers", "vpp", "num-layers-per-virtual-pipeline-stage", "recompute-num-layers",
+                                 "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"}) {
+    expect_refused({"--data-path", "a.h5", "--" + name, most}, " 2147483647 must be between 1 and 2000");
+  }
+  for (const std::string name : {"tp", "pp", "cp"}) {
+    expect_refused({"--data-path", "a.h5", "--" + name, most}, " 2147483647 must be between 1 and 99999");
+  }
+  expect_refused({"--data-path", "a.h5", "--lr-decay-iters", "9223372036854775807"}, "must be between 1 and 1e+18");
+  expect_refused({"--data-path", "a.h5", "--global-batch-size", most}, "more than the 100000 that can be planned");
+}
+
+}  // namespace
+}  // namespace trireme::app
