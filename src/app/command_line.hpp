@@ -9,17 +9,17 @@
 
 namespace trireme::app {
 
-/// The words behind `trireme` of one call: the command, its arguments, and MPI where it runs on ranks.
+/// The words after `trireme` of one call: the command, its arguments, and MPI where it runs on ranks.
 class CommandLine {
  public:
   CommandLine(const std::string& path, std::vector<std::string> arguments, mpi::MpiEnvironment* environment)
       : command_("trireme " + path), arguments_(std::move(arguments)), environment_(environment) {}
 
-  /// "trireme corpus build"
+  /// Returns "trireme corpus build".
   const std::string& command() const { return command_; }
-  /// Reads the options from the arguments. False where these ask for help, which rank 0 alone prints.
+  /// Reads the options from the arguments. Returns false where these ask for help, which rank 0 alone prints.
   bool read(Options& options) const;
-  /// MPI, for a command that runs on ranks.
+  /// Returns MPI, for a command that runs on ranks.
   mpi::MpiEnvironment& environment() const { return *environment_; }
 
  private:

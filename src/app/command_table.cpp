@@ -96,7 +96,7 @@ const Command* find_path(std::string_view path) {
   return nullptr;
 }
 
-/// The commands of a group, by the last word of their paths.
+/// Returns the commands of a group, by the last word of their paths.
 std::vector<std::pair<std::string, const Command*>> commands_of(const Command& group) {
   const std::string prefix = std::string(group.path) + " ";
   std::vector<std::pair<std::string, const Command*>> commands;

@@ -17,30 +17,30 @@ struct Command {
   std::string_view path = {};         ///< "train", "corpus build"; a group is the first word of its commands
   std::string_view summary = {};      ///< in the help of its group
   std::string_view overview = {};     ///< in the help of the program; empty where it is not listed there
-  std::string_view description = {};  ///< of a group: the paragraph above its list of commands
-  std::string_view arguments = {};    ///< of a group: " [DIR]", behind the options
+  std::string_view description = {};  ///< groups: the paragraph above the list of commands
+  std::string_view arguments = {};    ///< groups: " [DIR]", after the options
   Ranks ranks = Ranks::one;
   int (*function)(const CommandLine&) = nullptr;  ///< null in a group
   OnStopSignal on_stop_signal = OnStopSignal::end;
 };
 
-/// A command and the arguments behind its path.
+/// A command and the arguments after its path.
 struct Call {
   const Command* command = nullptr;  ///< null where there is no such command
   std::vector<std::string> arguments;
 };
 
-/// Finds the command that `words`, those behind `trireme`, begin with.
+/// Finds the command that `words`, those after `trireme`, begin with.
 Call find_command(const std::vector<std::string>& words);
 
 /// Runs a command and returns its exit code. A group prints its help, or throws ConfigError with the nearest of its
 /// commands. `environment` is null on one process.
 int run_command(const Call& call, mpi::MpiEnvironment* environment = nullptr);
 
-/// The text of `trireme --help`.
+/// Returns the text of `trireme --help`.
 std::string program_help();
 
-/// "there is no command 'trian'; did you mean train?"
+/// Returns "there is no command 'trian'; did you mean train?"
 std::string unknown_command_text(const std::string& word);
 
 }  // namespace trireme::app

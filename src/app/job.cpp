@@ -31,7 +31,7 @@ void Job::make_backend(const DeviceOptions& device) {
     backend = trireme::make_backend(device.backend, default_thread_count(node.ranks_sharing_cores), &backend_reason,
                                     device.backend_options(world->rank(), node.local_rank));
   });
-  move_handlers_to_alternate_stacks();  // of libraries that the backend brought
+  move_handlers_to_alternate_stacks();  // those of libraries that the backend loaded
   const std::vector<std::string> devices =
       all_gather_text(*world, fmt::format("{}\n{}\n{}", backend->name(), node.first_rank, backend->description()));
   const std::vector<std::string> reasons = all_gather_text(*world, backend_reason);
@@ -44,7 +44,7 @@ void Job::make_backend(const DeviceOptions& device) {
                 "rank {} can use a GPU, and rank {} cannot: {}; start the ranks where there are GPUs, or use --backend "
                 "cpu",
                 on_gpu, on_cpu, reasons[static_cast<std::size_t>(on_cpu)]);
-  // A GPU's description has its place in the machine; all of a machine's ranks share its memory.
+  // A GPU's description names its slot, so ranks with equal descriptions share a GPU.
   const std::string& own = devices[static_cast<std::size_t>(world->rank())];
   ranks_on_device = backend->memory_is_host() ? node.local_size : static_cast<int>(std::ranges::count(devices, own));
 }

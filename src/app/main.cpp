@@ -23,7 +23,7 @@ namespace {
 
 using namespace trireme;
 
-/// The exit code of a command that has printed its results, if they have arrived.
+/// Returns `exit_code`, or throws IoError where the results that a command has printed are lost.
 int after_output(int exit_code) {
   TRIREME_CHECK(exit_code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0), IoError,
                 "cannot write to standard output: {}", std::strerror(errno));
@@ -49,12 +49,12 @@ int run_alone(const app::Call& call) {
 
 }  // namespace
 
-/// The program: `main` of the launcher (launcher.cpp) ends with it.
+/// Runs the program: `main` of the launcher (launcher.cpp) ends with it.
 extern "C" int trireme_main(int argc, char** argv) {
   use_alternate_signal_stack();
   log::set_message_filter(app::with_flags);
   move_handlers_to_alternate_stacks();
-  // A file that outgrows the limit of the process is an error of the write, with its message and its cleaning up.
+  // A file that outgrows the limit of the process fails a write, which reports it and cleans up.
   std::signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   const std::string name = words.empty() ? "" : words.front();

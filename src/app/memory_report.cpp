@@ -12,7 +12,7 @@ namespace {
 
 std::string text_of(std::size_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
-/// "12.0 GiB = parameters 1.0 GiB + gradients ..."
+/// Returns "12.0 GiB = parameters 1.0 GiB + gradients ..."
 std::string sum_text(const train::MemoryEstimate& memory) {
   const std::pair<const char*, std::size_t> parts[] = {{"parameters", memory.parameters},
                                                        {"gradients", memory.gradients},
@@ -51,7 +51,7 @@ std::string ranks_text(int ranks, const std::string& place) {
                     : fmt::format("the {} ranks on this {} need", ranks, place);
 }
 
-/// The sum over the ranks of this rank's machine. Collective.
+/// Sums over the ranks of this rank's machine. Collective.
 std::size_t sum_on_machine(const Job& job, std::size_t bytes) {
   const std::int64_t mine[] = {job.node.first_rank, static_cast<std::int64_t>(bytes)};
   std::vector<std::int64_t> all(2 * static_cast<std::size_t>(job.world->size()));

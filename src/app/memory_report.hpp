@@ -6,9 +6,9 @@
 
 namespace trireme::app {
 
-/// EnvironmentError, on all ranks, where the model needs more memory than all of them have, by arithmetic that takes no
-/// time and no memory. `remedies` are what lowers it. Without an `optimizer` the model is not trained. Collective over
-/// the job's world.
+/// Throws EnvironmentError, on all ranks, where the model needs more memory than all of them have together. This is
+/// arithmetic that takes no time and no memory. `remedies` lower the need. Without an `optimizer` the model is not
+/// trained. Collective over the job's world.
 void check_least_memory(const Job& job, const model::GptConfig& config, const train::ExecutionConfig& layout,
                         std::optional<optim::OptimizerKind> optimizer, const std::string& remedies);
 

@@ -15,10 +15,10 @@ namespace {
 
 // Measured with Open MPI 4.1: a rank needs 28 files, 256 KiB of stack and 4 MiB of a file in shared memory.
 constexpr rlim_t files_of_a_process = 64;
-constexpr rlim_t stack_bytes = rlim_t{1} << 20;  // of every thread, too
+constexpr rlim_t stack_bytes = rlim_t{1} << 20;  // every thread's too
 constexpr rlim_t shared_memory_bytes = rlim_t{8} << 20;
 
-/// The soft limit; RLIM_INFINITY where there is none.
+/// Returns the soft limit; RLIM_INFINITY where there is none.
 rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
   rlimit limit{};
   return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
@@ -26,7 +26,7 @@ rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
 
 std::string bytes_of(rlim_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
-/// The first limit that is too small, with the remedy.
+/// Returns the first limit that is too small, with the remedy.
 std::string problem(bool with_mpi) {
   const auto cores = static_cast<rlim_t>(sysconf(_SC_NPROCESSORS_ONLN));
   const rlim_t files = files_of_a_process + cores;  // each thread may read a file
@@ -59,7 +59,7 @@ bool limits_suffice(const std::string& command, bool with_mpi) {
   const std::string found = problem(with_mpi);
   if (found.empty()) return true;
   if (!is_first_here()) {
-    sleep(1);  // a launcher that sees this rank end may kill the first before it has spoken
+    sleep(1);  // a launcher that sees this rank end may kill the first one before it prints
     return false;
   }
   fmt::print(stderr, "trireme {}: {} or more, in the shell or the batch file that starts the program on {}\n", command,

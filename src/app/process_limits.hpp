@@ -10,7 +10,8 @@ namespace trireme::app {
 /// clear message.
 bool limits_suffice(const std::string& command, bool with_mpi);
 
-/// EnvironmentError where a file of `bytes` is larger than `ulimit -f` allows. `what` needs it: "a checkpoint's shard".
+/// Throws EnvironmentError where a file of `bytes` is larger than `ulimit -f` allows. `what` needs it: "a checkpoint's
+/// shard".
 void check_file_limit(std::int64_t bytes, const std::string& what);
 
 }  // namespace trireme::app

@@ -7,8 +7,8 @@
 
 namespace trireme::app {
 
-/// A bar on stderr that shows how much is done, how fast, and how long the rest will take. Only on a terminal, and at
-/// most a few times a second; elsewhere nothing is printed. Lines of the log take its place.
+/// Bar on stderr that shows how much is done, how fast, and how long the rest will take. It is drawn on a terminal
+/// alone, a few times a second at most. Lines of the log take its place.
 class ProgressBar {
  public:
   /// `unit` is what is counted, "MB"; counts are divided by `unit_size` for printing. `begun` were done before.
@@ -30,8 +30,8 @@ class ProgressBar {
   Timer since_drawn_;
 };
 
-/// The bar's line after `elapsed_s` seconds: "reading [#####     ]  50%  12.0 of 24.5 MB  6.0 MB/s  2 s left". Of what
-/// is done, `begun` was done before.
+/// Returns the bar's line after `elapsed_s` seconds: "reading [#####     ]  50%  12.0 of 24.5 MB  6.0 MB/s  2 s left".
+/// `begun` of `done` was done before.
 std::string progress_line(const std::string& label, const std::string& unit, double done, double total,
                           double elapsed_s, double begun = 0);
 

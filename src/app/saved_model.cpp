@@ -71,7 +71,7 @@ std::unique_ptr<SavedModel> load_model(
   }
   job.backend->release_host_memory();
   model_state.write_back();
-  job.backend->compute_stream().synchronize();  // the memory that it reads ends here
+  job.backend->compute_stream().synchronize();  // before the memory that it reads is freed
   return saved;
 }
 

@@ -19,11 +19,11 @@ struct OpenCheckpoint {
   checkpoint::RunDescription description;
 };
 
-/// Opens what `--load PATH` means: the newest step of a folder, or one step's folder. Collective. With `optional`, a
-/// folder without any checkpoint gives an empty result; otherwise CheckpointError.
+/// Opens the newest step of a folder, or one step's folder. With `optional`, a folder without checkpoints gives an
+/// empty result; otherwise CheckpointError. Collective.
 OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, bool optional = false);
 
-/// Options of the commands that use a trained model.
+/// Options of a command that uses a trained model.
 struct SavedModelOptions {
   GridOptions grid;
   DeviceOptions device;
@@ -38,13 +38,13 @@ struct SavedModel {
   std::unique_ptr<train::ParallelGpt> gpt;
 };
 
-/// Loads the weights of `options.load` on any grid. `settle` completes the layout, whose type, unless `--dtype` says
-/// another, and sequence length are those trained with. Collective.
+/// Loads the weights of `options.load` on any grid. The sequence length is that of the training, and so is the type,
+/// unless `--dtype` says another; `settle` may change them. Collective.
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,
     const std::function<void(const model::GptConfig&, train::ExecutionConfig&)>& settle);
 
-/// The tokenizer that a checkpoint carries.
+/// Returns the tokenizer that a checkpoint carries.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description);
 
 }  // namespace trireme::app

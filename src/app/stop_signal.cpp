@@ -27,8 +27,8 @@ void end_by(int signal) {
   std::raise(signal);
 }
 
-/// One line from the first rank, outside the log: the program may be at any point of its start. Of SIGTERM none: mpirun
-/// sends it to the ranks of a job that has failed.
+/// Prints one line on the first rank, outside the log, which may not be there yet. None for SIGTERM, which mpirun sends
+/// to the ranks of a job that has failed.
 void acknowledge(int signal) {
   if (mpi::launched_rank() != 0 || signal == SIGTERM) return;
   const std::string line = std::string("trireme: SIG") + sigabbrev_np(signal) +
@@ -59,7 +59,7 @@ void take_stop_signals(OnStopSignal action) {
   sigset_t blocked = stop_signals();
   pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
   std::thread([action] {
-    sigset_t pipe;  // nobody may read what this thread prints
+    sigset_t pipe;  // the reader of stderr may be gone
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, nullptr);

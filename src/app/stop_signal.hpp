@@ -11,10 +11,10 @@ enum class OnStopSignal {
 /// Starts the thread that takes the stop signals for the whole process, with sigwait. They stay blocked in all threads
 /// that are started later, so no handler ever interrupts one that computes.
 ///
-/// The first call of main: a signal that was blocked since the start of the program is taken now, none is lost.
+/// Call it first in main: it takes the signals that were blocked since the start of the program.
 void take_stop_signals(OnStopSignal action);
 
-/// True once a stop signal has come to a program that is only asked to stop.
+/// Returns whether a stop signal has come to a program that is only asked to stop.
 bool stop_signal_received();
 
 }  // namespace trireme::app

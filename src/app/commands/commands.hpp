@@ -2,7 +2,7 @@
 
 #include "src/app/command_line.hpp"
 
-/// The functions of the commands: each returns the exit code and throws Error.
+/// Functions of the commands. Each returns the exit code and throws Error.
 namespace trireme::app {
 
 // Collective, on every rank of a job.

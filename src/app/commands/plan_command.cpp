@@ -14,7 +14,7 @@
 namespace trireme::app {
 namespace {
 
-/// Micro-batches of an update on one data rank, said by their number or by sizes of batches.
+/// Returns the micro-batches of an update on one data rank, given by their number or by sizes of batches.
 int micro_batches_of(const std::optional<int>& count, const std::optional<std::int64_t>& global_batch_size,
                      std::int64_t micro_batch_size, int data_ranks) {
   TRIREME_CHECK(count.has_value() != global_batch_size.has_value(), ConfigError,
@@ -26,7 +26,7 @@ int micro_batches_of(const std::optional<int>& count, const std::optional<std::i
   return static_cast<int>(*global_batch_size / (micro_batch_size * data_ranks));
 }
 
-/// A schedule is a list in memory and a table on the screen: ConfigError where they would be too large.
+/// Throws ConfigError where a schedule, a list in memory and a table on the screen, would be too large.
 void check_size(int stages, int chunks, int micro_batches) {
   constexpr double most = 5e6;
   const double cells = 3.0 * stages * chunks * (micro_batches + 2.0 * stages);

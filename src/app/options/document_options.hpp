@@ -18,13 +18,13 @@ struct DocumentFormat {
   bool operator==(const DocumentFormat&) const = default;
 };
 
-/// Adds an option NAME of these.
+/// Adds an option NAME that takes one of these formats.
 void add_document_format(Options& options, const std::string& name, DocumentFormat* format, const std::string& help);
 
 /// Adds --on-bad-line and --max-bad-lines.
 void add_bad_lines(Options& options, bool* skip, std::int64_t* most);
 
-/// The threads of a rank: `workers`, or its share of the machine's cores. Collective.
+/// Returns the threads of a rank: `workers`, or its share of the machine's cores. Collective.
 int thread_count(const mpi::MpiCommunicator& world, std::optional<int> workers);
 
 }  // namespace trireme::app

@@ -37,8 +37,8 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(const std::string& name, std::span<const std::string> candidates) {
-  constexpr std::size_t longest = 100;  // no option is as long; the distance takes the product of the lengths
-  if (name.size() > longest) return "";
+  constexpr std::size_t max_length = 100;  // longer than any option; the cost is the product of the lengths
+  if (name.size() > max_length) return "";
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {

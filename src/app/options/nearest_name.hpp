@@ -5,10 +5,10 @@
 
 namespace trireme::app {
 
-/// The candidate nearest to a misspelt or abbreviated `name`; empty where none is near.
+/// Returns the candidate nearest to a misspelt or abbreviated `name`; empty where none is near.
 std::string nearest_name(const std::string& name, std::span<const std::string> candidates);
 
-/// "; did you mean corpus build?", or nothing where no candidate is near.
+/// Returns "; did you mean corpus build?", or nothing where no candidate is near.
 std::string suggestion(const std::string& name, std::span<const std::string> candidates);
 
 /// Throws ConfigError for the subcommand `word` of `group`, which is empty or none of `words`; suggests the nearest.

@@ -37,15 +37,15 @@ void assign_number(const std::string& text, Range range, const char* kind, T& va
   TRIREME_CHECK(error != std::errc::result_out_of_range, ConfigError, "does not fit into {}", kind);
   TRIREME_CHECK(error == std::errc{} && stop == end && std::isfinite(static_cast<double>(parsed)), ConfigError,
                 "is not {}", kind);
-  TRIREME_CHECK(static_cast<double>(parsed) >= range.min && static_cast<double>(parsed) <= range.max,
-                ConfigError, "must be {}", range_text(range));
+  TRIREME_CHECK(static_cast<double>(parsed) >= range.min && static_cast<double>(parsed) <= range.max, ConfigError,
+                "must be {}", range_text(range));
   value = parsed;
 }
 
-/// ConfigError where a file has no name, mostly a variable of a batch file that is not set; IoError where no file
-/// system takes a name this long.
+/// Throws ConfigError where a path is empty, mostly by an unset variable of a batch file; IoError where it is too long
+/// for any file system.
 void check_path(const std::string& path, const std::string& option) {
-  constexpr std::size_t max_path_bytes = 4095, max_name_bytes = 255;  // Linux's
+  constexpr std::size_t max_path_bytes = 4095, max_name_bytes = 255;  // on Linux
   TRIREME_CHECK(!path.empty(), ConfigError, "{} has an empty name: give one, or leave the option out", option);
   std::size_t max_part_bytes = 0;
   for (std::size_t begin = 0; begin <= path.size();) {
@@ -58,7 +58,7 @@ void check_path(const std::string& path, const std::string& option) {
                 max_path_bytes, max_name_bytes);
 }
 
-/// The text of a file of options: UTF-8, with or without a byte order mark.
+/// Reads a file of options: UTF-8, with or without a byte order mark.
 std::string text_of_file(const std::string& path) {
   constexpr std::uintmax_t max_bytes = 1 << 20;
   std::error_code error;
@@ -157,7 +157,7 @@ void Options::parse_known(const std::vector<std::string>& arguments) {
   try {
     read(arguments, problems);
   } catch (const Error&) {
-    // The command reads its options again, and says so then.
+    // The command reads its options again, and reports the problem.
   }
 }
 
@@ -188,7 +188,7 @@ Options::Source Options::read_command_line(const std::vector<std::string>& argum
                         po::command_line_style::long_allow_adjacent;
   Source source;
   std::size_t arguments_taken = 0;
-  bool after_unknown = false;  // what follows an unknown option is most likely its value
+  bool after_unknown = false;  // a word after an unknown option is most likely its value
   try {
     const auto parsed =
         po::command_line_parser(with_hyphens(arguments)).options(description).style(style).allow_unregistered().run();
@@ -223,7 +223,7 @@ Options::Source Options::read_command_line(const std::vector<std::string>& argum
   return source;
 }
 
-/// `arguments` with "---lr" for "-lr", which then is an unknown option instead of a value of the one before.
+/// Replaces "-lr" in `arguments` by "---lr": an unknown option, and no value of the option before.
 std::vector<std::string> Options::with_hyphens(std::vector<std::string> arguments) const {
   const std::string* last = nullptr;  // the word before, where it is an option that takes a value
   for (std::string& word : arguments) {
@@ -332,7 +332,7 @@ std::string Options::help() const {
   text += " [OPTION]...\n" + wrapped(summary_) + "\n";
   if (!arguments_.empty()) text += "\n";
   for (const Argument& argument : arguments_) text += help_line(argument.placeholder, argument.help);
-  // The options every command has come last.
+  // The options of all commands come last.
   std::vector<const Entry*> ordered;
   for (const Entry& entry : entries_) ordered.push_back(&entry);
   std::ranges::rotate(ordered, ordered.begin() + 1);

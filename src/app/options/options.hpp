@@ -13,17 +13,17 @@
 
 namespace trireme::app {
 
-/// The values an option may take.
+/// Values that an option may take.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
 };
 constexpr Range at_least(double min) { return {.min = min}; }
 constexpr Range between(double min, double max) { return {min, max}; }
-/// A number of things: at least one, and few enough that the product of two counts fits into 64 bits.
+/// Range of a count: at least one, and few enough that the product of two counts fits into 64 bits.
 constexpr Range countable() { return {1, std::numeric_limits<std::int32_t>::max()}; }
 
-/// The options of one subcommand. Each is bound to a variable, whose value at that time is the default:
+/// Options of one command. Each is bound to a variable, whose value at that time is the default:
 ///
 ///   Options options("trireme train", "Trains a model.");
 ///   options.section("Parallelism");
@@ -32,20 +32,21 @@ constexpr Range countable() { return {1, std::numeric_limits<std::int32_t>::max(
 ///   options.add_flag("sequence-parallel", &sequence_parallel, "Split activations along the sequence, too.");
 ///   if (!options.parse(arguments)) return 0;  // --help
 ///
-/// The first name is the one of messages, the others are aliases. Values come from INI files (`--config FILE`, lines
-/// "name = value", a list's name once for every element) and from the command line, which wins. `parse` throws one
-/// ConfigError that lists every problem: unknown names with the nearest one that exists (abbreviations and "-lr" are
-/// unknown names), values of the wrong type or out of range, an option given twice with different values in one source,
-/// whichever of its names were used, and what is missing. Values of options whose placeholder begins with FILE, DIR or
-/// PREFIX are paths: none may be empty, and an IoError is thrown where no file system takes one as long.
+/// Messages use the first name; the others are aliases. Values come from INI files (`--config FILE`, lines "name =
+/// value", a list's name once for every element) and from the command line, which wins.
+///
+/// `parse` throws one ConfigError that lists every problem: unknown names with the nearest one that exists, values of
+/// the wrong type or out of range, different values of one option in one source, and missing options. Abbreviations and
+/// "-lr" are unknown names. Values of options whose placeholder begins with FILE, DIR or PREFIX are paths. None may be
+/// empty, and one that is too long for any file system is an IoError.
 class Options {
  public:
   Options(std::string command, std::string summary);
 
-  /// Title of the options that follow, in the help.
+  /// Sets the title under which the help lists the options that follow.
   void section(std::string title);
 
-  /// A number, a text or a list of texts. T: int, std::int64_t, std::uint64_t, double, std::string,
+  /// Adds a number, a text or a list of texts. T: int, std::int64_t, std::uint64_t, double, std::string,
   /// std::vector<std::string>, or std::optional of all but the last, empty while the option is not given.
   template <class T>
   void add(const std::string& names, T* value, const std::string& placeholder, const std::string& help,
@@ -56,7 +57,7 @@ class Options {
         [value] { return text_of(*value); });
   }
 
-  /// One of several words.
+  /// Adds an option that takes one of several words.
   template <class T>
   void add_choice(const std::string& names, T* value, std::vector<std::pair<std::string, T>> choices,
                   const std::string& help) {
@@ -80,30 +81,30 @@ class Options {
     add_entry(names, joined(words, "|"), help, Arity::one, text(), set, text);
   }
 
-  /// True where given. In an INI file "name = true" or "name = false".
+  /// Adds an option without a value, true where given. In an INI file: "name = true" or "name = false".
   void add_flag(const std::string& names, bool* value, const std::string& help);
 
-  /// An argument without a name. Arguments are filled in this order and all must be given.
+  /// Adds an argument without a name. Arguments are filled in this order, and all must be given.
   void add_argument(const std::string& placeholder, std::string* value, const std::string& help);
 
-  /// All arguments that are left, at least one.
+  /// Adds a list that takes all arguments that are left, at least one.
   void add_arguments(const std::string& placeholder, std::vector<std::string>* values, const std::string& help);
 
-  /// `parse` complains where option `name` is not given.
+  /// Makes `parse` refuse a command line without the option `name`.
   void require(const std::string& name);
 
-  /// Sets the variables. False where `--help` was asked for: the help has been printed to stdout, nothing is set.
+  /// Sets the variables. Returns false where `--help` was asked for: it was printed on stdout, and nothing is set.
   bool parse(const std::vector<std::string>& arguments);
 
-  /// Sets the variables of the options that are declared here and passes over all else, mistakes included: for what is
-  /// needed before the command itself reads its options.
+  /// Sets the variables of the options that are declared here and skips all else, mistakes included. For values that
+  /// count before the command reads its options.
   void parse_known(const std::vector<std::string>& arguments);
 
-  /// Returns whether the option, under any of its names, was given on the command line or in a file. False for an
+  /// Returns whether the option was given, under any of its names, on the command line or in a file. False for an
   /// option that this command does not have.
   bool given(const std::string& name) const;
 
-  /// First name and present value of every option that has one, in order of declaration: what a run was asked to do.
+  /// Returns the first name and the present value of every option that has a value, in order of declaration.
   std::vector<std::pair<std::string, std::string>> values() const;
 
   std::string help() const;

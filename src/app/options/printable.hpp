@@ -5,10 +5,10 @@
 
 namespace trireme::app {
 
-/// `bytes` on one line for a terminal: control characters, and bytes that are not UTF-8, are written as escapes.
+/// Returns `bytes` on one line for a terminal. Control characters, and bytes that are not UTF-8, are escaped.
 std::string printable(std::string_view bytes);
 
-/// `printable` of a word of the user's for a message: of a long one its beginning and end.
+/// Returns a word of the command line for a message: `printable`, and of a long one its beginning and end.
 std::string shortened(std::string_view word);
 
 }  // namespace trireme::app

@@ -18,7 +18,7 @@ constexpr Range update_count(double min) { return {min, 1e18}; }
 struct BatchOptions {
   std::int64_t sequence_length = 0;
   std::int64_t micro_batch_size = 1;
-  std::optional<std::int64_t> global_batch_size;  ///< set when settled
+  std::optional<std::int64_t> global_batch_size;  ///< one micro-batch a data rank, unless given
   std::vector<std::string> ramp_up_text;
   std::optional<train::BatchRampUp> ramp_up;
   bool decrease = false;
@@ -32,9 +32,9 @@ struct BatchOptions {
 
   /// Returns whether the run's length is given in exactly one way.
   bool has_length() const { return train_iterations.has_value() != train_samples.has_value(); }
-  /// The global batches of `data_ranks` data ranks. ConfigError where they cannot be.
+  /// Returns the global batches of `data_ranks` data ranks. Throws ConfigError where they do not divide.
   train::BatchSchedule batches(int data_ranks) const;
-  /// Iterations of the whole run, of which `done` are behind it.
+  /// Returns the iterations of the whole run, `done` included.
   std::int64_t iterations(const train::Progress& done, int data_ranks) const;
 };
 

@@ -11,8 +11,8 @@
 
 namespace trireme::app {
 
-/// Options of the device and what lies between devices, for every command that runs a model. What only a GPU can do is
-/// refused where the backend is the CPU.
+/// Options of the device and of communication between devices, for every command that runs a model. Options that only
+/// a GPU has are refused where the backend is the CPU.
 struct DeviceOptions {
   BackendChoice backend = BackendChoice::automatic;
   std::optional<DeviceTransport> communicator;
@@ -24,17 +24,17 @@ struct DeviceOptions {
   double startup_timeout_minutes = mpi::default_startup_timeout_minutes;
 
   void declare(Options& options);
-  /// Options of the backend of one rank.
+  /// Returns the options of one rank's backend.
   BackendOptions backend_options(int world_rank, int local_rank) const;
-  /// ConfigError, listing them, where there are options that this backend has no use for. `reason` is why it is this
-  /// one.
+  /// Throws ConfigError that lists the options which `backend` does not use. `reason` says why this backend was
+  /// chosen.
   void check(const Options& options, const Backend& backend, const std::string& reason) const;
 };
 
 /// Returns `--startup-timeout-minutes`, which counts before MPI and the command's own options are there.
 double startup_timeout_minutes(const std::vector<std::string>& arguments);
 
-/// ConfigError where `backend` cannot train in `dtype`.
+/// Throws ConfigError where `backend` cannot train in `dtype`.
 void check_training_type(const Backend& backend, DType dtype);
 
 }  // namespace trireme::app

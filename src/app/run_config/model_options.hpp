@@ -38,7 +38,7 @@ struct ModelOptions {
   bool no_linear_bias = false;
 
   void declare(Options& options);
-  /// Returns the configuration asked for, or none where there are problems. The vocabulary is not checked: the corpus
+  /// Returns the configuration asked for, or none where there are problems. Does not check the vocabulary: the corpus
   /// is not open yet.
   std::optional<model::GptConfig> check(std::int64_t sequence_length, Problems& problems) const;
   /// Returns the configuration asked for. A preset's values hold where no option overrides them; without one, positions

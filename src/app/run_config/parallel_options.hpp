@@ -24,7 +24,7 @@ struct GridOptions {
   int tensor = 1;
   int pipeline = 1;
   int context = 1;
-  parallel::PipelineSplit split;  ///< without its list of layers, which is `pipeline_layout`
+  parallel::PipelineSplit split;  ///< without its list of layers (`pipeline_layout`)
   std::string pipeline_layout;
   std::int64_t vocabulary_multiple = 128;
   std::int64_t padded_vocabulary = 0;

@@ -33,7 +33,7 @@ struct RunConfig {
   train::ExecutionConfig execution_config() const;
   train::TrainOptions train_options() const;
   train::RunSchedule schedule() const;
-  /// Samples that a run of `iterations` iterations reads.
+  /// Returns what the number of samples that a run of `iterations` iterations reads depends on.
   data::RunLength run_length(std::int64_t iterations) const;
   data::GptDataOptions data_options(const model::GptConfig& config) const;
 };
@@ -46,7 +46,7 @@ class RunConfigReader {
   RunConfigReader(const RunConfigReader&) = delete;
   RunConfigReader& operator=(const RunConfigReader&) = delete;
 
-  /// The options as parsed. The grid and the device are final.
+  /// Returns the options as parsed. Those of the grid and the device are final.
   const RunConfig& parsed() const { return config_; }
   /// Settles what depends on several options or on the number of data ranks. Throws one ConfigError that lists the
   /// problems of all groups.

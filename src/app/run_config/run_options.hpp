@@ -10,7 +10,7 @@ namespace trireme::app {
 
 /// Options of when a run reports, evaluates and ends, and of the files it writes beside checkpoints.
 struct RunOptions {
-  train::RunSchedule schedule;  ///< without its interval of checkpoints, which is CheckpointOptions'
+  train::RunSchedule schedule;  ///< without the interval of checkpoints (CheckpointOptions)
   std::string metrics_file;
   std::string trace_file;
   bool dry_run = false;

@@ -25,7 +25,7 @@ using checkpoint::Piece;
 using checkpoint::StepEntry;
 using checkpoint::StepReader;
 
-/// The steps that `path` means: one by its folder, or all under their root, greatest first.
+/// Returns the steps that `path` means: one by its folder, or all under their root, newest first.
 std::vector<StepEntry> steps_at(const io::CheckpointLocation& place, io::CheckpointStore& store) {
   if (!place.step.empty()) return {{.name = place.step, .step = {}, .problem = {}}};
   std::vector<StepEntry> entries = store.steps();

@@ -49,7 +49,8 @@ struct ReshardOptions {
   }
 };
 
-/// Files that the ranks of the grid would write, for each kind of tensor in the checkpoint (weights, moments).
+/// Returns the files that the ranks of the grid would write, for each kind of tensor in the checkpoint (weights,
+/// moments).
 std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& step, const model::GptConfig& config,
                                                  const train::ExecutionConfig& layout,
                                                  const parallel::ProcessGrid& grid) {

@@ -15,7 +15,7 @@ int train_command(const CommandLine& line) {
                   "Trains a GPT-2 or a Llama on tokenized corpora, from initial weights or a checkpoint.");
   RunConfigReader reader(options);
   if (!line.read(options)) return 0;
-  std::signal(SIGPIPE, SIG_IGN);  // a log that nobody reads any more does not end a run
+  std::signal(SIGPIPE, SIG_IGN);  // a run goes on when the reader of its log is gone
 
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
   const RunConfig& config = reader.settle(job.grid.data_size());

@@ -12,7 +12,7 @@
 namespace trireme::app {
 namespace {
 
-/// Returns about what the file takes that this rank writes of a checkpoint.
+/// Returns the approximate size of this rank's file of a checkpoint.
 std::int64_t shard_bytes(const std::vector<checkpoint::StateTensor>& tensors) {
   std::int64_t sum = checkpoint::shard_overhead_bytes;
   for (const checkpoint::StateTensor& tensor : tensors) {
@@ -68,7 +68,6 @@ bool TrainSession::has_work(const data::GptData& data) const {
          train::test_is_left(progress(), plan_.iterations, data, config_.schedule());
 }
 
-/// Opens the folder of `--save`, into which this rank's file must fit. Collective.
 std::unique_ptr<io::CheckpointStore> TrainSession::open_store() const {
   std::unique_ptr<io::CheckpointStore> store;
   collectively(*job_.world, [&] {

@@ -26,7 +26,9 @@ class TrainSession {
   const train::Progress& progress() const { return trainer_.progress(); }
 
  private:
+  /// Sets the initial weights.
   void initialise();
+  /// Opens the folder of checkpoints, which must take a file as large as this rank's. Collective.
   std::unique_ptr<io::CheckpointStore> open_store() const;
 
   Job& job_;
@@ -34,7 +36,7 @@ class TrainSession {
   TrainPlan& plan_;
   train::ParallelGpt gpt_;
   train::Trainer trainer_;
-  std::optional<train::HostState> state_;  // for loading, and then for saving
+  std::optional<train::HostState> state_;  // used to load, and then to save
 };
 
 }  // namespace trireme::app
