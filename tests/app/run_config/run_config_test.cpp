@@ -49,14 +49,18 @@ TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
   EXPECT_EQ(std::ranges::count(message, '\n') + 1, std::ssize(problems)) << message;
 }
 
-TEST(RunConfig, GraphsInZero2GoWithoutTheOverlapOfReductions) {
-  const std::vector<std::string> arguments = {"--model",    "gpt2-124m",     "--data-path",
-                                              "a.h5",       "--cuda-graphs", "--data-parallel-sharding-strategy",
-                                              "optim_grads"};
-  EXPECT_NO_THROW(read(arguments));
-  std::vector<std::string> with_overlap = arguments;
-  with_overlap.emplace_back("--overlap-grad-reduce");
-  expect_refused(with_overlap, "<cuda_graphs> goes without <overlap_grad_reduce> in ZeRO 2");
+TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {
+  const auto with = [](std::vector<std::string> arguments) {
+    for (const char* given :
+         {"--model", "gpt2-124m", "--data-path", "a.h5", "--data-parallel-sharding-strategy", "optim_grads"}) {
+      arguments.emplace_back(given);
+    }
+    return arguments;
+  };
+  EXPECT_NO_THROW(read(with({"--cuda-graphs", "--bf16"})));
+  expect_refused(with({"--cuda-graphs", "--overlap-grad-reduce"}),
+                 "in ZeRO 2, which reduces gradients after every micro-batch");
+  expect_refused(with({"--bf16", "--main-grads-dtype", "bf16"}), "ZeRO 2 keeps its shard of the gradients in fp32");
 }
 
 TEST(RunConfig, HoldsTheSettledValues) {
