@@ -1,5 +1,5 @@
 // JSON lines and plain text, read in pieces. The first byte chooses the options, the rest is the file.
-#include "io/prepare/text_reader.hpp"
+#include "src/prepare/text_reader.hpp"
 
 #include "src/base/error.hpp"
 #include "src/data/text/utf8.hpp"

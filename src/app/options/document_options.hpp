@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "io/prepare/text_reader.hpp"
 #include "mpi/environment.hpp"
 #include "src/app/options/options.hpp"
 #include "src/base/thread_pool.hpp"
+#include "src/prepare/text_reader.hpp"
 
 namespace trireme::app {
 

@@ -5,7 +5,6 @@
 
 #include <optional>
 
-#include "io/prepare/corpus_builder.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/document_options.hpp"
 #include "src/app/options/options.hpp"
@@ -14,6 +13,7 @@
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 #include "src/data/text/sentence_splitter.hpp"
+#include "src/prepare/corpus_builder.hpp"
 
 namespace trireme::app {
 namespace {

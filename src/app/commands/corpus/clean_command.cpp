@@ -7,13 +7,13 @@
 #include <optional>
 #include <sstream>
 
-#include "io/prepare/corpus_cleaner.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/document_options.hpp"
 #include "src/app/options/tokenizer_options.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/prepare/corpus_cleaner.hpp"
 
 namespace trireme::app {
 namespace {

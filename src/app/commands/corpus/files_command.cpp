@@ -7,11 +7,11 @@
 #include "io/corpus/llmc_corpus.hpp"
 #include "io/corpus/megatron_corpus.hpp"
 #include "io/posix/folder_lock.hpp"
-#include "io/prepare/corpus_copy.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/options/tokenizer_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/prepare/corpus_copy.hpp"
 
 namespace trireme::app {
 namespace {

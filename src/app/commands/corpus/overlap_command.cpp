@@ -4,13 +4,13 @@
 
 #include <optional>
 
-#include "io/prepare/corpus_overlap.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/document_options.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
+#include "src/prepare/corpus_overlap.hpp"
 
 namespace trireme::app {
 namespace {

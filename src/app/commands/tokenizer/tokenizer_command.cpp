@@ -10,7 +10,6 @@
 
 #include "io/compression/container_format.hpp"
 #include "io/corpus/corpus_store.hpp"
-#include "io/prepare/word_counting.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/options/printable.hpp"
@@ -20,6 +19,7 @@
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 #include "src/data/tokenizer/bpe_trainer.hpp"
+#include "src/prepare/word_counting.hpp"
 
 namespace trireme::app {
 namespace {

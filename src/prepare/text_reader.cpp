@@ -1,4 +1,4 @@
-#include "io/prepare/text_reader.hpp"
+#include "src/prepare/text_reader.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "io/prepare/ordered_output.hpp"
+#include "src/prepare/ordered_output.hpp"
 
 #include <fcntl.h>
 

@@ -1,4 +1,4 @@
-#include "io/prepare/corpus_part.hpp"
+#include "src/prepare/corpus_part.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "io/prepare/corpus_overlap.hpp"
+#include "src/prepare/corpus_overlap.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,9 +9,9 @@
 #include <tuple>
 
 #include "io/json/json_text.hpp"
-#include "io/prepare/document_reader.hpp"
-#include "io/prepare/ordered_output.hpp"
 #include "src/base/check.hpp"
+#include "src/prepare/document_reader.hpp"
+#include "src/prepare/ordered_output.hpp"
 
 namespace trireme::io {
 namespace {

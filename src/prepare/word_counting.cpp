@@ -1,4 +1,4 @@
-#include "io/prepare/word_counting.hpp"
+#include "src/prepare/word_counting.hpp"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "io/prepare/text_reader.hpp"
+#include "src/prepare/text_reader.hpp"
 
 namespace trireme::io {
 

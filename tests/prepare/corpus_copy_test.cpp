@@ -8,8 +8,8 @@
 #include "io/corpus/corpus_format.hpp"
 #include "io/corpus/megatron_corpus.hpp"
 #include "io/posix/folder_lock.hpp"
-#include "io/prepare/corpus_copy.hpp"
 #include "src/data/dataset/gpt_data.hpp"
+#include "src/prepare/corpus_copy.hpp"
 #include "tests/io/corpus/corpus_files.hpp"
 #include "tests/support/sample_text.hpp"
 

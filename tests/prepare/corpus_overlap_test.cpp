@@ -1,4 +1,4 @@
-#include "io/prepare/corpus_overlap.hpp"
+#include "src/prepare/corpus_overlap.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "io/prepare/corpus_copy.hpp"
+#include "src/prepare/corpus_copy.hpp"
 
 #include <algorithm>
 #include <filesystem>

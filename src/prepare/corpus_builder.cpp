@@ -1,4 +1,4 @@
-#include "io/prepare/corpus_builder.hpp"
+#include "src/prepare/corpus_builder.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "io/prepare/document_reader.hpp"
+#include "src/prepare/document_reader.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "io/prepare/input_parts.hpp"
+#include "src/prepare/input_parts.hpp"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#include "io/prepare/document_spool.hpp"
+#include "src/prepare/document_spool.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "io/prepare/text_reader.hpp"
+#include "src/prepare/text_reader.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "io/prepare/corpus_cleaner.hpp"
+#include "src/prepare/corpus_cleaner.hpp"
 
 #include <gmock/gmock.h>
 

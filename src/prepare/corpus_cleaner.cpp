@@ -1,4 +1,4 @@
-#include "io/prepare/corpus_cleaner.hpp"
+#include "src/prepare/corpus_cleaner.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,9 +11,6 @@
 #include <utility>
 
 #include "io/json/json_text.hpp"
-#include "io/prepare/document_reader.hpp"
-#include "io/prepare/document_spool.hpp"
-#include "io/prepare/ordered_output.hpp"
 #include "src/base/check.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/all_to_all.hpp"
@@ -21,6 +18,9 @@
 #include "src/data/text/language.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/data/text/unicode_repair.hpp"
+#include "src/prepare/document_reader.hpp"
+#include "src/prepare/document_spool.hpp"
+#include "src/prepare/ordered_output.hpp"
 
 namespace trireme::io {
 namespace {

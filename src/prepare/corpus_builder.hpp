@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "io/prepare/corpus_part.hpp"
 #include "src/comm/communicator.hpp"
+#include "src/prepare/corpus_part.hpp"
 
 namespace trireme::io {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "io/prepare/text_reader.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/data/dedup/ngrams.hpp"
+#include "src/prepare/text_reader.hpp"
 
 namespace trireme::io {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/prepare/text_reader.hpp"
 #include "src/base/thread_pool.hpp"
+#include "src/prepare/text_reader.hpp"
 
 namespace trireme::io {
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "io/prepare/text_reader.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/data/dedup/minhash.hpp"
 #include "src/data/dedup/shingles.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/prepare/text_reader.hpp"
 
 namespace trireme::io {
 

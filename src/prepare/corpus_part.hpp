@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "io/posix/file_handle.hpp"
-#include "io/prepare/input_parts.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/data/tokenizer/special_tokens.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/prepare/input_parts.hpp"
 
 namespace trireme::io {
 
