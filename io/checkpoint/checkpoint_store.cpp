@@ -17,6 +17,7 @@
 #include "io/checkpoint/manifest_json.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/folder.hpp"
+#include "io/posix/regular_file.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"

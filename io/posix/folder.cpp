@@ -15,7 +15,6 @@
 
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file_handle.hpp"
-#include "io/posix/regular_file.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
@@ -120,29 +119,6 @@ void write_durably(const std::string& path, std::string_view bytes) {
     unlink(new_path.c_str());
     throw;
   }
-}
-
-std::string read_whole_file(const std::string& path, std::int64_t max_bytes) {
-  const std::int64_t size_bytes = regular_file_size(path, Symlinks::refuse);
-  TRIREME_CHECK(size_bytes <= max_bytes, DataError,
-                "{} has {} bytes, but the limit is {}: the file is probably damaged", path, size_bytes, max_bytes);
-  std::string bytes;
-  const int result = retried([&] {
-    bytes.assign(static_cast<std::size_t>(size_bytes), '\0');
-    const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!file) return -1;
-    std::size_t done = 0;
-    while (done < bytes.size()) {
-      const ssize_t count = read(file.get(), bytes.data() + done, bytes.size() - done);
-      if (count < 0) return -1;
-      if (count == 0) break;
-      done += static_cast<std::size_t>(count);
-    }
-    bytes.resize(done);
-    return 0;
-  });
-  TRIREME_CHECK(result == 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
-  return bytes;
 }
 
 std::string unique_suffix() {

@@ -30,10 +30,7 @@ std::int64_t free_bytes(const std::string& path);
 /// called PATH.new behind in a crash. One process at a time.
 void write_durably(const std::string& path, std::string_view bytes);
 
-/// All bytes of a regular file (no symbolic link). IoError; DataError where there are more than `max_bytes`.
-std::string read_whole_file(const std::string& path, std::int64_t max_bytes);
-
-/// Vec8 hexadecimal digits that no other process comes by.
+/// Eight hexadecimal digits that no other process comes by.
 std::string unique_suffix();
 
 }  // namespace trireme::io

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "io/posix/folder.hpp"
+#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"

@@ -1,14 +1,13 @@
 #include "io/posix/regular_file.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
-#include <utility>
 
+#include "io/posix/file_handle.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 
@@ -31,13 +30,28 @@ std::int64_t regular_file_size(const std::string& path, Symlinks symlinks) {
   return status.st_size;
 }
 
-std::string read_regular_file(const std::string& path, std::int64_t max_bytes) {
-  const std::int64_t size = regular_file_size(path);
-  TRIREME_CHECK(size <= max_bytes, DataError, "{} has {} bytes; such a file has at most {}", path, size, max_bytes);
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  TRIREME_CHECK(file.is_open() && (size == 0 || text << file.rdbuf()) && !file.bad(), IoError, "cannot read {}", path);
-  return std::move(text).str();
+std::string read_whole_file(const std::string& path, std::int64_t max_bytes, Symlinks symlinks) {
+  const std::int64_t size_bytes = regular_file_size(path, symlinks);
+  TRIREME_CHECK(size_bytes <= max_bytes, DataError,
+                "{} has {} bytes, but the limit is {}: it is damaged, or of another kind", path, size_bytes, max_bytes);
+  const int flags = O_RDONLY | O_CLOEXEC | (symlinks == Symlinks::refuse ? O_NOFOLLOW : 0);
+  std::string bytes;
+  const int result = retried([&] {
+    bytes.assign(static_cast<std::size_t>(size_bytes), '\0');
+    const Descriptor file(open(path.c_str(), flags));
+    if (!file) return -1;
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t count = read(file.get(), bytes.data() + done, bytes.size() - done);
+      if (count < 0) return -1;
+      if (count == 0) break;
+      done += static_cast<std::size_t>(count);
+    }
+    bytes.resize(done);
+    return 0;
+  });
+  TRIREME_CHECK(result == 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
+  return bytes;
 }
 
 }  // namespace trireme::io

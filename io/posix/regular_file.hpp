@@ -12,7 +12,7 @@ enum class Symlinks { follow, refuse };
 /// be followed.
 std::int64_t regular_file_size(const std::string& path, Symlinks symlinks = Symlinks::follow);
 
-/// All bytes of the regular file at `path`. Throws likewise, and DataError where it has more than `max_bytes`.
-std::string read_regular_file(const std::string& path, std::int64_t max_bytes);
+/// Returns all bytes of the regular file at `path`. Throws likewise, and DataError where it has more than `max_bytes`.
+std::string read_whole_file(const std::string& path, std::int64_t max_bytes, Symlinks symlinks = Symlinks::refuse);
 
 }  // namespace trireme::io

@@ -261,7 +261,7 @@ data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::s
 }
 
 data::BpeVocabulary read_huggingface_file(const std::string& path, const std::string& end_of_document) {
-  return parse_huggingface_file(read_regular_file(path, max_file_bytes), path, end_of_document);
+  return parse_huggingface_file(read_whole_file(path, max_file_bytes, Symlinks::follow), path, end_of_document);
 }
 
 }  // namespace trireme::io

@@ -126,8 +126,8 @@ data::BpeVocabulary parse_bpe_files(const std::string& vocabulary, const std::st
 }
 
 data::BpeVocabulary read_bpe_files(const std::string& vocabulary_path, const std::string& merges_path) {
-  return parse_bpe_files(read_regular_file(vocabulary_path, max_file_bytes), vocabulary_path,
-                         read_regular_file(merges_path, max_file_bytes), merges_path);
+  return parse_bpe_files(read_whole_file(vocabulary_path, max_file_bytes, Symlinks::follow), vocabulary_path,
+                         read_whole_file(merges_path, max_file_bytes, Symlinks::follow), merges_path);
 }
 
 data::WordPieceVocabulary parse_wordpiece_file(std::string_view text, const std::string& path) {
@@ -149,7 +149,7 @@ data::WordPieceVocabulary parse_wordpiece_file(std::string_view text, const std:
 }
 
 data::WordPieceVocabulary read_wordpiece_file(const std::string& path) {
-  return parse_wordpiece_file(read_regular_file(path, max_file_bytes), path);
+  return parse_wordpiece_file(read_whole_file(path, max_file_bytes, Symlinks::follow), path);
 }
 
 void write_bpe_files(const data::BpeVocabulary& vocabulary, const std::string& vocabulary_path,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "io/posix/folder.hpp"
+#include "io/posix/regular_file.hpp"
 #include "src/base/error.hpp"
 #include "tests/support/temporary_directory.hpp"
 
