@@ -180,17 +180,4 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t beg
   return std::make_unique<PlainFile>(path, begin, end);
 }
 
-std::int64_t line_begin(const std::string& path, std::int64_t size_bytes, std::int64_t at) {
-  if (at <= 0 || at >= size_bytes) return std::clamp<std::int64_t>(at, 0, size_bytes);
-  PlainFile file(path, at - 1, size_bytes);
-  std::string bytes(std::size_t{1} << 16, '\0');
-  for (std::int64_t offset = at - 1;;) {
-    const std::size_t got = file.read(bytes.data(), bytes.size());
-    const std::size_t end = std::string_view(bytes).substr(0, got).find('\n');
-    if (end != std::string_view::npos) return offset + static_cast<std::int64_t>(end) + 1;
-    offset += static_cast<std::int64_t>(got);
-    if (got < bytes.size()) return offset;
-  }
-}
-
 }  // namespace trireme::io

@@ -43,12 +43,6 @@ std::string zstd_frame(std::string_view bytes) {
 
 }  // namespace
 
-Compression compression_by_name(std::string_view path) {
-  if (path.ends_with(".gz")) return Compression::gzip;
-  if (path.ends_with(".zst")) return Compression::zstd;
-  return Compression::none;
-}
-
 std::string packed(std::string_view bytes, Compression compression) {
   return compression == Compression::gzip ? gzip_member(bytes) : zstd_frame(bytes);
 }

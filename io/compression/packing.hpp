@@ -7,11 +7,8 @@
 
 namespace trireme::io {
 
-/// Returns the compression that the end of a file's name selects: .gz, .zst or none.
-Compression compression_by_name(std::string_view path);
-
-/// `bytes` as a gzip member or a Zstandard frame of their own, with a checksum: several one after another unpack to
-/// all of the bytes. `compression` is one of the two.
+/// Returns `bytes` as a gzip member or a Zstandard frame of their own, with a checksum: several one after another
+/// unpack to all of the bytes. `compression` is one of the two.
 std::string packed(std::string_view bytes, Compression compression);
 
 }  // namespace trireme::io

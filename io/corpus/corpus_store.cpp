@@ -252,6 +252,13 @@ void CorpusStore::check_unchanged() const {
   for (const auto& source : sources_) source->check_unchanged();
 }
 
+std::vector<const data::TokenStore*> CorpusStore::token_owners() const {
+  if (!is_view()) return {this};
+  std::vector<const data::TokenStore*> owners;
+  for (const auto& source : sources_) owners.push_back(source.get());
+  return owners;
+}
+
 CorpusStore::Stretch CorpusStore::stretch_at(std::int64_t token) const {
   if (!is_view()) {
     check_tokens(token, 1);

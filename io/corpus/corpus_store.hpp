@@ -11,7 +11,7 @@
 #include "io/posix/mapped_file.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/data/dataset/token_store.hpp"
+#include "src/prepare/corpora.hpp"
 
 namespace trireme::io {
 
@@ -22,7 +22,7 @@ struct CorpusRun {
 
 /// A corpus or a view in an HDF5 file; io/README.md describes the format. The file is memory-mapped: opening it takes
 /// one pass over the offsets, and all processes of a machine share its pages. The sources of a view are opened with it.
-class CorpusStore final : public data::TokenStore {
+class CorpusStore final : public prepare::CorpusSource {
  public:
   /// Checks everything but the tokens themselves, which are only read on demand. Throws IoError where the file cannot
   /// be opened. Throws DataError where it is not a whole corpus, or a source of a view has changed.
@@ -39,6 +39,7 @@ class CorpusStore final : public data::TokenStore {
   bool is_view() const { return !sources_.empty(); }
   /// The corpora that a view takes its tokens from.
   const std::vector<std::unique_ptr<CorpusStore>>& sources() const { return sources_; }
+  std::vector<const data::TokenStore*> token_owners() const override;
 
   /// Reads every token, or for a view those of its sources, with all threads of `pool` on all ranks of `comm`. All
   /// ranks have opened the same corpus. Throws DataError on all ranks, naming the first block that has changed since it
@@ -49,18 +50,11 @@ class CorpusStore final : public data::TokenStore {
   /// Number of blocks of 1,048,576 tokens; for a view, of all its sources.
   std::int64_t blocks() const;
   /// Reads one block and returns its largest id. Throws DataError where it has changed since it was written.
-  std::int64_t verify_block(std::int64_t block) const;
+  std::int64_t verify_block(std::int64_t block) const override;
   /// Releases the memory that reading the block took.
-  void release_block(std::int64_t block) const;
+  void release_block(std::int64_t block) const override;
 
-  /// Position of a token, and the number of tokens from there on in one block.
-  struct Stretch {
-    std::int64_t source;  ///< number of the view's source
-    std::int64_t begin;   ///< position in the source
-    std::int64_t block;   ///< number among the blocks of all sources
-    std::int64_t size;
-  };
-  Stretch stretch_at(std::int64_t token) const;
+  Stretch stretch_at(std::int64_t token) const override;
 
  private:
   enum class Kind { any, no_view };
@@ -98,13 +92,13 @@ class CorpusStore final : public data::TokenStore {
 /// Hands out tokens of a corpus, each block of them checked first, once where they are asked for in order.
 class VerifiedTokens {
  public:
-  explicit VerifiedTokens(const CorpusStore& store) : store_(store) {}
+  explicit VerifiedTokens(const prepare::CorpusSource& store) : store_(store) {}
 
   /// Calls `take(span)` with all tokens [begin, end), a span at a time. Throws DataError where they are damaged.
   template <class Take>
   void read(std::int64_t begin, std::int64_t end, const Take& take) {
     while (begin < end) {
-      const CorpusStore::Stretch stretch = store_.stretch_at(begin);
+      const prepare::CorpusSource::Stretch stretch = store_.stretch_at(begin);
       if (stretch.block != verified_) {
         if (verified_ >= 0) store_.release_block(verified_);
         store_.verify_block(verified_ = stretch.block);
@@ -116,7 +110,7 @@ class VerifiedTokens {
   }
 
  private:
-  const CorpusStore& store_;
+  const prepare::CorpusSource& store_;
   std::int64_t verified_ = -1;
 };
 

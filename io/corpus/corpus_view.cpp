@@ -33,7 +33,7 @@ void write(h5::File& file, const std::string& path, const T* values, const Shape
 CorpusViewWriter::CorpusViewWriter(const std::string& path)
     : file_(path), folder_(whole_path(path).parent_path().string()) {}
 
-void CorpusViewWriter::take_from(const CorpusStore& store) {
+void CorpusViewWriter::take_from(const prepare::CorpusSource& store) {
   store_ = &store;
   if (!info_) {
     info_ = store.info();
@@ -41,24 +41,19 @@ void CorpusViewWriter::take_from(const CorpusStore& store) {
   }
   info_->max_id = std::max(info_->max_id, store.info().max_id);
   source_numbers_.clear();
-  const auto add = [&](const CorpusStore& source) {
-    const std::string name = name_from(folder_, source.name());
+  for (const data::TokenStore* source : store.token_owners()) {
+    const std::string name = name_from(folder_, source->name());
     TRIREME_CHECK(name.find('\n') == name.npos, ConfigError, "a view cannot name {}: its path has a line break", name);
-    const Source found{name, source.info().content_digest};
+    const Source found{name, source->info().content_digest};
     const auto at = std::ranges::find(sources_, found);
     source_numbers_.push_back(at - sources_.begin());
     if (at == sources_.end()) sources_.push_back(found);
-  };
-  if (store.is_view()) {
-    for (const auto& source : store.sources()) add(*source);
-  } else {
-    add(store);
   }
 }
 
 void CorpusViewWriter::append(std::int64_t begin, std::int64_t end) {
   while (begin < end) {
-    const CorpusStore::Stretch stretch = store_->stretch_at(begin);
+    const prepare::CorpusSource::Stretch stretch = store_->stretch_at(begin);
     const std::int64_t size = std::min(stretch.size, end - begin);
     const std::int64_t source = source_numbers_[static_cast<std::size_t>(stretch.source)];
     const CorpusRun next{source, stretch.begin, tokens_};
@@ -70,7 +65,7 @@ void CorpusViewWriter::append(std::int64_t begin, std::int64_t end) {
   }
 }
 
-CorpusSize CorpusViewWriter::finish() {
+prepare::CorpusSize CorpusViewWriter::finish() {
   std::string sources;
   for (const Source& source : sources_) sources += source.content_digest + " " + source.path + "\n";
   Digest table;

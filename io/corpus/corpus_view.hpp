@@ -5,24 +5,24 @@
 #include <string>
 #include <vector>
 
-#include "io/corpus/corpus_sink.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "io/posix/durable_file.hpp"
 
 namespace trireme::io {
 
 /// Makes a view: a corpus without tokens that refers to documents of other corpora (format: io/README.md). The numbers
 /// and positions of the documents are held in memory.
-class CorpusViewWriter final : public CorpusSink {
+class CorpusViewWriter final : public prepare::CorpusSink {
  public:
   explicit CorpusViewWriter(const std::string& path);
 
   /// Selects the corpus whose documents `append` refers to. Where it is a view, the new view refers to its sources.
-  void take_from(const CorpusStore& store) override;
+  void take_from(const prepare::CorpusSource& store) override;
   void append(std::int64_t begin, std::int64_t end) override;
   void end_sentence() override { sentence_offsets_.push_back(tokens_); }
   void end_document() override { document_offsets_.push_back(tokens_); }
   std::int64_t documents() const override { return std::ssize(document_offsets_) - 1; }
-  CorpusSize finish() override;
+  prepare::CorpusSize finish() override;
 
  private:
   struct Source {
@@ -32,7 +32,7 @@ class CorpusViewWriter final : public CorpusSink {
   };
   TemporaryFile file_;
   std::string folder_;
-  const CorpusStore* store_ = nullptr;
+  const prepare::CorpusSource* store_ = nullptr;
   std::optional<data::CorpusInfo> info_;  // header of the first store, with the largest id of all
   bool has_sentences_ = false;
   std::vector<Source> sources_;

@@ -95,4 +95,15 @@ std::string json_value(std::string_view line, const std::string& key) {
   return object.is_object() && object.contains(key) ? object[key].dump() : "null";
 }
 
+std::string overlap_line(const std::string& test, int n, const prepare::TestOverlap& overlap) {
+  const double percent = 100 * static_cast<double>(overlap.overlapping) / static_cast<double>(overlap.ngrams);
+  return nlohmann::ordered_json{{"test", test},
+                                {"ngram", n},
+                                {"documents", overlap.documents},
+                                {"unique_ngrams", overlap.ngrams},
+                                {"overlapping", overlap.overlapping},
+                                {"percent", percent}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace trireme::io

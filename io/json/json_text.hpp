@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "src/prepare/corpus_overlap.hpp"
+
 namespace trireme::io {
 
 /// The string under `key` of the JSON object that is the whole of `line`. Throws DataError "path:line_number:column:
@@ -18,5 +20,8 @@ std::string with_json_text(std::string_view line, const std::string& key, const 
 
 /// The value under `key` of the JSON object that is `line`, as JSON; "null" where there is none.
 std::string json_value(std::string_view line, const std::string& key);
+
+/// Returns a line of JSON: {"test", "ngram", "documents", "unique_ngrams", "overlapping", "percent"}.
+std::string overlap_line(const std::string& test, int n, const prepare::TestOverlap& overlap);
 
 }  // namespace trireme::io

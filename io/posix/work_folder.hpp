@@ -1,30 +1,30 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "io/posix/folder_lock.hpp"
+#include "src/prepare/files.hpp"
 
 namespace trireme::io {
 
-/// A folder beside a file that is being made, for what it is made of. It is one job's at a time, and goes with this
-/// object; what a killed job left in it goes when the next one takes it.
-class WorkFolder {
+/// A `prepare::WorkFolder`, locked by a `FolderLock`. A folder without a lock or a part in it is another program's, and
+/// refused.
+class WorkFolder final : public prepare::WorkFolder {
  public:
-  /// Throws EnvironmentError where another job has it, IoError where it cannot be made.
-  /// `target` is the file that is being made, for the message.
-  WorkFolder(std::string path, const std::string& target);
-  ~WorkFolder();
+  /// Throws as `prepare::WorkFiles::lock_folder`.
+  WorkFolder(std::string path, const std::string& target, std::set<std::string> kept);
+  ~WorkFolder() override;
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
 
-  const std::string& path() const { return path_; }
-  /// The path of a file in it.
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  void keep_none() override { kept_.clear(); }
 
  private:
-  void clear() const;
+  bool clear() const;
   std::string path_;
+  std::set<std::string> kept_;
   std::unique_ptr<FolderLock> lock_;
 };
 

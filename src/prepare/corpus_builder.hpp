@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "src/comm/communicator.hpp"
-#include "src/prepare/corpus_part.hpp"
+#include "src/prepare/tokenize_input.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 
 struct CorpusBuildOptions {
   std::vector<std::string> inputs;
   std::string output;
   CorpusTextOptions text;
-  std::int64_t part_bytes = std::int64_t{32} << 20;  ///< bytes of the input in a part
+  std::int64_t part_bytes = std::int64_t{32} << 20;  ///< bytes of the input for a part
 };
 
 struct CorpusBuildReport {
@@ -25,22 +25,22 @@ struct CorpusBuildReport {
   double join_s = 0;  ///< time in which one rank joined the parts
 };
 
-/// Bytes of the input done, and those there are.
+/// Takes the bytes of the input that are done, and all bytes of it.
 using CorpusProgress = std::function<void(std::int64_t, std::int64_t)>;
 
-/// Tokenizes text into a corpus, on all ranks of `comm`; rank 0 gets the report. Input is cut into parts (`cut_input`),
-/// which the ranks divide; rank 0 joins the results into one file. The corpus' bytes depend neither on ranks nor on
-/// threads, and memory does not grow with the input. Documents without a byte are left out and counted. `progress` is
-/// called on rank 0, at the start and now and then.
+/// Tokenizes text into a corpus, on all ranks of `comm`; rank 0 gets the report. The ranks divide the ranges of the
+/// input (`cut_input`) and make a part of each; rank 0 joins the parts into one file. The corpus' bytes depend neither
+/// on ranks nor on threads, and memory does not grow with the input. Documents without a byte are left out and counted.
+/// `progress` is called on rank 0, at the start and now and then.
 ///
-/// Parts that are done stand in a folder, OUTPUT.parts, until the corpus is whole. A build that was killed or failed is
-/// continued by the next of the same output: those of its parts that are still wanted, with the same options and
-/// unchanged files, are not made again. The folder is locked, see `FolderLock`, against a second build at once.
+/// Finished parts stand in a folder, OUTPUT.parts, until the corpus is whole. A build that was killed or failed is
+/// continued by the next of the same output: parts of unchanged files, made with the same options, are not made again.
+/// The folder is locked against a second build at once.
 ///
 /// On failure, which all ranks throw, nothing stands under the name of the output that did not before: DataError
 /// (input that cannot be read as text, too many bad lines, nothing to write), ConfigError (the output is one of the
 /// inputs), EnvironmentError (another build is at work), IoError, Hdf5Error.
-CorpusBuildReport build_corpus(const CorpusBuildOptions& options, const data::Tokenizer& tokenizer, ThreadPool& pool,
-                               Communicator& comm, const CorpusProgress& progress);
+CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& options, const data::Tokenizer& tokenizer,
+                               ThreadPool& pool, Communicator& comm, const CorpusProgress& progress);
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -4,13 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <sstream>
 #include <utility>
 
-#include "io/json/json_text.hpp"
 #include "src/base/check.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/all_to_all.hpp"
@@ -22,10 +20,10 @@
 #include "src/prepare/document_spool.hpp"
 #include "src/prepare/ordered_output.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
 
-/// A document and what a thread found out about it.
+/// A document, and the results of its examination by a thread.
 struct Work {
   TextPiece piece;
   bool is_json = false;
@@ -39,7 +37,7 @@ struct Work {
   std::optional<DataError> error;
 };
 
-/// A document that goes whatever else there is.
+/// A document that is removed, whatever its duplicates.
 struct Unwanted {
   std::int64_t document;  // number on this rank
   std::string reason;
@@ -47,7 +45,8 @@ struct Unwanted {
 
 constexpr std::size_t max_first_bad_lines = 5;
 
-/// The number of tokens where it is below `enough`; otherwise some number that is not. Long texts are not read whole.
+/// Returns the number of tokens where it is below `enough`, otherwise some number that is not. Long texts are not read
+/// whole.
 std::int64_t count_tokens(std::string_view text, const data::Tokenizer& tokenizer, std::int64_t enough) {
   constexpr std::size_t step = 1024;
   std::vector<std::int32_t> ids;
@@ -62,17 +61,18 @@ std::int64_t count_tokens(std::string_view text, const data::Tokenizer& tokenize
 
 class Cleaner {
  public:
-  Cleaner(const CorpusCleanOptions& options, const data::Tokenizer* tokenizer, Communicator& comm, ThreadPool& pool)
-      : options_(options), tokenizer_(tokenizer), comm_(comm), pool_(pool), minhash_(options.minhash) {
+  Cleaner(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer, Communicator& comm,
+          ThreadPool& pool)
+      : files_(files), options_(options), tokenizer_(tokenizer), comm_(comm), pool_(pool), minhash_(options.minhash) {
     fingerprints_.bands = options.jaccard < 1 ? minhash_.bands() : 0;
     collectively(comm_, [&] {
       check_names();
       if (!options.languages.empty()) languages_.emplace(options.languages);
     });
-    output_.emplace(comm_, pool_, options_.output);
-    if (!options_.report.empty()) report_file_.emplace(comm_, pool_, options_.report);
-    spool_.emplace(comm_, output_->folder(), "documents");
-    sketches_.emplace(comm_, output_->folder(), "sketches");
+    output_.emplace(files_, comm_, pool_, options_.output);
+    if (!options_.report.empty()) report_file_.emplace(files_, comm_, pool_, options_.report);
+    spool_.emplace(files_, comm_, output_->folder(), "documents");
+    sketches_.emplace(files_, comm_, output_->folder(), "sketches");
   }
 
   CorpusCleanReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
@@ -115,10 +115,7 @@ class Cleaner {
 
  private:
   void check_names() const {
-    const auto same = [](const std::string& a, const std::string& b) {
-      std::error_code ignored;
-      return a == b || std::filesystem::equivalent(a, b, ignored);
-    };
+    const auto same = [&](const std::string& a, const std::string& b) { return files_.inputs->is_same(a, b); };
     for (const std::string& input : options_.inputs) {
       TRIREME_CHECK(!same(input, options_.output), ConfigError, "{} is both input and output", options_.output);
       TRIREME_CHECK(!same(input, options_.report), ConfigError, "{} is both input and report", options_.report);
@@ -128,7 +125,7 @@ class Cleaner {
   }
 
   void read(const std::function<void(std::int64_t, std::int64_t)>& progress) {
-    DocumentReader reader(options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
+    DocumentReader reader(files_, options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
     read_in_batches<Work>(
         reader, pool_, progress, [&](Work& work) { examine(work); }, [&](const Work& work) { add(work); });
   }
@@ -137,9 +134,9 @@ class Cleaner {
     try {
       work.is_json = work.piece.is_json;
       if (work.is_json) work.record = work.piece.bytes;
-      std::string text = text_of(std::move(work.piece), options_.reader);
+      std::string text = text_of(files_, std::move(work.piece), options_.reader);
       if (options_.unicode != UnicodeForm::as_it_is) change_characters(text, work);
-      if (!work.is_json) work.record = json_line(options_.reader.json_key, text);
+      if (!work.is_json) work.record = files_.json->line(options_.reader.json_key, text);
       if (work.record.ends_with('\r')) work.record.pop_back();
       work.record += '\n';
       find_reason_to_go(text, work);
@@ -166,7 +163,7 @@ class Cleaner {
     work.is_changed = changed != text;
     if (!work.is_changed) return;
     text = std::move(changed);
-    if (work.is_json) work.record = with_json_text(work.record, options_.reader.json_key, text);
+    if (work.is_json) work.record = files_.json->with_text(work.record, options_.reader.json_key, text);
   }
 
   void find_reason_to_go(std::string_view text, Work& work) const {
@@ -226,8 +223,8 @@ class Cleaner {
   std::vector<std::uint64_t> shingle_set(std::int64_t document) const {
     const std::string line = spool_->read(document);
     std::vector<std::uint64_t> shingles;
-    data::shingle_hashes(json_text(line, options_.reader.json_key, options_.output, document), options_.shingles,
-                         shingles);
+    data::shingle_hashes(files_.json->text(line, options_.reader.json_key, options_.output, document),
+                         options_.shingles, shingles);
     data::make_set(shingles);
     return shingles;
   }
@@ -246,15 +243,15 @@ class Cleaner {
     for (std::int64_t document = spool_->begin(); document < spool_->end(); ++document) {
       const std::string line = spool_->read(document);
       if (next_unwanted != unwanted_.end() && next_unwanted->document + spool_->begin() == document) {
-        report_line(R"({{"document":{},"id":{},"reason":{}}})", document, json_value(line, options_.id_key),
+        report_line(R"({{"document":{},"id":{},"reason":{}}})", document, files_.json->value(line, options_.id_key),
                     next_unwanted++->reason);
       } else if (next_duplicate != duplicates.end() && next_duplicate->document == document) {
         const data::Duplicate& duplicate = *next_duplicate++;
         ++(duplicate.is_exact != 0 ? report_.exact_duplicates : report_.near_duplicates);
         if (!report_file_) continue;
         report_line(R"({{"document":{},"id":{},"reason":"{} duplicate","kept":{},"kept_id":{},"similarity":{:.6f}}})",
-                    document, json_value(line, options_.id_key), duplicate.is_exact != 0 ? "exact" : "near",
-                    duplicate.kept, json_value(spool_->read(duplicate.kept), options_.id_key),
+                    document, files_.json->value(line, options_.id_key), duplicate.is_exact != 0 ? "exact" : "near",
+                    duplicate.kept, files_.json->value(spool_->read(duplicate.kept), options_.id_key),
                     data::jaccard(shingle_set(duplicate.kept), shingle_set(document)));
       } else {
         ++report_.kept_documents;
@@ -290,6 +287,7 @@ class Cleaner {
     report_.search_s = greatest(report_.search_s);
   }
 
+  const Files& files_;
   const CorpusCleanOptions& options_;
   const data::Tokenizer* tokenizer_;
   Communicator& comm_;
@@ -307,9 +305,10 @@ class Cleaner {
 
 }  // namespace
 
-CorpusCleanReport clean_corpus(const CorpusCleanOptions& options, const data::Tokenizer* tokenizer, Communicator& comm,
-                               ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  return Cleaner(options, tokenizer, comm, pool).run(progress);
+CorpusCleanReport clean_corpus(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer,
+                               Communicator& comm, ThreadPool& pool,
+                               const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  return Cleaner(files, options, tokenizer, comm, pool).run(progress);
 }
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

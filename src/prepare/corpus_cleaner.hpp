@@ -12,7 +12,7 @@
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/prepare/text_reader.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 
 /// Change made to the characters of a text.
 enum class UnicodeForm {
@@ -72,7 +72,8 @@ struct CorpusCleanReport {
 /// the output and the report that did not before. Throws DataError (input that cannot be read, too many bad lines,
 /// nothing left), ConfigError (an output that is an input), EnvironmentError (another job is making the same output),
 /// IoError.
-CorpusCleanReport clean_corpus(const CorpusCleanOptions& options, const data::Tokenizer* tokenizer, Communicator& comm,
-                               ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress);
+CorpusCleanReport clean_corpus(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer,
+                               Communicator& comm, ThreadPool& pool,
+                               const std::function<void(std::int64_t, std::int64_t)>& progress);
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

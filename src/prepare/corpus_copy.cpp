@@ -1,63 +1,26 @@
 #include "src/prepare/corpus_copy.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 
-#include "io/corpus/corpus_view.hpp"
-#include "io/corpus/corpus_writer.hpp"
-#include "io/posix/folder_lock.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
 
-void check_output(const CorpusStore& store, const std::string& output) {
-  std::error_code ignored;
-  TRIREME_CHECK(!std::filesystem::equivalent(store.name(), output, ignored), ConfigError, "{} is both input and output",
-                output);
-  for (const auto& source : store.sources()) check_output(*source, output);
-}
-
-/// Copies tokens, each block of them checked first.
-class CorpusCopy final : public CorpusSink {
- public:
-  CorpusCopy(const std::string& path, const data::CorpusInfo& info)
-      : tokenizer_(data::tokenizer_from_payload(info.tokenizer, info.tokenizer_payload)), writer_(path, *tokenizer_) {}
-
-  void take_from(const CorpusStore& store) override { tokens_.emplace(store); }
-  void append(std::int64_t begin, std::int64_t end) override {
-    tokens_->read(begin, end, [&](const auto& tokens) {
-      ids_.assign(tokens.begin(), tokens.end());
-      writer_.append(ids_);
-    });
-  }
-  void end_sentence() override { writer_.end_sentence(); }
-  void end_document() override { writer_.end_document(); }
-  std::int64_t documents() const override { return writer_.documents(); }
-  CorpusSize finish() override {
-    writer_.finish();
-    return {writer_.documents(), writer_.token_count()};
-  }
-
- private:
-  std::unique_ptr<data::Tokenizer> tokenizer_;
-  CorpusWriter writer_;
-  std::optional<VerifiedTokens> tokens_;
-  std::vector<std::int32_t> ids_;
-};
-
-std::unique_ptr<CorpusSink> make_sink(CorpusKind kind, const std::string& path, const data::CorpusInfo& info) {
-  if (kind == CorpusKind::view) return std::make_unique<CorpusViewWriter>(path);
-  return std::make_unique<CorpusCopy>(path, info);
+void check_output(const Files& files, const CorpusSource& source, const std::string& output) {
+  const auto check = [&](const std::string& input) {
+    TRIREME_CHECK(!files.inputs->is_same(input, output), ConfigError, "{} is both input and output", output);
+  };
+  check(source.name());
+  for (const data::TokenStore* owner : source.token_owners()) check(owner->name());
 }
 
 using Selection = std::function<bool(std::int64_t)>;
 
-void copy_documents(const CorpusStore& store, const data::DocumentRange& range, const Selection& selected,
+void copy_documents(const CorpusSource& store, const data::DocumentRange& range, const Selection& selected,
                     CorpusSink& sink) {
   sink.take_from(store);
   const auto sentences = store.sentence_offsets();
@@ -79,7 +42,7 @@ void copy_documents(const CorpusStore& store, const data::DocumentRange& range, 
   store.check_unchanged();
 }
 
-data::DocumentRange all_of(const CorpusStore& store) {
+data::DocumentRange all_of(const CorpusSource& store) {
   return {store.document_offsets(), 0, store.documents(), 0, store.token_count()};
 }
 
@@ -87,11 +50,12 @@ bool always(std::int64_t) { return true; }
 
 }  // namespace
 
-CorpusSize merge_corpora(const std::vector<std::string>& inputs, const std::string& output, CorpusKind kind) {
-  std::vector<std::unique_ptr<CorpusStore>> stores;
+CorpusSize merge_corpora(const Files& files, const std::vector<std::string>& inputs, const std::string& output,
+                         CorpusKind kind) {
+  std::vector<std::unique_ptr<CorpusSource>> stores;
   for (const std::string& input : inputs) {
-    stores.push_back(std::make_unique<CorpusStore>(input));
-    check_output(*stores.back(), output);
+    stores.push_back(files.corpora->open(input));
+    check_output(files, *stores.back(), output);
     const data::CorpusInfo& first = stores.front()->info();
     const data::CorpusInfo& info = stores.back()->info();
     TRIREME_CHECK(info.tokenizer_digest == first.tokenizer_digest, DataError,
@@ -103,44 +67,42 @@ CorpusSize merge_corpora(const std::vector<std::string>& inputs, const std::stri
                   "of {} and {} one was built with sentences, the other without: build both alike", inputs.front(),
                   input);
   }
-  const FolderLock lock(output + ".lock", output);
-  const auto sink = make_sink(kind, output, stores.front()->info());
+  const auto sink = files.corpora->create(kind, output, stores.front()->info());
   for (const auto& store : stores) copy_documents(*store, all_of(*store), always, *sink);
   return sink->finish();
 }
 
-std::array<CorpusSize, 3> split_corpus(const std::string& input, const std::array<double, 3>& shares, data::SplitBy by,
+std::array<CorpusSize, 3> split_corpus(const Files& files, const std::string& input,
+                                       const std::array<double, 3>& shares, data::SplitBy by,
                                        const std::array<std::string, 3>& outputs, CorpusKind kind) {
-  const CorpusStore store(input);
-  for (const std::string& output : outputs) check_output(store, output);
+  const auto store = files.corpora->open(input);
+  for (const std::string& output : outputs) check_output(files, *store, output);
   std::array<CorpusSize, 3> sizes;
   for (const data::Split split : {data::Split::train, data::Split::valid, data::Split::test}) {
     const auto i = static_cast<std::size_t>(split);
-    const data::DocumentRange range = data::documents_of(store, split, shares, by);
+    const data::DocumentRange range = data::documents_of(*store, split, shares, by);
     if (range.documents == 0) continue;
-    const FolderLock lock(outputs[i] + ".lock", outputs[i]);
-    const auto sink = make_sink(kind, outputs[i], store.info());
-    copy_documents(store, range, always, *sink);
+    const auto sink = files.corpora->create(kind, outputs[i], store->info());
+    copy_documents(*store, range, always, *sink);
     sizes[i] = sink->finish();
   }
   return sizes;
 }
 
-CorpusSize sample_corpus(const std::string& input, double share, std::uint64_t seed, const std::string& output,
-                         CorpusKind kind) {
-  const CorpusStore store(input);
-  check_output(store, output);
-  const FolderLock lock(output + ".lock", output);
-  const auto sink = make_sink(kind, output, store.info());
+CorpusSize sample_corpus(const Files& files, const std::string& input, double share, std::uint64_t seed,
+                         const std::string& output, CorpusKind kind) {
+  const auto store = files.corpora->open(input);
+  check_output(files, *store, output);
+  const auto sink = files.corpora->create(kind, output, store->info());
   copy_documents(
-      store, all_of(store),
+      *store, all_of(*store),
       [&](std::int64_t d) {
         return static_cast<double>(splitmix64(mix64(seed), static_cast<std::uint64_t>(d)) >> 11) * 0x1p-53 < share;
       },
       *sink);
   TRIREME_CHECK(sink->documents() > 0, DataError, "none of the {} documents of {} fell to a share of {}",
-                store.documents(), input, share);
+                store->documents(), input, share);
   return sink->finish();
 }
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -5,33 +5,32 @@
 #include <string>
 #include <vector>
 
-#include "io/corpus/corpus_sink.hpp"
 #include "src/data/dataset/split.hpp"
+#include "src/prepare/files.hpp"
 
-namespace trireme::io {
-
-/// Kind of a corpus made from others: a copy has tokens of its own, a view refers to theirs (io/README.md).
-enum class CorpusKind { copy, view };
+namespace trireme::prepare {
 
 // Corpora made of others. Of a copy every block is checked against its digest before its tokens are copied, so that
-// damage is found and not handed on, and memory does not grow with it. A view takes 8 bytes of memory a document and
+// damage is found and not passed on, and memory does not grow with it. A view takes 8 bytes of memory a document and
 // sentence and 24 for every stretch of documents that lie together. An output gets its name when it is whole; while it
 // is written a lock beside it keeps other jobs of these from writing it too. All throw DataError (damaged or unlike
 // corpora), ConfigError (an output is one of the inputs), EnvironmentError (the output is being written by another
 // job), IoError, Hdf5Error.
 
-/// The documents of all inputs, one corpus after another. They must have one tokenizer.
-CorpusSize merge_corpora(const std::vector<std::string>& inputs, const std::string& output,
+/// Writes the documents of all inputs, one corpus after another. They must have one tokenizer.
+CorpusSize merge_corpora(const Files& files, const std::vector<std::string>& inputs, const std::string& output,
                          CorpusKind kind = CorpusKind::copy);
 
-/// Training, validation and test part of a corpus as files of their own: the documents that `data::documents_of` gives
-/// a run with this split. No file is written for an empty part.
-std::array<CorpusSize, 3> split_corpus(const std::string& input, const std::array<double, 3>& shares, data::SplitBy by,
+/// Training, validation and test documents of a corpus as files of their own: those that `data::documents_of` gives a
+/// run with this split. No file is written for an empty split.
+std::array<CorpusSize, 3> split_corpus(const Files& files, const std::string& input,
+                                       const std::array<double, 3>& shares, data::SplitBy by,
                                        const std::array<std::string, 3>& outputs, CorpusKind kind = CorpusKind::copy);
 
-/// A random sample of a corpus: each document is taken with probability `share`, whatever the others, as a function of
-/// `seed` and its number. The documents keep their order, and those of a smaller share are among those of a greater.
-CorpusSize sample_corpus(const std::string& input, double share, std::uint64_t seed, const std::string& output,
-                         CorpusKind kind = CorpusKind::copy);
+/// Writes a random sample of a corpus: each document is taken with probability `share`, whatever the others, as a
+/// function of `seed` and its number. The documents keep their order, and those of a smaller share are among those of a
+/// larger.
+CorpusSize sample_corpus(const Files& files, const std::string& input, double share, std::uint64_t seed,
+                         const std::string& output, CorpusKind kind = CorpusKind::copy);
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

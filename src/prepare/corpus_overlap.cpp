@@ -3,20 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 
-#include "io/json/json_text.hpp"
 #include "src/base/check.hpp"
 #include "src/prepare/document_reader.hpp"
 #include "src/prepare/ordered_output.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
 
-/// A document of the corpus and what a thread made of it.
+/// A document of the corpus, and the results of its examination by a thread.
 struct Work {
   TextPiece piece;
   std::int64_t text_bytes = 0;
@@ -28,8 +25,8 @@ struct Work {
 
 class Overlap {
  public:
-  Overlap(const CorpusOverlapOptions& options, Communicator& comm, ThreadPool& pool)
-      : options_(options), comm_(comm), pool_(pool) {}
+  Overlap(const Files& files, const CorpusOverlapOptions& options, Communicator& comm, ThreadPool& pool)
+      : files_(files), options_(options), comm_(comm), pool_(pool) {}
 
   CorpusOverlapReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
     collectively(comm_, [&] {
@@ -37,7 +34,7 @@ class Overlap {
       for (const std::string& test : options_.tests) read_test(test);
     });
     marks_.resize(static_cast<std::size_t>(ngrams_.places()));
-    if (!options_.output.empty()) output_.emplace(comm_, pool_, options_.output);
+    if (!options_.output.empty()) output_.emplace(files_, comm_, pool_, options_.output);
     collectively(comm_, [&] { read_corpus(progress); });
     sum_over_ranks();
     for (std::size_t t = 0; t < tests_.size(); ++t) {
@@ -57,19 +54,18 @@ class Overlap {
   void check_names() const {
     for (const auto* names : {&options_.inputs, &options_.tests}) {
       for (const std::string& name : *names) {
-        std::error_code ignored;
-        TRIREME_CHECK(name != options_.output && !std::filesystem::equivalent(name, options_.output, ignored),
-                      ConfigError, "{} is both input and output", options_.output);
+        TRIREME_CHECK(!files_.inputs->is_same(name, options_.output), ConfigError, "{} is both input and output",
+                      options_.output);
       }
     }
   }
 
   void read_test(const std::string& path) {
-    DocumentReader reader({path}, options_.test_reader, options_.test_lines, 0, 1);
+    DocumentReader reader(files_, {path}, options_.test_reader, options_.test_lines, 0, 1);
     TestOverlap& overlap = report_.tests.emplace_back();
     std::vector<std::uint64_t>& hashes = tests_.emplace_back();
     for (TextPiece piece; reader.next(piece); ++overlap.documents) {
-      const std::string text = text_of(std::move(piece), options_.test_reader);
+      const std::string text = text_of(files_, std::move(piece), options_.test_reader);
       for (data::NgramReader ngrams(text, options_.n); ngrams.next();) hashes.push_back(ngrams.hash());
     }
     std::ranges::sort(hashes);
@@ -81,7 +77,7 @@ class Overlap {
   }
 
   void read_corpus(const std::function<void(std::int64_t, std::int64_t)>& progress) {
-    DocumentReader reader(options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
+    DocumentReader reader(files_, options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
     read_in_batches<Work>(
         reader, pool_, progress, [&](Work& work) { examine(work); }, [&](const Work& work) { add(work); });
   }
@@ -90,7 +86,7 @@ class Overlap {
     try {
       const bool is_json = work.piece.is_json;
       std::string line = is_json && output_ ? work.piece.bytes : "";
-      const std::string text = text_of(std::move(work.piece), options_.reader);
+      const std::string text = text_of(files_, std::move(work.piece), options_.reader);
       work.text_bytes = std::ssize(text);
       std::vector<data::TextRange> passages;
       for (data::NgramReader ngrams(text, options_.n); ngrams.next();) {
@@ -112,13 +108,13 @@ class Overlap {
     const bool is_json = !line.empty();
     if (!work.overlaps) {
       if (line.ends_with('\r')) line.pop_back();
-      work.records = (is_json ? line : json_line(key, text)) + '\n';
+      work.records = (is_json ? line : files_.json->line(key, text)) + '\n';
       work.written_documents = 1;
       return;
     }
     for (const data::TextRange& piece : data::pieces_without(text, passages, options_.removal)) {
       const std::string rest = text.substr(piece.begin, piece.end - piece.begin);
-      work.records += (is_json ? with_json_text(line, key, rest) : json_line(key, rest)) + '\n';
+      work.records += (is_json ? files_.json->with_text(line, key, rest) : files_.json->line(key, rest)) + '\n';
       ++work.written_documents;
     }
   }
@@ -144,6 +140,7 @@ class Overlap {
              report_.written_documents) = std::tuple_cat(sums);
   }
 
+  const Files& files_;
   const CorpusOverlapOptions& options_;
   Communicator& comm_;
   ThreadPool& pool_;
@@ -156,20 +153,9 @@ class Overlap {
 
 }  // namespace
 
-CorpusOverlapReport corpus_overlap(const CorpusOverlapOptions& options, Communicator& comm, ThreadPool& pool,
-                                   const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  return Overlap(options, comm, pool).run(progress);
+CorpusOverlapReport corpus_overlap(const Files& files, const CorpusOverlapOptions& options, Communicator& comm,
+                                   ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  return Overlap(files, options, comm, pool).run(progress);
 }
 
-std::string overlap_line(const std::string& test, int n, const TestOverlap& overlap) {
-  const double percent = 100 * static_cast<double>(overlap.overlapping) / static_cast<double>(overlap.ngrams);
-  return nlohmann::ordered_json{{"test", test},
-                                {"ngram", n},
-                                {"documents", overlap.documents},
-                                {"unique_ngrams", overlap.ngrams},
-                                {"overlapping", overlap.overlapping},
-                                {"percent", percent}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -10,7 +10,7 @@
 #include "src/data/dedup/ngrams.hpp"
 #include "src/prepare/text_reader.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 
 struct CorpusOverlapOptions {
   std::vector<std::string> inputs;  ///< the corpus, as text
@@ -20,7 +20,7 @@ struct CorpusOverlapOptions {
   bool text_lines = false;  ///< each line of a text file of the corpus is a document
   bool test_lines = false;
   int n = 8;
-  std::string output;  ///< the corpus without what overlaps, JSON lines; empty: none
+  std::string output;  ///< the corpus without the passages that overlap, JSON lines; empty: none
   data::RemovalOptions removal;
 };
 
@@ -49,10 +49,7 @@ struct CorpusOverlapReport {
 /// corpus by accident has a probability of t x c / 2^64. Collective; the result does not depend on ranks and threads.
 /// Memory grows with the tests, not with the corpus. On failure nothing stands under the name of the output that did
 /// not before. Throws DataError (input that cannot be read, a test without an n-gram), ConfigError, IoError.
-CorpusOverlapReport corpus_overlap(const CorpusOverlapOptions& options, Communicator& comm, ThreadPool& pool,
-                                   const std::function<void(std::int64_t, std::int64_t)>& progress);
+CorpusOverlapReport corpus_overlap(const Files& files, const CorpusOverlapOptions& options, Communicator& comm,
+                                   ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress);
 
-/// A line of JSON: {"test", "ngram", "documents", "unique_ngrams", "overlapping", "percent"}.
-std::string overlap_line(const std::string& test, int n, const TestOverlap& overlap);
-
-}  // namespace trireme::io
+}  // namespace trireme::prepare

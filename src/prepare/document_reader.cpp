@@ -3,40 +3,42 @@
 #include <algorithm>
 #include <utility>
 
-#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/data/text/text_cut.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 
-DocumentReader::DocumentReader(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,
-                               int rank, int ranks)
-    : options_(std::move(options)), text_lines_(text_lines) {
-  const std::int64_t all_bytes = TextReader(paths, options_).total_bytes();  // checks all files before any is read
-  // Bytes of all files, one after another, that are this rank's.
-  const auto share = [&](int r) { return all_bytes / ranks * r + all_bytes % ranks * r / ranks; };
+DocumentReader::DocumentReader(Files files, const std::vector<std::string>& paths, TextReaderOptions options,
+                               bool text_lines, int rank, int ranks)
+    : files_(std::move(files)), options_(std::move(options)), text_lines_(text_lines) {
+  const std::int64_t all_bytes =
+      TextReader(files_, paths, options_).total_bytes();  // checks all files before any is read
+  // First byte of a rank, where all files stand one after another.
+  const auto first_byte = [&](int r) { return all_bytes / ranks * r + all_bytes % ranks * r / ranks; };
   std::int64_t before = 0;  // bytes of the files before this one
   for (const std::string& path : paths) {
-    const std::int64_t size_bytes = regular_file_size(path);
-    const std::int64_t begin = share(rank) - before;
-    const std::int64_t end = share(rank + 1) - before;
+    const InputFileInfo file = files_.inputs->inspect(path);
+    const std::int64_t size_bytes = file.size_bytes;
+    const std::int64_t begin = first_byte(rank) - before;
+    const std::int64_t end = first_byte(rank + 1) - before;
     before += size_bytes;
     const bool has_lines = text_lines_ || holds_json(path, options_.format);
-    if (has_lines && compression_of(path) == Compression::none) {
-      const TextRange range{path, line_begin(path, size_bytes, begin), line_begin(path, size_bytes, end)};
+    if (has_lines && !file.is_compressed) {
+      const FileRange range{path, line_begin(files_, path, size_bytes, begin),
+                            line_begin(files_, path, size_bytes, end)};
       if (range.begin < range.end) ranges_.push_back(range);
     } else if (size_bytes > 0 && begin <= 0 && end > 0) {
       ranges_.push_back({path, 0, size_bytes});
     }
   }
-  for (const TextRange& range : ranges_) total_bytes_ += range.end - range.begin;
+  for (const FileRange& range : ranges_) total_bytes_ += range.end - range.begin;
 }
 
 bool DocumentReader::open_next() {
   earlier_bytes_ = bytes_read();
   reader_.reset();
   if (range_number_ == ranges_.size()) return false;
-  reader_.emplace(std::vector<TextRange>{ranges_[range_number_++]}, options_);
+  reader_.emplace(files_, std::vector<FileRange>{ranges_[range_number_++]}, options_);
   rest_ = {};
   rest_begin_ = 0;
   return true;
@@ -95,4 +97,4 @@ bool DocumentReader::next_line(TextPiece& document) {
   }
 }
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

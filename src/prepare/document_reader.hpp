@@ -10,22 +10,23 @@
 #include "src/base/thread_pool.hpp"
 #include "src/prepare/text_reader.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 
 /// Hands out whole documents, each to one of several ranks: in order, about the same number of bytes of the files to
 /// each. A text file is a document, or, with `text_lines`, each of its lines that is not blank. Files of lines are cut
-/// between ranks, so that each reads its own part alone; texts that are documents and compressed files go to one rank.
+/// between ranks, so that each reads its own ranges alone; texts that are documents and compressed files go to one
+/// rank.
 class DocumentReader {
  public:
   /// Throws as TextReader does.
-  DocumentReader(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines, int rank,
-                 int ranks);
+  DocumentReader(Files files, const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,
+                 int rank, int ranks);
 
-  /// Moves on to the next document of this rank, as a piece that holds all of it (`text_of` gives its text). False at
-  /// the end.
+  /// Moves on to the next document of this rank, as a piece that holds all of it (`text_of` gives its text). Returns
+  /// false at the end.
   bool next(TextPiece& document);
 
-  /// Bytes on the disk of this rank's parts of the files.
+  /// Bytes on the disk of this rank's ranges of the files.
   std::int64_t total_bytes() const { return total_bytes_; }
   std::int64_t bytes_read() const { return earlier_bytes_ + (reader_ ? reader_->bytes_read() : 0); }
 
@@ -34,14 +35,15 @@ class DocumentReader {
   bool next_whole(TextPiece& document);
   bool next_line(TextPiece& document);
 
-  std::vector<TextRange> ranges_;
+  Files files_;
+  std::vector<FileRange> ranges_;
   TextReaderOptions options_;
   bool text_lines_;
   std::size_t range_number_ = 0;  // number of the next range
   std::optional<TextReader> reader_;
   std::int64_t total_bytes_ = 0;
   std::int64_t earlier_bytes_ = 0;  // bytes of ranges before this one
-  TextPiece rest_;                  // with `text_lines`: what is read of a range and not yet given out
+  TextPiece rest_;                  // with `text_lines`: text of a range that was read and not yet returned
   std::size_t rest_begin_ = 0;
 };
 
@@ -68,4 +70,4 @@ void read_in_batches(DocumentReader& reader, ThreadPool& pool,
   }
 }
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -1,30 +1,26 @@
 #include "src/prepare/document_spool.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "io/posix/file_access.hpp"
-#include "src/base/check.hpp"
 #include "src/comm/all_to_all.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+
+std::span<char> bytes_of(std::span<std::int64_t> numbers) {
+  return {reinterpret_cast<char*>(numbers.data()), numbers.size_bytes()};
 }
 
-DocumentSpool::DocumentSpool(Communicator& comm, std::string folder, std::string name)
-    : comm_(comm), folder_(std::move(folder)), name_(std::move(name)) {
-  collectively(comm, [&] {
-    const std::string path = path_of(comm.rank());
-    file_ = Descriptor(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    TRIREME_CHECK(file_, IoError, "cannot write {}: {}", path, std::strerror(errno));
-  });
+}  // namespace
+
+DocumentSpool::DocumentSpool(const Files& files, Communicator& comm, std::string folder, std::string name)
+    : work_(files.work), comm_(comm), folder_(std::move(folder)), name_(std::move(name)) {
+  collectively(comm, [&] { file_ = work_->open(path_of(comm.rank()), Access::create); });
 }
 
 std::string DocumentSpool::path_of(int rank) const { return fmt::format("{}/{}-{}", folder_, name_, rank); }
@@ -36,7 +32,7 @@ void DocumentSpool::append(std::string_view record) {
 }
 
 void DocumentSpool::flush() {
-  write_at(file_.get(), path_of(comm_.rank()), buffer_.data(), buffer_.size(), written_bytes_);
+  file_->write(written_bytes_, buffer_);
   written_bytes_ += static_cast<std::int64_t>(buffer_.size());
   buffer_.clear();
 }
@@ -44,42 +40,39 @@ void DocumentSpool::flush() {
 void DocumentSpool::finish() {
   collectively(comm_, [&] {
     flush();
-    write_at(file_.get(), path_of(comm_.rank()), reinterpret_cast<const char*>(offsets_.data()),
-             offsets_.size() * sizeof(std::int64_t), written_bytes_);
+    const std::span<char> bytes = bytes_of(offsets_);
+    file_->write(written_bytes_, {bytes.data(), bytes.size()});
   });
   sizes_bytes_ = all_gather_number(comm_, written_bytes_);
   firsts_ = {0};
   for (const std::int64_t count : all_gather_number(comm_, static_cast<std::int64_t>(offsets_.size()) - 1)) {
     firsts_.push_back(firsts_.back() + count);
   }
-  files_.resize(static_cast<std::size_t>(comm_.size()));
+  others_.resize(static_cast<std::size_t>(comm_.size()));
 }
 
-int DocumentSpool::descriptor_of(int rank) const {
-  if (rank == comm_.rank()) return file_.get();
+const RandomAccessFile& DocumentSpool::file_of(int rank) const {
+  if (rank == comm_.rank()) return *file_;
   const std::scoped_lock lock(mutex_);
-  Descriptor& file = files_[static_cast<std::size_t>(rank)];
-  if (!file) {
-    file = Descriptor(open(path_of(rank).c_str(), O_RDONLY | O_CLOEXEC));
-    TRIREME_CHECK(file, IoError, "cannot open {}: {}", path_of(rank), std::strerror(errno));
-  }
-  return file.get();
+  std::unique_ptr<RandomAccessFile>& file = others_[static_cast<std::size_t>(rank)];
+  if (!file) file = work_->open(path_of(rank), Access::read);
+  return *file;
 }
 
 std::string DocumentSpool::read(std::int64_t document) const {
   const auto rank = static_cast<int>(std::ranges::upper_bound(firsts_, document) - firsts_.begin()) - 1;
   const std::int64_t local = document - firsts_[static_cast<std::size_t>(rank)];
-  const int descriptor = descriptor_of(rank);
+  const RandomAccessFile& file = file_of(rank);
   std::array<std::int64_t, 2> range{};
   if (rank == comm_.rank()) {
     range = {offsets_[static_cast<std::size_t>(local)], offsets_[static_cast<std::size_t>(local) + 1]};
   } else {
     const std::int64_t at = sizes_bytes_[static_cast<std::size_t>(rank)] + local * std::int64_t{sizeof(std::int64_t)};
-    read_at(descriptor, path_of(rank), reinterpret_cast<char*>(range.data()), sizeof range, at);
+    file.read(at, bytes_of(range));
   }
   std::string record(static_cast<std::size_t>(range[1] - range[0]), '\0');
-  read_at(descriptor, path_of(rank), record.data(), record.size(), range[0]);
+  file.read(range[0], record);
   return record;
 }
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -1,29 +1,30 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "io/posix/file_handle.hpp"
 #include "src/comm/communicator.hpp"
+#include "src/prepare/files.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 
-/// The documents of all ranks, a record each, on the disk: every rank writes its own, then reads any rank's. They stand
-/// in a folder that all ranks see, whose owner removes them.
+/// Documents of all ranks, a record each, on the disk: every rank writes its own, then reads any rank's. They stand in
+/// a folder that all ranks see, whose owner removes them.
 class DocumentSpool {
  public:
   /// In files called `name` and a rank's number. Collective.
-  DocumentSpool(Communicator& comm, std::string folder, std::string name);
+  DocumentSpool(const Files& files, Communicator& comm, std::string folder, std::string name);
 
   /// This rank's next document.
   void append(std::string_view record);
   /// Collective: from now on all documents can be read, numbered through from rank to rank.
   void finish();
 
-  /// Number of this rank's first document, and of the one behind its last.
+  /// Number of this rank's first document, and of the one after its last.
   std::int64_t begin() const { return firsts_[static_cast<std::size_t>(comm_.rank())]; }
   std::int64_t end() const { return firsts_[static_cast<std::size_t>(comm_.rank()) + 1]; }
   /// Bytes of one of this rank's documents.
@@ -34,25 +35,26 @@ class DocumentSpool {
   /// Bytes of all of this rank's documents.
   std::int64_t size_bytes() const { return offsets_.back(); }
 
-  /// Any rank's document. Safe to call from several threads at once.
+  /// Any rank's document. Thread-safe.
   std::string read(std::int64_t document) const;
 
  private:
   std::string path_of(int rank) const;
-  int descriptor_of(int rank) const;
+  const RandomAccessFile& file_of(int rank) const;
   void flush();
 
+  std::shared_ptr<const WorkFiles> work_;
   Communicator& comm_;
   std::string folder_;
   std::string name_;
-  Descriptor file_;
+  std::unique_ptr<RandomAccessFile> file_;
   std::string buffer_;
   std::int64_t written_bytes_ = 0;
   std::vector<std::int64_t> offsets_ = {0};  // offsets of this rank's records; the file ends with them
   std::vector<std::int64_t> firsts_;         // first record of each rank, and the number of all
   std::vector<std::int64_t> sizes_bytes_;    // bytes of each rank's records
   mutable std::mutex mutex_;
-  mutable std::vector<Descriptor> files_;  // files of the ranks read from so far
+  mutable std::vector<std::unique_ptr<RandomAccessFile>> others_;  // files of the ranks read from so far
 };
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

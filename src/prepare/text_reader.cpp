@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "io/compression/container_format.hpp"
-#include "io/json/json_text.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
+#include "src/data/text/container_format.hpp"
 #include "src/data/text/utf8.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
 
 constexpr std::size_t read_bytes = std::size_t{1} << 20;
@@ -49,8 +47,8 @@ bool is_json_name(std::string_view path) {
   return path.ends_with(".json") || path.ends_with(".jsonl") || path.ends_with(".ndjson");
 }
 
-std::vector<TextRange> whole_files(const std::vector<std::string>& paths) {
-  std::vector<TextRange> ranges;
+std::vector<FileRange> whole_files(const std::vector<std::string>& paths) {
+  std::vector<FileRange> ranges;
   for (const std::string& path : paths) ranges.push_back({path});
   return ranges;
 }
@@ -61,9 +59,9 @@ bool holds_json(const std::string& path, TextFormat format) {
   return format == TextFormat::json_lines || (format == TextFormat::by_name && is_json_name(path));
 }
 
-TextCut cut_text(std::string_view text, const TextReaderOptions& options) {
+CutPoint first_cut(std::string_view text, const TextReaderOptions& options) {
   const auto wanted = static_cast<std::size_t>(options.piece_bytes);
-  const std::size_t limit = std::max(wanted, static_cast<std::size_t>(options.max_run_bytes));
+  const std::size_t limit = std::max(wanted, static_cast<std::size_t>(options.max_uncut_bytes));
   if (text.size() <= wanted) return {text.size(), false};
   for (std::size_t at = wanted; at > 0; --at) {
     if (options.can_cut(text, at)) return {at, false};
@@ -80,30 +78,43 @@ TextCut cut_text(std::string_view text, const TextReaderOptions& options) {
 
 std::int64_t LinesBefore::count() {
   std::call_once(once_, [&] {
-    const auto file = open_input(path_, 0, end_);
-    std::string part(read_bytes, '\0');
-    for (std::size_t got = part.size(); got == part.size();) {
-      got = file->read(part.data(), part.size());
-      count_ += std::count(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got), '\n');
+    const auto file = inputs_->open(range_);
+    std::string block(read_bytes, '\0');
+    for (std::size_t got = block.size(); got == block.size();) {
+      got = file->read(block.data(), block.size());
+      count_ += std::count(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got), '\n');
     }
   });
   return count_;
 }
 
-TextReader::TextReader(const std::vector<std::string>& paths, TextReaderOptions options)
-    : TextReader(whole_files(paths), std::move(options)) {}
+std::int64_t line_begin(const Files& files, const std::string& path, std::int64_t size_bytes, std::int64_t at) {
+  if (at <= 0 || at >= size_bytes) return std::clamp<std::int64_t>(at, 0, size_bytes);
+  const auto file = files.inputs->open({path, at - 1, size_bytes});
+  std::string bytes(std::size_t{1} << 16, '\0');
+  for (std::int64_t offset = at - 1;;) {
+    const std::size_t got = file->read(bytes.data(), bytes.size());
+    const std::size_t end = std::string_view(bytes).substr(0, got).find('\n');
+    if (end != std::string_view::npos) return offset + static_cast<std::int64_t>(end) + 1;
+    offset += static_cast<std::int64_t>(got);
+    if (got < bytes.size()) return offset;
+  }
+}
 
-TextReader::TextReader(std::vector<TextRange> ranges, TextReaderOptions options)
-    : ranges_(std::move(ranges)), options_(std::move(options)) {
-  for (TextRange& range : ranges_) {
-    const std::int64_t size_bytes = regular_file_size(range.path);
+TextReader::TextReader(Files files, const std::vector<std::string>& paths, TextReaderOptions options)
+    : TextReader(std::move(files), whole_files(paths), std::move(options)) {}
+
+TextReader::TextReader(Files files, std::vector<FileRange> ranges, TextReaderOptions options)
+    : files_(std::move(files)), ranges_(std::move(ranges)), options_(std::move(options)) {
+  for (FileRange& range : ranges_) {
+    const std::int64_t size_bytes = files_.inputs->inspect(range.path).size_bytes;
     range.end = std::min(range.end, size_bytes);
     ends_file_.push_back(range.end == size_bytes);
     total_bytes_ += range.end - range.begin;
     if (range.begin > 0) continue;
-    std::array<char, container_head_bytes> buffer{};
-    const std::string_view head(buffer.data(), open_input(range.path)->read(buffer.data(), buffer.size()));
-    check_is_text(range.path, head);
+    std::array<char, data::container_head_bytes> buffer{};
+    const std::string_view head(buffer.data(), files_.inputs->open({range.path})->read(buffer.data(), buffer.size()));
+    data::check_is_text(range.path, head);
     if (options_.check_utf8) check_no_byte_order_mark(range.path, head);
   }
 }
@@ -127,15 +138,16 @@ bool TextReader::next(TextPiece& piece) {
 
 void TextReader::open_next() {
   earlier_bytes_ = bytes_read();
-  const TextRange& next = ranges_[range_number_++];
-  file_ = open_input(next.path, next.begin, next.end);
+  const FileRange& next = ranges_[range_number_++];
+  file_ = files_.inputs->open(next);
   is_json_ = holds_json(next.path, options_.format);
-  lines_before_ = is_json_ && next.begin > 0 ? std::make_shared<LinesBefore>(next.path, next.begin) : nullptr;
+  lines_before_ =
+      is_json_ && next.begin > 0 ? std::make_shared<LinesBefore>(files_.inputs, next.path, next.begin) : nullptr;
   at_end_ = false;
   position_ = is_json_ ? 0 : next.begin;
 }
 
-/// Reads on until `wanted` bytes are pending; false where the file ends before.
+/// Reads on until `wanted` bytes are pending; returns false where the file ends before.
 bool TextReader::fill(std::size_t wanted) {
   if (begin_ > 0 && !at_end_ && pending().size() < wanted) {
     buffer_.erase(0, begin_);
@@ -184,16 +196,16 @@ bool TextReader::next_line(TextPiece& piece) {
 }
 
 void TextReader::next_text(TextPiece& piece) {
-  fill(static_cast<std::size_t>(std::max(options_.piece_bytes, options_.max_run_bytes)) + 1);
-  const TextCut cut = cut_text(pending(), options_);
-  cut_runs_ += cut.forced ? 1 : 0;
-  take(cut.size_bytes, piece);
+  fill(static_cast<std::size_t>(std::max(options_.piece_bytes, options_.max_uncut_bytes)) + 1);
+  const CutPoint cut = first_cut(pending(), options_);
+  forced_cuts_ += cut.forced ? 1 : 0;
+  take(cut.position, piece);
   piece.position = position_;
-  position_ += static_cast<std::int64_t>(cut.size_bytes);
+  position_ += static_cast<std::int64_t>(cut.position);
   piece.ends_document = at_end_ && pending().empty() && ends_file_[range_number_ - 1];
 }
 
-std::string text_of(TextPiece piece, const TextReaderOptions& options) {
+std::string text_of(const Files& files, TextPiece piece, const TextReaderOptions& options) {
   const auto line = [&] { return piece.position + (piece.lines_before ? piece.lines_before->count() : 0); };
   if (options.check_utf8) {
     const std::size_t at = data::find_invalid_utf8(piece.bytes);
@@ -208,11 +220,11 @@ std::string text_of(TextPiece piece, const TextReaderOptions& options) {
   }
   if (!piece.is_json) return std::move(piece.bytes);
   try {
-    return json_text(piece.bytes, options.json_key, piece.path, piece.position);
+    return files.json->text(piece.bytes, options.json_key, piece.path, piece.position);
   } catch (const DataError&) {
     if (!piece.lines_before) throw;
-    return json_text(piece.bytes, options.json_key, piece.path, line());  // throws again, with the line of the file
+    return files.json->text(piece.bytes, options.json_key, piece.path, line());  // throws again, with the file's line
   }
 }
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "io/compression/input_file.hpp"
 #include "src/data/text/text_cut.hpp"
+#include "src/prepare/files.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 
 enum class TextFormat {
   by_name,    ///< .json, .jsonl and .ndjson, with .gz or .zst behind it or not, are JSON lines, the rest is text
@@ -28,75 +28,72 @@ struct TextReaderOptions {
   std::int64_t piece_bytes = std::int64_t{1} << 20;  ///< texts are cut into pieces of about this size
   /// Length after which a text is cut even where `can_cut` allows no cut. It bounds the bytes a tokenizer holds at
   /// once.
-  std::int64_t max_run_bytes = std::int64_t{1} << 20;
+  std::int64_t max_uncut_bytes = std::int64_t{1} << 20;
   std::int64_t max_bytes = std::int64_t{256} << 20;  ///< limit of a line of JSON, which is held whole
 };
 
 /// Returns whether the file holds JSON lines, by the format or by its name.
 bool holds_json(const std::string& path, TextFormat format);
 
-/// Where `text` is to be cut.
-struct TextCut {
-  std::size_t size_bytes = 0;  ///< bytes of the first part; all of a text of up to `piece_bytes`
-  bool forced = false;         ///< not at a place that `can_cut` allows, but between two characters
+/// End of the first piece of a text.
+struct CutPoint {
+  std::size_t position = 0;  ///< bytes of the piece; all of a text of up to `piece_bytes`
+  bool forced = false;       ///< between two characters where `can_cut` allows no cut
 };
 
-/// The first cut of `text`, which is all there is or more than `max_run_bytes` and `piece_bytes` of it.
-TextCut cut_text(std::string_view text, const TextReaderOptions& options);
+/// Returns the first cut of `text`, which is the whole text or more than `max_uncut_bytes` and `piece_bytes` of it.
+CutPoint first_cut(std::string_view text, const TextReaderOptions& options);
 
-/// Bytes [begin, end) of a file. JSON must be cut behind an end of a line; a compressed file is not cut.
-struct TextRange {
-  std::string path;
-  std::int64_t begin = 0;
-  std::int64_t end = INT64_MAX;  ///< or the end of the file
-};
+/// Returns the first byte from `at` on, in a plain file of `size_bytes`, where a line begins, or the end of the file.
+std::int64_t line_begin(const Files& files, const std::string& path, std::int64_t size_bytes, std::int64_t at);
 
-/// How many lines of a file end before byte `end`: read when it is first asked for, which only messages do.
+/// Number of lines of a file that end before a byte. Counted at the first call, which only messages make.
 class LinesBefore {
  public:
-  LinesBefore(std::string path, std::int64_t end) : path_(std::move(path)), end_(end) {}
+  LinesBefore(std::shared_ptr<const InputFiles> inputs, std::string path, std::int64_t end)
+      : inputs_(std::move(inputs)), range_{std::move(path), 0, end} {}
   std::int64_t count();
 
  private:
-  std::string path_;
-  std::int64_t end_;
+  std::shared_ptr<const InputFiles> inputs_;
+  FileRange range_;
   std::once_flag once_;
   std::int64_t count_ = 0;
 };
 
-/// A part of the input that can be tokenized by itself.
+/// Stretch of a text that one thread processes: its tokens are those it has in the whole.
 struct TextPiece {
-  std::string bytes;  ///< bytes of a text, or a line of JSON as it stands in the file
+  std::string bytes;  ///< of a text, or a line of JSON as it stands in the file
   bool is_json = false;
   bool ends_document = false;
   std::string path;
   /// Text: first byte of the piece in the unpacked file. JSON: number of the line in the range, from 1.
   std::int64_t position = 0;
-  std::shared_ptr<LinesBefore> lines_before = nullptr;  ///< the range
+  std::shared_ptr<LinesBefore> lines_before = nullptr;  ///< those before the range; none where it begins the file
 };
 
 /// Reads files, or ranges of them, one after another in pieces, so that memory does not grow with them. Texts are cut
-/// where `cut_text` says, so that, but for forced cuts, the tokens are those of the whole. Compressed files are
-/// unpacked on the way.
+/// at `first_cut`, so that, but for forced cuts, the tokens are those of the whole. Ranges of JSON begin with a line;
+/// compressed files are read whole.
 class TextReader {
  public:
   /// Throws at once, before anything is read, where a file is missing, not regular or, as its first bytes say, UTF-16
   /// or no text (`check_is_text`): IoError or DataError.
-  TextReader(std::vector<TextRange> ranges, TextReaderOptions options);
-  TextReader(const std::vector<std::string>& paths, TextReaderOptions options);
+  TextReader(Files files, std::vector<FileRange> ranges, TextReaderOptions options);
+  TextReader(Files files, const std::vector<std::string>& paths, TextReaderOptions options);
 
-  /// Moves on to the next piece. False at the end of the last range. A text's piece ends the document where the range
+  /// Moves on to the next piece; returns false after the last. A text's piece ends the document where the range
   /// reaches the end of the file.
   bool next(TextPiece& piece);
 
-  /// Bytes of the files on the disk, compressed or not.
+  /// Bytes of the ranges on the disk, compressed or not.
   std::int64_t total_bytes() const { return total_bytes_; }
   std::int64_t bytes_read() const { return earlier_bytes_ + (file_ ? file_->file_bytes_read() : 0); }
   /// Forced cuts of texts so far.
-  std::int64_t cut_runs() const { return cut_runs_; }
+  std::int64_t forced_cuts() const { return forced_cuts_; }
 
  private:
-  const TextRange& range() const { return ranges_[range_number_ - 1]; }
+  const FileRange& range() const { return ranges_[range_number_ - 1]; }
   void open_next();
   bool fill(std::size_t wanted);
   bool next_line(TextPiece& piece);
@@ -105,7 +102,8 @@ class TextReader {
   void check_line(std::size_t size_bytes, std::int64_t line);
   std::string_view pending() const { return std::string_view(buffer_).substr(begin_); }
 
-  std::vector<TextRange> ranges_;
+  Files files_;
+  std::vector<FileRange> ranges_;
   std::vector<bool> ends_file_;  // whether each range ends its file
   TextReaderOptions options_;
   std::size_t range_number_ = 0;  // number of the next range
@@ -118,11 +116,11 @@ class TextReader {
   std::int64_t position_ = 0;  // bytes or lines given out
   std::int64_t total_bytes_ = 0;
   std::int64_t earlier_bytes_ = 0;  // bytes of ranges before this one
-  std::int64_t cut_runs_ = 0;
+  std::int64_t forced_cuts_ = 0;
 };
 
-/// The document, or part of one, that a piece holds. Throws DataError with the place in the file where it is not UTF-8
-/// (unless `check_utf8` is off) or not a JSON object with a string under the key.
-std::string text_of(TextPiece piece, const TextReaderOptions& options);
+/// Returns the text in a piece. Throws DataError with the position in the file where it is not UTF-8 (unless
+/// `check_utf8` is off) or not a JSON object with a string under the key.
+std::string text_of(const Files& files, TextPiece piece, const TextReaderOptions& options);
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -5,7 +5,7 @@
 #include "src/base/check.hpp"
 #include "src/data/tokenizer/bpe_trainer.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
 
 // After so many bytes the counts of all threads are added up; the same whatever the number of threads.
@@ -30,10 +30,10 @@ std::int64_t size_of(const std::vector<data::WordCounts>& parts) {
 
 }  // namespace
 
-CountedWords count_words(WordCountingOptions options, ThreadPool& pool,
+CountedWords count_words(const Files& files, WordCountingOptions options, ThreadPool& pool,
                          const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const data::WordSplitter splitter(data::WordPattern::gpt2);
-  TextReader reader(options.inputs, options.reader);
+  TextReader reader(files, options.inputs, options.reader);
   const auto threads = static_cast<std::size_t>(pool.threads());
   std::vector<data::WordCounts> local(threads), parts(threads);  // by thread, by word
   std::vector<std::int64_t> local_bytes(threads);
@@ -45,7 +45,7 @@ CountedWords count_words(WordCountingOptions options, ThreadPool& pool,
       const auto t = static_cast<std::size_t>(thread);
       local[t].clear();
       for (std::size_t i = t; i < batch.size(); i += threads) {
-        const std::string text = text_of(std::move(batch[i]), options.reader);
+        const std::string text = text_of(files, std::move(batch[i]), options.reader);
         local_bytes[t] += std::ssize(text);
         local[t].add_text(text, splitter);
       }
@@ -72,4 +72,4 @@ CountedWords count_words(WordCountingOptions options, ThreadPool& pool,
   return result;
 }
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -9,7 +9,7 @@
 #include "src/base/thread_pool.hpp"
 #include "src/prepare/text_reader.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 
 struct WordCountingOptions {
   std::vector<std::string> inputs;
@@ -28,7 +28,7 @@ struct CountedWords {
 /// whenever there are more than `max_words`, the rarest are forgotten until half as many are left. The result does
 /// not depend on the threads. `progress` is called now and then with the bytes read and those there are. Throws what
 /// `TextReader` and `text_of` do.
-CountedWords count_words(WordCountingOptions options, ThreadPool& pool,
+CountedWords count_words(const Files& files, WordCountingOptions options, ThreadPool& pool,
                          const std::function<void(std::int64_t, std::int64_t)>& progress);
 
-}  // namespace trireme::io
+}  // namespace trireme::prepare

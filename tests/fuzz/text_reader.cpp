@@ -1,6 +1,7 @@
 // JSON lines and plain text, read in pieces. The first byte chooses the options, the rest is the file.
 #include "src/prepare/text_reader.hpp"
 
+#include "io/corpus/prepare_files.hpp"
 #include "src/base/error.hpp"
 #include "src/data/text/utf8.hpp"
 #include "tests/fuzz/target.hpp"
@@ -10,20 +11,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const unsigned choice = data[0];
   const std::string_view bytes = fuzz::text_of(data + 1, size - 1);
-  io::TextReaderOptions options;
+  prepare::TextReaderOptions options;
   const bool json = (choice & 1) != 0;
-  options.format = json ? io::TextFormat::json_lines : io::TextFormat::text;
+  options.format = json ? prepare::TextFormat::json_lines : prepare::TextFormat::text;
   options.check_utf8 = (choice & 2) != 0;
   options.piece_bytes = (choice & 4) != 0 ? 16 : 1000;
-  options.max_run_bytes = (choice & 8) != 0 ? 40 : 1000;
+  options.max_uncut_bytes = (choice & 8) != 0 ? 40 : 1000;
   const fuzz::InputFile file("text", bytes);
   std::string whole;
   try {
-    io::TextReader reader({file.path()}, options);
-    for (io::TextPiece piece; reader.next(piece); piece = {}) {
+    const prepare::Files files = io::prepare_files();
+    prepare::TextReader reader(files, {file.path()}, options);
+    for (prepare::TextPiece piece; reader.next(piece); piece = {}) {
       std::string text;
       try {
-        text = io::text_of(std::move(piece), options);
+        text = prepare::text_of(files, std::move(piece), options);
       } catch (const DataError&) {
         if (!json) throw;
         continue;  // a bad line: --on-bad-line skip

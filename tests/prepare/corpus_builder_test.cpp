@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "io/corpus/corpus_store.hpp"
+#include "io/corpus/prepare_files.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/error.hpp"
 #include "src/base/philox.hpp"
@@ -16,14 +17,16 @@
 #include "tests/support/small_bpe.hpp"
 #include "tests/support/temporary_directory.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
+
+const Files disk = io::prepare_files();
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-std::vector<std::int32_t> ids_of(const CorpusStore& store) {
+std::vector<std::int32_t> ids_of(const io::CorpusStore& store) {
   return std::visit([](const auto& span) { return std::vector<std::int32_t>(span.begin(), span.end()); },
                     store.tokens(0, store.token_count()));
 }
@@ -79,7 +82,7 @@ class CorpusBuilder : public ::testing::Test {
   CorpusBuildReport build(int threads = 2) {
     ThreadPool pool(threads);
     SelfCommunicator self;
-    return build_corpus(options_, *tokenizer_, pool, self, [&](std::int64_t done, std::int64_t total) {
+    return build_corpus(disk, options_, *tokenizer_, pool, self, [&](std::int64_t done, std::int64_t total) {
       EXPECT_LE(done, total);
       progress_ = done;
     });
@@ -100,8 +103,8 @@ TEST_F(CorpusBuilder, EndsDocumentsWhereAskedAndLeavesOutEmptyOnes) {
   file("b.txt", "");
   file("c.jsonl", "{\"text\": \"c\"}\n{\"text\": \"\"}\n{\"text\": \"d\"}\n");
   const CorpusBuildReport plain = build();
-  EXPECT_THAT(ids_of(CorpusStore(options_.output)), ElementsAre('a', 'b', 'c', 'd'));
-  EXPECT_THAT(CorpusStore(options_.output).document_offsets(), ElementsAre(0, 2, 3, 4));
+  EXPECT_THAT(ids_of(io::CorpusStore(options_.output)), ElementsAre('a', 'b', 'c', 'd'));
+  EXPECT_THAT(io::CorpusStore(options_.output).document_offsets(), ElementsAre(0, 2, 3, 4));
   EXPECT_EQ(plain.documents, 3);
   EXPECT_EQ(plain.counts.empty_documents, 2);
   EXPECT_EQ(plain.tokens, 4);
@@ -109,14 +112,14 @@ TEST_F(CorpusBuilder, EndsDocumentsWhereAskedAndLeavesOutEmptyOnes) {
   EXPECT_EQ(progress_, 43);
   options_.text.append_end_of_document = true;
   EXPECT_EQ(build().tokens, 7);
-  EXPECT_THAT(ids_of(CorpusStore(options_.output)), ElementsAre('a', 'b', 256, 'c', 256, 'd', 256));
-  EXPECT_NO_THROW(CorpusStore(options_.output).verify());
+  EXPECT_THAT(ids_of(io::CorpusStore(options_.output)), ElementsAre('a', 'b', 256, 'c', 256, 'd', 256));
+  EXPECT_NO_THROW(io::CorpusStore(options_.output).verify());
 }
 
 // Property: the cuts between pieces, the threads and the batches change nothing.
 TEST_F(CorpusBuilder, GivesTheTokensOfTheWholeTextHoweverItIsCut) {
   const test::SmallBpe files(directory_.path());
-  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  tokenizer_ = data::make_gpt2_tokenizer(io::read_bpe_files(files.vocabulary_path, files.merges_path));
   for (std::uint32_t seed = 0; seed < 25; ++seed) {
     const std::string text = random_text(seed, 400);
     std::vector<std::int32_t> expected;
@@ -126,14 +129,14 @@ TEST_F(CorpusBuilder, GivesTheTokensOfTheWholeTextHoweverItIsCut) {
     for (const std::int64_t piece_bytes : {1, 7, 64}) {
       options_.text.reader.piece_bytes = piece_bytes;
       build(1 + static_cast<int>(seed % 3));
-      ASSERT_EQ(ids_of(CorpusStore(options_.output)), expected) << "seed " << seed << " pieces of " << piece_bytes;
+      ASSERT_EQ(ids_of(io::CorpusStore(options_.output)), expected) << "seed " << seed << " pieces of " << piece_bytes;
     }
   }
 }
 
 TEST_F(CorpusBuilder, CutsInvalidUtf8SafelyToo) {
   const test::SmallBpe files(directory_.path());
-  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  tokenizer_ = data::make_gpt2_tokenizer(io::read_bpe_files(files.vocabulary_path, files.merges_path));
   options_.text.reader.check_utf8 = false;
   options_.text.reader.piece_bytes = 1;
   for (std::uint32_t seed = 0; seed < 25; ++seed) {
@@ -147,7 +150,7 @@ TEST_F(CorpusBuilder, CutsInvalidUtf8SafelyToo) {
     options_.inputs.clear();
     file("a.txt", text);
     build();
-    ASSERT_EQ(ids_of(CorpusStore(options_.output)), expected) << "seed " << seed;
+    ASSERT_EQ(ids_of(io::CorpusStore(options_.output)), expected) << "seed " << seed;
   }
 }
 
@@ -167,7 +170,7 @@ TEST_F(CorpusBuilder, WritesTheSameBytesWhateverTheThreadsAndTheTime) {
 // Parts are the unit of ranks and of restarts: wherever they are cut, the tokens and documents are those of the whole.
 TEST_F(CorpusBuilder, GivesTheSameCorpusWhereverTheInputIsCutIntoParts) {
   const test::SmallBpe files(directory_.path());
-  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  tokenizer_ = data::make_gpt2_tokenizer(io::read_bpe_files(files.vocabulary_path, files.merges_path));
   std::string lines;
   for (int i = 0; i < 60; ++i) lines += fmt::format("{{\"text\": \"{} \"}}\n{}", i * i, i % 9 == 0 ? "\n \n" : "");
   file("a.jsonl", lines + "{\"text\": \"no end\"}");
@@ -191,20 +194,20 @@ TEST_F(CorpusBuilder, GivesTheSameCorpusWhereverTheInputIsCutIntoParts) {
 
 TEST_F(CorpusBuilder, CutsRunsWithoutAPlaceToCutAndCountsThem) {
   const test::SmallBpe files(directory_.path());
-  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  tokenizer_ = data::make_gpt2_tokenizer(io::read_bpe_files(files.vocabulary_path, files.merges_path));
   options_.text.reader.piece_bytes = 50;
-  options_.text.reader.max_run_bytes = 100;
+  options_.text.reader.max_uncut_bytes = 100;
   file("a.txt", std::string(350, 'x') + " y");
   file("b.jsonl", "{\"text\": \"" + std::string(250, 'z') + "\"}\n");
-  EXPECT_EQ(build().counts.cut_runs, 5);
-  const std::vector<std::int32_t> ids = ids_of(CorpusStore(options_.output));
+  EXPECT_EQ(build().counts.forced_cuts, 5);
+  const std::vector<std::int32_t> ids = ids_of(io::CorpusStore(options_.output));
   std::string text;
   tokenizer_->decode(ids, text);
   EXPECT_EQ(text, std::string(350, 'x') + " y" + std::string(250, 'z'));
   options_.part_bytes = 20;
-  EXPECT_GE(build().counts.cut_runs, 3);
+  EXPECT_GE(build().counts.forced_cuts, 3);
   text.clear();
-  tokenizer_->decode(ids_of(CorpusStore(options_.output)), text);
+  tokenizer_->decode(ids_of(io::CorpusStore(options_.output)), text);
   EXPECT_EQ(text, std::string(350, 'x') + " y" + std::string(250, 'z'));
 }
 
@@ -226,7 +229,7 @@ TEST_F(CorpusBuilder, GoesOnWithThePartsThatAreDoneAndMakesThoseThatChanged) {
   std::int64_t begun = -1;
   ThreadPool pool(1);
   SelfCommunicator self;
-  const auto report = build_corpus(options_, *tokenizer_, pool, self, [&](std::int64_t done, std::int64_t) {
+  const auto report = build_corpus(disk, options_, *tokenizer_, pool, self, [&](std::int64_t done, std::int64_t) {
     if (begun < 0) begun = done;
   });
   EXPECT_EQ(report.documents, 201);
@@ -239,7 +242,7 @@ TEST_F(CorpusBuilder, GoesOnWithThePartsThatAreDoneAndMakesThoseThatChanged) {
 
 TEST_F(CorpusBuilder, CountsNamesOfSpecialTokensWhateverThePartsAndInABuildThatGoesOn) {
   const test::SmallBpe files(directory_.path());
-  tokenizer_ = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  tokenizer_ = data::make_gpt2_tokenizer(io::read_bpe_files(files.vocabulary_path, files.merges_path));
   std::string text, lines;
   for (int i = 0; i < 40; ++i) text += "a <|endoftext|><|endoftext|>, <|endoftext and ";
   for (int i = 0; i < 10; ++i)
@@ -278,7 +281,7 @@ TEST_F(CorpusBuilder, StopsAtTheFirstBadLineOrSkipsAndCountsThem) {
   const CorpusBuildReport report = build();
   EXPECT_EQ(report.counts.bad_lines, 3);
   EXPECT_EQ(report.counts.first_bad_lines.size(), 3u);
-  EXPECT_THAT(ids_of(CorpusStore(options_.output)), ElementsAre('a', 'b'));
+  EXPECT_THAT(ids_of(io::CorpusStore(options_.output)), ElementsAre('a', 'b'));
   options_.text.max_bad_lines = 2;
   EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("more than 2 bad lines")));
 }
@@ -299,4 +302,4 @@ TEST_F(CorpusBuilder, RefusesInputWithoutTextAndItsOwnInputAsOutput) {
 }
 
 }  // namespace
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -7,14 +7,19 @@
 
 #include "io/corpus/corpus_format.hpp"
 #include "io/corpus/megatron_corpus.hpp"
+#include "io/corpus/prepare_files.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/prepare/corpus_copy.hpp"
 #include "tests/io/corpus/corpus_files.hpp"
 #include "tests/support/sample_text.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
+
+const Files disk = io::prepare_files();
+using io::CorpusFiles;
+using io::ids_of;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -23,17 +28,17 @@ using ::testing::ThrowsMessage;
 TEST_F(CorpusFiles, MergeOneAfterAnother) {
   const std::string a = corpus("a.h5", {{1, 2}, {}}, *narrow_);
   const std::string b = corpus("b.h5", {{3}}, *narrow_);
-  const CorpusSize size = merge_corpora({b, a, b}, directory_ / "c.h5");
+  const CorpusSize size = merge_corpora(disk, {b, a, b}, directory_ / "c.h5");
   EXPECT_EQ(size.documents, 4);
   EXPECT_EQ(size.tokens, 4);
-  const CorpusStore store(directory_ / "c.h5");
+  const io::CorpusStore store(directory_ / "c.h5");
   EXPECT_NO_THROW(store.verify());
   EXPECT_THAT(store.document_offsets(), ElementsAre(0, 1, 3, 3, 4));
   EXPECT_THAT(ids_of(store), ElementsAre(3, 1, 2, 3));
-  EXPECT_THAT([&] { merge_corpora({a, b}, a); }, ThrowsMessage<ConfigError>(HasSubstr("both input and output")));
+  EXPECT_THAT([&] { merge_corpora(disk, {a, b}, a); }, ThrowsMessage<ConfigError>(HasSubstr("both input and output")));
   EXPECT_THAT(
       [&] {
-        merge_corpora({a, corpus("w.h5", {{1}}, *wide_)}, directory_ / "d.h5");
+        merge_corpora(disk, {a, corpus("w.h5", {{1}}, *wide_)}, directory_ / "d.h5");
       },
       ThrowsMessage<DataError>(AllOf(HasSubstr(narrow_->digest()), HasSubstr(wide_->digest()))));
 }
@@ -41,16 +46,16 @@ TEST_F(CorpusFiles, MergeOneAfterAnother) {
 TEST_F(CorpusFiles, SplitAsARunSplitsThem) {
   Documents documents;
   for (std::int32_t d = 0; d < 120; ++d) documents.push_back(std::vector<std::int32_t>(d % 7, d));
-  const CorpusStore whole(corpus("a.h5", documents, *narrow_));
+  const io::CorpusStore whole(corpus("a.h5", documents, *narrow_));
   for (const auto by : {data::SplitBy::documents, data::SplitBy::tokens}) {
     const std::array<std::string, 3> outputs{directory_ / "t.h5", directory_ / "v.h5", directory_ / "e.h5"};
     const auto shares = data::parse_split("8,1,1");
-    const auto sizes = split_corpus(whole.name(), shares, by, outputs);
+    const auto sizes = split_corpus(disk, whole.name(), shares, by, outputs);
     std::vector<std::int32_t> ids;
     for (const auto split : {data::Split::train, data::Split::valid, data::Split::test}) {
       const auto i = static_cast<std::size_t>(split);
       const data::DocumentRange range = data::documents_of(whole, split, shares, by);
-      const CorpusStore part(outputs[i]);
+      const io::CorpusStore part(outputs[i]);
       EXPECT_NO_THROW(part.verify());
       ASSERT_EQ(part.documents(), range.documents);
       EXPECT_EQ(sizes[i].tokens, range.tokens());
@@ -63,7 +68,7 @@ TEST_F(CorpusFiles, SplitAsARunSplitsThem) {
     }
     EXPECT_EQ(ids, ids_of(whole));
   }
-  const auto sizes = split_corpus(whole.name(), data::parse_split("1"), data::SplitBy::documents,
+  const auto sizes = split_corpus(disk, whole.name(), data::parse_split("1"), data::SplitBy::documents,
                                   {directory_ / "all.h5", directory_ / "none.h5", directory_ / "no.h5"});
   EXPECT_EQ(sizes[0].tokens, whole.token_count());
   EXPECT_EQ(sizes[1].documents, 0);
@@ -72,7 +77,7 @@ TEST_F(CorpusFiles, SplitAsARunSplitsThem) {
 
 TEST_F(CorpusFiles, SplitInsideSentences) {
   {
-    CorpusWriter writer(directory_ / "s.h5", *narrow_);
+    io::CorpusWriter writer(directory_ / "s.h5", *narrow_);
     for (const std::int32_t size : {3, 2, 5}) {  // sentences of two documents
       writer.append(std::vector<std::int32_t>(static_cast<std::size_t>(size), size));
       writer.end_sentence();
@@ -80,15 +85,15 @@ TEST_F(CorpusFiles, SplitInsideSentences) {
     }
     writer.finish();
   }
-  split_corpus(directory_ / "s.h5", data::parse_split("4,2,4"), data::SplitBy::tokens,
+  split_corpus(disk, directory_ / "s.h5", data::parse_split("4,2,4"), data::SplitBy::tokens,
                {directory_ / "t.h5", directory_ / "v.h5", directory_ / "e.h5"});
-  EXPECT_THAT(CorpusStore(directory_ / "t.h5").sentence_offsets(), ElementsAre(0, 3, 4));
-  EXPECT_THAT(CorpusStore(directory_ / "v.h5").sentence_offsets(), ElementsAre(0, 1, 2));
-  EXPECT_THAT(CorpusStore(directory_ / "v.h5").document_offsets(), ElementsAre(0, 1, 2));
-  EXPECT_THAT(CorpusStore(directory_ / "e.h5").sentence_offsets(), ElementsAre(0, 4));
+  EXPECT_THAT(io::CorpusStore(directory_ / "t.h5").sentence_offsets(), ElementsAre(0, 3, 4));
+  EXPECT_THAT(io::CorpusStore(directory_ / "v.h5").sentence_offsets(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(io::CorpusStore(directory_ / "v.h5").document_offsets(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(io::CorpusStore(directory_ / "e.h5").sentence_offsets(), ElementsAre(0, 4));
   EXPECT_THAT(
       [&] {
-        merge_corpora({directory_ / "s.h5", corpus("a.h5", {{1}}, *narrow_)}, directory_ / "m.h5");
+        merge_corpora(disk, {directory_ / "s.h5", corpus("a.h5", {{1}}, *narrow_)}, directory_ / "m.h5");
       },
       ThrowsMessage<DataError>(HasSubstr("built with sentences")));
 }
@@ -97,20 +102,20 @@ TEST_F(CorpusFiles, SampleTakesTheShareAndAGreaterOneMore) {
   Documents documents;
   for (std::int32_t d = 0; d < 2000; ++d) documents.push_back({d % 250});
   const std::string whole = corpus("a.h5", documents, *wide_);
-  const CorpusSize tenth = sample_corpus(whole, 0.1, 1, directory_ / "b.h5");
-  const CorpusSize third = sample_corpus(whole, 0.3, 1, directory_ / "c.h5");
+  const CorpusSize tenth = sample_corpus(disk, whole, 0.1, 1, directory_ / "b.h5");
+  const CorpusSize third = sample_corpus(disk, whole, 0.3, 1, directory_ / "c.h5");
   EXPECT_NEAR(static_cast<double>(tenth.documents), 200, 60);  // four standard deviations
   EXPECT_NEAR(static_cast<double>(third.documents), 600, 82);
-  const auto more = ids_of(CorpusStore(directory_ / "c.h5"));
+  const auto more = ids_of(io::CorpusStore(directory_ / "c.h5"));
   auto at = more.begin();
-  for (const std::int32_t id : ids_of(CorpusStore(directory_ / "b.h5"))) at = std::find(at, more.end(), id);
+  for (const std::int32_t id : ids_of(io::CorpusStore(directory_ / "b.h5"))) at = std::find(at, more.end(), id);
   EXPECT_NE(at, more.end());
-  EXPECT_EQ(sample_corpus(whole, 1, 7, directory_ / "d.h5").documents, 2000);
-  EXPECT_THROW(sample_corpus(whole, 0, 7, directory_ / "d.h5"), DataError);
+  EXPECT_EQ(sample_corpus(disk, whole, 1, 7, directory_ / "d.h5").documents, 2000);
+  EXPECT_THROW(sample_corpus(disk, whole, 0, 7, directory_ / "d.h5"), DataError);
 }
 
 /// Two corpora that say the same of the same documents.
-void expect_same(const CorpusStore& a, const CorpusStore& b) {
+void expect_same(const io::CorpusStore& a, const io::CorpusStore& b) {
   EXPECT_EQ(ids_of(a), ids_of(b));
   EXPECT_TRUE(std::ranges::equal(a.document_offsets(), b.document_offsets()));
   EXPECT_TRUE(std::ranges::equal(a.sentence_offsets(), b.sentence_offsets()));
@@ -127,29 +132,29 @@ TEST_F(CorpusFiles, ViewsHoldWhatCopiesDo) {
   const auto both = [&](const std::string& name, const auto& make) {
     make(directory_ / ("copy_" + name), CorpusKind::copy);
     make(directory_ / ("view_" + name), CorpusKind::view);
-    const CorpusStore view(directory_ / ("view_" + name));
+    const io::CorpusStore view(directory_ / ("view_" + name));
     EXPECT_TRUE(view.is_view());
     EXPECT_NO_THROW(view.verify());
-    expect_same(view, CorpusStore(directory_ / ("copy_" + name)));
+    expect_same(view, io::CorpusStore(directory_ / ("copy_" + name)));
   };
-  both("sample", [&](const std::string& path, CorpusKind kind) { sample_corpus(a, 0.3, 5, path, kind); });
-  both("merged", [&](const std::string& path, CorpusKind kind) { merge_corpora({b, a, b}, path, kind); });
+  both("sample", [&](const std::string& path, CorpusKind kind) { sample_corpus(disk, a, 0.3, 5, path, kind); });
+  both("merged", [&](const std::string& path, CorpusKind kind) { merge_corpora(disk, {b, a, b}, path, kind); });
   both("train.h5", [&](const std::string& path, CorpusKind kind) {
-    split_corpus(a, {0.5, 0.3, 0.2}, data::SplitBy::tokens, {path, path + "v", path + "t"}, kind);
+    split_corpus(disk, a, {0.5, 0.3, 0.2}, data::SplitBy::tokens, {path, path + "v", path + "t"}, kind);
   });
-  expect_same(CorpusStore(directory_ / "view_train.h5v"), CorpusStore(directory_ / "copy_train.h5v"));
+  expect_same(io::CorpusStore(directory_ / "view_train.h5v"), io::CorpusStore(directory_ / "copy_train.h5v"));
   // A view of a view refers to the sources.
   both("again", [&](const std::string& path, CorpusKind kind) {
-    sample_corpus(directory_ / (kind == CorpusKind::view ? "view_merged" : "copy_merged"), 0.5, 9, path, kind);
+    sample_corpus(disk, directory_ / (kind == CorpusKind::view ? "view_merged" : "copy_merged"), 0.5, 9, path, kind);
   });
-  EXPECT_EQ(CorpusStore(directory_ / "view_again").sources().size(), 2u);
+  EXPECT_EQ(io::CorpusStore(directory_ / "view_again").sources().size(), 2u);
   std::filesystem::remove(directory_ / "view_merged");
-  EXPECT_NO_THROW(CorpusStore(directory_ / "view_again"));
-  sample_corpus(directory_ / "view_again", 1, 1, directory_ / "copy_of_view");  // a copy again
-  EXPECT_FALSE(CorpusStore(directory_ / "copy_of_view").is_view());
-  expect_same(CorpusStore(directory_ / "copy_of_view"), CorpusStore(directory_ / "copy_again"));
-  export_megatron(CorpusStore(directory_ / "view_again"), directory_ / "v");
-  export_megatron(CorpusStore(directory_ / "copy_again"), directory_ / "c");
+  EXPECT_NO_THROW(io::CorpusStore(directory_ / "view_again"));
+  sample_corpus(disk, directory_ / "view_again", 1, 1, directory_ / "copy_of_view");  // a copy again
+  EXPECT_FALSE(io::CorpusStore(directory_ / "copy_of_view").is_view());
+  expect_same(io::CorpusStore(directory_ / "copy_of_view"), io::CorpusStore(directory_ / "copy_again"));
+  io::export_megatron(io::CorpusStore(directory_ / "view_again"), directory_ / "v");
+  io::export_megatron(io::CorpusStore(directory_ / "copy_again"), directory_ / "c");
   EXPECT_EQ(content("v.bin"), content("c.bin"));
   EXPECT_EQ(content("v.idx"), content("c.idx"));
 }
@@ -160,11 +165,11 @@ TEST_F(CorpusFiles, ViewsGiveTrainingTheSamplesThatCopiesDo) {
   const std::string a = corpus("a.h5", documents, *narrow_);
   std::vector<std::vector<std::int32_t>> samples;
   for (const CorpusKind kind : {CorpusKind::copy, CorpusKind::view}) {
-    sample_corpus(a, 0.5, 5, directory_ / "part.h5", kind);
+    sample_corpus(disk, a, 0.5, 5, directory_ / "part.h5", kind);
     data::GptDataOptions options;
     options.sequence_length = 16;
     options.budgets = {{50, 2, 0}};
-    const auto gpt = data::make_gpt_data({{std::make_shared<CorpusStore>(directory_ / "part.h5")}}, options);
+    const auto gpt = data::make_gpt_data({{std::make_shared<io::CorpusStore>(directory_ / "part.h5")}}, options);
     std::vector<std::int32_t>& all = samples.emplace_back();
     for (std::int64_t i = 0; i < 50; ++i) {
       const std::vector<std::int32_t> ids = test::text_of(*gpt.train, i);
@@ -175,7 +180,7 @@ TEST_F(CorpusFiles, ViewsGiveTrainingTheSamplesThatCopiesDo) {
 }
 
 TEST_F(CorpusFiles, ViewsKeepSentences) {
-  CorpusWriter writer(directory_ / "a.h5", *narrow_);
+  io::CorpusWriter writer(directory_ / "a.h5", *narrow_);
   for (std::int32_t d = 0; d < 50; ++d) {
     for (std::int32_t s = 0; s <= d % 3; ++s) {
       writer.append(std::vector<std::int32_t>(static_cast<std::size_t>(1 + s), d));
@@ -184,10 +189,10 @@ TEST_F(CorpusFiles, ViewsKeepSentences) {
     writer.end_document();
   }
   writer.finish();
-  sample_corpus(directory_ / "a.h5", 0.5, 2, directory_ / "copy.h5");
-  sample_corpus(directory_ / "a.h5", 0.5, 2, directory_ / "view.h5", CorpusKind::view);
-  expect_same(CorpusStore(directory_ / "view.h5"), CorpusStore(directory_ / "copy.h5"));
-  EXPECT_FALSE(CorpusStore(directory_ / "view.h5").sentence_offsets().empty());
+  sample_corpus(disk, directory_ / "a.h5", 0.5, 2, directory_ / "copy.h5");
+  sample_corpus(disk, directory_ / "a.h5", 0.5, 2, directory_ / "view.h5", CorpusKind::view);
+  expect_same(io::CorpusStore(directory_ / "view.h5"), io::CorpusStore(directory_ / "copy.h5"));
+  EXPECT_FALSE(io::CorpusStore(directory_ / "view.h5").sentence_offsets().empty());
 }
 
 TEST_F(CorpusFiles, ViewsFindThatASourceIsGoneOrChanged) {
@@ -196,37 +201,38 @@ TEST_F(CorpusFiles, ViewsFindThatASourceIsGoneOrChanged) {
   const std::string view = directory_ / "x/view.h5";
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(directory_ / "x");
-  merge_corpora({"a.h5", a}, "view.h5", CorpusKind::view);
+  merge_corpora(disk, {"a.h5", a}, "view.h5", CorpusKind::view);
   std::filesystem::current_path(before);
-  EXPECT_THAT([&] { merge_corpora({view}, a); }, ThrowsMessage<ConfigError>(HasSubstr("is both input and output")));
+  EXPECT_THAT([&] { merge_corpora(disk, {view}, a); },
+              ThrowsMessage<ConfigError>(HasSubstr("is both input and output")));
   std::filesystem::rename(directory_ / "x", directory_ / "y");  // both moved
   const std::string moved = directory_ / "y/view.h5";
-  EXPECT_THAT(ids_of(CorpusStore(moved)), ElementsAre(1, 2, 3, 1, 2, 3));
-  EXPECT_THAT([&] { merge_corpora({moved}, directory_ / "y/a.h5", CorpusKind::view); },
+  EXPECT_THAT(ids_of(io::CorpusStore(moved)), ElementsAre(1, 2, 3, 1, 2, 3));
+  EXPECT_THAT([&] { merge_corpora(disk, {moved}, directory_ / "y/a.h5", CorpusKind::view); },
               ThrowsMessage<ConfigError>(HasSubstr("is both")));
   std::filesystem::rename(directory_ / "y/a.h5", directory_ / "a.h5");
   EXPECT_THAT(
-      [&] { CorpusStore{moved}; },
+      [&] { io::CorpusStore{moved}; },
       ThrowsMessage<IoError>(AllOf(HasSubstr("y/view.h5 is a view of"), HasSubstr("a.h5"), HasSubstr("No such file"),
                                    HasSubstr("put that corpus back, or make the view again"))));
   corpus("y/a.h5", {{1, 2}, {4}}, *narrow_);
-  EXPECT_THAT([&] { CorpusStore{moved}; },
+  EXPECT_THAT([&] { io::CorpusStore{moved}; },
               ThrowsMessage<DataError>(HasSubstr("which has changed since: its digest was")));
   std::filesystem::copy(moved, directory_ / "y/a.h5", std::filesystem::copy_options::overwrite_existing);  // itself
-  EXPECT_THAT([&] { CorpusStore{moved}; }, ThrowsMessage<DataError>(HasSubstr("is a view itself")));
+  EXPECT_THAT([&] { io::CorpusStore{moved}; }, ThrowsMessage<DataError>(HasSubstr("is a view itself")));
 }
 
 TEST_F(CorpusFiles, ViewsThatAreDamagedAreRefused) {
   const std::string a = corpus("a.h5", {{1, 2}, {3}, {4, 5, 6}}, *narrow_);
-  sample_corpus(a, 0.9, 3, directory_ / "view.h5", CorpusKind::view);
+  sample_corpus(disk, a, 0.9, 3, directory_ / "view.h5", CorpusKind::view);
   const std::string good = content("view.h5");
-  const auto ids = ids_of(CorpusStore(directory_ / "view.h5"));
+  const auto ids = ids_of(io::CorpusStore(directory_ / "view.h5"));
   for (std::size_t at = 0; at < good.size(); at += 13) {
     std::string bad = good;
     bad[at] ^= 4;
     std::ofstream(directory_ / "bad.h5", std::ios::binary) << bad;
     try {
-      EXPECT_EQ(ids_of(CorpusStore(directory_ / "bad.h5")), ids) << at;
+      EXPECT_EQ(ids_of(io::CorpusStore(directory_ / "bad.h5")), ids) << at;
     } catch (const DataError&) {
     } catch (const IoError&) {  // another name of the source
     }
@@ -235,25 +241,25 @@ TEST_F(CorpusFiles, ViewsThatAreDamagedAreRefused) {
 }
 
 TEST_F(CorpusFiles, CopiesFindDamageAndLeaveNothing) {
-  std::vector<std::int32_t> ids(corpus_block_tokens + 7, 3);
+  std::vector<std::int32_t> ids(io::corpus_block_tokens + 7, 3);
   const std::string path = corpus("a.h5", {ids}, *narrow_);
   std::string bytes = content("a.h5");
   const std::string tail("\3\0\3\0\3\0\3\0", 8);
   bytes[bytes.rfind(tail)] ^= 1;
   std::ofstream(path, std::ios::binary) << bytes;
-  EXPECT_THAT([&] { merge_corpora({path}, directory_ / "b.h5"); },
+  EXPECT_THAT([&] { merge_corpora(disk, {path}, directory_ / "b.h5"); },
               ThrowsMessage<DataError>(HasSubstr("tokens 1048576 to 1048582")));
-  EXPECT_THAT([&] { export_megatron(CorpusStore(path), directory_ / "b"); },
+  EXPECT_THAT([&] { io::export_megatron(io::CorpusStore(path), directory_ / "b"); },
               ThrowsMessage<DataError>(HasSubstr("tokens 1048576 to 1048582")));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 1);
 }
 
 TEST_F(CorpusFiles, AreNotWrittenByTwoAtOnce) {
   const std::string a = corpus("a.h5", {{1, 2}}, *narrow_);
-  const FolderLock other(directory_ / "b.h5.lock", "b.h5");
-  EXPECT_THAT([&] { merge_corpora({a}, directory_ / "b.h5"); },
+  const io::FolderLock other(directory_ / "b.h5.lock", "b.h5");
+  EXPECT_THAT([&] { merge_corpora(disk, {a}, directory_ / "b.h5"); },
               ThrowsMessage<EnvironmentError>(HasSubstr("in use by another job")));
 }
 
 }  // namespace
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -7,12 +7,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "io/corpus/prepare_files.hpp"
+#include "io/json/json_text.hpp"
 #include "src/base/error.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
+
+const Files disk = io::prepare_files();
 
 using nlohmann::json;
 using ::testing::ElementsAre;
@@ -35,7 +39,7 @@ class CorpusOverlap : public testing::Test {
   }
 
   CorpusOverlapReport overlap() {
-    return corpus_overlap(options_, comm_, pool_, [](std::int64_t, std::int64_t) {});
+    return corpus_overlap(disk, options_, comm_, pool_, [](std::int64_t, std::int64_t) {});
   }
 
   std::string refusal() {
@@ -74,7 +78,7 @@ TEST_F(CorpusOverlap, CountsDifferentNgramsOfTheTestThatOccurInADocument) {
   EXPECT_EQ(report.tests[1].overlapping, 0);
   EXPECT_EQ(report.documents, 3);
   EXPECT_EQ(report.affected_documents, 3);
-  EXPECT_EQ(overlap_line("t\"", 3, report.tests[0]),
+  EXPECT_EQ(io::overlap_line("t\"", 3, report.tests[0]),
             R"({"test":"t\"","ngram":3,"documents":4,"unique_ngrams":4,"overlapping":2,"percent":50.0})");
 }
 
@@ -135,7 +139,7 @@ TEST_F(CorpusOverlap, GivesTheReferencesFigures) {
       const TestOverlap& found = report.tests[expected.at("test").get<std::string>().starts_with("wikitext") ? 0 : 1];
       EXPECT_EQ(found.ngrams, expected.at("unique_test_8grams")) << expected;
       EXPECT_EQ(found.overlapping, expected.at("overlapping")) << expected;
-      EXPECT_DOUBLE_EQ(json::parse(overlap_line("", 8, found)).at("percent"), expected.at("percent"));
+      EXPECT_DOUBLE_EQ(json::parse(io::overlap_line("", 8, found)).at("percent"), expected.at("percent"));
       ++compared;
     }
   }
@@ -143,4 +147,4 @@ TEST_F(CorpusOverlap, GivesTheReferencesFigures) {
 }
 
 }  // namespace
-}  // namespace trireme::io
+}  // namespace trireme::prepare

@@ -5,20 +5,23 @@
 #include <filesystem>
 #include <fstream>
 
+#include "io/corpus/prepare_files.hpp"
 #include "tests/support/temporary_directory.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
+
+const Files disk = io::prepare_files();
 
 /// The texts of all documents, those of rank 0 first.
 std::vector<std::string> documents(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,
                                    int ranks) {
   std::vector<std::string> texts;
   for (int rank = 0; rank < ranks; ++rank) {
-    DocumentReader reader(paths, options, text_lines, rank, ranks);
+    DocumentReader reader(disk, paths, options, text_lines, rank, ranks);
     for (TextPiece piece; reader.next(piece);) {
       EXPECT_TRUE(piece.ends_document);
-      texts.push_back(text_of(std::move(piece), options));
+      texts.push_back(text_of(disk, std::move(piece), options));
     }
     EXPECT_EQ(reader.bytes_read(), reader.total_bytes());
   }
@@ -56,4 +59,4 @@ TEST(DocumentReader, GivesEveryDocumentToOneRankInOrder) {
 }
 
 }  // namespace
-}  // namespace trireme::io
+}  // namespace trireme::prepare

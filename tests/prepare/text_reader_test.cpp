@@ -8,12 +8,15 @@
 #include <fstream>
 #include <tuple>
 
+#include "io/corpus/prepare_files.hpp"
 #include "src/base/error.hpp"
 #include "src/base/hash.hpp"
 #include "tests/support/temporary_directory.hpp"
 
-namespace trireme::io {
+namespace trireme::prepare {
 namespace {
+
+const Files disk = io::prepare_files();
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -31,14 +34,14 @@ class TextReaderTest : public ::testing::Test {
   }
   /// The documents in files, whose pieces are put together.
   std::vector<std::string> documents(const std::vector<std::string>& paths, const TextReaderOptions& options = {}) {
-    TextReader reader(paths, options);
+    TextReader reader(disk, paths, options);
     std::vector<std::string> found;
     std::string document;
     pieces_ = 0;
     for (TextPiece piece; reader.next(piece);) {
       ++pieces_;
       const bool ends_document = piece.ends_document;
-      document += text_of(std::move(piece), options);
+      document += text_of(disk, std::move(piece), options);
       if (ends_document) found.push_back(std::exchange(document, {}));
     }
     EXPECT_EQ(document, "");
@@ -151,7 +154,7 @@ TEST_F(TextReaderTest, CutsTextsIntoPiecesOnlyBeforeWhiteSpace) {
   const TextReaderOptions options{.piece_bytes = 1000};
   EXPECT_THAT(documents({file("a.txt", text)}, options), ElementsAre(text));
   EXPECT_GT(pieces_, 95);
-  TextReader reader({directory_ / "a.txt"}, options);
+  TextReader reader(disk, {directory_ / "a.txt"}, options);
   std::size_t position = 0;
   for (TextPiece piece; reader.next(piece);) {
     EXPECT_EQ(piece.position, static_cast<std::int64_t>(position));
@@ -168,13 +171,13 @@ TEST_F(TextReaderTest, GoesOnToTheFirstPlaceToCutAndCutsALongRunBetweenCharacter
   text += " y";
   EXPECT_THAT(documents({file("a.txt", text)}, {.piece_bytes = 100}), ElementsAre(text));
   EXPECT_EQ(pieces_, 2);
-  const TextReaderOptions options{.piece_bytes = 100, .max_run_bytes = 1001};
+  const TextReaderOptions options{.piece_bytes = 100, .max_uncut_bytes = 1001};
   EXPECT_THAT(documents({directory_ / "a.txt"}, options), ElementsAre(text));
-  TextReader reader({directory_ / "a.txt"}, options);
+  TextReader reader(disk, {directory_ / "a.txt"}, options);
   std::vector<std::size_t> sizes;
   for (TextPiece piece; reader.next(piece);) sizes.push_back(piece.bytes.size());
   EXPECT_THAT(sizes, ElementsAre(1000, 1000, 1000, 2));
-  EXPECT_EQ(reader.cut_runs(), 2);  // the third ends where the text may be cut
+  EXPECT_EQ(reader.forced_cuts(), 2);  // the third ends where the text may be cut
   EXPECT_THAT(documents({directory_ / "a.txt"},
                         {.check_utf8 = false, .can_cut = [](auto, auto) { return true; }, .piece_bytes = 1000}),
               ElementsAre(text));
@@ -188,8 +191,8 @@ TEST_F(TextReaderTest, GivesTheDocumentsOfAFileThatIsReadInRanges) {
   const std::vector<std::string> whole = documents({path});
   const auto middle = static_cast<std::int64_t>(lines.find('\n', lines.size() / 2) + 1);
   std::vector<std::string> found;
-  TextReader reader(std::vector<TextRange>{{path, 0, middle}, {path, middle}}, {});
-  for (TextPiece piece; reader.next(piece);) found.push_back(text_of(std::move(piece), {}));
+  TextReader reader(disk, std::vector<FileRange>{{path, 0, middle}, {path, middle}}, {});
+  for (TextPiece piece; reader.next(piece);) found.push_back(text_of(disk, std::move(piece), {}));
   EXPECT_EQ(found, whole);
   EXPECT_EQ(reader.total_bytes(), static_cast<std::int64_t>(lines.size()));
 
@@ -197,15 +200,16 @@ TEST_F(TextReaderTest, GivesTheDocumentsOfAFileThatIsReadInRanges) {
   const auto line = std::count(lines.begin(), lines.begin() + middle, '\n') + 1;
   lines[static_cast<std::size_t>(middle)] = '!';
   file("a.jsonl", lines);
-  TextReader second(std::vector<TextRange>{{path, middle}}, {});
+  TextReader second(disk, std::vector<FileRange>{{path, middle}}, {});
   TextPiece piece;
   ASSERT_TRUE(second.next(piece));
-  EXPECT_THAT([&] { text_of(piece, {}); }, ThrowsMessage<DataError>(HasSubstr(fmt::format("a.jsonl:{}:1:", line))));
+  EXPECT_THAT([&] { text_of(disk, piece, {}); },
+              ThrowsMessage<DataError>(HasSubstr(fmt::format("a.jsonl:{}:1:", line))));
 }
 
 TEST_F(TextReaderTest, EndsATextOnlyInTheRangeThatReachesTheEndOfTheFile) {
   const std::string path = file("a.txt", "one two three");
-  TextReader reader(std::vector<TextRange>{{path, 0, 3}, {path, 3, 7}, {path, 7, 13}}, {});
+  TextReader reader(disk, std::vector<FileRange>{{path, 0, 3}, {path, 3, 7}, {path, 7, 13}}, {});
   std::vector<std::tuple<std::string, std::int64_t, bool>> found;
   for (TextPiece piece; reader.next(piece);) found.emplace_back(piece.bytes, piece.position, piece.ends_document);
   EXPECT_THAT(found,
@@ -322,4 +326,4 @@ TEST(SafeCut, IsNeverInsideOrBehindWhiteSpace) {
 }
 
 }  // namespace
-}  // namespace trireme::io
+}  // namespace trireme::prepare

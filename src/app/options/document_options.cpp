@@ -6,10 +6,10 @@ namespace trireme::app {
 
 void add_document_format(Options& options, const std::string& name, DocumentFormat* format, const std::string& help) {
   options.add_choice(name, format,
-                     {{"auto", {io::TextFormat::by_name, false}},
-                      {"text", {io::TextFormat::text, false}},
-                      {"lines", {io::TextFormat::text, true}},
-                      {"json", {io::TextFormat::json_lines, false}}},
+                     {{"auto", {prepare::TextFormat::by_name, false}},
+                      {"text", {prepare::TextFormat::text, false}},
+                      {"lines", {prepare::TextFormat::text, true}},
+                      {"json", {prepare::TextFormat::json_lines, false}}},
                      help);
 }
 

@@ -13,7 +13,7 @@ namespace trireme::app {
 
 /// Format of the input files.
 struct DocumentFormat {
-  io::TextFormat format = io::TextFormat::by_name;
+  prepare::TextFormat format = prepare::TextFormat::by_name;
   bool text_lines = false;  ///< each line of text is a document
   bool operator==(const DocumentFormat&) const = default;
 };

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "io/corpus/prepare_files.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/document_options.hpp"
 #include "src/app/options/options.hpp"
@@ -47,23 +48,24 @@ class BuildProgress {
 };
 
 struct BuildCommandOptions {
-  io::CorpusBuildOptions build;
+  prepare::CorpusBuildOptions build;
   TokenizerOptions tokens;
   bool keep_invalid_utf8 = false;
   std::optional<int> workers;
 
   void declare(Options& options) {
-    io::TextReaderOptions& reader = build.text.reader;
+    prepare::TextReaderOptions& reader = build.text.reader;
     options.section("Input and output");
     options.add("input", &build.inputs, "FILE",
                 "Text files, a document each, and files of JSON lines (.json, .jsonl, .ndjson), an object a line; "
                 "plain or compressed (gzip, Zstandard).");
     options.add("output", &build.output, "FILE.h5",
                 "The corpus. It gets this name when it is whole; until then FILE.h5.parts holds the finished parts.");
-    options.add_choice(
-        "input-format", &reader.format,
-        {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
-        "Format of the input files; auto goes by their names.");
+    options.add_choice("input-format", &reader.format,
+                       {{"auto", prepare::TextFormat::by_name},
+                        {"text", prepare::TextFormat::text},
+                        {"json", prepare::TextFormat::json_lines}},
+                       "Format of the input files; auto goes by their names.");
     options.add("json-key,json-keys", &reader.json_key, "KEY", "Key of the text in each JSON object.");
     tokens.declare(options);
     options.add_flag("append-eod", &build.text.append_end_of_document,
@@ -91,13 +93,13 @@ struct BuildCommandOptions {
   }
 };
 
-void log_report(const io::CorpusBuildOptions& build, const io::CorpusBuildReport& report, double elapsed_s) {
-  const io::CorpusTextCounts& counts = report.counts;
+void log_report(const prepare::CorpusBuildOptions& build, const prepare::CorpusBuildReport& report, double elapsed_s) {
+  const prepare::CorpusTextCounts& counts = report.counts;
   for (const std::string& line : counts.first_bad_lines) log::warn("skipped {}", line);
   if (counts.bad_lines > 0) log::warn("skipped {} bad lines in all", counts.bad_lines);
-  if (counts.cut_runs > 0) {
+  if (counts.forced_cuts > 0) {
     log::warn("cut {} runs of more than {} bytes without a place between two words; their tokens may differ there",
-              counts.cut_runs, build.text.reader.max_run_bytes);
+              counts.forced_cuts, build.text.reader.max_uncut_bytes);
   }
   if (!counts.special_tokens.empty()) {
     std::vector<std::string> found;
@@ -129,15 +131,16 @@ int corpus_build_command(const CommandLine& line) {
   const auto world = line.environment().make_world();
   std::unique_ptr<data::Tokenizer> tokenizer;
   collectively(*world, [&] { tokenizer = o.tokens.make(); });
-  io::TextReaderOptions& reader = o.build.text.reader;
+  prepare::TextReaderOptions& reader = o.build.text.reader;
   reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
   if (o.build.text.split_sentences) reader.can_cut = data::SentenceSplitter::ends_before;
   reader.check_utf8 = !o.keep_invalid_utf8 && o.tokens.tokenizer != "bytes";
   ThreadPool pool(thread_count(*world, o.workers));
   const Timer timer;
   BuildProgress progress;
-  const io::CorpusBuildReport report = io::build_corpus(
-      o.build, *tokenizer, pool, *world, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
+  const prepare::CorpusBuildReport report =
+      prepare::build_corpus(io::prepare_files(), o.build, *tokenizer, pool, *world,
+                            [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
   progress.end();
   if (world->rank() == 0) log_report(o.build, report, timer.elapsed_s());
   return 0;

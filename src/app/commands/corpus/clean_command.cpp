@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 
+#include "io/corpus/prepare_files.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/document_options.hpp"
 #include "src/app/options/tokenizer_options.hpp"
@@ -19,7 +20,7 @@ namespace trireme::app {
 namespace {
 
 struct CleanCommandOptions {
-  io::CorpusCleanOptions clean;
+  prepare::CorpusCleanOptions clean;
   DocumentFormat format;
   TokenizerOptions tokenizer;
   std::string languages;
@@ -44,7 +45,9 @@ struct CleanCommandOptions {
     options.section("Characters and languages");
     options.add_choice(
         "unicode", &clean.unicode,
-        {{"keep", io::UnicodeForm::as_it_is}, {"nfc", io::UnicodeForm::nfc}, {"repair", io::UnicodeForm::repaired}},
+        {{"keep", prepare::UnicodeForm::as_it_is},
+         {"nfc", prepare::UnicodeForm::nfc},
+         {"repair", prepare::UnicodeForm::repaired}},
         "Characters as they are; or letters and their marks joined where Unicode has one character for them (NFC); or "
         "that, and UTF-8 that was read as windows-1252 or Latin-1 decoded again, and control characters removed.");
     options.add("language", &languages, "LANG,...",
@@ -98,7 +101,7 @@ struct CleanCommandOptions {
   }
 };
 
-void print_summary(const io::CorpusCleanOptions& options, const io::CorpusCleanReport& report) {
+void print_summary(const prepare::CorpusCleanOptions& options, const prepare::CorpusCleanReport& report) {
   const auto percent = [&](std::int64_t documents) {
     return 100.0 * static_cast<double>(documents) / static_cast<double>(report.documents);
   };
@@ -107,7 +110,7 @@ void print_summary(const io::CorpusCleanOptions& options, const io::CorpusCleanR
             options.output);
   for (const std::string& line : report.first_bad_lines) log::warn("skipped {}", line);
   if (report.bad_lines > 0) log::warn("skipped {} bad lines in all", report.bad_lines);
-  if (options.unicode != io::UnicodeForm::as_it_is) {
+  if (options.unicode != prepare::UnicodeForm::as_it_is) {
     log::info("changed characters of {} documents ({:.2f}%)", report.changed_documents,
               percent(report.changed_documents));
   }
@@ -150,10 +153,11 @@ int corpus_clean_command(const CommandLine& line) {
   ThreadPool pool(thread_count(*world, o.workers));
   std::optional<ProgressBar> bar;
   if (world->rank() == 0) bar.emplace("cleaning", "MB", 1e6);
-  const io::CorpusCleanReport report =
-      io::clean_corpus(o.clean, tokenizer.get(), *world, pool, [&](std::int64_t done, std::int64_t total) {
-        if (bar) bar->update(done, total);
-      });
+  const auto show = [&](std::int64_t done, std::int64_t total) {
+    if (bar) bar->update(done, total);
+  };
+  const prepare::CorpusCleanReport report =
+      prepare::clean_corpus(io::prepare_files(), o.clean, tokenizer.get(), *world, pool, show);
   bar.reset();
   if (world->rank() == 0) print_summary(o.clean, report);
   return 0;

@@ -6,6 +6,7 @@
 #include "io/corpus/corpus_writer.hpp"
 #include "io/corpus/llmc_corpus.hpp"
 #include "io/corpus/megatron_corpus.hpp"
+#include "io/corpus/prepare_files.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/options/tokenizer_options.hpp"
@@ -16,11 +17,11 @@
 namespace trireme::app {
 namespace {
 
-void log_written(const std::string& path, const io::CorpusSize& size) {
+void log_written(const std::string& path, const prepare::CorpusSize& size) {
   log::info("{}: {} documents, {} tokens", path, size.documents, size.tokens);
 }
 
-io::CorpusKind kind_of(bool view) { return view ? io::CorpusKind::view : io::CorpusKind::copy; }
+prepare::CorpusKind kind_of(bool view) { return view ? prepare::CorpusKind::view : prepare::CorpusKind::copy; }
 
 void add_view(Options& options, bool* view) {
   options.add_flag("view", view,
@@ -47,7 +48,7 @@ int corpus_merge_command(const CommandLine& line) {
   add_view(options, &view);
   options.require("output");
   if (!line.read(options)) return 0;
-  log_written(output, io::merge_corpora(inputs, output, kind_of(view)));
+  log_written(output, prepare::merge_corpora(io::prepare_files(), inputs, output, kind_of(view)));
   return 0;
 }
 
@@ -71,7 +72,8 @@ int corpus_split_command(const CommandLine& line) {
   options.require("output-prefix");
   if (!line.read(options)) return 0;
   const std::array<std::string, 3> outputs{prefix + "_train.h5", prefix + "_valid.h5", prefix + "_test.h5"};
-  const auto sizes = io::split_corpus(input, data::parse_split(split), by, outputs, kind_of(view));
+  const auto sizes =
+      prepare::split_corpus(io::prepare_files(), input, data::parse_split(split), by, outputs, kind_of(view));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (sizes[i].documents > 0) {
       log_written(outputs[i], sizes[i]);
@@ -99,7 +101,7 @@ int corpus_sample_command(const CommandLine& line) {
   options.require("output");
   options.require("share");
   if (!line.read(options)) return 0;
-  log_written(output, io::sample_corpus(input, share, seed, output, kind_of(view)));
+  log_written(output, prepare::sample_corpus(io::prepare_files(), input, share, seed, output, kind_of(view)));
   return 0;
 }
 

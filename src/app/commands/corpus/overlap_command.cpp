@@ -4,6 +4,8 @@
 
 #include <optional>
 
+#include "io/corpus/prepare_files.hpp"
+#include "io/json/json_text.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/document_options.hpp"
 #include "src/app/progress_bar.hpp"
@@ -16,12 +18,12 @@ namespace trireme::app {
 namespace {
 
 struct OverlapCommandOptions {
-  io::CorpusOverlapOptions overlap;
+  prepare::CorpusOverlapOptions overlap;
   DocumentFormat format;
   DocumentFormat test_format;
   std::string json_key = "text";
   std::string test_json_key = "text";
-  std::int64_t max_bytes = io::TextReaderOptions{}.max_bytes;
+  std::int64_t max_bytes = prepare::TextReaderOptions{}.max_bytes;
   std::optional<int> workers;
 
   void declare(Options& options) {
@@ -88,14 +90,14 @@ int corpus_overlap_command(const CommandLine& line) {
   const Timer timer;
   std::optional<ProgressBar> bar;
   if (world->rank() == 0) bar.emplace("comparing", "MB", 1e6);
-  const io::CorpusOverlapReport report =
-      io::corpus_overlap(o.overlap, *world, pool, [&](std::int64_t done, std::int64_t total) {
+  const prepare::CorpusOverlapReport report =
+      prepare::corpus_overlap(io::prepare_files(), o.overlap, *world, pool, [&](std::int64_t done, std::int64_t total) {
         if (bar) bar->update(done, total);
       });
   bar.reset();
   if (world->rank() != 0) return 0;
   for (std::size_t t = 0; t < report.tests.size(); ++t) {
-    const io::TestOverlap& test = report.tests[t];
+    const prepare::TestOverlap& test = report.tests[t];
     fmt::print("{}\n", io::overlap_line(o.overlap.tests[t], o.overlap.n, test));
   }
   log::info("{} documents, {:.1f} MB in {:.1f} s, {:.1f} MB/s: {} have an n-gram of a test set", report.documents,

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "io/compression/container_format.hpp"
 #include "io/corpus/corpus_store.hpp"
+#include "io/corpus/prepare_files.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/options/printable.hpp"
@@ -18,6 +18,7 @@
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
+#include "src/data/text/container_format.hpp"
 #include "src/data/tokenizer/bpe_trainer.hpp"
 #include "src/prepare/word_counting.hpp"
 
@@ -25,7 +26,7 @@ namespace trireme::app {
 namespace {
 
 struct TokenizerTrainOptions {
-  io::WordCountingOptions counting;
+  prepare::WordCountingOptions counting;
   data::BpeTrainingOptions training;
   std::string output;
   bool keep_invalid_utf8 = false;
@@ -36,10 +37,11 @@ struct TokenizerTrainOptions {
     options.add("input", &counting.inputs, "FILE",
                 "Text files, and files of JSON lines (.json, .jsonl, .ndjson), an object a line.");
     options.add("output", &output, "DIR", "Folder for vocab.json and merges.txt; made where it is missing.");
-    options.add_choice(
-        "input-format", &counting.reader.format,
-        {{"auto", io::TextFormat::by_name}, {"text", io::TextFormat::text}, {"json", io::TextFormat::json_lines}},
-        "Format of the input files; auto goes by their names.");
+    options.add_choice("input-format", &counting.reader.format,
+                       {{"auto", prepare::TextFormat::by_name},
+                        {"text", prepare::TextFormat::text},
+                        {"json", prepare::TextFormat::json_lines}},
+                       "Format of the input files; auto goes by their names.");
     options.add("json-key,json-keys", &counting.reader.json_key, "KEY", "Key of the text in each JSON object.");
     options.section("Tokens");
     options.add("vocab-size", &training.vocabulary_size, "N", "Tokens: 256 bytes, merges and special tokens.",
@@ -75,7 +77,7 @@ struct TokenizerTrainOptions {
   }
 };
 
-void log_counts(const io::CountedWords& counted, const io::WordCountingOptions& counting, double elapsed_s) {
+void log_counts(const prepare::CountedWords& counted, const prepare::WordCountingOptions& counting, double elapsed_s) {
   log::info("counted {} words, {} different ones, in {} bytes of text: {:.1f} s, {:.1f} MB/s", counted.occurrences,
             counted.words.size(), counted.text_bytes, elapsed_s,
             static_cast<double>(counted.text_bytes) / 1e6 / elapsed_s);
@@ -105,7 +107,7 @@ int tokenizer_train_command(const CommandLine& line) {
   const Timer timer;
   std::optional<ProgressBar> bar(std::in_place, "counting words", "MB", 1e6);
   const auto show = [&](std::int64_t done, std::int64_t total) { bar->update(done, total); };
-  const io::CountedWords counted = io::count_words(o.counting, pool, show);
+  const prepare::CountedWords counted = prepare::count_words(io::prepare_files(), o.counting, pool, show);
   bar.reset();
   TRIREME_CHECK(!counted.words.empty(), DataError, "the input holds no text");
   log_counts(counted, o.counting, timer.elapsed_s());
@@ -170,7 +172,7 @@ int tokenizer_encode_command(const CommandLine& line) {
   const auto tokenizer = look.tokenizer(options);
   std::vector<std::int32_t> ids;
   const std::string text = look.text();
-  io::check_is_text(look.input == "-" ? "standard input" : look.input, text);
+  data::check_is_text(look.input == "-" ? "standard input" : look.input, text);
   tokenizer->encode(text, ids);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (pieces) {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme::io {
+namespace trireme::data {
 
 /// Bytes from the beginning of a file that `check_is_text` needs; a shorter file has fewer.
 inline constexpr std::size_t container_head_bytes = 4096;
@@ -13,4 +13,4 @@ inline constexpr std::size_t container_head_bytes = 4096;
 /// unpacked.
 void check_is_text(const std::string& path, std::string_view head);
 
-}  // namespace trireme::io
+}  // namespace trireme::data

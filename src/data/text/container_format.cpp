@@ -1,10 +1,10 @@
-#include "io/compression/container_format.hpp"
+#include "src/data/text/container_format.hpp"
 
 #include <algorithm>
 
 #include "src/base/check.hpp"
 
-namespace trireme::io {
+namespace trireme::data {
 namespace {
 
 using namespace std::string_view_literals;
@@ -68,4 +68,4 @@ void check_is_text(const std::string& path, std::string_view head) {
   }
 }
 
-}  // namespace trireme::io
+}  // namespace trireme::data
