@@ -204,7 +204,7 @@ CorpusBuildReport join(const Files& files, const CorpusBuildOptions& options, co
   Joiner joiner(*files.corpora, paths, options.text);
   CorpusBuildReport report = joiner.report();
   TRIREME_CHECK(report.counts.bad_lines <= options.text.max_bad_lines, DataError,
-                "{} bad lines, more than the {} that --max-bad-lines allows, the first: {}", report.counts.bad_lines,
+                "{} bad lines, more than the {} that <max_bad_lines> allows, the first: {}", report.counts.bad_lines,
                 options.text.max_bad_lines, report.counts.first_bad_lines.front());
   if (report.tokens == 0) folder.keep_none();  // such parts are of no use
   TRIREME_CHECK(report.tokens > 0, DataError, "the input of {} bytes holds no text: {} empty documents, {} bad lines",

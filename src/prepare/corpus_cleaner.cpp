@@ -105,7 +105,7 @@ class Cleaner {
     sum_over_ranks();
     TRIREME_CHECK(report_.kept_documents > 0, DataError,
                   "nothing is left of {} documents: {} have fewer than {} tokens, {} are in other languages; is "
-                  "--json-key the right one?",
+                  "<json_key> the right one?",
                   report_.documents, report_.short_documents, options_.min_tokens, report_.foreign_documents);
     if (report_file_) report_file_->commit();
     output_->commit();
@@ -204,7 +204,7 @@ class Cleaner {
 
   void check_bad_lines(std::int64_t bad_lines) const {
     TRIREME_CHECK(bad_lines <= options_.max_bad_lines, DataError,
-                  "more than the {} bad lines that --max-bad-lines allows, among them: {}", options_.max_bad_lines,
+                  "more than the {} bad lines that <max_bad_lines> allows, among them: {}", options_.max_bad_lines,
                   report_.first_bad_lines.front());
   }
 

@@ -59,7 +59,7 @@ bool DocumentReader::next_whole(TextPiece& document) {
   for (TextPiece piece; !document.ends_document && reader_->next(piece); document.ends_document = piece.ends_document) {
     document.bytes += piece.bytes;
     TRIREME_CHECK(static_cast<std::int64_t>(document.bytes.size()) <= options_.max_bytes, DataError,
-                  "{}: the document has more than {} bytes; --max-line allows more, --input-format lines makes each "
+                  "{}: the document has more than {} bytes; <max_line> allows more, <input_format> lines makes each "
                   "line a document",
                   document.path, options_.max_bytes);
   }
@@ -80,7 +80,7 @@ bool DocumentReader::next_line(TextPiece& document) {
       rest_.position += static_cast<std::int64_t>(std::exchange(rest_begin_, 0));
       const std::size_t searched = rest_.bytes.size();
       TRIREME_CHECK(static_cast<std::int64_t>(searched) <= options_.max_bytes, DataError,
-                    "{}: the line at byte {} has more than {} bytes; --max-line allows more", rest_.path,
+                    "{}: the line at byte {} has more than {} bytes; <max_line> allows more", rest_.path,
                     rest_.position, options_.max_bytes);
       rest_.bytes += piece.bytes;
       end = rest_.bytes.find('\n', searched);

@@ -27,7 +27,7 @@ const char* utf8_fault(std::string_view text) {
 }
 
 constexpr const char* utf8_remedy =
-    "convert the file to UTF-8 (iconv -f latin1 -t utf-8), or keep such bytes as they are with --invalid-utf8 keep";
+    "convert the file to UTF-8 (iconv -f latin1 -t utf-8), or keep such bytes as they are with <invalid_utf8> keep";
 
 void check_no_byte_order_mark(const std::string& path, std::string_view head) {
   TRIREME_CHECK(!head.starts_with("\xFF\xFE") && !head.starts_with("\xFE\xFF"), DataError,
@@ -35,7 +35,7 @@ void check_no_byte_order_mark(const std::string& path, std::string_view head) {
                 "convert it to UTF-8 (iconv -f utf-16 -t utf-8)");
   TRIREME_CHECK(!head.starts_with("\xEF\xBB\xBF"), DataError,
                 "{} begins with a UTF-8 byte-order mark, which would become part of the text; remove it (sed -i "
-                "'1s/^\\xEF\\xBB\\xBF//' FILE), or keep it with --invalid-utf8 keep",
+                "'1s/^\\xEF\\xBB\\xBF//' FILE), or keep it with <invalid_utf8> keep",
                 path);
 }
 
@@ -170,7 +170,7 @@ void TextReader::take(std::size_t size_bytes, TextPiece& piece) {
 
 void TextReader::check_line(std::size_t size_bytes, std::int64_t line) {
   TRIREME_CHECK(size_bytes <= static_cast<std::size_t>(options_.max_bytes), DataError,
-                "{}:{}: the line has more than {} bytes; --max-line allows more", range().path,
+                "{}:{}: the line has more than {} bytes; <max_line> allows more", range().path,
                 line + (lines_before_ ? lines_before_->count() : 0), options_.max_bytes);
 }
 

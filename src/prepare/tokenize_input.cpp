@@ -104,7 +104,7 @@ void tokenize_range(const Files& files, const InputRange& range, const CorpusTex
         if (!work.is_json || !options.skip_bad_lines) throw *work.error;
         counts += {.bad_lines = 1, .first_bad_lines = {work.error->what()}};
         TRIREME_CHECK(counts.bad_lines <= options.max_bad_lines, DataError,
-                      "more than {} bad lines, the last: {}; --max-bad-lines allows more", options.max_bad_lines,
+                      "more than {} bad lines, the last: {}; <max_bad_lines> allows more", options.max_bad_lines,
                       work.error->what());
         continue;
       }

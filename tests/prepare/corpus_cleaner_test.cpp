@@ -120,7 +120,7 @@ TEST_F(CorpusCleaner, SkipsAndCountsBadLinesWhereThatIsWanted) {
               ElementsAre(HasSubstr("a.jsonl:3:"), HasSubstr("a.jsonl:8:"), HasSubstr("a.jsonl:13:"),
                           HasSubstr("a.jsonl:18:"), HasSubstr("a.jsonl:23:")));
   options_.max_bad_lines = 7;
-  EXPECT_THAT(refusal(), HasSubstr("more than the 7 bad lines that --max-bad-lines allows"));
+  EXPECT_THAT(refusal(), HasSubstr("more than the 7 bad lines that <max_bad_lines> allows"));
 }
 
 TEST_F(CorpusCleaner, WritesCompressedFilesThatUnpackToTheSame) {
