@@ -15,6 +15,19 @@ constexpr int runs_without_receives_ahead = 3;
 
 }  // namespace
 
+void run_step(Stage& stage, const Step& step, ConstTensorView input, TensorView output) {
+  switch (step.kind) {
+    case StepKind::forward:
+      return stage.forward(step.chunk, step.micro_batch, input, output);
+    case StepKind::backward:
+      return stage.backward(step.chunk, step.micro_batch, input, output);
+    case StepKind::backward_input:
+      return stage.backward_input(step.chunk, step.micro_batch, input, output);
+    case StepKind::backward_weight:
+      return stage.backward_weight(step.chunk, step.micro_batch);
+  }
+}
+
 Tensor* PipelineExecutor::take_buffer() {
   if (free_.empty()) free_.push_back(&buffers_.emplace_back());
   Tensor* buffer = free_.back();
@@ -84,24 +97,6 @@ Tensor* PipelineExecutor::output_of(const Schedule& schedule, const Step& step) 
     finish(std::ranges::min_element(departures_, {}, [](const auto& sent) { return sent.second.number; }));
   }
   return take_buffer();
-}
-
-void PipelineExecutor::run_step(const Step& step, ConstTensorView input, TensorView output) {
-  const TraceScope scope(trace_, name_of(step.kind), "pipeline", step.chunk, step.micro_batch);
-  switch (step.kind) {
-    case StepKind::forward:
-      stage_.forward(step.chunk, step.micro_batch, input, output);
-      break;
-    case StepKind::backward:
-      stage_.backward(step.chunk, step.micro_batch, input, output);
-      break;
-    case StepKind::backward_input:
-      stage_.backward_input(step.chunk, step.micro_batch, input, output);
-      break;
-    case StepKind::backward_weight:
-      stage_.backward_weight(step.chunk, step.micro_batch);
-      break;
-  }
 }
 
 void PipelineExecutor::forget(const Message& message) {
@@ -202,7 +197,10 @@ void PipelineExecutor::walk(const Schedule& schedule, bool ahead) {
     }
     const ConstTensorView input = receive(schedule, step);
     Tensor* output = output_of(schedule, step);
-    if (!rehearses_) run_step(step, input, output != nullptr ? output->view() : TensorView());
+    if (!rehearses_) {
+      const TraceScope scope(trace_, name_of(step.kind), "pipeline", step.chunk, step.micro_batch);
+      run_step(stage_, step, input, output != nullptr ? output->view() : TensorView());
+    }
     // The stage reads what it received until the last work on the micro-batch is done, or no longer than in forward.
     if (step.kind == StepKind::forward && !stage_.reads_input_in_backward(step.chunk)) {
       forget({false, rank, step.chunk, step.micro_batch});

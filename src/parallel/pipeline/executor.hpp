@@ -76,7 +76,6 @@ class PipelineExecutor {
   /// Ends the sends whose receipt `arrived` proves: before the step that made it, its sender had received everything
   /// that its steps need. On a GPU host time proves nothing: the host runs ahead.
   void finish_received(const Schedule& schedule, const Message& arrived);
-  void run_step(const Step& step, ConstTensorView input, TensorView output);
   /// Adds the receive of what `step` needs, unless it is posted, and of all that the same peer sends before it.
   void add_receives(const Schedule& schedule, const Step& step, Exchange& exchange);
   void add_send(const Schedule& schedule, const Step& step, Tensor* output, Exchange& exchange);

@@ -1,17 +1,18 @@
 #pragma once
 
+#include "src/parallel/pipeline/schedule.hpp"
 #include "src/tensor/tensor_view.hpp"
 
 namespace trireme::parallel {
 
-/// One rank's part of a model in a pipeline: its chunks (one without virtual stages) of consecutive layers, numbered
-/// from 0 in the order in which data passes this rank. The executor drives it and moves what passes between stages; the
-/// stage keeps what its backward needs, by chunk and micro-batch.
+/// One rank's part of a model in a pipeline: chunks of consecutive layers, one without virtual stages. They are
+/// numbered from 0 in the order in which data passes this rank. The executor calls the stage and moves data between
+/// stages. The stage keeps what its backward needs, by chunk and micro-batch.
 class Stage {
  public:
   virtual ~Stage() = default;
 
-  /// Type and shape of what one micro-batch passes from chunk to chunk, forward, and of its gradient, backward.
+  /// Type and shape of the activation that one micro-batch passes from chunk to chunk, and of its gradient.
   virtual DType boundary_dtype() const = 0;
   virtual Shape boundary_shape() const = 0;
 
@@ -31,11 +32,14 @@ class Stage {
                               TensorView input_gradient) = 0;
   /// Adds the parameters' gradients and forgets the micro-batch; after its backward_input, possibly much later.
   virtual void backward_weight(int chunk, int micro_batch) = 0;
-  /// Both at once, which lets a stage go layer by layer and keep less in between.
+  /// Both halves at once, so that a stage may go layer by layer and keep less in between.
   virtual void backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
     backward_input(chunk, micro_batch, output_gradient, input_gradient);
     backward_weight(chunk, micro_batch);
   }
 };
+
+/// Calls the stage's function for `step`. `input` and `output` are its tensors, or the gradients in a backward.
+void run_step(Stage& stage, const Step& step, ConstTensorView input, TensorView output);
 
 }  // namespace trireme::parallel

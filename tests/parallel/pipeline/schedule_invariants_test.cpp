@@ -117,10 +117,21 @@ TEST(Schedules, DoEveryStepOnceAndInOrder) {
       std::set<std::pair<int, int>> forward;
       std::set<std::pair<int, int>> input;
       std::set<std::pair<int, int>> weight;
+      const auto later = [](const std::set<std::pair<int, int>>& done, const std::pair<int, int>& key) {
+        const auto next = done.upper_bound(key);
+        return next != done.end() && next->first == key.first;
+      };
       for (const Step& step : steps_of(schedule, rank)) {
         ASSERT_TRUE(step.chunk >= 0 && step.chunk < schedule.chunks && step.micro_batch >= 0 &&
                     step.micro_batch < schedule.micro_batches);
         const std::pair<int, int> key{step.chunk, step.micro_batch};
+        // A stage knows an update's last micro-batch by its number.
+        if (step.kind == StepKind::backward || step.kind == StepKind::backward_weight) {
+          ASSERT_FALSE(later(weight, key)) << "micro-batches out of order";
+        }
+        if (step.kind == StepKind::backward || step.kind == StepKind::backward_input) {
+          ASSERT_FALSE(later(input, key)) << "micro-batches out of order";
+        }
         switch (step.kind) {
           case StepKind::forward:
             ASSERT_TRUE(forward.insert(key).second);
