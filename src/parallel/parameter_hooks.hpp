@@ -3,7 +3,7 @@
 namespace trireme::parallel {
 
 /// Observer of a stage's units of parameters (Parameter::unit) during a run. It can move parameters and gradients
-/// while the stage computes.
+/// while the stage computes. What it enqueues may be recorded with the stage's work and replayed without a call.
 class ParameterHooks {
  public:
   virtual ~ParameterHooks() = default;
@@ -14,11 +14,9 @@ class ParameterHooks {
   /// One micro-batch's gradients of a part of the unit have been added; the rest follows after another
   /// before_backward. Other units may come in between.
   virtual void pause_backward(int unit) = 0;
-  /// One micro-batch's gradients of the whole unit have been added.
-  virtual void after_backward(int unit) = 0;
-  /// Replaces before_backward and after_backward for replayed work, which repeats what the hooks enqueued when it was
-  /// recorded.
-  virtual void after_replayed_backward(int unit) = 0;
+  /// One micro-batch's gradients of the whole unit have been added. `last`: it was the update's last micro-batch, so
+  /// the unit's gradients are complete.
+  virtual void after_backward(int unit, bool last) = 0;
 };
 
 }  // namespace trireme::parallel

@@ -2,62 +2,41 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+
+#include "src/model/stage/decoding_stage.hpp"
 
 namespace trireme::train {
 namespace {
 
-/// Runs positions through the pipeline, one rank after another, with a cache of keys and values.
+/// Runs new positions of a text through the pipeline, as a forward schedule of one micro-batch.
 class Decoder {
  public:
   Decoder(ParallelGpt& gpt, std::int64_t capacity)
-      : gpt_(gpt), memory_(gpt.backend()), capacity_(capacity), caches_(gpt.stage().make_caches(capacity, memory_)) {}
+      : gpt_(gpt),
+        stage_(gpt.stage(), capacity),
+        schedule_(parallel::make_forward_schedule(gpt.grid().pipeline_size(), 1, gpt.pipeline_layout().chunks)),
+        memory_(gpt.backend()) {}
 
-  std::int64_t positions() const { return positions_; }
-  void forget() {
-    for (model::KeyValueCache& cache : caches_) cache.length = 0;
-    positions_ = 0;
-  }
+  std::int64_t positions() const { return stage_.positions(); }
+  void clear() { stage_.clear(); }
 
-  /// Feeds `tokens`; the logits of what follows the last of them, on the ranks of the last stage, empty on others.
+  /// Appends `tokens` and returns the logits of the next token on the ranks of the last stage, nothing on others.
   std::vector<float> feed(const std::vector<std::int32_t>& tokens) {
-    Backend& backend = gpt_.backend();
-    Stream& stream = backend.compute_stream();
-    Communicator& pipeline = *gpt_.communicators().pipeline;
-    const model::StageShard& place = gpt_.place();
-    const auto count = static_cast<std::int64_t>(tokens.size());
-    const DType dtype = gpt_.layout().dtype;
-    const ArenaScope scope(memory_);
-
-    const TensorView ids = memory_.allocate(DType::int32, {count, 1});
-    backend.copy_from_host(stream, ConstTensorView(tokens.data(), ids.shape()), ids);
-    const auto pass = [&](Transfer::Direction direction, int peer, TensorView data) {
-      const Transfer transfer{direction, peer, data};
-      for (Work& work : pipeline.exchange(stream, std::span(&transfer, 1))) work.wait(stream);
-    };
-    const int stages = pipeline.size();
-    TensorView input;
-    TensorView output;
-    for (int chunk = 0; chunk < static_cast<int>(place.chunks.size()); ++chunk) {
-      const bool last = gpt_.stage().is_last(chunk);
-      if (stages > 1 && !gpt_.stage().is_first(chunk)) {
-        input = memory_.allocate(dtype, {count, 1, gpt_.config().hidden});
-        pass(Transfer::Direction::receive, (pipeline.rank() + stages - 1) % stages, input);
-      }
-      output = last ? memory_.allocate(dtype, {1, gpt_.vocabulary().rows()})
-                    : memory_.allocate(dtype, {count, 1, gpt_.config().hidden});
-      gpt_.stage().forward_cached(chunk, count, positions_, ids, input, caches_, output);
-      if (stages > 1 && !last) pass(Transfer::Direction::send, (pipeline.rank() + 1) % stages, output);
-      input = output;  // of the next chunk, where this rank is the whole pipeline
-    }
-    positions_ += count;
-    return place.last_stage ? gather_logits(output) : std::vector<float>();
+    stage_.begin(tokens);
+    const auto [executor, is_new] =
+        executors_.try_emplace(std::ssize(tokens), gpt_.backend(), *gpt_.communicators().pipeline, stage_);
+    executor->second.run(schedule_);
+    return stage_.logits() ? gather(stage_.logits()) : std::vector<float>();
   }
 
  private:
-  std::vector<float> gather_logits(ConstTensorView part) {
+  /// Gathers the logits of the true vocabulary on the host.
+  std::vector<float> gather(ConstTensorView part) {
     Backend& backend = gpt_.backend();
     Stream& stream = backend.compute_stream();
+    const ArenaScope scope(memory_);
     const TensorView all = memory_.allocate(part.dtype(), {gpt_.vocabulary().padded_size()});
     gpt_.communicators().tensor->all_gather(stream, part, all).wait(stream);
     const TensorView rounded = memory_.allocate(DType::fp32, all.shape());
@@ -70,10 +49,11 @@ class Decoder {
   }
 
   ParallelGpt& gpt_;
+  model::DecodingStage stage_;
+  parallel::Schedule schedule_;
+  // By the number of tokens, which is that of a message's positions: an executor's messages all have one shape.
+  std::map<std::int64_t, parallel::PipelineExecutor> executors_;
   Arena memory_;
-  std::int64_t capacity_;
-  std::vector<model::KeyValueCache> caches_;
-  std::int64_t positions_ = 0;
 };
 
 }  // namespace
@@ -119,7 +99,7 @@ std::vector<std::int32_t> generate(ParallelGpt& gpt, Communicator& world, const 
                                    std::int64_t max_new_tokens, std::int32_t end_of_document,
                                    const SamplingOptions& options, const std::function<void(std::int32_t)>& on_token) {
   const std::int64_t capacity = gpt.config().max_positions;
-  TRIREME_CHECK(!prompt.empty(), ConfigError, "--prompt is empty: give at least one character to continue");
+  TRIREME_CHECK(!prompt.empty(), ConfigError, "<prompt> is empty. Try a prompt of at least one character.");
   Decoder decoder(gpt, capacity);
   std::vector<std::int32_t> text = prompt;
   const auto latest = [&](std::int64_t count) {
@@ -131,7 +111,7 @@ std::vector<std::int32_t> generate(ParallelGpt& gpt, Communicator& world, const 
   const int chooser = gpt.grid().rank({.pipeline = gpt.grid().pipeline_size() - 1});
   while (std::ssize(text) - std::ssize(prompt) < max_new_tokens) {
     if (decoder.positions() + std::ssize(fresh) > capacity) {
-      decoder.forget();
+      decoder.clear();
       fresh = latest(std::max<std::int64_t>(1, capacity / 2));
     }
     const std::vector<float> logits = decoder.feed(fresh);
@@ -139,11 +119,11 @@ std::vector<std::int32_t> generate(ParallelGpt& gpt, Communicator& world, const 
     const bool finite = std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); });
     std::int32_t token = logits.empty() || !finite ? none : choose_token(logits, options, std::ssize(text));
     world.broadcast(host, TensorView(&token, {1}), chooser).wait(host);
-    TRIREME_CHECK(
-        token != none, NumericalError,
-        "the model's output is not finite after {} tokens: its training diverged, or its weights are too large "
-        "for {}; take an earlier checkpoint, or a wider --dtype",
-        text.size(), name_of(gpt.layout().dtype));
+    TRIREME_CHECK(token != none, NumericalError,
+                  "generation failed: the model's output is not finite after {} tokens; its training diverged, or its "
+                  "weights are "
+                  "too large for {}. Try an earlier checkpoint, or a wider <dtype>.",
+                  text.size(), name_of(gpt.layout().dtype));
     if (token == end_of_document) break;
     text.push_back(token);
     fresh = {token};

@@ -39,8 +39,7 @@ class NoHooks final : public parallel::ParameterHooks {
   void before_forward(int) override {}
   void before_backward(int) override {}
   void pause_backward(int) override {}
-  void after_backward(int) override {}
-  void after_replayed_backward(int) override {}
+  void after_backward(int, bool) override {}
 };
 
 }  // namespace
@@ -133,7 +132,7 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   stage.begin({unseen_micro_batch(share.rows, layout.micro_batch_size, layout.dtype)}, {.backward = true});
   stage.forward(0, 0, {}, unseen(stage.boundary_dtype(), stage.boundary_shape()));
   LayerActivations result;
-  result.kept = stage.activation_bytes() / static_cast<std::size_t>(layers);
+  result.kept = stage.activations().used_bytes() / static_cast<std::size_t>(layers);
 
   const double t = tensor_size;
   const double sbh = static_cast<double>(share.rows * layout.micro_batch_size * config.hidden);

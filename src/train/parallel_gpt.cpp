@@ -18,6 +18,16 @@ parallel::ExchangeOptions exchange_of(const model::StageShard& place, const para
   return {config.overlap_p2p, scatter ? communicators.tensor.get() : nullptr};
 }
 
+/// The decorator that runs `stage` as graphs; null where they are not wanted.
+std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::GptStage& stage,
+                                               const ExecutionConfig& config) {
+  validate(config);
+  if (!config.cuda_graphs) return nullptr;
+  const parallel::DataParallelOptions& data = config.parallel.data_parallel;
+  const model::RecordedStage::Unrecorded unrecorded{.first = data.overlap_gather, .last = data.overlap_reduce};
+  return std::make_unique<model::RecordedStage>(backend, stage, unrecorded);
+}
+
 }  // namespace
 
 ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
@@ -46,17 +56,13 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
               communicators.context->size() > 1 ? communicators.context.get() : nullptr},
              parameters_, config, place_, vocabulary_, sequence_shard_, layout.micro_batch_size, layout.dtype,
              layout.recomputation, data_parallel_),
-      executor_(backend, *communicators.pipeline, stage_, exchange_of(place_, communicators, layout.parallel)) {
-  validate(layout);
-  if (!layout.cuda_graphs) return;
-  const parallel::DataParallelOptions& data = layout.parallel.data_parallel;
-  stage_.use_graphs({.first = data.overlap_gather, .last = data.overlap_reduce});
-}
+      recorded_(recorded(backend, stage_, layout)),
+      executor_(backend, *communicators.pipeline, running_stage(), exchange_of(place_, communicators, layout.parallel)) {}
 
 void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {
   const int count = static_cast<int>(micro_batches.size());
-  if (mode.backward) data_parallel_.begin_step(count);
-  stage_.begin(std::move(micro_batches), mode);
+  if (mode.backward) data_parallel_.begin_step();
+  running_stage().begin(std::move(micro_batches), mode);
   auto& schedule = schedules_[{mode.backward, count}];
   if (schedule.steps.empty()) {
     const int stages = grid_.pipeline_size();

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "src/model/stage/gpt_stage.hpp"
+#include "src/model/stage/recorded_stage.hpp"
 #include "src/parallel/data/data_parallel.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"
 #include "src/parallel/pipeline/executor.hpp"
@@ -55,7 +57,7 @@ class ParallelGpt {
     std::size_t messages = 0;     ///< between stages
   };
   RunningMemory running_memory() const {
-    return {stage_.reserved_activation_bytes(), workspace_.reserved_bytes(), executor_.buffer_bytes()};
+    return {stage_.activations().reserved_bytes(), workspace_.reserved_bytes(), executor_.buffer_bytes()};
   }
 
   /// Where everything that takes time is recorded from now on; null: nowhere.
@@ -63,6 +65,12 @@ class ParallelGpt {
   TraceRecorder* trace() const { return trace_; }
 
  private:
+  /// The stage that the executor runs.
+  model::ModelStage& running_stage() {
+    if (recorded_) return *recorded_;
+    return stage_;
+  }
+
   Backend& backend_;
   Communicator& world_;
   parallel::ProcessGrid grid_;
@@ -78,6 +86,7 @@ class ParallelGpt {
   parallel::ParameterBuffer parameters_;
   parallel::DataParallel data_parallel_;
   model::GptStage stage_;
+  std::unique_ptr<model::RecordedStage> recorded_;  // null unless steps run as graphs
   parallel::PipelineExecutor executor_;
   TraceRecorder* trace_ = nullptr;
   std::map<std::pair<bool, int>, parallel::Schedule> schedules_;  // by backward, micro-batches

@@ -255,7 +255,7 @@ inline std::size_t activation_bytes(Communicator& world, const TrainingRunConfig
   EXPECT_EQ(memory.work, predicted.work) << layout;
   EXPECT_EQ(memory.messages, predicted.messages) << layout;
   EXPECT_EQ(run.backend->peak_allocated_bytes(), predicted.total()) << layout;
-  return run.gpt.stage().peak_activation_bytes();
+  return run.gpt.stage().activations().peak_bytes();
 }
 
 }  // namespace trireme::test

@@ -7,6 +7,7 @@
 #include "src/comm/self_communicator.hpp"
 #include "src/data/dataset/next_token_labels.hpp"
 #include "src/model/initialisation.hpp"
+#include "src/model/stage/decoding_stage.hpp"
 #include "src/train/generation.hpp"
 #include "src/train/memory_estimate.hpp"
 #include "src/train/perplexity.hpp"
@@ -112,7 +113,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
       EXPECT_EQ(rig.gpt.parameters().values().size_bytes(), estimate.parameters);
       EXPECT_EQ(rig.gpt.parameters().gradients().size_bytes(), estimate.gradients);
-      EXPECT_GE(estimate.activations, rig.gpt.stage().peak_activation_bytes());
+      EXPECT_GE(estimate.activations, rig.gpt.stage().activations().peak_bytes());
       // Ids, targets, weights and numbers of the batch and the next one; the rest are two sums.
       const std::size_t batch = 2 * 4 * (16 * (4 + 4 + size_of(accumulation_type(dtype))) + 8);
       EXPECT_EQ(estimate.batches, 2 * batch + 2 * 64);
@@ -156,7 +157,7 @@ TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
       estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.layout(), options, rig.grid, 0);
   EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
   // The small allocations of all layers share one block of 4 MiB.
-  EXPECT_LT(estimate.activations, rig.gpt.stage().peak_activation_bytes() + (std::size_t{4} << 20));
+  EXPECT_LT(estimate.activations, rig.gpt.stage().activations().peak_bytes() + (std::size_t{4} << 20));
 }
 
 TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
@@ -312,12 +313,12 @@ TEST(Generation, GivesTheProbabilitiesOfTraining) {
 
     std::vector<std::int32_t> tokens(17);
     FormulaSamples().read_text(3, tokens);
-    Arena memory(*rig.backend);
-    std::vector<model::KeyValueCache> caches = stage.make_caches(16, memory);
-    const TensorView logits = memory.allocate(DType::fp64, {1, rig.gpt.vocabulary().rows()});
+    model::DecodingStage decoding(stage, 16);
+    const ConstTensorView logits = decoding.logits();
     double sum = 0;
     for (std::int64_t i = 0; i < 16; ++i) {
-      stage.forward_cached(0, 1, i, ConstTensorView(tokens.data() + i, {1, 1}), {}, caches, logits);
+      decoding.begin(std::span(tokens).subspan(static_cast<std::size_t>(i), 1));
+      decoding.forward(0, 0, {}, {});
       double total = 0;
       for (std::int64_t token = 0; token < 50; ++token) total += std::exp(logits.as<double>()[token]);
       sum += std::log(total) - logits.as<double>()[tokens[static_cast<std::size_t>(i) + 1]];

@@ -62,6 +62,10 @@ struct LayerShape {
   }
 
   std::int64_t rows() const { return s * b; }
+  /// Positions of the rows of the residual stream on this rank of the tensor group.
+  Positions residual_positions(int tensor_rank) const {
+    return s_local == s ? positions : positions.from(tensor_rank * s_local);
+  }
   /// Rows of the residual stream on this rank.
   std::int64_t local_rows() const { return s_local * b; }
   /// Columns of this rank's part of the attention's output.

@@ -12,11 +12,13 @@ struct MicroBatch {
   ConstTensorView targets;  ///< [s, b] int32
   ConstTensorView weights;  ///< [s b] A: 1 where the target counts in the loss, 0 where it is masked
   ConstTensorView samples;  ///< [b] int64: number of each sample since the start of training
+  /// [s b] A: gradient of each token's unweighted loss. Where empty, the head makes it of the weights and the mode.
+  ConstTensorView loss_gradient = {};
 };
 
-/// How the micro-batches to come are to be run.
+/// Mode in which a stage runs its micro-batches.
 struct StageMode {
-  bool backward = false;  ///< keep what backward needs
+  bool backward = false;  ///< a backward follows each forward
   double hidden_dropout = 0;
   double attention_dropout = 0;
   std::uint64_t seed = 0;

@@ -1,82 +1,111 @@
-#include "src/model/stage/micro_batch_graphs.hpp"
+#include "src/model/stage/recorded_stage.hpp"
 
 #include "src/base/check.hpp"
 
 namespace trireme::model {
 namespace {
 
+constexpr int recording_round = 2;
+
+/// The data of a micro-batch, copied to fixed addresses; all but the gradient of the loss, which is made there.
+constexpr std::array copied_data = {&MicroBatch::ids, &MicroBatch::targets, &MicroBatch::weights, &MicroBatch::samples};
+static_assert(sizeof(MicroBatch) == (copied_data.size() + 1) * sizeof(ConstTensorView));
+
 GraphRecorder& recorder_of(Backend& backend) {
   auto* recorder = dynamic_cast<GraphRecorder*>(&backend);
-  TRIREME_CHECK(recorder != nullptr, ConfigError, "--cuda-graphs: the backend {} has no graphs", backend.name());
+  TRIREME_CHECK(recorder != nullptr, ConfigError, "<cuda_graphs>: the backend {} has no graphs", backend.name());
   return *recorder;
 }
 
 }  // namespace
 
-MicroBatchGraphs::MicroBatchGraphs(Backend& backend, std::int64_t s, std::int64_t b, DType weight_type)
-    : backend_(backend),
-      recorder_(recorder_of(backend)),
-      ids_(backend, DType::int32, {s, b}),
-      targets_(backend, DType::int32, {s, b}),
-      weights_(backend, weight_type, {s * b}),
-      samples_(backend, DType::int64, {b}),
-      loss_gradient_(backend, weight_type, {s * b}),
-      place_{ids_, targets_, weights_, samples_} {}
+RecordedStage::RecordedStage(Backend& backend, ModelStage& stage, const Unrecorded& unrecorded)
+    : backend_(backend), recorder_(recorder_of(backend)), stage_(stage), unrecorded_(unrecorded) {}
 
-void MicroBatchGraphs::begin(const StageMode& mode) {
-  brought_ = -1;
-  if (mode.hidden_dropout != mode_.hidden_dropout || mode.attention_dropout != mode_.attention_dropout ||
-      mode.seed != mode_.seed) {
+void RecordedStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
+  micro_batches_ = std::move(micro_batches);
+  mode_ = mode;
+  loaded_number_ = -1;
+  if (!mode.backward) return stage_.begin(micro_batches_, mode);
+  if (mode.hidden_dropout != recorded_mode_.hidden_dropout ||
+      mode.attention_dropout != recorded_mode_.attention_dropout || mode.seed != recorded_mode_.seed) {
     graphs_.clear();
     rounds_.clear();
   }
-  mode_ = mode;
+  recorded_mode_ = mode;
+  const MicroBatch& like = micro_batches_.front();
+  for (std::size_t i = 0; i < copied_data.size(); ++i) {
+    if (like.*copied_data[i]) loaded_.*copied_data[i] = fixed('b', i, like.*copied_data[i]);
+  }
+  loaded_.loss_gradient = fixed('l', 0, like.weights);
+  stage_.begin(std::vector<MicroBatch>(micro_batches_.size(), loaded_), mode);
 }
 
-void MicroBatchGraphs::bring(int number, const MicroBatch& from) {
-  if (brought_ == number) return;
-  brought_ = number;
+void RecordedStage::load(int micro_batch) {
+  if (loaded_number_ == micro_batch) return;
+  loaded_number_ = micro_batch;
+  const MicroBatch& from = micro_batches_[static_cast<std::size_t>(micro_batch)];
   Stream& stream = backend_.compute_stream();
-  recorder_.copy_within(stream, from.ids, ids_);
-  recorder_.copy_within(stream, from.targets, targets_);
-  recorder_.copy_within(stream, from.weights, weights_);
-  recorder_.copy_within(stream, from.samples, samples_);
-  backend_.elementwise().convert(stream, weights_, loss_gradient_);
-  backend_.elementwise().scale(stream, mode_.loss_gradient, loss_gradient_);
+  for (std::size_t i = 0; i < copied_data.size(); ++i) {
+    const ConstTensorView data = from.*copied_data[i];
+    if (data) recorder_.copy_within(stream, data, fixed('b', i, data));
+  }
+  const TensorView loss_gradient = fixed('l', 0, from.weights);
+  backend_.elementwise().convert(stream, loaded_.weights, loss_gradient);
+  backend_.elementwise().scale(stream, mode_.loss_gradient, loss_gradient);
 }
 
-TensorView MicroBatchGraphs::place(char name, std::size_t arena, ConstTensorView like) {
-  const auto [found, is_new] = places_.try_emplace({name, arena});
+TensorView RecordedStage::fixed(char name, std::size_t number, ConstTensorView like) {
+  const auto [found, is_new] = fixed_.try_emplace({name, number});
   if (is_new) found->second = Tensor(backend_, like.dtype(), like.shape());
   return found->second;
 }
 
-bool MicroBatchGraphs::run(parallel::StepKind kind, int chunk, std::size_t arena, bool recordable,
-                           ConstTensorView received, TensorView sent, const Enqueue& enqueue) {
-  constexpr int recording = 2;
-  const bool is_forward = kind == parallel::StepKind::forward;
-  int& round = rounds_[{chunk, arena}];
-  if (is_forward && recordable && round <= recording) ++round;
-  const bool as_ever = !recordable || round < recording;
-  Stream& stream = backend_.compute_stream();
+bool RecordedStage::is_recordable(int micro_batch) const {
+  return !(unrecorded_.first && micro_batch == 0) &&
+         !(unrecorded_.last && micro_batch + 1 == static_cast<int>(micro_batches_.size()));
+}
+
+void RecordedStage::move_arena(const parallel::Step& step) {
+  ActivationStore& activations = stage_.activations();
+  if (step.kind == parallel::StepKind::forward) activations.open(step.chunk, step.micro_batch);
+  if (step.kind == parallel::StepKind::backward || step.kind == parallel::StepKind::backward_weight) {
+    activations.close(step.chunk, step.micro_batch);
+  }
+}
+
+void RecordedStage::run(const parallel::Step& step, ConstTensorView received, TensorView sent) {
+  if (!mode_.backward) return parallel::run_step(stage_, step, received, sent);
+  const bool is_forward = step.kind == parallel::StepKind::forward;
+  const ActivationStore& activations = stage_.activations();
+  const std::size_t arena = is_forward ? activations.next_number() : activations.number(step.chunk, step.micro_batch);
+  const bool recordable = is_recordable(step.micro_batch);
+  int& round = rounds_[{step.chunk, arena}];
+  if (is_forward && recordable && round <= recording_round) ++round;
+  load(step.micro_batch);
+
   // A received input is read until the last step of the micro-batch. A result is sent, or copied, before the next one.
+  Stream& stream = backend_.compute_stream();
   ConstTensorView input;
   TensorView output;
   if (received) {
-    const TensorView kept = place(is_forward ? 'x' : 'g', arena, received);
+    const TensorView kept = fixed(is_forward ? 'x' : 'g', arena, received);
     recorder_.copy_within(stream, received, kept);
     input = kept;
   }
-  if (sent) output = place('y', 0, sent);
-  if (as_ever) {
-    enqueue(input, output);
+  if (sent) output = fixed('y', 0, sent);
+  if (!recordable || round < recording_round) {
+    parallel::run_step(stage_, step, input, output);
   } else {
-    std::unique_ptr<Graph>& graph = graphs_[{kind, chunk, arena}];
-    if (round == recording) graph = recorder_.record([&] { enqueue(input, output); });
+    std::unique_ptr<Graph>& graph = graphs_[{step.kind, step.chunk, arena}];
+    if (round == recording_round) {
+      graph = recorder_.record([&] { parallel::run_step(stage_, step, input, output); });
+    } else {
+      move_arena(step);
+    }
     graph->launch(stream);
   }
   if (sent) recorder_.copy_within(stream, output, sent);
-  return !as_ever && round > recording;
 }
 
 }  // namespace trireme::model

@@ -1,59 +1,83 @@
 #pragma once
 
-#include <functional>
+#include <array>
 #include <map>
 #include <memory>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "src/backend/backend.hpp"
 #include "src/backend/graphs.hpp"
-#include "src/model/stage/micro_batch.hpp"
+#include "src/model/stage/model_stage.hpp"
 #include "src/parallel/pipeline/schedule.hpp"
 
 namespace trireme::model {
 
-/// Runs a stage's steps as graphs. A step is identified by its chunk of layers and the arena of the micro-batch's
-/// activations. In its first round a step runs normally, so that everything chosen or allocated once is there. In the
-/// second round it is recorded. After that the recorded work is enqueued, for any micro-batch. Values that differ
-/// between micro-batches and updates have one fixed place: tokens, sample numbers for dropout, the gradient of the
-/// loss. They are copied there before each step. Data from other stages are copied there too, and results for them are
-/// fetched from a fixed place.
-class MicroBatchGraphs {
+/// Decorator of a stage that runs its training steps as graphs. A step is identified by its chunk and the arena of the
+/// micro-batch's activations. In its first round a step runs normally, so that everything chosen or allocated once is
+/// there. In the second round it is recorded. After that the recorded work is enqueued, for any micro-batch, and the
+/// stage is not called.
+///
+/// Values that differ between micro-batches and updates have one fixed address: tokens, sample numbers for dropout, the
+/// gradient of the loss. They are copied there before each step. Data from other stages are copied there too, and
+/// results for them are fetched from a fixed address.
+class RecordedStage final : public ModelStage {
  public:
-  /// For micro-batches of `s` rows and `b` samples with weights of `weight_type`. ConfigError where the backend cannot
-  /// record. It must live longer.
-  MicroBatchGraphs(Backend& backend, std::int64_t s, std::int64_t b, DType weight_type);
+  /// Micro-batches of an update that always run normally: those in which the parameters' hooks wait or communicate.
+  struct Unrecorded {
+    bool first = false;
+    bool last = false;
+  };
+  /// `stage` computes on `backend`; both must live longer. ConfigError where the backend cannot record.
+  RecordedStage(Backend& backend, ModelStage& stage, const Unrecorded& unrecorded);
 
-  /// To be called before every update: forgets what was brought, and where `mode` is not that of the graphs but for the
-  /// gradient of the loss, the graphs.
-  void begin(const StageMode& mode);
-  /// Brings a micro-batch, the `number`th of this update, to the place that steps read.
-  void bring(int number, const MicroBatch& from);
-  const MicroBatch& micro_batch() const { return place_; }
-  /// [s b] A: weights times the mode's gradient of the loss, of the micro-batch that was brought.
-  ConstTensorView loss_gradient() const { return loss_gradient_; }
+  /// Also forgets the graphs where `mode` differs from theirs in more than the gradient of the loss.
+  void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
+  ActivationStore& activations() override { return stage_.activations(); }
 
-  /// Enqueues a step, given what it reads and where to put what it makes.
-  using Enqueue = std::function<void(ConstTensorView input, TensorView output)>;
-  /// Enqueues one step of the micro-batch whose activations are in arena number `arena`: by `enqueue`, or what that was
-  /// recorded to do; true where `enqueue` was not called. All steps of a micro-batch are `recordable` or none.
-  /// `received` is what came from another stage, which is no longer needed when the step is done, `sent` where its
-  /// result goes; either may be empty.
-  bool run(parallel::StepKind kind, int chunk, std::size_t arena, bool recordable, ConstTensorView received,
-           TensorView sent, const Enqueue& enqueue);
+  DType boundary_dtype() const override { return stage_.boundary_dtype(); }
+  Shape boundary_shape() const override { return stage_.boundary_shape(); }
+  bool is_first(int chunk) const override { return stage_.is_first(chunk); }
+  bool is_last(int chunk) const override { return stage_.is_last(chunk); }
+  bool reads_input_in_backward(int chunk) const override {
+    return !mode_.backward && stage_.reads_input_in_backward(chunk);  // a step's graph has its own copy
+  }
+  void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) override {
+    run({parallel::StepKind::forward, chunk, micro_batch}, input, output);
+  }
+  void backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) override {
+    run({parallel::StepKind::backward_input, chunk, micro_batch}, output_gradient, input_gradient);
+  }
+  void backward_weight(int chunk, int micro_batch) override {
+    run({parallel::StepKind::backward_weight, chunk, micro_batch}, {}, {});
+  }
+  void backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) override {
+    run({parallel::StepKind::backward, chunk, micro_batch}, output_gradient, input_gradient);
+  }
 
  private:
-  /// A tensor as `like` that stays what it is: of this name, as many as there are arenas.
-  TensorView place(char name, std::size_t arena, ConstTensorView like);
+  /// Runs a step of the stage, records it, or enqueues its graph. `received` is no longer needed afterwards; `sent` is
+  /// overwritten with the result. Either may be empty.
+  void run(const parallel::Step& step, ConstTensorView received, TensorView sent);
+  bool is_recordable(int micro_batch) const;
+  /// Copies a micro-batch to the fixed addresses, unless it is there.
+  void load(int micro_batch);
+  /// Opens or closes the micro-batch's arena as the stage does in the step.
+  void move_arena(const parallel::Step& step);
+  /// A tensor like `like` with a fixed address, one for each name and number.
+  TensorView fixed(char name, std::size_t number, ConstTensorView like);
 
   Backend& backend_;
   GraphRecorder& recorder_;
-  Tensor ids_, targets_, weights_, samples_, loss_gradient_;
-  MicroBatch place_;
+  ModelStage& stage_;
+  Unrecorded unrecorded_;
+  std::vector<MicroBatch> micro_batches_;
   StageMode mode_;
-  int brought_ = -1;
-  std::map<std::pair<char, std::size_t>, Tensor> places_;
+  StageMode recorded_mode_;
+  MicroBatch loaded_;  // the fixed addresses
+  int loaded_number_ = -1;
+  std::map<std::pair<char, std::size_t>, Tensor> fixed_;
   std::map<std::pair<int, std::size_t>, int> rounds_;  // forwards so far of each chunk in each arena, up to 3
   std::map<std::tuple<parallel::StepKind, int, std::size_t>, std::unique_ptr<Graph>> graphs_;
 };

@@ -13,9 +13,9 @@ DataParallel::DataParallel(Backend& backend, ParameterBuffer& buffer, Communicat
                 shards, group.size());
 }
 
-void DataParallel::begin_step(int micro_batches) {
+void DataParallel::begin_step() {
   buffer_.clear_gradients(backend_);
-  for (UnitState& state : units_) state = {micro_batches, false, false};
+  for (UnitState& state : units_) state = {};
   for (BucketState& state : buckets_) {
     state.units_left = 0;
     state.started = false;
@@ -112,17 +112,15 @@ void DataParallel::pause_backward(int unit) {
   if (buffer_.has_work()) put_away(static_cast<std::size_t>(unit));
 }
 
-void DataParallel::after_backward(int unit) {
+void DataParallel::after_backward(int unit, bool last) {
   const auto g = static_cast<std::size_t>(unit);
   if (buffer_.has_work()) put_away(g);
-  if (shards_gradients() || --units_[g].backwards_left != 0 || !buffer_.options().overlap_reduce) return;
+  if (shards_gradients() || !last || !buffer_.options().overlap_reduce) return;
   const ParameterUnit& place = buffer_.layout().units()[g];
   for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) {
     if (--buckets_[b].units_left == 0) start_reduction(b);
   }
 }
-
-void DataParallel::after_replayed_backward(int unit) { --units_[static_cast<std::size_t>(unit)].backwards_left; }
 
 void DataParallel::collect(std::size_t unit) {
   if (!units_[unit].travelling) return;

@@ -21,9 +21,9 @@ class DataParallel final : public ParameterHooks {
   /// `group` is the data group for whose size and rank the buffer was made. Both must live longer.
   DataParallel(Backend& backend, ParameterBuffer& buffer, Communicator& group);
 
-  /// Clears the gradients. With `overlap_reduce` the reduction of a bucket starts after `micro_batches` backwards of
-  /// all its units.
-  void begin_step(int micro_batches);
+  /// Clears the gradients. With `overlap_reduce` the reduction of a bucket starts after the last backward of all its
+  /// units.
+  void begin_step();
   /// Completes the reduction: shard_gradients of the buffer are the sums over group and micro-batches from now on.
   void finish_reduction();
   /// Gathers all shards of a bucket on every rank, after the update of its shard here. Buckets are gathered in the
@@ -38,8 +38,7 @@ class DataParallel final : public ParameterHooks {
   void before_forward(int unit) override;
   void before_backward(int unit) override;
   void pause_backward(int unit) override;
-  void after_backward(int unit) override;
-  void after_replayed_backward(int unit) override;
+  void after_backward(int unit, bool last) override;
 
  private:
   void wait_for_parameters();
@@ -55,8 +54,7 @@ class DataParallel final : public ParameterHooks {
   ParameterBuffer& buffer_;
   Communicator& group_;
   struct UnitState {
-    int backwards_left = 0;  // before the unit's gradients are complete
-    bool open = false;       // its work memory holds its gradients
+    bool open = false;  // its work memory holds its gradients
     bool travelling = false;
   };
   std::vector<UnitState> units_;

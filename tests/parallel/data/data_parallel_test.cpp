@@ -42,15 +42,17 @@ std::vector<Parameter> three_groups() {
 struct Rig {
   Rig(DType dtype, const DataParallelOptions& options)
       : buffer(*backend, dtype, three_groups(), options), data_parallel(*backend, buffer, scribe) {}
-  /// A micro-batch's backward of one group adds 1 to all its gradients.
-  void backward(int group) { add_one(group, &DataParallel::after_backward); }
-  void add_one(int group, void (DataParallel::*end)(int)) {
+  /// A micro-batch's backward of one unit adds 1 to all its gradients.
+  void backward(int unit, bool last) {
+    add_one(unit);
+    data_parallel.after_backward(unit, last);
+  }
+  void add_one(int group) {
     data_parallel.before_backward(group);
     const Parameter& parameter = buffer.parameters()[static_cast<std::size_t>(group)];
     const Tensor one(*backend, parameter.gradient.dtype(), parameter.gradient.shape());
     backend->elementwise().fill(backend->compute_stream(), 1, one);
     backend->elementwise().add(backend->compute_stream(), one, parameter.gradient);
-    (data_parallel.*end)(group);
   }
   std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   Scribe scribe;
@@ -63,12 +65,13 @@ TEST(DataParallel, ReducesABucketWhenAllItsGroupsHaveSeenTheLastMicroBatch) {
   options.overlap_reduce = true;
   options.bucket_elements = 40;  // groups 2 and 1 together, group 0
   Rig rig(DType::fp32, options);
-  rig.data_parallel.begin_step(2);
-  for (const int group : {2, 1, 0, 2}) rig.backward(group);
+  rig.data_parallel.begin_step();
+  for (const int group : {2, 1, 0}) rig.backward(group, false);
+  rig.backward(2, true);
   EXPECT_THAT(rig.scribe.reduced, IsEmpty());
-  rig.backward(1);
+  rig.backward(1, true);
   EXPECT_THAT(rig.scribe.reduced, ElementsAre(48));
-  rig.backward(0);
+  rig.backward(0, true);
   EXPECT_THAT(rig.scribe.reduced, ElementsAre(48, 64));
   rig.data_parallel.finish_reduction();
   EXPECT_THAT(rig.scribe.reduced, ElementsAre(48, 64));
@@ -78,8 +81,8 @@ TEST(DataParallel, ReducesAtTheEndWithoutOverlap) {
   DataParallelOptions options;
   options.bucket_elements = 40;
   Rig rig(DType::fp32, options);
-  rig.data_parallel.begin_step(1);
-  for (const int group : {2, 1, 0}) rig.backward(group);
+  rig.data_parallel.begin_step();
+  for (const int group : {2, 1, 0}) rig.backward(group, true);
   EXPECT_THAT(rig.scribe.reduced, IsEmpty());
   rig.data_parallel.finish_reduction();
   EXPECT_THAT(rig.scribe.reduced, ElementsAre(48, 64));
@@ -91,8 +94,10 @@ TEST(DataParallel, ShardsOfGradientsAreReducedAfterEveryMicroBatchOfAGroup) {
     options.overlap_reduce = overlap;
     Rig rig(DType::fp32, options);
     EXPECT_FALSE(rig.buffer.gradients());
-    rig.data_parallel.begin_step(2);
-    for (const int group : {2, 1, 0, 2, 1, 0}) rig.backward(group);
+    rig.data_parallel.begin_step();
+    for (const bool last : {false, true}) {
+      for (const int group : {2, 1, 0}) rig.backward(group, last);
+    }
     EXPECT_THAT(rig.scribe.reduced, ElementsAre(16, 32, 64, 16, 32, 64));
     rig.data_parallel.finish_reduction();
     for (std::size_t i = 0; i < 3; ++i) {
@@ -108,9 +113,12 @@ TEST(DataParallel, AGroupMayPauseWhileAnotherHasItsWorkMemory) {
   rounded.low_precision_gradients = true;
   for (const DataParallelOptions& options : {shards, overlapped, rounded}) {
     Rig rig(DType::bf16, options);
-    rig.data_parallel.begin_step(1);
-    for (const int group : {2, 0, 1}) rig.add_one(group, &DataParallel::pause_backward);
-    for (const int group : {0, 1, 2}) rig.backward(group);
+    rig.data_parallel.begin_step();
+    for (const int group : {2, 0, 1}) {
+      rig.add_one(group);
+      rig.data_parallel.pause_backward(group);
+    }
+    for (const int group : {0, 1, 2}) rig.backward(group, true);
     rig.data_parallel.finish_reduction();
     for (std::size_t i = 0; i < 3; ++i) {
       const TensorView sum = rig.buffer.shard_gradient(i);
@@ -139,9 +147,9 @@ TEST(DataParallel, GradientsOfSixteenBitsAreRoundedAfterEveryMicroBatch) {
   DataParallelOptions options;
   options.low_precision_gradients = true;
   Rig rig(DType::bf16, options);
-  rig.data_parallel.begin_step(300);
+  rig.data_parallel.begin_step();
   for (int i = 0; i < 300; ++i) {
-    for (const int group : {2, 1, 0}) rig.backward(group);
+    for (const int group : {2, 1, 0}) rig.backward(group, i == 299);
   }
   EXPECT_EQ(rig.buffer.gradients().dtype(), DType::bf16);
   rig.data_parallel.finish_reduction();
@@ -167,7 +175,7 @@ double slow_step_ms(bool overlap) {
   const Timer timer;
   for (std::size_t b = groups; b-- > 0;) data_parallel.start_gather(b);
   data_parallel.finish_gather();
-  data_parallel.begin_step(1);
+  data_parallel.begin_step();
   for (int g = 0; g < groups; ++g) {
     data_parallel.before_forward(g);
     compute();
@@ -175,7 +183,7 @@ double slow_step_ms(bool overlap) {
   for (int g = groups - 1; g >= 0; --g) {
     data_parallel.before_backward(g);
     compute();
-    data_parallel.after_backward(g);
+    data_parallel.after_backward(g, true);
   }
   data_parallel.finish_reduction();
   return timer.elapsed_ms();

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "src/tensor/memory.hpp"
+
+namespace trireme::model {
+
+/// Memory of the activations of all micro-batches in flight: one arena for each micro-batch of each chunk. A closed
+/// arena keeps its memory for a later micro-batch.
+class ActivationStore {
+ public:
+  /// `allocator` must live longer.
+  explicit ActivationStore(Allocator& allocator) : allocator_(allocator) {}
+
+  /// Opens an arena for a micro-batch: the free one of the lowest number. The numbers depend on the schedule alone.
+  Arena& open(int chunk, int micro_batch);
+  /// Number of the arena that `open` takes next.
+  std::size_t next_number() const { return free_.empty() ? arenas_.size() : *free_.begin(); }
+  /// The open arena of a micro-batch, and its number.
+  std::size_t number(int chunk, int micro_batch) const { return open_.at({chunk, micro_batch}); }
+  Arena& arena(int chunk, int micro_batch) { return *arenas_[number(chunk, micro_batch)]; }
+  /// Releases all that a micro-batch's arena holds. Views of it are invalid afterwards.
+  void close(int chunk, int micro_batch);
+  /// Closes every arena, also those of micro-batches whose backward never came.
+  void close_all();
+
+  /// Bytes of live activations.
+  std::size_t used_bytes() const;
+  /// Bytes taken from the allocator.
+  std::size_t reserved_bytes() const;
+  /// The maximum of `used_bytes` at all calls of `note_peak`.
+  std::size_t peak_bytes() const { return peak_bytes_; }
+  void note_peak();
+
+ private:
+  Allocator& allocator_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::set<std::size_t> free_;                       // numbers of the closed arenas
+  std::map<std::pair<int, int>, std::size_t> open_;  // numbers, by chunk and micro-batch
+  std::size_t peak_bytes_ = 0;
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,173 @@
+#include "src/model/stage/layer_stack.hpp"
+
+namespace trireme::model {
+
+using parallel::WeightGradient;
+
+LayerStack::LayerStack(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                       const GptConfig& config, const StageShard& shard, const LayerShape& shape,
+                       const Recomputation& recomputation, parallel::ParameterHooks& hooks, int first_unit,
+                       ActivationStore& activations)
+    : context_(context),
+      shape_(shape),
+      recomputation_(recomputation),
+      hooks_(hooks),
+      first_unit_(first_unit),
+      activations_(activations) {
+  for (const LayerRange& chunk : shard.chunks) {
+    first_layers_.push_back(size());
+    for (int i = 0; i < chunk.layers; ++i) {
+      layers_.emplace_back(context, parameters, config, chunk.first_layer + i, shape.a_local * shard.tensor_rank);
+    }
+  }
+  first_layers_.push_back(size());
+}
+
+std::vector<LayerSpan> LayerStack::spans_of(int chunk, bool keeps) const {
+  const int layers = layers_of(chunk);
+  if (!keeps && layers > 0) return {{0, layers, true}};
+  return layer_spans(recomputation_, layers);
+}
+
+bool LayerStack::reads_input_in_backward(int chunk, bool keeps) const {
+  const std::vector<LayerSpan> spans = spans_of(chunk, keeps);
+  return spans.empty() || !keeps_part_of_input(spans.front(), keeps);
+}
+
+TensorView LayerStack::make_input(const Pass& pass) const {
+  return make_input(pass, spans_of(pass.chunk, pass.keeps), 0);
+}
+
+TensorView LayerStack::make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const {
+  // Backward reads it again, unless a copy of a part is kept.
+  const bool kept_whole = span == spans.size() || !keeps_part_of_input(spans[span], pass.keeps);
+  return pass.keeps && kept_whole ? shape_.allocate_residual(pass.arena) : pass.streams.next();
+}
+
+ConstTensorView LayerStack::own_part(ConstTensorView whole, Arena& arena) const {
+  const std::int64_t part = whole.numel() / context_.tensor_group.size();
+  const TensorView kept = arena.allocate(whole.dtype(), {part});
+  context_.backend.elementwise().convert(context_.stream(), whole.flat(part * context_.tensor_group.rank(), part),
+                                         kept);
+  return kept;
+}
+
+ConstTensorView LayerStack::whole_input(const Pass& pass, const LayerSpan& span, ConstTensorView kept) const {
+  if (!keeps_part_of_input(span, pass.keeps)) return kept;
+  const TensorView whole = shape_.allocate_residual(pass.arena);
+  context_.tensor_group.all_gather(context_.stream(), kept, whole).wait(context_.stream());
+  return whole;
+}
+
+void LayerStack::run_and_keep(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y,
+                              SavedSpan& saved) const {
+  for (int i = 0; i < span.layers; ++i) {
+    const int index = first_of(pass.chunk) + span.first + i;
+    saved.layers.push_back(TransformerLayer::Saved::allocate(shape_, recomputation_.selective(), pass.arena));
+    const TensorView output = i + 1 == span.layers ? y : shape_.allocate_residual(pass.arena);
+    hooks_.before_forward(unit(index));
+    layer(index).forward(shape_, x, pass.dropout, saved.layers.back(), output);
+    x = output;
+  }
+  activations_.note_peak();
+}
+
+void LayerStack::run_and_forget(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y) const {
+  const ArenaScope scope(context_.workspace);
+  ResidualPair streams(shape_, context_.workspace);
+  for (int i = 0; i < span.layers; ++i) {
+    const int index = first_of(pass.chunk) + span.first + i;
+    const ArenaScope layer_scope(pass.arena);
+    TransformerLayer::Saved saved = TransformerLayer::Saved::allocate(shape_, recomputation_.selective(), pass.arena);
+    activations_.note_peak();
+    const TensorView output = i + 1 == span.layers ? y : streams.next();
+    hooks_.before_forward(unit(index));
+    layer(index).forward(shape_, x, pass.dropout, saved, output);
+    x = output;
+  }
+}
+
+ConstTensorView LayerStack::forward(const Pass& pass, ConstTensorView x, TensorView y, Saved& saved) const {
+  const std::vector<LayerSpan> spans = spans_of(pass.chunk, pass.keeps);
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    SavedSpan& kept = saved.emplace_back();
+    kept.mark = pass.arena.mark();
+    kept.input = keeps_part_of_input(spans[i], pass.keeps) ? own_part(x, pass.arena) : x;
+    const TensorView output = i + 1 == spans.size() && y ? y : make_input(pass, spans, i + 1);
+    if (spans[i].recomputed) {
+      run_and_forget(pass, spans[i], x, output);
+    } else {
+      run_and_keep(pass, spans[i], x, output, kept);
+    }
+    x = output;
+  }
+  return x;
+}
+
+void LayerStack::backward_layer(const Pass& pass, const LayerSpan& span, int index, ConstTensorView dy, TensorView dx,
+                                WeightGradient weights, SavedSpan& saved) const {
+  const int number = first_of(pass.chunk) + span.first + index;
+  const TransformerLayer::Saved& kept = saved.layers[static_cast<std::size_t>(index)];
+  TransformerLayer::Gradients& gradients = saved.gradients[static_cast<std::size_t>(index)];
+  const ArenaScope scope(context_.workspace);
+  gradients = TransformerLayer::Gradients::allocate(shape_, recomputation_.selective(), context_.workspace);
+  hooks_.before_backward(unit(number));
+  layer(number).backward_input(shape_, dy, pass.dropout, kept, gradients, dx, weights);
+  if (weights == WeightGradient::now) {
+    hooks_.after_backward(unit(number), pass.last);
+  } else {
+    layer(number).keep_for_weights(kept, gradients);
+    hooks_.pause_backward(unit(number));
+  }
+}
+
+ConstTensorView LayerStack::backward(const Pass& pass, ConstTensorView dy, TensorView dx, WeightGradient weights,
+                                     Saved& saved) const {
+  const std::vector<LayerSpan> spans = spans_of(pass.chunk, pass.keeps);
+  for (std::size_t s = spans.size(); s-- > 0;) {
+    SavedSpan& kept = saved[s];
+    if (spans[s].recomputed) run_and_keep(pass, spans[s], whole_input(pass, spans[s], kept.input), {}, kept);
+    kept.gradients.resize(kept.layers.size());
+    for (int i = spans[s].layers - 1; i >= 0; --i) {
+      const TensorView target = s == 0 && i == 0 && dx ? dx : pass.streams.next();
+      backward_layer(pass, spans[s], i, dy, target, weights, kept);
+      dy = target;
+    }
+    // Released memory makes room for recomputation.
+    if (weights == WeightGradient::now) pass.arena.release(kept.mark);
+  }
+  return dy;
+}
+
+void LayerStack::backward_weight(const Pass& pass, const Saved& saved) const {
+  const std::vector<LayerSpan> spans = spans_of(pass.chunk, pass.keeps);
+  for (std::size_t s = spans.size(); s-- > 0;) {
+    for (std::size_t i = saved[s].layers.size(); i-- > 0;) {
+      const int index = first_of(pass.chunk) + spans[s].first + static_cast<int>(i);
+      hooks_.before_backward(unit(index));
+      layer(index).backward_weight(shape_, saved[s].layers[i], saved[s].gradients[i]);
+      hooks_.after_backward(unit(index), pass.last);
+    }
+  }
+}
+
+std::vector<KeyValueCache> LayerStack::make_caches(std::int64_t capacity, Arena& arena) const {
+  std::vector<KeyValueCache> caches;
+  for (int i = 0; i < size(); ++i) {
+    caches.push_back({arena.allocate(shape_.dtype, {capacity, 1, 2, shape_.kv_local, shape_.d}), 0});
+  }
+  return caches;
+}
+
+ConstTensorView LayerStack::forward_cached(int chunk, const LayerShape& shape, ResidualPair& streams, ConstTensorView x,
+                                           TensorView y, std::vector<KeyValueCache>& caches) const {
+  const int end = first_of(chunk + 1);
+  for (int i = first_of(chunk); i < end; ++i) {
+    const TensorView output = i + 1 == end && y ? y : streams.next();
+    layer(i).forward_cached(shape, x, caches[static_cast<std::size_t>(i)], output);
+    x = output;
+  }
+  return x;
+}
+
+}  // namespace trireme::model

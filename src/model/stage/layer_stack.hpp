@@ -1,0 +1,118 @@
+#pragma once
+
+#include <vector>
+
+#include "src/model/gpt_parameters.hpp"
+#include "src/model/layers/recomputation.hpp"
+#include "src/model/layers/transformer_layer.hpp"
+#include "src/model/stage/activation_store.hpp"
+#include "src/parallel/parameter_hooks.hpp"
+
+namespace trireme::model {
+
+/// Two tensors of the work space that the residual stream, or its gradient, passes in turn.
+class ResidualPair {
+ public:
+  ResidualPair(const LayerShape& shape, Arena& workspace) : shape_(shape), workspace_(workspace) {}
+  /// Returns the tensor that was not returned last. Its first use takes memory, so no scope of the work space may have
+  /// begun after the pair.
+  TensorView next() {
+    TensorView& tensor = tensors_[turn_++ % 2];
+    if (!tensor) tensor = shape_.allocate_residual(workspace_);
+    return tensor;
+  }
+
+ private:
+  const LayerShape& shape_;
+  Arena& workspace_;
+  TensorView tensors_[2];
+  int turn_ = 0;
+};
+
+/// The transformer layers of one rank, chunk by chunk. Spans of layers either keep what backward reads, or are
+/// recomputed there from their input. Calls the hooks for the layers' parameters.
+class LayerStack {
+ public:
+  /// State that one micro-batch keeps of one span of layers between forward and backward.
+  struct SavedSpan {
+    Arena::Mark mark;                                    // all that was allocated before
+    ConstTensorView input;                               // perhaps only this rank's part of it, flat
+    std::vector<TransformerLayer::Saved> layers;         // each layer's output is the next one's input
+    std::vector<TransformerLayer::Gradients> gradients;  // between backward and backward_weight
+  };
+  using Saved = std::vector<SavedSpan>;
+
+  /// One pass of a micro-batch through a chunk.
+  struct Pass {
+    int chunk = 0;
+    bool keeps = false;  ///< keeps what backward needs
+    bool last = false;   ///< runs the update's last micro-batch
+    DropoutPlan dropout;
+    Arena& arena;  ///< for what is kept
+    ResidualPair& streams;
+  };
+
+  /// Takes the layers of `shard`, whose parameters are the units from `first_unit` on. All but `shard`, `config` and
+  /// `recomputation` must live longer.
+  LayerStack(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+             const GptConfig& config, const StageShard& shard, const LayerShape& shape,
+             const Recomputation& recomputation, parallel::ParameterHooks& hooks, int first_unit,
+             ActivationStore& activations);
+
+  int size() const { return static_cast<int>(layers_.size()); }
+  /// Number of a chunk's layers.
+  int layers_of(int chunk) const { return first_of(chunk + 1) - first_of(chunk); }
+
+  /// A tensor for the input of the chunk's first layer, or of what follows where it has none.
+  TensorView make_input(const Pass& pass) const;
+  /// Runs the chunk's layers from x and returns the result: y, or where y is empty a tensor of `pass`. A chunk without
+  /// layers returns x. x must stay valid until the end of backward where `reads_input_in_backward`.
+  ConstTensorView forward(const Pass& pass, ConstTensorView x, TensorView y, Saved& saved) const;
+  bool reads_input_in_backward(int chunk, bool keeps) const;
+  /// Returns the gradient of the input from that of the output: dx, or where dx is empty one of the pass's streams.
+  /// Unless weights come later it releases what was kept.
+  ConstTensorView backward(const Pass& pass, ConstTensorView dy, TensorView dx, parallel::WeightGradient weights,
+                           Saved& saved) const;
+  /// Adds the gradients that `backward` left for later.
+  void backward_weight(const Pass& pass, const Saved& saved) const;
+
+  /// Empty caches of every layer for `capacity` positions of one sequence, allocated from `arena`.
+  std::vector<KeyValueCache> make_caches(std::int64_t capacity, Arena& arena) const;
+  /// `forward` in generation: runs the newest positions of one sequence, and appends to the layers' caches.
+  ConstTensorView forward_cached(int chunk, const LayerShape& shape, ResidualPair& streams, ConstTensorView x,
+                                 TensorView y, std::vector<KeyValueCache>& caches) const;
+
+ private:
+  int first_of(int chunk) const { return first_layers_[static_cast<std::size_t>(chunk)]; }
+  const TransformerLayer& layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
+  int unit(int layer) const { return first_unit_ + layer; }
+  std::vector<LayerSpan> spans_of(int chunk, bool keeps) const;
+  /// Returns whether this rank keeps only its part of the span's input.
+  bool keeps_part_of_input(const LayerSpan& span, bool keeps) const {
+    return keeps && span.recomputed && recomputation_.distribute;
+  }
+  /// A tensor for the input of the span of this number, or behind the last span for the result.
+  TensorView make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const;
+  /// A copy of this tensor rank's equal part of a tensor that is the same on all of them.
+  ConstTensorView own_part(ConstTensorView whole, Arena& arena) const;
+  /// A span's input, gathered where only parts of it were kept.
+  ConstTensorView whole_input(const Pass& pass, const LayerSpan& span, ConstTensorView kept) const;
+  /// Runs a span from x to y and keeps what backward needs. With an empty y the last layer makes only that.
+  void run_and_keep(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y, SavedSpan& saved) const;
+  /// Runs a span from x to y and keeps nothing.
+  void run_and_forget(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y) const;
+  /// Runs backward through one layer of a span, counted within the span.
+  void backward_layer(const Pass& pass, const LayerSpan& span, int index, ConstTensorView dy, TensorView dx,
+                      parallel::WeightGradient weights, SavedSpan& saved) const;
+
+  parallel::TensorContext context_;
+  const LayerShape& shape_;
+  Recomputation recomputation_;
+  parallel::ParameterHooks& hooks_;
+  int first_unit_;
+  ActivationStore& activations_;
+  std::vector<TransformerLayer> layers_;  // of all chunks, one after another
+  std::vector<int> first_layers_;         // of each chunk in layers_, and their number
+};
+
+}  // namespace trireme::model
