@@ -13,7 +13,7 @@
 
 namespace trireme::train {
 
-/// One rank's part of a GPT with all that runs it on its grid: parameters, stage, schedule. Collective where it
+/// One rank's part of a GPT and the objects that run it on its grid: parameters, stage, schedule. Collective where it
 /// communicates: every rank of the grid makes the same calls.
 class ParallelGpt {
  public:
@@ -38,7 +38,7 @@ class ParallelGpt {
 
   /// The part of every sequence that this context rank holds.
   const parallel::SequenceShard& sequence_shard() const { return sequence_shard_; }
-  /// Which layers lie on which stage.
+  /// Shares of the layers over the stages.
   const parallel::PipelineLayout& pipeline_layout() const { return pipeline_layout_; }
 
   /// Runs forward and, where `mode` asks for it, backward on this data rank's micro-batches of one update: clears the
@@ -50,17 +50,17 @@ class ParallelGpt {
   /// Sum of weighted token losses of all samples since the last call, on every rank.
   double take_global_loss_sum();
 
-  /// Bytes taken so far for what comes and goes with every micro-batch.
+  /// Bytes taken so far for data that lives at most as long as a micro-batch.
   struct RunningMemory {
-    std::size_t activations = 0;  ///< kept for backward, or made again there
-    std::size_t work = 0;         ///< what layers need only while they run
+    std::size_t activations = 0;  ///< kept for backward, or recomputed there
+    std::size_t work = 0;         ///< work space of running layers
     std::size_t messages = 0;     ///< between stages
   };
   RunningMemory running_memory() const {
     return {stage_.activations().reserved_bytes(), workspace_.reserved_bytes(), executor_.buffer_bytes()};
   }
 
-  /// Where everything that takes time is recorded from now on; null: nowhere.
+  /// Sets the recorder of everything that takes time; null for none.
   void set_trace(TraceRecorder* trace);
   TraceRecorder* trace() const { return trace_; }
 

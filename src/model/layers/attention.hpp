@@ -14,13 +14,13 @@ struct KeyValueCache {
   std::int64_t length = 0;  ///< positions filled
 };
 
-/// Self-attention of one layer, causal where its shape says so: Q, K, V by a column-parallel product, heads split over
-/// the tensor group, output by a row-parallel product without its bias. Q and K turn with their positions where these
-/// are rotary. With fewer heads of keys and values each is read by neighbouring heads of queries, on the same rank.
+/// Self-attention of one layer, causal where its shape says so. Q, K, V come from a column-parallel product, the output
+/// from a row-parallel product without its bias; heads are split over the tensor group. Rotary positions rotate Q and
+/// K. With fewer heads of keys and values, neighbouring heads of queries on the same rank read each.
 class SelfAttention {
  public:
   /// Inputs of backward. Selective recomputation keeps Q, K and V and recomputes the attention: its output and
-  /// log-sum-exp are empty. Of a sequence split over context ranks each tensor is this rank's part.
+  /// log-sum-exp are empty. Where context ranks split the sequence, each tensor is this rank's part.
   struct Saved {
     ConstTensorView input;
     /// [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] and behind it
@@ -30,7 +30,7 @@ class SelfAttention {
     TensorView log_sum_exp;  ///< [b, a_local, s]
     static Saved allocate(const LayerShape& shape, bool selective, Arena& arena);
   };
-  /// Gradients within backward, of which backward_weight needs that of qkv, and what is made again.
+  /// Gradients within backward, and the recomputed output of the heads. backward_weight needs that of qkv alone.
   struct Gradients {
     TensorView output;  ///< [s_local, b, h]
     TensorView qkv;
@@ -45,8 +45,8 @@ class SelfAttention {
   /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must live as long as `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
-  /// dx from gradients.output, overwritten; fills what else is in `gradients`. The projection's weight gets its
-  /// gradient here even where the others are left for later: so nothing must be kept for it.
+  /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. The projection's weight gets
+  /// its gradient here even where the others are left for later, so that nothing is kept for it.
   void backward_input(const LayerShape& shape, const DropoutPlan& dropout, const Saved& saved, Gradients& gradients,
                       TensorView dx, parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
@@ -56,7 +56,7 @@ class SelfAttention {
   void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
 
  private:
-  /// Turns Q and K, or their gradients, in place.
+  /// Rotates Q and K, or their gradients, in place.
   void rotate(const LayerShape& shape, TensorView qkv, Rotation rotation) const;
   void attend(const LayerShape& shape, const DropoutPlan& dropout, ConstTensorView qkv, TensorView heads_out,
               TensorView log_sum_exp) const;

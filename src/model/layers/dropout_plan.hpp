@@ -4,14 +4,13 @@
 
 namespace trireme::model {
 
-/// The dropout masks of one micro-batch: where they come from, for every layer and site. In evaluation both
-/// probabilities are 0.
+/// Sources of one micro-batch's dropout masks, for every layer and site. In evaluation both probabilities are 0.
 struct DropoutPlan {
   double hidden = 0;
   double attention = 0;
   std::uint64_t seed = 0;
   const std::int64_t* samples = nullptr;  ///< device memory, [b]: numbers of the samples since the start of training
-  Positions positions;                    ///< of this rank's rows of the residual stream
+  Positions positions;                    ///< positions of this rank's rows of the residual stream
 
   /// `layer` counts over the whole model from 0.
   Dropout at(int layer, DropoutSite site) const {

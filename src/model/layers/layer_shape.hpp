@@ -21,7 +21,7 @@ struct LayerShape {
   std::int64_t kv_local = 0;  ///< heads of keys and values of this rank
   bool swiglu = false;
   Normalization normalization = Normalization::layer_norm;
-  Positions positions;  ///< of the s rows
+  Positions positions;  ///< positions of the s rows
   bool causal = true;   ///< a position sees itself and earlier ones; false: the whole sequence
 
   /// Throws ConfigError where heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
@@ -30,22 +30,22 @@ struct LayerShape {
                        DType dtype) {
     TRIREME_CHECK(config.heads % tensor_size == 0 && config.ffn_hidden % tensor_size == 0, ConfigError,
                   "{} attention heads and {} feed-forward columns do not split over {} tensor ranks; "
-                  "--tensor-model-parallel-size must divide both",
+                  "<tensor_model_parallel_size> must divide both",
                   config.heads, config.ffn_hidden, tensor_size);
     TRIREME_CHECK(config.kv_heads() % tensor_size == 0, ConfigError,
-                  "--num-query-groups {}: heads of keys and values do not split over {} tensor ranks; "
-                  "--tensor-model-parallel-size must divide them",
+                  "<num_query_groups> {}: heads of keys and values do not split over {} tensor ranks; "
+                  "<tensor_model_parallel_size> must divide them",
                   config.kv_heads(), tensor_size);
     TRIREME_CHECK(!sequence_parallel || s % tensor_size == 0, ConfigError,
-                  "--sequence-parallel: a sequence of {} (of one context rank) does not split over {} tensor ranks; "
-                  "--seq-length over --context-parallel-size must be a multiple of {}",
+                  "<sequence_parallel>: a sequence of {} (of one context rank) does not split over {} tensor ranks; "
+                  "<seq_length> over <context_parallel_size> must be a multiple of {}",
                   s, tensor_size, tensor_size);
     const double widest = static_cast<double>(std::max({config.hidden, config.ffn_hidden, config.vocabulary}));
     const double elements = static_cast<double>(s) * static_cast<double>(b) * widest;
     TRIREME_CHECK(
         elements < 1e15, ConfigError,
         "a micro-batch of {} sequences of {} tokens: activations of {:.1g} elements are more than any machine "
-        "holds; lower --micro-batch-size or --seq-length",
+        "holds. Try a smaller <micro_batch_size> or <seq_length>.",
         b, s, elements);
     return {s,
             sequence_parallel ? s / tensor_size : s,
@@ -77,16 +77,16 @@ struct LayerShape {
   /// Columns of the first product of attention, and of the feed-forward block.
   std::int64_t qkv_columns() const { return attention_columns() + 2 * kv_columns(); }
   std::int64_t expansion_columns() const { return swiglu ? 2 * f_local : f_local; }
-  /// A tensor [s, b, columns] of the training type.
+  /// Allocates [s, b, columns] of the training type.
   TensorView allocate(Arena& arena, std::int64_t columns) const { return arena.allocate(dtype, {s, b, columns}); }
-  /// The residual stream, or what has its shape: [s_local, b, h].
+  /// Allocates a tensor of the residual stream's shape: [s_local, b, h].
   TensorView allocate_residual(Arena& arena) const { return arena.allocate(dtype, {s_local, b, h}); }
-  /// The same as a matrix: [local_rows, h].
+  /// Views a tensor of the residual stream's shape as a matrix: [local_rows, h].
   template <class View>
   View as_rows(View residual) const {
     return residual.reshape({local_rows(), h});
   }
-  /// One number a head and query: [b, a_local, s].
+  /// Allocates one number for each head and query: [b, a_local, s].
   TensorView allocate_log_sum_exp(Arena& arena) const {
     return arena.allocate(accumulation_type(dtype), {b, a_local, s});
   }

@@ -8,7 +8,7 @@ namespace trireme::model {
 
 /// The feed-forward block: y = activation(x W_fc^T + b_fc) W_proj^T, without the second bias; W_fc column-parallel,
 /// W_proj row-parallel. With SwiGLU the first product has two halves, gate and up, each split over the tensor ranks,
-/// and the activation is silu(gate) up; it is cheap, so backward makes it again and only the halves are kept.
+/// and the activation is silu(gate) up. It is cheap: only the halves are kept, and backward recomputes it.
 class Mlp {
  public:
   /// Inputs of backward. With SwiGLU or selective recomputation backward recomputes `activated`.
@@ -31,8 +31,8 @@ class Mlp {
 
   /// y [s_local, b, h], overwritten; x must live as long as `saved`. Where y is empty only `saved` is made.
   void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
-  /// dx from gradients.output, overwritten; fills what else is in `gradients`. Where `activated` is made again the
-  /// projection's weight gets its gradient here even where the others are left for later.
+  /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. Where `activated` is
+  /// recomputed, the projection's weight gets its gradient here even where the others are left for later.
   void backward_input(const LayerShape& shape, const Saved& saved, Gradients& gradients, TensorView dx,
                       parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;

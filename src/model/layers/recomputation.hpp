@@ -7,7 +7,7 @@ namespace trireme::model {
 
 enum class RecomputeGranularity {
   none,
-  selective,  ///< in every layer what is large and cheap to make again: see SelfAttention::Saved and Mlp::Saved
+  selective,  ///< tensors that are large and cheap to recompute: see SelfAttention::Saved and Mlp::Saved
   full        ///< whole layers, from their input
 };
 enum class RecomputeMethod {

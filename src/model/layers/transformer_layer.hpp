@@ -5,7 +5,7 @@
 
 namespace trireme::model {
 
-/// Weight and bias of one normalisation, with their gradients; RMSNorm has no bias.
+/// Weight and bias of one normalisation, with their gradients. RMSNorm has no bias.
 struct NormParameters {
   NormParameters(const parallel::ParameterBuffer& parameters, const std::string& prefix);
   TensorView weight;
@@ -42,16 +42,16 @@ class TransformerLayer {
   /// y [s_local, b, h], overwritten; x must live as long as `saved`. Where y is empty only `saved` is made.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
-  /// dx from dy, overwritten, and the gradients of norms and output biases, accumulated; fills `gradients`.
+  /// Computes dx from dy, overwritten, and the gradients of norms and output biases, accumulated; fills `gradients`.
   void backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
                       Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const;
-  /// Moves what backward_weight needs of `gradients` to where `saved` holds what nobody reads any more: a micro-batch
-  /// that waits for its weights takes no more memory than one that waits for its backward.
+  /// Moves the `gradients` that backward_weight needs to tensors of `saved` that are not read again. So a micro-batch
+  /// that waits for backward_weight takes no more memory than one that waits for its backward.
   void keep_for_weights(const Saved& saved, Gradients& gradients) const;
   /// Accumulates the gradients of the matrices, where backward_input left them for later.
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
-  /// Forward of the newest positions in generation, without dropout: see SelfAttention::forward_cached.
+  /// Runs forward on the newest positions in generation, without dropout: see SelfAttention::forward_cached.
   void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
 
  private:

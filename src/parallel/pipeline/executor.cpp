@@ -8,9 +8,9 @@ namespace {
 // Steps for which receives are posted ahead: a forward and a backward in steady state.
 constexpr std::size_t steps_ahead = 2;
 
-// On a GPU what runs for the first time loads kernels, takes memory, is recorded as a graph, and for any of this CUDA
-// may wait until the GPU has nothing to do. A receive under way whose message depends on what the host enqueues next
-// would never let it. So many runs of a schedule see to all of it.
+// The first runs on a GPU load kernels, take memory and record graphs. For any of this CUDA may wait until the GPU is
+// idle. It never is while a receive waits for a message that depends on work the host enqueues later. So the first runs
+// post no receives ahead.
 constexpr int runs_without_receives_ahead = 3;
 
 }  // namespace
@@ -91,8 +91,8 @@ void PipelineExecutor::finish_received(const Schedule& schedule, const Message& 
 
 Tensor* PipelineExecutor::output_of(const Schedule& schedule, const Step& step) {
   if (!message_made(schedule, group_.rank(), step)) return nullptr;
-  // Where everything goes one way little comes back to tell what was received. There the sender may wait: the next rank
-  // gets its messages from this one alone, in this order.
+  // Without backwards few messages come back to prove receipts. There the sender may wait: the next rank gets its
+  // messages from this one alone, in this order.
   while (!has_backward_ && departures_.size() > 1) {
     finish(std::ranges::min_element(departures_, {}, [](const auto& sent) { return sent.second.number; }));
   }
@@ -201,7 +201,7 @@ void PipelineExecutor::walk(const Schedule& schedule, bool ahead) {
       const TraceScope scope(trace_, name_of(step.kind), "pipeline", step.chunk, step.micro_batch);
       run_step(stage_, step, input, output != nullptr ? output->view() : TensorView());
     }
-    // The stage reads what it received until the last work on the micro-batch is done, or no longer than in forward.
+    // The stage reads its input until the last work on the micro-batch is done, or no longer than in forward.
     if (step.kind == StepKind::forward && !stage_.reads_input_in_backward(step.chunk)) {
       forget({false, rank, step.chunk, step.micro_batch});
     }

@@ -13,14 +13,14 @@
 
 namespace trireme::parallel {
 
-/// How messages travel between the stages of a pipeline.
+/// Choices about the messages between the stages of a pipeline.
 struct ExchangeOptions {
   /// Posts receives two steps ahead of the step that needs them, so that messages travel while this rank computes.
   /// Without it, and in the first runs of a schedule on a GPU, receives are posted together with the send of the step
   /// before.
   bool overlap = false;
-  /// Where given, each of its t ranks, which all hold the whole message, sends 1/t of it, and the receivers gather it
-  /// on arrival. Messages whose size t does not divide are sent whole.
+  /// Where given, its t ranks all hold the whole message. Each sends 1/t of it, and the receivers gather it on arrival.
+  /// Messages whose size t does not divide are sent whole.
   Communicator* tensor_group = nullptr;
 };
 
@@ -35,32 +35,32 @@ class PipelineExecutor {
   PipelineExecutor(Backend& backend, Communicator& pipeline_group, Stage& stage, const ExchangeOptions& options = {})
       : backend_(backend), group_(pipeline_group), stage_(stage), options_(options) {}
 
-  /// All steps of this rank. Collective over the pipeline group: all ranks run the same schedule.
+  /// Runs all steps of this rank. Collective over the pipeline group: all ranks run the same schedule.
   void run(const Schedule& schedule);
 
   /// Bytes of boundary buffers allocated so far.
   std::size_t buffer_bytes() const;
 
-  /// Where steps and waits are recorded; null: nowhere.
+  /// Sets the recorder of steps and waits; null for none.
   void set_trace(TraceRecorder* trace) { trace_ = trace; }
 
  private:
   struct Arrival {
     Tensor* buffer = nullptr;
     Work work;
-    bool in_parts = false;  // whether this rank gets its own part alone
+    bool in_parts = false;  // true where this rank gets its own part alone
   };
   struct Departure {
     Tensor* buffer = nullptr;
     Work work;
     int number = 0;  // number among the messages sent
   };
-  /// Transfers to be started together, and where the work of each goes.
+  /// Transfers to be started together, and the address for the work of each.
   struct Exchange {
     std::vector<Transfer> transfers;
     std::vector<Work*> works;
   };
-  /// The steps with their messages or, as a rehearsal, what they do with buffers alone.
+  /// Runs the steps with their messages or, as a rehearsal, only takes and gives back their buffers.
   void walk(const Schedule& schedule, bool ahead);
   Tensor* take_buffer();
   void give_buffer(Tensor* buffer) { free_.push_back(buffer); }
@@ -68,15 +68,15 @@ class PipelineExecutor {
   bool sends_parts() const;
   /// Part of a message that this rank sends and receives.
   TensorView own_part(TensorView whole) const;
-  /// The message a step needs, once it has arrived; empty where it needs none.
+  /// Waits for the message that a step needs and returns it; empty where it needs none.
   ConstTensorView receive(const Schedule& schedule, const Step& step);
-  /// A buffer for what `step` makes; null where it makes nothing.
+  /// A buffer for the result of `step`; null where it sends none.
   Tensor* output_of(const Schedule& schedule, const Step& step);
   void finish(std::map<Message, Departure>::iterator departure);
   /// Ends the sends whose receipt `arrived` proves: before the step that made it, its sender had received everything
-  /// that its steps need. On a GPU host time proves nothing: the host runs ahead.
+  /// that its steps need. On a GPU the host's time proves nothing: the host runs ahead.
   void finish_received(const Schedule& schedule, const Message& arrived);
-  /// Adds the receive of what `step` needs, unless it is posted, and of all that the same peer sends before it.
+  /// Adds the receive of the message that `step` needs, unless it is posted, and of all that its peer sends before it.
   void add_receives(const Schedule& schedule, const Step& step, Exchange& exchange);
   void add_send(const Schedule& schedule, const Step& step, Tensor* output, Exchange& exchange);
   void start(Exchange& exchange);
@@ -91,13 +91,13 @@ class PipelineExecutor {
   std::list<Tensor> buffers_;
   std::vector<Tensor*> free_;
   bool has_backward_ = false;                         // true where the schedule has backwards
-  std::map<std::pair<bool, std::size_t>, int> runs_;  // runs of schedules by: backwards, steps of this rank
-  // During a run: messages posted or arrived, by what they are; sends under way; what each peer will send, in order.
+  std::map<std::pair<bool, std::size_t>, int> runs_;  // runs of schedules, by has_backward_ and steps of this rank
+  // During a run: receives posted or arrived; sends under way; the messages that each peer will send, in order.
   std::map<Message, Arrival> arrivals_;
   std::map<Message, Departure> departures_;
   std::vector<std::vector<Message>> incoming_;
   std::vector<std::size_t> posted_;
-  std::map<Message, std::pair<int, std::size_t>> origins_;  // the rank and the step that make what is received here
+  std::map<Message, std::pair<int, std::size_t>> origins_;  // rank and step that send each message to this rank
   std::vector<std::size_t> known_;  // steps of each rank whose messages are known to be received
   int sent_ = 0;
   bool rehearses_ = false;

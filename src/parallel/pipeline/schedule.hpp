@@ -13,10 +13,10 @@ enum class StepKind {
   backward_weight,  ///< gradients of the parameters, after backward_input
 };
 
-/// "backward input", for people.
+/// Name of a kind in messages and traces: "backward input".
 const char* name_of(StepKind kind);
 
-/// One piece of work of one rank: what it does to which micro-batch in which of its chunks.
+/// One piece of work of one rank on one micro-batch in one of its chunks.
 struct Step {
   StepKind kind = StepKind::forward;
   int chunk = 0;
@@ -31,7 +31,7 @@ enum class ScheduleKind {
   zero_bubble,               ///< ZB-H1: 1F1B with a backward in halves (Qi et al. 2023, arXiv:2401.10241)
 };
 
-/// Name of a kind, as in `--schedule`.
+/// Name of a kind, as users give it.
 std::string to_string(ScheduleKind kind);
 
 /// Steps of every rank of a pipeline, in order. Data flows from chunk c of rank r to chunk c of rank r + 1, and from
@@ -45,24 +45,24 @@ struct Schedule {
 };
 
 /// The schedule of training one batch on `stages` ranks of `chunks` chunks each. ConfigError where a kind other than
-/// `interleaved` is asked for several chunks. With p stages, v chunks and m micro-batches:
+/// `interleaved` is asked for several chunks. The steps of one kind in a chunk keep the order of the micro-batches.
+/// With p stages, v chunks and m micro-batches:
 ///
 /// * GPipe: m forwards, then m backwards; m micro-batches in flight.
 /// * 1F1B: rank r begins with min(p - r - 1, m) forwards, then does one forward and one backward in turn, then the
 ///   backwards that are left; min(p - r, m) in flight.
 /// * Interleaved: chunks take turns, each with p micro-batches; forwards go through the chunks upwards, backwards
 ///   downwards. Rank r begins with w = min(2 (p - r - 1) + (v - 1) p, m v) forwards, and min(w + 1, m v) chunks are in
-///   flight at the most. Where p does not divide m, the last turns keep the order they would have if they were full;
-///   closing them up would make ranks wait for one another, with p > 3 for ever.
-/// * Zero-bubble: forwards and backwards of inputs as in 1F1B; the backward of the weights of a micro-batch follows r
+///   flight at most. Where p does not divide m, the last turns keep the order of full turns. Closing the gaps would
+///   deadlock for p > 3.
+/// * Zero-bubble: forwards and backwards of inputs as in 1F1B. A micro-batch's backward of the weights follows r
 ///   backwards later. min(p, m) micro-batches in flight on every rank, as many as 1F1B has on its first.
 Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches, int chunks = 1);
 
-/// Forwards only, in the same order: evaluation.
+/// Forwards only, in the same order: evaluation and generation.
 Schedule make_forward_schedule(int stages, int micro_batches, int chunks = 1);
 
-/// Micro-batches of a chunk that a rank has taken through forward and not yet through the last of their backward, at
-/// the most.
+/// Maximum of the micro-batches of all chunks that are after their forward and before the end of their backward.
 int max_in_flight(const std::vector<Step>& steps);
 
 /// Message between two steps: the activation of a forward, or the gradient of a backward.
@@ -74,9 +74,9 @@ struct Message {
   friend auto operator<=>(const Message&, const Message&) = default;
 };
 
-/// The message `step` of `rank` makes, if any: the last chunk's forward and the first one's backward make none.
+/// Message that `step` of `rank` sends. The last chunk's forward and the first one's backward send none.
 std::optional<Message> message_made(const Schedule& schedule, int rank, const Step& step);
-/// The message `step` of `rank` needs, if any.
+/// Message that `step` of `rank` needs, if any.
 std::optional<Message> message_needed(const Schedule& schedule, int rank, const Step& step);
 
 }  // namespace trireme::parallel
