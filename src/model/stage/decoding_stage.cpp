@@ -9,7 +9,7 @@ DecodingStage::DecodingStage(const GptStage& model, std::int64_t capacity)
                 "without <sequence_parallel>.");
   shape_.b = 1;
   shape_.s = shape_.s_local = 0;
-  caches_ = model.layers().make_caches(capacity, memory_);
+  caches_ = model.layers().make_caches(shape_, capacity, memory_);
   if (model.embedding()) ids_ = memory_.allocate(DType::int32, {capacity, 1});
   if (model.head()) logits_ = memory_.allocate(shape_.dtype, {1, model.head()->vocabulary_rows()});
 }

@@ -25,7 +25,7 @@ GptStage::GptStage(const parallel::TensorContext& context, const parallel::Param
       tied_output_(config.tied_output),
       shape_(shape_of(context, config, shard, sequence, micro_batch_size, dtype)),
       activations_(context.backend),
-      layers_(context, parameters, config, shard_, shape_, recomputation, hooks, first_layer_unit(), activations_) {
+      layers_(context, parameters, config, shard, recomputation, hooks, first_layer_unit(), activations_) {
   if (shard.first_stage) embedding_.emplace(context, vocabulary, parameters);
   if (shard.last_stage) head_.emplace(context, vocabulary, parameters, config);
 }
@@ -61,7 +61,8 @@ DropoutPlan GptStage::dropout(int micro_batch) const {
 }
 
 LayerStack::Pass GptStage::pass(int chunk, int micro_batch, ResidualPair& streams) {
-  return {chunk,
+  return {shape_,
+          chunk,
           mode_.backward,
           is_last_micro_batch(micro_batch),
           dropout(micro_batch),

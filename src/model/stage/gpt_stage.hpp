@@ -21,6 +21,7 @@ class GptStage final : public ModelStage {
            const StageShard& shard, const parallel::VocabularyPartition& vocabulary,
            const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype,
            const Recomputation& recomputation, parallel::ParameterHooks& hooks);
+  GptStage(const GptStage&) = delete;  // its parts refer to one another
 
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
   ActivationStore& activations() override { return activations_; }

@@ -5,19 +5,18 @@ namespace trireme::model {
 using parallel::WeightGradient;
 
 LayerStack::LayerStack(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-                       const GptConfig& config, const StageShard& shard, const LayerShape& shape,
-                       const Recomputation& recomputation, parallel::ParameterHooks& hooks, int first_unit,
-                       ActivationStore& activations)
+                       const GptConfig& config, const StageShard& shard, const Recomputation& recomputation,
+                       parallel::ParameterHooks& hooks, int first_unit, ActivationStore& activations)
     : context_(context),
-      shape_(shape),
       recomputation_(recomputation),
       hooks_(hooks),
       first_unit_(first_unit),
       activations_(activations) {
+  const std::int64_t first_head = config.heads / shard.tensor_size * shard.tensor_rank;
   for (const LayerRange& chunk : shard.chunks) {
     first_layers_.push_back(size());
     for (int i = 0; i < chunk.layers; ++i) {
-      layers_.emplace_back(context, parameters, config, chunk.first_layer + i, shape.a_local * shard.tensor_rank);
+      layers_.emplace_back(context, parameters, config, chunk.first_layer + i, first_head);
     }
   }
   first_layers_.push_back(size());
@@ -41,7 +40,7 @@ TensorView LayerStack::make_input(const Pass& pass) const {
 TensorView LayerStack::make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const {
   // Backward reads it again, unless a copy of a part is kept.
   const bool kept_whole = span == spans.size() || !keeps_part_of_input(spans[span], pass.keeps);
-  return pass.keeps && kept_whole ? shape_.allocate_residual(pass.arena) : pass.streams.next();
+  return pass.keeps && kept_whole ? pass.shape.allocate_residual(pass.arena) : pass.streams.next();
 }
 
 ConstTensorView LayerStack::own_part(ConstTensorView whole, Arena& arena) const {
@@ -54,7 +53,7 @@ ConstTensorView LayerStack::own_part(ConstTensorView whole, Arena& arena) const 
 
 ConstTensorView LayerStack::whole_input(const Pass& pass, const LayerSpan& span, ConstTensorView kept) const {
   if (!keeps_part_of_input(span, pass.keeps)) return kept;
-  const TensorView whole = shape_.allocate_residual(pass.arena);
+  const TensorView whole = pass.shape.allocate_residual(pass.arena);
   context_.tensor_group.all_gather(context_.stream(), kept, whole).wait(context_.stream());
   return whole;
 }
@@ -63,10 +62,10 @@ void LayerStack::run_and_keep(const Pass& pass, const LayerSpan& span, ConstTens
                               SavedSpan& saved) const {
   for (int i = 0; i < span.layers; ++i) {
     const int index = first_of(pass.chunk) + span.first + i;
-    saved.layers.push_back(TransformerLayer::Saved::allocate(shape_, recomputation_.selective(), pass.arena));
-    const TensorView output = i + 1 == span.layers ? y : shape_.allocate_residual(pass.arena);
+    saved.layers.push_back(TransformerLayer::Saved::allocate(pass.shape, recomputation_.selective(), pass.arena));
+    const TensorView output = i + 1 == span.layers ? y : pass.shape.allocate_residual(pass.arena);
     hooks_.before_forward(unit(index));
-    layer(index).forward(shape_, x, pass.dropout, saved.layers.back(), output);
+    layer(index).forward(pass.shape, x, pass.dropout, saved.layers.back(), output);
     x = output;
   }
   activations_.note_peak();
@@ -74,15 +73,16 @@ void LayerStack::run_and_keep(const Pass& pass, const LayerSpan& span, ConstTens
 
 void LayerStack::run_and_forget(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y) const {
   const ArenaScope scope(context_.workspace);
-  ResidualPair streams(shape_, context_.workspace);
+  ResidualPair streams(pass.shape, context_.workspace);
   for (int i = 0; i < span.layers; ++i) {
     const int index = first_of(pass.chunk) + span.first + i;
     const ArenaScope layer_scope(pass.arena);
-    TransformerLayer::Saved saved = TransformerLayer::Saved::allocate(shape_, recomputation_.selective(), pass.arena);
+    TransformerLayer::Saved saved =
+        TransformerLayer::Saved::allocate(pass.shape, recomputation_.selective(), pass.arena);
     activations_.note_peak();
     const TensorView output = i + 1 == span.layers ? y : streams.next();
     hooks_.before_forward(unit(index));
-    layer(index).forward(shape_, x, pass.dropout, saved, output);
+    layer(index).forward(pass.shape, x, pass.dropout, saved, output);
     x = output;
   }
 }
@@ -110,9 +110,9 @@ void LayerStack::backward_layer(const Pass& pass, const LayerSpan& span, int ind
   const TransformerLayer::Saved& kept = saved.layers[static_cast<std::size_t>(index)];
   TransformerLayer::Gradients& gradients = saved.gradients[static_cast<std::size_t>(index)];
   const ArenaScope scope(context_.workspace);
-  gradients = TransformerLayer::Gradients::allocate(shape_, recomputation_.selective(), context_.workspace);
+  gradients = TransformerLayer::Gradients::allocate(pass.shape, recomputation_.selective(), context_.workspace);
   hooks_.before_backward(unit(number));
-  layer(number).backward_input(shape_, dy, pass.dropout, kept, gradients, dx, weights);
+  layer(number).backward_input(pass.shape, dy, pass.dropout, kept, gradients, dx, weights);
   if (weights == WeightGradient::now) {
     hooks_.after_backward(unit(number), pass.last);
   } else {
@@ -145,16 +145,16 @@ void LayerStack::backward_weight(const Pass& pass, const Saved& saved) const {
     for (std::size_t i = saved[s].layers.size(); i-- > 0;) {
       const int index = first_of(pass.chunk) + spans[s].first + static_cast<int>(i);
       hooks_.before_backward(unit(index));
-      layer(index).backward_weight(shape_, saved[s].layers[i], saved[s].gradients[i]);
+      layer(index).backward_weight(pass.shape, saved[s].layers[i], saved[s].gradients[i]);
       hooks_.after_backward(unit(index), pass.last);
     }
   }
 }
 
-std::vector<KeyValueCache> LayerStack::make_caches(std::int64_t capacity, Arena& arena) const {
+std::vector<KeyValueCache> LayerStack::make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const {
   std::vector<KeyValueCache> caches;
   for (int i = 0; i < size(); ++i) {
-    caches.push_back({arena.allocate(shape_.dtype, {capacity, 1, 2, shape_.kv_local, shape_.d}), 0});
+    caches.push_back({arena.allocate(shape.dtype, {capacity, 1, 2, shape.kv_local, shape.d}), 0});
   }
   return caches;
 }

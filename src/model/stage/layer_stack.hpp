@@ -44,6 +44,7 @@ class LayerStack {
 
   /// One pass of a micro-batch through a chunk.
   struct Pass {
+    const LayerShape& shape;
     int chunk = 0;
     bool keeps = false;  ///< keeps what backward needs
     bool last = false;   ///< runs the update's last micro-batch
@@ -52,12 +53,11 @@ class LayerStack {
     ResidualPair& streams;
   };
 
-  /// Takes the layers of `shard`, whose parameters are the units from `first_unit` on. All but `shard`, `config` and
-  /// `recomputation` must live longer.
+  /// Takes the layers of `shard`, whose parameters are the units from `first_unit` on. `hooks` and `activations` must
+  /// live longer.
   LayerStack(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-             const GptConfig& config, const StageShard& shard, const LayerShape& shape,
-             const Recomputation& recomputation, parallel::ParameterHooks& hooks, int first_unit,
-             ActivationStore& activations);
+             const GptConfig& config, const StageShard& shard, const Recomputation& recomputation,
+             parallel::ParameterHooks& hooks, int first_unit, ActivationStore& activations);
 
   int size() const { return static_cast<int>(layers_.size()); }
   /// Number of a chunk's layers.
@@ -77,7 +77,7 @@ class LayerStack {
   void backward_weight(const Pass& pass, const Saved& saved) const;
 
   /// Empty caches of every layer for `capacity` positions of one sequence, allocated from `arena`.
-  std::vector<KeyValueCache> make_caches(std::int64_t capacity, Arena& arena) const;
+  std::vector<KeyValueCache> make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const;
   /// `forward` in generation: runs the newest positions of one sequence, and appends to the layers' caches.
   ConstTensorView forward_cached(int chunk, const LayerShape& shape, ResidualPair& streams, ConstTensorView x,
                                  TensorView y, std::vector<KeyValueCache>& caches) const;
@@ -106,7 +106,6 @@ class LayerStack {
                       parallel::WeightGradient weights, SavedSpan& saved) const;
 
   parallel::TensorContext context_;
-  const LayerShape& shape_;
   Recomputation recomputation_;
   parallel::ParameterHooks& hooks_;
   int first_unit_;
