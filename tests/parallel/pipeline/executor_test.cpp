@@ -10,7 +10,7 @@
 
 #include "src/base/hash.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "tests/fakes/forwarding_communicator.hpp"
+#include "tests/fakes/recording_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 
 namespace trireme::parallel {
@@ -138,25 +138,6 @@ Schedule by_chunks(int stages, int chunks, int micro_batches) {
   return schedule;
 }
 
-/// Keeps account of the exchanges.
-class RecordingCommunicator final : public test::ForwardingCommunicator {
- public:
-  using ForwardingCommunicator::ForwardingCommunicator;
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
-    std::string text;
-    for (const Transfer& transfer : transfers) {
-      const bool sends = transfer.direction == Transfer::Direction::send;
-      const bool next = transfer.peer == (rank() + 1) % size();
-      text += std::string(sends ? " send " : " receive ") + (next ? "next" : "previous");
-      if (sends) bytes_sent += transfer.data.size_bytes();
-    }
-    exchanges.push_back(text);
-    return ForwardingCommunicator::exchange(stream, transfers);
-  }
-  std::vector<std::string> exchanges;  // "receive previous send next"
-  std::size_t bytes_sent = 0;
-};
-
 /// Runs `schedule` three times with one executor; every stage checks each number it sees.
 void expect_correct(Communicator& group, const Schedule& schedule, std::int64_t elements, bool dawdles,
                     int buffers_allowed, const ExchangeOptions& options = {}) {
@@ -265,7 +246,7 @@ TEST(PipelineExecutor, StartsTheReceivesBeforeTheStepWhereAsked) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   const Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, 2, 3);
   const auto exchanges = [&](const ExchangeOptions& options) {
-    RecordingCommunicator recording(world);
+    test::RecordingCommunicator recording(world);
     ToyStage stage(world.rank(), 2, 1, 5, false);
     PipelineExecutor(*backend, recording, stage, options).run(schedule);
     return recording.exchanges;
@@ -295,7 +276,7 @@ TEST(PipelineExecutor, SendsAndReceivesWithBothNeighboursInOneExchange) {
   for (const ScheduleKind kind : {ScheduleKind::one_forward_one_backward, ScheduleKind::interleaved}) {
     const int v = kind == ScheduleKind::interleaved ? 2 : 1;
     const Schedule schedule = make_schedule(kind, p, 2 * p, v);
-    RecordingCommunicator recording(world);
+    test::RecordingCommunicator recording(world);
     ToyStage stage(world.rank(), p, v, 5, false);
     PipelineExecutor(*backend, recording, stage).run(schedule);
     EXPECT_LE(recording.exchanges.size(), schedule.steps[static_cast<std::size_t>(world.rank())].size() + 1);
@@ -321,7 +302,7 @@ TEST(PipelineExecutor, SendsOnePartFromEachTensorRank) {
     for (const bool overlap : {false, true}) {
       for (const int m : {1, 5}) {
         const ExchangeOptions options{overlap, tensor.get()};
-        RecordingCommunicator recording(*pipeline);
+        test::RecordingCommunicator recording(*pipeline);
         expect_correct(recording, make_schedule(ScheduleKind::one_forward_one_backward, 2, m), elements, true, 10,
                        options);
         const std::size_t whole = static_cast<std::size_t>(3 * m * elements) * sizeof(double);

@@ -1,0 +1,68 @@
+// Corpora that contradict themselves: whole as files, refused by their content.
+#include <gmock/gmock.h>
+
+#include "io/corpus/corpus_format.hpp"
+#include "io/h5/file.hpp"
+#include "src/base/hash.hpp"
+#include "tests/io/corpus/corpus_files.hpp"
+
+namespace trireme::io {
+namespace {
+
+/// Content of a corpus that is a whole file, and the words of the error that refuses it.
+struct Lie {
+  std::string words;
+  std::int64_t vocabulary_size = 300;
+  std::int64_t max_id = 3;
+  std::vector<std::int64_t> offsets{0, 2, 4};
+  std::vector<std::uint16_t> tokens{1, 2, 3, 0};
+};
+class LyingCorpus : public CorpusFiles, public ::testing::WithParamInterface<Lie> {};
+
+TEST_P(LyingCorpus, IsRefused) {
+  const Lie& lie = GetParam();
+  const std::string path = directory_ / "corpus.h5";
+  {
+    const std::string digests = digest(lie.tokens.data(), lie.tokens.size() * 2);
+    Digest table;
+    table.update(lie.offsets.data(), lie.offsets.size() * 8);
+    table.update(digests.data(), digests.size());
+    h5::File file = h5::File::create(path);
+    const auto add = [&](const char* name, const auto* data, std::size_t size) {
+      const Shape shape{static_cast<std::int64_t>(size)};
+      const ConstTensorView view(data, shape);
+      file.create_dataset(name, view.dtype(), shape).write(view);
+    };
+    add("/tokens", lie.tokens.data(), lie.tokens.size());
+    add("/document_offsets", lie.offsets.data(), lie.offsets.size());
+    add("/block_digests", reinterpret_cast<const std::uint8_t*>(digests.data()), digests.size());
+    const std::string payload = narrow_->payload();
+    add("/tokenizer_payload", reinterpret_cast<const std::uint8_t*>(payload.data()), payload.size());
+    h5::Object root = file.root();
+    root.write_attribute("format", corpus_format_name);
+    root.write_attribute("format_version", corpus_format_version);
+    root.write_attribute("tokenizer", "bytes");
+    root.write_attribute("tokenizer_digest", narrow_->digest());
+    root.write_attribute("vocabulary_size", lie.vocabulary_size);
+    root.write_attribute("end_of_document", 256);
+    root.write_attribute("greatest_id", lie.max_id);
+    root.write_attribute("table_digest", table.hex());
+    file.close();
+  }
+  EXPECT_THAT([&] { CorpusStore(path).verify(); },
+              ::testing::ThrowsMessage<DataError>(::testing::HasSubstr(lie.words)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Corpora, LyingCorpus,
+    ::testing::Values(Lie{.words = "a vocabulary of 70000 ids needs a list of uint32", .vocabulary_size = 70000},
+                      Lie{.words = "in a vocabulary of 100 ids", .vocabulary_size = 100, .max_id = 100},
+                      Lie{.words = "the tokenizer in", .vocabulary_size = 300},
+                      Lie{.words = "largest id 3", .vocabulary_size = 257, .max_id = 2},
+                      Lie{.words = "holds token 300", .vocabulary_size = 257, .tokens = {1, 2, 300, 0}},
+                      Lie{.words = "document offsets go from 0 to 5", .offsets = {0, 2, 5}},
+                      Lie{.words = "document 1 begins at token 3 and ends at 2", .offsets = {0, 3, 2, 4}},
+                      Lie{.words = "document offsets go from 1 to 4", .offsets = {1, 2, 4}}));
+
+}  // namespace
+}  // namespace trireme::io
