@@ -1,15 +1,15 @@
 // Collectives: time, algorithm and bus bandwidth by operation and size, of the communicator that training would use on
-// this grid and backend: MPI on host memory, NCCL or staged on GPUs. On host memory also of MPI's own blocking call on
-// the same data in the same run.
+// this grid and backend: MPI on host memory, NCCL or staged on GPUs. On host memory it also times MPI's own blocking
+// call on the same data in the same run.
 //
 //   mpirun -np 8 collectives_bench --tp 2 --group data --communicator nccl > results.jsonl
 //
-// Definitions of nccl-tests: the size is that of the reduced, gathered or sent data of one rank (all of it for
-// all-gather and reduce-scatter); algorithm bandwidth = size / time; bus bandwidth = algorithm bandwidth times the
-// factor in definitions.hpp. All groups of a kind work at the same time, as in training. The time of a run is that of
-// the slowest rank; on GPUs a run is as many operations, one after another, as take 2 ms or more, since the host sees
-// their end some microseconds late. background_us, on the CPU, is that of operations nobody waits for, while the
-// callers compute. Of all runs the median stands, with the fastest and slowest quarter beside it. fp32, sums.
+// The definitions are those of nccl-tests. The size is that of the data reduced, gathered or sent by one rank;
+// all-gather and reduce-scatter count all ranks' parts. Algorithm bandwidth = size / time; bus bandwidth = algorithm
+// bandwidth times the factor in definitions.hpp. All groups of a kind work at the same time, as in training. The time
+// of a run is that of the slowest rank. On GPUs a run is as many operations, one after another, as take at least 2 ms:
+// the host sees their end some microseconds late. background_us, on the CPU, is the time of operations while the
+// callers compute and do not wait. Printed are the median of all runs, and the first and third quartile. fp32, sums.
 #include <fmt/format.h>
 #include <mpi.h>
 

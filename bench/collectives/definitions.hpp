@@ -4,9 +4,9 @@ namespace trireme::bench {
 
 enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast, send_receive };
 
-/// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: what a rank's link carries at the least for every
-/// byte of the size, so that operations and numbers of ranks compare with what the hardware can do.
-/// All-reduce 2 (n-1)/n; reduce-scatter and all-gather, whose size is that of all ranks' parts, (n-1)/n; others 1.
+/// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: the least bytes that a rank's link carries for
+/// every byte of the size. With it operations and numbers of ranks compare with the limit of the hardware. All-reduce 2
+/// (n-1)/n; reduce-scatter and all-gather, whose size is that of all ranks' parts, (n-1)/n; others 1.
 constexpr double bus_factor(Collective collective, int ranks) {
   const double others = static_cast<double>(ranks - 1) / ranks;
   switch (collective) {

@@ -1,8 +1,8 @@
 // usage: make_documents BYTES [SEED] >FILE.jsonl
-// Lines of JSON with documents that look like English to a tokenizer: words in Zipf's proportions, now and then one
-// that is new, sentences, paragraphs, numbers, names, quotations, accents; lengths from some words to many pages, 3 kB
-// in the mean. Of a hundred documents five are one of the last thousand again, and five are one of them with 3% of its
-// words changed. The same seed gives the same documents, and more bytes the same and more.
+// Writes lines of JSON with documents that look like English to a tokenizer. Words have Zipf's proportions, and a few
+// are new; there are sentences, paragraphs, numbers, names, quotations and accents. Documents have from some words to
+// many pages, 3 kB in the mean. Of a hundred documents five repeat one of the last thousand, and five repeat one with
+// 3% of its words changed. The same seed gives the same documents; with more bytes others follow them.
 #include <array>
 #include <cmath>
 #include <cstdint>

@@ -9,8 +9,8 @@ namespace trireme::bench {
 /// Threads the benchmarks use: TRIREME_THREADS, OMP_NUM_THREADS or the cores of this process.
 int threads();
 
-/// GFLOP/s of a large square product by the library itself, OpenBLAS or oneDNN, one product a thread on all threads at
-/// once: what a linear layer of this type can reach here. Measured once, the best of several.
+/// GFLOP/s of a large square product by the library itself, OpenBLAS or oneDNN, one per thread on all threads at once.
+/// It bounds a linear layer of this type on this machine. Measured once, the best of several.
 double product_ceiling(DType dtype);
 
 /// Reports GFLOP/s, the ceiling of products, and their ratio; `operations` of an iteration in units of 1e9.

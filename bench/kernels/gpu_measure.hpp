@@ -9,9 +9,8 @@
 
 namespace trireme::bench {
 
-/// Times kernels of a backend, and prints a line for each: time, rate, and share of what a plain copy or a large
-/// product reaches in the same run. The CPU backend stands in for a GPU in a dry run, with which a program checks
-/// itself.
+/// Times kernels of a backend. Prints a line for each: time, rate, and the share of the rate of a plain copy or a large
+/// product in the same run. The CPU backend stands in for a GPU in a dry run, with which a program checks itself.
 class GpuMeasure {
  public:
   /// Measures the copy and the product. `json` receives one object a line.

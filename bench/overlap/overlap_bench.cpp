@@ -1,19 +1,19 @@
-// Does overlap pay? Times training steps whose data-parallel communication takes a time given by a model (a link with a
-// latency and a bandwidth, on which the time passes without work), beside
+// Cost of data-parallel communication that overlaps with computing. The time of the communication is given by a model,
+// a link with a latency and a bandwidth, and passes without work. Prints, for each step:
 //
-//   computing       of these steps: all but the waits,
-//   alone           the same steps with communication that takes no time, alternating in the same run: by how much it
-//   is
-//                   less than computing, so much does communication disturb computing (and other programs both),
-//   communication   the sum of the modelled times of a step,
-//   critical path   plan::critical_path of the computing between calls and of the modelled times.
+//   computing       all of the step but its waits
+//   alone           the same steps with communication that takes no time, alternating in the same run. Communication
+//                   disturbs computing by the difference to it; so do other programs, for both
+//   communication   the sum of the modelled times
+//   critical path   plan::critical_path of the computing between calls and of the modelled times
 //
 //   overlap_bench [ROUNDS] [--check]                alone: rank 0 of a modelled group of 8
-//   mpirun -np 2 overlap_bench [ROUNDS] [--check]   sums and gathers are real, and take the modelled time at least
+//   mpirun -np 2 overlap_bench [ROUNDS] [--check]   sums and gathers are real, and take at least the modelled time
 //
-// A line of JSON a case: medians over the rounds, of the slowest rank. With --check the exit status is 1 where a step
-// with overlap is not within 5 % of the critical path, or, with communication of at most half the computing, takes
-// longer than 1.1 times the longer of the two. GPT-2 of 12 layers x 256, a bucket a layer and one for the embeddings.
+// Each case is a line of JSON: medians over the rounds, for the slowest rank. With --check the exit status is 1 if a
+// step with overlap is more than 5 % above the critical path. Where communication is at most half the computing, the
+// limit is also 1.1 times the longer of the two. GPT-2 of 12 layers x 256, with a bucket per layer and one for the
+// embeddings.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,10 +1,13 @@
-// Whole training steps on a GPU, bf16 with dropout: GPT-2 124M without and with CUDA graphs, at a micro-batch that
-// fills the GPU and at one whose kernels are shorter than their launches; and the first of eight tensor ranks of 8.3B,
-// whose communication takes no time and brings nothing: what a rank computes. One JSON object a line: median, least and
-// greatest time of a step by the host's clock (the first ones, in which algorithms are chosen and graphs recorded, left
-// out), launches of kernels, products and graphs in a step, model FLOPs a second of a rank, attention in full.
+// Whole training steps on a GPU, in bf16 with dropout. GPT-2 124M runs without and with CUDA graphs, at a micro-batch
+// that fills the GPU and at one whose kernels are shorter than their launches. 8.3B runs as the first of eight tensor
+// ranks: its communication takes no time and brings nothing, so that only a rank's computing counts. Each case is a
+// line of JSON:
+// * median, minimum and maximum of the time of a step by the host's clock, without the first steps, in which algorithms
+//   are chosen and graphs recorded;
+// * launches of kernels, products and graphs in a step;
+// * model FLOPs per second and rank, with attention in full.
 // usage: step_gpu_bench [--dry-run]
-//   --dry-run     a tiny model on the CPU backend: whether this program works
+//   --dry-run     a tiny model on the CPU backend, to test this program
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +31,7 @@
 namespace trireme::bench {
 namespace {
 
-/// Tokens by a formula, about as frequent as those of text: the logarithms of their numbers are uniform, and the most
+/// Tokens by a formula, about as frequent as those of text. The logarithms of their numbers are uniform, and the most
 /// frequent one is one in sixteen.
 class Tokens final : public data::NextTokenSamples {
  public:
@@ -47,7 +50,8 @@ class Tokens final : public data::NextTokenSamples {
   std::int64_t vocabulary_;
 };
 
-/// The first of ranks that do not exist: sums are its own contribution, and it gathers its own part for each of them.
+/// First of several ranks; the others do not exist. Sums are its own contribution, and it gathers its own part for each
+/// of them.
 class FirstAlone final : public test::ForwardingCommunicator {
  public:
   FirstAlone(int size, ElementwiseKernels& kernels) : ForwardingCommunicator(self_), size_(size), kernels_(kernels) {}

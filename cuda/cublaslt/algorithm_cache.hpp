@@ -18,8 +18,8 @@ struct Choice {
 };
 
 /// The choices made so far, by product, and the file that keeps them for the next run. A line of the file holds,
-/// between tabs, device, version of cuBLASLt, product, "fused" or "separate", bytes of workspace, and the algorithm's
-/// words: choices for other devices and versions stay in it.
+/// between tabs: device, version of cuBLASLt, product, "fused" or "separate", bytes of workspace, and the algorithm's
+/// words. Choices for other devices and versions stay in it.
 class AlgorithmCache {
  public:
   /// Reads `path`, if there is such a file; "" keeps nothing. Lines that cannot be read are ignored, with a warning. A

@@ -93,8 +93,8 @@ __device__ void add_weighted_rows(const A* weight, const A* rows, int d, int str
   }
 }
 
-/// Numbers of A in the shared memory of a block. They are `own` tensors of its own rows and two tiles of the others;
-/// two sets of numbers for each pair of rows; two statistics of the tile's rows.
+/// Numbers of A in the shared memory of a block. They are `own` tensors of its own rows and two tiles of the others.
+/// Each pair of rows has two sets of numbers, each row of the tile two statistics.
 constexpr std::int64_t shared_numbers(int own, std::int64_t d) {
   return own * rows_of_block * d + 2 * tile_rows * (d + 1) + 2 * attention_warps * weights_of_warp + 2 * tile_rows;
 }

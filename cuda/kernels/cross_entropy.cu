@@ -10,8 +10,8 @@
 namespace trireme::cuda {
 namespace {
 
-// A block takes a row. Forward reads the logits once; backward, which waits for all ranks' statistics, reads them again
-// and writes their gradient over them: three accesses to each logit, 6 bytes in 16 bits.
+// A block takes a row. Forward reads the logits once. Backward waits for all ranks' statistics, reads the logits again
+// and overwrites them with their gradient. So each logit is accessed three times: 6 bytes in 16 bits.
 
 /// e^x; in fp32 within 2^-22 and the rounding of its argument. These kernels do little else.
 template <class A>

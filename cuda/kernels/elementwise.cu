@@ -9,11 +9,11 @@
 namespace trireme::cuda {
 namespace {
 
-// Bytes from and to memory for each element of 16 bits: convert to fp32 6, add 6, scale 4, bias_dropout_add 6 and its
-// backward 4, activate 4, swiglu 6 and its backward 10, of those of y.
+// Bytes read and written for each element of 16 bits: convert to fp32 6, add 6, scale 4, bias_dropout_add 6, its
+// backward 4, activate 4. For each element of y: swiglu 6, its backward 10.
 
-/// The fp32 number nearest to `value` towards zero, its last bit set where something was cut off: rounding that to 16
-/// bits rounds the value once.
+/// Returns the fp32 number nearest to `value` towards zero, with its last bit set if it is not exact. Rounding it to 16
+/// bits then rounds the value once.
 __host__ __device__ float round_to_odd(double value) {
   const float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || value != value) return nearest;

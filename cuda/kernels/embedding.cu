@@ -11,8 +11,8 @@
 namespace trireme::cuda {
 namespace {
 
-// Bytes from and to memory for each element of 16 bits: lookup 4, add_positions and its backward 4; lookup_backward 2,
-// and 8 for each element of a row of the table that occurs, in every window anew.
+// Bytes read and written for each element of 16 bits: lookup 4, add_positions 4, its backward 4, lookup_backward 2. In
+// each window lookup_backward adds 8 for each element of every table row that occurs.
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
@@ -33,7 +33,7 @@ constexpr int window = 4096, window_rounds = window / block_threads;
 /// Tokens of a window whose rows belong to the block, in their order.
 struct FoundTokens {
   std::int32_t id[window];
-  std::uint32_t token[window];  ///< in the window
+  std::uint32_t token[window];  ///< position in the window
   int of_warp[warps];
 };
 
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(block_threads, 2)
       for (;;) {
         while (found != 0) {
           const int left = __popc(found);
-          std::uint32_t token[at_once];  // from `left` on any
+          std::uint32_t token[at_once];  // undefined from `left` on
 #pragma unroll
           for (std::uint32_t& next : token) {
             next = tokens.token[begin + ((__ffs(static_cast<int>(found)) - 1) & (warp_threads - 1))];

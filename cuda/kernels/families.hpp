@@ -43,9 +43,9 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
 constexpr bool has_flash_attention(DType dtype, std::int64_t head_dim) {
   return (dtype == DType::bf16 || dtype == DType::fp16) && (head_dim == 64 || head_dim == 96 || head_dim == 128);
 }
-/// Returns whether the kernels support the problem. Conditions: has_flash_attention; every tensor of heads is aligned
-/// to 16 bytes; the positions of `tensors` are less than 4 GiB apart; dropout's groups of eight keys begin with the
-/// keys.
+/// Returns whether the kernels support the problem. Conditions: has_flash_attention holds. Every tensor of heads is
+/// aligned to 16 bytes. The positions of `tensors` are less than 4 GiB apart. Dropout's groups of eight keys begin with
+/// the keys.
 bool takes_flash_attention(const AttentionProblem& problem, std::initializer_list<ConstHeads> tensors);
 
 void flash_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,

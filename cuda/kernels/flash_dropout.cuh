@@ -51,19 +51,20 @@ __device__ inline std::uint32_t draw_rows(const HeadDropout& dropout, std::int64
   const int lane = threadIdx.x % warp_threads;
   return kept_keys<4>(dropout, query + lane % 16, octet + lane / 16 * 4);
 }
-/// Selects from the draws of all lanes the pairs of 32 keys, from key 32 part on, in row g + 8 half: p = 4 j in tile j.
+/// Selects, from the draws of all lanes, the pairs of 32 keys from key 32 part on, in row g + 8 half. In tile j, p = 4
+/// j.
 __device__ inline std::uint32_t pairs_of_row(std::uint32_t drawn, int part, int half) {
   const int lane = threadIdx.x % warp_threads;
   return __shfl_sync(all_lanes, drawn, lane / 4 + 8 * half + 16 * part) << lane % 4;
 }
 
-/// Draws where the warp's rows are the 16 keys from 8 octet on, and columns the 32 queries from `query` on, and returns
-/// pairs: p = 4 half + j in tile j and row g + 8 half.
+/// Draws and returns pairs for rows of 16 keys from 8 octet on, and columns of 32 queries from `query` on. In tile j
+/// and row g + 8 half, p = 4 half + j.
 __device__ inline std::uint32_t draw_columns(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
   const int lane = threadIdx.x % warp_threads, g = lane / 4, t = lane % 4;
   const std::uint32_t own = kept_keys<2>(dropout, query + lane, octet);
-  // Words of an even lane and the next: keys 0, 2, 4 and 6 of both octets, the other keys, then the same of the next
-  // query.
+  // Words of an even lane and the next: keys 0, 2, 4 and 6 of both octets, then the other keys. The same of the next
+  // query follow.
   const std::uint32_t both = gpu::permute_bytes(own, __shfl_xor_sync(all_lanes, own, 1), 0x7531);
   const int shift = g / 2 + (1 - g % 2) * 8;
   std::uint32_t pairs = 0;

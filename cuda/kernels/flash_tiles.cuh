@@ -8,8 +8,8 @@
 
 namespace trireme::cuda {
 
-// The pieces that the kernels of flash attention are made of. A warp has 16 rows of its own, queries or keys; a lane
-// has of a 16 x 8 tile of sums rows g and g + 8, columns 2t and 2t + 1 (g = lane / 4, t = lane % 4).
+// The pieces that the kernels of flash attention are made of. A warp has 16 rows of its own, queries or keys. Of a 16 x
+// 8 tile of sums a lane has rows g and g + 8, columns 2t and 2t + 1; g = lane / 4, t = lane % 4.
 
 constexpr int warp_rows = 16;
 constexpr float log2_e = 1.44269504088896341F, minus_infinity = -__builtin_huge_valf();

@@ -8,10 +8,9 @@
 namespace trireme::cuda {
 namespace {
 
-// Bytes from and to memory for each element of 16 bits: 4, and 8 where it ends a branch, too.
-//
-// A warp takes a row. A lane has the same groups of eight columns each time, and keeps them in registers where it has
-// no more than `held` of them: then the row is read once. Longer rows, held = 0, are read again, from the caches.
+// Bytes from and to memory for each element of 16 bits: 4, and 8 where it ends a branch, too.  A warp takes a row. A
+// lane has the same groups of eight columns each time. It keeps at most `held` of them in registers; where that is all,
+// the row is read once. Longer rows, held = 0, are read again, from the caches.
 
 /// A lane's part of a row of h columns.
 template <class T, int held>

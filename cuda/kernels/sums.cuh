@@ -8,7 +8,7 @@ constexpr int warp_threads = 32;
 constexpr unsigned all_lanes = 0xffffffffU;
 constexpr int warps = block_threads / warp_threads;
 
-// Where a warp takes a row.
+// Position of a thread in kernels whose warps take a row each.
 __device__ inline std::int64_t own_row() { return global_thread() / warp_threads; }
 __device__ inline std::int64_t own_lane() { return threadIdx.x % warp_threads; }
 constexpr std::int64_t row_blocks(std::int64_t rows) { return (rows + warps - 1) / warps; }
@@ -78,8 +78,8 @@ struct RowSums {
   A of[sums][row_lanes][tile_columns];
 };
 
-/// For a grid of chunks.count column_tiles(h) blocks: partials[chunk, s, column] = the sum over the rows of a chunk of
-/// what `term(fetch(row, group), row, group, value)` adds to value[s][c] for column 8 group + c. Several rows are
+/// For a grid of chunks.count column_tiles(h) blocks. `term(fetch(row, group), row, group, value)` adds to value[s][c]
+/// for column 8 group + c. partials[chunk, s, column] = the sum of these over the rows of a chunk. Several rows are
 /// fetched before the first is waited for. [count, sums, h]
 template <int sums, class A, class Fetch, class Term>
 __device__ void sum_rows(const RowChunks& chunks, std::int64_t h, A* partials, const Fetch& fetch, const Term& term) {

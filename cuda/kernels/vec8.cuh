@@ -4,8 +4,8 @@
 
 namespace trireme::cuda {
 
-// Kernels that go along memory give each thread eight neighbouring elements: one or more accesses of 16 bytes, and the
-// columns of one call of Philox.
+// Kernels that stream through memory give each thread eight neighbouring elements. These are one or more accesses of 16
+// bytes, and the columns of one call of Philox.
 constexpr int block_threads = 256;
 
 /// Groups of eight that hold n elements.
