@@ -122,7 +122,7 @@ TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
   for (const auto& [dropout, lengths] : {std::pair{0.0, full}, {0.2, full}, {0.2, padded}}) {
     const Whole whole(*backend, GetParam(), 150, 170, dropout, lengths);
     for (const Parts& parts : cuts) {
-      if (!lengths.empty() && parts.size() < 4) continue;  // for the sake of time
+      if (!lengths.empty() && parts.size() < 4) continue;  // saves time
       SCOPED_TRACE(testing::Message() << parts.size() << " parts, dropout " << dropout
                                       << (lengths.empty() ? "" : ", padded"));
       expect_parts_join(*backend, GetParam(), whole, parts);

@@ -14,8 +14,8 @@ struct AttentionTensors {
   std::vector<double> out, log_sum_exp, dq, dk, dv;  // computed
 };
 
-/// Attention by the definition, in fp64: calls `visit(head_row, kv_rows, probability, kept)` for each query with the
-/// offsets of its row and of the rows of the keys it sees, their probabilities, and dropout's factors.
+/// Attention by the definition, in fp64. Calls `visit(head_row, kv_rows, probability, kept)` for each query. The
+/// arguments are the offsets of its row and of the rows of keys it sees, their probabilities, and dropout's factors.
 /// p.dropout.samples and p.lengths are read on the host. Sets t.log_sum_exp.
 template <class Visit>
 void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit&& visit) {

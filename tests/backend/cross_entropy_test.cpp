@@ -60,8 +60,8 @@ std::vector<double> padded_columns(const CrossEntropy& c, const VocabularyShard&
   return values;
 }
 
-/// In `dtype`, with the classes cut at `cuts` and padding columns of NaN behind each part, as tensor-parallel ranks
-/// would hold them; the sums and maxima over ranks are made here. Rounds c.logits to the type.
+/// Computes in `dtype` with the classes cut at `cuts`, as tensor-parallel ranks hold them, and with padding columns of
+/// NaN behind each part. The sums and maxima over ranks are made here. Rounds c.logits to the type.
 void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, int threads = 2) {
   constexpr std::int64_t padding = 3;
   const auto backend = test::make_backend(threads);

@@ -237,7 +237,7 @@ TEST_P(Elementwise, BitsDoNotDependOnThreads) {
   const Shape shape{300, 3, 257};
   std::vector<std::vector<std::byte>> first;
   for (const int threads : {1, 2, 3}) {
-    samples_ = {};  // of the backend that ends
+    samples_ = {};  // its backend ends
     backend_ = test::make_backend(threads);
     samples_ = samples_tensor(b(), numbers_);
     const Tensor x = random_tensor(b(), dtype(), shape, 1), bias = random_tensor(b(), dtype(), {257}, 2);

@@ -86,7 +86,7 @@ TEST_P(Embedding, LookupBackwardAddsInTheOrderOfTheTokens) {
     if (row < 0 || row >= rows) continue;
     double& to = expected[row * h + i % h];
     to += dy_values[i];
-    if (accumulation() == DType::fp32) to = static_cast<float>(to);  // as if added in fp32
+    if (accumulation() == DType::fp32) to = static_cast<float>(to);  // rounds as an addition in fp32
   }
   b().embedding().lookup_backward(stream(), make_tensor(b(), {n}, id), dy, first_row, dtable);
   EXPECT_EQ(values_of(b(), dtable), expected);

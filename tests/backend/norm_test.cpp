@@ -21,8 +21,8 @@ const std::vector<std::int64_t> sample_numbers = {7, (std::int64_t{3} << 32) + 5
 struct NormTensors {
   bool rms = false;
   std::vector<double> x, weight, bias, dy, residual_gradient;  // given
-  std::vector<double> y, mean, reciprocal_deviation;           // of forward
-  std::vector<double> dx, dweight, dbias;                      // of backward; dweight, dbias start at 1
+  std::vector<double> y, mean, reciprocal_deviation;           // results of forward
+  std::vector<double> dx, dweight, dbias;                      // results of backward; dweight, dbias start at 1
   std::int64_t rows() const { return h() == 0 ? 0 : static_cast<std::int64_t>(x.size()) / h(); }
   std::int64_t h() const { return static_cast<std::int64_t>(weight.size()); }
 };

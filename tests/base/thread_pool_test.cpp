@@ -19,7 +19,7 @@ extern "C" void note_frame(int) { handler_frame = reinterpret_cast<std::uintptr_
 TEST(ThreadPool, ItsThreadsRunHandlersOnAlternateStacks) {
   struct sigaction before {};
   struct sigaction action {};
-  action.sa_handler = note_frame;  // as a library does that asks for no alternate stack
+  action.sa_handler = note_frame;  // some libraries ask for no alternate stack
   sigaction(SIGUSR2, &action, &before);
   move_handlers_to_alternate_stacks();
   use_alternate_signal_stack();

@@ -1,5 +1,5 @@
-// Products by cuBLASLt, against the CPU backend in fp64: with a fake cuBLASLt that computes what the library's
-// documentation says, which algorithm is taken is shown, and that every tensor has its place.
+// Products by cuBLASLt, against the CPU backend in fp64. The fake cuBLASLt computes the products that the library
+// documents. It shows which algorithm is taken, and that every tensor has its place.
 #include <gmock/gmock.h>
 
 #include <filesystem>

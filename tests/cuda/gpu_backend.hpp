@@ -5,8 +5,8 @@
 
 #include "tests/support/training_run.hpp"
 
-// The CUDA backend as a program of tests is linked with it: on a GPU, or on fakes of the CUDA libraries with the
-// kernels on the host.
+// The CUDA backend of a test program. It is linked either with the CUDA libraries, for a GPU, or with fakes of them and
+// the kernels on the host.
 
 namespace trireme::test {
 

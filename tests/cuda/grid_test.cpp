@@ -1,5 +1,5 @@
-// Grids of ranks, which share one GPU and communicate through the host or have one each and NCCL, against one rank: the
-// grid does not change the run.
+// Grids of ranks against one rank: the grid does not change the run. The ranks share one GPU and communicate through
+// the host, or have one each and NCCL.
 #include "src/comm/self_communicator.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/support/mpi_world.hpp"
@@ -127,7 +127,7 @@ TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
   data.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
   TrainingRunConfig config = small_run();
   config.model.layers = 1;
-  config.batch = 3 * ranks;  // as ever, recorded, replayed
+  config.batch = 3 * ranks;  // plain, recorded, replayed
   expect_the_same_from_graphs(config, {Layout{ranks, 1, {}}, tensor, data, context});
 }
 

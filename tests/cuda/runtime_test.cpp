@@ -184,7 +184,7 @@ TEST_F(CudaRuntimeDeathTest, AProcessThatCannotFreeItsMemoryEndsAllTheSame) {
         try {
           stream.synchronize();
         } catch (const HungError&) {
-          std::this_thread::sleep_for(std::chrono::seconds(60));  // as cudaFree would
+          std::this_thread::sleep_for(std::chrono::seconds(60));  // cudaFree, too, may take long
         }
       },
       testing::ExitedWithCode(7), "ending this process.*waiting for 0.05 s for GPU 0");

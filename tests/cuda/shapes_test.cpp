@@ -1,5 +1,5 @@
-// Every hand-written kernel through the CUDA backend, against the CPU backend in fp64: on a GPU at the shapes of GPT-2
-// 124M, of 1.2B and of a TP-8 rank of 8.3B; on the fakes at small ones. Relative errors of whole tensors.
+// Every hand-written kernel through the CUDA backend, against the CPU backend in fp64. On a GPU the shapes are those of
+// GPT-2 124M, of 1.2B and of a TP-8 rank of 8.3B, on the fakes small ones. Relative errors of whole tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ struct Side {
   Backend& b;
   Inputs& inputs;
   DType training, type, accumulation;  ///< inputs are rounded to `training`, stored as `type`
-  std::vector<Tensor> results{};       ///< in host memory
+  std::vector<Tensor> results{};       ///< copies in host memory
 
   Stream& stream() const { return b.compute_stream(); }
   Tensor input(const Shape& shape, std::uint64_t number, double low = -1, double high = 1) const {

@@ -27,7 +27,7 @@ TEST_F(GpuTraining, ReproducesPyTorch) {
       SyntheticRun run = synthetic_run(name);
       run.config.dtype = dtype;
       if (!is_real_gpu()) run.shorten(3);
-      if (name == "llama_hot") run.shorten(4);  // from then on a step makes of any difference a five times larger one
+      if (name == "llama_hot") run.shorten(4);  // each later step enlarges any difference five times
       const Curve curve = training_curve(world_, run.config, {}, gpu_device());
       expect_close(curve, run.curve, tolerance(dtype, comparison_of(name)));
     }
@@ -85,7 +85,7 @@ TEST_F(GpuTraining, GraphsOfAllMicroBatchesInFlightComputeTheSameBits) {
   TrainingRunConfig config = small_run();
   config.model.layers = 1;
   config.batch = 2;
-  config.steps = 4;  // as ever, recorded, replayed twice
+  config.steps = 4;  // plain, recorded, replayed twice
   for (const auto schedule : {parallel::ScheduleKind::gpipe, parallel::ScheduleKind::zero_bubble}) {
     Layout layout;
     layout.options.parallel.schedule = schedule;

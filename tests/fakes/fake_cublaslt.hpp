@@ -10,10 +10,10 @@
 namespace fake_cublaslt {
 
 struct Behaviour {
-  int algorithms = 3;                            ///< of every product
+  int algorithms = 3;                            ///< algorithms of every product
   std::set<cublasLtEpilogue_t> cannot_fuse;      ///< epilogues without an algorithm
   std::uint64_t usable_algorithms = UINT64_MAX;  ///< numbers from here on are refused by cublasLtMatmulAlgoCheck
-  std::set<std::uint64_t> refused;               ///< by cublasLtMatmul itself
+  std::set<std::uint64_t> refused;               ///< refused by cublasLtMatmul itself
 };
 Behaviour& behaviour();
 

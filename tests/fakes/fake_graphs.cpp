@@ -1,5 +1,5 @@
-// Stream capture and graphs of the fake CUDA runtime. A graph that is launched runs as the streams it was captured from
-// would: each in its order, events between them kept, else in any order, and beside all other streams.
+// Stream capture and graphs of the fake CUDA runtime. A launched graph runs like the streams it was captured from: in
+// their order and with the events between them. Otherwise the order is any, beside all other streams.
 #include <algorithm>
 #include <cstring>
 #include <utility>

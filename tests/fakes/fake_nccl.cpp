@@ -51,9 +51,9 @@ class CallUnderWay {
 }  // namespace
 
 struct ncclComm {
-  std::shared_ptr<Ranks> ranks;  // shared with what is enqueued, and with graphs
+  std::shared_ptr<Ranks> ranks;  // shared with enqueued work and graphs
   CallUnderWay call = {};
-  bool greeted[2] = {false, false};  // for receives and sends, of a group of two
+  bool greeted[2] = {false, false};  // receives and sends of a group of two
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
 };
 

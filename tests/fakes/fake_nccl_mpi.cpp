@@ -1,5 +1,4 @@
-// Ranks of the fake NCCL among MPI ranks, each with a GPU of the fake CUDA runtime: for runs on grids with a GPU per
-// rank.
+// Ranks of the fake NCCL that are MPI ranks, for runs on grids. Each has a GPU of the fake CUDA runtime.
 #include <mpi.h>
 
 #include "tests/fakes/fake_nccl.hpp"

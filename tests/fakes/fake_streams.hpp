@@ -12,7 +12,7 @@
 
 namespace fake_cuda {
 
-/// A piece of work: it may begin when `ready` says so.
+/// A piece of work. It may begin when `ready` returns true.
 struct Item {
   std::string name;
   std::function<bool()> ready;
@@ -39,7 +39,7 @@ struct Capture {
 }  // namespace fake_cuda
 
 struct CUevent_st {
-  int recorded = 0;  // how many times it was enqueued, and has passed
+  int recorded = 0;  // number of times it was enqueued
   int passed = 0;
   bool captured = false;  // it was recorded last in a capture: as its node
   std::weak_ptr<fake_cuda::Capture> capture;
@@ -63,15 +63,15 @@ void push_captured(cudaStream_t stream, Item item, std::vector<std::size_t> othe
 std::vector<cudaStream_t>& streams();
 /// An error where a capture goes on and the call is one that it forbids; the capture is lost then.
 cudaError_t refuse_in_capture();
-/// The error that a test asked for, or that of a broken device.
+/// Returns the error that a test asked for, or that of a broken device.
 cudaError_t outcome(const char* function);
 class GuardedHeap;
 /// Returns the GPU's memory where it is kept from the host, else null.
 GuardedHeap* guarded_heap();
-/// Memory of the GPU.
+/// Allocates and frees memory of the GPU.
 void* allocate(std::size_t size_bytes);
 void release(void* pointer);
-/// A piece that fills memory with NaN, for where it may be told from other memory.
+/// Enqueues a piece that fills guarded memory with NaN.
 void push_poison(cudaStream_t stream, void* to, std::size_t size_bytes);
 
 }  // namespace fake_cuda

@@ -34,8 +34,8 @@ class GuardedHeap {
 
   std::byte* base_;
   std::size_t top_ = 0;                           // bytes after it were never allocated
-  std::map<std::size_t, std::size_t> sizes_;      // of blocks in use, by place
-  std::multimap<std::size_t, std::size_t> free_;  // places, by size
+  std::map<std::size_t, std::size_t> sizes_;      // sizes of blocks in use, by offset
+  std::multimap<std::size_t, std::size_t> free_;  // offsets of free blocks, by size
   int accesses_ = 0;
 };
 

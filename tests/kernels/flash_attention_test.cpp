@@ -20,9 +20,9 @@ TEST_P(FlashAttention, MatchesTheDefinition) {
   const auto& [dtype, shape] = GetParam();
   const std::uint64_t seed = fresh_seed();
   SCOPED_TRACE(fmt::format("TRIREME_TEST_SEED={}", seed));
-  // As numbered and in another order: late and early copies.
+  // Threads run as numbered and in another order: with late and early copies.
   for (const int variant : {1, 2}) {
-    if (variant == 2 && shape.queries > 1000) break;  // for the sake of time
+    if (variant == 2 && shape.queries > 1000) break;  // saves time
     const auto backend = test::make_backend(variant);
     const GivenAttention given(*backend, dtype, shape, seed - run_seed());
     const AttentionTensors actual = compute(given);

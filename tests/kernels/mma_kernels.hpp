@@ -16,8 +16,8 @@ void multiply_tile(Stream& stream, DType dtype, const void* a, const void* b, bo
 /// both = low and high, rounded to T, in the low and the high half.
 void pack_pair(Stream& stream, DType dtype, float low, float high, std::uint32_t* both);
 
-/// Copies, four numbers at a time: y[0..3] = x[0..3] and y[4..7] = x[4..7], of which only the first group was waited
-/// for when it was read, and the second later; y[8..11] is what a copy that is not valid brings.
+/// Copies four numbers at a time: y[0..3] = x[0..3] and y[4..7] = x[4..7]. The first group is read when only it was
+/// waited for, the second later. y[8..11] is the result of a copy that is not valid.
 void copy_in_groups(Stream& stream, const float* x, float* y);
 
 }  // namespace trireme::test

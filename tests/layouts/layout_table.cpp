@@ -1,5 +1,5 @@
-// Trains one small model in every layout of a table, each twice, and holds it against one rank (or PyTorch's figures):
-// the layout does not change the run. tests/layouts.sh runs it for every number of ranks that the table names.
+// Trains one small model in every layout of a table, each twice, and compares it with one rank, or with PyTorch's
+// figures. The layout does not change the run. tests/layouts.sh runs it for every number of ranks that the table names.
 #include <fmt/ranges.h>
 
 #include <cstdio>
@@ -155,8 +155,8 @@ class Table {
   std::map<std::string, Curve> references_;
 };
 
-/// usage: layout_table FOLDER OUTPUT [TAG]: runs the rows of FOLDER/layouts.txt for as many ranks as there are, those
-/// with the TAG alone, appends them to the file OUTPUT and prints them; 1 where one of them fails.
+/// usage: layout_table FOLDER OUTPUT [TAG]. Runs the rows of FOLDER/layouts.txt for as many ranks as there are, or only
+/// those with the TAG. Appends them to the file OUTPUT and prints them; 1 where one of them fails.
 int run_table(mpi::MpiEnvironment& environment, const std::vector<std::string>& arguments) {
   TRIREME_CHECK(arguments.size() >= 2, ConfigError, "usage: layout_table FOLDER OUTPUT [TAG]");
   const std::unique_ptr<mpi::MpiCommunicator> world = environment.make_world();

@@ -12,8 +12,8 @@ using testing::HasSubstr;
 
 struct Size {
   const char* name;
-  std::int64_t parameters;         // at GPT-2's vocabulary of 50257
-  std::int64_t parameters_padded;  // at the scaling study's 51200; 0 where it does not have the model
+  std::int64_t parameters;         // parameters with GPT-2's vocabulary of 50257
+  std::int64_t parameters_padded;  // parameters with the scaling study's 51200; 0 where it lacks the model
 };
 constexpr Size sizes[] = {{"gpt2-124m", 124439808, 0},
                           {"gpt2-355m", 354823168, 0},

@@ -22,7 +22,7 @@ ImmediateStream host;
 
 /// Sizes around every change of algorithm: nothing, one step, two steps, parts of unequal size.
 const std::vector<std::int64_t> sizes = {0, 1, 2, 31, 33, 1025, 4097, 70001};
-constexpr std::int64_t several_segments = 1200007;  // of fp32
+constexpr std::int64_t several_segments = 1200007;  // elements of fp32
 
 /// Small integers that 16-bit types hold exactly, also summed over 8 ranks.
 float integer(int rank, std::int64_t i) { return static_cast<float>((i * 7 + rank * 5) % 11 - 5); }

@@ -17,8 +17,8 @@ inline std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// GPT-2's vocabulary from `encoder.json` and `vocab.bpe`, whose bytes are written as printable characters: those of
-/// Latin-1 that print stand for themselves, the other bytes are U+0100, U+0101 ... in order.
+/// GPT-2's vocabulary from `encoder.json` and `vocab.bpe`, which write bytes as printable characters. Those of Latin-1
+/// that print stand for themselves, the other bytes are U+0100, U+0101 ... in order.
 inline data::BpeVocabulary read_gpt2_files(const std::string& encoder_json, const std::string& vocab_bpe) {
   std::map<std::string, char> byte_of;
   int others = 0;

@@ -1,12 +1,11 @@
-// Loaded before libc (LD_PRELOAD): counts the calls that change files under a folder, or those that read them, and lets
-// one of them or several fail or kills the process at it. By the environment:
+// Library for LD_PRELOAD. Counts the calls that change files under a folder, or those that read them. At a given call
+// it makes one or several calls fail, or kills the process. The environment sets it:
 //
 //   TRIREME_FAULT_FOLDER   only files whose paths begin with this
-//   TRIREME_FAULT_READS    set: counts calls that look for, open, list and read files, not those that change them
-//   TRIREME_FAULT_AT       number of the call concerned, from 1; 0 for none: then the count is printed at the end
-//   TRIREME_FAULT_TIMES    how many calls are concerned, from that one on (default 1)
-//   TRIREME_FAULT          what happens: an error number, "kill" (before the call), or "short" (half of a write is
-//   done)
+//   TRIREME_FAULT_READS    if set: counts calls that look for, open, list and read files, not those that change them
+//   TRIREME_FAULT_AT       number of the call, from 1; 0 for none: then the count is printed at the end
+//   TRIREME_FAULT_TIMES    number of calls concerned, from that one on (default 1)
+//   TRIREME_FAULT          an error number, "kill" (before the call), or "short" (half of a write is done)
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>

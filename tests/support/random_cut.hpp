@@ -26,8 +26,8 @@ inline std::vector<std::int64_t> random_cuts(Random& random, std::int64_t size, 
   return cuts;
 }
 
-/// A random partition of a tensor: cut along up to two dimensions into boxes, and each box into flat ranges that ignore
-/// its rows, or not.
+/// Returns a random partition of a tensor. It is cut along at most two dimensions into boxes, and some boxes into flat
+/// ranges that ignore rows.
 inline std::vector<checkpoint::TensorSlice> random_partition(Random& random, const Shape& shape) {
   std::vector<Box> boxes{Box::whole(shape)};
   for (int cut = 0; cut < 2 && shape.rank() > 0; ++cut) {

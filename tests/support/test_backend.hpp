@@ -6,9 +6,9 @@
 
 namespace trireme::test {
 
-/// The backend that a program of kernel tests is linked with. `variant` must not change any bit of a result: the number
-/// of threads of the CPU backend; for kernels on the host layer 1 runs threads and blocks as numbered, others in orders
-/// of their own.
+/// The backend that a program of kernel tests is linked with. Makes the backend under test. `variant` must not change
+/// any bit of a result. For the CPU backend it is the number of threads. For kernels on the host 1 runs threads and
+/// blocks as numbered, others in other orders.
 std::unique_ptr<Backend> make_backend(int variant);
 
 }  // namespace trireme::test

@@ -1,7 +1,6 @@
-// Loaded with LD_PRELOAD: interrupts the program 1,000 times a second with a handler that, like those of some
-// profilers, does not ask for an alternate stack, and writes to the stack that it gets. Code that uses the stack
-// pointer as a general register does not survive that without one. Says at the end how often it ran:
-// TRIREME_TIMER_COUNT names the file.
+// Library for LD_PRELOAD. Interrupts the program 1,000 times a second. Like those of some profilers, its handler does
+// not ask for an alternate stack, and writes to the stack that it gets. Code that uses the stack pointer as a general
+// register does not survive that without one. Says at the end how often it ran: TRIREME_TIMER_COUNT names the file.
 #include <sys/time.h>
 
 #include <atomic>

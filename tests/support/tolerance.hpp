@@ -29,15 +29,15 @@ struct Tolerance {
   double absolute = 0;
 };
 
-/// The one table of tolerances. `dtype` is the type a result is stored in, `accumulation` the one it was computed in.
-/// u is the unit roundoff of the stored type (half the distance from 1 to the next number), U that of the accumulation
+/// The one table of tolerances. `dtype` is the type a result is stored in, `accumulation` the one it was computed in. u
+/// is the unit roundoff of the stored type (half the distance from 1 to the next number), U that of the accumulation
 /// type. Storing costs u relative (and in fp16 the spacing of subnormals, far below the absolute term). Elementwise
 /// kernels make up to about ten roundings of intermediate results, each U of the largest of them. In a sum of n terms
 /// the errors grow at worst with n, in fact with about its root: 300 U of the largest result covers n = 50,000 with
-/// inputs of order one. Where factors were rounded before, each term is wrong by up to u of itself; of a sum of n terms
-/// that is u of about root n times a term, and the largest results are as large as that. A central difference with step
-/// d has an error of d^2 of the third derivative and U / d of the value. The loss of a model is a sum of
-/// larger values, through more layers.
+/// inputs of order one. Where factors were rounded before, the error of each term is up to u of the term. In a sum of n
+/// terms that makes u of about root n times a term, which is the size of the largest results. A central difference with
+/// step d has an error of d^2 of the third derivative and U / d of the value. The loss of a model is a sum of larger
+/// values, through more layers.
 inline Tolerance tolerance(DType dtype, Operation operation, DType accumulation) {
   const auto unit_roundoff = [](DType type) {
     switch (type) {

@@ -18,7 +18,7 @@
 #include "tests/fakes/memory_token_store.hpp"
 #include "tests/support/tolerance.hpp"
 
-// Whole training runs of a small model on tokens given by a formula, on any layout: for tests that the layout does not
+// Whole training runs of a small model on tokens given by a formula, on any layout. They test that the layout does not
 // change the run.
 
 namespace trireme::test {
@@ -243,8 +243,8 @@ inline train::MemoryEstimate predicted_memory(const TrainingRun& run, const Trai
   return train::estimate_memory(*run.backend, config.model, run.gpt.layout(), train_options(config), run.grid, rank);
 }
 
-/// Bytes of this rank's activations in a step; expects all that it takes of the allocator for a step and an evaluation
-/// to be as predicted. Collective.
+/// Returns the bytes of this rank's activations in a step. Expects its memory in a step and an evaluation to be as
+/// predicted. Collective.
 inline std::size_t activation_bytes(Communicator& world, const TrainingRunConfig& config, const Layout& layout) {
   TrainingRun run(world, config, layout);
   run.step();

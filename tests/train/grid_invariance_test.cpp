@@ -1,5 +1,5 @@
 // Whole training runs on every grid that the ranks of this test allow, against figures from PyTorch and against one
-// another: the grid does not change the run.
+// rank. The grid does not change the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,9 +10,8 @@
 namespace trireme::test {
 namespace {
 
-/// Every grid of `ranks` ranks that the model's heads and layers and the global batch allow: with the largest
-/// micro-batch in 1F1B and, in pipelines, the smallest one in GPipe; on up to two ranks every micro-batch size with
-/// every schedule.
+/// Every grid of `ranks` ranks that the model's heads and layers and the global batch allow. At most two ranks take
+/// every micro-batch size with every schedule. More take the largest in 1F1B and, in pipelines, the smallest in GPipe.
 std::vector<Layout> layouts(int ranks, const TrainingRunConfig& config) {
   using parallel::ScheduleKind;
   std::vector<Layout> list;

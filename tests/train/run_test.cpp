@@ -38,7 +38,7 @@ struct Records final : train::MetricsSink {
 /// Six iterations, with an evaluation of five batches after every second and a test of five at the end.
 TrainingRunConfig six_iterations() {
   TrainingRunConfig config = tiny_run();
-  config.steps = 15;  // as many batches as the evaluations read
+  config.steps = 15;  // the batches that the evaluations read
   return config;
 }
 constexpr train::RunSchedule every_second = {.log_interval = 0, .eval_interval = 2, .eval_iterations = 5};
@@ -60,8 +60,8 @@ struct CountingStore final : checkpoint::MemoryStore {
   int commits = 0;
 };
 
-/// One start of the program on this rank alone: resumes what the store holds, and is asked to stop from the `looks`th
-/// time on that it looks for that.
+/// One start of the program on this rank alone. Resumes the run in the store. The request to stop shows from the
+/// `looks`th look for it on.
 RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks) {
   SelfCommunicator alone;
   TrainingRun run(alone, six_iterations(), {});
@@ -90,8 +90,8 @@ TEST(Run, EvaluatesAfterEveryInterval) {
   EXPECT_EQ(records.tests.size(), 1u);
 }
 
-// An iteration is followed by one look, an evaluation of five batches has four on its way: those of the run are 1,
-// four, 1, 1, four, 1, 1, four and four of the test; the last iteration has none.
+// One look follows an iteration, and an evaluation of five batches has four. So the looks of the run are 1, four, 1, 1,
+// four, 1, 1, four, and four of the test; the last iteration has none.
 TEST(Run, StopsAtAnyLookAndResumesToTheSameRecords) {
   Records expected;
   {
@@ -120,13 +120,13 @@ TEST(Run, StopsAtAnyLookAndResumesToTheSameRecords) {
 TEST(Run, TestsOnceHoweverOftenItIsStartedAgain) {
   CountingStore store;
   Records records;
-  EXPECT_EQ(start(store, records, 18), RunEnd::stopped_early);  // at the test's first look
+  EXPECT_EQ(start(store, records, 18), RunEnd::stopped_early);  // the test's first look
   EXPECT_EQ(records.validation.size(), 3u);
   EXPECT_THAT(records.tests, testing::IsEmpty());
   store.commits = 0;
   EXPECT_EQ(start(store, records, never), RunEnd::complete);
   EXPECT_EQ(records.tests.size(), 1u);
-  EXPECT_EQ(store.commits, 1);  // of what is known now, under the same step
+  EXPECT_EQ(store.commits, 1);  // a save of the present state, under the same step
   EXPECT_EQ(start(store, records, never), RunEnd::complete);
   EXPECT_EQ(records.tests.size(), 1u);
   EXPECT_EQ(store.commits, 1);

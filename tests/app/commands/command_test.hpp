@@ -44,7 +44,7 @@ class CommandTest : public ::testing::Test {
   std::string group_;
   test::TemporaryDirectory directory_;
   std::string output_;   ///< output of the last run
-  std::string message_;  ///< of the error it threw
+  std::string message_;  ///< message of the error it threw
 };
 
 }  // namespace trireme::app

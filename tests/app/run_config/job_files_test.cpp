@@ -16,7 +16,7 @@ const std::filesystem::path jobs = TRIREME_JOBS;
 struct JobFile {
   std::string name;
   std::vector<int> ranks;
-  std::int64_t micro_batches;  ///< of an iteration on a data rank of the last cluster
+  std::int64_t micro_batches;  ///< micro-batches of an iteration on a data rank of the last cluster
 };
 const std::vector<JobFile>& job_files() {
   static const std::vector<JobFile> list = {{"gpt2_355m.ini", {8}, 8},

@@ -61,7 +61,8 @@ std::string error_of(const std::vector<WeightedStore>& stores, const GptDataOpti
   return "no error";
 }
 
-// Documents in the order 4 0 1 2 3, so the stream is 30..36 0..4 5..13 14 15 16..29; samples in the order 2 1 3 0.
+// The order of documents is 4 0 1 2 3, so the stream is 30..36 0..4 5..13 14 15 16..29. The order of samples is 2 1 3
+// 0.
 TEST(GptData, ReadsMegatronsSamplesAcrossDocuments) {
   const auto data = make_gpt_data({{counting_store({5, 9, 2, 14, 7})}}, options_of(8, {{4, 0, 0}}));
   ASSERT_EQ(data.train->size(), 4);

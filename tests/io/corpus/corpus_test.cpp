@@ -14,7 +14,6 @@
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/corpus_writer.hpp"
 #include "io/h5/file.hpp"
-#include "src/base/hash.hpp"
 #include "src/base/philox.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -192,9 +191,9 @@ TEST_F(Corpus, AbandonedOrFailedLeavesTheOldFileAndNothingElse) {
   const rlimit small{1 << 20, limit.rlim_max};
   setrlimit(RLIMIT_FSIZE, &small);
   EXPECT_THAT([&] { write(*bytes_, {random_ids(600000, 257)}); },
-              ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));  // in the spool
+              ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));  // the spool
   EXPECT_THAT([&] { write(*bytes_, {random_ids((1 << 19) - 50, 257)}); },
-              ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));  // in the HDF5 file
+              ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));  // the HDF5 file
   setrlimit(RLIMIT_FSIZE, &limit);
   EXPECT_EQ(whole(), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 1);

@@ -79,7 +79,7 @@ TEST_F(IndexCacheFiles, AreReallyRead) {
 TEST_F(IndexCacheFiles, ThereIsOneForEachThingTheOrderDependsOn) {
   for (const auto& corpus : {store(0), store(1)}) {
     for (const std::int64_t seed : {1, 2}) {
-      for (const std::int64_t budget : {100, 150, 500}) {  // of 215 samples an epoch: one epoch, one, three
+      for (const std::int64_t budget : {100, 150, 500}) {  // one, one and three epochs of 215 samples
         EXPECT_EQ(samples(corpus, &cache_, budget, seed), samples(corpus, nullptr, budget, seed));
       }
     }

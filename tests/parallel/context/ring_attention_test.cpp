@@ -32,7 +32,7 @@ struct Case {
   std::int64_t kv_heads = heads;
   double dropout = 0;
   bool causal = true;
-  std::vector<std::int32_t> lengths{};  ///< of each sample; none: no padding
+  std::vector<std::int32_t> lengths{};  ///< lengths of the samples; none: no padding
 
   AttentionProblem problem(std::int64_t rows) const {
     return {.queries = rows,

@@ -157,8 +157,8 @@ TEST(DataParallel, GradientsOfSixteenBitsAreRoundedAfterEveryMicroBatch) {
   EXPECT_EQ(rig.buffer.shard_gradient(0).as<float>()[0], 256);
 }
 
-/// Milliseconds of a step of eight groups, each a bucket, whose forwards and backwards take 10 ms each and whose
-/// reductions and gathers take 5 ms each.
+/// Returns the milliseconds of a step of eight units, each a bucket. Each forward and each backward takes 10 ms, each
+/// reduction and each gather 5 ms.
 double slow_step_ms(bool overlap) {
   constexpr int groups = 8;
   const auto compute = [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); };

@@ -62,7 +62,7 @@ struct Copy {
 
 struct Fiber {
   Context context;
-  std::deque<std::vector<Copy>> copies{1};  // in groups; the last one is not yet committed
+  std::deque<std::vector<Copy>> copies{1};  // groups of copies; the last is not yet committed
   std::unique_ptr<char, void (*)(char*)> memory{nullptr, nullptr};
   State state = State::ended;
   std::source_location where;

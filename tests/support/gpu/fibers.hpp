@@ -20,13 +20,13 @@ constexpr int warp_size = 32;
 /// Shared memory of a block on compute capability 8.0.
 constexpr std::size_t max_shared_bytes = std::size_t{163} << 10;
 
-/// The order in which fibers and blocks run from now on: 0 as numbered, else shuffled by the seed. Kernels must not
-/// depend on it.
+/// Sets the order in which fibers and blocks run from now on: 0 as numbered, else shuffled by the seed. Kernels must
+/// not depend on it.
 void set_order(unsigned seed);
 
 /// Runs `body` as every thread of every block. Throws std::logic_error, which names kernel, block, threads and source
-/// lines, where a barrier or a warp's operation is not reached by all who must, where a block wants more shared memory,
-/// static and dynamic, than it can have, and what a thread throws.
+/// lines, if a barrier or a warp's operation is not reached by all its threads. Throws it also if a block asks for more
+/// shared memory, static and dynamic, than exists, and passes on the exceptions of threads.
 void run(const Launch& launch, const std::function<void()>& body);
 
 /// Memory that kernels may be given pointers to from now on; without it, any. Throws std::logic_error where a kernel is
@@ -56,8 +56,8 @@ void check_alignment(const void* address, const std::source_location& where);
 void* shared_memory(const void* owner, std::size_t size_bytes);
 void* dynamic_shared_memory();
 
-/// The running thread's asynchronous copies, of 16 bytes. Where fibers run as numbered they are made when they are
-/// waited for, as late as can be, in other orders at once, as early as can be: a kernel must not depend on it.
+/// The running thread's asynchronous copies, of 16 bytes. Where fibers run as numbered, a copy is made as late as
+/// possible, when it is waited for. In other orders it is made at once. A kernel must not depend on it.
 void copy_async(void* shared, const void* global, bool valid);
 void commit_copies();
 void wait_for_copies(std::size_t latest);
@@ -69,5 +69,5 @@ struct Index {
 }  // namespace host
 }  // namespace trireme::gpu
 
-/// The running thread's, as in CUDA.
+/// Indices and sizes of the running thread, as in CUDA.
 inline trireme::gpu::host::Index threadIdx, blockIdx, blockDim, gridDim;
