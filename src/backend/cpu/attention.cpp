@@ -14,6 +14,29 @@ namespace {
 /// Minimum number of tasks of backward, where there are enough keys to split.
 constexpr std::int64_t backward_tasks = 32;
 
+/// Division of backward into owners * splits tasks. Each owner has the keys of one head; each split of them has sums of
+/// its own for the gradients of queries.
+struct BackwardSplits {
+  BackwardSplits(const AttentionProblem& problem, std::int64_t width) : owners(problem.batch * problem.kv_heads) {
+    const std::int64_t max_splits = std::max<std::int64_t>(1, (problem.keys + tile - 1) / tile);
+    splits = std::clamp<std::int64_t>((backward_tasks + owners - 1) / std::max<std::int64_t>(1, owners), 1, max_splits);
+    split_keys = round_up((problem.keys + splits - 1) / splits, tile);
+    sum_size = round_up(problem.queries, column_grain) * width;
+    split_stride = problem.batch * problem.heads * sum_size;
+  }
+  std::int64_t owners, splits = 1, split_keys = 0;
+  std::int64_t sum_size = 0;  ///< elements of the sums of one head
+  std::int64_t split_stride = 0;
+};
+
+template <class A, class T>
+A dot_product(const T* a, const T* b, std::int64_t d) {
+  A sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t c = 0; c < d; ++c) sum += static_cast<A>(a[c]) * static_cast<A>(b[c]);
+  return sum;
+}
+
 class CpuAttention final : public AttentionKernels {
  public:
   explicit CpuAttention(ThreadPool& pool) : pool_(pool) {}
@@ -44,67 +67,48 @@ class CpuAttention final : public AttentionKernels {
     dispatch_float(q.data.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t d = problem.head_dim, width = round_up(d, column_grain);
-      const std::int64_t tiles = (problem.queries + tile - 1) / tile;
-      const auto for_query_tiles = [&](auto&& visit) {
-        pool_.parallel_for(problem.batch * problem.heads * tiles, [&](std::int64_t task) {
-          const std::int64_t index = task / tiles, begin = task % tiles * tile;
-          visit(index / problem.heads, index % problem.heads, begin, std::min(problem.queries, begin + tile));
-        });
-      };
-
-      for_query_tiles([&](std::int64_t sample, std::int64_t head, std::int64_t begin, std::int64_t end) {
+      for_query_tiles(problem, [&](std::int64_t sample, std::int64_t head, std::int64_t begin, std::int64_t end) {
         const auto a = rows_of<T>(dout, sample, head), b = rows_of<T>(out, sample, head);
         A* dot = row_dot.as<A>() + (sample * problem.heads + head) * problem.queries;
-        for (std::int64_t i = begin; i < end; ++i) {
-          A sum = 0;
-#pragma omp simd reduction(+ : sum)
-          for (std::int64_t c = 0; c < d; ++c) sum += static_cast<A>(a[i][c]) * static_cast<A>(b[i][c]);
-          dot[i] = sum;
-        }
+        for (std::int64_t i = begin; i < end; ++i) dot[i] = dot_product<A>(a[i], b[i], d);
       });
 
       // A task owns the gradients of some keys. Where it owns all keys, it owns the gradients of the queries too; else
       // it has its own sums for the queries, which are added in the order of the keys.
-      const std::int64_t owners = problem.batch * problem.kv_heads;
-      const std::int64_t max_splits = std::max<std::int64_t>(1, (problem.keys + tile - 1) / tile);
-      const std::int64_t splits =
-          std::clamp<std::int64_t>((backward_tasks + owners - 1) / std::max<std::int64_t>(1, owners), 1, max_splits);
-      const std::int64_t split_keys = round_up((problem.keys + splits - 1) / splits, tile);
-      const std::int64_t sum_size = round_up(problem.queries, column_grain) * width;  // elements of one head
-      const std::int64_t split_stride = problem.batch * problem.heads * sum_size;
-      ScratchPool::Lease lease(query_sums_, splits == 1 ? 0 : splits * split_stride * sizeof(A));
-      A* sums = lease.take<A>(splits == 1 ? 0 : splits * split_stride);
+      const BackwardSplits cut(problem, width);
+      const std::int64_t splits = cut.splits;
+      ScratchPool::Lease lease(query_sums_, splits == 1 ? 0 : splits * cut.split_stride * sizeof(A));
+      A* sums = lease.take<A>(splits == 1 ? 0 : splits * cut.split_stride);
 
-      pool_.parallel_for(owners * splits, [&](std::int64_t task) {
-        const std::int64_t split = task / owners, sample = task % owners / problem.kv_heads;
+      pool_.parallel_for(cut.owners * splits, [&](std::int64_t task) {
+        const std::int64_t split = task / cut.owners, sample = task % cut.owners / problem.kv_heads;
         const std::int64_t kv_head = task % problem.kv_heads;
-        AttentionBackwardTask<T>{tiles_,
-                                 problem,
-                                 sample,
-                                 kv_head,
-                                 split * split_keys,
-                                 (split + 1) * split_keys,
-                                 log_sum_exp,
-                                 row_dot,
-                                 dout,
-                                 q,
-                                 k,
-                                 v,
-                                 dq,
-                                 dk,
-                                 dv}
-            .run(splits == 1 ? nullptr
-                             : sums + split * split_stride +
-                                   (sample * problem.heads + kv_head * (problem.heads / problem.kv_heads)) * sum_size);
+        AttentionBackwardTask<T> backward{tiles_,
+                                          problem,
+                                          sample,
+                                          kv_head,
+                                          split * cut.split_keys,
+                                          (split + 1) * cut.split_keys,
+                                          log_sum_exp,
+                                          row_dot,
+                                          dout,
+                                          q,
+                                          k,
+                                          v,
+                                          dq,
+                                          dk,
+                                          dv};
+        const std::int64_t first_head = sample * problem.heads + kv_head * (problem.heads / problem.kv_heads);
+        backward.run(splits == 1 ? nullptr : sums + split * cut.split_stride + first_head * cut.sum_size);
       });
 
       if (splits == 1) return;
-      for_query_tiles([&](std::int64_t sample, std::int64_t head, std::int64_t begin, std::int64_t end) {
+      for_query_tiles(problem, [&](std::int64_t sample, std::int64_t head, std::int64_t begin, std::int64_t end) {
         const ResultRows<T> to(problem, dq, sample, head);
         for (std::int64_t i = begin; i < end; ++i) {
-          A* sum = sums + (sample * problem.heads + head) * sum_size + i * width;
+          A* sum = sums + (sample * problem.heads + head) * cut.sum_size + i * width;
           for (std::int64_t split = 1; split < splits; ++split) {
-            for (std::int64_t c = 0; c < d; ++c) sum[c] += sum[split * split_stride + c];
+            for (std::int64_t c = 0; c < d; ++c) sum[c] += sum[split * cut.split_stride + c];
           }
           to.store_or_add(i, sum, d, static_cast<A>(problem.scale));
         }
@@ -134,6 +138,16 @@ class CpuAttention final : public AttentionKernels {
   }
 
  private:
+  /// Calls `visit(sample, head, begin, end)` for the tiles of queries of every head, on all threads.
+  template <class Visit>
+  void for_query_tiles(const AttentionProblem& problem, Visit&& visit) {
+    const std::int64_t tiles = (problem.queries + tile - 1) / tile;
+    pool_.parallel_for(problem.batch * problem.heads * tiles, [&](std::int64_t task) {
+      const std::int64_t index = task / tiles, begin = task % tiles * tile;
+      visit(index / problem.heads, index % problem.heads, begin, std::min(problem.queries, begin + tile));
+    });
+  }
+
   ThreadPool& pool_;
   ScratchPool tiles_;
   ScratchPool query_sums_;
