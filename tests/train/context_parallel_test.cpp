@@ -71,10 +71,7 @@ TEST(ContextParallel, TheSameGridTwiceGivesTheSameBits) {
 
 TEST(ContextParallel, NarrowTypesStayWithinTheirTolerance) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    TrainingRunConfig config;
-    config.dtype = dtype;
-    config.steps = 2;
-    expect_run_of_one_rank(world(), config, {layouts(world().size()).front()});
+    expect_run_of_one_rank(world(), {.dtype = dtype, .steps = 2}, {layouts(world().size()).front()});
   }
 }
 

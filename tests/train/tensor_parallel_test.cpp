@@ -41,9 +41,7 @@ TEST(SequenceParallel, TheSameGridTwiceGivesTheSameBits) {
 
 TEST(SequenceParallel, NarrowTypesStayWithinTheirTolerance) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
-    TrainingRunConfig config;
-    config.dtype = dtype;
-    expect_run_of_one_rank(world(), config, {layouts(world().size()).front()});
+    expect_run_of_one_rank(world(), {.dtype = dtype}, {layouts(world().size()).front()});
   }
 }
 
