@@ -75,15 +75,7 @@ refused 2 "--vocab-size 100 is smaller than the corpus' vocabulary of 257 tokens
 refused 3 "--sampling sequential" 1 train "${model[@]}" --data-path corpus.h5 --train-iters 99999 --lr 1 --sampling sequential
 
 # A corpus of another tokenizer: byte-level BPE of one merge.
-awk 'BEGIN {
-  printf "{"
-  for (byte = 0; byte < 256; ++byte) {
-    visible = byte > 32 && byte < 127 || byte > 160 && byte != 173
-    printf "\"\\u%04x\": %d, ", visible ? byte : 256 + invisible++, byte
-  }
-  print "\"th\": 256, \"<|endoftext|>\": 257}"
-}' >encoder.json
-printf '#version: 0.2\nt h\n' >vocab.bpe
+make_bpe_files
 bpe=(--tokenizer gpt2 --vocab-file encoder.json --merge-file vocab.bpe)
 done_by 1 corpus build --input corpus.jsonl --output bpe.h5 "${bpe[@]}"
 done_by 1 train "${run[@]}" --save saved

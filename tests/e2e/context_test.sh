@@ -19,16 +19,9 @@ for life in moved back; do
   done
 done
 
-for ranks in 1 2; do
-  done_by $ranks eval --load moved --data-path corpus.h5 --cp $ranks
-  field loss out >loss.$ranks
-  done_by $ranks generate --load moved --prompt "the ship" --max-new-tokens 30 --temperature 0 --cp $ranks
-  cp out text.$ranks
-done
+used_on_two_ranks moved --cp --cp
 refused 4 "(--micro-batch-size 2147483647 --seq-length 16) at least" \
   1 eval --load moved --data-path corpus.h5 --micro-batch-size 2147483647
-check "eval measures the same on two ranks" close_to loss.1 loss.2 1e-10
-check "generate writes the same on two ranks" cmp text.1 text.2
 
 done_by 2 train "${run[@]}" --cp 2 --dry-run
 check "the grid is printed" grep -q "2 ranks = tensor 1 x context 2 x data 1 x pipeline 1" err

@@ -50,15 +50,7 @@ line=$(wc -l <long.jsonl)
 refused 3 "long.jsonl:$line: the line has more than 100000 bytes; --max-line allows more" 2 corpus build --input long.jsonl \
   --max-line 100000 --part-size 20000 --tokenizer bytes --output bad.h5
 rm -rf bad.h5.parts
-awk 'BEGIN {
-  printf "{"
-  for (byte = 0; byte < 256; ++byte) {
-    visible = byte > 32 && byte < 127 || byte > 160 && byte != 173
-    printf "\"\\u%04x\": %d, ", visible ? byte : 256 + invisible++, byte
-  }
-  print "\"th\": 256, \"<|endoftext|>\": 257}"
-}' >encoder.json
-printf '#version: 0.2\nt h\n' >vocab.bpe
+make_bpe_files
 printf '{"text": "a <|endoftext|> b <|endoftext|>"}\n' >special.jsonl
 done_by 2 corpus build --input special.jsonl text.txt --part-size 3000 --tokenizer gpt2 --vocab-file encoder.json \
   --merge-file vocab.bpe --output special.h5

@@ -97,6 +97,33 @@ make_corpus() {
   done_by 1 corpus build --input "$1.jsonl" --output "$1.h5" --tokenizer bytes --append-eod
 }
 
+# Makes encoder.json and vocab.bpe: byte-level BPE of one merge.
+make_bpe_files() {
+  awk 'BEGIN {
+    printf "{"
+    for (byte = 0; byte < 256; ++byte) {
+      visible = byte > 32 && byte < 127 || byte > 160 && byte != 173
+      printf "\"\\u%04x\": %d, ", visible ? byte : 256 + invisible++, byte
+    }
+    print "\"th\": 256, \"<|endoftext|>\": 257}"
+  }' >encoder.json
+  printf '#version: 0.2\nt h\n' >vocab.bpe
+}
+
+# used_on_two_ranks FOLDER EVAL_OPTION GENERATE_OPTION: a checkpoint must give the same on one rank as on two, which these
+# options share.
+used_on_two_ranks() {
+  local ranks
+  for ranks in 1 2; do
+    done_by $ranks eval --load "$1" --data-path corpus.h5 "$2" $ranks
+    field loss out >loss.$ranks
+    done_by $ranks generate --load "$1" --prompt "the ship" --max-new-tokens 30 --temperature 0 "$3" $ranks
+    cp out text.$ranks
+  done
+  check "eval measures the same on two ranks" close_to loss.1 loss.2 1e-10
+  check "generate writes the same on two ranks" cmp text.1 text.2
+}
+
 # flip FILE OFFSET: changes one bit.
 flip() {
   local byte

@@ -20,14 +20,7 @@ first=$(head -1 one.jsonl | field lm_loss /dev/stdin)
 check "the loss falls" awk "BEGIN { exit !($(tail -1 one.jsonl | field lm_loss /dev/stdin) < 0.9 * $first) }"
 
 # The checkpoint knows its model.
-for ranks in 1 2; do
-  done_by $ranks eval --load one --data-path corpus.h5 --tp $ranks
-  field loss out >loss.$ranks
-  done_by $ranks generate --load one --prompt "the ship" --max-new-tokens 30 --temperature 0 --pp $ranks
-  cp out text.$ranks
-done
-check "eval measures the same on two ranks" close_to loss.1 loss.2 1e-10
-check "generate writes the same on two ranks" cmp text.1 text.2
+used_on_two_ranks one --tp --pp
 
 # Another model is refused, whatever differs.
 without() { # without OPTION [VALUE]: prints the options of the run but this one
