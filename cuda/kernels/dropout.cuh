@@ -17,7 +17,7 @@ class PackedThreshold {
  public:
   __device__ explicit PackedThreshold(std::uint32_t keep_threshold)
       : rest_((0x8000U - (keep_threshold & 0x7fffU)) * 0x10001U), high_((keep_threshold & 0x8000U) == 0 ? ~0U : 0) {}
-  /// Bits 15 and 31 say whether the lower and the upper half of `word` are below the threshold.
+  /// Sets bits 15 and 31 if the lower and the upper half of `word` are below the threshold.
   __device__ std::uint32_t below(std::uint32_t word) const {
     const std::uint32_t sum = (word & 0x7fff7fffU) + rest_;  // bits 15 and 31: the lower 15 bits are not below
     return ~((word & sum) | (word & high_) | (sum & high_));
@@ -47,8 +47,8 @@ struct DropoutRow {
   }
 };
 
-/// The end of a branch: eight columns of residual + dropout(x + bias). Loaded when made, so that two of them can be on
-/// their way together.
+/// The end of a branch: eight columns of residual + dropout(x + bias). The constructor loads them, so that the loads of
+/// two objects overlap.
 template <class T>
 class BranchEnd {
  public:
@@ -58,10 +58,10 @@ class BranchEnd {
       : x_(x + row * h + columns.begin, columns.size), residual_(residual + row * h + columns.begin, columns.size) {
     if (bias != nullptr) bias_.load(bias + columns.begin, columns.size);
   }
-  /// Rounded; 0 beyond the row.
+  /// Computes the columns, rounded; 0 beyond the row.
   __device__ void compute(const Dropout& dropout, const DropoutRow& row, const Vec8& columns, T (&rounded)[8]) const {
     Accumulation<T> factor[8]{}, value[8], other[8];
-    // Before the first wait.
+    // Drawn before the first wait for memory.
     if (dropout.enabled()) dropout_factors(dropout, dropout.key, row.sample, row.position, columns.begin / 8, factor);
     x_.unpack(value);
     bias_.unpack(other);

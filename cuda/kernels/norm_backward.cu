@@ -235,7 +235,7 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
                     team, sums, h, dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd, residual, dx.as<T>(), partials);
       }
     } else {
-      // First the gradients of the weights: dx may lie over dy.
+      // The gradients of the weights come first: dx may overlap dy.
       gpu::launch(stream, {"weight_gradient", chunks.count * column_tiles(h), block_threads},
                   dbias ? weight_gradient_kernel<2, T> : weight_gradient_kernel<1, T>, chunks, h, dy.as<T>(), x.as<T>(),
                   mean, rstd, partials);

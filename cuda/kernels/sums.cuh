@@ -40,7 +40,7 @@ template <class A>
 struct PartOfWarp {
   A part[warps];
 };
-/// The same over the block of block_threads threads, in one order; all threads call it.
+/// Returns the values of all threads of a block of block_threads combined, in one order; all threads call it.
 template <class Combine, class A>
 __device__ A block_combine(A value) {
   auto& of_warp = gpu::shared<PartOfWarp<A>>();

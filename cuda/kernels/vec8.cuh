@@ -66,14 +66,14 @@ __device__ void store_raw(const T (&from)[8], int size, T* to) {
   }
 }
 
-/// The same in the accumulation type; 0 from `size` on.
+/// load_raw in the accumulation type; 0 from `size` on.
 template <class T>
 __device__ void load(const T* from, int size, Accumulation<T> (&to)[8]) {
   T raw[8]{};
   load_raw(from, size, raw);
   for (int c = 0; c < 8; ++c) to[c] = gpu::widen(raw[c]);
 }
-/// Rounded to T.
+/// store_raw of numbers rounded to T.
 template <class T>
 __device__ void store(const Accumulation<T> (&from)[8], int size, T* to) {
   T raw[8];
