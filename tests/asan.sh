@@ -10,7 +10,7 @@ install_packages "${build_packages[@]}" "${test_packages[@]}"
 [ $# -gt 0 ] || set -- -LE 'slow|lint'
 
 # Not detect_stack_use_after_return: GCC 12 aligns the frames it moves to the heap to 32 bytes, and its own AVX-512 code in
-# them wants 64.
+# them needs 64.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=0:check_initialization_order=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0}

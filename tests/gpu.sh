@@ -202,7 +202,7 @@ if [ -n "$(command -v mpirun)" ]; then
   run "grids of four ranks" 90 mpirun -np 4 "$folder/cuda_gpu_grid_test" --gtest_color=no &
   run "the program" 150 bash "$e2e/gpu_test.sh" "$folder/trireme" mpirun &
   wait
-  # One GPU is not enough for two ranks of NCCL, unless they are on two machines: so it is told that they are
+  # One GPU is not enough for two ranks of NCCL, unless they are on two machines: so it is made to take them for two
   # (cuda/nccl/gpu_table.hpp), and uses sockets. Kernels of two processes that wait for one another take turns on the GPU.
   two_machines=(mpirun -np 2 env NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_NVLS_ENABLE=0
     NCCL_MNNVL_ENABLE=0 bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$0" "$@"')

@@ -105,7 +105,7 @@ class Writer {
     return text;
   }
 
-  /// The same text with other words here and there.
+  /// Returns the text with some of its words changed.
   std::string changed(const std::string& text) {
     std::string result;
     for (std::size_t begin = 0; begin < text.size();) {

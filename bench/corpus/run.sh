@@ -20,7 +20,7 @@ trireme=$build/trireme
 for program in trireme make_documents; do
   [ -x "$build/$program" ] || { echo "$build/$program is missing: cmake --build --preset release" >&2; exit 2; }
 done
-if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI wants to be told so twice
+if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI requires both variables
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 export OMPI_MCA_rmaps_base_oversubscribe=1
@@ -46,7 +46,7 @@ read_rate=$(disk if=disk of=/dev/null iflag=direct)
 rm disk
 [ -n "$write_rate" ] && [ -n "$read_rate" ] || { echo "cannot measure the disk of $work with dd" >&2; exit 1; }
 
-# stage NAME BYTES RANKS THREADS ARGUMENT...: runs trireme and prints a row of the table. What it says is in out and err.
+# stage NAME BYTES RANKS THREADS ARGUMENT...: runs trireme and prints a row of the table. Its output is in the files out and err.
 stage() {
   local name=$1 bytes=$2 ranks=$3 threads=$4 begin run=()
   shift 4

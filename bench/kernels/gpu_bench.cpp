@@ -220,7 +220,7 @@ void run_linear(GpuMeasure& bench, const Model& m, const Linear& l) {
   bench.products(fmt::format("{}, weight gradient", l.name), name, operations,
                  [&](int) { b.gemm().linear_backward_weight(stream, y, x, dw, dbias); });
 }
-/// Those of a transformer's layer.
+/// Linear layers of a transformer's layer.
 void run_layer(GpuMeasure& bench, const Model& m) {
   const std::int64_t n = m.s * m.b, attended = m.heads * m.d;
   run_linear(bench, m, {"qkv", n, m.h, 3 * attended});

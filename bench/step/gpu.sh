@@ -55,7 +55,7 @@ if ! reason=$(peers_python -c 'import torch' 2>&1); then
   peer=no
   echo "no PyTorch beside ours: $python: ${reason##*$'\n'}"
 fi
-# failed WHAT: says so, and goes on.
+# failed WHAT: reports the failure and goes on.
 failed() {
   echo "$1 FAILED:"
   tail -n 15 "$work/log"
@@ -112,7 +112,7 @@ for entry in $models; do
       >"$work/peer" 2>"$work/log"
   }
   name=PyTorch
-  if [ $dry_run = yes ] || ! peer_runs --compile; then # compiling wants a C compiler and Python's headers
+  if [ $dry_run = yes ] || ! peer_runs --compile; then # compiling requires a C compiler and Python's headers
     name="PyTorch, eager"
     [ $dry_run = yes ] || echo "             PyTorch did not compile the model: $(tail -n 1 "$work/log")"
     peer_runs || { failed "$entry, PyTorch"; continue; }

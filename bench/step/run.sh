@@ -19,7 +19,7 @@ for program in trireme kernels_bench; do
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI wants to be told so twice
+if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI requires both variables
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 have_torch=no

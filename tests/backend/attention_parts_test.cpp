@@ -130,7 +130,7 @@ TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
   }
 }
 
-// A later part that a query sees nothing of says nothing about the one before.
+// A later part without keys for a query leaves the result of the part before.
 TEST_P(AttentionParts, ANotANumberOfOnePartIsNotHidden) {
   const DType dtype = GetParam(), accumulation = accumulation_type(dtype);
   const auto backend = test::make_backend(1);

@@ -33,7 +33,7 @@ CrossEntropy random_case(std::int64_t n, std::int64_t classes) {
   return c;
 }
 
-/// By the definition, in fp64; the losses' gradients are the weights.
+/// Computes by the definition, in fp64; the losses' gradients are the weights.
 void reference(CrossEntropy& c) {
   c.losses.clear();
   c.dlogits.clear();

@@ -38,7 +38,7 @@ NormTensors random_norm(std::int64_t n, std::int64_t h, bool rms = false) {
   return t;
 }
 
-/// By the definition, in fp64; inputs as in t.
+/// Computes by the definition, in fp64, from the inputs in t.
 void reference(NormTensors& t) {
   const std::int64_t h = t.h();
   t.y.clear();

@@ -35,7 +35,7 @@ std::vector<double> rotated(DType dtype, const Case& c, std::vector<double>& val
   return values_of(b, x);
 }
 
-/// By the definition, in fp64.
+/// Computes by the definition, in fp64.
 std::vector<double> reference(const Case& c, const std::vector<double>& values, Rotation rotation) {
   std::vector<double> result = values;
   const std::int64_t half = c.rotary.channels / 2;

@@ -106,7 +106,7 @@ TEST_F(CudaBackendOnFakes, ACopyOfTheStateIsOfItsMomentWhileTrainingGoesOn) {
   EXPECT_FALSE(all_equal) << "a canary: without the order the update comes before the copy";
 }
 
-// A canary: the tests of training prove nothing where the host may read what it likes.
+// A canary: the tests of training prove nothing if the host may read GPU memory.
 TEST_F(CudaBackendOnFakes, TheHostMayNotTouchTheGpusMemory) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const Tensor device(*backend_, DType::fp32, {10});

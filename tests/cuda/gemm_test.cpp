@@ -226,7 +226,7 @@ TEST_F(CudaGemm, AKeptAlgorithmThatTheLibraryRefusesIsChosenAnew) {
   measured_ = 0;
   multiply(*make(prefer_fused, options));
   EXPECT_GT(measured_, 0);
-  // When it is asked, or when it is to run.
+  // It fails in the query, or in the run.
   const std::uint64_t kept = fake_cublaslt::last().algorithm;
   fake_cublaslt::behaviour().refused = {kept};
   measured_ = 0;

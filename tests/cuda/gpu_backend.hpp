@@ -10,7 +10,7 @@
 
 namespace trireme::test {
 
-/// Why there is none here; empty where there is one.
+/// Returns the reason why there is no GPU; empty if there is one.
 std::string gpu_problem();
 /// Returns whether the device is a GPU: then tests may be long.
 bool is_real_gpu();
@@ -20,7 +20,8 @@ bool ranks_share_gpus();
 /// Returns whether NCCL has a GPU for each of `count` ranks; fakes are always enough.
 bool have_gpus(int count);
 std::unique_ptr<Backend> make_gpu_backend(const BackendOptions& options);
-/// On fakes: from now on new streams run only where no other can, so that what does not wait for them comes too early.
+/// Makes new streams on fakes slow from now on: they run only where no other can. Work that does not wait for them runs
+/// too early.
 void slow_new_streams(bool slow);
 
 inline DeviceChoice gpu_device(DeviceTransport transport = DeviceTransport::nccl, const BackendOptions& options = {}) {

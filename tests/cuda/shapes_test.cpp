@@ -109,7 +109,7 @@ struct Side {
     stream().synchronize();
     return tensor;
   }
-  /// As random_tensor.hpp has it, filled where it lies.
+  /// random_tensor of random_tensor.hpp, filled on the device.
   Tensor poisoned(DType dtype, const Shape& shape) const {
     Tensor tensor(b, dtype, shape);
     b.elementwise().fill(stream(), std::nan(""), tensor);

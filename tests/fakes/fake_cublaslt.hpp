@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <set>
 
-/// cuBLASLt for tests without a GPU: computes on host memory what its documentation says, when the fake CUDA runtime
-/// runs the stream. Algorithms are numbers.
+/// cuBLASLt for tests without a GPU: computes the documented products on host memory, when the fake CUDA runtime runs
+/// the stream. Algorithms are numbers.
 namespace fake_cublaslt {
 
 struct Behaviour {

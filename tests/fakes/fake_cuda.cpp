@@ -57,8 +57,8 @@ bool step() {
   return run_one();
 }
 
-/// As `condition` is when the host asks: a piece of work later it may have come true. Guarded memory takes its time to
-/// open, and then everything is run that it takes.
+/// Returns whether `condition` holds, as a query of the host does, and runs a piece of work if it does not. Guarded
+/// memory is slow to open: then all work up to the condition is run.
 cudaError_t query(const std::function<bool()>& condition) {
   if (condition()) return cudaSuccess;
   if (guarded_heap() == nullptr) {

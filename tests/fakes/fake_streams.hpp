@@ -76,10 +76,10 @@ void push_poison(cudaStream_t stream, void* to, std::size_t size_bytes);
 
 }  // namespace fake_cuda
 
-// Returns the error a test asked for, if it did.
+// Returns the error that a test asked for, if any.
 #define FAKE_OUTCOME(function) \
   if (const cudaError_t status = fake_cuda::outcome(function); status != cudaSuccess) return status
-// And that of a call which is not allowed while work is recorded.
+// Returns that error, or the one of a call that is forbidden while work is recorded.
 #define FAKE_OUTCOME_OUTSIDE_CAPTURE(function) \
   FAKE_OUTCOME(function);                      \
   if (const cudaError_t status = fake_cuda::refuse_in_capture(); status != cudaSuccess) return status

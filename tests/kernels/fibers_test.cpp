@@ -187,7 +187,7 @@ TEST_F(Fibers, RefuseMoreBlocksThanAGridHas) {
   }
 }
 
-/// As dropout has them.
+/// Argument of a kernel with a pointer that counts if `enabled`, like that of Dropout.
 struct WithSamples {
   WithSamples(const int* numbers) : samples(numbers) {}
   bool enabled() const { return true; }

@@ -37,7 +37,7 @@ struct Draws {
   }
 };
 
-/// As the gradient of queries draws, and forward: sixteen queries at a time.
+/// Draws like the forward kernel and the gradient of queries: sixteen queries at a time.
 void draw_by_rows(AttentionProblem problem, Draws* draws) {
   const HeadDropout dropout(problem, 1, 3);
   const int g = static_cast<int>(threadIdx.x) / 4, t = static_cast<int>(threadIdx.x) % 4;
@@ -51,7 +51,7 @@ void draw_by_rows(AttentionProblem problem, Draws* draws) {
     }
   }
 }
-/// As the gradient of keys draws: sixteen keys at a time.
+/// Draws like the gradient of keys: sixteen keys at a time.
 void draw_by_columns(AttentionProblem problem, Draws* draws) {
   const HeadDropout dropout(problem, 1, 3);
   const int g = static_cast<int>(threadIdx.x) / 4, t = static_cast<int>(threadIdx.x) % 4;

@@ -36,7 +36,7 @@ class HostBackend final : public Backend {
     cpu_->copy_to_host(stream, device, host);
   }
 
-  /// Exactly as large as asked for, so that AddressSanitizer sees what goes beyond, and NaN.
+  /// Allocates exactly the size, so that AddressSanitizer finds accesses beyond it, and fills it with NaN.
   Buffer allocate(std::size_t size_bytes) override { return poisoned(size_bytes); }
   std::size_t allocated_bytes() const override { return 0; }
   std::size_t peak_allocated_bytes() const override { return 0; }

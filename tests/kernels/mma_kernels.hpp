@@ -5,7 +5,7 @@
 #include "src/tensor/dtype.hpp"
 #include "src/tensor/stream.hpp"
 
-// Kernels of one warp, around the wrappers of cuda/gpu/mma.cuh. T is bf16 or fp16, `dtype` says which.
+// Kernels of one warp, around the wrappers of cuda/gpu/mma.cuh. T is bf16 or fp16, given by `dtype`.
 
 namespace trireme::test {
 

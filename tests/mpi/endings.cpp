@@ -1,4 +1,4 @@
-// A program that ends in the way its argument says; endings.sh starts it under mpirun and looks at what becomes of it.
+// A program that ends in the way its argument names; endings.sh starts it under mpirun and checks the end of the job.
 #include <csignal>
 #include <stdexcept>
 #include <string>

@@ -35,7 +35,7 @@ check one_never_starts 7 "rank 0 on host $(hostname) waited 0.02 minutes for all
 check one_goes_another_way 7 "the job hangs: every rank waits" 1
 check one_goes_another_way 7 "rank 1: waiting for 1 s in a barrier of the group world for other ranks" 1
 
-# A launcher that MPI does not know: each task would be alone and believe that it is the whole job.
+# A launcher that MPI does not know: each task would be alone and take itself for the whole job.
 if output=$(PMI_SIZE=4 "$program" all_right 2>&1 >/dev/null); then
   echo "FAILED: a foreign launcher was not noticed"
   failures=$((failures + 1))

@@ -72,7 +72,7 @@ TEST(GradientNorm, IsTheRootOfTheSumOfSquares) {
     backend->elementwise().fill(backend->compute_stream(), 3, buffer.gradients());
     SelfCommunicator self;
     EXPECT_EQ(norm_of(*backend, buffer, 0, self, self), 6) << name_of(dtype);  // the copy does not count
-    EXPECT_EQ(norm_of(*backend, buffer, 1, self, self), 0) << name_of(dtype);  // tensor rank 0 speaks for it
+    EXPECT_EQ(norm_of(*backend, buffer, 1, self, self), 0) << name_of(dtype);  // tensor rank 0 counts it
   }
 }
 

@@ -28,7 +28,7 @@ inline Tensor make_tensor(Backend& backend, DType dtype, const Shape& shape, con
     return tensor;
   });
 }
-/// The same for integers (token numbers, targets).
+/// make_tensor of integers (token numbers, targets).
 inline Tensor make_tensor(Backend& backend, const Shape& shape, const std::vector<std::int32_t>& values) {
   Tensor tensor(backend, DType::int32, shape);
   backend.copy_from_host(backend.compute_stream(), ConstTensorView(values.data(), shape), tensor);
@@ -86,12 +86,12 @@ inline Tensor random_tensor(Backend& backend, DType dtype, const Shape& shape, s
   return make_tensor(backend, dtype, shape, random_values(shape.numel(), seed, low, high));
 }
 
-/// The same numbers in another type: an fp64 copy of an input is what its reference is computed from.
+/// Returns the numbers in another type. References are computed from fp64 copies of the inputs.
 inline Tensor converted(Backend& backend, ConstTensorView tensor, DType dtype) {
   return make_tensor(backend, dtype, tensor.shape(), values_of(backend, tensor));
 }
 
-/// An output for a kernel that overwrites: NaN everywhere, so that what it forgets to write, or reads, is seen.
+/// An output for a kernel that overwrites. NaN everywhere shows elements that the kernel reads or does not write.
 inline Tensor poisoned_tensor(Backend& backend, DType dtype, const Shape& shape) {
   return make_tensor(backend, dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.numel()), std::nan("")));
 }

@@ -14,7 +14,7 @@ build_and_test() {
   cmake --build "$folder" --parallel "$cores" </dev/null
   built=$SECONDS
 
-  # Texts and vocabularies that the project may not carry with it: tests that want them are skipped without.
+  # Texts and vocabularies that the project may not carry with it: tests that need them are skipped without them.
   if [ -z "${TRIREME_TEST_DATA:-}" ] && [ -d ../shared/data ]; then
     TRIREME_TEST_DATA=$(cd ../shared/data && pwd)
     export TRIREME_TEST_DATA

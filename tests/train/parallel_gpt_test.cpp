@@ -240,7 +240,7 @@ TEST(GptStage, GradientsMatchFiniteDifferences) {
     const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::model_difference);
     loss();
     rig.gpt.stage().backward(0, 0, {}, {});
-    // Forward without its backward does not keep anything: `begin` forgets it.
+    // `begin` drops what a forward without its backward kept.
     for (const parallel::Parameter& parameter : rig.gpt.parameters().parameters()) {
       for (const std::int64_t i : {std::int64_t{0}, parameter.box.numel() / 2, parameter.box.numel() - 1}) {
         double& value = parameter.value.as<double>()[i];

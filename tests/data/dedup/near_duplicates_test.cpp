@@ -175,7 +175,7 @@ TEST(MinHash, SketchesTellSimilarSetsFromOthers) {
   }
   const MinHash small({.bands = 2, .rows = 3, .seed = 1});
   EXPECT_EQ(small.sketch_bytes(), 6);
-  EXPECT_TRUE(may_be_similar("abcdef", "uvwxyz", 0.7));  // six bytes cannot tell
+  EXPECT_TRUE(may_be_similar("abcdef", "uvwxyz", 0.7));  // six bytes are too few
 }
 
 TEST(CandidatePairs, JoinDocumentsOfABucketToTheNearestBeforeThem) {

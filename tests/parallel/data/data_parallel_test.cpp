@@ -1,4 +1,4 @@
-// When buckets are reduced and gathered, seen by a group of one that writes down what is asked of it.
+// Order in which buckets are reduced and gathered, recorded by a group of one.
 #include "src/parallel/data/data_parallel.hpp"
 
 #include <gmock/gmock.h>

@@ -28,7 +28,7 @@ class WatchedPair final : public test::ForwardingCommunicator {
     for (std::size_t i : {0, 1}) std::copy_n(in.data(), in.size_bytes(), out.data() + i * in.size_bytes());
     return begin("gather");
   }
-  /// Called at every wait; says what is to be written behind the event.
+  /// Called at every wait; its text follows that of the event.
   std::function<std::string()> at_wait;
 
  private:

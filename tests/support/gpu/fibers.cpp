@@ -185,7 +185,7 @@ class Machine {
     }
   }
 
-  /// All of a thread's life in a block.
+  /// Runs one thread of a block, from begin to end.
   void run_thread() {
     acquired(&begin_);
     try {
