@@ -143,6 +143,14 @@ void CorpusStore::read(Kind kind) {
     tokens_ = mapped(static_cast<const std::uint16_t*>(nullptr), token_place);
   }
 
+  check_tables(is_view, sources, is_view ? offsets_.back() : static_cast<std::int64_t>(token_place.count));
+  if (is_view) {
+    open_sources(sources);
+    check_runs();
+  }
+}
+
+void CorpusStore::check_tables(bool is_view, const std::vector<SourceName>& sources, std::int64_t token_count) const {
   Digest table;
   table.update(offsets_.data(), offsets_.size_bytes());
   table.update(sentences_.data(), sentences_.size_bytes());
@@ -154,7 +162,6 @@ void CorpusStore::read(Kind kind) {
                 path_, is_view ? "make" : "build");
   TRIREME_CHECK(digest(info_.tokenizer_payload.data(), info_.tokenizer_payload.size()) == info_.tokenizer_digest,
                 DataError, "the tokenizer in {} is damaged: build it again", path_);
-  const std::int64_t token_count = is_view ? offsets_.back() : static_cast<std::int64_t>(token_place.count);
   const auto decrease = std::ranges::adjacent_find(offsets_, std::ranges::greater{});
   TRIREME_CHECK(decrease == offsets_.end(), DataError,
                 "the offsets of {} decrease: document {} begins at token {} and ends at {}; build it again", path_,
@@ -172,10 +179,6 @@ void CorpusStore::read(Kind kind) {
                     info_.end_of_document < info_.vocabulary_size,
                 DataError, "{} has a largest id of {} and ends documents with {}, in a vocabulary of {} ids", path_,
                 info_.max_id, info_.end_of_document, info_.vocabulary_size);
-  if (is_view) {
-    open_sources(sources);
-    check_runs();
-  }
 }
 
 void CorpusStore::open_sources(const std::vector<SourceName>& names) {

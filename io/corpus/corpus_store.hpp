@@ -66,6 +66,9 @@ class CorpusStore final : public prepare::CorpusSource {
     std::string content_digest;
     std::string path;
   };
+  /// Throws DataError where digests, offsets and ids contradict each other. A view has `sources`, and is_view() is not
+  /// set yet.
+  void check_tables(bool is_view, const std::vector<SourceName>& sources, std::int64_t token_count) const;
   void open_sources(const std::vector<SourceName>& names);
   const CorpusStore& source_of_block(std::int64_t& block) const;
   void check_runs() const;
