@@ -15,10 +15,11 @@ std::string this_rank_and_host() {
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {
-  constexpr std::size_t most = 8;
+  constexpr std::size_t max_listed = 8;
   std::string text = ranks.size() == 1 ? "rank" : "ranks";
-  for (std::size_t i = 0; i < ranks.size() && i < most; ++i) text += fmt::format("{} {}", i == 0 ? "" : ",", ranks[i]);
-  return ranks.size() > most ? text + fmt::format(" and {} more", ranks.size() - most) : text;
+  for (std::size_t i = 0; i < ranks.size() && i < max_listed; ++i)
+    text += fmt::format("{} {}", i == 0 ? "" : ",", ranks[i]);
+  return ranks.size() > max_listed ? text + fmt::format(" and {} more", ranks.size() - max_listed) : text;
 }
 
 void check(int code, const char* call) {

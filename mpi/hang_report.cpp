@@ -36,13 +36,13 @@ void receive_reports(MPI_Comm comm, Reports& reports) {
 std::string summary(const Reports& reports, const std::vector<std::string>& hosts) {
   std::string silent;
   int silent_count = 0;
-  constexpr int most = 8;
+  constexpr int max_listed = 8;
   for (int rank = 0; rank < static_cast<int>(hosts.size()); ++rank) {
-    if (reports.contains(rank) || ++silent_count > most) continue;
+    if (reports.contains(rank) || ++silent_count > max_listed) continue;
     silent +=
         fmt::format("{}rank {} on host {}", silent.empty() ? "" : ", ", rank, hosts[static_cast<std::size_t>(rank)]);
   }
-  if (silent_count > most) silent += fmt::format(" and {} more", silent_count - most);
+  if (silent_count > max_listed) silent += fmt::format(" and {} more", silent_count - max_listed);
   std::string text = "the job hangs: ";
   if (silent.empty()) {
     text += "every rank waits: not all have called the same operations, or a GPU has stopped";
@@ -55,7 +55,7 @@ std::string summary(const Reports& reports, const std::vector<std::string>& host
   for (const auto& [rank, report] : reports) waiting[report].push_back(rank);
   int listed = 0;
   for (const auto& [report, ranks] : waiting) {
-    if (listed++ == most) break;
+    if (listed++ == max_listed) break;
     text += fmt::format("\n  {}: {}", ranks_text(ranks), report);
   }
   return text + "\n  If ranks may take longer, try a larger <distributed_timeout_minutes>";

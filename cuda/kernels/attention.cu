@@ -52,12 +52,12 @@ __global__ void __launch_bounds__(attention_threads)
     A rescale[rows_of_warp];
     for (int row = 0; row < rows_of_warp; ++row) {
       const std::int64_t query = place.begin + warp * rows_of_warp + row;
-      A largest = maximum[row];
-      for (int j = 0; j < tile_rows; ++j) largest = Maximum<A>{}(largest, score[row * warp_threads + j]);
-      rescale[row] = largest == maximum[row] ? A{1} : std::exp(maximum[row] - largest);
-      maximum[row] = largest;
+      A max_score = maximum[row];
+      for (int j = 0; j < tile_rows; ++j) max_score = Maximum<A>{}(max_score, score[row * warp_threads + j]);
+      rescale[row] = max_score == maximum[row] ? A{1} : std::exp(maximum[row] - max_score);
+      maximum[row] = max_score;
       A probability = 0;
-      if (sees(problem, keys, query, key)) probability = std::exp(score[row * warp_threads + lane] - largest);
+      if (sees(problem, keys, query, key)) probability = std::exp(score[row * warp_threads + lane] - max_score);
       total[row] = total[row] * rescale[row] + probability;
       if (problem.dropout.enabled() && sees(problem, keys, query, key)) {
         probability *= dropout_factor<A>(problem, head_key, sample, query, key);
@@ -78,9 +78,9 @@ __global__ void __launch_bounds__(attention_threads)
     A lse = maximum[row] + std::log(sum), factor = sum == 0 ? A{0} : 1 / sum, kept = 0;
     A* statistic = log_sum_exp + (sample * problem.heads + place.head) * problem.queries + query;
     if (merge && query < problem.queries) {
-      const A before = *statistic, largest = Maximum<A>{}(before, lse);
+      const A before = *statistic, max_lse = Maximum<A>{}(before, lse);
       if (before != -infinity || lse != -infinity) {
-        const A joined = largest + std::log(std::exp(before - largest) + std::exp(lse - largest));
+        const A joined = max_lse + std::log(std::exp(before - max_lse) + std::exp(lse - max_lse));
         kept = std::exp(before - joined);
         factor *= std::exp(lse - joined);
         lse = joined;
@@ -285,11 +285,11 @@ class CudaAttention final : public AttentionKernels {
     // The gradient of keys takes most.
     const std::int64_t numbers =
         static_cast<std::int64_t>(max_shared_bytes_ / size_of(accumulation_type(dtype))) - shared_numbers(4, 0);
-    const std::int64_t most = numbers / (shared_numbers(4, 1) - shared_numbers(4, 0));
-    TRIREME_CHECK(head_dim <= most, ConfigError,
+    const std::int64_t max_head_dim = numbers / (shared_numbers(4, 1) - shared_numbers(4, 0));
+    TRIREME_CHECK(head_dim <= max_head_dim, ConfigError,
                   "attention heads have {} channels, and those of up to {} fit into the shared memory of this GPU, {} "
                   "bytes for a block: take more heads, or <backend> cpu",
-                  head_dim, most, max_shared_bytes_);
+                  head_dim, max_head_dim, max_shared_bytes_);
     if (size_of(dtype) > 2) return "";
     return fmt::format(
         "attention runs without tensor cores, and steps may take ten times as long: in {} only heads of 64, 96 and 128 "

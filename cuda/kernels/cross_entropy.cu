@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(block_threads)
                       Accumulation<T>* maximum, Accumulation<T>* sum_exp, Accumulation<T>* target_logit) {
   using A = Accumulation<T>;
   constexpr A infinity = std::numeric_limits<A>::infinity();
-  // A sum relative to `largest`; the row may begin with logits of minus infinity.
-  const auto shift = [](A largest) { return largest == -infinity ? A{0} : largest; };
+  // A sum relative to `max_logit`; the row may begin with logits of minus infinity.
+  const auto shift = [](A max_logit) { return max_logit == -infinity ? A{0} : max_logit; };
   const T* row = logits + blockIdx.x * columns;
   A own = -infinity, sum = 0, value[8];
   for (std::int64_t first = threadIdx.x; first < vec8s_of(shard.classes); first += row_groups * block_threads) {
@@ -59,10 +59,10 @@ __global__ void __launch_bounds__(block_threads)
       for (const A v : value) sum += exponential(v - shift(own));
     }
   }
-  const A largest = block_combine<Maximum<A>>(own);
-  sum = block_combine<Plus<A>>(sum * exponential(shift(own) - shift(largest)));
+  const A max_logit = block_combine<Maximum<A>>(own);
+  sum = block_combine<Plus<A>>(sum * exponential(shift(own) - shift(max_logit)));
   if (threadIdx.x != 0) return;
-  maximum[blockIdx.x] = largest;
+  maximum[blockIdx.x] = max_logit;
   sum_exp[blockIdx.x] = sum;
   const std::int64_t target = targets[blockIdx.x] - shard.first_class;
   target_logit[blockIdx.x] = target >= 0 && target < shard.classes ? gpu::widen(row[target]) : A{0};

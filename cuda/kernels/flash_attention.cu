@@ -26,16 +26,16 @@ __device__ inline void hide_unseen(const AttentionProblem& problem, int keys, in
 /// the factor for sums relative to the previous maximum.
 __device__ inline float exponentials(float scale, int half, float (&score)[key_tile / 8][4], float& maximum,
                                      float& total) {
-  float largest = maximum;
+  float max_score = maximum;
 #pragma unroll
   for (int j = 0; j < key_tile / 8; ++j) {
-    largest = Maximum<float>{}(largest, Maximum<float>{}(score[j][2 * half], score[j][2 * half + 1]));
+    max_score = Maximum<float>{}(max_score, Maximum<float>{}(score[j][2 * half], score[j][2 * half + 1]));
   }
-  largest = combine_row<Maximum<float>>(largest);
+  max_score = combine_row<Maximum<float>>(max_score);
   // Exponential of the difference, not of a fused x * scale - shift: exactly 1 where the maximum did not change.
-  const float subtracted = largest == minus_infinity ? 0 : largest, shift = subtracted * scale;
+  const float subtracted = max_score == minus_infinity ? 0 : max_score, shift = subtracted * scale;
   const float rescale = gpu::fast_exp2((maximum - subtracted) * scale);
-  maximum = largest;
+  maximum = max_score;
   float added = 0;
 #pragma unroll
   for (int j = 0; j < key_tile / 8; ++j) {
@@ -167,9 +167,9 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
       float factor = denominator == 0 ? 0 : problem.dropout.scale / denominator;
       lse[half] = maximum[m][half] * static_cast<float>(problem.scale) + std::log(denominator);
       if (merge && query < problem.queries) {
-        const float before = statistics[query], largest = Maximum<float>{}(before, lse[half]);
+        const float before = statistics[query], max_lse = Maximum<float>{}(before, lse[half]);
         if (before != minus_infinity || lse[half] != minus_infinity) {
-          const float both = largest + std::log(std::exp(before - largest) + std::exp(lse[half] - largest));
+          const float both = max_lse + std::log(std::exp(before - max_lse) + std::exp(lse[half] - max_lse));
           kept[half] = std::exp(before - both);
           factor *= std::exp(lse[half] - both);
           lse[half] = both;

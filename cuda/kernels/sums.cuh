@@ -61,8 +61,8 @@ struct RowChunks {
   /// At most 256 chunks, of at least 32 rows but for the last: where a row has few blocks (three for 768 columns),
   /// fewer chunks would leave multiprocessors idle.
   explicit RowChunks(std::int64_t all) : rows(all) {
-    constexpr std::int64_t most = 256;
-    chunk = (all + most - 1) / most < 32 ? 32 : (all + most - 1) / most;
+    constexpr std::int64_t max_chunks = 256;
+    chunk = (all + max_chunks - 1) / max_chunks < 32 ? 32 : (all + max_chunks - 1) / max_chunks;
     count = (all + chunk - 1) / chunk;
   }
   __device__ std::int64_t begin(std::int64_t i) const { return i * chunk; }

@@ -320,12 +320,12 @@ std::int64_t CorpusStore::verify_blocks(std::int64_t begin, std::int64_t end, Th
   const std::int64_t at_once = std::int64_t{8} * pool.threads();
   std::int64_t max_id = -1;
   for (; begin < end; begin += at_once) {
-    std::vector<std::int64_t> greatest(static_cast<std::size_t>(std::min(at_once, end - begin)));
-    std::vector<std::optional<DataError>> faults(greatest.size());
-    pool.parallel_for(std::ssize(greatest), [&](std::int64_t task) {
+    std::vector<std::int64_t> max_ids(static_cast<std::size_t>(std::min(at_once, end - begin)));
+    std::vector<std::optional<DataError>> faults(max_ids.size());
+    pool.parallel_for(std::ssize(max_ids), [&](std::int64_t task) {
       const auto i = static_cast<std::size_t>(task);
       try {
-        greatest[i] = verify_block(begin + task);
+        max_ids[i] = verify_block(begin + task);
       } catch (const DataError& fault) {
         faults[i] = fault;
       }
@@ -334,7 +334,7 @@ std::int64_t CorpusStore::verify_blocks(std::int64_t begin, std::int64_t end, Th
     for (const auto& fault : faults) {
       if (fault) throw DataError(*fault);
     }
-    max_id = std::max(max_id, std::ranges::max(greatest));
+    max_id = std::max(max_id, std::ranges::max(max_ids));
   }
   return max_id;
 }

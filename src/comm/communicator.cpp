@@ -39,12 +39,12 @@ std::vector<std::string> all_gather_text(Communicator& comm, const std::string& 
   std::int64_t size = static_cast<std::int64_t>(text.size());
   comm.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {comm.size()})).wait(host);
   // Padded to the longest, so that one all-gather of equal parts carries them.
-  const std::int64_t longest = *std::ranges::max_element(sizes);
-  if (longest == 0) return std::vector<std::string>(ranks);
-  std::vector<std::uint8_t> padded(static_cast<std::size_t>(longest));
+  const std::int64_t max_size = *std::ranges::max_element(sizes);
+  if (max_size == 0) return std::vector<std::string>(ranks);
+  std::vector<std::uint8_t> padded(static_cast<std::size_t>(max_size));
   std::memcpy(padded.data(), text.data(), text.size());
   std::vector<std::uint8_t> all(padded.size() * ranks);
-  comm.all_gather(host, TensorView(padded.data(), {longest}), TensorView(all.data(), {longest * comm.size()}))
+  comm.all_gather(host, TensorView(padded.data(), {max_size}), TensorView(all.data(), {max_size * comm.size()}))
       .wait(host);
   std::vector<std::string> texts(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {

@@ -44,26 +44,26 @@ template <class A>
 void online_softmax(const ScoreTile& t, std::int64_t q, A* score, const A* factor, A* maximum, A* total, A* rescale) {
   t.hide(q, score);
   const std::int64_t keys = t.rows(q);
-  A largest[column_grain], sum[column_grain];
-  for (int lane = 0; lane < column_grain; ++lane) largest[lane] = maximum[q + lane];
+  A max_score[column_grain], sum[column_grain];
+  for (int lane = 0; lane < column_grain; ++lane) max_score[lane] = maximum[q + lane];
   for (std::int64_t k = 0; k < keys; ++k) {
     const A* row = score + k * tile + q;
 #pragma omp simd
     for (int lane = 0; lane < column_grain; ++lane) {
-      largest[lane] = row[lane] > largest[lane] ? row[lane] : largest[lane];
+      max_score[lane] = row[lane] > max_score[lane] ? row[lane] : max_score[lane];
     }
   }
 #pragma omp simd
   for (int lane = 0; lane < column_grain; ++lane) {
-    rescale[q + lane] = vector_exp(maximum[q + lane] - largest[lane]);
-    maximum[q + lane] = largest[lane];
+    rescale[q + lane] = vector_exp(maximum[q + lane] - max_score[lane]);
+    maximum[q + lane] = max_score[lane];
     sum[lane] = total[q + lane] * rescale[q + lane];
   }
   for (std::int64_t k = 0; k < keys; ++k) {
     A* row = score + k * tile + q;
 #pragma omp simd
     for (int lane = 0; lane < column_grain; ++lane) {
-      row[lane] = vector_exp(row[lane] - largest[lane]);
+      row[lane] = vector_exp(row[lane] - max_score[lane]);
       sum[lane] += row[lane];
     }
     if (factor != nullptr) {

@@ -20,10 +20,10 @@ constexpr std::int64_t column_block = 1024;
 
 template <class A>
 A max_of(const A* x, std::int64_t n) {
-  A largest = -std::numeric_limits<A>::infinity();
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t c = 0; c < n; ++c) largest = x[c] > largest ? x[c] : largest;
-  return largest;
+  A max_logit = -std::numeric_limits<A>::infinity();
+#pragma omp simd reduction(max : max_logit)
+  for (std::int64_t c = 0; c < n; ++c) max_logit = x[c] > max_logit ? x[c] : max_logit;
+  return max_logit;
 }
 
 template <class A>
@@ -60,16 +60,16 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
       A* chosen = target_logit.as<A>();
       pool_.parallel_for(logits.shape()[0], [&](std::int64_t i) {
         const T* row = all + i * columns;
-        A largest = -infinity, sum = 0;
+        A max_logit = -infinity, sum = 0;
         for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t, std::int64_t n) {
           const A here = max_of(x, n);
-          if (here > largest) {
-            sum *= std::exp(largest - here);
-            largest = here;
+          if (here > max_logit) {
+            sum *= std::exp(max_logit - here);
+            max_logit = here;
           }
-          sum += sum_of_exponentials(x, n, largest == -infinity ? A{0} : largest);
+          sum += sum_of_exponentials(x, n, max_logit == -infinity ? A{0} : max_logit);
         });
-        maxima[i] = largest;
+        maxima[i] = max_logit;
         sums[i] = sum;
         const std::int64_t c = target[i] - shard.first_class;
         chosen[i] = c >= 0 && c < shard.classes ? static_cast<A>(row[c]) : A{0};
@@ -82,9 +82,9 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
     dispatch_float(sum_exp.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const A* own = own_maximum.as<A>();
-      const A* largest = maximum.as<A>();
+      const A* max_logits = maximum.as<A>();
       A* sums = sum_exp.as<A>();
-      for (std::int64_t i = 0; i < sum_exp.numel(); ++i) sums[i] *= std::exp(own[i] - largest[i]);
+      for (std::int64_t i = 0; i < sum_exp.numel(); ++i) sums[i] *= std::exp(own[i] - max_logits[i]);
     });
   }
 
@@ -92,13 +92,13 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
               ConstTensorView weights, TensorView losses) override {
     dispatch_float(losses.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      const A* largest = maximum.as<A>();
+      const A* max_logits = maximum.as<A>();
       const A* sums = sum_exp.as<A>();
       const A* chosen = target_logit.as<A>();
       const A* weight = weights.as<A>();
       A* loss = losses.as<A>();
       for (std::int64_t i = 0; i < losses.numel(); ++i) {
-        loss[i] = weight[i] == 0 ? A{0} : weight[i] * (std::log(sums[i]) + largest[i] - chosen[i]);
+        loss[i] = weight[i] == 0 ? A{0} : weight[i] * (std::log(sums[i]) + max_logits[i] - chosen[i]);
       }
     });
   }
@@ -111,13 +111,13 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
       using A = Accumulation<T>;
       const std::int64_t columns = logits.shape()[1];
       T* all = logits.as<T>();
-      const A* largest = maximum.as<A>();
+      const A* max_logits = maximum.as<A>();
       const A* sums = sum_exp.as<A>();
       const std::int32_t* target = targets.as<std::int32_t>();
       const A* gradients = loss_gradient.as<A>();
       pool_.parallel_for(logits.shape()[0], [&](std::int64_t i) {
         T* row = all + i * columns;
-        const A shift = largest[i], gradient = gradients[i], factor = gradient / sums[i];
+        const A shift = max_logits[i], gradient = gradients[i], factor = gradient / sums[i];
         const std::int64_t c = target[i] - shard.first_class;
         const bool own = c >= 0 && c < shard.classes;
         const A at_target = own ? vector_exp(static_cast<A>(row[c]) - shift) * factor - gradient : A{0};

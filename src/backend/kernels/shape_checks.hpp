@@ -222,10 +222,11 @@ inline void check_add_positions(std::string_view where, ConstTensorView table, c
   if (!table) return;
   // The last rows of both pieces.
   const std::int64_t rows = x.shape()[0], split = std::min(rows, positions.split);
-  const std::int64_t least = std::min(positions[0], split < rows ? positions.second : 0);
-  const std::int64_t most = std::max(positions[split - 1], positions[rows - 1]);
-  TRIREME_CHECK(table.shape().rank() == 2 && table.shape()[1] == x.shape()[2] && least >= 0 && most < table.shape()[0],
-                ShapeError, "{}: positions {} to {} of {} for hidden states {}", where, least, most,
+  const std::int64_t min_position = std::min(positions[0], split < rows ? positions.second : 0);
+  const std::int64_t max_position = std::max(positions[split - 1], positions[rows - 1]);
+  TRIREME_CHECK(table.shape().rank() == 2 && table.shape()[1] == x.shape()[2] && min_position >= 0 &&
+                    max_position < table.shape()[0],
+                ShapeError, "{}: positions {} to {} of {} for hidden states {}", where, min_position, max_position,
                 to_string(table.shape()), to_string(x.shape()));
   detail::check_type(where, "positions", table, dtype);
 }

@@ -39,7 +39,7 @@ bool is_case_ignorable(char32_t c) {
   }
 }
 
-constexpr char32_t kCapitalSigma = 0x3A3, kSigma = 0x3C3, kFinalSigma = 0x3C2;
+constexpr char32_t capital_sigma = 0x3A3, small_sigma = 0x3C3, final_sigma = 0x3C2;
 
 /// The last sigma of a word: a cased character before it and none behind it, passing over what case ignores.
 bool is_final_sigma(const std::u32string& word, std::size_t at) {
@@ -97,7 +97,7 @@ std::string lower_case_without_accents(std::string_view word) {
   std::string lowered;
   for (std::size_t i = 0; i < characters.size(); ++i) {
     const char32_t c = characters[i];
-    append_utf8(c == kCapitalSigma ? (is_final_sigma(characters, i) ? kFinalSigma : kSigma) : lower(c), lowered);
+    append_utf8(c == capital_sigma ? (is_final_sigma(characters, i) ? final_sigma : small_sigma) : lower(c), lowered);
   }
   // No character decomposes into more than four.
   std::vector<utf8proc_int32_t> decomposed(4 * characters.size());

@@ -7,7 +7,7 @@
 
 namespace trireme::data {
 
-inline constexpr char32_t kCodePoints = 0x110000;
+inline constexpr char32_t unicode_code_points = 0x110000;
 
 /// Unicode's property White_Space.
 bool is_white_space(char32_t c);

@@ -12,7 +12,7 @@ namespace trireme::data {
 namespace {
 
 /// Bytes 0x80 to 0x9F of windows-1252; 0 where it has no character.
-constexpr std::array<char32_t, 32> kWindows1252 = {0x20AC, 0,      0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021,
+constexpr std::array<char32_t, 32> windows_1252 = {0x20AC, 0,      0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021,
                                                    0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0,      0x017D, 0,
                                                    0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
                                                    0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0,      0x017E, 0x0178};
@@ -21,8 +21,8 @@ constexpr std::array<char32_t, 32> kWindows1252 = {0x20AC, 0,      0x201A, 0x019
 unsigned char byte_of(char32_t c) {
   if (c >= 0x80 && c <= 0xFF) return static_cast<unsigned char>(c);
   if (c < 0x152 || c > 0x2122) return 0;
-  const auto* const found = std::ranges::find(kWindows1252, c);
-  return found == kWindows1252.end() ? 0 : static_cast<unsigned char>(0x80 + (found - kWindows1252.begin()));
+  const auto* const found = std::ranges::find(windows_1252, c);
+  return found == windows_1252.end() ? 0 : static_cast<unsigned char>(0x80 + (found - windows_1252.begin()));
 }
 
 /// Returns whether the character follows words in ordinary text.
@@ -118,8 +118,8 @@ std::string without_controls(std::string_view text) {
   std::string result;
   for_each_character(text, [&](Utf8Character c, std::string_view spelling) {
     const bool is_c1 = c.code_point >= 0x80 && c.code_point <= 0x9F;
-    if (c.size_bytes > 0 && is_c1 && kWindows1252[c.code_point - 0x80] != 0) {
-      append_utf8(kWindows1252[c.code_point - 0x80], result);
+    if (c.size_bytes > 0 && is_c1 && windows_1252[c.code_point - 0x80] != 0) {
+      append_utf8(windows_1252[c.code_point - 0x80], result);
     } else if (c.size_bytes == 0 || !is_removed(c.code_point)) {
       result += spelling;
     }

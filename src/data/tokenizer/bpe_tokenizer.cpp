@@ -12,9 +12,9 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::string_view kGpt2Title = "trireme byte-pair encoding 1";
-constexpr std::string_view kTitle = "trireme byte-pair encoding 2";
-constexpr std::size_t kGreatestMergeBytes = std::size_t{1} << 28;
+constexpr std::string_view gpt2_payload_title = "trireme byte-pair encoding 1";
+constexpr std::string_view payload_title = "trireme byte-pair encoding 2";
+constexpr std::size_t max_merge_bytes = std::size_t{1} << 28;
 
 }  // namespace
 
@@ -101,7 +101,7 @@ std::vector<std::string> BpeTokenizer::special_spellings() const {
 std::string BpeTokenizer::payload() const {
   const bool is_gpt2 =
       splitter_.pattern() == WordPattern::gpt2 && !compose_ && !whole_words_ && special_.empty() && added_.empty();
-  std::string text = fmt::format("{}\n{} {} {}\n", is_gpt2 ? kGpt2Title : kTitle, tokens_.size(),
+  std::string text = fmt::format("{}\n{} {} {}\n", is_gpt2 ? gpt2_payload_title : payload_title, tokens_.size(),
                                  encoder_.merges().size(), end_of_document_);
   for (const std::string& token : tokens_) text += escape_bytes(token) + '\n';
   for (const auto& [left, right] : encoder_.merges()) text += fmt::format("{} {}\n", left, right);
@@ -116,9 +116,9 @@ std::string BpeTokenizer::payload() const {
 
 BpeVocabulary bpe_from_payload(std::string_view payload) {
   PayloadLines lines(payload);
-  const bool is_gpt2 = payload.starts_with(kGpt2Title);
-  lines.title(is_gpt2 ? kGpt2Title : kTitle);
-  const auto [tokens, merges, end_of_document] = lines.numbers<3>(kGreatestVocabulary);
+  const bool is_gpt2 = payload.starts_with(gpt2_payload_title);
+  lines.title(is_gpt2 ? gpt2_payload_title : payload_title);
+  const auto [tokens, merges, end_of_document] = lines.numbers<3>(max_vocabulary_size);
   BpeVocabulary vocabulary;
   vocabulary.end_of_document = static_cast<std::int32_t>(end_of_document);
   vocabulary.tokens = lines.texts(tokens);
@@ -128,13 +128,13 @@ BpeVocabulary bpe_from_payload(std::string_view payload) {
     vocabulary.merges.emplace_back(vocabulary.tokens[static_cast<std::size_t>(left)],
                                    vocabulary.tokens[static_cast<std::size_t>(right)]);
     merge_bytes += vocabulary.merges.back().first.size() + vocabulary.merges.back().second.size();
-    TRIREME_CHECK(merge_bytes <= kGreatestMergeBytes, DataError,
+    TRIREME_CHECK(merge_bytes <= max_merge_bytes, DataError,
                   "the embedded tokenizer is damaged: its first {} merges join more than {} bytes", rank + 1,
-                  kGreatestMergeBytes);
+                  max_merge_bytes);
   }
   if (!is_gpt2) {
-    const auto [pattern, compose, whole_words, special, added] = lines.numbers<5>(kGreatestVocabulary);
-    TRIREME_CHECK(pattern < kWordPatterns && compose <= 1 && whole_words <= 1, DataError,
+    const auto [pattern, compose, whole_words, special, added] = lines.numbers<5>(max_vocabulary_size);
+    TRIREME_CHECK(pattern < word_pattern_count && compose <= 1 && whole_words <= 1, DataError,
                   "the embedded tokenizer is damaged: it cuts words by pattern {}", pattern);
     vocabulary.pattern = static_cast<WordPattern>(pattern);
     vocabulary.compose = compose == 1;

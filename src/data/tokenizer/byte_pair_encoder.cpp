@@ -13,14 +13,14 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::uint32_t kNoMerge = UINT32_MAX;
-constexpr std::size_t kGreatestWordKey = 15;
+constexpr std::uint32_t no_merge = UINT32_MAX;
+constexpr std::size_t max_word_key_bytes = 15;
 // Up to here a search of the whole word for the best pair is faster than a heap.
-constexpr std::size_t kShortWord = 64;
+constexpr std::size_t max_short_word_bytes = 64;
 // A heap entry holds rank and position in 24 and 40 bits.
-constexpr int kPositionBits = 40;
+constexpr int position_bits = 40;
 
-constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15u;
+constexpr std::uint64_t golden_ratio = 0x9E3779B97F4A7C15u;
 
 /// Slots of an open-addressing table at most half full.
 std::size_t table_size(std::size_t entries) { return std::bit_ceil(std::max<std::size_t>(2 * entries, 2)); }
@@ -38,9 +38,9 @@ BytePairEncoder::BytePairEncoder(const BpeVocabulary& vocabulary) {
 
 void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
   const auto& tokens = vocabulary.tokens;
-  TRIREME_CHECK(std::ssize(tokens) <= kGreatestVocabulary && std::ssize(vocabulary.merges) < kGreatestVocabulary,
+  TRIREME_CHECK(std::ssize(tokens) <= max_vocabulary_size && std::ssize(vocabulary.merges) < max_vocabulary_size,
                 DataError, "the vocabulary has {} tokens and {} merges; at most {} are possible", tokens.size(),
-                vocabulary.merges.size(), kGreatestVocabulary);
+                vocabulary.merges.size(), max_vocabulary_size);
   const std::int32_t end = vocabulary.end_of_document;
   TRIREME_CHECK(end >= 0 && static_cast<std::size_t>(end) < tokens.size(), DataError,
                 "the vocabulary of {} tokens has no <|endoftext|>, the token that ends documents", tokens.size());
@@ -123,13 +123,13 @@ void BytePairEncoder::add_words(const BpeVocabulary& vocabulary) {
     const auto id = static_cast<std::int32_t>(i);
     if (vocabulary.whole_words) {
       if (is_added[i]) continue;
-      if (token.size() > kGreatestWordKey) long_words_.emplace(token, id);
-    } else if (token.size() <= kGreatestWordKey) {
+      if (token.size() > max_word_key_bytes) long_words_.emplace(token, id);
+    } else if (token.size() <= max_word_key_bytes) {
       ids.clear();
       encode_short(token.data(), token.size(), ids);
       if (ids.size() != 1 || ids[0] != id) continue;
     }
-    if (token.size() > kGreatestWordKey) continue;
+    if (token.size() > max_word_key_bytes) continue;
     const WordKey key = word_key(token.data(), token.size(), token.data() + token.size());
     word_slots_[word_slot(key)] = {key, id};
   }
@@ -154,7 +154,7 @@ inline BytePairEncoder::WordKey BytePairEncoder::word_key(const char* word, std:
 
 /// Slot that holds `key`, or the free one where it belongs.
 inline std::size_t BytePairEncoder::word_slot(WordKey key) const {
-  const std::uint64_t mixed = (key.low ^ std::rotl(key.high * kGolden, 32)) * kGolden;
+  const std::uint64_t mixed = (key.low ^ std::rotl(key.high * golden_ratio, 32)) * golden_ratio;
   std::size_t slot = mixed >> word_shift_;
   while (word_slots_[slot].id >= 0 && word_slots_[slot].key != key) slot = (slot + 1) & (word_slots_.size() - 1);
   return slot;
@@ -162,7 +162,7 @@ inline std::size_t BytePairEncoder::word_slot(WordKey key) const {
 
 inline std::size_t BytePairEncoder::merge_slot(std::int32_t left, std::int32_t right) const {
   const std::uint64_t pair = static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
-  std::size_t slot = (pair ^ pair >> 29) * kGolden >> merge_shift_;
+  std::size_t slot = (pair ^ pair >> 29) * golden_ratio >> merge_shift_;
   while (merge_slots_[slot].left >= 0 && (merge_slots_[slot].left != left || merge_slots_[slot].right != right)) {
     slot = (slot + 1) & (merge_slots_.size() - 1);
   }
@@ -171,12 +171,12 @@ inline std::size_t BytePairEncoder::merge_slot(std::int32_t left, std::int32_t r
 
 inline std::uint32_t BytePairEncoder::rank_of(std::int32_t left, std::int32_t right) const {
   const MergeSlot& slot = merge_slots_[merge_slot(left, right)];
-  return slot.left >= 0 ? slot.rank : kNoMerge;
+  return slot.left >= 0 ? slot.rank : no_merge;
 }
 
 void BytePairEncoder::encode(const char* word, std::size_t size, const char* text_end,
                              std::vector<std::int32_t>& ids) const {
-  if (size <= kGreatestWordKey) {
+  if (size <= max_word_key_bytes) {
     const WordSlot& slot = word_slots_[word_slot(word_key(word, size, text_end))];
     if (slot.id >= 0) {
       ids.push_back(slot.id);
@@ -188,7 +188,7 @@ void BytePairEncoder::encode(const char* word, std::size_t size, const char* tex
       return;
     }
   }
-  if (size <= kShortWord) {
+  if (size <= max_short_word_bytes) {
     encode_short(word, size, ids);
   } else {
     encode_long(word, size, ids);
@@ -196,8 +196,8 @@ void BytePairEncoder::encode(const char* word, std::size_t size, const char* tex
 }
 
 void BytePairEncoder::encode_short(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const {
-  std::array<std::int32_t, kShortWord> tokens;
-  std::array<std::uint32_t, kShortWord> ranks;  // rank of token i with the next
+  std::array<std::int32_t, max_short_word_bytes> tokens;
+  std::array<std::uint32_t, max_short_word_bytes> ranks;  // rank of token i with the next
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(word[i]); };
   for (std::size_t i = 0; i < size; ++i) tokens[i] = byte_ids_[byte(i)];
   for (std::size_t i = 0; i + 1 < size; ++i) ranks[i] = byte_pair_ranks_[byte(i) * 256u + byte(i + 1)];
@@ -207,7 +207,7 @@ void BytePairEncoder::encode_short(const char* word, std::size_t size, std::vect
     for (std::size_t i = 1; i + 1 < count; ++i) {
       if (ranks[i] < ranks[best]) best = i;
     }
-    if (ranks[best] == kNoMerge) break;
+    if (ranks[best] == no_merge) break;
     tokens[best] = merged_[ranks[best]];
     --count;
     for (std::size_t i = best + 1; i < count; ++i) {
@@ -230,28 +230,28 @@ void BytePairEncoder::encode_long(const char* word, std::size_t size, std::vecto
   };
   std::vector<Node> nodes(size);
   std::vector<std::uint64_t> entries;
-  const auto entry_of = [&](std::size_t i) { return std::uint64_t{nodes[i].rank} << kPositionBits | i; };
+  const auto entry_of = [&](std::size_t i) { return std::uint64_t{nodes[i].rank} << position_bits | i; };
   for (std::size_t i = 0; i < size; ++i) {
     const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(word[at]); };
-    nodes[i] = {byte_ids_[byte(i)], i + 1 < size ? byte_pair_ranks_[byte(i) * 256u + byte(i + 1)] : kNoMerge, i - 1,
+    nodes[i] = {byte_ids_[byte(i)], i + 1 < size ? byte_pair_ranks_[byte(i) * 256u + byte(i + 1)] : no_merge, i - 1,
                 i + 1};
-    if (nodes[i].rank != kNoMerge) entries.push_back(entry_of(i));
+    if (nodes[i].rank != no_merge) entries.push_back(entry_of(i));
   }
   std::priority_queue heap(std::greater<>{}, std::move(entries));
   const auto update = [&](std::size_t i) {
     const std::size_t next = nodes[i].next;
-    nodes[i].rank = next < size ? rank_of(nodes[i].id, nodes[next].id) : kNoMerge;
-    if (nodes[i].rank != kNoMerge) heap.push(entry_of(i));
+    nodes[i].rank = next < size ? rank_of(nodes[i].id, nodes[next].id) : no_merge;
+    if (nodes[i].rank != no_merge) heap.push(entry_of(i));
   };
   while (!heap.empty()) {
     const std::uint64_t entry = heap.top();
     heap.pop();
-    const std::size_t i = entry & ((std::uint64_t{1} << kPositionBits) - 1);
-    if (nodes[i].rank != entry >> kPositionBits) continue;
+    const std::size_t i = entry & ((std::uint64_t{1} << position_bits) - 1);
+    if (nodes[i].rank != entry >> position_bits) continue;
     const std::size_t gone = nodes[i].next;
     nodes[i].id = merged_[nodes[i].rank];
     nodes[i].next = nodes[gone].next;
-    nodes[gone].rank = kNoMerge;
+    nodes[gone].rank = no_merge;
     if (nodes[i].next < size) nodes[nodes[i].next].previous = i;
     update(i);
     if (i > 0) update(nodes[i].previous);

@@ -6,7 +6,7 @@
 
 namespace trireme::data {
 namespace {
-constexpr std::string_view kTitle = "trireme ids 1\n";
+constexpr std::string_view payload_title = "trireme ids 1\n";
 }
 
 NullTokenizer::NullTokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document)
@@ -43,19 +43,19 @@ void NullTokenizer::decode(std::span<const std::int32_t> ids, std::string& bytes
 }
 
 std::string NullTokenizer::payload() const {
-  return fmt::format("{}{} {}\n", kTitle, vocabulary_size_, end_of_document_);
+  return fmt::format("{}{} {}\n", payload_title, vocabulary_size_, end_of_document_);
 }
 
 std::unique_ptr<Tokenizer> NullTokenizer::from_payload(const std::string& payload) {
   std::int64_t size = 0;
   std::int64_t end_of_document = -1;
   const char* const end = payload.data() + payload.size();
-  if (payload.starts_with(kTitle)) {
-    const auto [space, error] = std::from_chars(payload.data() + kTitle.size(), end, size);
+  if (payload.starts_with(payload_title)) {
+    const auto [space, error] = std::from_chars(payload.data() + payload_title.size(), end, size);
     if (error == std::errc{} && space != end) std::from_chars(space + 1, end, end_of_document);
   }
   TRIREME_CHECK(size >= 1 && size <= std::int64_t{1} << 31 && end_of_document >= 0 && end_of_document < size &&
-                    payload == fmt::format("{}{} {}\n", kTitle, size, end_of_document),
+                    payload == fmt::format("{}{} {}\n", payload_title, size, end_of_document),
                 DataError, "the embedded definition of the null tokenizer is damaged");
   return std::make_unique<NullTokenizer>(size, end_of_document);
 }

@@ -13,7 +13,7 @@
 namespace trireme::data {
 
 /// Limit of tokens and of merges, above any vocabulary: a hostile file cannot exhaust memory.
-inline constexpr std::int64_t kGreatestVocabulary = std::int64_t{1} << 24;
+inline constexpr std::int64_t max_vocabulary_size = std::int64_t{1} << 24;
 
 /// `bytes` in printable ASCII: a backslash, and each byte that is not printable, as \xHH.
 std::string escape_bytes(std::string_view bytes);
@@ -30,9 +30,9 @@ class PayloadLines {
   std::string_view line();
   /// Reads the next line, which must be this one.
   void title(std::string_view expected);
-  /// A line of `count` numbers from 0 to `greatest`, a space between two of them.
+  /// A line of `count` numbers from 0 to `max_number`, a space between two of them.
   template <std::size_t count>
-  std::array<std::int64_t, count> numbers(std::int64_t greatest) {
+  std::array<std::int64_t, count> numbers(std::int64_t max_number) {
     const std::string_view text = line();
     const char* at = text.data();
     const char* const end = at + text.size();
@@ -41,7 +41,7 @@ class PayloadLines {
     for (std::size_t i = 0; i < count && good; ++i) {
       if (i > 0) good = at != end && *at++ == ' ';
       const auto [next, error] = std::from_chars(at, end, values[i]);
-      good = good && error == std::errc{} && values[i] >= 0 && values[i] <= greatest;
+      good = good && error == std::errc{} && values[i] >= 0 && values[i] <= max_number;
       at = next;
     }
     if (!good || at != end) refuse(text);

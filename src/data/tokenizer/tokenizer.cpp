@@ -10,7 +10,7 @@
 namespace trireme::data {
 namespace {
 
-constexpr const char* kBytePayload = "trireme bytes 1\n";
+constexpr const char* byte_payload = "trireme bytes 1\n";
 
 class ByteTokenizer final : public Tokenizer {
  public:
@@ -30,7 +30,7 @@ class ByteTokenizer final : public Tokenizer {
   }
 
   bool can_cut(std::string_view, std::size_t) const override { return true; }
-  std::string payload() const override { return kBytePayload; }
+  std::string payload() const override { return byte_payload; }
 
  private:
   std::string name_ = "bytes";
@@ -70,7 +70,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const
   if (name == "wordpiece") return make_wordpiece_tokenizer(wordpiece_from_payload(payload));
   TRIREME_CHECK(name == "bytes", DataError, "unknown tokenizer '{}'. Try bytes, gpt2, huggingface, null or wordpiece",
                 name);
-  TRIREME_CHECK(payload == kBytePayload, DataError, "the embedded definition of the byte tokenizer is damaged");
+  TRIREME_CHECK(payload == byte_payload, DataError, "the embedded definition of the byte tokenizer is damaged");
   return make_byte_tokenizer();
 }
 

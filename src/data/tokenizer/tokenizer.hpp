@@ -38,7 +38,7 @@ class Tokenizer {
 
 /// Pattern by which a byte-level BPE cuts text into words; WordSplitter lists the patterns.
 enum class WordPattern { gpt2, llama3, qwen2 };
-inline constexpr int kWordPatterns = 3;
+inline constexpr int word_pattern_count = 3;
 
 /// A byte-level BPE's definition, wherever it was read from.
 struct BpeVocabulary {

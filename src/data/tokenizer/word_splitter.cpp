@@ -29,8 +29,8 @@ int contraction_size(const char* text, const char* end, bool ignore_case) {
 
 }  // namespace
 
-WordSplitter::WordSplitter(WordPattern pattern) : pattern_(pattern), classes_(kCodePoints, Class::other) {
-  for (char32_t c = 0; c < kCodePoints; ++c) {
+WordSplitter::WordSplitter(WordPattern pattern) : pattern_(pattern), classes_(unicode_code_points, Class::other) {
+  for (char32_t c = 0; c < unicode_code_points; ++c) {
     const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
     if (is_white_space(c)) {
       classes_[c] = Class::space;

@@ -13,8 +13,8 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::string_view kTitle = "trireme wordpiece 1";
-constexpr std::ptrdiff_t kGreatestWord = 100;  // characters
+constexpr std::string_view payload_title = "trireme wordpiece 1";
+constexpr std::ptrdiff_t max_word_characters = 100;
 
 bool is_ideograph(char32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
@@ -33,13 +33,15 @@ bool continues_character(char byte) { return (static_cast<unsigned char>(byte) &
 }  // namespace
 
 WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
-    : lower_case_(vocabulary.lower_case), tokens_(std::move(vocabulary.tokens)), classes_(kCodePoints, Class::letter) {
+    : lower_case_(vocabulary.lower_case),
+      tokens_(std::move(vocabulary.tokens)),
+      classes_(unicode_code_points, Class::letter) {
   // As Megatron-LM does, for documents.
   for (const char* special : {"[BOS]", "[EOS]"}) {
     if (std::ranges::find(tokens_, special) == tokens_.end()) tokens_.emplace_back(special);
   }
-  TRIREME_CHECK(tokens_.size() <= static_cast<std::size_t>(kGreatestVocabulary), DataError,
-                "the vocabulary has {} tokens; at most {} are possible", tokens_.size(), kGreatestVocabulary);
+  TRIREME_CHECK(tokens_.size() <= static_cast<std::size_t>(max_vocabulary_size), DataError,
+                "the vocabulary has {} tokens; at most {} are possible", tokens_.size(), max_vocabulary_size);
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     const std::string_view token = tokens_[i];
     const auto id = static_cast<std::int32_t>(i);
@@ -61,7 +63,7 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
   for (const char* token : {"[PAD]", "[CLS]", "[SEP]", "[MASK]"}) id_of(token);
   end_of_document_ = id_of("[EOS]");
 
-  for (char32_t c = 0; c < kCodePoints; ++c) {
+  for (char32_t c = 0; c < unicode_code_points; ++c) {
     const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
     const bool is_line = c == '\t' || c == '\n' || c == '\r';
     if (c == 0 || c == 0xFFFD ||
@@ -132,8 +134,8 @@ void WordPieceTokenizer::encode_run(const std::string& run, bool is_ascii, std::
 }
 
 void WordPieceTokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
-  if (word.size() > static_cast<std::size_t>(kGreatestWord) &&
-      std::ranges::count_if(word, [](char c) { return !continues_character(c); }) > kGreatestWord) {
+  if (word.size() > static_cast<std::size_t>(max_word_characters) &&
+      std::ranges::count_if(word, [](char c) { return !continues_character(c); }) > max_word_characters) {
     ids.push_back(unknown_);
     return;
   }
@@ -172,15 +174,15 @@ void WordPieceTokenizer::decode(std::span<const std::int32_t> ids, std::string& 
 }
 
 std::string WordPieceTokenizer::payload() const {
-  std::string text = fmt::format("{}\n{} {}\n", kTitle, tokens_.size(), int{lower_case_});
+  std::string text = fmt::format("{}\n{} {}\n", payload_title, tokens_.size(), int{lower_case_});
   for (const std::string& token : tokens_) text += escape_bytes(token) + '\n';
   return text;
 }
 
 WordPieceVocabulary wordpiece_from_payload(std::string_view payload) {
   PayloadLines lines(payload);
-  lines.title(kTitle);
-  const auto [tokens, lower_case] = lines.numbers<2>(kGreatestVocabulary);
+  lines.title(payload_title);
+  const auto [tokens, lower_case] = lines.numbers<2>(max_vocabulary_size);
   TRIREME_CHECK(lower_case <= 1, DataError, "the embedded tokenizer is damaged: {} for lower case", lower_case);
   WordPieceVocabulary vocabulary{lines.texts(tokens), lower_case == 1};
   lines.finish();

@@ -44,15 +44,15 @@ std::vector<std::int64_t> ParameterBuffer::work_offsets(const DataParallelOption
   if (!uses_work(options)) return {};
   // Two in turn where one unit's gradients travel while the next one's are made.
   const std::size_t turns = gradient_shards(options) && options.overlap_reduce ? 2 : 1;
-  std::int64_t largest = 0;
+  std::int64_t max_unit_elements = 0;
   for (const ParameterUnit& unit : layout.units()) {
-    if (!unit.has_embedding) largest = std::max(largest, unit.size);
+    if (!unit.has_embedding) max_unit_elements = std::max(max_unit_elements, unit.size);
   }
   std::vector<std::int64_t> offsets;
-  elements = largest * static_cast<std::int64_t>(turns);
+  elements = max_unit_elements * static_cast<std::int64_t>(turns);
   for (std::size_t g = 0; g < layout.units().size(); ++g) {
     const bool own = layout.units()[g].has_embedding;
-    offsets.push_back(own ? elements : largest * static_cast<std::int64_t>(g % turns));
+    offsets.push_back(own ? elements : max_unit_elements * static_cast<std::int64_t>(g % turns));
     if (own) elements += layout.units()[g].size;
   }
   return offsets;

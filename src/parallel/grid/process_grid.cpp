@@ -169,11 +169,11 @@ std::string ProcessGrid::diagram() const {
   constexpr int max_columns = 8;
   constexpr int max_rows = 16;
   // The last replica and stage are always drawn; where there are more than fit, "..." stands before them.
-  const auto drawn = [](int size, int most) {
+  const auto drawn = [](int size, int limit) {
     std::vector<int> indices;  // -1 for "..."
-    for (int i = 0; i < std::min(size, most); ++i) indices.push_back(i);
-    if (size > most) {
-      indices[static_cast<std::size_t>(most - 2)] = -1;
+    for (int i = 0; i < std::min(size, limit); ++i) indices.push_back(i);
+    if (size > limit) {
+      indices[static_cast<std::size_t>(limit - 2)] = -1;
       indices.back() = size - 1;
     }
     return indices;
