@@ -13,7 +13,7 @@ class MpiError : public Error {
   explicit MpiError(const std::string& message) : Error(ExitCode::environment, message) {}
 };
 
-/// Throws MpiError unless `code` is MPI_SUCCESS. `call` is the name of the MPI function, with what it was done for.
+/// Throws MpiError unless `code` is MPI_SUCCESS. `call` is the name of the MPI function, with its purpose.
 void check(int code, const char* call);
 
 /// "rank 3 on host n17"

@@ -10,7 +10,7 @@
 namespace trireme::mpi {
 namespace {
 
-// Large tensors are reduced in segments of this many bytes, so that what was received is still in the cache when it is
+// Large tensors are reduced in segments of this many bytes, so that received data is still in the cache when it is
 // added. Measured with bench/collectives.
 constexpr std::int64_t segment_bytes = std::int64_t{2} << 20;
 // Segments in flight at a time. Without a waiting caller, ranks poll rarely: each poll should find several segments to
@@ -73,8 +73,8 @@ struct Lane {
   Messages sums;
 };
 
-/// The lanes for `segments` segments, whose parts have `capacity` elements at the most. Segment i takes lane i modulo
-/// their number.
+/// The lanes for `segments` segments, whose parts have at most `capacity` elements. Segment i takes lane i modulo their
+/// number.
 std::deque<Lane> make_lanes(const Channel& channel, DType dtype, std::int64_t segments, std::int64_t capacity) {
   std::deque<Lane> lanes;
   for (std::int64_t i = 0; i < std::min(segments, window); ++i) lanes.emplace_back(channel, dtype, capacity);

@@ -39,7 +39,7 @@ bool Operation::advance() {
   try {
     if (promise.awaited != nullptr && !promise.awaited->test()) return false;
   } catch (...) {
-    // The coroutine stays suspended for ever; its waiting caller receives this failure.
+    // The coroutine stays suspended; its waiting caller receives this failure.
     promise.failure = std::current_exception();
     return true;
   }

@@ -82,8 +82,8 @@ class ProgressEngine {
   /// Starts an operation: its first messages are issued before this returns. `description` is for messages: "an
   /// all-reduce of the group data".
   std::shared_ptr<Entry> submit(Operation operation, std::string description);
-  /// Blocks until `entry` is finished; throws what it failed with, and HungError where no operation has made a step for
-  /// the longest wait.
+  /// Blocks until `entry` is finished; throws its error, and HungError where no operation has made a step for the
+  /// longest wait.
   void wait(Entry& entry);
   /// 0, the default: no limit.
   void set_max_wait(double seconds) { max_wait_s_ = seconds; }

@@ -53,7 +53,7 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
   asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(address), "l"(global), "r"(valid ? 16 : 0)
                : "memory");
 }
-/// Makes one group of what the thread has begun to copy since the last one.
+/// Makes one group of the copies that the thread has begun since the last one.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most `latest` groups of the thread are under way.
 template <int latest>

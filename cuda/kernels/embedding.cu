@@ -11,8 +11,8 @@
 namespace trireme::cuda {
 namespace {
 
-// Bytes read and written for each element of 16 bits: lookup 4, add_positions 4, its backward 4, lookup_backward 2. In
-// each window lookup_backward adds 8 for each element of every table row that occurs.
+// Bytes from and to memory for each element of 16 bits: lookup 4, add_positions and its backward 4; lookup_backward 2,
+// and 8 for each element of a row of the table that occurs, again in every window.
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)

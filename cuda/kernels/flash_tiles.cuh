@@ -106,7 +106,7 @@ __device__ float combine_row(float value) {
   return Combine{}(value, __shfl_xor_sync(all_lanes, value, 2));
 }
 
-/// The warp's rows from `begin` on = the sums, rounded to T, by way of shared memory of its own.
+/// The warp's rows from `begin` on = the sums, rounded to T, through shared memory of its own.
 template <int d, class T>
 __device__ void store_sums(const float (&sum)[d / 8][4], std::int64_t begin, std::int64_t end, T* staging,
                            const Rows<T>& to) {
@@ -131,7 +131,7 @@ __device__ void store_sums(const float (&sum)[d / 8][4], std::int64_t begin, std
     }
   }
 }
-/// The warp's rows from `begin` on = kept times what they were + the sums; not read where kept is 0.
+/// The warp's rows from `begin` on = kept times their old values + the sums; not read where kept is 0.
 template <int d>
 __device__ void join_sums(const float (&sum)[d / 8][4], const float (&kept)[2], std::int64_t begin, std::int64_t end,
                           const Rows<float>& to) {

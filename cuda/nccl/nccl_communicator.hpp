@@ -12,8 +12,8 @@ namespace trireme::cuda {
 /// NcclError that names the collective, the group and the rank.
 ///
 /// Exchanges go between neighbours of the ring of ranks, each direction of each pair on a communicator and a stream of
-/// its own (see P2pSplit). These are made at a group's first exchange: every rank must come to its first exchange
-/// without having waited for another rank's.
+/// its own (see P2pSplit). These are made at a group's first exchange: every rank must reach its first exchange without
+/// waiting for another rank's.
 ///
 /// Destruction is collective: all ranks destroy groups in the same order.
 class NcclCommunicator final : public Communicator {

@@ -33,7 +33,7 @@ enum class LaunchChecks {
   immediate  ///< the host waits for every kernel: slow, and names the kernel that failed
 };
 
-/// The GPU of this rank: what is common to its streams, memory and libraries. Used by one thread of the rank at a time.
+/// The GPU of this rank: state that its streams, memory and libraries share. Used by one thread of the rank at a time.
 class Device {
  public:
   /// Makes GPU `place.device` the calling thread's; its name is filled in. Throws CudaError.

@@ -17,7 +17,7 @@ class CudaError : public detail::ErrorOf<ExitCode::environment> {
 class CublasError : public detail::ErrorOf<ExitCode::environment> {
   using ErrorOf::ErrorOf;
 };
-/// NCCL reported an error, or a communicator was given up.
+/// NCCL reported an error, or a communicator was aborted.
 class NcclError : public detail::ErrorOf<ExitCode::environment> {
   using ErrorOf::ErrorOf;
 };

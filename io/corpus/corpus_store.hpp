@@ -92,7 +92,7 @@ class CorpusStore final : public prepare::CorpusSource {
   std::span<const CorpusRun> runs_;
 };
 
-/// Hands out tokens of a corpus, each block of them checked first, once where they are asked for in order.
+/// Reads tokens of a corpus. Each block is checked first, only once where tokens are read in order.
 class VerifiedTokens {
  public:
   explicit VerifiedTokens(const prepare::CorpusSource& store) : store_(store) {}

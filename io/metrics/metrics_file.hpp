@@ -11,7 +11,7 @@ namespace trireme::io {
 class MetricsFile final : public train::MetricsSink {
  public:
   /// Appends to `path`. A run that continues from `done` first removes later iterations and repeated evaluations from
-  /// the file, so that every line stands once. A run from the start begins the file anew. Throws IoError.
+  /// the file, so that every line occurs once. A run from the start replaces the file. Throws IoError.
   MetricsFile(std::string path, const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;

@@ -48,8 +48,8 @@ enum class Capability {
   launch_checks,         ///< BackendOptions::check_launches
 };
 
-/// A device and the kernels that run on it. Everything above works through this interface and does not know which one
-/// it has. Kernels come in small families, each declared in src/backend/kernels.
+/// A device and the kernels that run on it. All code above uses this interface, whatever the device. Kernels come in
+/// small families, each declared in src/backend/kernels.
 class Backend : public Allocator {
  public:
   /// "cpu" or "cuda", for the log; use `supports` to decide.

@@ -33,7 +33,7 @@ std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
     if (r == own) continue;
     const auto peer = static_cast<int>(r);
     if (!outgoing[r].empty()) {
-      // A Transfer's tensor is not const; what is sent is only read.
+      // A Transfer's tensor is not const, but a send only reads it.
       auto* const data = const_cast<std::uint8_t*>(outgoing[r].data());
       transfers.push_back({Transfer::Direction::send, peer, TensorView(data, {sizes[r]})});
     }

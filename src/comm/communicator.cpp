@@ -16,7 +16,7 @@ Work& Work::operator=(Work&& other) noexcept {
 }
 
 Work::~Work() {
-  // While an error unwinds this rank the others may never come to the same point: the state decides what it abandons.
+  // While an error unwinds this rank, the others may never reach the same point: the state decides what it abandons.
   if (!state_ || std::uncaught_exceptions() > 0) return;
   ImmediateStream host;
   try {

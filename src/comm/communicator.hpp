@@ -30,7 +30,7 @@ class Work {
    public:
     virtual ~State() = default;
     virtual bool done() = 0;
-    /// Makes what is enqueued on `stream` from now on run after the communication; on the CPU blocks the caller.
+    /// Makes later work on `stream` run after the communication; on the CPU it blocks the caller.
     virtual void wait(Stream& stream) = 0;
   };
 

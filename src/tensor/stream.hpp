@@ -13,8 +13,8 @@ class Event {
   virtual void synchronize() const = 0;
 };
 
-/// An order of work on a device: what is enqueued on one stream runs in that order. On the CPU work runs at once,
-/// within the call.
+/// An order of work on a device: work enqueued on one stream runs in that order. On the CPU work runs at once, within
+/// the call.
 class Stream {
  public:
   virtual ~Stream() = default;

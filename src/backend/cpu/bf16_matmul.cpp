@@ -12,7 +12,7 @@ namespace {
 
 enum Output : std::int64_t { fp32_overwritten, fp32_accumulated, bf16_plain, bf16_with_bias };
 
-/// Extents, strides, transpositions and the output: what a primitive is generated for.
+/// Key of a primitive: extents, strides, transpositions and the output.
 using Key = std::array<std::int64_t, 9>;
 
 struct Primitive {
@@ -20,7 +20,7 @@ struct Primitive {
   dnnl::matmul matmul;
 };
 
-/// Primitives kept at most; generating text makes products of ever new lengths.
+/// Maximum number of cached primitives; text generation has products of many lengths.
 constexpr std::size_t cache_size = 512;
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace trireme::cpu {
 namespace {
 
-/// Counts what is allocated; buffers may outlive the backend, so the count is shared with them.
+/// Count of allocated bytes; buffers may outlive the backend, so they share it.
 struct MemoryCount {
   std::atomic<std::size_t> now{0};
   std::atomic<std::size_t> peak{0};

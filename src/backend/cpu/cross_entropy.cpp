@@ -16,7 +16,7 @@ namespace {
 /// Columns converted at a time: they stay in the first cache.
 constexpr std::int64_t column_block = 1024;
 
-// The loops over a row are functions of their own: what is captured by reference keeps them from being vectorised well.
+// The loops over a row are functions of their own: variables captured by reference prevent good vectorisation.
 
 template <class A>
 A max_of(const A* x, std::int64_t n) {

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t grain = 16384;
 constexpr std::int64_t chunk = 1024;
 
-/// value rounded once. By way of fp32, with a sticky last bit, a second rounding can do no harm.
+/// value rounded once. The step through fp32 has a sticky last bit, so that the second rounding is exact.
 template <class T>
 T round_to(double value) {
   if constexpr (std::is_same_v<T, bf16>) {

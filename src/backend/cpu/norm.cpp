@@ -16,8 +16,7 @@ namespace {
 /// Rows a task of the forward kernels takes.
 constexpr std::int64_t row_grain = 16;
 
-// The loops over a row are functions of their own: a pointer captured by reference keeps them from being vectorised
-// well.
+// The loops over a row are functions of their own: a pointer captured by reference prevents good vectorisation.
 
 /// y = (x - mean) rstd weight + bias for one row.
 template <class A>

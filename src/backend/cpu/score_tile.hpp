@@ -139,7 +139,7 @@ class ResultRows {
     }
   }
 
-  /// Row i of what is merged.
+  /// Row i of the sums to merge with.
   A* merged(std::int64_t i) const { return merged_[i]; }
   /// Row i = row factor; changes `row`.
   void store(std::int64_t i, A* row, std::int64_t d, A factor) const {

@@ -258,7 +258,8 @@ inline void check_targets(std::string_view where, ConstTensorView logits, ConstT
   detail::check_size(where, "targets", targets, rows_of(logits.shape()), DType::int32);
 }
 
-/// `heads` are q, k, v and the like; `results` what is overwritten or merged; `statistics` log_sum_exp and row_dot.
+/// `heads` are q, k, v and other inputs; `results` the tensors to overwrite or merge; `statistics` log_sum_exp and
+/// row_dot.
 inline void check_attention(std::string_view where, const AttentionProblem& problem,
                             std::initializer_list<ConstTensorView> heads,
                             std::initializer_list<ConstTensorView> results,

@@ -129,8 +129,8 @@ class RecentSets {
   std::size_t size_bytes_ = 0;
 };
 
-/// Compares pairs of documents and unites those that are similar. Pairs that are united already, or were found not to
-/// be similar, are passed over.
+/// Compares pairs of documents and unites those that are similar. Pairs that are united already, or are known to
+/// differ, are skipped.
 class Comparer {
  public:
   Comparer(ThreadPool& pool, const DuplicateSearchOptions& options) : pool_(pool), options_(options), sets_(options) {}

@@ -13,7 +13,7 @@
 namespace trireme::data {
 namespace {
 
-/// Before names, numbers or examples; those that often end a sentence (etc. Inc. Jr.) are not here.
+/// Abbreviations before names, numbers or examples, without those that often end a sentence (etc. Inc. Jr.).
 constexpr std::array<std::string_view, 62> abbreviations{
     "adm",  "al",  "apr",  "art", "aug", "brig", "capt",   "cf",   "ch",  "cmdr", "col", "cpl", "dec",
     "dept", "dr",  "ed",   "eds", "eq",  "eqs",  "esp",    "feb",  "fig", "figs", "gen", "gov", "hon",

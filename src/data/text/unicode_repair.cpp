@@ -76,7 +76,7 @@ struct Run {
   }
 };
 
-/// Calls `take(run)` for every longest run of characters that stand for bytes, `pass(bytes)` for what lies between.
+/// Calls `take(run)` for every longest run of characters that stand for bytes, `pass(bytes)` for the text between.
 template <class TakeRun, class Pass>
 void for_each_run(std::string_view text, const TakeRun& take, const Pass& pass) {
   Run run;

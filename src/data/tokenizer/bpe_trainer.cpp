@@ -89,7 +89,7 @@ class Trainer {
  private:
   struct Occurrences {
     std::int64_t count = 0;
-    std::vector<std::uint32_t> words;  // those that hold the pair, and some that no longer do; some twice
+    std::vector<std::uint32_t> words;  // words with the pair; may hold outdated and repeated entries
   };
 
   std::span<Id> symbols(std::size_t word) { return {symbols_.data() + begins_[word], sizes_[word]}; }

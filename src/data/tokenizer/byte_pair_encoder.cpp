@@ -111,8 +111,8 @@ std::vector<bool> BytePairEncoder::added_ids(const BpeVocabulary& vocabulary) {
   return is_added;
 }
 
-/// Most words of ordinary text are one token. They are found by one look-up, without merging; but only tokens that
-/// merging gives too, so that the result is the same, unless the vocabulary has `whole_words`.
+/// Most words of ordinary text are one token. One look-up finds them, without merging. Unless the vocabulary has
+/// `whole_words`, only tokens that merging gives too are entered, so that the result is the same.
 void BytePairEncoder::add_words(const BpeVocabulary& vocabulary) {
   word_slots_.resize(table_size(vocabulary.tokens.size()));
   word_shift_ = 64 - std::countr_zero(word_slots_.size());

@@ -61,7 +61,7 @@ class BytePairEncoder {
   std::vector<std::uint32_t> byte_pair_ranks_;  // [256, 256]: rank_of for two bytes
   std::vector<MergeSlot> merge_slots_;          // open addressing
   std::vector<WordSlot> word_slots_;            // words that are one token, open addressing
-  // Where words go before merges, those that are no key. Looked up by views, without a copy.
+  // Tokens for whole words that are longer than a key. Looked up by views, without a copy.
   struct Hash : std::hash<std::string_view> {
     using is_transparent = void;
   };

@@ -23,7 +23,7 @@ void SpecialTokenFinder::count(std::string_view text, SpellingCounts& counts) co
 
 /// The longest spelling that `text` begins with; empty where there is none.
 std::string_view SpecialTokenFinder::spelling_at(std::string_view text) const {
-  // It is not greater than the text, and of those that are not it is the greatest that the text begins with.
+  // It is not greater than the text. Of the spellings that are not, it is the greatest with which the text begins.
   for (auto after = std::ranges::upper_bound(spellings_, text); after != spellings_.begin(); --after) {
     const std::string& spelling = *(after - 1);
     if (text.starts_with(spelling)) return spelling;

@@ -128,7 +128,7 @@ const char* WordSplitter::llama_word_end(const char* text, const char* end) cons
 bool WordSplitter::can_cut(std::string_view text, std::size_t at) const {
   if (!is_word_cut(text, at)) return false;
   if (pattern_ == WordPattern::gpt2 || !is_line_end(text[at])) return true;
-  // The other patterns let the end of a line belong to signs before it.
+  // In the other patterns the end of a line belongs to signs before it.
   std::size_t start = at - 1;
   while (start > 0 && at - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
   const Class before = character(text.data() + start, text.data() + at).character_class;

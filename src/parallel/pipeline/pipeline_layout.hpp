@@ -37,7 +37,7 @@ struct PipelineLayout {
 };
 
 /// Schedule for `chunks` chunks a rank: `asked`, or by default 1F1B, interleaved for several chunks. Throws ConfigError
-/// where `asked` does not support as many chunks.
+/// where `asked` does not support that many chunks.
 ScheduleKind schedule_for(std::optional<ScheduleKind> asked, int chunks);
 
 }  // namespace trireme::parallel
