@@ -79,7 +79,7 @@ TEST(PipelineLayout, RefusesContradictions) {
   EXPECT_THAT(refusal(8, 2, {.first_stage = 0}), HasSubstr("must be at least 1"));
   EXPECT_THAT(refusal(8, 1, {.standalone_embedding = true}), HasSubstr("at least 2, not 1"));
   EXPECT_THAT(refusal(8, 2, {.chunks = 2, .standalone_embedding = true}), HasSubstr("one chunk a rank, not 2"));
-  EXPECT_THAT(refusal(8, 2, {.layers_per_chunk = 2, .last_stage = 2}), HasSubstr("give <vpp> instead"));
+  EXPECT_THAT(refusal(8, 2, {.layers_per_chunk = 2, .last_stage = 2}), HasSubstr("use <vpp> instead"));
 }
 
 TEST(ScheduleFor, FollowsTheChunks) {
