@@ -117,7 +117,7 @@ class ProgressEngine {
 
  private:
   bool poll();                 // with mutex_ held; true when anything moved
-  bool advance(Entry& entry);  // likewise
+  bool advance(Entry& entry);  // with mutex_ held; true when the operation moved
   void run();
   void set_timer(std::chrono::microseconds delay);  // with mutex_ held
   void check_usable() const;

@@ -8,7 +8,7 @@
 
 namespace trireme::cuda {
 
-/// How a product is computed: by this cuBLASLt algorithm, with the epilogue fused into it or in kernels of its own.
+/// Choice for a product: a cuBLASLt algorithm, with the epilogue fused into it or in kernels of its own.
 struct Choice {
   bool fused = false;
   std::uint64_t workspace_bytes = 0;

@@ -38,7 +38,7 @@ __device__ __forceinline__ void load_matrices(const void* row, std::uint32_t (&t
                : "r"(address)
                : "memory");
 }
-/// The same of the matrices' transposes: rows 2t and the next of column g.
+/// Loads the matrices' transposes instead: rows 2t and the next of column g.
 __device__ __forceinline__ void load_transposed(const void* row, std::uint32_t (&to)[4]) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"

@@ -78,7 +78,7 @@ __device__ void multiply_columns(const std::uint32_t (&a)[rows][4], const T* til
     }
   }
 }
-/// multiply_columns of one left factor.
+/// Product with one left factor.
 template <int d, int tiles, class T>
 __device__ void multiply_rows(const std::uint32_t (&a)[4], const T* tile, int step, float (&sum)[tiles][4]) {
   multiply_rows<d>(reinterpret_cast<const std::uint32_t(&)[1][4]>(a), tile, step,

@@ -8,7 +8,7 @@ constexpr int warp_threads = 32;
 constexpr unsigned all_lanes = 0xffffffffU;
 constexpr int warps = block_threads / warp_threads;
 
-// Position of a thread in kernels whose warps take a row each.
+// Kernels in which a warp processes a row.
 __device__ inline std::int64_t own_row() { return global_thread() / warp_threads; }
 __device__ inline std::int64_t own_lane() { return threadIdx.x % warp_threads; }
 constexpr std::int64_t row_blocks(std::int64_t rows) { return (rows + warps - 1) / warps; }
@@ -40,7 +40,7 @@ template <class A>
 struct PartOfWarp {
   A part[warps];
 };
-/// Returns the values of all threads of a block of block_threads combined, in one order; all threads call it.
+/// The values of a block of block_threads threads combined in a fixed order, for each of them; all threads call it.
 template <class Combine, class A>
 __device__ A block_combine(A value) {
   auto& of_warp = gpu::shared<PartOfWarp<A>>();

@@ -66,7 +66,7 @@ __device__ void store_raw(const T (&from)[8], int size, T* to) {
   }
 }
 
-/// load_raw in the accumulation type; 0 from `size` on.
+/// Loads elements in the accumulation type; 0 from `size` on.
 template <class T>
 __device__ void load(const T* from, int size, Accumulation<T> (&to)[8]) {
   T raw[8]{};

@@ -44,7 +44,7 @@ void DeviceMemory::check_allocation(cudaError_t status, const char* call, std::s
 }
 
 Buffer DeviceMemory::allocate(std::size_t size_bytes) {
-  constexpr std::size_t smallest = 256;  // also an empty tensor has an address
+  constexpr std::size_t smallest = 256;  // an empty tensor has an address, too
   const std::size_t taken = std::max(size_bytes, smallest);
   void* data = nullptr;
   cudaError_t status = cudaMalloc(&data, taken);

@@ -45,7 +45,7 @@ class CorpusStore final : public prepare::CorpusSource {
   /// ranks have opened the same corpus. Throws DataError on all ranks, naming the first block that has changed since it
   /// was written, or an id that is not in the vocabulary.
   void verify(Communicator& comm, ThreadPool& pool) const;
-  /// The same on one rank and one thread.
+  /// Reads and checks every token on one rank and one thread.
   void verify() const;
   /// Number of blocks of 1,048,576 tokens; for a view, of all its sources.
   std::int64_t blocks() const;

@@ -48,7 +48,7 @@ void fail(const std::string& action) {
         return 0;
       },
       &stack);
-  // Where the system refused, its reason is enough: the library adds addresses of memory and counts of bytes to it.
+  // The reason of the system is enough: the library adds addresses of memory and counts of bytes to it.
   for (const std::string& text : stack) {
     const int error = errno_in(text);
     if (meets_limit(error)) throw_system_error("cannot " + action, error);

@@ -15,7 +15,7 @@ namespace trireme::io {
 /// Throws IoError where the file cannot be read. Throws DataError naming the part that is damaged, or that this program
 /// cannot reproduce exactly.
 data::BpeVocabulary read_huggingface_file(const std::string& path, const std::string& end_of_document);
-/// The same of the file's contents; the path is for messages.
+/// Reads the contents of a `tokenizer.json`; the path is for messages.
 data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::string& path,
                                            const std::string& end_of_document);
 

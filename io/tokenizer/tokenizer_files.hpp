@@ -12,7 +12,7 @@ namespace trireme::io {
 /// bytes as printable characters by GPT-2's table. Throws IoError where a file cannot be read, DataError naming file
 /// and line or entry where it is damaged. The merges are checked against the vocabulary by `make_gpt2_tokenizer`.
 data::BpeVocabulary read_bpe_files(const std::string& vocabulary_path, const std::string& merges_path);
-/// The same of the files' contents; the paths are for messages.
+/// Reads the contents of GPT-2's two files; the paths are for messages.
 data::BpeVocabulary parse_bpe_files(const std::string& vocabulary, const std::string& vocabulary_path,
                                     const std::string& merges, const std::string& merges_path);
 /// Writes the two files, the merges first; each gets its name when it is on the disk. Throws IoError.
@@ -22,7 +22,7 @@ void write_bpe_files(const data::BpeVocabulary& vocabulary, const std::string& v
 /// Reads BERT's vocabulary (vocab.txt): a token a line, whose number from 0 is its id. Throws IoError, or DataError
 /// naming the line. `make_wordpiece_tokenizer` checks the tokens.
 data::WordPieceVocabulary read_wordpiece_file(const std::string& path);
-/// The same of the file's contents; the path is for messages.
+/// Reads the contents of BERT's vocabulary; the path is for messages.
 data::WordPieceVocabulary parse_wordpiece_file(std::string_view text, const std::string& path);
 
 }  // namespace trireme::io

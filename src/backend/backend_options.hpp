@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-/// How a rank's backend works. A setting that a backend does not support (Capability) has no effect there.
+/// Settings of a rank's backend. A setting that a backend does not support (Capability) has no effect there.
 struct BackendOptions {
   int world_rank = 0;
   int local_rank = 0;                    ///< number among the ranks of this machine: decides which device is taken

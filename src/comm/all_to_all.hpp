@@ -14,7 +14,8 @@ namespace trireme {
 std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
                                                         std::span<const std::span<const std::uint8_t>> outgoing);
 
-/// The same for records, in one list: those of rank 0 first, each rank's in the order in which it had them.
+/// Sends records to each rank, and returns the received ones in one list: those of rank 0 first, each rank's in their
+/// order there.
 template <class T>
 std::vector<T> all_to_all(Communicator& comm, const std::vector<std::vector<T>>& outgoing) {
   static_assert(std::is_trivially_copyable_v<T>);

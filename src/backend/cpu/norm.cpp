@@ -74,7 +74,7 @@ void layer_norm_backward(const A* dy, const A* x, const A* weight, A mean, A rst
   }
 }
 
-/// The same for RMSNorm.
+/// Backward of RMSNorm for one row.
 template <class A>
 void rms_norm_backward(const A* dy, const A* x, const A* weight, A rstd, const A* residual_gradient, std::int64_t h,
                        A* dx, A* dweight) {

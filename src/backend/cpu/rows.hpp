@@ -46,7 +46,7 @@ inline const Accumulation<T>* row_in(const T* x, std::int64_t n, Accumulation<T>
   }
 }
 
-/// Where to compute a row that goes to y: y itself where it has the accumulation type, else `buffer`, which
+/// Memory in which to compute a row of y: y itself where it has the accumulation type, else `buffer`, which
 /// `finish_row` then rounds to y.
 template <class T>
 inline Accumulation<T>* row_out(T* y, Accumulation<T>* buffer) {

@@ -102,7 +102,7 @@ struct ScoreTile {
   }
 
  private:
-  /// The same for any column, query by query.
+  /// Draws the factors query by query, for any `column`.
   template <class A>
   void dropout_elements(const Dropout& dropout, std::uint64_t key, std::int64_t sample, std::int64_t row,
                         std::int64_t column, A* factor) const {

@@ -51,7 +51,7 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t m) { return (n + m 
 
 /// Combination of a product with the tile it is written to.
 enum class Update { overwrite, accumulate, rescale_and_accumulate };
-/// How the first factor lies in memory: a[row][k] or a[k][row].
+/// Layout of the first factor in memory: a[row][k] or a[k][row].
 enum class Order { by_row, by_column };
 
 /// The part of a product that some rows need: columns [column_begin, column_end), sums over k in [begin, end).

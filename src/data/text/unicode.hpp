@@ -20,8 +20,8 @@ bool is_surely_composed(std::string_view text);
 /// `text` in NFC. Bytes that are not UTF-8 stay as they are.
 std::string composed(std::string_view text);
 
-/// In lower case and without accents, as BERT does: full lower case (a capital sigma at the end of a word becomes a
-/// final one), canonical decomposition (NFD), nonspacing marks left out. `word` is UTF-8 without white space.
+/// `word` in lower case and without accents, as in BERT: full lower case (a capital sigma at the end of a word becomes
+/// a final one), canonical decomposition (NFD), nonspacing marks left out. `word` is UTF-8 without white space.
 std::string lower_case_without_accents(std::string_view word);
 
 }  // namespace trireme::data

@@ -220,8 +220,8 @@ void BytePairEncoder::encode_short(const char* word, std::size_t size, std::vect
   ids.insert(ids.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-/// The same result through a linked list and a heap of pairs; entries of the heap whose pair has changed meanwhile are
-/// dropped when they surface.
+/// Encodes a long word through a linked list and a heap of pairs, with the result of encode_short. Heap entries whose
+/// pair has changed are dropped at the top.
 void BytePairEncoder::encode_long(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const {
   struct Node {
     std::int32_t id;

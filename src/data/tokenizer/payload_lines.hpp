@@ -17,7 +17,7 @@ inline constexpr std::int64_t max_vocabulary_size = std::int64_t{1} << 24;
 
 /// `bytes` in printable ASCII: a backslash, and each byte that is not printable, as \xHH.
 std::string escape_bytes(std::string_view bytes);
-/// The same for a message, shortened.
+/// `escape_bytes` for a message, shortened.
 std::string quotation_of(std::string_view bytes);
 /// The inverse of `escape_bytes`; throws DataError where an escape is broken.
 std::string unescape_bytes(std::string_view text);

@@ -23,12 +23,12 @@ class RingAttention {
   RingAttention(Backend& backend, Communicator& context_group, Arena& workspace)
       : backend_(backend), group_(context_group), workspace_(workspace) {}
 
-  /// As AttentionKernels::attention on the whole sequence, of which queries, keys and results here are this rank's.
+  /// Computes AttentionKernels::attention on the whole sequence; queries, keys and results here are those of this rank.
   /// `problem` has as many queries as keys, from position 0; its lengths count places of the whole sequence.
   /// log_sum_exp [2, b, heads, queries / 2] A is laid out chunk by chunk. Collective over the group.
   void forward(const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
                const Heads& out, TensorView log_sum_exp) const;
-  /// As AttentionKernels::attention_backward. Collective over the group.
+  /// Computes AttentionKernels::attention_backward on the whole sequence. Collective over the group.
   void backward(const AttentionProblem& problem, const ConstHeads& dout, const ConstHeads& q, const ConstHeads& k,
                 const ConstHeads& v, const ConstHeads& out, ConstTensorView log_sum_exp, TensorView row_dot,
                 const Heads& dq, const Heads& dk, const Heads& dv) const;

@@ -63,7 +63,7 @@ class ParameterBuffer {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   /// The parameter called `name`, which must be there.
   const Parameter& at(const std::string& name) const;
-  /// The same, or null where this rank has none.
+  /// The parameter called `name`, or null where this rank has none.
   const Parameter* find(const std::string& name) const;
   const DataParallelOptions& options() const { return options_; }
   const BufferLayout& layout() const { return layout_; }
