@@ -71,8 +71,7 @@ class Backend : public Allocator {
   virtual void release_host_memory() {}
 
   /// Copies between host and device memory, ordered on `stream`; sizes and types must agree. Memory from `host_memory`
-  /// must stay unchanged until the stream has reached the copy. With all other host memory the copy is complete on
-  /// return.
+  /// must stay unchanged until the stream has reached the copy. All other host memory is read or filled on return.
   virtual void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) = 0;
   virtual void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) = 0;
 
