@@ -18,12 +18,16 @@ fresh() {
   plant src/app/main.cpp '#include "mpi/environment.hpp"'
   plant tests/base/error_test.cpp '#include "src/base/error.hpp"' '#include <mpi.h>'
   plant src/base/units.hpp '#pragma once' '/// Bytes of a block, in terms' '/// Of the page.' 'int block;  ///< bytes'
+  plant src/app/options/field_names.cpp '    {"lr", "lr"},'
+  plant src/app/run_config/lr_options.cpp '#include "src/base/error.hpp"' 'options.add("lr,rate", &lr);'
+  plant src/optim/sgd.cpp 'throw Error("<lr> {} is below 0, not <|endoftext|>, as under srun --mpi=pmix");  // --lr' "char c = '\"';"
+  plant src/plan/drawing.cpp 'svg = "<g><title>--</title>";'
   plant README.md '# A tree' '[Units](docs/units.md#of-blocks)'
   plant docs/units.md '# Of blocks'
 }
 
 fresh
-for check in layers prose links; do
+for check in layers prose flags links; do
   "$here/$check.sh" "$tree" >"$tree/output" || { echo "$check: a tree that is in order was refused:"; cat "$tree/output"; exit 1; }
 done
 
@@ -37,7 +41,7 @@ must_fail() {
   if "$here/$check.sh" "$tree" >"$tree/output"; then
     echo "not found: $what"
     missed=1
-  elif ! grep -qF "$words" "$tree/output"; then
+  elif ! grep -qF -- "$words" "$tree/output"; then
     echo "found for another reason: $what"
     cat "$tree/output"
     missed=1
@@ -69,6 +73,12 @@ must_fail "such a comment after a sentence" "begin the comment with" src/base/x.
 must_fail "such a comment of a member" "begin the comment with" src/base/x.hpp 'int x;  ///< Of the block'
 must_fail "such a comment of a script" "begin the comment with" tests/x.sh '# Of it'
 must_fail "a README that is too long" "150 is the limit" README.md $(seq 151)
+check=flags
+must_fail "a flag below app" "--lr is a flag" src/optim/sgd.cpp 'throw Error("--lr is below 0");'
+must_fail "a flag after a character" "--lr is a flag" src/optim/sgd.cpp "put('\"') + \"--lr is below 0\";"
+must_fail "a field without a flag" "<momentum> has no flag" src/optim/sgd.cpp 'throw Error("<momentum> is below 0");'
+must_fail "a field in parts" "has no flag" src/optim/sgd.cpp 'throw Error("<lr_{}> is below 0", unit);'
+must_fail "a flag that no command has" "no command has the option --momentum" src/app/options/field_names.cpp '    {"momentum", "momentum"},'
 check=links
 must_fail "a link to no file" "no such file" README.md '[a](docs/lost.md)'
 must_fail "a link to no heading" "no such heading" README.md '[a](docs/units.md#lost)'
