@@ -80,7 +80,7 @@ folder=$(cd "$folder" && pwd) || exit 1
 
 source "$here/gpu_environment.sh"
 export TRIREME_REQUIRE_GPU=1
-export TRIREME_TEST_SEED=${TRIREME_TEST_SEED:-$((RANDOM * 32768 + RANDOM))} # of random inputs
+export TRIREME_TEST_SEED=${TRIREME_TEST_SEED:-$((RANDOM * 32768 + RANDOM))} # seed of random inputs
 if [ -d "$folder/fixtures" ]; then export TRIREME_FIXTURES=$folder/fixtures; fi
 
 results=$folder/gpu-results.txt

@@ -20,7 +20,7 @@ for life in 1 2 3; do
   on 1 train "${ramp[@]}" --save saved --load saved --load-or-init --exit-interval 5 --metrics-file lives.jsonl
   check "life $life ends as it should" [ $code -eq $((life < 3 ? 75 : 0)) ]
 done
-results() { sed 's/, "elapsed_ms.*//' "$1"; } # of a file of metrics: all but times
+results() { sed 's/, "elapsed_ms.*//' "$1"; } # contents of a file of metrics without times
 check "in three lives a run computes what it does in one" cmp <(results alone.jsonl) <(results lives.jsonl)
 on 1 train "${ramp[@]}" --load saved
 check "past its last sample a run has nothing to do" grep -q "nothing to do: 12 of 12 iterations" err

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Checks how comments begin, and the length of README.md: usage prose.sh [REPOSITORY]
 # 1. No comment (//, ///, ///<; # in scripts and CMake) begins with What, Who, Of or Whether: CONTRIBUTING.md, "Prose". A line that continues a
-# sentence of the line above may. 2. README.md has at most 150 lines. Exit status 1 if anything is wrong.
+# sentence of the line above may. Comments after code may begin with neither these words nor the same in lower case.
+# 2. README.md has at most 150 lines. Exit status 1 if anything is wrong.
 set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 
@@ -17,6 +18,7 @@ awk '
     begins = $0 ~ ("(^|[^:\"\047/#])" mark "/?<? *(What|Who|Of|Whether) ")
     # Alone on its line, after a comment line that does not end a sentence: the middle of one.
     if (begins && $0 ~ "^ *" mark && above ~ "^ *" mark "/? *[^ /]" && above !~ /[.:!?]$/) begins = 0
+    if ($0 ~ ("[^ /#].*[ ;{]" mark "/?<? *(of|what|who|whether) ")) begins = 1  # after code, in lower case
     if (begins) {
       sub(/^ +/, "")
       print FILENAME ":" FNR ": begin the comment with a verb or the noun it defines: " $0
