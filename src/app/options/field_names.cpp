@@ -52,6 +52,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"lr_decay_style", "lr-decay-style"},
     {"lr_warmup_iters", "lr-warmup-iters"},
     {"lr_warmup_samples", "lr-warmup-samples"},
+    {"main_grads_dtype", "main-grads-dtype"},
     {"max_bad_lines", "max-bad-lines"},
     {"max_line", "max-line"},
     {"max_position_embeddings", "max-position-embeddings"},
