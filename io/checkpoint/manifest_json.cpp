@@ -125,7 +125,7 @@ void read_body(const json& body, Manifest& manifest) {
   if (version > Manifest::current_version) return;
   manifest.step = integer(member(body, "step"));
   for (const auto& [name, value] : member(body, "attributes").items()) {
-    manifest.attributes[name] = value.get<std::string>();
+    manifest.attributes.put(name, value.get<std::string>());
   }
   for (const json& file : member(body, "files")) manifest.files.push_back(file_from(file));
   for (const json& blob : member(body, "blobs")) manifest.blobs.push_back(piece_from(blob));
@@ -139,7 +139,7 @@ std::string manifest_to_json(const Manifest& manifest) {
     const std::string body = fmt::format(
         "{{\"format\": \"{}\",\n\"format_version\": {},\n\"step\": {},\n\"attributes\": {},\n\"files\": {},\n"
         "\"blobs\": {},\n\"pieces\": {}}}}}\n",
-        format_name, manifest.format_version, manifest.step, json(manifest.attributes).dump(2),
+        format_name, manifest.format_version, manifest.step, json(manifest.attributes.texts()).dump(2),
         list_text(manifest.files), list_text(manifest.blobs), list_text(manifest.pieces));
     return fmt::format("{}{}{}{}", head, digest(body.data(), body.size()), tail, body);
   } catch (const json::exception& error) {
@@ -156,6 +156,7 @@ Manifest manifest_from_json(const std::string& text, const std::string& path) {
                 CheckpointError, "{} is damaged, cut short, or no manifest of a checkpoint", path);
   Manifest manifest;
   manifest.digest = text.substr(head.size(), digest_size);
+  manifest.attributes.set_source(path);
   try {
     read_body(parse(view.substr(body_begin)), manifest);
   } catch (const json::exception& error) {

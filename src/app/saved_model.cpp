@@ -1,6 +1,5 @@
 #include "src/app/saved_model.hpp"
 
-#include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/posix/folder.hpp"
 #include "src/app/memory_report.hpp"
@@ -23,7 +22,7 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, boo
   result.reader = checkpoint::open_checkpoint(*result.store, world, place.step);
   collectively(world, [&] {
     const checkpoint::Manifest& manifest = result.reader->manifest();
-    check_attributes(manifest.attributes, manifest.step, result.reader->description() + "/" + io::manifest_name);
+    check_attributes(manifest.attributes, manifest.step);
     result.description = checkpoint::read_description(*result.reader);
   });
   log::info("loading {}: iteration {}", result.reader->description(), result.description.step);
@@ -47,16 +46,17 @@ std::unique_ptr<SavedModel> load_model(
   OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load);
   auto saved = std::make_unique<SavedModel>();
   saved->description = checkpoint.description;
-  model::GptConfig config = config_from(saved->description.attributes);
+  const Attributes& attributes = saved->description.attributes;
+  model::GptConfig config = model::config_from(attributes);
   config.hidden_dropout = 0;
   config.attention_dropout = 0;
   train::ExecutionConfig layout;
-  layout.dtype = options.dtype.value_or(dtype_from_name(attribute(saved->description.attributes, "dtype")));
+  layout.dtype = options.dtype ? *options.dtype : trained_dtype(attributes);
   check_training_type(*job.backend, layout.dtype);
   layout.vocabulary_multiple = options.grid.vocabulary_multiple;
   layout.padded_vocabulary_size = options.grid.padded_vocabulary;
   layout.parallel.pipeline = options.grid.pipeline_split();
-  layout.sequence_length = trained_sequence_length(saved->description.attributes);
+  layout.sequence_length = data::sequence_length_from(attributes);
   settle(config, layout);
   check_least_memory(job, config, layout, std::nullopt,
                      "a smaller --micro-batch-size or --seq-length, a 16-bit --dtype, or more tensor or pipeline ranks "
@@ -78,7 +78,7 @@ std::unique_ptr<SavedModel> load_model(
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description) {
   const auto payload = description.blobs.find("tokenizer");
   TRIREME_CHECK(payload != description.blobs.end(), CheckpointError, "the checkpoint carries no tokenizer");
-  return data::tokenizer_from_payload(attribute(description.attributes, "tokenizer"), payload->second);
+  return data::tokenizer_from_payload(description.attributes.get<std::string>("tokenizer"), payload->second);
 }
 
 }  // namespace trireme::app

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "src/base/attributes.hpp"
 #include "src/checkpoint/shard_plan.hpp"
 #include "src/tensor/dtype.hpp"
 
@@ -39,7 +39,7 @@ struct Manifest {
 
   int format_version = current_version;
   std::int64_t step = 0;
-  std::map<std::string, std::string> attributes;
+  Attributes attributes;
   std::vector<FileEntry> files;
   std::vector<Piece> blobs;
   std::vector<Piece> pieces;

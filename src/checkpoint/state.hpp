@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/attributes.hpp"
 #include "src/tensor/shape.hpp"
 #include "src/tensor/tensor_view.hpp"
 
@@ -24,9 +25,9 @@ struct StateTensor {
 
 /// Content of a checkpoint beside tensors.
 struct RunDescription {
-  std::int64_t step = 0;                          ///< updates done
-  std::map<std::string, std::string> attributes;  ///< model shape, training state, digests: text, numbers exactly
-  std::map<std::string, std::string> blobs;       ///< bytes by name: the tokenizer's definition
+  std::int64_t step = 0;                     ///< updates done
+  Attributes attributes;                     ///< model shape, training state, digests
+  std::map<std::string, std::string> blobs;  ///< bytes by name: the tokenizer's definition
 };
 
 }  // namespace trireme::checkpoint

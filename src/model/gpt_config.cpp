@@ -7,6 +7,12 @@
 namespace trireme::model {
 namespace {
 
+constexpr Choice<Activation> gelu_names[] = {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}};
+constexpr Choice<Normalization> normalization_names[] = {{"LayerNorm", Normalization::layer_norm},
+                                                         {"RMSNorm", Normalization::rms_norm}};
+constexpr Choice<PositionEmbedding> position_names[] = {{"learned_absolute", PositionEmbedding::learned_absolute},
+                                                        {"rope", PositionEmbedding::rope}};
+
 /// Elements of the matrices of one layer.
 std::int64_t matrix_elements(const GptConfig& config) {
   const std::int64_t h = config.hidden;
@@ -79,6 +85,59 @@ double model_flops(const GptConfig& config, std::int64_t batch, std::int64_t s) 
   const double per_token = config.layers * (static_cast<double>(matrix_elements(config)) + 2 * sequence * h) +
                            static_cast<double>(config.vocabulary) * h;
   return 6 * static_cast<double>(batch) * sequence * per_token;
+}
+
+Attributes attributes_of(const GptConfig& config) {
+  Attributes attributes;
+  attributes.put("model.kind", "gpt2");
+  attributes.put("model.layers", config.layers);
+  attributes.put("model.hidden", config.hidden);
+  attributes.put("model.heads", config.heads);
+  attributes.put("model.ffn_hidden", config.ffn_hidden);
+  attributes.put("model.max_positions", config.max_positions);
+  attributes.put("model.vocabulary", config.vocabulary);
+  attributes.put("model.gelu", config.activation, gelu_names);
+  attributes.put("model.norm_epsilon", config.norm_epsilon);
+  attributes.put("model.kv_heads", config.kv_heads());
+  attributes.put("model.normalization", config.normalization, normalization_names);
+  attributes.put("model.positions", config.position_embedding, position_names);
+  attributes.put("model.rotary_base", config.rotary_base);
+  attributes.put("model.rotary_percent", config.rotary_percent);
+  attributes.put("model.swiglu", config.swiglu);
+  attributes.put("model.linear_bias", config.linear_bias);
+  attributes.put("model.tied_output", config.tied_output);
+  return attributes;
+}
+
+GptConfig config_from(const Attributes& attributes) {
+  attributes.require(attributes.get<std::string>("model.kind") == "gpt2", "model.kind", "gpt2");
+  GptConfig config;
+  config.layers = attributes.get<int>("model.layers");
+  config.hidden = attributes.get<std::int64_t>("model.hidden");
+  config.heads = attributes.get<std::int64_t>("model.heads");
+  config.ffn_hidden = attributes.get<std::int64_t>("model.ffn_hidden");
+  config.max_positions = attributes.get<std::int64_t>("model.max_positions");
+  config.vocabulary = attributes.get<std::int64_t>("model.vocabulary");
+  config.activation = attributes.get("model.gelu", gelu_names);
+  config.norm_epsilon = attributes.get<double>("model.norm_epsilon");
+  // Checkpoints from before there were other models than GPT-2 lack the rest.
+  if (attributes.contains("model.kv_heads")) {
+    const auto kv_heads = attributes.get("model.kv_heads", std::int64_t{1});
+    config.query_groups = kv_heads == config.heads ? 0 : kv_heads;
+    config.normalization = attributes.get("model.normalization", normalization_names);
+    config.position_embedding = attributes.get("model.positions", position_names);
+    config.rotary_base = attributes.get<double>("model.rotary_base");
+    config.rotary_percent = attributes.get<double>("model.rotary_percent");
+    config.swiglu = attributes.get<bool>("model.swiglu");
+    config.linear_bias = attributes.get<bool>("model.linear_bias");
+    config.tied_output = attributes.get<bool>("model.tied_output");
+  }
+  try {
+    validate(config);
+  } catch (const ConfigError& error) {
+    attributes.fail(fmt::format("the attributes model.* describe an impossible model: {}", error.what()));
+  }
+  return config;
 }
 
 }  // namespace trireme::model

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "src/backend/kernels/gemm.hpp"
+#include "src/base/attributes.hpp"
 
 namespace trireme::model {
 
@@ -64,5 +65,10 @@ std::int64_t parameter_count(const GptConfig& config);
 /// recomputation counted: 6 B s (L (m + 2 s h) + V h), m the elements of a layer's matrices. For a GPT-2 with f = 4 h:
 /// 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473).
 double model_flops(const GptConfig& config, std::int64_t batch, std::int64_t s);
+
+/// The shape as the attributes "model.*" of a checkpoint, and back; dropout is none of them. CheckpointError where a
+/// value is missing or malformed, or the model impossible.
+Attributes attributes_of(const GptConfig& config);
+GptConfig config_from(const Attributes& attributes);
 
 }  // namespace trireme::model

@@ -33,4 +33,17 @@ void LossScaler::update(bool overflow) {
   }
 }
 
+Attributes attributes_of(const LossScalerOptions& options) {
+  Attributes attributes;
+  if (options.dynamic) {
+    attributes.put("training.loss-scale", "dynamic");
+    attributes.put_shortest("training.min-loss-scale", options.minimum_scale);
+    attributes.put("training.loss-scale-window", options.growth_window);
+    attributes.put("training.hysteresis", options.hysteresis);
+  } else {
+    attributes.put_shortest("training.loss-scale", options.initial_scale);
+  }
+  return attributes;
+}
+
 }  // namespace trireme::optim

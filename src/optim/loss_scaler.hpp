@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "src/base/attributes.hpp"
+
 namespace trireme::optim {
 
 struct LossScalerOptions {
@@ -41,5 +43,8 @@ class LossScaler {
   LossScalerOptions options_;
   State state_;
 };
+
+/// The options among the attributes "training.*" of a checkpoint.
+Attributes attributes_of(const LossScalerOptions& options);
 
 }  // namespace trireme::optim

@@ -7,6 +7,14 @@
 #include "src/base/check.hpp"
 
 namespace trireme::optim {
+namespace {
+
+constexpr Choice<LrDecayStyle> style_names[] = {{"constant", LrDecayStyle::constant},
+                                                {"linear", LrDecayStyle::linear},
+                                                {"cosine", LrDecayStyle::cosine},
+                                                {"inverse-square-root", LrDecayStyle::inverse_square_root}};
+
+}  // namespace
 
 void LrSchedule::validate() const {
   TRIREME_CHECK(std::isfinite(maximum) && maximum >= 0, ConfigError, "<lr> {} must be a number of at least 0", maximum);
@@ -37,6 +45,17 @@ double LrSchedule::at(std::int64_t progress) const {
   const double ratio = (k - w) / (static_cast<double>(decay) - w);
   const double share = style == LrDecayStyle::linear ? 1 - ratio : 0.5 * (1 + std::cos(std::numbers::pi * ratio));
   return minimum + (maximum - minimum) * share;
+}
+
+Attributes attributes_of(const LrSchedule& schedule) {
+  const std::string unit = schedule.by_samples ? "samples" : "iters";
+  Attributes attributes;
+  attributes.put_shortest("training.lr", schedule.maximum);
+  attributes.put_shortest("training.min-lr", schedule.minimum);
+  attributes.put("training.lr-decay-style", schedule.style, style_names);
+  attributes.put("training.lr-warmup-" + unit, schedule.warmup);
+  attributes.put("training.lr-decay-" + unit, schedule.decay);
+  return attributes;
 }
 
 }  // namespace trireme::optim

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "src/base/attributes.hpp"
+
 namespace trireme::optim {
 
 enum class LrDecayStyle { constant, linear, cosine, inverse_square_root };
@@ -27,5 +29,8 @@ struct LrSchedule {
   void validate() const;
   double at(std::int64_t progress) const;
 };
+
+/// The schedule among the attributes "training.*" of a checkpoint.
+Attributes attributes_of(const LrSchedule& schedule);
 
 }  // namespace trireme::optim

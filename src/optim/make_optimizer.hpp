@@ -3,6 +3,7 @@
 #include <memory>
 #include <string_view>
 
+#include "src/base/attributes.hpp"
 #include "src/optim/adamw.hpp"
 #include "src/optim/sgd.hpp"
 
@@ -25,5 +26,10 @@ struct OptimizerOptions {
 /// Throws ConfigError for options out of range. `parameters` must live longer.
 std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterBuffer& parameters,
                                           const OptimizerOptions& options);
+
+/// The attributes "optimizer" and "training.*" of a checkpoint; those of another kind are left out.
+Attributes attributes_of(const OptimizerOptions& options);
+/// Kind of the optimizer whose state a checkpoint holds. CheckpointError where it is unknown.
+OptimizerKind optimizer_from(const Attributes& attributes);
 
 }  // namespace trireme::optim

@@ -9,8 +9,7 @@
 namespace trireme::train {
 
 CheckpointWriter::CheckpointWriter(checkpoint::Store& store, Communicator& world, Trainer& trainer, HostState& state,
-                                   std::map<std::string, std::string> attributes, std::string tokenizer,
-                                   const CheckpointWriterOptions& options)
+                                   Attributes attributes, std::string tokenizer, const CheckpointWriterOptions& options)
     : store_(store),
       world_(world),
       trainer_(trainer),

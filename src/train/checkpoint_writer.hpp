@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <future>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -30,8 +29,7 @@ class CheckpointWriter {
   /// `attributes` and `tokenizer` go into every checkpoint. An asynchronous writer needs a `state` with memory of its
   /// own.
   CheckpointWriter(checkpoint::Store& store, Communicator& world, Trainer& trainer, HostState& state,
-                   std::map<std::string, std::string> attributes, std::string tokenizer,
-                   const CheckpointWriterOptions& options);
+                   Attributes attributes, std::string tokenizer, const CheckpointWriterOptions& options);
 
   /// Saves the present state, or begins to. With OnSaveError::warn a failed save is a warning. Collective.
   void save();
@@ -52,7 +50,7 @@ class CheckpointWriter {
   Communicator& world_;
   Trainer& trainer_;
   HostState& state_;
-  std::map<std::string, std::string> attributes_;
+  Attributes attributes_;
   std::string tokenizer_;
   CheckpointWriterOptions options_;
   std::unique_ptr<Communicator> writers_;  // of the writing threads; null without them

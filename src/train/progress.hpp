@@ -1,23 +1,38 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <string>
 
+#include "src/base/attributes.hpp"
 #include "src/optim/loss_scaler.hpp"
-#include "src/train/trainer.hpp"
 
 namespace trireme::train {
 
-/// State of a run, beside its tensors, as the attributes "state.*" of a checkpoint hold it.
+/// Progress of a run in iterations and samples.
+struct Progress {
+  std::int64_t iteration = 0;  ///< iterations done, skipped ones included
+  std::int64_t consumed_samples = 0;
+  std::int64_t skipped = 0;  ///< iterations without an update
+  int skipped_in_row = 0;
+  int skipped_at_minimum_scale = 0;  ///< in a row, at a loss scale that cannot be lowered
+  std::int64_t updated_samples = 0;  ///< consumed by iterations with an update
+  bool evaluation_left = false;      ///< the validation after this iteration was stopped before its end
+  bool tested = false;               ///< the test split was evaluated after this iteration
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+
+/// State of a run beside its tensors.
 struct SavedState {
   Progress progress;
   std::int64_t updates = 0;
   optim::LossScaler::State loss_scale;
+  friend bool operator==(const SavedState&, const SavedState&) = default;
 };
 
-/// Parses the attributes. CheckpointError, with the attribute and its value, where one is missing, is no number, is out
-/// of range or contradicts another.
-SavedState state_from(const std::map<std::string, std::string>& attributes);
+/// The state as the attributes "state.*" of a checkpoint, and back. CheckpointError where a value is missing, malformed
+/// or contradicts another.
+Attributes attributes_of(const SavedState& state);
+SavedState state_from(const Attributes& attributes);
+/// The progress alone.
+Progress progress_from(const Attributes& attributes);
 
 }  // namespace trireme::train

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "src/base/attributes.hpp"
 #include "src/base/check.hpp"
 #include "src/model/layers/recomputation.hpp"
 #include "src/optim/loss_scaler.hpp"
@@ -67,5 +68,9 @@ struct TrainOptions {
   optim::LossScalerOptions loss_scale;  ///< dynamic in fp16
   int max_skipped = 10;  ///< skipped updates in a row that end the run; with a dynamic scale, at its minimum
 };
+
+/// Options that updates depend on, as the attributes "optimizer" and "training.*" of a checkpoint. These record a run:
+/// the next one compares them with its own as text, and reads only the optimizer's kind back (`optim::optimizer_from`).
+Attributes attributes_of(const TrainOptions& options);
 
 }  // namespace trireme::train

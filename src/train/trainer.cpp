@@ -5,7 +5,6 @@
 #include "src/base/timer.hpp"
 #include "src/optim/grad_norm.hpp"
 #include "src/train/model_state.hpp"
-#include "src/train/progress.hpp"
 
 namespace trireme::train {
 Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
@@ -163,23 +162,11 @@ std::vector<checkpoint::StateTensor> Trainer::state_tensors() {
   return tensors;
 }
 
-std::map<std::string, std::string> Trainer::state_attributes() const {
-  const optim::LossScaler::State& scale = loss_scaler_.state();
-  return {{"state.iteration", fmt::format("{}", progress_.iteration)},
-          {"state.consumed_samples", fmt::format("{}", progress_.consumed_samples)},
-          {"state.skipped", fmt::format("{}", progress_.skipped)},
-          {"state.skipped_in_row", fmt::format("{}", progress_.skipped_in_row)},
-          {"state.skipped_at_minimum_scale", fmt::format("{}", progress_.skipped_at_minimum_scale)},
-          {"state.updated_samples", fmt::format("{}", progress_.updated_samples)},
-          {"state.evaluation_left", progress_.evaluation_left ? "true" : "false"},
-          {"state.tested", progress_.tested ? "true" : "false"},
-          {"state.updates", fmt::format("{}", optimizer_->updates())},
-          {"state.loss_scale", fmt::format("{:.17g}", scale.scale)},
-          {"state.loss_scale_good_updates", fmt::format("{}", scale.good_updates)},
-          {"state.loss_scale_hysteresis_left", fmt::format("{}", scale.hysteresis_left)}};
+Attributes Trainer::state_attributes() const {
+  return attributes_of(SavedState{progress_, optimizer_->updates(), loss_scaler_.state()});
 }
 
-void Trainer::restore(const std::map<std::string, std::string>& attributes) {
+void Trainer::restore(const Attributes& attributes) {
   const SavedState saved = state_from(attributes);
   progress_ = saved.progress;
   optimizer_->restore(saved.updates);

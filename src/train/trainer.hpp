@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,24 +12,9 @@
 #include "src/train/batch_loader.hpp"
 #include "src/train/metrics.hpp"
 #include "src/train/parallel_gpt.hpp"
+#include "src/train/progress.hpp"
 
 namespace trireme::train {
-
-/// How far a run has come; what a checkpoint keeps beside tensors.
-struct Progress {
-  std::int64_t iteration = 0;  ///< iterations done, skipped ones included
-  std::int64_t consumed_samples = 0;
-  std::int64_t skipped = 0;  ///< iterations without an update
-  int skipped_in_row = 0;
-  int skipped_at_minimum_scale = 0;  ///< in a row, at a loss scale that cannot be lowered
-  std::int64_t updated_samples = 0;  ///< consumed by iterations with an update
-  bool evaluation_left = false;      ///< the validation after this iteration was stopped on its way
-  bool tested = false;               ///< the test split was evaluated after this iteration
-  friend bool operator==(const Progress&, const Progress&) = default;
-};
-
-/// The progress that a checkpoint's attributes tell of. CheckpointError where they do not.
-Progress progress_from(const std::map<std::string, std::string>& attributes);
 
 /// Trains a model iteration by iteration. Collective over the whole grid.
 class Trainer {
@@ -63,9 +47,9 @@ class Trainer {
   /// This rank's tensors of a checkpoint, those of its shard: master weights ("model/NAME") and the optimizer's moments
   /// ("adamw_m/NAME" ...), in the backend's memory (HostState brings them to files). Valid as long as the trainer.
   std::vector<checkpoint::StateTensor> state_tensors();
-  /// The run's state as attributes of a checkpoint, numbers exactly; and back, after the tensors have been loaded.
-  std::map<std::string, std::string> state_attributes() const;
-  void restore(const std::map<std::string, std::string>& attributes);
+  /// The run's state as attributes of a checkpoint; and back, after the tensors have been loaded.
+  Attributes state_attributes() const;
+  void restore(const Attributes& attributes);
 
  private:
   /// Samples of micro-batch after micro-batch for this data rank, from a global batch of `size` that begins at number

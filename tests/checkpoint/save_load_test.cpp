@@ -81,7 +81,7 @@ TEST_F(SaveLoad, DescriptionComesBack) {
   const auto step = open_checkpoint(store, world);
   const RunDescription description = read_description(*step);
   EXPECT_EQ(description.step, 77);
-  EXPECT_EQ(description.attributes.at("seed"), "1234");
+  EXPECT_EQ(description.attributes.get<int>("seed"), 1234);
   EXPECT_EQ(description.blobs.at("tokenizer"), std::string("a\0b", 3));
   EXPECT_EQ(description.blobs.at("empty"), "");
 }

@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "mpi/run_main.hpp"
-#include "src/app/run_config/run_attributes.hpp"
 #include "src/app/run_config/run_config.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/self_communicator.hpp"
@@ -128,7 +127,7 @@ class Table {
   /// Curve of one rank: rank 0 alone computes it, once for each model, batch and type.
   const Curve& reference(const TrainingRunConfig& config) {
     std::string key = fmt::format("{} {} {}", config.batch, config.s, name_of(config.dtype));
-    for (const auto& [name, value] : app::attributes_of(config.model)) key += " " + value;
+    for (const auto& [name, value] : attributes_of(config.model).texts()) key += " " + value;
     const auto [place, is_new] = references_.try_emplace(key);
     if (!is_new) return place->second;
     std::string text;

@@ -118,5 +118,22 @@ TEST_P(AnyOptimizer, UpdatesShardsAsTheWhole) {
   EXPECT_LT(bytes, 2 * reference->bytes());
 }
 
+TEST(OptimizerAttributes, KeepTheKindAndItsOptions) {
+  OptimizerOptions options;
+  EXPECT_EQ(attributes_of(options), (Attributes{{"optimizer", "adam"},
+                                                {"training.weight-decay", "0.01"},
+                                                {"training.adam-beta1", "0.9"},
+                                                {"training.adam-beta2", "0.999"},
+                                                {"training.adam-eps", "1e-08"}}));
+  for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::sgd}) {
+    options.kind = kind;
+    EXPECT_EQ(optimizer_from(attributes_of(options)), kind);
+    EXPECT_EQ(attributes_of(options).texts().at("optimizer"), name_of(kind));
+  }
+  EXPECT_EQ(attributes_of(options).texts().at("training.sgd-momentum"), "0.9");
+  EXPECT_EQ(optimizer_from({}), OptimizerKind::adam);  // an older checkpoint
+  EXPECT_THROW(optimizer_from({{"optimizer", "muon"}}), CheckpointError);
+}
+
 }  // namespace
 }  // namespace trireme::optim

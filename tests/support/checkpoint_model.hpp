@@ -70,7 +70,7 @@ inline void save_version(checkpoint::Store& store, Communicator& world, std::int
 inline std::uint64_t load_version(checkpoint::Store& store, Communicator& world, const std::string& name = {}) {
   const auto step = checkpoint::open_checkpoint(store, world, name);
   const checkpoint::RunDescription description = checkpoint::read_description(*step);
-  const std::uint64_t version = std::stoull(description.attributes.at("version"));
+  const auto version = static_cast<std::uint64_t>(description.attributes.get<std::int64_t>("version"));
   CutModel model(version + 1000);
   checkpoint::load(*step, world, model.states(world.rank(), world.size()));
   if (!model.holds(version, world.rank(), world.size()) || description.blobs.at("tokenizer").size() != 3) {

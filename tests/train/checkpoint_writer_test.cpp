@@ -65,8 +65,8 @@ TEST(CheckpointWriter, WritesTheSameStepsBehindTheTraining) {
   for (const std::int64_t step : {1, 2}) EXPECT_EQ(behind.file(step), at_once.file(step)) << step;
   const auto step = checkpoint::open_checkpoint(behind.store, behind.alone);
   const checkpoint::RunDescription description = checkpoint::read_description(*step);
-  EXPECT_EQ(description.attributes.at("dtype"), "fp64");
-  EXPECT_EQ(description.attributes.at("state.iteration"), "2");
+  EXPECT_EQ(description.attributes.get<std::string>("dtype"), "fp64");
+  EXPECT_EQ(description.attributes.get<int>("state.iteration"), 2);
   EXPECT_EQ(description.blobs.at("tokenizer"), "tokenizer");
 }
 

@@ -160,16 +160,6 @@ TEST(Run, ThatSavesNothingIsDoneAfterAPlannedStopAndOnlyThen) {
   EXPECT_EQ(end(true), RunEnd::stopped_early);
 }
 
-TEST(Progress, OfAnOlderCheckpointLacksWhatThatDidNotKnow) {
-  SelfCommunicator alone;
-  TrainingRun run(alone, six_iterations(), {});
-  std::map<std::string, std::string> attributes = run.trainer.state_attributes();
-  for (const char* name : {"evaluation_left", "tested", "skipped_at_minimum_scale"}) {
-    EXPECT_EQ(attributes.erase(std::string("state.") + name), 1u) << name;
-  }
-  EXPECT_EQ(train::progress_from(attributes), train::Progress());
-}
-
 TEST(Run, MayBeStoppedAgainInAnEvaluationThatItMakesUp) {
   checkpoint::MemoryStore store;
   Records records;

@@ -39,13 +39,14 @@ int eval_command(const CommandLine& line) {
                       "--seq-length {} is more than the model's {} positions", layout.sequence_length,
                       config.max_positions);
       });
-  const std::string& tokenizer_digest = attribute(saved->description.attributes, "data.tokenizer");
+  const Attributes& attributes = saved->description.attributes;
+  const auto tokenizer_digest = attributes.get<std::string>("data.tokenizer");
   TRIREME_CHECK(
       corpus->info().tokenizer_digest == tokenizer_digest, DataError,
       "{} was built by the tokenizer {} (digest {}), the model was trained with {} (digest {}): build the corpus "
       "with the model's tokenizer",
       corpus->name(), corpus->info().tokenizer, corpus->info().tokenizer_digest,
-      attribute(saved->description.attributes, "tokenizer"), tokenizer_digest);
+      attributes.get<std::string>("tokenizer"), tokenizer_digest);
   const train::PerplexityResult result = train::measure_perplexity(*saved->gpt, *corpus);
   if (job.speaks()) {
     // JSON has no numbers that are not finite.

@@ -11,6 +11,12 @@
 namespace trireme::data {
 namespace {
 
+constexpr Choice<Sampling> sampling_names[] = {{"shuffled", Sampling::shuffled}, {"sequential", Sampling::sequential}};
+
+const char* name_of(SplitBy by) {
+  return by == SplitBy::automatic ? "auto" : by == SplitBy::documents ? "documents" : "tokens";
+}
+
 void check_options(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   TRIREME_CHECK(!stores.empty(), ConfigError, "--data-path names no corpus");
   TRIREME_CHECK(options.sequence_length > 0, ConfigError, "--seq-length {} must be at least 1",
@@ -135,6 +141,28 @@ GptData make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOpt
   const Builder builder(stores, options);
   return {builder.build(Split::train, &SampleBudget::train), builder.build(Split::valid, &SampleBudget::valid),
           builder.build(Split::test, &SampleBudget::test)};
+}
+
+Attributes attributes_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
+  std::string corpora;
+  for (const WeightedStore& store : stores) {
+    corpora += (corpora.empty() ? "" : " ") + store.store->info().content_digest;
+    if (stores.size() > 1) corpora += fmt::format("*{:.17g}", store.weight);
+  }
+  const auto& [train, valid, test] = options.split_shares;
+  Attributes attributes;
+  attributes.put("data.corpora", corpora);
+  attributes.put("data.tokenizer", stores.front().store->info().tokenizer_digest);
+  attributes.put("data.seed", options.seed);
+  attributes.put("data.sequence_length", options.sequence_length);
+  attributes.put("data.sampling", options.sampling, sampling_names);
+  attributes.put("data.split",
+                 fmt::format("{:.17g},{:.17g},{:.17g} by {}", train, valid, test, name_of(options.split_by)));
+  return attributes;
+}
+
+std::int64_t sequence_length_from(const Attributes& attributes) {
+  return attributes.get("data.sequence_length", std::int64_t{1});
 }
 
 }  // namespace trireme::data

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/base/attributes.hpp"
 #include "src/data/dataset/index_cache.hpp"
 #include "src/data/dataset/sample_source.hpp"
 #include "src/data/dataset/sampler.hpp"
@@ -56,5 +57,11 @@ bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions&
 /// DataError where corpora come from different tokenizers, hold ids beyond the vocabulary or have too few tokens for a
 /// split that is needed.
 GptData make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
+
+/// Attributes "data.*" of a checkpoint: all that the order of the samples depends on, beside its budgets. A run that goes
+/// on compares them with its own as text.
+Attributes attributes_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
+/// Tokens of a sample in training. CheckpointError where they are missing or malformed.
+std::int64_t sequence_length_from(const Attributes& attributes);
 
 }  // namespace trireme::data

@@ -1,8 +1,29 @@
 #include "src/data/dataset/sampler.hpp"
 
+#include <charconv>
+#include <sstream>
+
 #include "src/base/check.hpp"
 
 namespace trireme::data {
+namespace {
+
+constexpr const char* budgets_name = "data_budgets";
+
+/// Returns whether `text` is three whole numbers with commas between them.
+bool parse(const std::string& text, SampleBudget& budget) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::int64_t* number : {&budget.train, &budget.valid, &budget.test}) {
+    if (number != &budget.train && (at == end || *at++ != ',')) return false;
+    const auto [stop, error] = std::from_chars(at, end, *number);
+    if (error != std::errc() || *number < 0) return false;
+    at = stop;
+  }
+  return at == end;
+}
+
+}  // namespace
 
 SampleBudget samples_needed(const RunLength& run) {
   TRIREME_CHECK(
@@ -21,6 +42,24 @@ SampleBudget samples_needed(const RunLength& run) {
                 run.train_iters, run.global_batch_size, run.eval_iters);
   if (run.train_samples > 0) budget.train = run.train_samples;
   return budget;
+}
+
+Attributes attributes_of(const std::vector<SampleBudget>& budgets) {
+  std::string text;
+  for (const SampleBudget& budget : budgets) {
+    text += fmt::format("{}{},{},{}", text.empty() ? "" : ";", budget.train, budget.valid, budget.test);
+  }
+  return {{budgets_name, text}};
+}
+
+std::vector<SampleBudget> budgets_from(const Attributes& attributes) {
+  std::vector<SampleBudget> budgets;
+  std::istringstream list(attributes.get<std::string>(budgets_name));
+  for (std::string entry; std::getline(list, entry, ';');) {
+    attributes.require(parse(entry, budgets.emplace_back()), budgets_name,
+                       "three whole numbers TRAIN,VALID,TEST a budget, with ; between budgets");
+  }
+  return budgets;
 }
 
 }  // namespace trireme::data

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
+
+#include "src/base/attributes.hpp"
 
 namespace trireme::data {
 
@@ -40,5 +43,10 @@ constexpr std::int64_t first_sample(std::int64_t consumed_samples, std::int64_t 
                                     const SamplerGrid& grid) {
   return consumed_samples + (micro_batch * grid.data_parallel_size + data_rank) * grid.micro_batch_size;
 }
+
+/// The budgets that a run and those before it were given, oldest first, as the attribute "data_budgets" of a
+/// checkpoint, and back. CheckpointError where it is missing or malformed.
+Attributes attributes_of(const std::vector<SampleBudget>& budgets);
+std::vector<SampleBudget> budgets_from(const Attributes& attributes);
 
 }  // namespace trireme::data

@@ -104,7 +104,7 @@ TEST_F(CheckpointCommand, VerifyHoldsTheManifestAgainstTheHdf5File) {
 
 TEST_F(CheckpointCommand, VerifyAndLoadRefuseAnAbsurdStateByName) {
   checkpoint::Manifest manifest = io::CheckpointReader(latest).manifest();
-  manifest.attributes["state.iteration"] = "abc";
+  manifest.attributes.put("state.iteration", "abc");
   replace_latest(manifest);
   const auto message = AllOf(HasSubstr(latest), HasSubstr("state.iteration is 'abc'"));
   run_to_error({"verify", latest}, message);

@@ -1,86 +1,61 @@
 #include "src/app/run_config/run_attributes.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "src/base/error.hpp"
-#include "tests/support/model_variants.hpp"
+#include "src/train/progress.hpp"
+#include "tests/fakes/memory_token_store.hpp"
 
 namespace trireme::app {
 namespace {
 
-TEST(RunAttributes, GiveBackEveryModel) {
-  std::vector<Attributes> all;
-  for (const test::ModelVariant& variant : test::model_variants()) {
-    model::GptConfig config;
-    config.layers = 3;
-    config.norm_epsilon = 1e-6;
-    variant.apply(config);
-    const Attributes attributes = attributes_of(config);
-    EXPECT_EQ(attributes_of(config_from(attributes)), attributes) << variant.name;
-    EXPECT_EQ(model::parameter_count(config_from(attributes)), model::parameter_count(config)) << variant.name;
-    EXPECT_THAT(all, testing::Not(testing::Contains(attributes))) << variant.name;
-    all.push_back(attributes);
-  }
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+/// Attributes of a run, but for its budgets and state.
+Attributes small_run(const train::TrainOptions& options = {}, std::int64_t seed = 1234) {
+  data::CorpusInfo info;
+  info.tokenizer = "bytes";
+  info.vocabulary_size = 257;
+  const std::vector<data::WeightedStore> stores = {
+      {std::make_shared<data::MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{{1, 2}})}};
+  return run_attributes(model::GptConfig(), stores, {.sequence_length = 8, .seed = seed, .budgets = {}}, options,
+                        DType::fp32);
 }
 
-TEST(RunAttributes, OfCheckpointsFromBeforeThereWereVariantsMeanGpt2) {
-  Attributes attributes = attributes_of(model::GptConfig());
-  for (const char* name : {"kv_heads", "normalization", "positions", "rotary_base", "rotary_percent", "swiglu",
-                           "linear_bias", "tied_output"}) {
-    EXPECT_EQ(attributes.erase(std::string("model.") + name), 1u) << name;
-  }
-  EXPECT_EQ(attributes_of(config_from(attributes)), attributes_of(model::GptConfig()));
-}
-
-TEST(RunAttributes, OfAnAbsurdStateAreRefusedByFileAndName) {
-  const Attributes good = {{"state.iteration", "8"},
-                           {"state.consumed_samples", "32"},
-                           {"state.skipped", "2"},
-                           {"state.skipped_in_row", "1"},
-                           {"state.updated_samples", "24"},
-                           {"state.evaluation_left", "false"},
-                           {"state.updates", "6"},
-                           {"state.loss_scale", "65536"},
-                           {"state.loss_scale_good_updates", "0"},
-                           {"state.loss_scale_hysteresis_left", "-3"}};
-  EXPECT_NO_THROW(check_attributes(good, 8, "here"));
-  EXPECT_NO_THROW(check_attributes({}, 8, "here"));
-  for (const auto& [name, values] : std::map<std::string, std::vector<std::string>>{
-           {"iteration", {"abc", "-1", "", "8x", " 8", "99999999999999999999", "7", "9", "1000000"}},
-           {"consumed_samples", {"-1", "1e3", "3"}},
-           {"skipped", {"-1", "9", "3"}},
-           {"skipped_in_row", {"-1", "3", "4294967296"}},
-           {"updated_samples", {"-1", "33"}},
-           {"evaluation_left", {"yes", ""}},
-           {"updates", {"-1", "nan", "7"}},
-           {"loss_scale", {"nan", "-nan", "inf", "-1", "0", "big"}},
-           {"loss_scale_good_updates", {"-1", "0.5"}},
-           {"loss_scale_hysteresis_left", {"", "two"}}}) {
-    for (const std::string& value : values) {
-      Attributes attributes = good;
-      attributes["state." + name] = value;
-      EXPECT_THAT([&] { check_attributes(attributes, 8, "here"); },
-                  testing::ThrowsMessage<CheckpointError>(testing::AllOf(
-                      testing::StartsWith("here: "), testing::HasSubstr("state." + name), testing::HasSubstr(value))))
-          << value;
-    }
+TEST(RunAttributes, AreCheckedPartByPart) {
+  train::SavedState state;
+  state.progress = {.iteration = 8, .consumed_samples = 32};
+  state.updates = 8;
+  Attributes good = small_run();
+  good.merge(attributes_of(state));
+  good.merge(attributes_of(std::vector<data::SampleBudget>{{32, 0, 0}}));
+  good.set_source("here");
+  EXPECT_NO_THROW(check_attributes(good, 8));
+  EXPECT_NO_THROW(check_attributes({}, 8));
+  EXPECT_THAT([&] { check_attributes(good, 9); },
+              ThrowsMessage<CheckpointError>(HasSubstr("here: the attribute state.iteration is '8' instead of 9, ")));
+  for (const auto& [name, value] : Attributes::Texts{{"state.iteration", "abc"},
+                                                     {"model.layers", "0"},
+                                                     {"data_budgets", "1,2,3x"},
+                                                     {"optimizer", "muon"},
+                                                     {"dtype", "int32"}}) {
     Attributes attributes = good;
-    attributes.erase("state." + name);
-    if (name != "evaluation_left") {
-      EXPECT_THROW(check_attributes(attributes, 8, "here"), CheckpointError) << name;
-    }
+    attributes.put(name, value);
+    EXPECT_THAT([&] { check_attributes(attributes, 8); }, ThrowsMessage<CheckpointError>(HasSubstr("here: "))) << name;
   }
-  EXPECT_THROW(check_attributes(good, 9, "here"), CheckpointError);
-  EXPECT_THROW(check_attributes({{"data_budgets", "1,2,3x"}}, 8, "here"), CheckpointError);
-  EXPECT_THROW(check_attributes({{"dtype", "fp7"}}, 8, "here"), CheckpointError);
+}
+
+TEST(RunAttributes, KeepTheTypeOfTheTraining) {
+  EXPECT_EQ(trained_dtype(small_run()), DType::fp32);
+  EXPECT_THROW(trained_dtype({}), CheckpointError);
 }
 
 TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
   train::TrainOptions options;
   options.lr_schedule.maximum = 0.1;
   Attributes stored = attributes_of(options);
-  stored["dtype"] = "fp32";
+  stored.put("dtype", "fp32");
   EXPECT_THAT(changed_options(stored, stored), testing::IsEmpty());
   options.lr_schedule.maximum = 0.02;
   options.lr_schedule.style = optim::LrDecayStyle::cosine;
@@ -91,7 +66,7 @@ TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
   options.loss_scale = {.dynamic = true, .minimum_scale = 2};
   options.global_batch_size = 3;
   Attributes now = attributes_of(options);
-  now["dtype"] = "fp16";
+  now.put("dtype", "fp16");
   EXPECT_THAT(
       changed_options(stored, now),
       testing::UnorderedElementsAre(
@@ -107,30 +82,31 @@ TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
               testing::ElementsAre("--dtype was fp32 in the checkpoint, now fp16"));
 }
 
-TEST(RunAttributes, TellWhichOptimizerAStateBelongsTo) {
+TEST(RunAttributes, OfAnotherRunAreRefusedByDifference) {
   train::TrainOptions options;
-  const Attributes adam = attributes_of(options);
+  const Attributes adam = small_run(options);
   options.optimizer.kind = optim::OptimizerKind::sgd;
-  const Attributes sgd = attributes_of(options);
-  EXPECT_NO_THROW(require_same_optimizer(adam, adam));
-  EXPECT_NO_THROW(require_same_optimizer(sgd, sgd));
-  EXPECT_NO_THROW(require_same_optimizer({{"dtype", "fp32"}}, adam));  // an older checkpoint
-  EXPECT_THAT([&] { require_same_optimizer(sgd, adam); },
-              testing::ThrowsMessage<CheckpointError>(testing::HasSubstr("Try --optimizer sgd")));
-  EXPECT_THROW(require_same_optimizer(adam, sgd), CheckpointError);
-  EXPECT_THROW(require_same_optimizer({{"dtype", "fp32"}}, sgd), CheckpointError);
+  const Attributes sgd = small_run(options);
+  EXPECT_NO_THROW(require_same_run(adam, adam, false));
+  EXPECT_NO_THROW(require_same_run(sgd, sgd, false));
+  EXPECT_THAT([&] { require_same_run(sgd, adam, true); },
+              ThrowsMessage<CheckpointError>(HasSubstr("Try --optimizer sgd")));
+  EXPECT_THROW(require_same_run(adam, sgd, false), CheckpointError);
+  Attributes::Texts older = adam.texts();  // from before the optimizer was stored
+  older.erase("optimizer");
+  EXPECT_NO_THROW(require_same_run(Attributes(older), adam, false));
+  EXPECT_THROW(require_same_run(Attributes(older), sgd, false), CheckpointError);
   options.optimizer.sgd.momentum = 0.5;
-  EXPECT_THAT(changed_options(sgd, attributes_of(options)),
+  EXPECT_THAT(changed_options(sgd, small_run(options)),
               testing::ElementsAre("--sgd-momentum was 0.9 in the checkpoint, now 0.5"));
-}
 
-TEST(RunAttributes, OfAnImpossibleModelAreABadCheckpoint) {
-  Attributes attributes = attributes_of(model::GptConfig());
-  attributes["model.kv_heads"] = "5";
-  EXPECT_THAT([&] { config_from(attributes); },
-              testing::ThrowsMessage<CheckpointError>(testing::HasSubstr("<num_query_groups> 5 must divide")));
-  attributes["model.kv_heads"] = "many";
-  EXPECT_THROW(config_from(attributes), CheckpointError);
+  EXPECT_THAT([&] { require_same_run(small_run({}, 5), adam, false); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("data.seed"), HasSubstr("--allow-new-data"))));
+  EXPECT_NO_THROW(require_same_run(small_run({}, 5), adam, true));
+  Attributes deeper = adam;
+  deeper.put("model.layers", 13);
+  EXPECT_THAT([&] { require_same_run(deeper, adam, true); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("another model"), HasSubstr("model.layers"))));
 }
 
 }  // namespace

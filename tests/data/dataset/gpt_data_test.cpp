@@ -278,5 +278,22 @@ TEST(MemoryTokenStore, DescribesItself) {
   EXPECT_THROW(counting_store({3}, -1), DataError);
 }
 
+TEST(GptDataAttributes, NameAllThatTheOrderDependsOn) {
+  const std::vector<WeightedStore> stores = {{counting_store({500}), 3}, {counting_store({100}), 0.1}};
+  const Attributes attributes = attributes_of(stores, options_of(8, {}));
+  EXPECT_EQ(
+      attributes,
+      (Attributes{{"data.corpora", fmt::format("{}*3 {}*0.10000000000000001", stores[0].store->info().content_digest,
+                                               stores[1].store->info().content_digest)},
+                  {"data.tokenizer", "c0"},
+                  {"data.seed", "1234"},
+                  {"data.sequence_length", "8"},
+                  {"data.sampling", "shuffled"},
+                  {"data.split", "1,0,0 by documents"}}));
+  EXPECT_EQ(sequence_length_from(attributes), 8);
+  EXPECT_THROW(sequence_length_from({{"data.sequence_length", "0"}}), CheckpointError);
+  EXPECT_THROW(sequence_length_from({}), CheckpointError);
+}
+
 }  // namespace
 }  // namespace trireme::data

@@ -1,6 +1,6 @@
 #include "src/data/dataset/sampler.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <set>
 
@@ -53,6 +53,23 @@ TEST(SamplesNeeded, RefusesWhatCannotBeCounted) {
   EXPECT_THROW(samples_needed({.train_iters = 1, .eval_interval = 0}), ConfigError);
   EXPECT_THROW(samples_needed({.train_iters = INT64_MAX, .global_batch_size = 2}), ConfigError);
   EXPECT_THROW(samples_needed({.train_iters = INT64_MAX, .eval_iters = 3}), ConfigError);
+}
+
+TEST(SampleBudgets, ComeBackFromTheirAttribute) {
+  const std::vector<SampleBudget> budgets = {{32, 8, 4}, {INT64_MAX, 0, 0}};
+  EXPECT_EQ(attributes_of(budgets).texts().at("data_budgets"), "32,8,4;9223372036854775807,0,0");
+  EXPECT_EQ(budgets_from(attributes_of(budgets)), budgets);
+  EXPECT_TRUE(budgets_from(attributes_of(std::vector<SampleBudget>())).empty());
+  EXPECT_THROW(budgets_from({}), CheckpointError);
+  for (const char* text : {"1,2,3x", "1,2", "1,2,", "1,2,-3", "1;2;3", "1 2 3", " 1,2,3", ";1,2,3", "1,2,3,4",
+                           "1,2,9223372036854775808", "x"}) {
+    EXPECT_THAT(
+        [&] {
+          budgets_from({{"data_budgets", text}});
+        },
+        testing::ThrowsMessage<CheckpointError>(
+            testing::HasSubstr(fmt::format("the attribute data_budgets is '{}' instead of three", text))));
+  }
 }
 
 }  // namespace

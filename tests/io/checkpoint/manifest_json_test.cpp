@@ -92,7 +92,7 @@ TEST(ManifestJson, OfALaterFormatOnlyTheVersionIsRead) {
 
 TEST(ManifestJson, AttributesThatAreNotUtf8AreRefused) {
   Manifest manifest = small_manifest();
-  manifest.attributes["bad"] = "\xff";
+  manifest.attributes.put("bad", "\xff");
   EXPECT_THROW(manifest_to_json(manifest), CheckpointError);
 }
 

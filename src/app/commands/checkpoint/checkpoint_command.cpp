@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 
-#include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_shard.hpp"
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/options/options.hpp"
@@ -52,7 +51,7 @@ void print_step(const StepReader& step) {
   fmt::print("checkpoint  {}\nstep        {}\nformat      version {}\nsize        {} bytes in {} files\n",
              step.description(), manifest.step, manifest.format_version, total_bytes(manifest), manifest.files.size());
   fmt::print("\nattributes\n");
-  for (const auto& [name, value] : manifest.attributes) {
+  for (const auto& [name, value] : manifest.attributes.texts()) {
     constexpr std::size_t most = 200;
     fmt::print("  {:32} {}{}\n", printable(name), printable(value.substr(0, most)), value.size() > most ? " ..." : "");
   }
@@ -123,8 +122,7 @@ void verify_step(io::CheckpointStore& store, const std::string& name, Faults& fa
   faults.attempt([&] { step = open_step(store, name); });
   if (!step) return;
   const Manifest& manifest = step->manifest();
-  faults.attempt(
-      [&] { check_attributes(manifest.attributes, manifest.step, step->description() + "/" + io::manifest_name); });
+  faults.attempt([&] { check_attributes(manifest.attributes, manifest.step); });
   faults.attempt([&] { checkpoint::check_files(*step); });
   for (std::size_t file = 0; file < manifest.files.size(); ++file) {
     faults.attempt([&] {

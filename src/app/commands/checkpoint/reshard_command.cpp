@@ -94,14 +94,15 @@ int checkpoint_reshard_command(const CommandLine& line) {
   const parallel::DataSharding sharding =
       o.distributed_optimizer ? parallel::DataSharding::optimizer : parallel::DataSharding::none;
   const train::ExecutionConfig layout{
-      .dtype = dtype_from_name(attribute(attributes, "dtype")),
+      .dtype = trained_dtype(attributes),
       .vocabulary_multiple = o.grid.vocabulary_multiple,
       .padded_vocabulary_size = o.grid.padded_vocabulary,
       .recomputation = {},
       .parallel = {.pipeline = o.grid.pipeline_split(),
                    .schedule = {},
                    .data_parallel = {.sharding = sharding, .bucket_elements = o.bucket_elements.value_or(0)}}};
-  const std::vector<checkpoint::TargetFile> files = target_files(*source.reader, config_from(attributes), layout, grid);
+  const std::vector<checkpoint::TargetFile> files =
+      target_files(*source.reader, model::config_from(attributes), layout, grid);
 
   std::unique_ptr<checkpoint::Store> store;
   collectively(*world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });

@@ -27,34 +27,15 @@ std::int64_t test_samples(std::int64_t wanted, const RunConfig& config, const Tr
   return 0;
 }
 
-/// Holds a checkpoint against what was asked for. Returns the budgets that its runs were given, where the order of
-/// samples goes on.
-std::vector<data::SampleBudget> check_checkpoint(const Attributes& stored, const Attributes& model,
-                                                 const Attributes& order, bool allow_new_data) {
-  require_equal(attributes_of(config_from(stored)), model, "the checkpoint holds another model",
-                "Give its options, or another --load.");
-  if (allow_new_data) return {};
-  require_equal(
-      stored, order, "the checkpoint's run read other data, or in another order",
-      "Give its options and corpora, or --allow-new-data to go on with these from the sample it has reached.");
-  return budgets_from(stored);
-}
-
 }  // namespace
 
 TrainPlan make_plan(const Job& job, const RunConfig& config) {
   TrainPlan plan;
   plan.stores = open_corpora(job, config);
-  const data::CorpusInfo& corpus = plan.stores.front().store->info();
-  plan.model = config.model.config(config.batch.sequence_length, corpus.vocabulary_size);
+  plan.model = config.model.config(config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
   plan.data_options = config.data_options(plan.model);
-  const Attributes model = attributes_of(plan.model);
-  const Attributes order = attributes_of(plan.stores, plan.data_options);
-  plan.attributes = model;
-  plan.attributes.merge(Attributes(order));
-  plan.attributes["tokenizer"] = corpus.tokenizer;
-  plan.attributes["dtype"] = name_of(config.precision.dtype);
-  plan.attributes.merge(attributes_of(config.train_options()));
+  plan.attributes =
+      run_attributes(plan.model, plan.stores, plan.data_options, config.train_options(), config.precision.dtype);
 
   if (!config.checkpoint.load.empty()) {
     plan.start = open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.load_or_init);
@@ -62,8 +43,8 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   std::vector<data::SampleBudget> earlier_budgets;
   if (plan.start.reader) {
     const Attributes& stored = plan.start.description.attributes;
-    earlier_budgets = check_checkpoint(stored, model, order, config.checkpoint.allow_new_data);
-    require_same_optimizer(stored, plan.attributes);
+    require_same_run(stored, plan.attributes, config.checkpoint.allow_new_data);
+    if (!config.checkpoint.allow_new_data) earlier_budgets = data::budgets_from(stored);
     for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
     plan.done = train::progress_from(stored);
   }
@@ -71,7 +52,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   data::SampleBudget needed = data::samples_needed(config.run_length(plan.iterations));
   needed.test = test_samples(needed.test, config, plan);
   plan.data_options.budgets = data::extend_budgets(earlier_budgets, needed);
-  plan.attributes["data_budgets"] = budgets_text(plan.data_options.budgets);
+  plan.attributes.merge(attributes_of(plan.data_options.budgets));
   return plan;
 }
 

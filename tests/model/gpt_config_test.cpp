@@ -1,0 +1,81 @@
+#include "src/model/gpt_config.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/model_variants.hpp"
+
+namespace trireme::model {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(GptConfigAttributes, GiveBackEveryModel) {
+  std::vector<Attributes> all;
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    GptConfig config;
+    config.layers = 3;
+    config.norm_epsilon = 1e-6;
+    variant.apply(config);
+    const Attributes attributes = attributes_of(config);
+    EXPECT_EQ(attributes_of(config_from(attributes)), attributes) << variant.name;
+    EXPECT_EQ(parameter_count(config_from(attributes)), parameter_count(config)) << variant.name;
+    EXPECT_THAT(all, testing::Not(testing::Contains(attributes))) << variant.name;
+    all.push_back(attributes);
+  }
+}
+
+TEST(GptConfigAttributes, KeepTheirNamesAndTexts) {
+  EXPECT_EQ(attributes_of(GptConfig()), (Attributes{{"model.kind", "gpt2"},
+                                                    {"model.layers", "12"},
+                                                    {"model.hidden", "768"},
+                                                    {"model.heads", "12"},
+                                                    {"model.ffn_hidden", "3072"},
+                                                    {"model.max_positions", "1024"},
+                                                    {"model.vocabulary", "50257"},
+                                                    {"model.gelu", "tanh"},
+                                                    {"model.norm_epsilon", "1.0000000000000001e-05"},
+                                                    {"model.kv_heads", "12"},
+                                                    {"model.normalization", "LayerNorm"},
+                                                    {"model.positions", "learned_absolute"},
+                                                    {"model.rotary_base", "10000"},
+                                                    {"model.rotary_percent", "1"},
+                                                    {"model.swiglu", "false"},
+                                                    {"model.linear_bias", "true"},
+                                                    {"model.tied_output", "true"}}));
+}
+
+TEST(GptConfigAttributes, FromBeforeThereWereVariantsMeanGpt2) {
+  Attributes::Texts texts = attributes_of(GptConfig()).texts();
+  for (const char* name : {"kv_heads", "normalization", "positions", "rotary_base", "rotary_percent", "swiglu",
+                           "linear_bias", "tied_output"}) {
+    EXPECT_EQ(texts.erase(std::string("model.") + name), 1u) << name;
+  }
+  EXPECT_EQ(attributes_of(config_from(Attributes(texts))), attributes_of(GptConfig()));
+}
+
+TEST(GptConfigAttributes, WithAWrongValueAreRefusedByItsName) {
+  const Attributes::Texts good = attributes_of(GptConfig()).texts();
+  for (const auto& [name, text] : good) {
+    Attributes::Texts texts = good;
+    texts[name] = "wrong";
+    EXPECT_THAT([&] { config_from(Attributes(texts)); },
+                ThrowsMessage<CheckpointError>(HasSubstr("the attribute " + name + " is 'wrong' instead of ")));
+    if (name == "model.kv_heads") continue;  // without it the model is a GPT-2
+    texts.erase(name);
+    EXPECT_THAT([&] { config_from(Attributes(texts)); },
+                ThrowsMessage<CheckpointError>(HasSubstr("the attribute " + name + " is missing")));
+  }
+}
+
+TEST(GptConfigAttributes, OfAnImpossibleModelAreABadCheckpoint) {
+  Attributes attributes = attributes_of(GptConfig());
+  attributes.set_source("here");
+  attributes.put("model.kv_heads", 5);
+  EXPECT_THAT([&] { config_from(attributes); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("here: "), HasSubstr("5 must divide"))));
+}
+
+}  // namespace
+}  // namespace trireme::model

@@ -1,0 +1,75 @@
+#include "src/train/progress.hpp"
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <vector>
+
+namespace trireme::train {
+namespace {
+
+SavedState saved_state() {
+  return {.progress = {.iteration = 8,
+                       .consumed_samples = 32,
+                       .skipped = 2,
+                       .skipped_in_row = 1,
+                       .skipped_at_minimum_scale = 1,
+                       .updated_samples = 24,
+                       .evaluation_left = true,
+                       .tested = false},
+          .updates = 6,
+          .loss_scale = {.scale = 65536, .good_updates = 4, .hysteresis_left = -3}};
+}
+
+TEST(Progress, ComesBackFromItsAttributes) {
+  const Attributes attributes = attributes_of(saved_state());
+  EXPECT_EQ(state_from(attributes), saved_state());
+  EXPECT_EQ(progress_from(attributes), saved_state().progress);
+  EXPECT_EQ(attributes.texts().at("state.loss_scale"), "65536");
+  EXPECT_EQ(attributes.texts().at("state.evaluation_left"), "true");
+}
+
+TEST(Progress, FromOlderCheckpointsLacksWhatTheyDidNotStore) {
+  Attributes::Texts texts = attributes_of(saved_state()).texts();
+  for (const char* name : {"evaluation_left", "tested", "skipped_at_minimum_scale"}) {
+    EXPECT_EQ(texts.erase(std::string("state.") + name), 1u) << name;
+  }
+  SavedState expected = saved_state();
+  expected.progress.skipped_at_minimum_scale = 0;
+  expected.progress.evaluation_left = false;
+  EXPECT_EQ(state_from(Attributes(texts)), expected);
+}
+
+TEST(Progress, ThatIsAbsurdIsRefusedByNameAndValue) {
+  const Attributes good = attributes_of(saved_state());
+  for (const auto& [name, values] : std::map<std::string, std::vector<std::string>>{
+           {"iteration", {"abc", "-1", "", "8x", " 8", "99999999999999999999", "7", "9", "1000000"}},
+           {"consumed_samples", {"-1", "1e3", "3"}},
+           {"skipped", {"-1", "9", "3"}},
+           {"skipped_in_row", {"-1", "3", "4294967296"}},
+           {"skipped_at_minimum_scale", {"-1", "2"}},
+           {"updated_samples", {"-1", "33"}},
+           {"evaluation_left", {"yes", ""}},
+           {"tested", {"1"}},
+           {"updates", {"-1", "nan", "7"}},
+           {"loss_scale", {"nan", "-nan", "inf", "-1", "0", "big"}},
+           {"loss_scale_good_updates", {"-1", "0.5"}},
+           {"loss_scale_hysteresis_left", {"", "two"}}}) {
+    for (const std::string& value : values) {
+      Attributes attributes = good;
+      attributes.put("state." + name, value);
+      attributes.set_source("here");
+      EXPECT_THAT([&] { state_from(attributes); }, testing::ThrowsMessage<CheckpointError>(testing::AllOf(
+                                                       testing::StartsWith("here: the attribute state."),
+                                                       testing::HasSubstr("state." + name), testing::HasSubstr(value))))
+          << value;
+    }
+    if (name == "skipped_at_minimum_scale" || name == "evaluation_left" || name == "tested") continue;
+    Attributes::Texts texts = good.texts();
+    texts.erase("state." + name);
+    EXPECT_THROW(state_from(Attributes(texts)), CheckpointError) << name;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::train
