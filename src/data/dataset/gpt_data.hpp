@@ -58,8 +58,8 @@ bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions&
 /// split that is needed.
 GptData make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
 
-/// Attributes "data.*" of a checkpoint: all that the order of the samples depends on, beside its budgets. A run that goes
-/// on compares them with its own as text.
+/// Attributes "data.*" of a checkpoint: all that the order of the samples depends on, beside its budgets. A run that
+/// goes on compares them with its own as text.
 Attributes attributes_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
 /// Tokens of a sample in training. CheckpointError where they are missing or malformed.
 std::int64_t sequence_length_from(const Attributes& attributes);
