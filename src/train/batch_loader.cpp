@@ -8,23 +8,60 @@
 #include "src/base/signals.hpp"
 
 namespace trireme::train {
+namespace {
 
-BatchLoader::Set::Set(Backend& backend, std::int64_t micro_batches, std::int64_t rows, std::int64_t b,
-                      DType weight_type)
-    : ids(backend, DType::int32, {micro_batches, rows, b}),
-      targets(backend, DType::int32, {micro_batches, rows, b}),
-      weights(backend, weight_type, {micro_batches, rows * b}),
-      numbers(backend, DType::int64, {micro_batches, b}),
-      copies(backend, {ids, targets, weights, numbers}) {}
+using data::SampleFields;
+using data::SampleView;
+using model::MicroBatch;
 
-BatchLoader::BatchLoader(Backend& backend, const parallel::SequenceShard& share, std::int64_t b,
-                         std::int64_t micro_batches, DType dtype)
+/// Writes a sample that counts in no loss.
+void write_filler(const SampleView& sample) {
+  std::ranges::fill(sample.tokens, 0);
+  std::ranges::fill(sample.labels, -1);
+  std::ranges::fill(sample.token_types, 0);
+  std::ranges::fill(sample.positions, 0);
+  std::ranges::fill(sample.length, static_cast<std::int32_t>(sample.tokens.size()));
+  std::ranges::fill(sample.is_random, -1);
+}
+
+}  // namespace
+
+std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& asked) {
+  const Field all[] = {
+      {"tokens", &SampleView::tokens, &MicroBatch::ids},
+      {"labels", &SampleView::labels, &MicroBatch::targets},
+      {"token types", &SampleView::token_types, &MicroBatch::token_types, &SampleFields::token_types},
+      {"positions", &SampleView::positions, &MicroBatch::positions, &SampleFields::positions},
+      {"lengths", &SampleView::length, &MicroBatch::lengths, &SampleFields::length, false},
+      {"labels of the second segment", &SampleView::is_random, &MicroBatch::is_random, &SampleFields::is_random, false},
+  };
+  std::vector<Field> fields;
+  std::ranges::copy_if(all, std::back_inserter(fields),
+                       [&](const Field& field) { return field.asked == nullptr || asked.*field.asked; });
+  return fields;
+}
+
+std::vector<Tensor> BatchLoader::make_tensors(std::int64_t micro_batches) const {
+  const std::int64_t s = shard_.rows;
+  std::vector<Tensor> tensors;
+  tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, s * b_});
+  tensors.emplace_back(backend_, DType::int64, Shape{micro_batches, b_});
+  for (const Field& field : fields_) {
+    tensors.emplace_back(backend_, DType::int32,
+                         field.per_position ? Shape{micro_batches, s, b_} : Shape{micro_batches, b_});
+  }
+  return tensors;
+}
+
+BatchLoader::BatchLoader(Backend& backend, const parallel::SequenceShard& shard, std::int64_t b,
+                         std::int64_t micro_batches, DType dtype, const SampleFields& asked)
     : backend_(backend),
-      share_(share),
+      shard_(shard),
       b_(b),
       weight_type_(accumulation_type(dtype)),
-      sets_{Set(backend, micro_batches, share.rows, b, weight_type_),
-            Set(backend, micro_batches, share.rows, b, weight_type_)},
+      asked_(asked),
+      fields_(fields_of(asked)),
+      sets_{{backend, make_tensors(micro_batches)}, {backend, make_tensors(micro_batches)}},
       copying_(backend.make_stream()) {}
 
 std::vector<BatchLoader::Sample> BatchLoader::samples_of_rank(std::int64_t first_index, std::int64_t first_number,
@@ -43,50 +80,65 @@ std::vector<BatchLoader::Sample> BatchLoader::samples_of_rank(std::int64_t first
 
 void BatchLoader::check(const Request& request) const {
   const auto samples = static_cast<std::int64_t>(request.samples.size());
-  const std::int64_t most = sets_[0].ids.view().shape()[0];
-  TRIREME_CHECK(samples % b_ == 0 && samples / b_ <= most, ShapeError,
-                "{} samples do not make up to {} micro-batches of {}", samples, most, b_);
+  const std::int64_t max = sets_[0].tensors[weights_index].view().shape()[0];
+  TRIREME_CHECK(samples % b_ == 0 && samples / b_ <= max, ShapeError,
+                "{} samples do not make up to {} micro-batches of {}", samples, max, b_);
+  const SampleFields supplied = request.source->fields();
+  for (const Field& field : fields_) {
+    TRIREME_CHECK(
+        field.asked == nullptr || supplied.*field.asked, ConfigError,
+        "loading a batch failed: the model needs {}, but these samples have none. Try data made for this model",
+        field.name);
+  }
 }
 
 void BatchLoader::read(Set& set, const Request& request) const {
-  const std::vector<Sample>& samples = request.samples;
-  // Samples arrive one by one and whole; the device gets the rows of the share, [s, b].
-  const std::int64_t s = share_.rows;
-  const data::SampleBuffer buffer(share_.sequence);
-  const auto& [tokens, labels] = buffer.view();
-  std::vector<double> weights(samples.size() * static_cast<std::size_t>(s));
-  auto* const ids = set.copies.host(0).as<std::int32_t>();
-  auto* const targets = set.copies.host(1).as<std::int32_t>();
-  auto* const numbers = set.copies.host(3).as<std::int64_t>();
-  std::vector<std::int64_t> counted(samples.size() / static_cast<std::size_t>(b_));  // tokens of each micro-batch
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(samples.size()); ++i) {
-    const Sample& sample = samples[static_cast<std::size_t>(i)];
-    if (sample.index >= 0) {
-      request.source->read(sample.index, buffer.view());
+  // Samples arrive one by one and whole; the device gets the rows of the shard, [s, b].
+  const std::int64_t s = shard_.rows;
+  const auto rows_of_batch = static_cast<std::size_t>(s * b_);
+  const data::SampleBuffer buffer(shard_.sequence, asked_);
+  const SampleView& sample = buffer.view();
+  std::vector<double> weights(request.samples.size() * static_cast<std::size_t>(s));
+  std::vector<std::int64_t> counted(weights.size() / rows_of_batch);  // tokens of each micro-batch
+  for (std::int64_t i = 0; i < std::ssize(request.samples); ++i) {
+    const auto [index, number] = request.samples[static_cast<std::size_t>(i)];
+    if (index >= 0) {
+      request.source->read(index, sample);
     } else {
-      std::ranges::fill(tokens, 0);
-      std::ranges::fill(labels, -1);
+      write_filler(sample);
     }
-    numbers[i] = sample.number;
+    set.copies.host(numbers_index).as<std::int64_t>()[i] = number;
     counted[static_cast<std::size_t>(i / b_)] +=
-        std::ranges::count_if(labels, [](std::int32_t label) { return label >= 0; });
+        std::ranges::count_if(sample.labels, [](std::int32_t label) { return label >= 0; });
+
+    const std::int64_t first = i / b_ * s * b_ + i % b_;  // its row 0; the next rows follow b_ apart
     for (std::int64_t row = 0; row < s; ++row) {
-      const auto place = static_cast<std::size_t>((i / b_ * s + row) * b_ + i % b_);
-      const auto position = static_cast<std::size_t>(share_.positions[row]);
-      ids[place] = tokens[position];
-      targets[place] = std::max(labels[position], 0);
-      weights[place] = labels[position] >= 0 ? 1 : 0;
+      const auto position = static_cast<std::size_t>(shard_.positions[row]);
+      weights[static_cast<std::size_t>(first + row * b_)] = sample.labels[position] >= 0 ? 1 : 0;
+    }
+    // Kernels look up the label of every position, of weight 0 too.
+    std::ranges::transform(sample.labels, sample.labels.begin(), [](std::int32_t label) { return std::max(label, 0); });
+    for (std::size_t f = 0; f < fields_.size(); ++f) {
+      const std::span<const std::int32_t> values = sample.*fields_[f].of_sample;
+      auto* const host = set.copies.host(first_field_index + f).as<std::int32_t>();
+      if (!fields_[f].per_position) {
+        host[i] = values[0];
+        continue;
+      }
+      for (std::int64_t row = 0; row < s; ++row) {
+        host[first + row * b_] = values[static_cast<std::size_t>(shard_.positions[row])];
+      }
     }
   }
   set.counted_tokens = std::accumulate(counted.begin(), counted.end(), std::int64_t{0});
   if (request.average == LossAverage::micro_batch) {
-    for (std::size_t place = 0; place < weights.size(); ++place) {
-      const std::int64_t tokens_of_batch = counted[place / static_cast<std::size_t>(s * b_)];
-      if (tokens_of_batch > 0) weights[place] /= static_cast<double>(tokens_of_batch);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const std::int64_t tokens_of_batch = counted[i / rows_of_batch];
+      if (tokens_of_batch > 0) weights[i] /= static_cast<double>(tokens_of_batch);
     }
   }
   dispatch_float(weight_type_, [&]<class T>() {
-    std::ranges::transform(weights, set.copies.host(2).as<T>(), [](double weight) { return T(weight); });
+    std::ranges::transform(weights, set.copies.host(weights_index).as<T>(), [](double weight) { return T(weight); });
   });
 }
 
@@ -102,16 +154,18 @@ void BatchLoader::fill(Set& set, const Request& request) const {
 
 void BatchLoader::upload(Set& set, const Request& request, Stream& stream) const {
   const auto samples = static_cast<std::int64_t>(request.samples.size());
-  const std::int64_t rows = samples * share_.rows;
-  set.copies.upload(stream, {rows, rows, rows, samples});
+  const std::int64_t rows = samples * shard_.rows;
+  std::vector<std::int64_t> count = {rows, samples};
+  for (const Field& field : fields_) count.push_back(field.per_position ? rows : samples);
+  set.copies.upload(stream, count);
 }
 
 void BatchLoader::end_reading() {
   if (reading_.valid()) failure_ = reading_.get();
 }
 
-std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& source, const std::vector<Sample>& samples,
-                                                 LossAverage average) {
+std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, const std::vector<Sample>& samples,
+                                          LossAverage average) {
   const Request request{&source, samples, average};
   Stream& stream = backend_.compute_stream();
   if (request == ahead_) {
@@ -131,12 +185,19 @@ std::vector<model::MicroBatch> BatchLoader::load(const data::SampleSource& sourc
     upload(sets_[current_], request, stream);
   }
 
-  const Set& set = sets_[current_];
-  const std::int64_t s = share_.rows, count = static_cast<std::int64_t>(samples.size()) / b_;
-  std::vector<model::MicroBatch> batches;
-  for (std::int64_t j = 0; j < count; ++j) {
-    batches.push_back({set.ids.view().rows(j, 1).reshape({s, b_}), set.targets.view().rows(j, 1).reshape({s, b_}),
-                       set.weights.view().rows(j, 1).reshape({s * b_}), set.numbers.view().rows(j, 1).reshape({b_})});
+  const std::int64_t s = shard_.rows;
+  const auto part = [&](std::size_t tensor, std::int64_t j, const Shape& shape) {
+    return sets_[current_].tensors[tensor].view().rows(j, 1).reshape(shape);
+  };
+  std::vector<MicroBatch> batches(samples.size() / static_cast<std::size_t>(b_));
+  for (std::int64_t j = 0; j < std::ssize(batches); ++j) {
+    MicroBatch& batch = batches[static_cast<std::size_t>(j)];
+    batch.weights = part(weights_index, j, {s * b_});
+    batch.samples = part(numbers_index, j, {b_});
+    for (std::size_t f = 0; f < fields_.size(); ++f) {
+      const Shape shape = fields_[f].per_position ? Shape{s, b_} : Shape{b_};
+      batch.*fields_[f].of_micro_batch = part(first_field_index + f, j, shape);
+    }
   }
   return batches;
 }

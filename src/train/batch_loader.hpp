@@ -3,6 +3,8 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "src/backend/host_copies.hpp"
@@ -15,13 +17,13 @@
 namespace trireme::train {
 
 /// Loads micro-batches to the device and prefetches those of the next update. Memory, on the device and for the host,
-/// is allocated once, for two updates, and reused by every call.
+/// is allocated once, for two updates, and reused by every call. There is memory for the fields asked for, no others.
 class BatchLoader {
  public:
-  /// For `micro_batches` micro-batches of `b` samples, of whose tokens this rank has `share`; weights in the
-  /// accumulation type of `dtype`.
-  BatchLoader(Backend& backend, const parallel::SequenceShard& share, std::int64_t b, std::int64_t micro_batches,
-              DType dtype);
+  /// For `micro_batches` micro-batches of `b` samples, of whose positions this rank has `shard`; weights in the
+  /// accumulation type of `dtype`. `asked` are the optional fields that the model reads.
+  BatchLoader(Backend& backend, const parallel::SequenceShard& shard, std::int64_t b, std::int64_t micro_batches,
+              DType dtype, const data::SampleFields& asked = {});
 
   /// One sample of a micro-batch: its place in `source`, or -1 for one that only fills up and does not count; and its
   /// number since the start of training, which dropout goes by.
@@ -36,12 +38,13 @@ class BatchLoader {
   static std::vector<Sample> samples_of_rank(std::int64_t first_index, std::int64_t first_number, std::int64_t size,
                                              std::int64_t data_rank, const data::SamplerGrid& grid);
 
-  /// Reads `samples`, b for each micro-batch, one after another, or takes them where they were read ahead. A token that
-  /// counts has weight 1 or, with LossAverage::micro_batch, one over their number in its micro-batch. The result is
-  /// valid until the next call.
+  /// Reads `samples`, b for each micro-batch, one after another, or takes them where they were read ahead. A position
+  /// with a label has weight 1 or, with LossAverage::micro_batch, one over their number in its micro-batch; others have
+  /// label 0 and weight 0. The result is valid until the next call. Throws ConfigError where `source` lacks a field
+  /// asked for.
   std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples,
                                       LossAverage average = LossAverage::tokens);
-  /// How many tokens of the samples loaded last count, on all context ranks together.
+  /// Number of labels in the samples loaded last, on all context ranks together.
   std::int64_t counted_tokens() const { return sets_[current_].counted_tokens; }
 
   /// Begins to read, in a thread, samples that a later `load` will ask for; those read ahead before are forgotten. An
@@ -55,13 +58,24 @@ class BatchLoader {
   void end_reading();
 
  private:
+  /// An int32 field on its way from samples to micro-batches.
+  struct Field {
+    const char* name;
+    std::span<std::int32_t> data::SampleView::*of_sample;
+    ConstTensorView model::MicroBatch::*of_micro_batch;
+    bool data::SampleFields::*asked = nullptr;  // null: always
+    bool per_position = true;                   // [s] of a sample, [s, b] of a micro-batch; else [1] and [b]
+  };
+  static std::vector<Field> fields_of(const data::SampleFields& asked);
+  /// Tensors of one update: weights [m, s b] A, numbers of the samples [m, b] int64, then the fields [m, s, b] or [m,
+  /// b] int32; s are the rows of the shard.
+  std::vector<Tensor> make_tensors(std::int64_t micro_batches) const;
+  static constexpr std::size_t weights_index = 0, numbers_index = 1, first_field_index = 2;
   struct Set {
-    Set(Backend& backend, std::int64_t micro_batches, std::int64_t rows, std::int64_t b, DType weight_type);
-    Tensor ids;         // [m, s, b] int32, s the rows of the share
-    Tensor targets;     // [m, s, b] int32
-    Tensor weights;     // [m, s b] A
-    Tensor numbers;     // [m, b] int64
-    HostCopies copies;  // of the four, in this order
+    Set(Backend& backend, std::vector<Tensor> made)
+        : tensors(std::move(made)), copies(backend, {tensors.begin(), tensors.end()}) {}
+    std::vector<Tensor> tensors;
+    HostCopies copies;  // of the tensors, in their order
     std::int64_t counted_tokens = 0;
   };
   /// Request to the loader.
@@ -79,9 +93,11 @@ class BatchLoader {
   void upload(Set& set, const Request& request, Stream& stream) const;
 
   Backend& backend_;
-  parallel::SequenceShard share_;
+  parallel::SequenceShard shard_;
   std::int64_t b_;
   DType weight_type_;
+  data::SampleFields asked_;
+  std::vector<Field> fields_;
   Set sets_[2];
   std::size_t current_ = 0;          // the set loaded last; what is read ahead goes to the other
   std::unique_ptr<Stream> copying_;  // copies beside the device's work

@@ -57,7 +57,8 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
              parameters_, config, place_, vocabulary_, sequence_shard_, layout.micro_batch_size, layout.dtype,
              layout.recomputation, data_parallel_),
       recorded_(recorded(backend, stage_, layout)),
-      executor_(backend, *communicators.pipeline, running_stage(), exchange_of(place_, communicators, layout.parallel)) {}
+      executor_(backend, *communicators.pipeline, running_stage(),
+                exchange_of(place_, communicators, layout.parallel)) {}
 
 void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {
   const int count = static_cast<int>(micro_batches.size());

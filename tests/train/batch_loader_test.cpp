@@ -123,6 +123,93 @@ TEST_F(BatchesAhead, TellOfErrorsOnceAndToWhoAsksForThem) {
   expect_loaded(source, 1);
 }
 
+/// Padded pairs of segments, as BERT reads them: of sample i the first i + 1 of 8 positions are its own.
+class PaddedSamples final : public data::SampleSource {
+ public:
+  std::int64_t size() const override { return 8; }
+  std::int64_t sequence_length() const override { return 8; }
+  data::SampleFields fields() const override {
+    return {.token_types = true, .positions = true, .length = true, .is_random = true};
+  }
+  void read(std::int64_t index, const data::SampleView& sample) const override {
+    const auto fill = [&](std::span<std::int32_t> field, std::int32_t base) {
+      for (std::size_t p = 0; p < field.size(); ++p) field[p] = value(base, index, static_cast<std::int64_t>(p));
+    };
+    fill(sample.tokens, 1);
+    fill(sample.token_types, 2);
+    fill(sample.positions, 3);
+    fill(sample.length, 4);
+    fill(sample.is_random, 5);
+    std::ranges::fill(sample.labels, -1);
+    sample.labels[static_cast<std::size_t>(index)] = 7;  // the last position before the padding is masked
+  }
+  /// A number for each field, sample and position.
+  static std::int32_t value(std::int32_t base, std::int64_t index, std::int64_t position) {
+    return 100 * base + 10 * static_cast<std::int32_t>(index) + static_cast<std::int32_t>(position);
+  }
+};
+
+TEST(BatchLoader, BringsTheFieldsAskedForInTheRowsOfEachContextRank) {
+  const auto backend = make_backend(BackendChoice::cpu, 1);
+  const data::SampleFields asked{.token_types = true, .positions = true, .length = true, .is_random = true};
+  for (const int rank : {0, 1}) {
+    const auto shard = parallel::SequenceShard::of(8, rank, 2);
+    BatchLoader loader(*backend, shard, 2, 2, DType::fp32, asked);
+    const std::vector<model::MicroBatch> batches = loader.load(PaddedSamples(), {{4, 0}, {5, 1}, {6, 2}, {-1, 3}});
+    EXPECT_EQ(loader.counted_tokens(), 3);
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const model::MicroBatch& batch = batches[static_cast<std::size_t>(i / 2)];
+      const bool counts = i < 3;  // the last one only fills up
+      const auto expected = [&](std::int32_t base, std::int64_t position) {
+        return counts ? PaddedSamples::value(base, 4 + i, position) : 0;
+      };
+      for (std::int64_t row = 0; row < 4; ++row) {
+        const std::int64_t place = row * 2 + i % 2, position = shard.positions[row];
+        EXPECT_EQ(batch.ids.as<std::int32_t>()[place], expected(1, position));
+        EXPECT_EQ(batch.token_types.as<std::int32_t>()[place], expected(2, position));
+        EXPECT_EQ(batch.positions.as<std::int32_t>()[place], expected(3, position));
+        const bool masked = counts && position == 4 + i;
+        EXPECT_EQ(batch.targets.as<std::int32_t>()[place], masked ? 7 : 0);
+        EXPECT_EQ(batch.weights.as<float>()[place], masked ? 1 : 0);
+      }
+      EXPECT_EQ(batch.lengths.as<std::int32_t>()[i % 2], counts ? expected(4, 0) : 8);
+      EXPECT_EQ(batch.is_random.as<std::int32_t>()[i % 2], counts ? expected(5, 0) : -1);
+    }
+  }
+}
+
+TEST(BatchLoader, TakesMemoryOnlyForTheFieldsAskedFor) {
+  constexpr std::size_t s = 8, b = 4, m = 4;  // every tensor fills whole lines of 64 bytes
+  const auto bytes = [&](const data::SampleFields& asked) {
+    const auto backend = make_backend(BackendChoice::cpu, 1);
+    const std::size_t before = backend->allocated_bytes();
+    BatchLoader loader(*backend, parallel::SequenceShard::of(s), b, m, DType::fp32, asked);
+    const model::MicroBatch batch = loader.load(PaddedSamples(), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}).front();
+    EXPECT_EQ(static_cast<bool>(batch.token_types), asked.token_types);
+    EXPECT_EQ(static_cast<bool>(batch.positions), asked.positions);
+    EXPECT_EQ(static_cast<bool>(batch.lengths), asked.length);
+    EXPECT_EQ(static_cast<bool>(batch.is_random), asked.is_random);
+    return backend->allocated_bytes() - before;
+  };
+  // Two sets. Tokens, labels and weights are 4 bytes a position each, numbers 8 bytes a sample.
+  const std::size_t least = 2 * m * b * (12 * s + 8);
+  EXPECT_EQ(bytes({}), least);
+  EXPECT_EQ(bytes({.token_types = true}), least + 2 * m * b * 4 * s);
+  EXPECT_EQ(bytes({.positions = true}), least + 2 * m * b * 4 * s);
+  EXPECT_EQ(bytes({.length = true}), least + 2 * m * b * 4);
+  EXPECT_EQ(bytes({.is_random = true}), least + 2 * m * b * 4);
+}
+
+TEST(BatchLoader, RefusesSamplesWithoutAFieldAskedFor) {
+  const auto backend = make_backend(BackendChoice::cpu, 1);
+  BatchLoader loader(*backend, parallel::SequenceShard::of(4), 1, 1, DType::fp32, {.length = true});
+  EXPECT_THAT(
+      [&] {
+        loader.load(Numbers(), {{0, 0}});
+      },
+      testing::ThrowsMessage<ConfigError>(testing::HasSubstr("the model needs lengths")));
+}
+
 TEST(SamplesOfRank, AreThoseOfItsMicroBatchesWithTheirNumbers) {
   using testing::ElementsAre;
   using Sample = BatchLoader::Sample;

@@ -6,19 +6,43 @@
 
 namespace trireme::data {
 
-/// One sample of s positions, for its source to fill.
+/// Optional fields of a sample. Tokens and labels are always there.
+struct SampleFields {
+  bool token_types = false;
+  bool positions = false;
+  bool length = false;
+  bool is_random = false;
+  bool operator==(const SampleFields&) const = default;
+};
+
+/// One sample of s positions, for its source to fill. Optional fields that were not asked for are empty.
 struct SampleView {
-  std::span<std::int32_t> tokens;  ///< [s]
-  std::span<std::int32_t> labels;  ///< [s] token to predict at each position; negative: none, its loss weight is 0
+  std::span<std::int32_t> tokens;       ///< [s]
+  std::span<std::int32_t> labels;       ///< [s] token to predict at each position; negative: none, its loss weight is 0
+  std::span<std::int32_t> token_types;  ///< [s] segment of each token
+  std::span<std::int32_t> positions;    ///< [s] row of each token in a table of learned positions
+  std::span<std::int32_t> length;       ///< [1] positions before the padding
+  std::span<std::int32_t> is_random;  ///< [1] 1 where the second segment does not follow the first; negative: no label
 };
 
 /// Memory of one sample.
 class SampleBuffer {
  public:
-  explicit SampleBuffer(std::int64_t sequence_length) {
+  SampleBuffer(std::int64_t sequence_length, const SampleFields& fields) {
     const auto s = static_cast<std::size_t>(sequence_length);
-    memory_.resize(2 * s);
-    view_ = {std::span(memory_).first(s), std::span(memory_).last(s)};
+    memory_.resize(4 * s + 2);
+    std::span<std::int32_t> rest = memory_;
+    const auto take = [&](bool wanted, std::size_t count) {
+      const std::span<std::int32_t> taken = rest.first(wanted ? count : 0);
+      rest = rest.subspan(taken.size());
+      return taken;
+    };
+    view_ = {take(true, s),
+             take(true, s),
+             take(fields.token_types, s),
+             take(fields.positions, s),
+             take(fields.length, 1),
+             take(fields.is_random, 1)};
   }
   SampleBuffer(const SampleBuffer&) = delete;
   SampleBuffer& operator=(const SampleBuffer&) = delete;
@@ -36,7 +60,10 @@ class SampleSource {
   virtual std::int64_t size() const = 0;
   /// Positions of a sample.
   virtual std::int64_t sequence_length() const = 0;
-  /// Writes sample `index`, 0 <= index < size(), to `sample` of sequence_length() positions. Safe from several threads.
+  /// Optional fields that `read` can fill.
+  virtual SampleFields fields() const { return {}; }
+  /// Writes sample `index`, 0 <= index < size(), to the fields of `sample` that are not empty. Safe from several
+  /// threads.
   virtual void read(std::int64_t index, const SampleView& sample) const = 0;
   /// Throws DataError where files behind the samples have changed since they were opened: what was read may be
   /// anything.

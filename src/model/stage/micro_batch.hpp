@@ -6,12 +6,17 @@
 
 namespace trireme::model {
 
-/// One micro-batch on the device, as every stage of a pipeline gets it; s are the rows of this context rank.
+/// One micro-batch on the device, as every stage of a pipeline gets it; s are the rows of this context rank. Optional
+/// fields that the model does not ask for are empty.
 struct MicroBatch {
-  ConstTensorView ids;      ///< [s, b] int32
-  ConstTensorView targets;  ///< [s, b] int32
-  ConstTensorView weights;  ///< [s b] A: 1 where the target counts in the loss, 0 where it is masked
-  ConstTensorView samples;  ///< [b] int64: number of each sample since the start of training
+  ConstTensorView ids;               ///< [s, b] int32
+  ConstTensorView targets;           ///< [s, b] int32
+  ConstTensorView weights;           ///< [s b] A: weight of each position's loss; 0 where nothing is predicted
+  ConstTensorView samples;           ///< [b] int64: number of each sample since the start of training
+  ConstTensorView token_types = {};  ///< [s, b] int32, optional
+  ConstTensorView positions = {};    ///< [s, b] int32, optional: rows of a table of learned positions
+  ConstTensorView lengths = {};      ///< [b] int32, optional: positions of the whole sequence before the padding
+  ConstTensorView is_random = {};    ///< [b] int32, optional: label of each sample's second segment; negative: none
   /// [s b] A: gradient of each token's unweighted loss. Where empty, the head makes it of the weights and the mode.
   ConstTensorView loss_gradient = {};
 };

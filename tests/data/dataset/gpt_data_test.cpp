@@ -262,7 +262,7 @@ TEST(GptData, RefusesOptionsThatCannotWork) {
   EXPECT_THAT(error_of<ConfigError>({{counting_store({50}), 1}, {counting_store({50}), 0}}, options_of(8, {{1, 0, 0}})),
               HasSubstr("weight 0"));
   const auto data = make_gpt_data(stores, options_of(8, {{1, 0, 0}}));
-  const SampleBuffer wrong(9);
+  const SampleBuffer wrong(9, {});
   EXPECT_THROW(data.train->read(0, wrong.view()), ShapeError);
 }
 

@@ -13,14 +13,14 @@ namespace {
 using testing::ElementsAre;
 
 TEST(NextTokenLabels, AreTheTextOneTokenOnAndTheLastTokenIsOnlyALabel) {
-  const SampleBuffer sample(4);
+  const SampleBuffer sample(4, {});
   make_next_token_labels(std::vector{3, 1, 4, 1, 5}, sample.view());
   EXPECT_THAT(sample.view().tokens, ElementsAre(3, 1, 4, 1));
   EXPECT_THAT(sample.view().labels, ElementsAre(1, 4, 1, 5));
 }
 
 TEST(NextTokenLabels, AreNegativeWhereTheTextEndsEarly) {
-  const SampleBuffer sample(4);
+  const SampleBuffer sample(4, {});
   make_next_token_labels(std::vector{3, 1, 4, -1, -1}, sample.view());
   EXPECT_THAT(sample.view().tokens, ElementsAre(3, 1, 4, 0));
   EXPECT_THAT(sample.view().labels, ElementsAre(1, 4, -1, -1));
@@ -31,7 +31,7 @@ TEST(NextTokenLabels, AreNegativeWhereTheTextEndsEarly) {
 }
 
 TEST(NextTokenLabels, NeedOneTokenMoreThanPositions) {
-  const SampleBuffer sample(4);
+  const SampleBuffer sample(4, {});
   for (const std::size_t count : {0, 4, 6}) {
     EXPECT_THROW(make_next_token_labels(std::vector<std::int32_t>(count), sample.view()), ShapeError);
   }
@@ -49,7 +49,7 @@ TEST(SequentialSamples, KeepTheRemainderAsASampleThatEndsEarly) {
   EXPECT_EQ(samples_of(11, Remainder::dropped).size(), 2);
   const SequentialSamples kept = samples_of(11, Remainder::kept);
   ASSERT_EQ(kept.size(), 3);
-  const SampleBuffer sample(4);
+  const SampleBuffer sample(4, {});
   kept.read(1, sample.view());
   EXPECT_THAT(sample.view().labels, ElementsAre(5, 6, 7, 8));
   kept.read(2, sample.view());
