@@ -35,7 +35,7 @@ struct ExecutionConfig {
   std::int64_t vocabulary_multiple = 128;   ///< pads the vocabulary to a multiple of this times the tensor ranks
   std::int64_t padded_vocabulary_size = 0;  ///< 0: by the multiple
   model::Recomputation recomputation;       ///< training alone
-  bool cuda_graphs = false;                 ///< training's steps are recorded and replayed (MicroBatchGraphs)
+  bool cuda_graphs = false;                 ///< training's steps are recorded and replayed (RecordedStage)
   ParallelConfig parallel;
 };
 

@@ -8,7 +8,9 @@ namespace {
 constexpr int recording_round = 2;
 
 /// The data of a micro-batch, copied to fixed addresses; all but the gradient of the loss, which is made there.
-constexpr std::array copied_data = {&MicroBatch::ids, &MicroBatch::targets, &MicroBatch::weights, &MicroBatch::samples};
+constexpr std::array copied_data = {&MicroBatch::ids,     &MicroBatch::targets,     &MicroBatch::weights,
+                                    &MicroBatch::samples, &MicroBatch::token_types, &MicroBatch::positions,
+                                    &MicroBatch::lengths, &MicroBatch::is_random};
 static_assert(sizeof(MicroBatch) == (copied_data.size() + 1) * sizeof(ConstTensorView));
 
 GraphRecorder& recorder_of(Backend& backend) {
