@@ -18,7 +18,7 @@ parallel::ExchangeOptions exchange_of(const model::StageShard& place, const para
   return {config.overlap_p2p, scatter ? communicators.tensor.get() : nullptr};
 }
 
-/// The decorator that runs `stage` as graphs; null where they are not wanted.
+/// Decorator that runs `stage` as graphs; null without `cuda_graphs`.
 std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::GptStage& stage,
                                                const ExecutionConfig& config) {
   validate(config);

@@ -24,7 +24,6 @@ class ParallelGpt {
 
   const model::GptConfig& config() const { return config_; }
   const ExecutionConfig& layout() const { return layout_; }
-  const model::StageShard& place() const { return place_; }
   Backend& backend() { return backend_; }
   Communicator& world() const { return world_; }
   const parallel::ProcessGrid& grid() const { return grid_; }
