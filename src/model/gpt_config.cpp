@@ -7,6 +7,8 @@
 namespace trireme::model {
 namespace {
 
+constexpr Choice<Architecture> architecture_names[] = {
+    {"gpt2", Architecture::gpt2}, {"llama", Architecture::llama}, {"gpt", Architecture::gpt}};
 constexpr Choice<Activation> gelu_names[] = {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}};
 constexpr Choice<Normalization> normalization_names[] = {{"LayerNorm", Normalization::layer_norm},
                                                          {"RMSNorm", Normalization::rms_norm}};
@@ -87,9 +89,20 @@ double model_flops(const GptConfig& config, std::int64_t batch, std::int64_t s) 
   return 6 * static_cast<double>(batch) * sequence * per_token;
 }
 
+Architecture architecture_of(const GptConfig& config) {
+  const bool layer_norm = config.normalization == Normalization::layer_norm;
+  const bool rope = config.position_embedding == PositionEmbedding::rope;
+  const bool grouped = config.kv_heads() != config.heads;
+  if (layer_norm && !rope && !config.swiglu && config.linear_bias && config.tied_output && !grouped) {
+    return Architecture::gpt2;
+  }
+  const bool llama = !layer_norm && rope && config.rotary_percent == 1 && config.swiglu && !config.linear_bias;
+  return llama ? Architecture::llama : Architecture::gpt;
+}
+
 Attributes attributes_of(const GptConfig& config) {
   Attributes attributes;
-  attributes.put("model.kind", "gpt2");
+  attributes.put("model.kind", architecture_of(config), architecture_names);
   attributes.put("model.layers", config.layers);
   attributes.put("model.hidden", config.hidden);
   attributes.put("model.heads", config.heads);
@@ -110,7 +123,7 @@ Attributes attributes_of(const GptConfig& config) {
 }
 
 GptConfig config_from(const Attributes& attributes) {
-  attributes.require(attributes.get<std::string>("model.kind") == "gpt2", "model.kind", "gpt2");
+  const Architecture architecture = attributes.get("model.kind", architecture_names);
   GptConfig config;
   config.layers = attributes.get<int>("model.layers");
   config.hidden = attributes.get<std::int64_t>("model.hidden");
@@ -137,6 +150,9 @@ GptConfig config_from(const Attributes& attributes) {
   } catch (const ConfigError& error) {
     attributes.fail(fmt::format("the attributes model.* describe an impossible model: {}", error.what()));
   }
+  // Older checkpoints name every model gpt2.
+  attributes.require(architecture == Architecture::gpt2 || architecture == architecture_of(config), "model.kind",
+                     "the architecture that the other attributes model.* describe");
   return config;
 }
 

@@ -66,6 +66,13 @@ std::int64_t parameter_count(const GptConfig& config);
 /// 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473).
 double model_flops(const GptConfig& config, std::int64_t batch, std::int64_t s);
 
+/// Name of a model's architecture. `gpt` is any mix of the others' parts.
+enum class Architecture { gpt2, llama, gpt };
+/// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, as many heads of keys and values as
+/// of queries. llama: RMSNorm, rotary positions over whole heads, SwiGLU and no biases; its output may be tied, and its
+/// queries grouped.
+Architecture architecture_of(const GptConfig& config);
+
 /// The shape as the attributes "model.*" of a checkpoint, and back; dropout is none of them. CheckpointError where a
 /// value is missing or malformed, or the model impossible.
 Attributes attributes_of(const GptConfig& config);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Corpora and checkpoints of earlier versions: they are whole, and on another grid a run goes on from them as it did then.
+# Corpora and checkpoints of earlier versions: they are whole and can be resharded, and on another grid a run goes on as it
+# did then.
 fixtures=$(cd "$(dirname "$0")/../fixtures/checkpoints" && pwd)
 source "$(dirname "$0")/functions.sh"
 source "$fixtures/runs.sh"
@@ -12,14 +13,18 @@ for archive in "$fixtures"/*.tar.gz; do
   done_by 1 corpus verify corpus.h5
   for name in "${names[@]}"; do
     done_by 1 checkpoint verify "$name"
+    done_by 1 checkpoint reshard --load "$name" --save "$name.tp2" --tp 2
+    done_by 1 checkpoint verify "$name.tp2"
     # shellcheck disable=SC2086  # options are words
     done_by ${other_grid[$name]%% *} train "${run[@]}" ${options[$name]} ${other_grid[$name]#* } --load "$name/step-00000003" \
-      --metrics-file now.jsonl
+      --save "$name.next" --metrics-file now.jsonl
     field lm_loss "$name.jsonl" | tail -3 >then
     field lm_loss now.jsonl >now
     check "$version, $name: the run goes on as it did then" \
       close_to then now "$([[ $name = *fp32 ]] && echo 1e-5 || echo 1e-2)"
     rm now.jsonl
+    done_by 1 checkpoint inspect "$name.next"
+    check "$version, $name: the next checkpoint names the architecture" grep -q "model.kind  *${name%_*}$" out
   done
   cd ..
 done

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "src/model/presets.hpp"
 #include "tests/support/model_variants.hpp"
 
 namespace trireme::model {
@@ -23,6 +24,41 @@ TEST(GptConfigAttributes, GiveBackEveryModel) {
     EXPECT_EQ(parameter_count(config_from(attributes)), parameter_count(config)) << variant.name;
     EXPECT_THAT(all, testing::Not(testing::Contains(attributes))) << variant.name;
     all.push_back(attributes);
+  }
+}
+
+TEST(GptConfigAttributes, NameTheArchitecture) {
+  const auto kind_of = [](const GptConfig& config) { return attributes_of(config).get<std::string>("model.kind"); };
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    GptConfig config;
+    variant.apply(config);
+    EXPECT_EQ(kind_of(config), variant.name == "GPT-2"   ? "gpt2"
+                               : variant.name == "Llama" ? "llama"
+                                                         : "gpt")
+        << variant.name;
+  }
+  EXPECT_EQ(kind_of(preset("gpt2-8.3b")), "gpt2");
+  EXPECT_EQ(kind_of(preset("llama2-7b")), "llama");
+  GptConfig tied = preset("llama3-8b");
+  EXPECT_EQ(kind_of(tied), "llama");
+  tied.tied_output = true;
+  EXPECT_EQ(kind_of(tied), "llama");
+}
+
+TEST(GptConfigAttributes, OfAnOlderLlamaNameItGpt2) {
+  const Attributes llama = attributes_of(preset("llama3-8b"));
+  Attributes older = llama;
+  older.put("model.kind", "gpt2");
+  EXPECT_EQ(attributes_of(config_from(older)), llama);
+}
+
+TEST(GptConfigAttributes, ThatContradictTheArchitectureAreRefused) {
+  for (const char* kind : {"llama", "gpt", "bert"}) {
+    Attributes attributes = attributes_of(GptConfig());
+    attributes.put("model.kind", kind);
+    EXPECT_THAT(
+        [&] { config_from(attributes); },
+        ThrowsMessage<CheckpointError>(HasSubstr(fmt::format("the attribute model.kind is '{}' instead of ", kind))));
   }
 }
 
