@@ -43,7 +43,7 @@ class CheckpointStore : public checkpoint::Store {
   std::unique_ptr<FolderLock> lock_;
 };
 
-/// Checkpoint that `--load PATH` names: a folder of steps (then `step` is empty), or the folder of one step.
+/// Checkpoint at a path: a folder of steps (then `step` is empty), or the folder of one step.
 struct CheckpointLocation {
   std::string root;
   std::string step;

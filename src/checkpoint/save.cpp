@@ -86,8 +86,8 @@ void warn_of_steps_beyond(Store& store, std::int64_t step) {
   }
   if (beyond.empty()) return;
   log::warn(
-      "{}:{} are beyond step {}, where this run begins, and --load takes them first: move them away to go on from "
-      "what this run saves",
+      "{}:{} are beyond step {}, where this run begins, and a later load takes them first: move them away to go on "
+      "from what this run saves",
       store.description(), beyond, step);
 }
 
