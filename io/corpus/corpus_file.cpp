@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t offsets_at_once = 1 << 16;
 
-/// Creates dataset `path` of `count` elements that `next` provides, `part` of them at a time; `see` receives the bytes.
+/// Creates dataset `path` of `count` elements that `next` fills in, `part` at a time; `see` is called with the bytes.
 template <class See>
 void copy(h5::File& file, const std::string& path, DType dtype, std::int64_t count, std::int64_t part,
           const CorpusContents::Next& next, const See& see) {

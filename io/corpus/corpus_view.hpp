@@ -10,8 +10,8 @@
 
 namespace trireme::io {
 
-/// Makes a view: a corpus without tokens that refers to documents of other corpora (format: io/README.md). The numbers
-/// and positions of the documents are held in memory.
+/// Writes a view, a corpus that refers to documents in other corpora and has no tokens of its own (format:
+/// io/README.md). Offsets and runs are held in memory.
 class CorpusViewWriter final : public prepare::CorpusSink {
  public:
   explicit CorpusViewWriter(const std::string& path);
@@ -36,7 +36,7 @@ class CorpusViewWriter final : public prepare::CorpusSink {
   std::optional<data::CorpusInfo> info_;  // header of the first store, with the largest id of all
   bool has_sentences_ = false;
   std::vector<Source> sources_;
-  std::vector<std::int64_t> source_numbers_;  // numbers of the present store's sources
+  std::vector<std::int64_t> source_numbers_;  // indices in `sources_` of the selected corpus' sources
   std::vector<CorpusRun> runs_;
   std::int64_t tokens_ = 0;
   std::vector<std::int64_t> document_offsets_{0};

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t offsets_per_flush = 1 << 16;
 
-/// Reads the spooled data, from its beginning on.
+/// Returns a function that reads the spool in order.
 auto reader_of(const Spool& spool) {
   return [&spool, position = std::int64_t{0}](std::span<std::byte> out) mutable {
     spool.read(position, out.data(), out.size());

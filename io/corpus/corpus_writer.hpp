@@ -15,8 +15,8 @@ namespace trireme::io {
 
 /// Writes a corpus (format: io/README.md) document by document, in memory that does not grow with it. A
 /// contiguous dataset cannot grow, so tokens and offsets are spooled first; that takes their size once more on the disk
-/// until `finish` has copied them. The file gets its name when it is complete and on the disk. An existing file of that
-/// name stays until then, and remains if anything fails.
+/// until `finish` has copied them. The file replaces its predecessor when it is whole and on the disk; after a failure
+/// the predecessor stays.
 class CorpusWriter {
  public:
   /// Throws IoError at once where `path` cannot be written.
@@ -29,7 +29,7 @@ class CorpusWriter {
   void end_sentence();
   /// Ends the current document, which may be empty.
   void end_document();
-  /// Makes the file. Nothing may be added after it.
+  /// Writes the file. Nothing may be added later.
   void finish();
 
   std::int64_t vocabulary_size() const { return tokenizer_.vocabulary_size(); }

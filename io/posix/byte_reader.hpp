@@ -9,14 +9,14 @@
 
 namespace trireme::io {
 
-/// Little-endian numbers at any byte of a file in memory.
+/// Reads little-endian numbers at any byte of a file in memory.
 class ByteReader {
  public:
   ByteReader(const std::string& path, std::span<const std::byte> bytes) : path_(path), bytes_(bytes) {}
 
   std::size_t size_bytes() const { return bytes_.size(); }
 
-  /// Number of type T at byte `offset`. Throws DataError where the file ends before: it lacks `what`.
+  /// Returns the number of type T at byte `offset`. Throws DataError, which names `what`, where the file ends before.
   template <class T>
   T at(std::size_t offset, const char* what) const {
     TRIREME_CHECK(offset <= bytes_.size() && bytes_.size() - offset >= sizeof(T), DataError,

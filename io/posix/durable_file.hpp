@@ -4,18 +4,19 @@
 
 namespace trireme::io {
 
-/// Waits until the bytes of the file or the entries of the directory at `path` are on the disk. IoError where not.
+/// Waits until the bytes of the file or the entries of the directory at `path` are on the disk. Throws IoError where
+/// that fails.
 void sync_to_disk(const std::string& path);
 
 /// Throws ConfigError where something stands at `path` that an output must not replace: a folder, a device, a pipe.
 void check_replaceable(const std::string& path);
 
-/// Renames `from` to `to`, replacing what is there, and waits until the new name is on the disk. IoError where not.
+/// Renames `from` to `to`, replacing what is there, and waits until the new name is on the disk. Throws IoError
+/// where that fails.
 void rename_durably(const std::string& from, const std::string& to);
 
-/// A name beside `target` under which a file is built: nothing that looks valid ever stands under `target` itself.
-/// The file is created, empty, and removed again unless `commit` succeeds. What a killed process leaves behind is
-/// called TARGET.partial-..., and can be deleted.
+/// File beside `target` in which its content is built, so that `target` itself is never half-made. The file is created
+/// empty, and removed unless `commit` succeeds. A killed process leaves TARGET.partial-..., which can be deleted.
 class TemporaryFile {
  public:
   /// Throws ConfigError where `target` must not be replaced.
@@ -26,7 +27,7 @@ class TemporaryFile {
 
   const std::string& path() const { return path_; }
   const std::string& target() const { return target_; }
-  /// Brings the bytes to the disk and gives the file its name, replacing what bore it.
+  /// Brings the bytes to the disk and gives the file its name, replacing the file that had it.
   void commit();
 
  private:

@@ -6,7 +6,7 @@
 
 namespace trireme::io {
 
-/// A POSIX file descriptor.
+/// POSIX file descriptor.
 struct DescriptorTraits {
   using Handle = int;
   static Handle null() { return -1; }

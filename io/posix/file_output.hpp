@@ -9,11 +9,11 @@
 
 namespace trireme::io {
 
-/// Writes a file from its beginning on, through a buffer; numbers as they lie in memory, little-endian. All failures
-/// are IoErrors that name the file.
+/// Writes a file in order, through a buffer; numbers as in memory, little-endian. All failures are IoErrors that name
+/// the file.
 class FileOutput {
  public:
-  /// Makes or empties `path`.
+  /// Creates or empties `path`.
   explicit FileOutput(std::string path);
 
   template <class T>
@@ -21,7 +21,7 @@ class FileOutput {
     write_bytes(std::as_bytes(std::span(&value, 1)));
   }
   void write_bytes(std::span<const std::byte> bytes);
-  /// Hands everything to the system; without it the end of the file is missing.
+  /// Writes the buffer and closes the file. Without this call the end of the file is missing.
   void close();
 
  private:

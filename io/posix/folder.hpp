@@ -7,8 +7,8 @@
 
 namespace trireme::io {
 
-/// Names of what the folder holds, sorted, without "." and ".."; empty where there is no such folder. IoError where it
-/// cannot be read.
+/// Returns the names in a folder, sorted, without "." and ".."; none where there is no such folder. Throws IoError
+/// where it cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
 
 /// Returns whether the path is a folder; a symbolic link to one is not. Throws IoError where that cannot be determined.
@@ -20,17 +20,18 @@ bool is_there(const std::string& path);
 /// Creates the folder and those above it that are missing, and brings their names to the disk.
 void make_folders(const std::string& path);
 
-/// Deletes a folder that holds only files; those called `first` before the others. IoError where a part of it stays.
+/// Deletes a folder that holds only files; those called `first` before the others. Throws IoError where that
+/// fails.
 void remove_folder(const std::string& folder, std::string_view first);
 
-/// Bytes that this user can still write on the file system of `path`.
+/// Returns the bytes that this user can still write on the file system of `path`.
 std::int64_t free_bytes(const std::string& path);
 
-/// Replaces the content of a file such that it has the old or the new one after a crash at any time. Leaves a file
-/// called PATH.new behind in a crash. One process at a time.
+/// Replaces the content of a file such that it has the old or the new one after a crash at any time. A crash may leave
+/// PATH.new. One process at a time.
 void write_durably(const std::string& path, std::string_view bytes);
 
-/// Eight hexadecimal digits that no other process comes by.
+/// Returns eight hexadecimal digits that no other process uses.
 std::string unique_suffix();
 
 }  // namespace trireme::io

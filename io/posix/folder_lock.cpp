@@ -20,8 +20,8 @@
 namespace trireme::io {
 namespace {
 
-/// When the process was started, in the kernel's ticks; empty where there is no such process, or only what its parent
-/// has not yet asked for (in containers often for long).
+/// Returns the start of a process in the kernel's ticks; empty where it does not exist or is a zombie, which in
+/// containers may stay for long.
 std::string start_time(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::string line;
@@ -70,7 +70,7 @@ std::string description(Fields fields) {
                      fields["slurm_job"] == "-" ? "" : ", SLURM job " + fields["slurm_job"]);
 }
 
-/// Why the owner is surely dead; empty where it may be alive.
+/// Returns the reason why the owner is surely dead; empty where it may be alive.
 std::string proof_of_death(Fields owner, Fields own) {
   if (owner["slurm_job"] != "-" && owner["slurm_job"] == own["slurm_job"] &&
       owner["slurm_restart"] != own["slurm_restart"]) {
@@ -82,7 +82,7 @@ std::string proof_of_death(Fields owner, Fields own) {
   return {};
 }
 
-/// The content of the lock file; empty where there is none.
+/// Returns the content of the lock file; empty where there is none.
 std::string content_of(const std::string& path) {
   if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
   try {

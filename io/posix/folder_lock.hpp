@@ -4,21 +4,20 @@
 
 namespace trireme::io {
 
-/// A folder, or a file that is being written, is one job's for as long as this object lives: another file says whose.
-/// That file is made complete in one go (a hard link), so it works on any shared file system, with or without its own
-/// locks.
+/// Reserves a folder, or a file in progress, for one job while this object lives. The lock is a file that names the
+/// owner. A hard link creates it complete, so it works on any shared file system, with or without locks of its own.
 ///
-/// A lock whose owner is dead is taken over, with a line in the log. Dead is: a process of this host that is no longer
-/// there, or an earlier life of this SLURM job. Otherwise, EnvironmentError names the owner.
+/// A lock whose owner is dead is taken over, with a line in the log: the owner was a process of this host that has
+/// ended, or an earlier life of this SLURM job. Otherwise, EnvironmentError names the owner.
 class FolderLock {
  public:
-  /// `path` is the file that says whose `locked` is.
+  /// Creates the lock file `path` for the folder or file `locked`.
   FolderLock(std::string path, const std::string& locked);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  /// The file's content: no other lock has the same.
+  /// Content of the lock file, unlike that of any other lock.
   const std::string& content() const { return content_; }
 
  private:

@@ -11,7 +11,7 @@
 
 namespace trireme::io {
 
-/// A whole file mapped into memory for reading, guarded against its becoming shorter (`MappingGuard`).
+/// Whole file mapped into memory for reading; a `MappingGuard` reports where it becomes shorter.
 class MappedFile {
  public:
   /// Throws IoError where the file cannot be opened or mapped.
@@ -22,16 +22,16 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  /// Throws DataError where the path no longer names the file that was mapped, or its size or time of modification is
-  /// another: what was read from the mapping may be anything. One call of stat; that it fails is no change.
+  /// Throws DataError where the path no longer names the file that was mapped, or its size or time of modification has
+  /// changed: bytes read from the mapping may then be anything. Makes one call of stat; its failure is no change.
   void check_unchanged() const;
 
-  /// Releases the memory of `part`, some of the bytes. Its next use reads it from the page cache or from the file.
+  /// Releases the memory of some of the bytes. Their next use reads them from the page cache or from the file.
   void release(std::span<const std::byte> part) const;
 
  private:
   std::string path_;
-  struct stat status_ {};  // when it was mapped
+  struct stat status_ {};  // at the time of the mapping
   std::span<const std::byte> bytes_;
   std::optional<MappingGuard> guard_;
 };

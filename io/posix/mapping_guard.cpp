@@ -11,7 +11,7 @@
 namespace trireme::io {
 
 struct MappingGuard::Range {
-  std::atomic<const std::byte*> begin = nullptr;  // null: of no mapping
+  std::atomic<const std::byte*> begin = nullptr;  // null where the range is free
   std::atomic<std::size_t> size_bytes = 0;
   std::string message;
   Range* next = nullptr;
@@ -21,10 +21,10 @@ namespace {
 
 using Range = MappingGuard::Range;
 
-// Global, because a signal handler is given nothing but the address. Ranges are used again and never freed, so that the
-// handler can go through them at any moment.
+// Global, because a signal handler gets the address alone. Ranges are reused and never freed, so that the handler can
+// read them at any moment.
 std::atomic<Range*> ranges = nullptr;
-std::mutex changing;  // held by whoever takes a range
+std::mutex changing;  // held while a range is taken
 struct sigaction earlier {};
 
 const Range* range_of(const std::byte* address) {
@@ -35,16 +35,16 @@ const Range* range_of(const std::byte* address) {
   return nullptr;
 }
 
-/// Calls nothing that is not safe in a signal handler.
+/// Calls only functions that are safe in a signal handler.
 void on_bus_error(int signal, siginfo_t* fault, void*) {
-  const bool is_sent = fault->si_code <= 0;  // by another process, not by a fault of this one
+  const bool is_sent = fault->si_code <= 0;  // another process sent it
   const Range* const range = is_sent ? nullptr : range_of(static_cast<const std::byte*>(fault->si_addr));
   if (range != nullptr) {
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, range->message.data(), range->message.size());
     _exit(static_cast<int>(ExitCode::data));
   }
   sigaction(signal, &earlier, nullptr);
-  if (is_sent) raise(signal);  // a fault comes again by itself
+  if (is_sent) raise(signal);  // a fault repeats by itself
 }
 
 void install_handler() {

@@ -6,9 +6,9 @@
 
 namespace trireme::io {
 
-/// Names the file behind mapped memory. Where its pages can no longer be read, because it was truncated or its disk
-/// failed, the process ends with one line that names it and exit code 3, not by SIGBUS. A SIGBUS of another cause goes
-/// to the handler that was there before the first guard.
+/// Names the file behind mapped memory. When its pages can no longer be read, because it was truncated or its disk
+/// failed, the process ends with exit code 3 and one line that names the file, not by SIGBUS. A SIGBUS of another cause
+/// goes to the handler installed before the first guard.
 class MappingGuard {
  public:
   MappingGuard(const std::string& path, std::span<const std::byte> bytes);

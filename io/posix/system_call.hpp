@@ -13,12 +13,12 @@ bool is_transient(int error);
 /// Returns whether this errno means that the name does not exist.
 bool is_absent(int error);
 
-/// After attempt `attempt` (from 1) failed with `errno`: pauses and returns true where another one is worth it. Keeps
-/// `errno`.
+/// Pauses after attempt `attempt` (from 1) failed with `errno`, and returns true; returns false where another attempt
+/// is useless. Keeps `errno`.
 bool pause_before_retry(int attempt);
 
-/// Result of `call`, a system call that returns a negative number or null and sets errno where it fails. Makes it again
-/// after a transient error: at most 5 times, with pauses of 20, 60, 180 and 540 ms between them.
+/// Returns the result of `call`, a system call that returns a negative number or null and sets errno where it fails.
+/// Repeats it after a transient error: at most 5 calls, with pauses of 20, 60, 180 and 540 ms between them.
 template <class Call>
 auto retried(const Call& call) {
   for (int attempt = 1;; ++attempt) {

@@ -49,7 +49,7 @@ WorkFolder::~WorkFolder() {
     log::warn("{} can be deleted: {}", path_, error.what());
   }
   lock_.reset();
-  rmdir(path_.c_str());  // stays where it keeps files or another job has just taken it
+  rmdir(path_.c_str());  // fails where files are kept or another job has just taken it
 }
 
 /// Removes all files but those kept; returns whether there are any of these.

@@ -15,8 +15,8 @@ namespace trireme::prepare {
 namespace {
 
 constexpr const char* parts_suffix = ".parts";
-constexpr const char* stop_name = "stop";      // there once a rank has failed: the others need not go on
-constexpr const char* corpus_name = "corpus";  // while it is written
+constexpr const char* stop_name = "stop";      // made where a rank has failed, so that the others stop
+constexpr const char* corpus_name = "corpus";  // file in progress
 constexpr double look_interval_s = 1;
 
 void check_output(const InputFiles& files, const CorpusBuildOptions& options) {

@@ -208,7 +208,7 @@ class Cleaner {
                   report_.first_bad_lines.front());
   }
 
-  /// The first bad lines of all ranks.
+  /// Gathers the first bad lines of all ranks.
   void gather_bad_lines() {
     const std::vector<std::string> texts =
         all_gather_text(comm_, fmt::format("{}", fmt::join(report_.first_bad_lines, "\n")));
@@ -229,7 +229,7 @@ class Cleaner {
     return shingles;
   }
 
-  /// Bytes of this rank's documents that stay.
+  /// Returns the bytes of this rank's documents that stay.
   std::int64_t kept_bytes(const std::vector<data::Duplicate>& duplicates) const {
     std::int64_t bytes = spool_->size_bytes();
     for (const Unwanted& unwanted : unwanted_) bytes -= spool_->size_bytes(spool_->begin() + unwanted.document);

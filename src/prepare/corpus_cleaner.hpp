@@ -37,15 +37,15 @@ struct CorpusCleanOptions {
   double jaccard = 0.7;           ///< 1: only documents of equal text are duplicates
   data::ShingleOptions shingles;
   data::MinHashOptions minhash;
-  std::int64_t neighbours = 16;  ///< documents of a bucket that a document is compared with
+  std::int64_t neighbours = 16;  ///< documents of a bucket to compare a document with
 };
 
 /// Totals over all ranks.
 struct CorpusCleanReport {
   std::int64_t documents = 0;
   std::int64_t input_bytes = 0;                   ///< bytes of the documents with the JSON around them
-  std::int64_t changed_documents = 0;             ///< whose characters were changed
-  std::int64_t bad_lines = 0;                     ///< which are no documents
+  std::int64_t changed_documents = 0;             ///< documents with changed characters
+  std::int64_t bad_lines = 0;                     ///< no documents
   std::vector<std::string> first_bad_lines = {};  ///< faults of the first few
   std::int64_t short_documents = 0;
   std::int64_t foreign_documents = 0;  ///< in other languages than those wanted
@@ -68,7 +68,7 @@ struct CorpusCleanReport {
 ///
 /// Collective; the result does not depend on ranks and threads (of a compressed file: what it unpacks to). The
 /// documents are kept once more on the disk meanwhile, in the folder OUTPUT.partial. `progress` is called with the
-/// bytes read so far and those there are. On failure, or when the program is killed, nothing stands under the names of
+/// bytes read so far and all bytes. On failure, or when the program is killed, nothing stands under the names of
 /// the output and the report that did not before. Throws DataError (input that cannot be read, too many bad lines,
 /// nothing left), ConfigError (an output that is an input), EnvironmentError (another job is making the same output),
 /// IoError.

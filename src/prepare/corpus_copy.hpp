@@ -10,10 +10,10 @@
 
 namespace trireme::prepare {
 
-// Corpora made of others. Of a copy every block is checked against its digest before its tokens are copied, so that
-// damage is found and not passed on, and memory does not grow with it. A view takes 8 bytes of memory a document and
-// sentence and 24 for every stretch of documents that lie together. An output gets its name when it is whole; while it
-// is written a lock beside it keeps other jobs of these from writing it too. All throw DataError (damaged or unlike
+// Corpora made of others. For a copy every block is compared with its digest before its tokens are copied, so that
+// damage is not passed on; memory does not grow. A view takes 8 bytes of memory per document and sentence, and 24 per
+// stretch of documents that lie together. An output gets its name when it is whole; until then a lock beside it keeps
+// other jobs from writing it. All throw DataError (damaged or unlike
 // corpora), ConfigError (an output is one of the inputs), EnvironmentError (the output is being written by another
 // job), IoError, Hdf5Error.
 
@@ -21,8 +21,8 @@ namespace trireme::prepare {
 CorpusSize merge_corpora(const Files& files, const std::vector<std::string>& inputs, const std::string& output,
                          CorpusKind kind = CorpusKind::copy);
 
-/// Training, validation and test documents of a corpus as files of their own: those that `data::documents_of` gives a
-/// run with this split. No file is written for an empty split.
+/// Writes training, validation and test documents of a corpus to files of their own: those that `data::documents_of`
+/// gives a run with this split. No file is written for an empty split.
 std::array<CorpusSize, 3> split_corpus(const Files& files, const std::string& input,
                                        const std::array<double, 3>& shares, data::SplitBy by,
                                        const std::array<std::string, 3>& outputs, CorpusKind kind = CorpusKind::copy);

@@ -26,7 +26,7 @@ struct CorpusOverlapOptions {
 
 struct TestOverlap {
   std::int64_t documents = 0;
-  std::int64_t ngrams = 0;       ///< different ones
+  std::int64_t ngrams = 0;       ///< different n-grams
   std::int64_t overlapping = 0;  ///< n-grams of these that occur in the corpus
 };
 

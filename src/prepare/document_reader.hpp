@@ -48,8 +48,7 @@ class DocumentReader {
 };
 
 /// Reads all documents of `reader` into the `piece` of a Work each, some at a time: `examine(Work&)` runs on the
-/// threads of `pool`, then `add(const Work&)` in order. `progress` is called with the bytes read and those there are in
-/// all.
+/// threads of `pool`, then `add(const Work&)` in order. `progress` is called with the bytes read and all bytes.
 template <class Work, class Examine, class Add>
 void read_in_batches(DocumentReader& reader, ThreadPool& pool,
                      const std::function<void(std::int64_t, std::int64_t)>& progress, Examine&& examine, Add&& add) {

@@ -104,7 +104,7 @@ class TextReader {
 
   Files files_;
   std::vector<FileRange> ranges_;
-  std::vector<bool> ends_file_;  // whether each range ends its file
+  std::vector<bool> ends_file_;  // for each range: it ends its file
   TextReaderOptions options_;
   std::size_t range_number_ = 0;  // number of the next range
   std::unique_ptr<ByteSource> file_;
@@ -113,7 +113,7 @@ class TextReader {
   bool at_end_ = true;  // at the end of the range
   std::string buffer_;
   std::size_t begin_ = 0;      // first byte not yet returned
-  std::int64_t position_ = 0;  // bytes or lines given out
+  std::int64_t position_ = 0;  // bytes or lines returned
   std::int64_t total_bytes_ = 0;
   std::int64_t earlier_bytes_ = 0;  // bytes of ranges before this one
   std::int64_t forced_cuts_ = 0;

@@ -19,7 +19,7 @@ struct CorpusTextCounts {
   std::int64_t forced_cuts = 0;  ///< see `CutPoint`
   std::int64_t bad_lines = 0;
   std::vector<std::string> first_bad_lines = {};  ///< faults of the first few
-  data::SpellingCounts special_tokens = {};       ///< whose names the text holds, as ordinary text
+  data::SpellingCounts special_tokens = {};       ///< names of special tokens that the text holds as ordinary text
 
   CorpusTextCounts& operator+=(const CorpusTextCounts& other);
 };

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double log_interval_s = 10;
 
-/// A bar on a terminal; elsewhere a line of the log now and then.
+/// Progress as a bar on a terminal, elsewhere as a line of the log now and then.
 class BuildProgress {
  public:
   void update(std::int64_t done, std::int64_t total) {
@@ -37,7 +37,7 @@ class BuildProgress {
               static_cast<double>(total) / 1e6, rate / 1e6, duration_text(static_cast<double>(total - done) / rate));
   }
   void end() { bar_.reset(); }
-  /// Bytes that an earlier build had done.
+  /// Bytes that an earlier build has done.
   std::int64_t begun() const { return begun_; }
 
  private:

@@ -28,7 +28,7 @@ void add_view(Options& options, bool* view) {
                    "Copy no tokens: the new file refers to the documents in the others, and needs them unchanged.");
 }
 
-/// PREFIX of the PREFIX.bin and PREFIX.idx that `path` or one of the two names means; empty where there is no index.
+/// Returns PREFIX for `path`, which is PREFIX, PREFIX.bin or PREFIX.idx; empty where there is no PREFIX.idx.
 std::string megatron_prefix(const std::string& path) {
   std::string prefix = path;
   if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
