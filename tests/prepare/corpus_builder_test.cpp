@@ -240,6 +240,27 @@ TEST_F(CorpusBuilder, GoesOnWithThePartsThatAreDoneAndMakesThoseThatChanged) {
   EXPECT_EQ(whole(options_.output), continued);
 }
 
+TEST_F(CorpusBuilder, ClearsAwayPartsOfAnotherInputButNotFilesOfOthers) {
+  file("a.jsonl", "nonsense");
+  file("b.txt", "text");
+  options_.part_bytes = 4;
+  const std::string folder = options_.output + ".parts";
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder + "/notes") << "of somebody";
+  EXPECT_THAT([&] { build(); },
+              ThrowsMessage<IoError>(HasSubstr("files that this program did not leave there, notes")));
+  EXPECT_EQ(whole(folder + "/notes"), "of somebody");
+  std::filesystem::remove_all(folder);
+
+  const std::string old_part = folder + "/" + std::string(32, 'a');
+  std::filesystem::create_directory(folder);
+  std::ofstream(old_part) << "of other options";
+  std::ofstream(old_part + ".partial-01234567") << "half";
+  EXPECT_THROW(build(), DataError);
+  EXPECT_FALSE(std::filesystem::exists(old_part));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
 TEST_F(CorpusBuilder, CountsNamesOfSpecialTokensWhateverThePartsAndInABuildThatGoesOn) {
   const test::SmallBpe files(directory_.path());
   tokenizer_ = data::make_gpt2_tokenizer(io::read_bpe_files(files.vocabulary_path, files.merges_path));
