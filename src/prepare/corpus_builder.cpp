@@ -225,7 +225,7 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
   const bool leads = comm.rank() == 0;
   const std::string folder_path = options.output + parts_suffix;
   std::vector<InputRange> ranges;
-  std::vector<std::string> paths;  // of their parts
+  std::vector<std::string> paths;  // paths of their parts
   std::set<std::string> part_names;
   std::int64_t input_bytes = 0;
   collectively(comm, [&] {

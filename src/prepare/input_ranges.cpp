@@ -50,7 +50,7 @@ std::vector<InputRange> cut_input(const Files& files, const std::vector<std::str
   const std::string head = fmt::format("{}\nkey {}\nUTF-8 {}\nrun {}\nline {}\n", purpose, options.json_key,
                                        options.check_utf8, options.max_uncut_bytes, options.max_bytes);
   std::vector<InputRange> ranges;
-  std::string description;  // of the range, for its digest
+  std::string description;  // input of the digest
   InputRange range;
   const auto close = [&](InputRange next) {
     if (!range.files.empty()) {

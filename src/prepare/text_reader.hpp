@@ -63,7 +63,7 @@ class LinesBefore {
 
 /// Stretch of a text that one thread processes: its tokens are those it has in the whole.
 struct TextPiece {
-  std::string bytes;  ///< of a text, or a line of JSON as it stands in the file
+  std::string bytes;  ///< text, or a line of JSON as it stands in the file
   bool is_json = false;
   bool ends_document = false;
   std::string path;

@@ -22,9 +22,9 @@ std::vector<TextPiece> read_batch(TextReader& reader) {
   return batch;
 }
 
-std::int64_t size_of(const std::vector<data::WordCounts>& parts) {
+std::int64_t size_of(const std::vector<data::WordCounts>& partitions) {
   std::int64_t size = 0;
-  for (const auto& part : parts) size += static_cast<std::int64_t>(part.size());
+  for (const auto& partition : partitions) size += static_cast<std::int64_t>(partition.size());
   return size;
 }
 
@@ -35,7 +35,8 @@ CountedWords count_words(const Files& files, WordCountingOptions options, Thread
   const data::WordSplitter splitter(data::WordPattern::gpt2);
   TextReader reader(files, options.inputs, options.reader);
   const auto threads = static_cast<std::size_t>(pool.threads());
-  std::vector<data::WordCounts> local(threads), parts(threads);  // by thread, by word
+  std::vector<data::WordCounts> local(threads);       // counts of each thread
+  std::vector<data::WordCounts> partitions(threads);  // counts of all, by the words' hashes
   std::vector<std::int64_t> local_bytes(threads);
   CountedWords result;
   for (;;) {
@@ -50,20 +51,20 @@ CountedWords count_words(const Files& files, WordCountingOptions options, Thread
         local[t].add_text(text, splitter);
       }
     });
-    pool.parallel_for(pool.threads(), [&](std::int64_t part) {
-      const auto p = static_cast<std::size_t>(part);
-      for (const auto& counts : local) parts[p].add(counts, p, threads);
+    pool.parallel_for(pool.threads(), [&](std::int64_t partition) {
+      const auto p = static_cast<std::size_t>(partition);
+      for (const auto& counts : local) partitions[p].add(counts, p, threads);
     });
-    if (size_of(parts) > options.max_words) {
-      for (std::int64_t count = 1; size_of(parts) > options.max_words / 2; ++count) {
-        for (auto& part : parts) result.forgotten += part.forget(count);
+    if (size_of(partitions) > options.max_words) {
+      for (std::int64_t count = 1; size_of(partitions) > options.max_words / 2; ++count) {
+        for (auto& partition : partitions) result.forgotten += partition.forget(count);
       }
     }
     progress(reader.bytes_read(), reader.total_bytes());
   }
-  for (auto& part : parts) {
-    auto words = part.sorted();
-    part.clear();
+  for (auto& partition : partitions) {
+    auto words = partition.sorted();
+    partition.clear();
     std::ranges::move(words, std::back_inserter(result.words));
   }
   std::ranges::sort(result.words);
