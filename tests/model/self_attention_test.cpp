@@ -34,7 +34,9 @@ struct Values {
 };
 
 /// Forward and backward of the rows of `share`. Weight gradients are summed over `group`, the context ranks.
-Values compute(const GptConfig& config, const SequenceShard& share, bool causal, Communicator* group) {
+/// Samples of `lengths`, where given, have inputs of `padding` and no gradient behind them.
+Values compute(const GptConfig& config, const SequenceShard& share, bool causal, Communicator* group,
+               const std::vector<std::int32_t>& lengths = {}, double padding = 0) {
   const auto backend = make_backend(BackendChoice::cpu, 1);
   parallel::ParameterBuffer parameters(
       *backend, DType::fp64, gpt_parameters(config, {{{0, 1}}}, VocabularyPartition(config.vocabulary, 0, 1)));
@@ -52,6 +54,17 @@ Values compute(const GptConfig& config, const SequenceShard& share, bool causal,
     return test::make_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden}, test::rows_of(whole, share));
   };
   const Tensor x = input(1), dy = input(2);
+  const auto pad = [&](const Tensor& tensor, double value) {
+    for (std::int64_t i = 0; i < share.rows * batch; ++i) {
+      if (share.positions[i / batch] < lengths[static_cast<std::size_t>(i % batch)]) continue;
+      std::fill_n(tensor.view().as<double>() + i * config.hidden, config.hidden, value);
+    }
+  };
+  if (!lengths.empty()) {
+    shape.lengths = lengths.data();
+    pad(x, padding);
+    pad(dy, 0);
+  }
   const Tensor y = test::poisoned_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden});
   const Tensor dx = test::poisoned_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden});
   SelfAttention::Saved saved = SelfAttention::Saved::allocate(shape, false, saved_memory);
@@ -78,6 +91,31 @@ TEST(SelfAttention, OfSplitSequencesComputesWhatOneRankComputes) {
       test::expect_close(actual.dx, test::rows_of(expected.dx, share), close, "dx");
       test::expect_close(actual.weight_gradients, expected.weight_gradients, close, "weight gradients");
     }
+  }
+}
+
+TEST(SelfAttention, OfPaddedSamplesDoesNotDependOnThePadding) {
+  const SequenceShard share = SequenceShard::of(s, test::world().rank(), test::world().size());
+  const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::sum);
+  const GptConfig config = config_of(0);
+  const std::vector<std::int32_t> lengths = {7, s};
+  const auto own_rows = [&](const std::vector<double>& values) {
+    std::vector<double> own;
+    for (std::int64_t i = 0; i < s * batch; ++i) {
+      if (i / batch >= lengths[static_cast<std::size_t>(i % batch)]) continue;
+      own.insert(own.end(), values.begin() + i * config.hidden, values.begin() + (i + 1) * config.hidden);
+    }
+    return own;
+  };
+  for (const bool causal : {true, false}) {
+    SCOPED_TRACE(causal ? "causal" : "not causal");
+    const Values expected = compute(config, SequenceShard::of(s), causal, nullptr, lengths, 0.5);
+    const Values other = compute(config, SequenceShard::of(s), causal, nullptr, lengths, -3);
+    EXPECT_EQ(own_rows(other.y), own_rows(expected.y));
+    EXPECT_EQ(other.dx, expected.dx);
+    EXPECT_EQ(other.weight_gradients, expected.weight_gradients);
+    const Values split = compute(config, share, causal, &test::world(), lengths, 0.5);
+    test::expect_close(split.weight_gradients, expected.weight_gradients, close, "weight gradients of split samples");
   }
 }
 

@@ -84,6 +84,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   problem.head_dim = shape.d;
   problem.scale = 1 / std::sqrt(static_cast<double>(shape.d));
   problem.causal = shape.causal;
+  problem.lengths = shape.lengths;
   problem.dropout = dropout;
   problem.first_head = first_head_;
   return problem;

@@ -23,6 +23,8 @@ struct LayerShape {
   Normalization normalization = Normalization::layer_norm;
   Positions positions;  ///< positions of the s rows
   bool causal = true;   ///< a position sees itself and earlier ones; false: the whole sequence
+  /// AttentionProblem::lengths of the micro-batch: positions of each sample before its padding; null: all.
+  const std::int32_t* lengths = nullptr;
 
   /// Throws ConfigError where heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
   /// `tensor_size`.
