@@ -55,8 +55,8 @@ class Window {
 enum class Stop : std::int32_t { none, interval, time, signal };
 
 const char* text_of(Stop stop) {
-  return stop == Stop::interval ? "--exit-interval"
-         : stop == Stop::time   ? "--exit-duration-in-mins"
+  return stop == Stop::interval ? "<exit_interval>"
+         : stop == Stop::time   ? "<exit_duration_in_mins>"
                                 : "a signal asked for it";
 }
 
@@ -109,7 +109,7 @@ RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations,
     save_at_end();
     log::info("stopping after iteration {} of {}: {}{}", trainer.progress().iteration, train_iterations, text_of(stop),
               hooks.checkpoints != nullptr ? "; everything is saved, run the same command again to go on"
-                                           : "; nothing is saved without --save");
+                                           : "; nothing is saved without <save>");
     return hooks.checkpoints != nullptr || stop == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;
   };
 

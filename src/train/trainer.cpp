@@ -120,10 +120,10 @@ void Trainer::check_skipped(const TrainRecord& record) const {
   const int in_row = dynamic ? progress_.skipped_at_minimum_scale : progress_.skipped_in_row;
   TRIREME_CHECK(in_row < options_.max_skipped, NumericalError,
                 "loss or gradients were not finite in {} iterations in a row{}, the last one {} (loss {}, gradient "
-                "norm {}): lower --lr, check the data{}, or continue from an earlier checkpoint",
+                "norm {}). Try a lower <lr>, check the data{}, or continue from an earlier checkpoint",
                 in_row, dynamic ? fmt::format(" at the least loss scale, {:g}", record.loss_scale) : "",
                 progress_.iteration, record.lm_loss, record.grad_norm,
-                dynamic ? ", train in bf16, lower --min-loss-scale" : "");
+                dynamic ? ", train in bf16, lower <min_loss_scale>" : "");
 }
 
 std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samples, std::int64_t begin,

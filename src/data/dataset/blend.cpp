@@ -19,16 +19,16 @@ std::vector<double> normalized_weights(std::span<const double> weights) {
   double sum = 0;
   for (const double weight : weights) {
     TRIREME_CHECK(std::isfinite(weight) && weight > 0, ConfigError,
-                  "a corpus of --data-path has weight {}; weights must be positive numbers", weight);
+                  "a corpus of <data_path> has weight {}; weights must be positive numbers", weight);
     sum += weight;
   }
   TRIREME_CHECK(std::isfinite(sum), ConfigError,
-                "the weights of --data-path add up to more than {:.1e}: give them as shares, such as 0.7 and 0.3",
+                "the weights of <data_path> add up to more than {:.1e}: give them as shares, such as 0.7 and 0.3",
                 std::numeric_limits<double>::max());
   std::vector<double> shares;
   for (const double weight : weights) {
     shares.push_back(weight / sum);
-    TRIREME_CHECK(shares.back() > 0, ConfigError, "a corpus of --data-path has weight {} of {}, too small to count",
+    TRIREME_CHECK(shares.back() > 0, ConfigError, "a corpus of <data_path> has weight {} of {}, too small to count",
                   weight, sum);
   }
   return shares;

@@ -18,14 +18,14 @@ const char* name_of(SplitBy by) {
 }
 
 void check_options(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
-  TRIREME_CHECK(!stores.empty(), ConfigError, "--data-path names no corpus");
-  TRIREME_CHECK(options.sequence_length > 0, ConfigError, "--seq-length {} must be at least 1",
+  TRIREME_CHECK(!stores.empty(), ConfigError, "<data_path> names no corpus");
+  TRIREME_CHECK(options.sequence_length > 0, ConfigError, "<seq_length> {} must be at least 1",
                 options.sequence_length);
   TRIREME_CHECK(options.seed >= 0 && options.seed <= UINT32_MAX, ConfigError,
-                "--seed {} must be from 0 to {}: the samples are shuffled by NumPy's generator, which takes no other",
+                "<seed> {} must be from 0 to {}: NumPy's generator, which shuffles the samples, takes no other",
                 options.seed, UINT32_MAX);
   TRIREME_CHECK(options.sampling == Sampling::shuffled || stores.size() == 1, ConfigError,
-                "--sampling sequential reads one corpus, but --data-path names {}", stores.size());
+                "<sampling> sequential reads one corpus, but <data_path> names {}", stores.size());
 }
 
 void check_stores(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
@@ -92,20 +92,20 @@ class Builder {
     if (options_.sampling == Sampling::sequential) {
       auto source = std::make_unique<SequentialSamples>(std::move(tokens), length);
       const std::int64_t need = *std::max_element(budgets.begin(), budgets.end());
-      TRIREME_CHECK(
-          need <= source->size(), DataError,
-          "--sampling sequential: {} {} samples of --seq-length {} are needed, but {} has {} tokens, enough for "
-          "{}. Train for fewer iterations, or shuffle",
-          need, name_of(split), length, store.name(), store.token_count(), source->size());
+      TRIREME_CHECK(need <= source->size(), DataError,
+                    "<sampling> sequential: {} {} samples of <seq_length> {} are needed, but {} has {} tokens, enough "
+                    "for {}. Try "
+                    "fewer iterations, or <sampling> shuffled",
+                    need, name_of(split), length, store.name(), store.token_count(), source->size());
       return source;
     }
     const DocumentRange range = documents_of(store, split, options_.split_shares, options_.split_by);
-    TRIREME_CHECK(
-        range.tokens() > length, DataError,
-        "the {} split of {} has {} tokens in {} documents (of {} in {}), but one sample of --seq-length {} takes "
-        "{}. Use another --split, --split-by tokens, a shorter --seq-length or more text",
-        name_of(split), store.name(), range.tokens(), range.documents, store.token_count(), store.documents(), length,
-        length + 1);
+    TRIREME_CHECK(range.tokens() > length, DataError,
+                  "the {} split of {} has {} tokens in {} documents (of {} in {}), but one sample of <seq_length> {} "
+                  "takes {}. Try "
+                  "another <split>, <split_by> tokens, a shorter <seq_length> or more text",
+                  name_of(split), store.name(), range.tokens(), range.documents, store.token_count(), store.documents(),
+                  length, length + 1);
     return std::make_unique<ShuffledSamples>(std::move(tokens), range, length, budgets,
                                              static_cast<std::uint32_t>(options_.seed), options_.cache);
   }

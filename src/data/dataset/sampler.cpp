@@ -28,7 +28,7 @@ bool parse(const std::string& text, SampleBudget& budget) {
 SampleBudget samples_needed(const RunLength& run) {
   TRIREME_CHECK(
       run.train_iters >= 0 && run.global_batch_size > 0 && run.eval_interval > 0 && run.eval_iters >= 0, ConfigError,
-      "--train-iters {} and --eval-iters {} must not be negative, --global-batch-size {} and --eval-interval {} "
+      "<train_iters> {} and <eval_iters> {} must not be negative, <global_batch_size> {} and <eval_interval> {} "
       "must be at least 1",
       run.train_iters, run.eval_iters, run.global_batch_size, run.eval_interval);
   SampleBudget budget;

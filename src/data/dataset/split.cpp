@@ -39,7 +39,7 @@ std::array<double, 3> parse_split(std::string_view text) {
     ++at;
   }
   TRIREME_CHECK(good && sum > 0 && std::isfinite(sum), ConfigError,
-                "--split '{}' is not up to three numbers, none negative and not all 0, such as 969,30,1", text);
+                "<split> '{}' is not up to three numbers, none negative and not all 0. Try 969,30,1", text);
   for (double& share : shares) share /= sum;
   return shares;
 }

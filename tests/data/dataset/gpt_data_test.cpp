@@ -197,7 +197,7 @@ TEST(GptData, RefusesACorpusTooSmallForASplitThatIsNeeded) {
   const auto store = counting_store({5, 9, 2, 14, 7});
   EXPECT_THAT(error_of<DataError>({{store}}, options),
               AllOf(HasSubstr("the validation split of memory has 0 tokens in 0 documents (of 37 in 5)"),
-                    HasSubstr("--seq-length 8 takes 9"), HasSubstr("--split-by tokens"), HasSubstr("--split,")));
+                    HasSubstr("<seq_length> 8 takes 9"), HasSubstr("<split_by> tokens"), HasSubstr("<split>,")));
   options.budgets = {{4, 0, 0}};
   EXPECT_EQ(error_of<DataError>({{store}}, options), "no error");
   EXPECT_THAT(error_of<DataError>({{counting_store({})}}, options), HasSubstr("0 tokens"));
@@ -253,12 +253,12 @@ TEST(GptData, ChecksEveryTokenItReads) {
 
 TEST(GptData, RefusesOptionsThatCannotWork) {
   const std::vector<WeightedStore> stores = {{counting_store({50})}};
-  EXPECT_THAT(error_of<ConfigError>({}, options_of(8, {{1, 0, 0}})), HasSubstr("--data-path"));
-  EXPECT_THAT(error_of<ConfigError>(stores, options_of(0, {{1, 0, 0}})), HasSubstr("--seq-length 0"));
+  EXPECT_THAT(error_of<ConfigError>({}, options_of(8, {{1, 0, 0}})), HasSubstr("<data_path>"));
+  EXPECT_THAT(error_of<ConfigError>(stores, options_of(0, {{1, 0, 0}})), HasSubstr("<seq_length> 0"));
   EXPECT_THAT(error_of<ConfigError>(stores, options_of(8, {{-1, 0, 0}})), HasSubstr("-1 training samples"));
   GptDataOptions options = options_of(8, {{1, 0, 0}});
   options.seed = std::int64_t{1} << 32;
-  EXPECT_THAT(error_of<ConfigError>(stores, options), HasSubstr("--seed 4294967296"));
+  EXPECT_THAT(error_of<ConfigError>(stores, options), HasSubstr("<seed> 4294967296"));
   EXPECT_THAT(error_of<ConfigError>({{counting_store({50}), 1}, {counting_store({50}), 0}}, options_of(8, {{1, 0, 0}})),
               HasSubstr("weight 0"));
   const auto data = make_gpt_data(stores, options_of(8, {{1, 0, 0}}));
