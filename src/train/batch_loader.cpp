@@ -146,7 +146,7 @@ void BatchLoader::fill(Set& set, const Request& request) const {
   try {
     read(set, request);
   } catch (const DataError&) {
-    request.source->check_unchanged();  // which is then the cause
+    request.source->check_unchanged();  // changed files explain the error
     throw;
   }
   request.source->check_unchanged();

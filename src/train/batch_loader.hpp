@@ -25,8 +25,8 @@ class BatchLoader {
   BatchLoader(Backend& backend, const parallel::SequenceShard& shard, std::int64_t b, std::int64_t micro_batches,
               DType dtype, const data::SampleFields& asked = {});
 
-  /// One sample of a micro-batch: its place in `source`, or -1 for one that only fills up and does not count; and its
-  /// number since the start of training, which dropout goes by.
+  /// One sample of a micro-batch: its index in the source, or -1 for a filler that counts in no loss; and its number
+  /// since the start of training, which its dropout masks depend on.
   struct Sample {
     std::int64_t index = -1;
     std::int64_t number = 0;
@@ -47,14 +47,13 @@ class BatchLoader {
   /// Number of labels in the samples loaded last, on all context ranks together.
   std::int64_t counted_tokens() const { return sets_[current_].counted_tokens; }
 
-  /// Begins to read, in a thread, samples that a later `load` will ask for; those read ahead before are forgotten. An
-  /// error of the reading is thrown by that `load`. `source` must live until `end_reading`, and who asks
-  /// for the samples then names the same one.
+  /// Begins to read, in a thread, the samples of a later `load` of the same `source`, and drops those read ahead
+  /// before. That `load` throws an error of the reading. `source` must live until `end_reading`.
   void read_ahead(const data::SampleSource& source, std::vector<Sample> samples,
                   LossAverage average = LossAverage::tokens);
-  /// Begins to copy to the device, beside its work, what has been read ahead by now.
+  /// Begins to copy the samples read ahead to the device, beside its work. Does nothing while they are being read.
   void copy_ahead();
-  /// Waits for the thread, so that the source may go.
+  /// Waits for the reading thread; the source is not used afterwards.
   void end_reading();
 
  private:
@@ -88,7 +87,7 @@ class BatchLoader {
   void check(const Request& request) const;
   /// Reads into the host's part of `set`.
   void read(Set& set, const Request& request) const;
-  /// The same; throws where the files behind the source have changed.
+  /// The same. Throws where the source's files have changed.
   void fill(Set& set, const Request& request) const;
   void upload(Set& set, const Request& request, Stream& stream) const;
 
@@ -99,12 +98,12 @@ class BatchLoader {
   data::SampleFields asked_;
   std::vector<Field> fields_;
   Set sets_[2];
-  std::size_t current_ = 0;          // the set loaded last; what is read ahead goes to the other
+  std::size_t current_ = 0;          // the set loaded last; the other one is for reading ahead
   std::unique_ptr<Stream> copying_;  // copies beside the device's work
-  Request ahead_;                    // without a source: nothing was read ahead
+  Request ahead_;                    // no source: nothing was read ahead
   bool copied_ahead_ = false;
-  std::exception_ptr failure_;               // of what was read ahead
-  std::future<std::exception_ptr> reading_;  // dies first, and waits
+  std::exception_ptr failure_;               // thrown while reading ahead
+  std::future<std::exception_ptr> reading_;  // the last member: its destructor waits for the thread
 };
 
 }  // namespace trireme::train

@@ -6,8 +6,8 @@
 namespace trireme::train {
 
 struct PerplexityResult {
-  std::int64_t tokens = 0;  ///< scored: all but the first
-  double loss = 0;          ///< mean over them
+  std::int64_t tokens = 0;  ///< scored ones: all but the first
+  double loss = 0;          ///< mean over the scored tokens
   double perplexity = 0;    ///< exp(loss)
 };
 

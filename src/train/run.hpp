@@ -28,7 +28,7 @@ struct RunHooks {
   std::function<bool()> stop_requested;
   /// Where records go; null on ranks that keep none.
   MetricsSink* metrics = nullptr;
-  /// Shows, after each iteration, how many of how many are done; may be empty.
+  /// Reports progress after each iteration; may be empty.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };
 
@@ -38,10 +38,10 @@ enum class RunEnd { complete, stopped_early };
 bool test_is_left(const Progress& progress, std::int64_t train_iterations, const data::GptData& data,
                   const RunSchedule& schedule);
 
-/// Trains until the last iteration, then evaluates on the test split; or until something asks to stop: after every
-/// iteration the ranks agree on whether one of them was signalled or time is up, save together, and leave together. So
-/// they do after every batch of an evaluation, which is then left to the run that resumes this one. A planned stop of a
-/// run that saves nothing is `complete`: nothing could be resumed.
+/// Trains until the last iteration, then evaluates on the test split. After every iteration, and every batch of an
+/// evaluation, the ranks agree whether one of them was signalled or time is up; then they save and leave together. The
+/// run that resumes this one makes up a stopped evaluation. A planned stop of a run that saves nothing is `complete`:
+/// nothing could be resumed.
 RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::GptData& data,
            const RunSchedule& schedule, const RunHooks& hooks);
 

@@ -25,10 +25,9 @@ class Trainer {
   /// not finite there is no update. Throws NumericalError after too many of those in a row; while a dynamic loss scale
   /// can still be lowered they do not count.
   TrainRecord step(const data::SampleSource& samples);
-  /// Mean loss over all tokens that count of the samples [begin, begin + iterations x batches().largest()) of
-  /// `samples`, without dropout. `stop`, collective, is asked after every batch but the last, where given; where it
-  /// says yes there is no record. progress() says so of the `split` that `samples` are of, by evaluation_left or
-  /// tested.
+  /// Mean loss over all labels of the samples [begin, begin + iterations x batches().largest()) of `samples`, without
+  /// dropout. Calls `stop`, collective, after every batch but the last, where given; where that returns true there is
+  /// no record. Notes the outcome for `split` in progress(): evaluation_left or tested.
   std::optional<EvaluationRecord> evaluate(const data::SampleSource& samples, std::int64_t begin,
                                            std::int64_t iterations, const std::function<bool()>& stop = {},
                                            data::Split split = data::Split::valid);
@@ -58,7 +57,7 @@ class Trainer {
                                                  std::int64_t size) const;
   /// Throws NumericalError where `record` is the last of too many iterations without an update.
   void check_skipped(const TrainRecord& record) const;
-  /// Sum over the data ranks, each of which says `mine` on all ranks of its replica.
+  /// Sum over the data ranks; `mine` is the same on all ranks of a replica.
   std::int64_t sum_over_data_ranks(std::int64_t mine) const;
 
   ParallelGpt& gpt_;

@@ -9,8 +9,8 @@
 namespace trireme::data {
 namespace {
 
-// Only the counts before each block are kept; the choices within it are made again when they are asked for. That is a
-// few microseconds a sample and a hundredth of the memory that every sample's choice would take.
+// Only the counts before each block are kept; a read makes the choices within its block again. That takes a few
+// microseconds a sample, and a hundredth of the memory that every sample's choice would take.
 constexpr std::int64_t kBlock = 128;
 
 }  // namespace
@@ -23,7 +23,7 @@ std::vector<double> normalized_weights(std::span<const double> weights) {
     sum += weight;
   }
   TRIREME_CHECK(std::isfinite(sum), ConfigError,
-                "the weights of <data_path> add up to more than {:.1e}: give them as shares, such as 0.7 and 0.3",
+                "the weights of <data_path> add up to more than {:.1e}. Try shares, such as 0.7 and 0.3",
                 std::numeric_limits<double>::max());
   std::vector<double> shares;
   for (const double weight : weights) {
@@ -74,7 +74,7 @@ BlendedSamples::BlendedSamples(BlendOrder order, std::vector<std::unique_ptr<Sam
     : order_(std::move(order)), sources_(std::move(sources)) {}
 
 void BlendedSamples::read(std::int64_t index, const SampleView& sample) const {
-  TRIREME_CHECK(index >= 0 && index < size(), DataError, "sample {} asked for, but there are {}", index, size());
+  TRIREME_CHECK(index >= 0 && index < size(), DataError, "reading sample {} failed: there are {}", index, size());
   const auto [source, source_index] = order_.at(index);
   sources_[source]->read(source_index, sample);
 }

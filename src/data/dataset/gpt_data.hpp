@@ -32,10 +32,8 @@ struct GptDataOptions {
   SplitBy split_by = SplitBy::automatic;
   Sampling sampling = Sampling::shuffled;
   std::int64_t vocabulary_size = 0;  ///< vocabulary of the model; 0 for the corpora's own
-  /// Samples the run needs, the present need last; before it, on resuming, those of the runs that led here, oldest
-  /// first
-  /// (`extend_budgets`). Stored with a checkpoint they keep the order of the epochs that were begun; see
-  /// ShuffledSamples.
+  /// Samples that the run needs, last; before it those of the runs that it resumes, oldest first (`extend_budgets`).
+  /// Stored with a checkpoint they keep the order of the epochs that were begun; see ShuffledSamples.
   std::vector<SampleBudget> budgets;
   IndexCache* cache = nullptr;  ///< keeps the order of samples for other ranks and runs; used while the data are made
 };
@@ -53,9 +51,9 @@ bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions&
 
 /// Training, validation and test samples of one corpus or a blend of several. Each split of each corpus is shuffled
 /// from the same seed; in a blend (see BlendOrder) a corpus is built for 0.5 % more samples than its share. Every
-/// source has at least the samples of the greatest budget. Throws ConfigError for options and weights that cannot work,
-/// DataError where corpora come from different tokenizers, hold ids beyond the vocabulary or have too few tokens for a
-/// split that is needed.
+/// source has at least the samples of the greatest budget. Throws ConfigError for options and weights that cannot work.
+/// Throws DataError for corpora of different tokenizers, ids beyond the vocabulary, or too few tokens for a split that
+/// is needed.
 GptData make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
 
 /// Attributes "data.*" of a checkpoint: all that the order of the samples depends on, beside its budgets. A run that

@@ -26,7 +26,7 @@ class GptIndex {
   GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples, std::uint32_t seed,
            const TokenStore& store, IndexCache& cache);
 
-  /// Samples there are: all that the epochs give, so usually more than were asked for.
+  /// Samples of all epochs: usually more than were asked for.
   std::int64_t size() const { return plan_.size; }
   std::int64_t epochs() const { return plan_.epochs; }
   /// Number in the stream of the sample that is read as sample `index`.
@@ -38,11 +38,11 @@ class GptIndex {
     std::int64_t entry;   ///< index in document_order
     std::int64_t offset;  ///< token in that document
   };
-  /// Where the stream's sample `sample` begins; also size(), where the last one ends. Entry -1 where there is none.
+  /// Start of the stream's sample `sample`; for size() the end of the last one. Entry -1 for other samples.
   Position position(std::int64_t sample) const;
 
  private:
-  /// How many epochs there are, and which of their samples are shuffled together.
+  /// Number of epochs, and the samples that are shuffled together.
   struct Plan {
     std::int64_t epochs = 0;
     std::int64_t size = 0;           ///< samples of all epochs

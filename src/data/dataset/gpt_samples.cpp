@@ -44,12 +44,13 @@ void ShuffledSamples::read_text(std::int64_t index, std::span<std::int32_t> text
   const GptIndex& order = indices_[static_cast<std::size_t>(which)];
   auto [entry, offset] = order.position(order.shuffled(index - firsts_[static_cast<std::size_t>(which)]));
   const auto documents = order.document_order();
-  // The order and where documents begin may be mapped from files: neither is trusted to be what it was.
+  // The order and the starts of documents may be mapped from files, which may change while they are read.
   const auto check = [&](bool is_good) {
-    TRIREME_CHECK(is_good, DataError,
-                  "{} or the order of its samples, in the folder index-cache, was changed while it was read: put the "
-                  "corpus back as it was, delete that folder and run again",
-                  tokens_.store().name());
+    TRIREME_CHECK(
+        is_good, DataError,
+        "{} or the order of its samples, in the folder index-cache, was changed while it was read. Try to put the "
+        "corpus back as it was, to delete that folder and to run again",
+        tokens_.store().name());
   };
   while (!text.empty()) {
     check(entry >= 0 && entry < std::ssize(documents));

@@ -50,11 +50,11 @@ class SequentialSamples final : public NextTokenSamples {
 
 /// Samples of a range of documents in Megatron-LM's order.
 ///
-/// That order depends on the number of samples a run asks for. When a run is continued with a greater one, what it has
-/// begun to read must not change, so there is one index after the other: `budgets` are the numbers of samples asked
-/// for, oldest first. The first index is that of the first budget, to the end of its last epoch; a later budget that
-/// goes beyond adds an index for what is missing, shuffled from seed + 1, seed + 2 ... Budgets that earlier epochs
-/// cover add nothing. Indices are kept in `cache`, if there is one.
+/// That order depends on the number of samples that a run needs. A run that is continued with a greater number must
+/// keep the epochs that it has begun, so one index follows the other. `budgets` are the numbers needed so far, oldest
+/// first. The first index is that of the first budget, to the end of its last epoch. A later budget beyond it adds an
+/// index for the missing samples, shuffled from seed + 1, seed + 2 ... Budgets that earlier epochs cover add nothing.
+/// Indices are kept in `cache`, where given.
 class ShuffledSamples final : public NextTokenSamples {
  public:
   ShuffledSamples(CheckedTokens tokens, const DocumentRange& range, std::int64_t sequence_length,

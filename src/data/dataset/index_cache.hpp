@@ -10,8 +10,8 @@
 
 namespace trireme::data {
 
-/// Keeps arrays that take long to compute where other ranks and later runs find them. What an array depends on is said
-/// by a text, the description; the same description always means the same bytes.
+/// Keeps arrays that take long to compute for other ranks and later runs. The description of arrays names all that they
+/// depend on: the same description always means the same bytes.
 class IndexCache {
  public:
   using Arrays = std::vector<std::span<const std::byte>>;
@@ -21,7 +21,7 @@ class IndexCache {
   };
   virtual ~IndexCache() = default;
   virtual Kept find(const TokenStore& store, const std::string& description) = 0;
-  /// Does nothing, and says so in the log, where they cannot be kept.
+  /// Keeps arrays, or logs why that failed.
   virtual void keep(const TokenStore& store, const std::string& description, const Arrays& arrays) = 0;
 };
 

@@ -17,7 +17,7 @@ void make_next_token_labels(std::span<const std::int32_t> text, const SampleView
 }
 
 void NextTokenSamples::read(std::int64_t index, const SampleView& sample) const {
-  TRIREME_CHECK(index >= 0 && index < size(), DataError, "sample {} asked for, but there are {}", index, size());
+  TRIREME_CHECK(index >= 0 && index < size(), DataError, "reading sample {} failed: there are {}", index, size());
   std::vector<std::int32_t> text(static_cast<std::size_t>(sequence_length()) + 1);
   read_text(index, text);
   make_next_token_labels(text, sample);

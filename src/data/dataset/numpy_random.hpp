@@ -26,8 +26,7 @@ class NumpyRandom {
   std::uint64_t randint(std::uint64_t bound) { return interval(bound - 1); }
 
   /// `shuffle(items)`: for i from the last down to 1, swaps item i with item interval(i). The draws do not depend on
-  /// the items, so a block of them is made ahead, and the items, far apart in memory, are on their way when they are
-  /// swapped.
+  /// the items, so a block of them is made ahead, and the items, far apart in memory, are prefetched.
   template <class T>
   void shuffle(std::span<T> items) {
     std::array<std::size_t, 64> partners;
@@ -45,14 +44,14 @@ class NumpyRandom {
  private:
   std::uint32_t next32() { return static_cast<std::uint32_t>(generator_()); }
 
-  /// Uniform in [0, greatest]: draws of as many bits as `greatest` has, until one is not beyond it.
-  std::uint64_t interval(std::uint64_t greatest) {
-    if (greatest == 0) return 0;
-    const std::uint64_t mask = ~std::uint64_t{0} >> std::countl_zero(greatest);
+  /// Uniform in [0, max]: draws of as many bits as `max` has, until one is at most `max`.
+  std::uint64_t interval(std::uint64_t max) {
+    if (max == 0) return 0;
+    const std::uint64_t mask = ~std::uint64_t{0} >> std::countl_zero(max);
     for (;;) {
       std::uint64_t draw = next32();
-      if (greatest > UINT32_MAX) draw = draw << 32 | next32();
-      if (draw &= mask; draw <= greatest) return draw;
+      if (max > UINT32_MAX) draw = draw << 32 | next32();
+      if (draw &= mask; draw <= max) return draw;
     }
   }
 

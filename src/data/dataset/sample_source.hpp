@@ -65,8 +65,7 @@ class SampleSource {
   /// Writes sample `index`, 0 <= index < size(), to the fields of `sample` that are not empty. Safe from several
   /// threads.
   virtual void read(std::int64_t index, const SampleView& sample) const = 0;
-  /// Throws DataError where files behind the samples have changed since they were opened: what was read may be
-  /// anything.
+  /// Throws DataError where the samples' files have changed since they were opened: samples read since may be wrong.
   virtual void check_unchanged() const {}
 };
 

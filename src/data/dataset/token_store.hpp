@@ -36,7 +36,7 @@ class TokenStore {
   /// The tokens from `first` on, as many of the next `count` as lie together: at least one where `count` is not 0, and
   /// in most corpora all. Valid as long as the store lives.
   virtual TokenSpan tokens(std::int64_t first, std::int64_t count) const = 0;
-  /// Throws DataError where files behind the store have changed since it was opened: what was read may be anything.
+  /// Throws DataError where the store's files have changed since it was opened: tokens read since may be wrong.
   virtual void check_unchanged() const {}
 
   std::int64_t documents() const { return static_cast<std::int64_t>(document_offsets().size()) - 1; }
