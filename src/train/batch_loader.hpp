@@ -74,7 +74,7 @@ class BatchLoader {
     Set(Backend& backend, std::vector<Tensor> made)
         : tensors(std::move(made)), copies(backend, {tensors.begin(), tensors.end()}) {}
     std::vector<Tensor> tensors;
-    HostCopies copies;  // of the tensors, in their order
+    HostCopies copies;  // copies of the tensors, in their order
     std::int64_t counted_tokens = 0;
   };
   /// Request to the loader.

@@ -53,7 +53,7 @@ class CheckpointWriter {
   Attributes attributes_;
   std::string tokenizer_;
   CheckpointWriterOptions options_;
-  std::unique_ptr<Communicator> writers_;  // of the writing threads; null without them
+  std::unique_ptr<Communicator> writers_;  // joins the writing threads; null without them
   std::int64_t step_ = -1;                 // saved last
   bool failed_ = false;                    // to save it
   std::function<void()> write_copy_;       // pending until the copy of the state is complete

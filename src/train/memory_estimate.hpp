@@ -18,11 +18,11 @@ struct MemoryEstimate {
   std::size_t gradients = 0;      ///< main gradients
   std::size_t gradient_work = 0;  ///< where layers add gradients up before they go to the main ones
   std::size_t optimizer = 0;      ///< moments and, for 16-bit types, master weights
-  std::size_t activations = 0;    ///< of all micro-batches in flight at the most, with what backward makes again
-  std::size_t work = 0;           ///< what layers need only while they run
+  std::size_t activations = 0;    ///< maximum over all micro-batches in flight, with what backward recomputes
+  std::size_t work = 0;           ///< memory that layers need only while they run
   std::size_t messages = 0;       ///< between stages
   std::size_t batches = 0;        ///< this update's and the next one's samples, and what is left
-  std::size_t kernels = 0;        ///< what they take beside tensors (Backend::kernel_memory_bytes)
+  std::size_t kernels = 0;        ///< memory of kernels beside tensors (Backend::kernel_memory_bytes)
   std::size_t total() const { return allocated() + kernels; }
   /// All but the last: what tensors take of the allocator.
   std::size_t allocated() const {

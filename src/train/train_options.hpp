@@ -61,7 +61,7 @@ struct TrainOptions {
   std::optional<BatchRampUp> ramp_up;
   bool decrease_batch_size = false;  ///< round batches down to what micro-batch size and data ranks can do
   LossAverage loss_average = LossAverage::tokens;
-  std::uint64_t seed = 1234;  ///< of initial weights and dropout
+  std::uint64_t seed = 1234;  ///< seed of initial weights and dropout
   optim::LrSchedule lr_schedule;
   optim::OptimizerOptions optimizer;
   double clip_grad = 1;                 ///< largest gradient norm; 0: no clipping

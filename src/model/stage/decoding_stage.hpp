@@ -36,10 +36,10 @@ class DecodingStage final : public parallel::Stage {
 
  private:
   const GptStage& model_;
-  LayerShape shape_;  // of the current run
+  LayerShape shape_;  // shape of the current run
   std::int64_t first_position_ = 0;
   Arena memory_;
-  std::vector<KeyValueCache> caches_;  // of each layer of this rank
+  std::vector<KeyValueCache> caches_;  // one for each layer of this rank
   TensorView ids_;                     // [capacity, 1]
   TensorView logits_;
 };

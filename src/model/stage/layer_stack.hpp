@@ -110,8 +110,8 @@ class LayerStack {
   parallel::ParameterHooks& hooks_;
   int first_unit_;
   ActivationStore& activations_;
-  std::vector<TransformerLayer> layers_;  // of all chunks, one after another
-  std::vector<int> first_layers_;         // of each chunk in layers_, and their number
+  std::vector<TransformerLayer> layers_;  // layers of all chunks, one after another
+  std::vector<int> first_layers_;         // first layer of each chunk in layers_, then the number of layers
 };
 
 }  // namespace trireme::model
