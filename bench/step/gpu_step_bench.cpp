@@ -106,13 +106,13 @@ void run(const Case& c, bool dry_run) {
   }
   const parallel::ProcessGrid grid(c.tensor_ranks, c.tensor_ranks, 1);
   const model::GptConfig config = config_of(c.model);
-  train::ExecutionConfig layout;
-  layout.dtype = DType::bf16;
-  layout.sequence_length = c.s;
-  layout.micro_batch_size = c.b;
-  layout.cuda_graphs = c.graphs;
-  layout.parallel.sequence_parallel = c.sequence_parallel;
-  train::ParallelGpt gpt(*backend, world, grid, communicators, config, layout);
+  train::ExecutionConfig execution;
+  execution.dtype = DType::bf16;
+  execution.sequence_length = c.s;
+  execution.micro_batch_size = c.b;
+  execution.cuda_graphs = c.graphs;
+  execution.parallel.sequence_parallel = c.sequence_parallel;
+  train::ParallelGpt gpt(*backend, world, grid, communicators, config, execution);
   train::TrainOptions options;
   options.global_batch_size = c.micro_batches * c.b;
   options.lr_schedule.maximum = 1e-4;

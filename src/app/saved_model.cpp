@@ -50,19 +50,19 @@ std::unique_ptr<SavedModel> load_model(
   model::GptConfig config = model::config_from(attributes);
   config.hidden_dropout = 0;
   config.attention_dropout = 0;
-  train::ExecutionConfig layout;
-  layout.dtype = options.dtype ? *options.dtype : trained_dtype(attributes);
-  check_training_type(*job.backend, layout.dtype);
-  layout.vocabulary_multiple = options.grid.vocabulary_multiple;
-  layout.padded_vocabulary_size = options.grid.padded_vocabulary;
-  layout.parallel.pipeline = options.grid.pipeline_split();
-  layout.sequence_length = data::sequence_length_from(attributes);
-  settle(config, layout);
-  check_least_memory(job, config, layout, std::nullopt,
+  train::ExecutionConfig execution;
+  execution.dtype = options.dtype ? *options.dtype : trained_dtype(attributes);
+  check_training_type(*job.backend, execution.dtype);
+  execution.vocabulary_multiple = options.grid.vocabulary_multiple;
+  execution.padded_vocabulary_size = options.grid.padded_vocabulary;
+  execution.parallel.pipeline = options.grid.pipeline_split();
+  execution.sequence_length = data::sequence_length_from(attributes);
+  settle(config, execution);
+  check_least_memory(job, config, execution, std::nullopt,
                      "a smaller --micro-batch-size or --seq-length, a 16-bit --dtype, or more tensor or pipeline ranks "
                      "on more machines");
   saved->gpt =
-      std::make_unique<train::ParallelGpt>(*job.backend, *job.world, job.grid, job.communicators, config, layout);
+      std::make_unique<train::ParallelGpt>(*job.backend, *job.world, job.grid, job.communicators, config, execution);
   train::ModelState model_state(*saved->gpt);
   {
     train::HostState host_state(*job.backend, model_state.tensors());

@@ -123,7 +123,7 @@ std::vector<std::int32_t> generate(ParallelGpt& gpt, Communicator& world, const 
                   "generation failed: the model's output is not finite after {} tokens; its training diverged, or its "
                   "weights are "
                   "too large for {}. Try an earlier checkpoint, or a wider <dtype>.",
-                  text.size(), name_of(gpt.layout().dtype));
+                  text.size(), name_of(gpt.execution().dtype));
     if (token == end_of_document) break;
     text.push_back(token);
     fresh = {token};

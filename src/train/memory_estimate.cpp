@@ -44,18 +44,18 @@ class NoHooks final : public parallel::ParameterHooks {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ExecutionConfig& layout,
+MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ExecutionConfig& execution,
                                const TrainOptions& options, const parallel::ProcessGrid& grid, int rank) {
   RehearsalBackend rehearsal(backend);
   RehearsalCommunicator world(rank, grid.world_size(), "world");
   parallel::GridCommunicators communicators = rehearsal_communicators(grid, rank);
-  ParallelGpt gpt(rehearsal, world, grid, communicators, config, layout);
+  ParallelGpt gpt(rehearsal, world, grid, communicators, config, execution);
   Trainer trainer(gpt, options);
 
-  const std::int64_t count = trainer.batches().largest() / (layout.micro_batch_size * grid.data_size());
+  const std::int64_t count = trainer.batches().largest() / (execution.micro_batch_size * grid.data_size());
   const std::vector<model::MicroBatch> micro_batches(
       static_cast<std::size_t>(count),
-      unseen_micro_batch(gpt.sequence_shard().rows, layout.micro_batch_size, layout.dtype));
+      unseen_micro_batch(gpt.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
   gpt.run(micro_batches,
           {.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout});
   gpt.reduce_gradients();
@@ -77,12 +77,12 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
   return estimate;
 }
 
-LeastMemory min_memory(const model::GptConfig& config, const ExecutionConfig& layout, const parallel::ProcessGrid& grid,
-                       std::optional<optim::OptimizerKind> optimizer) {
+LeastMemory min_memory(const model::GptConfig& config, const ExecutionConfig& execution,
+                       const parallel::ProcessGrid& grid, std::optional<optim::OptimizerKind> optimizer) {
   using parallel::DataSharding;
-  const parallel::DataParallelOptions& data = layout.parallel.data_parallel;
-  const auto value = static_cast<double>(size_of(layout.dtype));
-  const auto sum = static_cast<double>(size_of(accumulation_type(layout.dtype)));
+  const parallel::DataParallelOptions& data = execution.parallel.data_parallel;
+  const auto value = static_cast<double>(size_of(execution.dtype));
+  const auto sum = static_cast<double>(size_of(accumulation_type(execution.dtype)));
   double copied = value;  // bytes of a parameter on each of its holders
   double shared = 0;      // and once for all of them
   if (!optimizer) {
@@ -93,23 +93,25 @@ LeastMemory min_memory(const model::GptConfig& config, const ExecutionConfig& la
     const double moments = static_cast<double>(optim::moment_count(*optimizer));
     (data.sharding == DataSharding::none ? copied : shared) += (moments + (value == sum ? 0 : 1)) * sum;
   }
-  const std::int64_t padded = parallel::VocabularyPartition(config.vocabulary, 0, grid.tensor_size(),
-                                                            layout.vocabulary_multiple, layout.padded_vocabulary_size)
-                                  .padded_size();
+  const std::int64_t padded =
+      parallel::VocabularyPartition(config.vocabulary, 0, grid.tensor_size(), execution.vocabulary_multiple,
+                                    execution.padded_vocabulary_size)
+          .padded_size();
   const auto h = static_cast<double>(config.hidden);
   const double padding = (config.tied_output ? 1 : 2) * static_cast<double>(padded - config.vocabulary) * h;
   const double parameters = static_cast<double>(model::parameter_count(config)) + padding;
-  const double tokens = static_cast<double>(layout.sequence_length) * static_cast<double>(layout.micro_batch_size);
+  const double tokens =
+      static_cast<double>(execution.sequence_length) * static_cast<double>(execution.micro_batch_size);
   const double widest = static_cast<double>(std::max({config.hidden, config.expansion(), padded}));
   return {parameters * (copied * grid.gradient_size() + shared), grid.data_size() * tokens * widest * value, padded};
 }
 
 LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config,
-                                   const ExecutionConfig& layout, int tensor_size, int context_size) {
-  const model::Recomputation& recomputation = layout.recomputation;
+                                   const ExecutionConfig& execution, int tensor_size, int context_size) {
+  const model::Recomputation& recomputation = execution.recomputation;
   const bool full = recomputation.granularity == model::RecomputeGranularity::full;
   const bool selective = recomputation.selective();
-  const bool sequence_parallel = layout.parallel.sequence_parallel && tensor_size > 1;
+  const bool sequence_parallel = execution.parallel.sequence_parallel && tensor_size > 1;
   // A stage of one group of layers, and its input, after a forward.
   const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;
   model::StageShard place;
@@ -117,27 +119,27 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   place.last_stage = false;
   place.tensor_size = tensor_size;
   place.sequence_parallel = sequence_parallel;
-  const auto share = parallel::SequenceShard::of(layout.sequence_length, 0, context_size);
-  const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, tensor_size, layout.vocabulary_multiple,
-                                                 layout.padded_vocabulary_size);
+  const auto share = parallel::SequenceShard::of(execution.sequence_length, 0, context_size);
+  const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, tensor_size, execution.vocabulary_multiple,
+                                                 execution.padded_vocabulary_size);
   RehearsalBackend rehearsal(backend);
   RehearsalCommunicator tensor_group(0, tensor_size, "tensor"), context_group(0, context_size, "context");
   Arena workspace(rehearsal);
   NoHooks hooks;
-  const parallel::ParameterBuffer parameters(rehearsal, layout.dtype, gpt_parameters(config, place, vocabulary));
-  model::GptStage stage({rehearsal, tensor_group, workspace, sequence_parallel, layout.parallel.async_tensor_all_reduce,
-                         context_size > 1 ? &context_group : nullptr},
-                        parameters, config, place, vocabulary, share, layout.micro_batch_size, layout.dtype,
+  const parallel::ParameterBuffer parameters(rehearsal, execution.dtype, gpt_parameters(config, place, vocabulary));
+  model::GptStage stage({rehearsal, tensor_group, workspace, sequence_parallel,
+                         execution.parallel.async_tensor_all_reduce, context_size > 1 ? &context_group : nullptr},
+                        parameters, config, place, vocabulary, share, execution.micro_batch_size, execution.dtype,
                         recomputation, hooks);
-  stage.begin({unseen_micro_batch(share.rows, layout.micro_batch_size, layout.dtype)}, {.backward = true});
+  stage.begin({unseen_micro_batch(share.rows, execution.micro_batch_size, execution.dtype)}, {.backward = true});
   stage.forward(0, 0, {}, unseen(stage.boundary_dtype(), stage.boundary_shape()));
   LayerActivations result;
   result.kept = stage.activations().used_bytes() / static_cast<std::size_t>(layers);
 
   const double t = tensor_size;
-  const double sbh = static_cast<double>(share.rows * layout.micro_batch_size * config.hidden);
+  const double sbh = static_cast<double>(share.rows * execution.micro_batch_size * config.hidden);
   const double scores =
-      5 * static_cast<double>(config.heads * layout.sequence_length) / static_cast<double>(config.hidden);
+      5 * static_cast<double>(config.heads * execution.sequence_length) / static_cast<double>(config.hidden);
   const bool in_parts = sequence_parallel || recomputation.distribute;
   result.published = {
       {"tensor parallelism", "s b h (10 + 24/t + 5 a s / (h t))", sbh * (10 + 24 / t + scores / t),

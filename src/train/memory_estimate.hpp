@@ -34,7 +34,7 @@ struct MemoryEstimate {
 
 /// Memory that rank `rank` of `grid` will take on `backend`. It is found by rehearsing an update and an evaluation
 /// without computing (RehearsalBackend).
-MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ExecutionConfig& layout,
+MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ExecutionConfig& execution,
                                const TrainOptions& options, const parallel::ProcessGrid& grid, int rank);
 
 /// Bytes that all ranks together need at the least, by arithmetic alone: for sizes at which a list of the parameters or
@@ -46,8 +46,8 @@ struct LeastMemory {
   std::int64_t padded_vocabulary = 0;
   double total() const { return parameters + activations; }
 };
-LeastMemory min_memory(const model::GptConfig& config, const ExecutionConfig& layout, const parallel::ProcessGrid& grid,
-                       std::optional<optim::OptimizerKind> optimizer);
+LeastMemory min_memory(const model::GptConfig& config, const ExecutionConfig& execution,
+                       const parallel::ProcessGrid& grid, std::optional<optim::OptimizerKind> optimizer);
 
 /// Activations that one layer keeps of one micro-batch on one rank.
 struct LayerActivations {
@@ -58,12 +58,12 @@ struct LayerActivations {
     std::string setting;
     std::string formula;
     double bytes = 0;
-    bool applies = false;  ///< to this layout
+    bool applies = false;  ///< to this configuration
   };
   std::vector<Published> published;
 };
 /// In `s b h` of the formulas s are the positions of one context rank.
 LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config,
-                                   const ExecutionConfig& layout, int tensor_size, int context_size = 1);
+                                   const ExecutionConfig& execution, int tensor_size, int context_size = 1);
 
 }  // namespace trireme::train

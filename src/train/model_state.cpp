@@ -21,18 +21,18 @@ checkpoint::StateTensor state_piece(const parallel::Parameter& parameter, std::s
 
 }  // namespace
 
-std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config, const ExecutionConfig& layout,
+std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config, const ExecutionConfig& execution,
                                                   const parallel::ProcessGrid& grid, int rank) {
   const parallel::GridPosition at = grid.position(rank);
-  model::LayerShape::of(config, layout.sequence_length, 1, grid.tensor_size(), false, layout.dtype);
+  model::LayerShape::of(config, execution.sequence_length, 1, grid.tensor_size(), false, execution.dtype);
   const parallel::VocabularyPartition vocabulary(config.vocabulary, at.tensor, grid.tensor_size(),
-                                                 layout.vocabulary_multiple, layout.padded_vocabulary_size);
+                                                 execution.vocabulary_multiple, execution.padded_vocabulary_size);
   const parallel::PipelineLayout pipeline =
-      parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), layout.parallel.pipeline);
+      parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), execution.parallel.pipeline);
   const std::vector<parallel::Parameter> parameters = model::gpt_parameters(
       config, model::StageShard::of(pipeline, at.tensor, grid.tensor_size(), at.pipeline), vocabulary);
   const parallel::BufferLayout buffer = parallel::ParameterBuffer::make_layout(
-      layout.dtype, parameters, layout.parallel.data_parallel, grid.gradient_size());
+      execution.dtype, parameters, execution.parallel.data_parallel, grid.gradient_size());
   const int holder = at.context + grid.context_size() * at.data;
   std::vector<checkpoint::StateTensor> pieces;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

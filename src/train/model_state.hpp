@@ -11,7 +11,7 @@ namespace trireme::train {
 /// Pieces of every parameter that rank `rank` of a grid keeps, in their order, as a checkpoint sees them. Names are
 /// those of the parameters; `data` has the right size but no memory. Pure arithmetic. Throws ConfigError where the
 /// model does not divide by the grid.
-std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config, const ExecutionConfig& layout,
+std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config, const ExecutionConfig& execution,
                                                   const parallel::ProcessGrid& grid, int rank);
 
 /// One rank's piece of the tensor `kind`/NAME of a checkpoint: the part of parameter `i` of `gpt` in this rank's shard,

@@ -3,18 +3,18 @@
 namespace trireme::train {
 namespace {
 
-model::StageShard place_of(const parallel::PipelineLayout& pipeline, const parallel::GridCommunicators& communicators,
+model::StageShard shard_of(const parallel::PipelineLayout& pipeline, const parallel::GridCommunicators& communicators,
                            const ParallelConfig& config) {
-  model::StageShard place = model::StageShard::of(pipeline, communicators.tensor->rank(), communicators.tensor->size(),
+  model::StageShard shard = model::StageShard::of(pipeline, communicators.tensor->rank(), communicators.tensor->size(),
                                                   communicators.pipeline->rank());
-  place.sequence_parallel = config.sequence_parallel && place.tensor_size > 1;
-  return place;
+  shard.sequence_parallel = config.sequence_parallel && shard.tensor_size > 1;
+  return shard;
 }
 
-parallel::ExchangeOptions exchange_of(const model::StageShard& place, const parallel::GridCommunicators& communicators,
+parallel::ExchangeOptions exchange_of(const model::StageShard& shard, const parallel::GridCommunicators& communicators,
                                       const ParallelConfig& config) {
   // With sequence parallelism the tensor ranks hold different parts already.
-  const bool scatter = config.scatter_gather && !place.sequence_parallel;
+  const bool scatter = config.scatter_gather && !shard.sequence_parallel;
   return {config.overlap_p2p, scatter ? communicators.tensor.get() : nullptr};
 }
 
@@ -32,33 +32,33 @@ std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::GptStage
 
 ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
                          parallel::GridCommunicators& communicators, const model::GptConfig& config,
-                         const ExecutionConfig& layout)
+                         const ExecutionConfig& execution)
     : backend_(backend),
       world_(world),
       grid_(grid),
       communicators_(communicators),
       config_(config),
-      layout_(layout),
-      sequence_shard_(parallel::SequenceShard::of(layout.sequence_length, communicators.context->rank(),
+      execution_(execution),
+      sequence_shard_(parallel::SequenceShard::of(execution.sequence_length, communicators.context->rank(),
                                                   communicators.context->size())),
       pipeline_layout_(
-          parallel::PipelineLayout::of(config.layers, communicators.pipeline->size(), layout.parallel.pipeline)),
-      schedule_kind_(parallel::schedule_for(layout.parallel.schedule, pipeline_layout_.chunks)),
+          parallel::PipelineLayout::of(config.layers, communicators.pipeline->size(), execution.parallel.pipeline)),
+      schedule_kind_(parallel::schedule_for(execution.parallel.schedule, pipeline_layout_.chunks)),
       vocabulary_(config.vocabulary, communicators.tensor->rank(), communicators.tensor->size(),
-                  layout.vocabulary_multiple, layout.padded_vocabulary_size),
-      place_(place_of(pipeline_layout_, communicators, layout.parallel)),
+                  execution.vocabulary_multiple, execution.padded_vocabulary_size),
+      shard_(shard_of(pipeline_layout_, communicators, execution.parallel)),
       workspace_(backend, std::size_t{1} << 22),
-      parameters_(backend, layout.dtype, model::gpt_parameters(config, place_, vocabulary_),
-                  layout.parallel.data_parallel, gradient_group().size(), gradient_group().rank()),
+      parameters_(backend, execution.dtype, model::gpt_parameters(config, shard_, vocabulary_),
+                  execution.parallel.data_parallel, gradient_group().size(), gradient_group().rank()),
       data_parallel_(backend, parameters_, gradient_group()),
-      stage_({backend, *communicators.tensor, workspace_, place_.sequence_parallel,
-              layout.parallel.async_tensor_all_reduce,
+      stage_({backend, *communicators.tensor, workspace_, shard_.sequence_parallel,
+              execution.parallel.async_tensor_all_reduce,
               communicators.context->size() > 1 ? communicators.context.get() : nullptr},
-             parameters_, config, place_, vocabulary_, sequence_shard_, layout.micro_batch_size, layout.dtype,
-             layout.recomputation, data_parallel_),
-      recorded_(recorded(backend, stage_, layout)),
+             parameters_, config, shard_, vocabulary_, sequence_shard_, execution.micro_batch_size, execution.dtype,
+             execution.recomputation, data_parallel_),
+      recorded_(recorded(backend, stage_, execution)),
       executor_(backend, *communicators.pipeline, running_stage(),
-                exchange_of(place_, communicators, layout.parallel)) {}
+                exchange_of(shard_, communicators, execution.parallel)) {}
 
 void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {
   const int count = static_cast<int>(micro_batches.size());

@@ -20,10 +20,10 @@ class ParallelGpt {
   /// `world` (host memory) is the grid's ranks in the grid's order. All but the options must live longer.
   ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
               parallel::GridCommunicators& communicators, const model::GptConfig& config,
-              const ExecutionConfig& layout);
+              const ExecutionConfig& execution);
 
   const model::GptConfig& config() const { return config_; }
-  const ExecutionConfig& layout() const { return layout_; }
+  const ExecutionConfig& execution() const { return execution_; }
   Backend& backend() { return backend_; }
   Communicator& world() const { return world_; }
   const parallel::ProcessGrid& grid() const { return grid_; }
@@ -75,12 +75,12 @@ class ParallelGpt {
   parallel::ProcessGrid grid_;
   parallel::GridCommunicators& communicators_;
   model::GptConfig config_;
-  ExecutionConfig layout_;
+  ExecutionConfig execution_;
   parallel::SequenceShard sequence_shard_;
   parallel::PipelineLayout pipeline_layout_;
   parallel::ScheduleKind schedule_kind_;
   parallel::VocabularyPartition vocabulary_;
-  model::StageShard place_;
+  model::StageShard shard_;
   Arena workspace_;
   parallel::ParameterBuffer parameters_;
   parallel::DataParallel data_parallel_;

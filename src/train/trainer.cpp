@@ -10,10 +10,10 @@ namespace trireme::train {
 Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
     : gpt_(gpt),
       options_(options),
-      batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size, gpt.layout().micro_batch_size,
-               gpt.grid().data_size()),
-      loader_(gpt.backend(), gpt.sequence_shard(), gpt.layout().micro_batch_size,
-              batches_.largest() / (gpt.layout().micro_batch_size * gpt.grid().data_size()), gpt.layout().dtype),
+      batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size,
+               gpt.execution().micro_batch_size, gpt.grid().data_size()),
+      loader_(gpt.backend(), gpt.sequence_shard(), gpt.execution().micro_batch_size,
+              batches_.largest() / (gpt.execution().micro_batch_size * gpt.grid().data_size()), gpt.execution().dtype),
       optimizer_(optim::make_optimizer(gpt.backend(), gpt.parameters(), options.optimizer)),
       loss_scaler_(options.loss_scale),
       norm_sum_(gpt.backend(), DType::fp64, {1}) {}
@@ -22,7 +22,7 @@ std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index
                                                         std::int64_t size) const {
   const Communicator& data = *gpt_.communicators().data;
   return BatchLoader::samples_of_rank(first_index, first_number, size, data.rank(),
-                                      {gpt_.layout().micro_batch_size, data.size()});
+                                      {gpt_.execution().micro_batch_size, data.size()});
 }
 
 std::int64_t Trainer::sum_over_data_ranks(std::int64_t mine) const {
@@ -39,7 +39,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
       &loader_, [](BatchLoader* loader) { loader->end_reading(); });
   TraceRecorder* const trace = gpt_.trace();
   const TraceScope scope(trace, "iteration", "iteration");
-  const ExecutionConfig& layout = gpt_.layout();
+  const ExecutionConfig& execution = gpt_.execution();
   const std::int64_t batch_size = batches_.size(progress_.consumed_samples);
   const double scale = loss_scaler_.scale();
 
@@ -62,7 +62,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   // The loss is the weighted sum of token losses over this number: of tokens, or of micro-batches.
   const std::int64_t parts = options_.loss_average == LossAverage::tokens
                                  ? sum_over_data_ranks(loader_.counted_tokens())
-                                 : batch_size / layout.micro_batch_size;
+                                 : batch_size / execution.micro_batch_size;
   const double share = static_cast<double>(std::max<std::int64_t>(parts, 1));
 
   model::StageMode mode;
@@ -108,9 +108,9 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   record.consumed_samples = progress_.consumed_samples;
   record.elapsed_ms = timer.elapsed_ms();
   const double seconds = record.elapsed_ms / 1000;
-  record.tokens_per_second = static_cast<double>(batch_size * layout.sequence_length) / seconds;
+  record.tokens_per_second = static_cast<double>(batch_size * execution.sequence_length) / seconds;
   record.tflops_per_rank =
-      model::model_flops(gpt_.config(), batch_size, layout.sequence_length) / seconds / 1e12 / gpt_.world().size();
+      model::model_flops(gpt_.config(), batch_size, execution.sequence_length) / seconds / 1e12 / gpt_.world().size();
   return record;
 }
 

@@ -240,7 +240,7 @@ inline void expect_same_bits_twice(Communicator& world, const TrainingRunConfig&
 
 /// Predicted memory of this rank.
 inline train::MemoryEstimate predicted_memory(const TrainingRun& run, const TrainingRunConfig& config, int rank) {
-  return train::estimate_memory(*run.backend, config.model, run.gpt.layout(), train_options(config), run.grid, rank);
+  return train::estimate_memory(*run.backend, config.model, run.gpt.execution(), train_options(config), run.grid, rank);
 }
 
 /// Returns the bytes of this rank's activations in a step. Expects its memory in a step and an evaluation to be as

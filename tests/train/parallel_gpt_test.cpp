@@ -109,7 +109,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       trainer.step(FormulaSamples());
       trainer.evaluate(FormulaSamples(), 0, 1);
       const MemoryEstimate estimate =
-          estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.layout(), options, rig.grid, 0);
+          estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.execution(), options, rig.grid, 0);
       EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
       EXPECT_EQ(rig.gpt.parameters().values().size_bytes(), estimate.parameters);
       EXPECT_EQ(rig.gpt.parameters().gradients().size_bytes(), estimate.gradients);
@@ -120,7 +120,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);
-      const LeastMemory least = min_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, options.optimizer.kind);
+      const LeastMemory least = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer.kind);
       const auto parameters = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
       EXPECT_LE(least.parameters, parameters);
       EXPECT_GE(least.parameters, 0.5 * parameters);
@@ -130,10 +130,10 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       options.optimizer.kind = optim::OptimizerKind::sgd;
       const std::size_t moment = trainer.optimizer_bytes() / (2 + (accumulation_type(dtype) == dtype ? 0 : 1));
       const MemoryEstimate of_sgd =
-          estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.layout(), options, rig.grid, 0);
+          estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.execution(), options, rig.grid, 0);
       EXPECT_EQ(of_sgd.optimizer, estimate.optimizer - moment);
       const LeastMemory min_of_sgd =
-          min_memory(rig.gpt.config(), rig.gpt.layout(), rig.grid, optim::OptimizerKind::sgd);
+          min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, optim::OptimizerKind::sgd);
       EXPECT_LT(min_of_sgd.parameters, least.parameters);
       EXPECT_LE(min_of_sgd.total(), static_cast<double>(of_sgd.total()));
     }
@@ -154,7 +154,7 @@ TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
   Trainer trainer(rig.gpt, options);
   trainer.step(FormulaSamples(256));
   const MemoryEstimate estimate =
-      estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.layout(), options, rig.grid, 0);
+      estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.execution(), options, rig.grid, 0);
   EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
   // The small allocations of all layers share one block of 4 MiB.
   EXPECT_LT(estimate.activations, rig.gpt.stage().activations().peak_bytes() + (std::size_t{4} << 20));

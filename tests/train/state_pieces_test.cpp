@@ -25,7 +25,7 @@ TEST(StatePieces, AreThoseOfTheRanks) {
       TrainingRun run(world(), config, layout);
       const std::vector<checkpoint::StateTensor> actual = run.trainer.state_tensors();
       const std::vector<checkpoint::StateTensor> expected =
-          train::state_pieces(config.model, run.gpt.layout(), run.grid, world().rank());
+          train::state_pieces(config.model, run.gpt.execution(), run.grid, world().rank());
       ASSERT_EQ(actual.size(), 3 * expected.size());
       for (std::size_t i = 0; i < actual.size(); ++i) {
         const checkpoint::StateTensor& piece = expected[i / 3];

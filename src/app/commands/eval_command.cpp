@@ -32,11 +32,11 @@ int eval_command(const CommandLine& line) {
   Job job(line.environment(), options, model.grid, model.device);
   const std::shared_ptr<data::TokenStore> corpus = open_corpus(*job.world, data_path);
   const std::unique_ptr<SavedModel> saved =
-      load_model(job, model, [&](const model::GptConfig& config, train::ExecutionConfig& layout) {
-        layout.sequence_length = sequence_length.value_or(layout.sequence_length);
-        layout.micro_batch_size = micro_batch_size;
-        TRIREME_CHECK(layout.sequence_length <= config.max_positions, ConfigError,
-                      "--seq-length {} is more than the model's {} positions", layout.sequence_length,
+      load_model(job, model, [&](const model::GptConfig& config, train::ExecutionConfig& execution) {
+        execution.sequence_length = sequence_length.value_or(execution.sequence_length);
+        execution.micro_batch_size = micro_batch_size;
+        TRIREME_CHECK(execution.sequence_length <= config.max_positions, ConfigError,
+                      "--seq-length {} is more than the model's {} positions", execution.sequence_length,
                       config.max_positions);
       });
   const Attributes& attributes = saved->description.attributes;
@@ -59,7 +59,7 @@ int eval_command(const CommandLine& line) {
       std::isfinite(result.loss), NumericalError,
       "the loss of {} is not finite: its training diverged, or --dtype {} cannot hold its values; load an earlier "
       "step, or evaluate in fp32",
-      model.load, name_of(saved->gpt->layout().dtype));
+      model.load, name_of(saved->gpt->execution().dtype));
   return 0;
 }
 

@@ -30,8 +30,8 @@ int generate_command(const CommandLine& line) {
 
   Job job(line.environment(), options, model.grid, model.device);
   const std::unique_ptr<SavedModel> saved =
-      load_model(job, model, [](const model::GptConfig& config, train::ExecutionConfig& layout) {
-        layout.sequence_length = config.max_positions;
+      load_model(job, model, [](const model::GptConfig& config, train::ExecutionConfig& execution) {
+        execution.sequence_length = config.max_positions;
       });
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);
   std::vector<std::int32_t> ids;

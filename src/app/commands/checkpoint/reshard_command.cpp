@@ -52,7 +52,7 @@ struct ReshardOptions {
 /// Returns the files that the ranks of the grid would write, for each kind of tensor in the checkpoint (weights,
 /// moments).
 std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& step, const model::GptConfig& config,
-                                                 const train::ExecutionConfig& layout,
+                                                 const train::ExecutionConfig& execution,
                                                  const parallel::ProcessGrid& grid) {
   std::vector<std::string> kinds;  // in the order in which they were written
   for (const checkpoint::Piece& piece : step.manifest().pieces) {
@@ -62,7 +62,7 @@ std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& s
   std::vector<checkpoint::TargetFile> files;
   for (int rank = 0; rank < grid.world_size(); ++rank) {
     checkpoint::TargetFile& file = files.emplace_back();
-    for (const checkpoint::StateTensor& piece : train::state_pieces(config, layout, grid, rank)) {
+    for (const checkpoint::StateTensor& piece : train::state_pieces(config, execution, grid, rank)) {
       if (!piece.written_here) continue;
       for (const std::string& kind : kinds) {
         file.push_back({.tensor = kind + "/" + piece.name,
@@ -93,7 +93,7 @@ int checkpoint_reshard_command(const CommandLine& line) {
   const Attributes& attributes = source.description.attributes;
   const parallel::DataSharding sharding =
       o.distributed_optimizer ? parallel::DataSharding::optimizer : parallel::DataSharding::none;
-  const train::ExecutionConfig layout{
+  const train::ExecutionConfig execution{
       .dtype = trained_dtype(attributes),
       .vocabulary_multiple = o.grid.vocabulary_multiple,
       .padded_vocabulary_size = o.grid.padded_vocabulary,
@@ -102,7 +102,7 @@ int checkpoint_reshard_command(const CommandLine& line) {
                    .schedule = {},
                    .data_parallel = {.sharding = sharding, .bucket_elements = o.bucket_elements.value_or(0)}}};
   const std::vector<checkpoint::TargetFile> files =
-      target_files(*source.reader, model::config_from(attributes), layout, grid);
+      target_files(*source.reader, model::config_from(attributes), execution, grid);
 
   std::unique_ptr<checkpoint::Store> store;
   collectively(*world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
