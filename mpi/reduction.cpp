@@ -40,7 +40,7 @@ struct Max {
   }
 };
 
-/// Vec8 numbers at a time where the machine converts them; compilers do not find that by themselves.
+/// Eight numbers at a time where the machine converts them; compilers do not find that by themselves.
 constexpr std::int64_t half_lanes = 8;
 
 template <class T, class A>

@@ -8,7 +8,7 @@ namespace {
 
 // Bytes from and to memory for each element of 16 bits: 6, and 8 with a residual's gradient.
 
-/// Vec8 columns of dy and of x.
+/// Eight columns of dy and of x.
 template <class T>
 struct BackwardVec8 {
   PackedVec8<T> dy, x;

@@ -81,7 +81,7 @@ __device__ void store(const Accumulation<T> (&from)[8], int size, T* to) {
   store_raw(raw, size, to);
 }
 
-/// Vec8 elements that a thread keeps, as they lie in memory: two of 16 bits in a register, where the compiler gives
+/// Eight elements that a thread keeps, as they lie in memory: two of 16 bits in a register, where the compiler gives
 /// each element of an array its own. They are in flight between `load` and `unpack`. Load several before unpacking the
 /// first: the compiler does not move loads before the wait of an unpack.
 template <class T>

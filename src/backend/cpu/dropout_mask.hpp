@@ -12,7 +12,7 @@
 
 namespace trireme::cpu {
 
-/// Vec8 32-bit numbers, one in the low half of each 64-bit slot; the high halves are undefined. In this form a round
+/// Eight 32-bit numbers, one in the low half of each 64-bit slot; the high halves are undefined. In this form a round
 /// of Philox needs no shuffles.
 using PhiloxLanes = std::uint64_t __attribute__((vector_size(64)));
 
