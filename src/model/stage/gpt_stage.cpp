@@ -61,7 +61,9 @@ DropoutPlan GptStage::dropout(int micro_batch) const {
 }
 
 LayerStack::Pass GptStage::pass(int chunk, int micro_batch, ResidualPair& streams) {
-  return {shape_,
+  LayerShape shape = shape_;
+  if (const ConstTensorView lengths = batch(micro_batch).lengths) shape.lengths = lengths.as<std::int32_t>();
+  return {shape,
           chunk,
           mode_.backward,
           is_last_micro_batch(micro_batch),

@@ -44,7 +44,7 @@ class LayerStack {
 
   /// One pass of a micro-batch through a chunk.
   struct Pass {
-    const LayerShape& shape;
+    LayerShape shape;
     int chunk = 0;
     bool keeps = false;  ///< keeps what backward needs
     bool last = false;   ///< runs the update's last micro-batch
