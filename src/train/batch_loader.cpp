@@ -28,8 +28,8 @@ void write_filler(const SampleView& sample) {
 
 std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& asked) {
   const Field all[] = {
-      {"tokens", &SampleView::tokens, &MicroBatch::ids},
-      {"labels", &SampleView::labels, &MicroBatch::targets},
+      {"tokens", &SampleView::tokens, &MicroBatch::tokens},
+      {"labels", &SampleView::labels, &MicroBatch::labels},
       {"token types", &SampleView::token_types, &MicroBatch::token_types, &SampleFields::token_types},
       {"positions", &SampleView::positions, &MicroBatch::positions, &SampleFields::positions},
       {"lengths", &SampleView::length, &MicroBatch::lengths, &SampleFields::length, false},
@@ -192,7 +192,7 @@ std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, cons
   std::vector<MicroBatch> batches(samples.size() / static_cast<std::size_t>(b_));
   for (std::int64_t j = 0; j < std::ssize(batches); ++j) {
     MicroBatch& batch = batches[static_cast<std::size_t>(j)];
-    batch.weights = part(weights_index, j, {s * b_});
+    batch.loss_weights = part(weights_index, j, {s * b_});
     batch.samples = part(numbers_index, j, {b_});
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       const Shape shape = fields_[f].per_position ? Shape{s, b_} : Shape{b_};

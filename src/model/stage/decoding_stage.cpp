@@ -36,7 +36,7 @@ void DecodingStage::forward(int chunk, int /*micro_batch*/, ConstTensorView inpu
   ResidualPair streams(shape_, model_.context().workspace);
   if (is_first(chunk)) {
     MicroBatch batch;
-    batch.ids = ids_.rows(0, shape_.s);
+    batch.tokens = ids_.rows(0, shape_.s);
     const TensorView x = layers.layers_of(chunk) == 0 && !last ? output : streams.next();
     model_.embedding()->forward(shape_, batch, {}, x);
     input = x;

@@ -13,7 +13,7 @@ InputEmbedding::InputEmbedding(const parallel::TensorContext& context, const par
 
 void InputEmbedding::forward(const LayerShape& shape, const MicroBatch& batch, const DropoutPlan& dropout,
                              TensorView x) const {
-  tokens_.forward(batch.ids.reshape({shape.rows()}), shape.as_rows(x));
+  tokens_.forward(batch.tokens.reshape({shape.rows()}), shape.as_rows(x));
   context_.backend.embedding().add_positions(context_.stream(), positions_,
                                              shape.residual_positions(context_.tensor_group.rank()),
                                              dropout.at(0, DropoutSite::embedding), x);
@@ -26,7 +26,7 @@ void InputEmbedding::backward(const LayerShape& shape, const MicroBatch& batch, 
   context_.backend.embedding().add_positions_backward(
       context_.stream(), dx, shape.residual_positions(context_.tensor_group.rank()),
       dropout.at(0, DropoutSite::embedding), masked, positions_gradient_);
-  tokens_.backward(batch.ids.reshape({shape.rows()}), shape.as_rows(masked));
+  tokens_.backward(batch.tokens.reshape({shape.rows()}), shape.as_rows(masked));
 }
 
 }  // namespace trireme::model

@@ -36,7 +36,7 @@ LanguageModelHead::Saved LanguageModelHead::forward(const LayerShape& shape, con
   const ArenaScope scope(context_.workspace);
   const TensorView losses = context_.workspace.allocate(type, {n});
   project(shape, x, saved.normed, saved.statistics, saved.logits);
-  cross_entropy_.forward(saved.logits, batch.targets.reshape({n}), batch.weights, saved.loss, losses);
+  cross_entropy_.forward(saved.logits, batch.labels.reshape({n}), batch.loss_weights, saved.loss, losses);
   context_.backend.reduce().sum(context_.stream(), losses, loss_sum_);
   return saved;
 }
@@ -49,11 +49,11 @@ void LanguageModelHead::backward(const LayerShape& shape, const MicroBatch& batc
   ConstTensorView gradient = batch.loss_gradient;
   if (!gradient) {
     const TensorView weighted = context_.workspace.allocate(accumulation_type(shape.dtype), {n});
-    context_.backend.elementwise().convert(context_.stream(), batch.weights, weighted);
+    context_.backend.elementwise().convert(context_.stream(), batch.loss_weights, weighted);
     context_.backend.elementwise().scale(context_.stream(), loss_gradient, weighted);
     gradient = weighted;
   }
-  cross_entropy_.backward(saved.logits, batch.targets.reshape({n}), gradient, saved.loss);
+  cross_entropy_.backward(saved.logits, batch.labels.reshape({n}), gradient, saved.loss);
   output_.backward_input(saved.logits, shape.as_rows(saved.normed), shape.as_rows(dnormed),
                          parallel::WeightGradient::now);
   context_.backend.norm().normalise_backward(context_.stream(), dnormed, saved.input, norm_.weight, saved.statistics,

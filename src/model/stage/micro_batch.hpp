@@ -9,9 +9,9 @@ namespace trireme::model {
 /// One micro-batch on the device, as every stage of a pipeline gets it; s are the rows of this context rank. Optional
 /// fields that the model does not ask for are empty.
 struct MicroBatch {
-  ConstTensorView ids;               ///< [s, b] int32
-  ConstTensorView targets;           ///< [s, b] int32
-  ConstTensorView weights;           ///< [s b] A: weight of each position's loss; 0 where nothing is predicted
+  ConstTensorView tokens;            ///< [s, b] int32
+  ConstTensorView labels;            ///< [s, b] int32: token to predict; 0 where the weight is 0
+  ConstTensorView loss_weights;      ///< [s b] A: weight of each position's loss; 0 where nothing is predicted
   ConstTensorView samples;           ///< [b] int64: number of each sample since the start of training
   ConstTensorView token_types = {};  ///< [s, b] int32, optional
   ConstTensorView positions = {};    ///< [s, b] int32, optional: rows of a table of learned positions

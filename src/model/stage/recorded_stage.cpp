@@ -8,7 +8,7 @@ namespace {
 constexpr int recording_round = 2;
 
 /// The data of a micro-batch, copied to fixed addresses; all but the gradient of the loss, which is made there.
-constexpr std::array copied_data = {&MicroBatch::ids,     &MicroBatch::targets,     &MicroBatch::weights,
+constexpr std::array copied_data = {&MicroBatch::tokens,  &MicroBatch::labels,      &MicroBatch::loss_weights,
                                     &MicroBatch::samples, &MicroBatch::token_types, &MicroBatch::positions,
                                     &MicroBatch::lengths, &MicroBatch::is_random};
 static_assert(sizeof(MicroBatch) == (copied_data.size() + 1) * sizeof(ConstTensorView));
@@ -39,7 +39,7 @@ void RecordedStage::begin(std::vector<MicroBatch> micro_batches, const StageMode
   for (std::size_t i = 0; i < copied_data.size(); ++i) {
     if (like.*copied_data[i]) loaded_.*copied_data[i] = fixed('b', i, like.*copied_data[i]);
   }
-  loaded_.loss_gradient = fixed('l', 0, like.weights);
+  loaded_.loss_gradient = fixed('l', 0, like.loss_weights);
   stage_.begin(std::vector<MicroBatch>(micro_batches_.size(), loaded_), mode);
 }
 
@@ -52,8 +52,8 @@ void RecordedStage::load(int micro_batch) {
     const ConstTensorView data = from.*copied_data[i];
     if (data) recorder_.copy_within(stream, data, fixed('b', i, data));
   }
-  const TensorView loss_gradient = fixed('l', 0, from.weights);
-  backend_.elementwise().convert(stream, loaded_.weights, loss_gradient);
+  const TensorView loss_gradient = fixed('l', 0, from.loss_weights);
+  backend_.elementwise().convert(stream, loaded_.loss_weights, loss_gradient);
   backend_.elementwise().scale(stream, mode_.loss_gradient, loss_gradient);
 }
 
