@@ -35,6 +35,7 @@ namespace {
 
 struct BenchOptions {
   app::GridOptions grid;
+  app::DeviceOptions device;
   std::optional<parallel::GroupKind> group;  // none: the world
   std::int64_t max_mb = 16;
   std::int64_t runs = 300;
@@ -44,14 +45,14 @@ struct BenchOptions {
     std::vector<std::pair<std::string, std::optional<parallel::GroupKind>>> groups = {{"world", std::nullopt}};
     for (const auto kind : parallel::all_group_kinds) groups.emplace_back(to_string(kind), kind);
     options.add_choice("group", &group, groups, "Groups of the grid that communicate.");
-    options.add("largest-mb", &max_mb, "N", "Greatest size, in MiB.", app::at_least(1));
-    options.add("runs", &runs, "N", "At the most, of each measurement; it ends earlier after 0.3 s, on GPUs 0.1 s.",
+    options.add("largest-mb", &max_mb, "N", "Largest size, in MiB.", app::at_least(1));
+    options.add("runs", &runs, "N", "Largest number for each measurement; it ends earlier after 0.3 s, on GPUs 0.1 s.",
                 app::at_least(1));
     options.section("Grid");
     options.add("tp", &grid.tensor, "N", "Tensor ranks.", app::at_least(1));
     options.add("pp", &grid.pipeline, "N", "Pipeline ranks.", app::at_least(1));
     options.add("cp", &grid.context, "N", "Context ranks.", app::at_least(1));
-    grid.device.declare(options);
+    device.declare(options);
   }
 
   /// This rank's group; null where it is in none.
@@ -160,7 +161,7 @@ void print(const BenchOptions& o, const app::Job& job, const Case& test, int gro
            const Quartiles& time, const std::string& beside) {
   const double algorithm_gbs = static_cast<double>(bytes) / time.median / 1e3;
   const bool is_cpu = job.backend->memory_is_host();
-  const char* kind = is_cpu ? "mpi" : o.grid.device.communicator == DeviceTransport::staged ? "staged" : "nccl";
+  const char* kind = is_cpu ? "mpi" : o.device.communicator == DeviceTransport::staged ? "staged" : "nccl";
   fmt::print(
       "{{\"operation\": \"{}\", \"communicator\": \"{}\", \"group\": \"{}\", \"ranks\": {}, \"groups\": {}, "
       "\"ranks_sharing_cores\": {}, \"bytes\": {}, \"time_us\": {:.1f}, \"quartiles_us\": [{:.1f}, {:.1f}], "
@@ -177,7 +178,7 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
   o.declare(options);
   if (app::asks_for_help(arguments) && environment.rank() != 0) return 0;
   if (!options.parse(arguments)) return 0;
-  app::Job job(environment, options, o.grid);
+  app::Job job(environment, options, o.grid, o.device);
   Communicator* const group = o.find(job);
   const auto* const on_host = dynamic_cast<const mpi::MpiCommunicator*>(group);
   const bool is_cpu = job.backend->memory_is_host();

@@ -34,7 +34,8 @@ class Attributes {
   /// Sets the file that the values come from, for messages.
   void set_source(std::string source) { source_ = std::move(source); }
 
-  const Texts& texts() const { return texts_; }
+  const Texts& texts() const& { return texts_; }
+  Texts texts() && { return std::move(texts_); }
   bool contains(const std::string& name) const { return texts_.contains(name); }
   /// Returns whether any name begins with `prefix`.
   bool contains_prefix(std::string_view prefix) const;
