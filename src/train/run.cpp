@@ -1,9 +1,5 @@
 #include "src/train/run.hpp"
 
-#include <unistd.h>
-
-#include <cmath>
-
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 
@@ -69,6 +65,124 @@ Stop agreed(Communicator& world, Stop mine) {
 
 bool divides(std::int64_t interval, std::int64_t iteration) { return interval > 0 && iteration % interval == 0; }
 
+/// One run: its loop, the state saved last, and the reason of an early stop.
+class TrainingLoop {
+ public:
+  TrainingLoop(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::GptData& data,
+               const RunSchedule& schedule, const RunHooks& hooks)
+      : trainer_(trainer),
+        world_(world),
+        train_iterations_(train_iterations),
+        data_(data),
+        schedule_(schedule),
+        hooks_(hooks),
+        validates_(data.valid && schedule.eval_iterations > 0),
+        first_sample_(progress().consumed_samples) {
+    if (progress().iteration > 0) saved_ = progress();
+  }
+
+  RunEnd run() {
+    if (validates_ && progress().evaluation_left) {
+      validate();
+      if (progress().evaluation_left) return end_early();
+    }
+    while (progress().iteration < train_iterations_) {
+      const TrainRecord record = trainer_.step(*data_.train);
+      if (hooks_.checkpoints != nullptr) hooks_.checkpoints->poll();
+      const std::int64_t iteration = record.iteration;
+      const bool last = iteration == train_iterations_;
+      report(record, last);
+      if (validates_ && (last || divides(schedule_.eval_interval, iteration))) validate();
+      if (!last && divides(schedule_.save_interval, iteration)) save();
+      if (progress().evaluation_left) return end_early();
+      if (!last && stop_now(divides(schedule_.exit_interval, iteration) ? Stop::interval : Stop::none)) {
+        return end_early();
+      }
+    }
+    if (test_is_left(progress(), train_iterations_, data_, schedule_)) {
+      evaluate(data::Split::test, *data_.test, 0);
+      if (!progress().tested) return end_early();
+    }
+    save_at_end();
+    return RunEnd::complete;
+  }
+
+ private:
+  const Progress& progress() const { return trainer_.progress(); }
+
+  void report(const TrainRecord& record, bool last) {
+    window_.add(record);
+    if (hooks_.metrics != nullptr) hooks_.metrics->write(record);
+    if (hooks_.progress) hooks_.progress(record.iteration, train_iterations_);
+    if (!last && !divides(schedule_.log_interval, record.iteration)) return;
+    const BatchSchedule& batches = trainer_.batches();
+    const double seconds_a_sample = timer_.elapsed_s() / static_cast<double>(record.consumed_samples - first_sample_);
+    const std::int64_t samples_left = batches.samples(record.consumed_samples, train_iterations_ - record.iteration);
+    window_.print(record, train_iterations_, seconds_a_sample * static_cast<double>(samples_left),
+                  trainer_.dynamic_loss_scale(), batches.ramps_up() ? batches.size(record.consumed_samples) : 0);
+    window_ = {};
+  }
+
+  /// Validates on samples that no other validation of this run reads.
+  void validate() {
+    const std::int64_t earlier = schedule_.eval_interval > 0 ? (progress().iteration - 1) / schedule_.eval_interval : 0;
+    evaluate(data::Split::valid, *data_.valid, earlier * schedule_.eval_iterations);
+  }
+
+  /// A stop does not wait for the end of an evaluation: the run that resumes this one makes it up, on the same samples.
+  void evaluate(data::Split split, const data::SampleSource& samples, std::int64_t first_batch) {
+    const std::optional<EvaluationRecord> evaluation = trainer_.evaluate(
+        samples, first_batch * trainer_.batches().largest(), schedule_.eval_iterations,
+        [&] { return stop_now(Stop::none); }, split);
+    if (!evaluation) return;
+    if (hooks_.metrics != nullptr) hooks_.metrics->write(*evaluation);
+    log::info("{} after {}: loss {:.4f}, perplexity {:.2f}", data::name_of(split), evaluation->iteration,
+              evaluation->loss, evaluation->perplexity);
+  }
+
+  bool stop_now(Stop mine) {
+    if (schedule_.exit_duration_minutes > 0 && timer_.elapsed_s() > schedule_.exit_duration_minutes * 60) {
+      mine = Stop::time;
+    }
+    if (hooks_.stop_requested && hooks_.stop_requested()) mine = Stop::signal;
+    stop_ = agreed(world_, mine);
+    return stop_ != Stop::none;
+  }
+
+  /// A planned stop that saves nothing leaves nothing to resume: the run is done.
+  RunEnd end_early() {
+    save_at_end();
+    log::info("stopping after iteration {} of {}: {}{}", progress().iteration, train_iterations_, text_of(stop_),
+              hooks_.checkpoints != nullptr ? "; everything is saved, run the same command again to go on"
+                                            : "; nothing is saved without <save>");
+    return hooks_.checkpoints != nullptr || stop_ == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;
+  }
+
+  void save() {
+    if (hooks_.checkpoints == nullptr || saved_ == progress()) return;
+    hooks_.checkpoints->save();
+    saved_ = progress();
+  }
+
+  void save_at_end() {
+    save();
+    if (hooks_.checkpoints != nullptr) hooks_.checkpoints->finish();
+  }
+
+  const Timer timer_;
+  Trainer& trainer_;
+  Communicator& world_;
+  std::int64_t train_iterations_;
+  const data::GptData& data_;
+  const RunSchedule& schedule_;
+  const RunHooks& hooks_;
+  bool validates_;
+  std::int64_t first_sample_;
+  std::optional<Progress> saved_;  // none at first: a run of no iterations saves its initial state
+  Stop stop_ = Stop::none;
+  Window window_;
+};
+
 }  // namespace
 
 bool test_is_left(const Progress& progress, std::int64_t train_iterations, const data::GptData& data,
@@ -79,90 +193,7 @@ bool test_is_left(const Progress& progress, std::int64_t train_iterations, const
 
 RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::GptData& data,
            const RunSchedule& schedule, const RunHooks& hooks) {
-  const Timer run_timer;
-  const BatchSchedule& batches = trainer.batches();
-  const std::int64_t first_sample = trainer.progress().consumed_samples;
-  std::optional<Progress> saved;  // a run of no iterations saves its initial state
-  if (trainer.progress().iteration > 0) saved = trainer.progress();
-  const auto save = [&] {
-    if (hooks.checkpoints != nullptr && saved != trainer.progress()) {
-      hooks.checkpoints->save();
-      saved = trainer.progress();
-    }
-  };
-  const auto save_at_end = [&] {
-    save();
-    if (hooks.checkpoints != nullptr) hooks.checkpoints->finish();
-  };
-
-  Stop stop = Stop::none;
-  const auto stop_now = [&](Stop mine) {
-    if (schedule.exit_duration_minutes > 0 && run_timer.elapsed_s() > schedule.exit_duration_minutes * 60) {
-      mine = Stop::time;
-    }
-    if (hooks.stop_requested && hooks.stop_requested()) mine = Stop::signal;
-    stop = agreed(world, mine);
-    return stop != Stop::none;
-  };
-  // A planned stop that saves nothing leaves nothing to resume: the run is done.
-  const auto end_early = [&] {
-    save_at_end();
-    log::info("stopping after iteration {} of {}: {}{}", trainer.progress().iteration, train_iterations, text_of(stop),
-              hooks.checkpoints != nullptr ? "; everything is saved, run the same command again to go on"
-                                           : "; nothing is saved without <save>");
-    return hooks.checkpoints != nullptr || stop == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;
-  };
-
-  // A stop does not wait for the end of an evaluation: the run that resumes this one makes it up, on the same samples.
-  const auto evaluate = [&](data::Split split, const data::SampleSource& samples, std::int64_t first_batch) {
-    const std::optional<EvaluationRecord> evaluation = trainer.evaluate(
-        samples, first_batch * batches.largest(), schedule.eval_iterations, [&] { return stop_now(Stop::none); },
-        split);
-    if (!evaluation) return;
-    if (hooks.metrics != nullptr) hooks.metrics->write(*evaluation);
-    log::info("{} after {}: loss {:.4f}, perplexity {:.2f}", data::name_of(split), evaluation->iteration,
-              evaluation->loss, evaluation->perplexity);
-  };
-  // Every validation of a run reads samples of its own.
-  const bool validates = data.valid && schedule.eval_iterations > 0;
-  const auto validate = [&] {
-    const std::int64_t earlier =
-        schedule.eval_interval > 0 ? (trainer.progress().iteration - 1) / schedule.eval_interval : 0;
-    evaluate(data::Split::valid, *data.valid, earlier * schedule.eval_iterations);
-  };
-  if (validates && trainer.progress().evaluation_left) {
-    validate();
-    if (trainer.progress().evaluation_left) return end_early();
-  }
-
-  Window window;
-  while (trainer.progress().iteration < train_iterations) {
-    const TrainRecord record = trainer.step(*data.train);
-    const std::int64_t iteration = record.iteration;
-    if (hooks.checkpoints != nullptr) hooks.checkpoints->poll();
-    const bool last = iteration == train_iterations;
-    window.add(record);
-    if (hooks.metrics != nullptr) hooks.metrics->write(record);
-    if (hooks.progress) hooks.progress(iteration, train_iterations);
-    if (last || divides(schedule.log_interval, iteration)) {
-      const double seconds_a_sample =
-          run_timer.elapsed_s() / static_cast<double>(record.consumed_samples - first_sample);
-      const std::int64_t samples_left = batches.samples(record.consumed_samples, train_iterations - iteration);
-      window.print(record, train_iterations, seconds_a_sample * static_cast<double>(samples_left),
-                   trainer.dynamic_loss_scale(), batches.ramps_up() ? batches.size(record.consumed_samples) : 0);
-      window = {};
-    }
-    if (validates && (last || divides(schedule.eval_interval, iteration))) validate();
-    if (!last && divides(schedule.save_interval, iteration)) save();
-    if (trainer.progress().evaluation_left) return end_early();
-    if (!last && stop_now(divides(schedule.exit_interval, iteration) ? Stop::interval : Stop::none)) return end_early();
-  }
-  if (test_is_left(trainer.progress(), train_iterations, data, schedule)) {
-    evaluate(data::Split::test, *data.test, 0);
-    if (!trainer.progress().tested) return end_early();
-  }
-  save_at_end();
-  return RunEnd::complete;
+  return TrainingLoop(trainer, world, train_iterations, data, schedule, hooks).run();
 }
 
 }  // namespace trireme::train
