@@ -21,6 +21,17 @@ void check_sums(const Attributes& attributes, const SavedState& state) {
 
 }  // namespace
 
+void Progress::add_iteration(std::int64_t batch_size, bool was_skipped, bool at_minimum_scale) {
+  iteration += 1;
+  evaluation_left = false;
+  tested = false;
+  consumed_samples += batch_size;
+  updated_samples += was_skipped ? 0 : batch_size;
+  skipped += was_skipped ? 1 : 0;
+  skipped_in_row = was_skipped ? skipped_in_row + 1 : 0;
+  skipped_at_minimum_scale = was_skipped && at_minimum_scale ? skipped_at_minimum_scale + 1 : 0;
+}
+
 Attributes attributes_of(const SavedState& state) {
   const Progress& progress = state.progress;
   Attributes attributes;

@@ -18,6 +18,9 @@ struct Progress {
   bool evaluation_left = false;      ///< the validation after this iteration was stopped before its end
   bool tested = false;               ///< the test split was evaluated after this iteration
   friend bool operator==(const Progress&, const Progress&) = default;
+
+  /// Counts an iteration on `batch_size` samples: whether it made no update, and at a loss scale that cannot be lowered.
+  void add_iteration(std::int64_t batch_size, bool was_skipped, bool at_minimum_scale);
 };
 
 /// State of a run beside its tensors.

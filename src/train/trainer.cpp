@@ -7,6 +7,7 @@
 #include "src/train/model_state.hpp"
 
 namespace trireme::train {
+
 Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
     : gpt_(gpt),
       options_(options),
@@ -37,81 +38,76 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   // However this ends, `samples` is the caller's again.
   const std::unique_ptr<BatchLoader, void (*)(BatchLoader*)> reading(
       &loader_, [](BatchLoader* loader) { loader->end_reading(); });
-  TraceRecorder* const trace = gpt_.trace();
-  const TraceScope scope(trace, "iteration", "iteration");
-  const ExecutionConfig& execution = gpt_.execution();
+  const TraceScope scope(gpt_.trace(), "iteration", "iteration");
   const std::int64_t batch_size = batches_.size(progress_.consumed_samples);
-  const double scale = loss_scaler_.scale();
 
   TrainRecord record;
   record.iteration = progress_.iteration + 1;
-  record.loss_scale = scale;
+  record.loss_scale = loss_scaler_.scale();
   record.learning_rate = options_.lr_schedule.at(
       options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : optimizer_->updates() + 1);
+  compute_gradients(load_batch(samples, batch_size), batch_size, record);
+  const bool at_minimum_scale = loss_scaler_.at_minimum();
+  loss_scaler_.update(record.skipped);
+  if (!record.skipped) update_parameters(record);
+  gpt_.backend().compute_stream().synchronize();
 
+  progress_.add_iteration(batch_size, record.skipped, at_minimum_scale);
+  check_skipped(record);
+  record.consumed_samples = progress_.consumed_samples;
+  record.elapsed_ms = timer.elapsed_ms();
+  const double seconds = record.elapsed_ms / 1000;
+  const std::int64_t sequence_length = gpt_.execution().sequence_length;
+  record.tokens_per_second = static_cast<double>(batch_size * sequence_length) / seconds;
+  record.tflops_per_rank =
+      model::model_flops(gpt_.config(), batch_size, sequence_length) / seconds / 1e12 / gpt_.world().size();
+  return record;
+}
+
+std::vector<model::MicroBatch> Trainer::load_batch(const data::SampleSource& samples, std::int64_t batch_size) {
+  const TraceScope reading(gpt_.trace(), "read samples", "data");
   const std::int64_t first = progress_.consumed_samples;
-  std::vector<model::MicroBatch> micro_batches;
-  {
-    const TraceScope reading(trace, "read samples", "data");
-    micro_batches = loader_.load(samples, batch_samples(first, first, batch_size), options_.loss_average);
-    const std::int64_t next = first + batch_size, next_size = batches_.size(next);
-    if (next + next_size <= samples.size()) {
-      loader_.read_ahead(samples, batch_samples(next, next, next_size), options_.loss_average);
-    }
+  std::vector<model::MicroBatch> micro_batches =
+      loader_.load(samples, batch_samples(first, first, batch_size), options_.loss_average);
+  const std::int64_t next = first + batch_size, next_size = batches_.size(next);
+  if (next + next_size <= samples.size()) {
+    loader_.read_ahead(samples, batch_samples(next, next, next_size), options_.loss_average);
   }
+  return micro_batches;
+}
+
+void Trainer::compute_gradients(std::vector<model::MicroBatch> micro_batches, std::int64_t batch_size,
+                                TrainRecord& record) {
   // The loss is the weighted sum of token losses over this number: of tokens, or of micro-batches.
   const std::int64_t parts = options_.loss_average == LossAverage::tokens
                                  ? sum_over_data_ranks(loader_.counted_tokens())
-                                 : batch_size / execution.micro_batch_size;
+                                 : batch_size / gpt_.execution().micro_batch_size;
   const double share = static_cast<double>(std::max<std::int64_t>(parts, 1));
-
   model::StageMode mode;
   mode.backward = true;
   mode.hidden_dropout = gpt_.config().hidden_dropout;
   mode.attention_dropout = gpt_.config().attention_dropout;
   mode.seed = options_.seed;
-  mode.loss_gradient = scale / share;
+  mode.loss_gradient = record.loss_scale / share;
   gpt_.run(std::move(micro_batches), mode);
   gpt_.reduce_gradients();
   loader_.copy_ahead();
 
-  {
-    const TraceScope norm(trace, "loss and gradient norm", "communication");
-    record.lm_loss = gpt_.take_global_loss_sum() / share;
-    record.grad_norm = optim::gradient_norm(gpt_.backend(), gpt_.parameters(), gpt_.communicators().tensor->rank(),
-                                            *gpt_.communicators().model, gpt_.gradient_group(), norm_sum_) /
-                       scale;
-  }
+  const TraceScope norm(gpt_.trace(), "loss and gradient norm", "communication");
+  record.lm_loss = gpt_.take_global_loss_sum() / share;
+  record.grad_norm = optim::gradient_norm(gpt_.backend(), gpt_.parameters(), gpt_.communicators().tensor->rank(),
+                                          *gpt_.communicators().model, gpt_.gradient_group(), norm_sum_) /
+                     record.loss_scale;
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss);
-  const bool at_minimum_scale = loss_scaler_.at_minimum();
-  loss_scaler_.update(record.skipped);
-  if (!record.skipped) {
-    const TraceScope update(trace, "optimizer", "update");
-    if (before_update_) before_update_();
-    const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
-    optimizer_->step(record.learning_rate, clip / scale,
-                     [&](std::size_t bucket) { gpt_.data_parallel().start_gather(bucket); });
-    gpt_.data_parallel().finish_gather();
-  }
-  gpt_.backend().compute_stream().synchronize();
+}
 
-  progress_.iteration += 1;
-  progress_.evaluation_left = false;
-  progress_.tested = false;
-  progress_.consumed_samples += batch_size;
-  progress_.updated_samples += record.skipped ? 0 : batch_size;
-  progress_.skipped += record.skipped ? 1 : 0;
-  progress_.skipped_in_row = record.skipped ? progress_.skipped_in_row + 1 : 0;
-  progress_.skipped_at_minimum_scale = record.skipped && at_minimum_scale ? progress_.skipped_at_minimum_scale + 1 : 0;
-  check_skipped(record);
-
-  record.consumed_samples = progress_.consumed_samples;
-  record.elapsed_ms = timer.elapsed_ms();
-  const double seconds = record.elapsed_ms / 1000;
-  record.tokens_per_second = static_cast<double>(batch_size * execution.sequence_length) / seconds;
-  record.tflops_per_rank =
-      model::model_flops(gpt_.config(), batch_size, execution.sequence_length) / seconds / 1e12 / gpt_.world().size();
-  return record;
+void Trainer::update_parameters(const TrainRecord& record) {
+  const TraceScope update(gpt_.trace(), "optimizer", "update");
+  if (before_update_) before_update_();
+  const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
+  optimizer_->step(record.learning_rate, clip / record.loss_scale,
+                   [&](std::size_t bucket) { gpt_.data_parallel().start_gather(bucket); });
+  gpt_.data_parallel().finish_gather();
 }
 
 void Trainer::check_skipped(const TrainRecord& record) const {

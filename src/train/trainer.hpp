@@ -55,6 +55,12 @@ class Trainer {
   /// `first_number`.
   std::vector<BatchLoader::Sample> batch_samples(std::int64_t first_index, std::int64_t first_number,
                                                  std::int64_t size) const;
+  /// Returns the micro-batches of the next global batch and begins to read those of the one after it.
+  std::vector<model::MicroBatch> load_batch(const data::SampleSource& samples, std::int64_t batch_size);
+  /// Computes the gradients of a batch, times `record.loss_scale`. Sets loss, gradient norm and `skipped` in `record`.
+  void compute_gradients(std::vector<model::MicroBatch> micro_batches, std::int64_t batch_size, TrainRecord& record);
+  /// Clips the gradients and updates the parameters.
+  void update_parameters(const TrainRecord& record);
   /// Throws NumericalError where `record` is the last of too many iterations without an update.
   void check_skipped(const TrainRecord& record) const;
   /// Sum over the data ranks; `mine` is the same on all ranks of a replica.
