@@ -19,7 +19,8 @@ struct Progress {
   bool tested = false;               ///< the test split was evaluated after this iteration
   friend bool operator==(const Progress&, const Progress&) = default;
 
-  /// Counts an iteration on `batch_size` samples: whether it made no update, and at a loss scale that cannot be lowered.
+  /// Counts an iteration on `batch_size` samples. `was_skipped`: without an update; `at_minimum_scale`: at a loss scale
+  /// that cannot be lowered.
   void add_iteration(std::int64_t batch_size, bool was_skipped, bool at_minimum_scale);
 };
 
