@@ -112,13 +112,13 @@ void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, 
 
 }  // namespace
 
-void check_least_memory(const Job& job, const model::GptConfig& config, const train::ExecutionConfig& execution,
-                        std::optional<optim::OptimizerKind> optimizer, const std::string& remedies) {
-  const train::LeastMemory least = train::min_memory(config, execution, job.grid, optimizer);
+void check_min_memory(const Job& job, const model::GptConfig& config, const train::ExecutionConfig& execution,
+                      std::optional<optim::OptimizerKind> optimizer, const std::string& remedies) {
+  const train::MinMemory minimum = train::min_memory(config, execution, job.grid, optimizer);
   auto all = static_cast<std::int64_t>(job.backend->device_memory_bytes()) / job.ranks_on_device;
   ImmediateStream host;
   job.world->all_reduce(host, TensorView(&all, {1}), ReduceOp::sum).wait(host);
-  if (least.total() < static_cast<double>(all)) return;
+  if (minimum.total() < static_cast<double>(all)) return;
   const int ranks = job.grid.world_size();
   throw CollectiveError(
       ExitCode::environment,
@@ -127,14 +127,14 @@ void check_least_memory(const Job& job, const model::GptConfig& config, const tr
           "--max-position-embeddings {}) take at least {}, and micro-batches (--micro-batch-size {} --seq-length "
           "{}) at least {}; the {} of this job {} {}: use a smaller model, {}",
           model::parameter_count(config), config.layers, config.hidden, config.ffn_hidden, config.vocabulary,
-          least.padded_vocabulary, config.max_positions, bytes_text(least.parameters), execution.micro_batch_size,
-          execution.sequence_length, bytes_text(least.activations),
+          minimum.padded_vocabulary, config.max_positions, bytes_text(minimum.parameters), execution.micro_batch_size,
+          execution.sequence_length, bytes_text(minimum.activations),
           ranks == 1 ? "rank" : fmt::format("{} ranks", ranks), ranks == 1 ? "has" : "have",
           bytes_text(static_cast<double>(all)), remedies));
 }
 
 void log_memory(const Job& job, const RunConfig& config, const model::GptConfig& model) {
-  check_least_memory(job, model, config.execution_config(), config.optimizer.optimizer.kind, remedies(job, config));
+  check_min_memory(job, model, config.execution_config(), config.optimizer.optimizer.kind, remedies(job, config));
   train::MemoryEstimate memory;
   collectively(*job.world, [&] {
     memory = train::estimate_memory(*job.backend, model, config.execution_config(), config.train_options(), job.grid,

@@ -58,9 +58,9 @@ std::unique_ptr<SavedModel> load_model(
   execution.parallel.pipeline = options.grid.pipeline_split();
   execution.sequence_length = data::sequence_length_from(attributes);
   settle(config, execution);
-  check_least_memory(job, config, execution, std::nullopt,
-                     "a smaller --micro-batch-size or --seq-length, a 16-bit --dtype, or more tensor or pipeline ranks "
-                     "on more machines");
+  check_min_memory(job, config, execution, std::nullopt,
+                   "a smaller --micro-batch-size or --seq-length, a 16-bit --dtype, or more tensor or pipeline ranks "
+                   "on more machines");
   saved->gpt =
       std::make_unique<train::ParallelGpt>(*job.backend, *job.world, job.grid, job.communicators, config, execution);
   train::ModelState model_state(*saved->gpt);

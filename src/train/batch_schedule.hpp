@@ -35,7 +35,7 @@ class BatchSchedule {
   std::int64_t planned(std::int64_t consumed) const { return size_at(part_of(consumed)); }
   std::int64_t size(std::int64_t consumed) const { return planned(consumed) / unit_ * unit_; }
   /// The batch at the end of the ramp, as it runs: none is larger. Evaluations use it.
-  std::int64_t largest() const { return global_batch_size_ / unit_ * unit_; }
+  std::int64_t max_size() const { return global_batch_size_ / unit_ * unit_; }
   bool ramps_up() const { return parts_ > 0; }
 
   /// The batches after `consumed` samples: as many as there are before another one would go beyond sample number

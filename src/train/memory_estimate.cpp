@@ -52,7 +52,7 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
   ParallelGpt gpt(rehearsal, world, grid, communicators, config, execution);
   Trainer trainer(gpt, options);
 
-  const std::int64_t count = trainer.batches().largest() / (execution.micro_batch_size * grid.data_size());
+  const std::int64_t count = trainer.batches().max_size() / (execution.micro_batch_size * grid.data_size());
   const std::vector<model::MicroBatch> micro_batches(
       static_cast<std::size_t>(count),
       unseen_micro_batch(gpt.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
@@ -77,8 +77,8 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
   return estimate;
 }
 
-LeastMemory min_memory(const model::GptConfig& config, const ExecutionConfig& execution,
-                       const parallel::ProcessGrid& grid, std::optional<optim::OptimizerKind> optimizer) {
+MinMemory min_memory(const model::GptConfig& config, const ExecutionConfig& execution,
+                     const parallel::ProcessGrid& grid, std::optional<optim::OptimizerKind> optimizer) {
   using parallel::DataSharding;
   const parallel::DataParallelOptions& data = execution.parallel.data_parallel;
   const auto value = static_cast<double>(size_of(execution.dtype));

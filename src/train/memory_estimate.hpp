@@ -40,14 +40,14 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
 /// Bytes that all ranks together need at the least, by arithmetic alone: for sizes at which a list of the parameters or
 /// of a run's steps would itself not fit. Never more than the sum of what `estimate_memory` finds. Without an
 /// `optimizer` the model is not trained.
-struct LeastMemory {
+struct MinMemory {
   double parameters = 0;   ///< with their gradients, moments and masters
   double activations = 0;  ///< the widest tensor of one micro-batch on each data rank
   std::int64_t padded_vocabulary = 0;
   double total() const { return parameters + activations; }
 };
-LeastMemory min_memory(const model::GptConfig& config, const ExecutionConfig& execution,
-                       const parallel::ProcessGrid& grid, std::optional<optim::OptimizerKind> optimizer);
+MinMemory min_memory(const model::GptConfig& config, const ExecutionConfig& execution,
+                     const parallel::ProcessGrid& grid, std::optional<optim::OptimizerKind> optimizer);
 
 /// Activations that one layer keeps of one micro-batch on one rank.
 struct LayerActivations {

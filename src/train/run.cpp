@@ -132,7 +132,7 @@ class TrainingLoop {
   /// A stop does not wait for the end of an evaluation: the run that resumes this one makes it up, on the same samples.
   void evaluate(data::Split split, const data::SampleSource& samples, std::int64_t first_batch) {
     const std::optional<EvaluationRecord> evaluation = trainer_.evaluate(
-        samples, first_batch * trainer_.batches().largest(), schedule_.eval_iterations,
+        samples, first_batch * trainer_.batches().max_size(), schedule_.eval_iterations,
         [&] { return stop_now(Stop::none); }, split);
     if (!evaluation) return;
     if (hooks_.metrics != nullptr) hooks_.metrics->write(*evaluation);

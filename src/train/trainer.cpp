@@ -14,7 +14,7 @@ Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
       batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size,
                gpt.execution().micro_batch_size, gpt.grid().data_size()),
       loader_(gpt.backend(), gpt.sequence_shard(), gpt.execution().micro_batch_size,
-              batches_.largest() / (gpt.execution().micro_batch_size * gpt.grid().data_size()), gpt.execution().dtype),
+              batches_.max_size() / (gpt.execution().micro_batch_size * gpt.grid().data_size()), gpt.execution().dtype),
       optimizer_(optim::make_optimizer(gpt.backend(), gpt.parameters(), options.optimizer)),
       loss_scaler_(options.loss_scale),
       norm_sum_(gpt.backend(), DType::fp64, {1}) {}
@@ -125,7 +125,7 @@ void Trainer::check_skipped(const TrainRecord& record) const {
 std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samples, std::int64_t begin,
                                                   std::int64_t iterations, const std::function<bool()>& stop,
                                                   data::Split split) {
-  const std::int64_t batch_size = batches_.largest();
+  const std::int64_t batch_size = batches_.max_size();
   std::int64_t tokens = 0;
   bool stopped = false;
   for (std::int64_t i = 0; i < iterations && !stopped; ++i) {

@@ -25,7 +25,7 @@ class Trainer {
   /// not finite there is no update. Throws NumericalError after too many of those in a row; while a dynamic loss scale
   /// can still be lowered they do not count.
   TrainRecord step(const data::SampleSource& samples);
-  /// Mean loss over all labels of the samples [begin, begin + iterations x batches().largest()) of `samples`, without
+  /// Mean loss over all labels of the samples [begin, begin + iterations x batches().max_size()) of `samples`, without
   /// dropout. Calls `stop`, collective, after every batch but the last, where given; where that returns true there is
   /// no record. Notes the outcome for `split` in progress(): evaluation_left or tested.
   std::optional<EvaluationRecord> evaluate(const data::SampleSource& samples, std::int64_t begin,

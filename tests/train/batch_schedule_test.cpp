@@ -51,7 +51,7 @@ TEST(BatchSchedule, RampsUpAtEqualDistances) {
   EXPECT_EQ(schedule.size(20), 6);
   EXPECT_EQ(schedule.size(29), 6);
   EXPECT_EQ(schedule.size(30), 8);
-  EXPECT_EQ(schedule.largest(), 8);
+  EXPECT_EQ(schedule.max_size(), 8);
   // 5 x 2 = 10, 3 x 4 = 22, 2 x 6 = 34, then 8.
   EXPECT_THAT(sizes(schedule.plan(0, 60)), testing::ElementsAre(2, 2, 2, 2, 2, 4, 4, 4, 6, 6, 8, 8, 8));
   EXPECT_EQ(schedule.samples(0, 9), 28);
@@ -94,7 +94,7 @@ TEST(BatchSchedule, RoundsDownWhereItMay) {
   const BatchSchedule schedule(32, {}, true, 8, 3);
   EXPECT_EQ(schedule.planned(0), 32);
   EXPECT_EQ(schedule.size(0), 24);
-  EXPECT_EQ(schedule.largest(), 24);
+  EXPECT_EQ(schedule.max_size(), 24);
   EXPECT_EQ(schedule.iterations(0, 100), 4);
 }
 

@@ -120,11 +120,11 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);
-      const LeastMemory least = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer.kind);
+      const MinMemory minimum = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer.kind);
       const auto parameters = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
-      EXPECT_LE(least.parameters, parameters);
-      EXPECT_GE(least.parameters, 0.5 * parameters);
-      EXPECT_LE(least.total(), static_cast<double>(estimate.total()));
+      EXPECT_LE(minimum.parameters, parameters);
+      EXPECT_GE(minimum.parameters, 0.5 * parameters);
+      EXPECT_LE(minimum.total(), static_cast<double>(estimate.total()));
 
       // SGD keeps one moment less.
       options.optimizer.kind = optim::OptimizerKind::sgd;
@@ -132,9 +132,9 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       const MemoryEstimate of_sgd =
           estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.execution(), options, rig.grid, 0);
       EXPECT_EQ(of_sgd.optimizer, estimate.optimizer - moment);
-      const LeastMemory min_of_sgd =
+      const MinMemory min_of_sgd =
           min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, optim::OptimizerKind::sgd);
-      EXPECT_LT(min_of_sgd.parameters, least.parameters);
+      EXPECT_LT(min_of_sgd.parameters, minimum.parameters);
       EXPECT_LE(min_of_sgd.total(), static_cast<double>(of_sgd.total()));
     }
   }

@@ -61,7 +61,7 @@ TEST(JobFiles, FitTheirClustersAndGpusOf80GB) {
                                                                   job.config.train_options(), *job.grid, ranks - 1);
       EXPECT_LT(memory.total(), 70e9);  // the driver, NCCL and products' workspaces take the rest
       if (ranks != file.ranks.back()) continue;
-      const std::int64_t batch = job.config.batch.batches(job.grid->data_size()).largest();
+      const std::int64_t batch = job.config.batch.batches(job.grid->data_size()).max_size();
       EXPECT_EQ(batch / (job.config.batch.micro_batch_size * job.grid->data_size()), file.micro_batches);
     }
   }
