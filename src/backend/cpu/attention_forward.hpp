@@ -17,25 +17,60 @@ constexpr std::int64_t tiles_together = 2;
 /// State of a tile of queries during the loop over the keys.
 template <class A>
 struct QueryTile {
-  QueryTile(ScratchPool::Lease& lease, std::int64_t width)
-      : transposed(lease.take<A>(tile * width)),
+  QueryTile(ScratchPool::Lease& lease, std::int64_t head_width)
+      : width(head_width),
+        transposed(lease.take<A>(tile * width)),
         sum(lease.take<A>(tile * width)),
         maximum(lease.take<A>(tile)),
         total(lease.take<A>(tile)) {}
-  A* transposed;  ///< the queries times the scale, [width, tile]
-  A* sum;         ///< sums of exp(score - maximum) v, [tile, width]
-  A* maximum;     ///< largest scores so far
-  A* total;       ///< sums of exp(score - maximum)
+  std::int64_t width;  ///< head size, rounded up to whole columns
+  A* transposed;       ///< the queries times the scale, [width, tile]
+  A* sum;              ///< sums of exp(score - maximum) v, [tile, width]
+  A* maximum;          ///< largest scores so far
+  A* total;            ///< sums of exp(score - maximum)
   std::int64_t begin = 0, queries = 0;
+
+  /// Begins without keys.
+  void clear() {
+    std::fill_n(sum, tile * width, A{0});
+    std::fill_n(total, tile, A{0});
+    // Not minus infinity, so that the difference of two is a number.
+    std::fill_n(maximum, tile, std::numeric_limits<A>::lowest());
+  }
 
   /// Continues query i from earlier keys: out is a sum with the total 1 and the maximum lse.
   template <class Rows>
-  void resume(std::int64_t i, A lse, const Rows& out_rows, std::int64_t d, std::int64_t width) {
+  void resume(std::int64_t i, A lse, const Rows& out_rows, std::int64_t d) {
     if (lse == -std::numeric_limits<A>::infinity()) return;  // no earlier key
     maximum[i] = lse;
     total[i] = 1;
     std::copy_n(out_rows.merged(begin + i), d, sum + i * width);
   }
+
+  /// Writes the results and log(sum exp(score)) of all queries.
+  template <class Rows>
+  void store(const Rows& out_rows, std::int64_t d, A* lse) const {
+    for (std::int64_t i = 0; i < queries; ++i) {
+      out_rows.store(begin + i, sum + i * width, d, total[i] == 0 ? A{0} : 1 / total[i]);
+      lse[begin + i] = maximum[i] + std::log(total[i]);
+    }
+  }
+};
+
+/// A tile of keys and values, and its scores with one tile of queries.
+template <class A>
+struct KeyTile {
+  KeyTile(ScratchPool::Lease& lease, std::int64_t width)
+      : k(lease.take<A>(tile * width)),
+        v(lease.take<A>(tile * width)),
+        score(lease.take<A>(tile * tile)),
+        factor(lease.take<A>(tile * tile)),
+        rescale(lease.take<A>(tile)) {}
+  A* k;        ///< [tile, width]
+  A* v;        ///< [tile, width]
+  A* score;    ///< [keys, queries]
+  A* factor;   ///< factors of dropout, [keys, queries]
+  A* rescale;  ///< factors for sums relative to the old maxima, [queries]
 };
 
 /// Scores of columns [q, q + column_grain) to exp(score - maximum) times dropout's factor; updates the maxima and
@@ -75,6 +110,28 @@ void online_softmax(const ScoreTile& t, std::int64_t q, A* score, const A* facto
   for (int lane = 0; lane < column_grain; ++lane) total[q + lane] = sum[lane];
 }
 
+/// Adds the first `seen` keys of a tile, which begins at key `k_begin`, to the sums of a tile of queries. `dropout_key`
+/// is the head's.
+template <class A>
+void add_keys(const AttentionProblem& problem, std::int64_t sample, std::uint64_t dropout_key, std::int64_t k_begin,
+              std::int64_t seen, const KeyTile<A>& keys, const QueryTile<A>& queries) {
+  const ScoreTile t = score_tile(problem, queries.begin, queries.queries, k_begin, seen);
+  const bool drop = problem.dropout.enabled();
+  multiply_tile<Update::overwrite, Order::by_row>(
+      t.keys, [&](std::int64_t row) { return t.scores(row); }, keys.k, queries.width, queries.transposed, tile,
+      keys.score, tile);
+  if (drop) {
+    t.dropout(problem.dropout, dropout_key, problem.dropout.samples[sample], problem.first_query + queries.begin,
+              problem.first_key + k_begin, keys.factor);
+  }
+  for (std::int64_t column = 0; column < t.columns(); column += column_grain) {
+    online_softmax(t, column, keys.score, drop ? keys.factor : nullptr, queries.maximum, queries.total, keys.rescale);
+  }
+  multiply_tile<Update::rescale_and_accumulate, Order::by_column>(
+      t.queries, [&](std::int64_t row) { return t.over_keys(row); }, keys.score, tile, keys.v, queries.width,
+      queries.sum, queries.width, keys.rescale);
+}
+
 /// Queries [begin, begin + tiles_together tile) of one head of one sample.
 template <class T>
 void attend(ScratchPool& scratch, const AttentionProblem& problem, std::int64_t sample, std::int64_t head,
@@ -84,16 +141,10 @@ void attend(ScratchPool& scratch, const AttentionProblem& problem, std::int64_t 
   const std::int64_t d = problem.head_dim, width = round_up(d, column_grain);
   const std::int64_t kv_head = head / (problem.heads / problem.kv_heads);
   const std::int64_t end = std::min(problem.queries, begin + tiles_together * tile);
-  const std::uint64_t key = problem.dropout.head_key(problem.first_head + head);
-  const bool drop = problem.dropout.enabled();
   ScratchPool::Lease lease(
       scratch,
       ((2 + 2 * tiles_together) * tile * width + 2 * tile * tile + (1 + 2 * tiles_together) * tile) * sizeof(A));
-  A* k_tile = lease.take<A>(tile * width);
-  A* v_tile = lease.take<A>(tile * width);
-  A* score = lease.take<A>(tile * tile);
-  A* factor = lease.take<A>(tile * tile);
-  A* rescale = lease.take<A>(tile);
+  const KeyTile<A> key_tile(lease, width);
   QueryTile<A> query_tiles[] = {{lease, width}, {lease, width}};
   static_assert(std::size(query_tiles) == tiles_together);
   const auto q_rows = rows_of<T>(q, sample, head);
@@ -102,50 +153,30 @@ void attend(ScratchPool& scratch, const AttentionProblem& problem, std::int64_t 
   for (QueryTile<A>& queries : query_tiles) {
     queries.begin = begin + (&queries - query_tiles) * tile;
     queries.queries = std::clamp<std::int64_t>(end - queries.begin, 0, tile);
-    std::fill_n(queries.sum, tile * width, A{0});
-    std::fill_n(queries.total, tile, A{0});
-    // Not minus infinity, so that the difference of two is a number.
-    std::fill_n(queries.maximum, tile, std::numeric_limits<A>::lowest());
+    queries.clear();
     if (problem.results == AttentionResults::merge) {
-      for (std::int64_t i = 0; i < queries.queries; ++i) queries.resume(i, lse[queries.begin + i], out_rows, d, width);
+      for (std::int64_t i = 0; i < queries.queries; ++i) queries.resume(i, lse[queries.begin + i], out_rows, d);
     }
-    load_tile<T>(q_rows, queries.begin, queries.queries, end, d, width, static_cast<A>(problem.scale), k_tile);
-    transpose_tile(k_tile, width, round_up(queries.queries, column_grain), width, queries.transposed, tile);
+    A* loaded = key_tile.k;  // not in use yet
+    load_tile<T>(q_rows, queries.begin, queries.queries, end, d, width, static_cast<A>(problem.scale), loaded);
+    transpose_tile(loaded, width, round_up(queries.queries, column_grain), width, queries.transposed, tile);
   }
 
   const auto k_rows = rows_of<T>(k, sample, kv_head), v_rows = rows_of<T>(v, sample, kv_head);
+  const std::uint64_t dropout_key = problem.dropout.head_key(problem.first_head + head);
   const std::int64_t keys = visible_keys(problem, sample, end - 1);
   for (std::int64_t k_begin = 0; k_begin < keys; k_begin += tile) {
     const std::int64_t loaded = std::min(tile, keys - k_begin);
-    load_tile<T>(k_rows, k_begin, loaded, keys, d, width, A{1}, k_tile);
-    load_tile<T>(v_rows, k_begin, loaded, keys, d, width, A{1}, v_tile);
-    for (QueryTile<A>& queries : query_tiles) {
+    load_tile<T>(k_rows, k_begin, loaded, keys, d, width, A{1}, key_tile.k);
+    load_tile<T>(v_rows, k_begin, loaded, keys, d, width, A{1}, key_tile.v);
+    for (const QueryTile<A>& queries : query_tiles) {
       const std::int64_t seen = visible_keys(problem, sample, queries.begin + queries.queries - 1) - k_begin;
-      if (queries.queries == 0 || seen <= 0) continue;
-      const ScoreTile t = score_tile(problem, queries.begin, queries.queries, k_begin, seen);
-      multiply_tile<Update::overwrite, Order::by_row>(
-          t.keys, [&](std::int64_t row) { return t.scores(row); }, k_tile, width, queries.transposed, tile, score,
-          tile);
-      if (drop) {
-        t.dropout(problem.dropout, key, problem.dropout.samples[sample], problem.first_query + queries.begin,
-                  problem.first_key + k_begin, factor);
+      if (queries.queries > 0 && seen > 0) {
+        add_keys(problem, sample, dropout_key, k_begin, seen, key_tile, queries);
       }
-      for (std::int64_t column = 0; column < t.columns(); column += column_grain) {
-        online_softmax(t, column, score, drop ? factor : nullptr, queries.maximum, queries.total, rescale);
-      }
-      multiply_tile<Update::rescale_and_accumulate, Order::by_column>(
-          t.queries, [&](std::int64_t row) { return t.over_keys(row); }, score, tile, v_tile, width, queries.sum, width,
-          rescale);
     }
   }
-
-  for (const QueryTile<A>& queries : query_tiles) {
-    for (std::int64_t i = 0; i < queries.queries; ++i) {
-      const A total = queries.total[i];
-      out_rows.store(queries.begin + i, queries.sum + i * width, d, total == 0 ? A{0} : 1 / total);
-      lse[queries.begin + i] = queries.maximum[i] + std::log(total);
-    }
-  }
+  for (const QueryTile<A>& queries : query_tiles) queries.store(out_rows, d, lse);
 }
 
 }  // namespace trireme::cpu
