@@ -25,6 +25,66 @@ constexpr std::uint64_t golden_ratio = 0x9E3779B97F4A7C15u;
 /// Slots of an open-addressing table at most half full.
 std::size_t table_size(std::size_t entries) { return std::bit_ceil(std::max<std::size_t>(2 * entries, 2)); }
 
+using TokenIds = std::unordered_map<std::string_view, std::int32_t>;
+
+/// Returns for each id whether it is special or added. Throws DataError for an id that the vocabulary lacks.
+std::vector<bool> added_ids(const BpeVocabulary& vocabulary) {
+  std::vector<bool> is_added(vocabulary.tokens.size());
+  for (const auto* list : {&vocabulary.special, &vocabulary.added}) {
+    for (const std::int32_t id : *list) {
+      TRIREME_CHECK(id >= 0 && static_cast<std::size_t>(id) < is_added.size(), DataError,
+                    "the added token {} is not in the vocabulary of {} ids", id, is_added.size());
+      is_added[static_cast<std::size_t>(id)] = true;
+    }
+  }
+  return is_added;
+}
+
+void check_vocabulary(const BpeVocabulary& vocabulary) {
+  const auto& tokens = vocabulary.tokens;
+  TRIREME_CHECK(std::ssize(tokens) <= max_vocabulary_size && std::ssize(vocabulary.merges) < max_vocabulary_size,
+                DataError, "the vocabulary has {} tokens and {} merges; at most {} are possible", tokens.size(),
+                vocabulary.merges.size(), max_vocabulary_size);
+  const std::int32_t end = vocabulary.end_of_document;
+  TRIREME_CHECK(end >= 0 && static_cast<std::size_t>(end) < tokens.size(), DataError,
+                "the vocabulary of {} tokens has no <|endoftext|>, the token that ends documents", tokens.size());
+}
+
+/// Returns the id of each token. A token may stand twice where one of the two is added: the other one counts.
+TokenIds ids_of(const BpeVocabulary& vocabulary) {
+  const auto& tokens = vocabulary.tokens;
+  const std::vector<bool> is_added = added_ids(vocabulary);
+  TokenIds ids;
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    TRIREME_CHECK(!tokens[id].empty(), DataError,
+                  "the vocabulary has no token of id {}: ids must be 0 to {} without gaps", id, tokens.size() - 1);
+    const auto [previous, is_new] = ids.emplace(tokens[id], static_cast<std::int32_t>(id));
+    const bool one_is_added = is_added[id] || is_added[static_cast<std::size_t>(previous->second)];
+    if (!is_new && one_is_added && !is_added[id]) previous->second = static_cast<std::int32_t>(id);
+    TRIREME_CHECK(is_new || one_is_added, DataError, "the vocabulary has token '{}' twice, as id {} and id {}",
+                  quotation_of(tokens[id]), previous->second, id);
+  }
+  return ids;
+}
+
+/// Throws DataError where a merge could never apply, as a side is not in `made`: neither a byte nor the result of a
+/// merge; or where merges make the token that ends documents.
+void check_merges(const BpeVocabulary& vocabulary, const std::vector<std::pair<std::int32_t, std::int32_t>>& merges,
+                  const std::vector<bool>& made) {
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    const auto& [left, right] = merges[rank];
+    for (const std::int32_t side : {left, right}) {
+      TRIREME_CHECK(made[static_cast<std::size_t>(side)], DataError,
+                    "merge {} ('{}' + '{}'): '{}' is neither a byte nor made by a merge", rank + 1,
+                    quotation_of(vocabulary.merges[rank].first), quotation_of(vocabulary.merges[rank].second),
+                    quotation_of(vocabulary.tokens[static_cast<std::size_t>(side)]));
+    }
+  }
+  const auto end = static_cast<std::size_t>(vocabulary.end_of_document);
+  TRIREME_CHECK(!made[end], DataError, "token {} ('{}') is to end documents, but merges make it from text", end,
+                quotation_of(vocabulary.tokens[end]));
+}
+
 }  // namespace
 
 BytePairEncoder::BytePairEncoder(const BpeVocabulary& vocabulary) {
@@ -37,26 +97,9 @@ BytePairEncoder::BytePairEncoder(const BpeVocabulary& vocabulary) {
 }
 
 void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
-  const auto& tokens = vocabulary.tokens;
-  TRIREME_CHECK(std::ssize(tokens) <= max_vocabulary_size && std::ssize(vocabulary.merges) < max_vocabulary_size,
-                DataError, "the vocabulary has {} tokens and {} merges; at most {} are possible", tokens.size(),
-                vocabulary.merges.size(), max_vocabulary_size);
-  const std::int32_t end = vocabulary.end_of_document;
-  TRIREME_CHECK(end >= 0 && static_cast<std::size_t>(end) < tokens.size(), DataError,
-                "the vocabulary of {} tokens has no <|endoftext|>, the token that ends documents", tokens.size());
-  const std::vector<bool> is_added = added_ids(vocabulary);
-  std::unordered_map<std::string_view, std::int32_t> ids;
-  for (std::size_t id = 0; id < tokens.size(); ++id) {
-    TRIREME_CHECK(!tokens[id].empty(), DataError,
-                  "the vocabulary has no token of id {}: ids must be 0 to {} without gaps", id, tokens.size() - 1);
-    const auto [previous, is_new] = ids.emplace(tokens[id], static_cast<std::int32_t>(id));
-    const bool one_is_added = is_added[id] || is_added[static_cast<std::size_t>(previous->second)];
-    if (!is_new && one_is_added && !is_added[id]) previous->second = static_cast<std::int32_t>(id);
-    TRIREME_CHECK(is_new || one_is_added, DataError, "the vocabulary has token '{}' twice, as id {} and id {}",
-                  quotation_of(tokens[id]), previous->second, id);
-  }
-  // A merge may only join bytes and results of merges: otherwise it could never apply.
-  std::vector<bool> made(tokens.size());
+  check_vocabulary(vocabulary);
+  const TokenIds ids = ids_of(vocabulary);
+  std::vector<bool> made(vocabulary.tokens.size());  // by id: a byte or the result of a merge
   for (int byte = 0; byte < 256; ++byte) {
     const char text = static_cast<char>(byte);
     const auto found = ids.find(std::string_view(&text, 1));
@@ -85,30 +128,7 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
     merges_.emplace_back(left_id, right_id);
     merged_.push_back(merged_id);
   }
-  for (std::size_t rank = 0; rank < merges_.size(); ++rank) {
-    const auto& [left, right] = merges_[rank];
-    for (const std::int32_t side : {left, right}) {
-      TRIREME_CHECK(made[static_cast<std::size_t>(side)], DataError,
-                    "merge {} ('{}' + '{}'): '{}' is neither a byte nor made by a merge", rank + 1,
-                    quotation_of(vocabulary.merges[rank].first), quotation_of(vocabulary.merges[rank].second),
-                    quotation_of(tokens[static_cast<std::size_t>(side)]));
-    }
-  }
-  TRIREME_CHECK(!made[static_cast<std::size_t>(end)], DataError,
-                "token {} ('{}') is to end documents, but merges make it from text", end,
-                quotation_of(tokens[static_cast<std::size_t>(end)]));
-}
-
-std::vector<bool> BytePairEncoder::added_ids(const BpeVocabulary& vocabulary) {
-  std::vector<bool> is_added(vocabulary.tokens.size());
-  for (const auto* list : {&vocabulary.special, &vocabulary.added}) {
-    for (const std::int32_t id : *list) {
-      TRIREME_CHECK(id >= 0 && static_cast<std::size_t>(id) < is_added.size(), DataError,
-                    "the added token {} is not in the vocabulary of {} ids", id, is_added.size());
-      is_added[static_cast<std::size_t>(id)] = true;
-    }
-  }
-  return is_added;
+  check_merges(vocabulary, merges_, made);
 }
 
 /// Most words of ordinary text are one token. One look-up finds them, without merging. Unless the vocabulary has

@@ -48,8 +48,6 @@ class BytePairEncoder {
   std::size_t word_slot(WordKey key) const;
   std::size_t merge_slot(std::int32_t left, std::int32_t right) const;
   std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
-  /// Returns for each id whether it is special or added. Throws DataError for an id that the vocabulary lacks.
-  static std::vector<bool> added_ids(const BpeVocabulary& vocabulary);
   void add_merges(const BpeVocabulary& vocabulary);
   void add_words(const BpeVocabulary& vocabulary);
   void encode_short(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const;
