@@ -24,70 +24,94 @@ enum class Sends {
   rendezvous  ///< a send is over when its receive is posted, and must be over before the next one to the same rank
 };
 
-/// Returns whether all ranks finish. As in the executor, a step's receive is posted after the step before it, together
-/// with the receives of all messages that the peer sends earlier.
-bool comes_to_an_end(const Schedule& schedule, Sends sends) {
-  const auto ranks = static_cast<std::size_t>(schedule.stages);
-  std::map<std::pair<int, int>, std::vector<Message>> sent_in_order;  // by receiver and sender
-  std::map<std::pair<int, int>, std::size_t> posted_count;
-  for (int rank = 0; rank < schedule.stages; ++rank) {
-    for (const Step& step : steps_of(schedule, rank)) {
-      const auto message = message_made(schedule, rank, step);
-      if (message && message->rank != rank) sent_in_order[{message->rank, rank}].push_back(*message);
-    }
-  }
-  std::set<Message> posted;
-  std::set<Message> sent;
-  const auto post = [&](int rank, const std::vector<Step>& steps, std::size_t i) {
-    const auto message = i < steps.size() ? message_needed(schedule, rank, steps[i]) : std::nullopt;
-    if (!message || posted.contains(*message)) return;
-    for (int peer = 0; peer < schedule.stages; ++peer) {
-      const std::vector<Message>& list = sent_in_order[{rank, peer}];
-      std::size_t& count = posted_count[{rank, peer}];
-      const auto begin = list.begin() + static_cast<std::ptrdiff_t>(count);
-      const auto wanted = static_cast<std::size_t>(std::find(begin, list.end(), *message) - list.begin());
-      if (wanted == list.size()) continue;
-      while (count <= wanted) posted.insert(list[count++]);
-    }
-  };
-  std::vector<std::size_t> next(ranks, 0);
-  std::vector<bool> computed(ranks, false);
-  std::vector<std::map<int, Message>> last_sent(ranks);  // by receiver
-  for (int rank = 0; rank < schedule.stages; ++rank) post(rank, steps_of(schedule, rank), 0);
-  for (bool progress = true; progress;) {
-    progress = false;
+/// Ranks that work off their steps, one after another. As in the executor, a step's receive is posted after the step
+/// before it, together with the receives of all messages that the peer sends earlier.
+class Ranks {
+ public:
+  Ranks(const Schedule& schedule, Sends sends)
+      : schedule_(schedule), sends_(sends), ranks_(static_cast<std::size_t>(schedule.stages)) {
     for (int rank = 0; rank < schedule.stages; ++rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      const std::vector<Step>& steps = steps_of(schedule, rank);
-      while (next[r] < steps.size()) {
-        const Step& step = steps[next[r]];
-        if (!computed[r]) {
-          const auto message = message_needed(schedule, rank, step);
-          if (message && !sent.contains(*message)) break;
-          computed[r] = true;
-          post(rank, steps, next[r] + 1);
-          progress = true;
-        }
-        if (const auto message = message_made(schedule, rank, step)) {
-          const auto before = last_sent[r].find(message->rank);
-          if (sends == Sends::rendezvous && message->rank != rank && before != last_sent[r].end() &&
-              !posted.contains(before->second)) {
-            break;
-          }
-          last_sent[r][message->rank] = *message;
-          sent.insert(*message);
-        }
-        computed[r] = false;
-        ++next[r];
-        progress = true;
+      for (const Step& step : steps_of(schedule, rank)) {
+        const auto message = message_made(schedule, rank, step);
+        if (message && message->rank != rank) sent_in_order_[{message->rank, rank}].push_back(*message);
       }
     }
   }
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (next[r] < schedule.steps[r].size()) return false;
+
+  /// Returns whether all ranks finish.
+  bool finish() {
+    for (int rank = 0; rank < schedule_.stages; ++rank) post_receive(rank, 0);
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (int rank = 0; rank < schedule_.stages; ++rank) {
+        while (advance(rank)) progress = true;
+      }
+    }
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].next < schedule_.steps[rank].size()) return false;
+    }
+    return true;
   }
-  return true;
-}
+
+ private:
+  struct Rank {
+    std::size_t next = 0;              ///< step
+    bool computed = false;             ///< the step is computed, its message not yet sent
+    std::map<int, Message> last_sent;  ///< by receiver
+  };
+
+  /// Posts the receive of step i, and all before it from the same peer.
+  void post_receive(int rank, std::size_t i) {
+    const std::vector<Step>& steps = steps_of(schedule_, rank);
+    const auto message = i < steps.size() ? message_needed(schedule_, rank, steps[i]) : std::nullopt;
+    if (!message || posted_.contains(*message)) return;
+    for (int peer = 0; peer < schedule_.stages; ++peer) {
+      const std::vector<Message>& list = sent_in_order_[{rank, peer}];
+      std::size_t& count = posted_count_[{rank, peer}];
+      const auto begin = list.begin() + static_cast<std::ptrdiff_t>(count);
+      const auto wanted = static_cast<std::size_t>(std::find(begin, list.end(), *message) - list.begin());
+      if (wanted == list.size()) continue;
+      while (count <= wanted) posted_.insert(list[count++]);
+    }
+  }
+
+  /// Computes the next step of a rank, or sends its message. Returns whether either was possible.
+  bool advance(int number) {
+    Rank& rank = ranks_[static_cast<std::size_t>(number)];
+    const std::vector<Step>& steps = steps_of(schedule_, number);
+    if (rank.next == steps.size()) return false;
+    const Step& step = steps[rank.next];
+    if (!rank.computed) {
+      const auto message = message_needed(schedule_, number, step);
+      if (message && !sent_.contains(*message)) return false;
+      rank.computed = true;
+      post_receive(number, rank.next + 1);
+      return true;
+    }
+    if (const auto message = message_made(schedule_, number, step)) {
+      const auto before = rank.last_sent.find(message->rank);
+      if (sends_ == Sends::rendezvous && message->rank != number && before != rank.last_sent.end() &&
+          !posted_.contains(before->second)) {
+        return false;
+      }
+      rank.last_sent[message->rank] = *message;
+      sent_.insert(*message);
+    }
+    rank.computed = false;
+    ++rank.next;
+    return true;
+  }
+
+  const Schedule& schedule_;
+  Sends sends_;
+  std::vector<Rank> ranks_;
+  std::map<std::pair<int, int>, std::vector<Message>> sent_in_order_;  // by receiver and sender
+  std::map<std::pair<int, int>, std::size_t> posted_count_;            // likewise
+  std::set<Message> posted_;
+  std::set<Message> sent_;
+};
+
+bool comes_to_an_end(const Schedule& schedule, Sends sends) { return Ranks(schedule, sends).finish(); }
 
 /// Calls `check(schedule, kind)` for every kind, depth, number of chunks and of micro-batches; stops at the first
 /// fault.
