@@ -23,21 +23,21 @@
 namespace trireme::cuda {
 namespace {
 
-DeviceLocation place_of(const BackendOptions& options) {
-  DeviceLocation place{options.world_rank, "", 0, ""};
-  place.host = host_name();
+DeviceLocation location_of(const BackendOptions& options) {
+  DeviceLocation location{options.world_rank, "", 0, ""};
+  location.host = host_name();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  TRIREME_CHECK(status == cudaSuccess && count > 0, BackendUnavailable, "no GPU is visible on {}: {}", place.host,
+  TRIREME_CHECK(status == cudaSuccess && count > 0, BackendUnavailable, "no GPU is visible on {}: {}", location.host,
                 status == cudaSuccess ? "CUDA counts none" : reason_of(status));
-  place.device = choose_device(options.local_rank, count);
-  return place;
+  location.device = choose_device(options.local_rank, count);
+  return location;
 }
 
 class CudaBackend final : public Backend, public DeviceCommunicators, public GraphRecorder {
  public:
   CudaBackend(const BackendOptions& options, const std::string& built_for)
-      : device_(std::make_shared<Device>(place_of(options),
+      : device_(std::make_shared<Device>(location_of(options),
                                          options.check_launches ? LaunchChecks::immediate : LaunchChecks::deferred)),
         memory_(std::make_shared<DeviceMemory>(device_)),
         pinned_(std::make_shared<PinnedMemory>(device_)),
@@ -54,7 +54,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
                  .reduce = make_reduce(scratch()),
                  .rotary = make_rotary()} {
     const std::string problem = architecture_problem(built_for, device_->compute_capability());
-    TRIREME_CHECK(problem.empty(), BackendUnavailable, "{}; {}", problem, to_string(device_->place()));
+    TRIREME_CHECK(problem.empty(), BackendUnavailable, "{}; {}", problem, to_string(device_->location()));
     device_->set_max_wait(options.max_wait_s);
   }
   ~CudaBackend() override {

@@ -90,7 +90,7 @@ void Products::check(cublasStatus_t status, const char* call, const ProductShape
   if (status == CUBLAS_STATUS_SUCCESS) return;
   std::string reason = fmt::format("{} ({})", cublasLtGetStatusString(status), cublasLtGetStatusName(status));
   if (shape != nullptr) reason += " for the product " + to_string(*shape);
-  throw CublasError(error_text(call, reason, device_->place(), std::source_location::current()));
+  throw CublasError(error_text(call, reason, device_->location(), std::source_location::current()));
 }
 
 Products::Layout Products::make_layout(DType dtype, std::int64_t rows, std::int64_t columns) const {

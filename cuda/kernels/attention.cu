@@ -17,20 +17,20 @@ __global__ void __launch_bounds__(attention_threads)
   constexpr A infinity = std::numeric_limits<A>::infinity();
   const int d = static_cast<int>(problem.head_dim), stride = d + 1;  // odd: no two lanes in one bank
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const BlockCoordinates place(problem.queries, problem.heads);
-  const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
-  const std::int64_t keys = visible_keys(problem, place);
-  const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + place.head);
+  const BlockCoordinates block(problem.queries, problem.heads);
+  const std::int64_t sample = block.sample, kv_head = block.head / (problem.heads / problem.kv_heads);
+  const std::int64_t keys = visible_keys(problem, block);
+  const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + block.head);
   A* own_q = gpu::dynamic_shared<A>();
   A* own_sum = own_q + rows_of_block * d;
   A* tile_k = own_sum + rows_of_block * d;
   A* tile_v = tile_k + tile_rows * stride;
   A* score = tile_v + tile_rows * stride + warp * weights_of_warp;
   A* weight = score + attention_warps * weights_of_warp;
-  load_rows(q.at(sample, place.head), place.begin, rows_of_block, problem.queries, d, d, static_cast<A>(problem.scale),
+  load_rows(q.at(sample, block.head), block.begin, rows_of_block, problem.queries, d, d, static_cast<A>(problem.scale),
             own_q);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) own_sum[i] = 0;
-  const Rows<R> result = out.at(sample, place.head);
+  const Rows<R> result = out.at(sample, block.head);
   const bool merge = problem.results == AttentionResults::merge;
   A maximum[rows_of_warp], total[rows_of_warp];
   for (int row = 0; row < rows_of_warp; ++row) {
@@ -46,12 +46,12 @@ __global__ void __launch_bounds__(attention_threads)
     for (int row = 0; row < rows_of_warp; ++row) {
       const int own = warp * rows_of_warp + row;
       score[row * warp_threads + lane] =
-          sees(problem, keys, place.begin + own, key) ? dot(own_q + own * d, tile_k + lane * stride, d) : -infinity;
+          sees(problem, keys, block.begin + own, key) ? dot(own_q + own * d, tile_k + lane * stride, d) : -infinity;
     }
     __syncwarp();
     A rescale[rows_of_warp];
     for (int row = 0; row < rows_of_warp; ++row) {
-      const std::int64_t query = place.begin + warp * rows_of_warp + row;
+      const std::int64_t query = block.begin + warp * rows_of_warp + row;
       A max_score = maximum[row];
       for (int j = 0; j < tile_rows; ++j) max_score = Maximum<A>{}(max_score, score[row * warp_threads + j]);
       rescale[row] = max_score == maximum[row] ? A{1} : std::exp(maximum[row] - max_score);
@@ -73,10 +73,10 @@ __global__ void __launch_bounds__(attention_threads)
   __syncthreads();
   for (int row = 0; row < rows_of_warp; ++row) {
     const int own = warp * rows_of_warp + row;
-    const std::int64_t query = place.begin + own;
+    const std::int64_t query = block.begin + own;
     const A sum = warp_sum(total[row]);  // each lane has added up its own keys
     A lse = maximum[row] + std::log(sum), factor = sum == 0 ? A{0} : 1 / sum, kept = 0;
-    A* statistic = log_sum_exp + (sample * problem.heads + place.head) * problem.queries + query;
+    A* statistic = log_sum_exp + (sample * problem.heads + block.head) * problem.queries + query;
     if (merge && query < problem.queries) {
       const A before = *statistic, max_lse = Maximum<A>{}(before, lse);
       if (before != -infinity || lse != -infinity) {
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(attention_threads)
     }
   }
   __syncthreads();
-  store_rows(own_sum, place.begin, problem.queries, d, result, false);
+  store_rows(own_sum, block.begin, problem.queries, d, result, false);
 }
 
 /// Lanes that share a row of row_dot: 128 channels.
@@ -148,11 +148,11 @@ __global__ void __launch_bounds__(attention_threads)
   using A = Accumulation<T>;
   const int d = static_cast<int>(problem.head_dim), stride = d + 1;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const BlockCoordinates place(problem.queries, problem.heads);
-  const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
-  const std::int64_t keys = visible_keys(problem, place);
-  const std::int64_t statistics = (sample * problem.heads + place.head) * problem.queries;
-  const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + place.head);
+  const BlockCoordinates block(problem.queries, problem.heads);
+  const std::int64_t sample = block.sample, kv_head = block.head / (problem.heads / problem.kv_heads);
+  const std::int64_t keys = visible_keys(problem, block);
+  const std::int64_t statistics = (sample * problem.heads + block.head) * problem.queries;
+  const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + block.head);
   const A scale = static_cast<A>(problem.scale);
   A* own_q = gpu::dynamic_shared<A>();
   A* own_dout = own_q + rows_of_block * d;
@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(attention_threads)
   A* tile_k = own_sum + rows_of_block * d;
   A* tile_v = tile_k + tile_rows * stride;
   A* weight = tile_v + tile_rows * stride + warp * weights_of_warp;
-  load_rows(in.q.at(sample, place.head), place.begin, rows_of_block, problem.queries, d, d, scale, own_q);
-  load_rows(in.dout.at(sample, place.head), place.begin, rows_of_block, problem.queries, d, d, A{1}, own_dout);
+  load_rows(in.q.at(sample, block.head), block.begin, rows_of_block, problem.queries, d, d, scale, own_q);
+  load_rows(in.dout.at(sample, block.head), block.begin, rows_of_block, problem.queries, d, d, A{1}, own_dout);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) own_sum[i] = 0;
   for (std::int64_t begin = 0; begin < keys; begin += tile_rows) {
     __syncthreads();
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(attention_threads)
     const std::int64_t key = begin + lane;
     for (int row = 0; row < rows_of_warp; ++row) {
       const int own = warp * rows_of_warp + row;
-      const std::int64_t query = place.begin + own;
+      const std::int64_t query = block.begin + own;
       ScoreGradient<A> gradient;
       if (sees(problem, keys, query, key)) {
         gradient =
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(attention_threads)
     }
   }
   __syncthreads();
-  store_rows(own_sum, place.begin, problem.queries, d, dq.at(sample, place.head),
+  store_rows(own_sum, block.begin, problem.queries, d, dq.at(sample, block.head),
              problem.results == AttentionResults::merge);
 }
 
@@ -200,8 +200,8 @@ __global__ void __launch_bounds__(attention_threads)
   using A = Accumulation<T>;
   const int d = static_cast<int>(problem.head_dim), stride = d + 1;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const BlockCoordinates place(problem.keys, problem.kv_heads);
-  const std::int64_t sample = place.sample, group = problem.heads / problem.kv_heads;
+  const BlockCoordinates block(problem.keys, problem.kv_heads);
+  const std::int64_t sample = block.sample, group = problem.heads / problem.kv_heads;
   const std::int64_t keys = problem.keys_of(sample);
   A* own_k = gpu::dynamic_shared<A>();
   A* own_v = own_k + rows_of_block * d;
@@ -213,13 +213,13 @@ __global__ void __launch_bounds__(attention_threads)
   A* probability_weight = score_weight + attention_warps * weights_of_warp;
   A* tile_lse = tile_dout + tile_rows * stride + 2 * attention_warps * weights_of_warp;
   A* tile_dot = tile_lse + tile_rows;
-  load_rows(in.k.at(sample, place.head), place.begin, rows_of_block, keys, d, d, A{1}, own_k);
-  load_rows(in.v.at(sample, place.head), place.begin, rows_of_block, keys, d, d, A{1}, own_v);
+  load_rows(in.k.at(sample, block.head), block.begin, rows_of_block, keys, d, d, A{1}, own_k);
+  load_rows(in.v.at(sample, block.head), block.begin, rows_of_block, keys, d, d, A{1}, own_v);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) sum_k[i] = sum_v[i] = 0;
   // First query that attends to the first of the keys; there is none where all keys are padding.
-  const std::int64_t first = problem.causal ? place.begin - places_between(problem) : 0;
-  const std::int64_t from = place.begin >= keys ? problem.queries : first > 0 ? first / tile_rows * tile_rows : 0;
-  for (std::int64_t head = place.head * group; head < (place.head + 1) * group; ++head) {
+  const std::int64_t first = problem.causal ? block.begin - positions_between(problem) : 0;
+  const std::int64_t from = block.begin >= keys ? problem.queries : first > 0 ? first / tile_rows * tile_rows : 0;
+  for (std::int64_t head = block.head * group; head < (block.head + 1) * group; ++head) {
     const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + head);
     const std::int64_t statistics = (sample * problem.heads + head) * problem.queries;
     for (std::int64_t begin = from; begin < problem.queries; begin += tile_rows) {
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(attention_threads)
       const std::int64_t query = begin + lane;
       for (int row = 0; row < rows_of_warp; ++row) {
         const int own = warp * rows_of_warp + row;
-        const std::int64_t key = place.begin + own;
+        const std::int64_t key = block.begin + own;
         ScoreGradient<A> gradient;
         if (sees(problem, keys, query, key)) {
           gradient =
@@ -254,9 +254,9 @@ __global__ void __launch_bounds__(attention_threads)
     }
   }
   __syncthreads();
-  store_rows(sum_k, place.begin, problem.keys, d, dk.at(sample, place.head),
+  store_rows(sum_k, block.begin, problem.keys, d, dk.at(sample, block.head),
              problem.results == AttentionResults::merge);
-  store_rows(sum_v, place.begin, problem.keys, d, dv.at(sample, place.head),
+  store_rows(sum_v, block.begin, problem.keys, d, dv.at(sample, block.head),
              problem.results == AttentionResults::merge);
 }
 

@@ -26,14 +26,14 @@ struct BlockCoordinates {
 };
 
 /// End of the keys that queries of the block attend to.
-__device__ inline std::int64_t visible_keys(const AttentionProblem& problem, const BlockCoordinates& place) {
-  const std::int64_t keys = problem.keys_of(place.sample);
-  const std::int64_t seen = place.begin + rows_of_block + places_between(problem);
+__device__ inline std::int64_t visible_keys(const AttentionProblem& problem, const BlockCoordinates& block) {
+  const std::int64_t keys = problem.keys_of(block.sample);
+  const std::int64_t seen = block.begin + rows_of_block + positions_between(problem);
   return problem.causal && seen < keys ? seen : keys;
 }
 /// Returns whether the query attends to the key, one of the first `keys`; both may be beyond the end.
 __device__ inline bool sees(const AttentionProblem& problem, std::int64_t keys, std::int64_t query, std::int64_t key) {
-  return query < problem.queries && key < keys && (!problem.causal || key <= query + places_between(problem));
+  return query < problem.queries && key < keys && (!problem.causal || key <= query + positions_between(problem));
 }
 template <class A>
 __device__ A dropout_factor(const AttentionProblem& problem, std::uint64_t head_key, std::int64_t sample,

@@ -84,8 +84,8 @@ __device__ void drop_gradient(const PackedVec8<T>& dsum, const Dropout& dropout,
                               std::int64_t row, std::int64_t group, T* dx, Accumulation<T> (&value)[8]) {
   Accumulation<T> factor[8]{};
   if (dropout.enabled()) {
-    const DropoutRow place(dropout, row, batch);
-    dropout_factors(dropout, dropout.key, place.sample, place.position, group, factor);
+    const DropoutRow dropout_row(dropout, row, batch);
+    dropout_factors(dropout, dropout.key, dropout_row.sample, dropout_row.position, group, factor);
   }
   dsum.unpack(value);
   if (dropout.enabled()) {

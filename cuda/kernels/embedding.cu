@@ -62,19 +62,19 @@ __device__ inline int find_tokens(const std::int32_t* ids, std::int64_t base, st
   }
   if (lane == 0) tokens.of_warp[warp] = count;
   __syncthreads();
-  int place = 0, all = 0;
+  int index = 0, all = 0;
   for (int other = 0; other < warps; ++other) {
-    if (other < warp) place += tokens.of_warp[other];
+    if (other < warp) index += tokens.of_warp[other];
     all += tokens.of_warp[other];
   }
 #pragma unroll
   for (int round = 0; round < window_rounds; ++round) {
     if ((found[round] >> lane & 1U) != 0) {
-      const int own = place + __popc(found[round] & ((1U << lane) - 1));
+      const int own = index + __popc(found[round] & ((1U << lane) - 1));
       tokens.id[own] = id[round];
       tokens.token[own] = static_cast<std::uint32_t>(begin - base) + round * warp_threads + lane;
     }
-    place += __popc(found[round]);
+    index += __popc(found[round]);
   }
   __syncthreads();
   return all;

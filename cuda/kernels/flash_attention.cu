@@ -64,20 +64,20 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
                            AllHeads<T> out, AllHeads<float> joined, float* log_sum_exp) {
   constexpr int rows = row_tiles<d>, threads = forward_threads<d>;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const QueryCoordinates place(problem);
-  const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
-  const HeadDropout dropout(problem, sample, place.head);
+  const QueryCoordinates coordinates(problem);
+  const std::int64_t sample = coordinates.sample, kv_head = coordinates.head / (problem.heads / problem.kv_heads);
+  const HeadDropout dropout(problem, sample, coordinates.head);
   const Rows<const T> all_keys = k.at(sample, kv_head), all_values = v.at(sample, kv_head);
-  const int first = place.begin + warp * rows * warp_rows;
+  const int first = coordinates.begin + warp * rows * warp_rows;
   const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
   const int sure = visible_keys(problem, keys_of_sample, first);
   const int last = visible_keys(problem, keys_of_sample, first + rows * warp_rows - 1);
-  const int end = visible_keys(problem, keys_of_sample, place.begin + query_rows - 1);
+  const int end = visible_keys(problem, keys_of_sample, coordinates.begin + query_rows - 1);
   const float scale = static_cast<float>(problem.scale) * log2_e;
   T* stages = gpu::dynamic_shared<T>();
   T* own = stages + rows * key_stage<d>;
 
-  copy_tile<d, query_rows, threads>(q.at(sample, place.head), place.begin, problem.queries, own);
+  copy_tile<d, query_rows, threads>(q.at(sample, coordinates.head), coordinates.begin, problem.queries, own);
   gpu::commit_copies();
   const auto copy = [&](int begin) {
     // With two row tiles there are too few registers to keep the addresses of the thread's copies.
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
   }
 
   const bool merge = problem.results == AttentionResults::merge;
-  float* statistics = log_sum_exp + (sample * problem.heads + place.head) * problem.queries;
+  float* statistics = log_sum_exp + (sample * problem.heads + coordinates.head) * problem.queries;
 #pragma unroll
   for (int m = 0; m < rows; ++m) {
     const int row = first + m * warp_rows;
@@ -187,10 +187,10 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
       if (lane % 4 == 0 && query < problem.queries) statistics[query] = lse[half];
     }
     if (merge)
-      join_sums<d>(sum[m], kept, row, problem.queries, joined.at(sample, place.head));
+      join_sums<d>(sum[m], kept, row, problem.queries, joined.at(sample, coordinates.head));
     else
       store_sums<d>(sum[m], row, problem.queries, stages + warp * warp_rows * row_stride<d>,
-                    out.at(sample, place.head));
+                    out.at(sample, coordinates.head));
   }
 }
 

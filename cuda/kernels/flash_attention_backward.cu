@@ -17,18 +17,18 @@ __global__ void __launch_bounds__(query_threads, 1)
                                 AllHeads<float> joined) {
   constexpr int columns = 32;  // keys at a time, for the sake of registers
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const QueryCoordinates place(problem);
-  const std::int64_t sample = place.sample, kv_head = place.head / (problem.heads / problem.kv_heads);
-  const HeadDropout dropout(problem, sample, place.head);
+  const QueryCoordinates coordinates(problem);
+  const std::int64_t sample = coordinates.sample, kv_head = coordinates.head / (problem.heads / problem.kv_heads);
+  const HeadDropout dropout(problem, sample, coordinates.head);
   const Rows<const T> all_keys = in.k.at(sample, kv_head), all_values = in.v.at(sample, kv_head);
-  const int first = place.begin + warp * warp_rows;
+  const int first = coordinates.begin + warp * warp_rows;
   const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
   const auto visible = [&](int query) { return visible_keys(problem, keys_of_sample, query); };
   const int sure = visible(first), last = visible(first + warp_rows - 1);
   const int seen[2] = {visible(first + lane / 4), visible(first + lane / 4 + 8)};
-  const int end = visible(place.begin + query_rows - 1);
+  const int end = visible(coordinates.begin + query_rows - 1);
   const float scale = static_cast<float>(problem.scale) * log2_e;
-  const std::int64_t statistics = (sample * problem.heads + place.head) * problem.queries;
+  const std::int64_t statistics = (sample * problem.heads + coordinates.head) * problem.queries;
   float lse[2], row_dot[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -39,8 +39,9 @@ __global__ void __launch_bounds__(query_threads, 1)
   }
   T* stages = gpu::dynamic_shared<T>();
 
-  copy_tile<d, query_rows, query_threads>(in.q.at(sample, place.head), place.begin, problem.queries, stages);
-  copy_tile<d, query_rows, query_threads>(in.dout.at(sample, place.head), place.begin, problem.queries,
+  copy_tile<d, query_rows, query_threads>(in.q.at(sample, coordinates.head), coordinates.begin, problem.queries,
+                                          stages);
+  copy_tile<d, query_rows, query_threads>(in.dout.at(sample, coordinates.head), coordinates.begin, problem.queries,
                                           stages + key_stage<d>);
   gpu::commit_copies();
   gpu::wait_for_copies<0>();
@@ -109,9 +110,10 @@ __global__ void __launch_bounds__(query_threads, 1)
     for (int i = 0; i < 4; ++i) sum[j][i] *= static_cast<float>(problem.scale);
   }
   if (problem.results == AttentionResults::merge)
-    join_sums<d>(sum, {1, 1}, first, problem.queries, joined.at(sample, place.head));
+    join_sums<d>(sum, {1, 1}, first, problem.queries, joined.at(sample, coordinates.head));
   else
-    store_sums<d>(sum, first, problem.queries, stages + warp * warp_rows * row_stride<d>, dq.at(sample, place.head));
+    store_sums<d>(sum, first, problem.queries, stages + warp * warp_rows * row_stride<d>,
+                  dq.at(sample, coordinates.head));
 }
 
 /// Statistics of a tile's queries.
@@ -133,7 +135,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const std::int64_t group = problem.heads / problem.kv_heads;
   const int keys = static_cast<int>(problem.keys_of(sample));
   // Query i attends to the keys up to i + between.
-  const int between = static_cast<int>(places_between(problem));
+  const int between = static_cast<int>(positions_between(problem));
   const int first_query = problem.causal && block_begin > between ? block_begin - between : 0;
   const int first_tile = first_query / query_tile;
   const int all_tiles = static_cast<int>(tiles_of(problem.queries, query_tile));

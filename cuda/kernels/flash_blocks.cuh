@@ -32,7 +32,7 @@ struct QueryCoordinates {
 
 /// End of the keys that a query of a sample with `keys` keys attends to.
 __device__ inline int visible_keys(const AttentionProblem& problem, int keys, int query) {
-  const int seen = problem.causal ? query + static_cast<int>(places_between(problem)) + 1 : keys;
+  const int seen = problem.causal ? query + static_cast<int>(positions_between(problem)) + 1 : keys;
   if (seen <= 0) return 0;
   return seen < keys ? seen : keys;
 }

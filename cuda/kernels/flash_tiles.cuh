@@ -117,8 +117,8 @@ __device__ void store_sums(const float (&sum)[d / 8][4], std::int64_t begin, std
   for (int j = 0; j < d / 8; ++j) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      T* place = staging + (lane / 4 + 8 * half) * row_stride<d> + 8 * j + 2 * (lane % 4);
-      *reinterpret_cast<std::uint32_t*>(place) = gpu::pack<T>(sum[j][2 * half], sum[j][2 * half + 1]);
+      T* address = staging + (lane / 4 + 8 * half) * row_stride<d> + 8 * j + 2 * (lane % 4);
+      *reinterpret_cast<std::uint32_t*>(address) = gpu::pack<T>(sum[j][2 * half], sum[j][2 * half + 1]);
     }
   }
   __syncwarp();
@@ -144,13 +144,13 @@ __device__ void join_sums(const float (&sum)[d / 8][4], const float (&kept)[2], 
     if (row >= end) continue;
 #pragma unroll
     for (int j = 0; j < d / 8; ++j) {
-      auto* place = reinterpret_cast<Pair*>(to.data + row * to.stride + 8 * j + 2 * (lane % 4));
+      auto* address = reinterpret_cast<Pair*>(to.data + row * to.stride + 8 * j + 2 * (lane % 4));
       Pair value{sum[j][2 * half], sum[j][2 * half + 1]};
       if (kept[half] != 0) {
-        const Pair before = *place;
+        const Pair before = *address;
         value = {kept[half] * before.x + value.x, kept[half] * before.y + value.y};
       }
-      *place = value;
+      *address = value;
     }
   }
 }

@@ -42,7 +42,7 @@ class CublasLtGemm final : public GemmKernels {
         timer_(std::move(timer)),
         deterministic_(options.deterministic),
         cache_(options.deterministic ? "" : options.cache_file,
-               device->place().device_name + (options.allow_tf32 ? ", TF32" : ""), Products::library_version()),
+               device->location().device_name + (options.allow_tf32 ? ", TF32" : ""), Products::library_version()),
         products_(std::move(device), std::move(memory), options.allow_tf32) {}
 
   void linear(Stream& stream, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
@@ -225,7 +225,7 @@ class CublasLtGemm final : public GemmKernels {
     if (can_fuse(task)) list = products_.candidates(task.shape, fused_operands(task));
     std::ranges::copy(products_.candidates(plain(task.shape), task.operands), std::back_inserter(list));
     TRIREME_CHECK(!list.empty(), CublasError, "cuBLASLt has no algorithm for the product {}; {}", to_string(task.shape),
-                  to_string(stream.device().place()));
+                  to_string(stream.device().location()));
     return list;
   }
 

@@ -28,7 +28,7 @@ AllHeads<T> all_heads(const HeadsOf<View>& heads) {
 }
 
 /// Positions from key 0 to query 0.
-__device__ inline std::int64_t places_between(const AttentionProblem& problem) {
+__device__ inline std::int64_t positions_between(const AttentionProblem& problem) {
   return problem.first_query - problem.first_key;
 }
 

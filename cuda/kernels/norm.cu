@@ -138,11 +138,11 @@ __global__ void __launch_bounds__(block_threads, held == 6 ? 3 : 2)
                                  const T* residual, Dropout dropout, Norm<T> norm, T* sum, T* y) {
   const std::int64_t row = own_row();
   if (row >= rows) return;
-  const DropoutRow place(dropout, row, batch);
+  const DropoutRow dropout_row(dropout, row, batch);
   const auto fetch = [&](const Vec8& columns) { return BranchEnd<T>(x, bias, residual, h, row, columns); };
   const LaneRow<T, held> own(sum + row * h, h, fetch,
                              [&](const BranchEnd<T>& end, const Vec8& columns, T(&rounded)[8]) {
-                               end.compute(dropout, place, columns, rounded);
+                               end.compute(dropout, dropout_row, columns, rounded);
                                store_raw(rounded, columns.size, sum + row * h + columns.begin);
                              });
   normalise_row(norm, row, h, own, y + row * h);

@@ -197,9 +197,9 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
         const Vec8 columns = columns_of(i);
         for (int c = 0; c < 8; ++c) {
           if (c >= columns.size) continue;
-          A* place = total + columns.begin + c;
-          *place = turn_of == 0 ? dweight[i][c] : *place + dweight[i][c];
-          if (sums == 2) place[h] = turn_of == 0 ? dbias[i][c] : place[h] + dbias[i][c];
+          A* address = total + columns.begin + c;
+          *address = turn_of == 0 ? dweight[i][c] : *address + dweight[i][c];
+          if (sums == 2) address[h] = turn_of == 0 ? dbias[i][c] : address[h] + dbias[i][c];
         }
       }
     }

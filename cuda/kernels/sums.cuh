@@ -130,19 +130,19 @@ __global__ void __launch_bounds__(block_threads)
                       A* second) {
   auto& parts = gpu::shared<WarpColumns<A>>();
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
-  const std::int64_t place = std::int64_t{blockIdx.x} * warp_threads + lane, stride = sums * columns;
+  const std::int64_t index = std::int64_t{blockIdx.x} * warp_threads + lane, stride = sums * columns;
   A total = 0;
-  if (place < stride) {
+  if (index < stride) {
 #pragma unroll 8
     for (std::int64_t chunk = warp; chunk < count; chunk += warps) {
-      total += partials[chunk * stride + place];
+      total += partials[chunk * stride + index];
     }
   }
   parts.of[warp][lane] = total;
   __syncthreads();
-  if (warp != 0 || place >= stride) return;
+  if (warp != 0 || index >= stride) return;
   for (int other = 1; other < warps; ++other) total += parts.of[other][lane];
-  *(place < columns ? first + place : second + (place - columns)) += total;
+  *(index < columns ? first + index : second + (index - columns)) += total;
 }
 /// `second` may be null: then there is one sum.
 template <class A>

@@ -9,10 +9,10 @@
 namespace trireme::cuda {
 
 std::vector<RankGpu> gather_gpu_table(Communicator& host, const Device& device) {
-  const DeviceLocation& place = device.place();
+  const DeviceLocation& location = device.location();
   const char* named = std::getenv("NCCL_HOSTID");
-  const std::string mine = fmt::format("{}\n{}\nGPU {} ({})", named != nullptr ? named : place.host, device.uuid(),
-                                       place.device, place.device_name);
+  const std::string mine = fmt::format("{}\n{}\nGPU {} ({})", named != nullptr ? named : location.host, device.uuid(),
+                                       location.device, location.device_name);
   std::vector<RankGpu> table;
   for (const std::string& text : all_gather_text(host, mine)) {
     const std::size_t first = text.find('\n'), second = text.find('\n', first + 1);

@@ -104,7 +104,7 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device>
     if (host.rank() != 0) return;
     const ncclResult_t status = ncclGetUniqueId(&id);
     TRIREME_CHECK(status == ncclSuccess, NcclError, "ncclGetUniqueId failed: {}; {}", ncclGetErrorString(status),
-                  to_string(device->place()));
+                  to_string(device->location()));
   });
   const std::string bytes = broadcast_text(host, std::string(id.internal, sizeof id.internal), 0);
   std::memcpy(id.internal, bytes.data(), sizeof id.internal);

@@ -54,7 +54,7 @@ void wait_for_communicator(const Device& device, ncclResult_t status, const nccl
   if (status == ncclSuccess) return;
   std::string reason = status == ncclInProgress ? too_long(device) : reason_of(status, made);
   if (made != nullptr) begin_to_abort(made).wait_for(max_abort_time);
-  throw NcclError(error_text(call, reason, device.place(), std::source_location::current()));
+  throw NcclError(error_text(call, reason, device.location(), std::source_location::current()));
 }
 
 NcclHandle::NcclHandle(std::shared_ptr<Device> device, ncclComm_t comm, std::string name)
@@ -91,7 +91,8 @@ void NcclHandle::abandon() {
 
 void NcclHandle::check_alive() const {
   if (comm_ == nullptr) {
-    throw NcclError("the communicator {} was aborted after an earlier error; {}", name_, to_string(device_->place()));
+    throw NcclError("the communicator {} was aborted after an earlier error; {}", name_,
+                    to_string(device_->location()));
   }
 }
 
@@ -138,7 +139,7 @@ void NcclHandle::give_up(const std::string& what, const std::string& reason) {
   abandon();
   device_->abandon();
   throw NcclError("NCCL: {} failed on rank {} of {} of the group {}: {}; {}", what, rank_, size_, name_, reason,
-                  to_string(device_->place()));
+                  to_string(device_->location()));
 }
 
 }  // namespace trireme::cuda

@@ -27,11 +27,11 @@ std::string to_text(const cudaDeviceProp& properties) {
                      properties.pciBusID, properties.pciDeviceID);
 }
 
-Device::Device(DeviceLocation place, LaunchChecks checks) : place_(std::move(place)), checks_(checks) {
-  check(cudaSetDevice(place_.device), "cudaSetDevice");
+Device::Device(DeviceLocation location, LaunchChecks checks) : location_(std::move(location)), checks_(checks) {
+  check(cudaSetDevice(location_.device), "cudaSetDevice");
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, place_.device), "cudaGetDeviceProperties");
-  place_.device_name = properties.name;
+  check(cudaGetDeviceProperties(&properties, location_.device), "cudaGetDeviceProperties");
+  location_.device_name = properties.name;
   uuid_ = hexadecimal(properties.uuid);
   properties_ = to_text(properties);
   compute_capability_ = 10 * properties.major + properties.minor;
@@ -45,17 +45,17 @@ EventHandle Device::make_event() const {
   return EventHandle(event);
 }
 
-std::string Device::description() const { return fmt::format("GPU {} ({})", place_.device, properties_); }
+std::string Device::description() const { return fmt::format("GPU {} ({})", location_.device, properties_); }
 
 void Device::check(cudaError_t status, const char* call, const std::source_location& location) const {
   if (status != cudaSuccess) cudaGetLastError();  // clears the error, which is not one of a later launch
-  cuda::check(status, call, place_, location);
+  cuda::check(status, call, location_, location);
 }
 
 void Device::launched(cudaStream_t stream, const char* kernel, const std::source_location& location) {
   launches_[launch_count_++ % launches_.size()] = kernel;
   const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) throw CudaError(error_text(kernel, reason_of(status), place_, location));
+  if (status != cudaSuccess) throw CudaError(error_text(kernel, reason_of(status), location_, location));
   if (checks_ == LaunchChecks::immediate) {
     wait_until([stream] { return cudaStreamQuery(stream); }, kernel, location);
   } else {
@@ -96,7 +96,7 @@ void Device::wait_until(const std::function<cudaError_t()>& query, const char* c
     const cudaError_t status = query();
     if (status == cudaSuccess) return;
     if (status != cudaErrorNotReady) {
-      throw CudaError(error_text(call, reason_of(status) + latest_launches(), place_, location));
+      throw CudaError(error_text(call, reason_of(status) + latest_launches(), location_, location));
     }
     for (const Watched& watched : watched_) watched.check();
     if (patience.over()) give_up();
@@ -110,10 +110,10 @@ void Device::give_up() const {
     const std::string one = watched.under_way();
     if (!one.empty()) text += (text.empty() ? " in " : ", ") + one;
   }
-  const HungError error("waiting for {:g} s for GPU {} ({}){}", max_wait_s_, place_.device, place_.device_name,
+  const HungError error("waiting for {:g} s for GPU {} ({}){}", max_wait_s_, location_.device, location_.device_name,
                         text.empty() ? latest_launches() : text);
   const std::chrono::duration<double> time_to_end(time_to_end_s_ + max_wait_s_ / 5);
-  std::thread([time_to_end, end = end_, message = fmt::format("{}; {}", error.what(), to_string(place_))] {
+  std::thread([time_to_end, end = end_, message = fmt::format("{}; {}", error.what(), to_string(location_))] {
     if (end.wait_for(time_to_end) == std::future_status::ready) return;
     log::error("ending this process, which did not end by itself after an error: {}", message);
     std::_Exit(static_cast<int>(ExitCode::hung));

@@ -36,10 +36,10 @@ enum class LaunchChecks {
 /// The GPU of this rank: state that its streams, memory and libraries share. Used by one thread of the rank at a time.
 class Device {
  public:
-  /// Makes GPU `place.device` the calling thread's; its name is filled in. Throws CudaError.
-  Device(DeviceLocation place, LaunchChecks checks);
+  /// Makes GPU `location.device` the calling thread's; its name is filled in. Throws CudaError.
+  Device(DeviceLocation location, LaunchChecks checks);
 
-  const DeviceLocation& place() const { return place_; }
+  const DeviceLocation& location() const { return location_; }
   const std::string& uuid() const { return uuid_; }
   /// "GPU 1 (NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0)"
   std::string description() const;
@@ -96,7 +96,7 @@ class Device {
   /// Waits until all but the latest launches on the stream are complete.
   void keep_near(cudaStream_t stream, const char* kernel, const std::source_location& location);
 
-  DeviceLocation place_;
+  DeviceLocation location_;
   std::string uuid_;
   std::string properties_;
   int compute_capability_ = 0;

@@ -4,15 +4,15 @@
 
 namespace trireme::cuda {
 
-std::string to_string(const DeviceLocation& place) {
-  return fmt::format("rank {} on {}, GPU {} ({})", place.world_rank, place.host, place.device, place.device_name);
+std::string to_string(const DeviceLocation& gpu) {
+  return fmt::format("rank {} on {}, GPU {} ({})", gpu.world_rank, gpu.host, gpu.device, gpu.device_name);
 }
 
-std::string error_text(const char* call, const std::string& reason, const DeviceLocation& place,
+std::string error_text(const char* call, const std::string& reason, const DeviceLocation& gpu,
                        const std::source_location& location) {
   const std::string_view path = location.file_name();
   const std::size_t folder = path.rfind("cuda/");
-  return fmt::format("{} failed: {}; {}; {}:{}", call, reason, to_string(place),
+  return fmt::format("{} failed: {}; {}; {}:{}", call, reason, to_string(gpu),
                      folder == std::string_view::npos ? path : path.substr(folder), location.line());
 }
 
@@ -20,8 +20,8 @@ std::string reason_of(cudaError_t status) {
   return fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
-void check(cudaError_t status, const char* call, const DeviceLocation& place, const std::source_location& location) {
-  if (status != cudaSuccess) throw CudaError(error_text(call, reason_of(status), place, location));
+void check(cudaError_t status, const char* call, const DeviceLocation& gpu, const std::source_location& location) {
+  if (status != cudaSuccess) throw CudaError(error_text(call, reason_of(status), gpu, location));
 }
 
 }  // namespace trireme::cuda

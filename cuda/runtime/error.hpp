@@ -31,17 +31,17 @@ struct DeviceLocation {
 };
 
 /// "rank 3 on node7, GPU 1 (NVIDIA H200)"
-std::string to_string(const DeviceLocation& place);
+std::string to_string(const DeviceLocation& gpu);
 
 /// "cudaMalloc failed: out of memory (cudaErrorMemoryAllocation); rank 3 on node7, GPU 1 (NVIDIA H200); file.cpp:41"
-std::string error_text(const char* call, const std::string& reason, const DeviceLocation& place,
+std::string error_text(const char* call, const std::string& reason, const DeviceLocation& gpu,
                        const std::source_location& location);
 
 /// "out of memory (cudaErrorMemoryAllocation)"
 std::string reason_of(cudaError_t status);
 
 /// Throws CudaError unless `status` is success. `call` is the function of the CUDA runtime that returned it.
-void check(cudaError_t status, const char* call, const DeviceLocation& place,
+void check(cudaError_t status, const char* call, const DeviceLocation& gpu,
            const std::source_location& location = std::source_location::current());
 
 }  // namespace trireme::cuda

@@ -23,7 +23,7 @@ DeviceMemory::DeviceMemory(std::shared_ptr<Device> device) : device_(std::move(d
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location.type = cudaMemLocationTypeDevice;
-  properties.location.id = device_->place().device;
+  properties.location.id = device_->location().device;
   cudaMemPool_t pool = nullptr;
   device_->check(cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
   pool_->reset(pool);
@@ -40,7 +40,7 @@ void DeviceMemory::check_allocation(cudaError_t status, const char* call, std::s
   throw EnvironmentError(
       "no GPU memory left for {} MiB: {} MiB of {} MiB are free, this rank holds {} MiB; {}. Use more tensor or "
       "pipeline ranks, a smaller micro-batch, or recomputation",
-      size_bytes >> 20, memory.free >> 20, memory.total >> 20, count_->now >> 20, to_string(device_->place()));
+      size_bytes >> 20, memory.free >> 20, memory.total >> 20, count_->now >> 20, to_string(device_->location()));
 }
 
 Buffer DeviceMemory::allocate(std::size_t size_bytes) {
@@ -116,7 +116,7 @@ Buffer PinnedMemory::allocate(std::size_t size_bytes) {
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       throw EnvironmentError("no pinned host memory left for {} MiB; this rank holds {} MiB; {}", taken >> 20,
-                             cache_->reserved_bytes >> 20, to_string(device_->place()));
+                             cache_->reserved_bytes >> 20, to_string(device_->location()));
     }
     device_->check(status, "cudaHostAlloc");
     cache_->reserved_bytes += taken;

@@ -15,8 +15,8 @@ TensorView Arena::allocate(DType dtype, const Shape& shape) {
   return {data, dtype, shape};
 }
 
-std::byte* Arena::take(Blocks& blocks, Mark::Position& place, std::size_t size_bytes, std::size_t new_block_bytes) {
-  Mark::Position next = place;
+std::byte* Arena::take(Blocks& blocks, Mark::Position& position, std::size_t size_bytes, std::size_t new_block_bytes) {
+  Mark::Position next = position;
   while (next.block < blocks.size() && next.used + size_bytes > blocks[next.block].size_bytes()) {
     ++next.block;
     next.used = 0;
@@ -24,7 +24,7 @@ std::byte* Arena::take(Blocks& blocks, Mark::Position& place, std::size_t size_b
   if (next.block == blocks.size()) blocks.push_back(allocator_->allocate(new_block_bytes));
   std::byte* data = blocks[next.block].data() + next.used;
   next.used += size_bytes;
-  place = next;
+  position = next;
   return data;
 }
 

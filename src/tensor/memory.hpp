@@ -63,9 +63,9 @@ class Arena {
 
  private:
   using Blocks = std::vector<Buffer>;
-  /// Memory from the first block, from `place` on, with room for it; else from a new one of `new_block_bytes`. The rest
-  /// of skipped blocks stays unused until the arena goes back.
-  std::byte* take(Blocks& blocks, Mark::Position& place, std::size_t size_bytes, std::size_t new_block_bytes);
+  /// Memory from the first block, from `position` on, with room for it; else from a new one of `new_block_bytes`. The
+  /// rest of skipped blocks stays unused until the arena goes back.
+  std::byte* take(Blocks& blocks, Mark::Position& position, std::size_t size_bytes, std::size_t new_block_bytes);
 
   Allocator* allocator_;
   std::size_t block_bytes_;

@@ -16,17 +16,17 @@ parallel::GridCommunicators rehearsal_communicators(const parallel::ProcessGrid&
   for (const GroupKind kind : parallel::all_group_kinds) {
     const std::vector<int> ranks = grid.group(kind, rank);
     if (ranks.empty()) continue;
-    const auto place = std::ranges::find(ranks, rank) - ranks.begin();
-    groups.of(kind) = std::make_unique<RehearsalCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()),
-                                                              parallel::to_string(kind));
+    const auto group_rank = std::ranges::find(ranks, rank) - ranks.begin();
+    groups.of(kind) = std::make_unique<RehearsalCommunicator>(
+        static_cast<int>(group_rank), static_cast<int>(ranks.size()), parallel::to_string(kind));
   }
   return groups;
 }
 
 /// Tensors of which only type and shape matter.
 TensorView unseen(DType dtype, const Shape& shape) {
-  static std::byte place;
-  return {&place, dtype, shape};
+  static std::byte byte;
+  return {&byte, dtype, shape};
 }
 
 model::MicroBatch unseen_micro_batch(std::int64_t s, std::int64_t b, DType dtype) {
@@ -114,11 +114,11 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   const bool sequence_parallel = execution.parallel.sequence_parallel && tensor_size > 1;
   // A stage of one group of layers, and its input, after a forward.
   const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;
-  model::StageShard place;
-  place.chunks = {{0, layers}};
-  place.last_stage = false;
-  place.tensor_size = tensor_size;
-  place.sequence_parallel = sequence_parallel;
+  model::StageShard shard;
+  shard.chunks = {{0, layers}};
+  shard.last_stage = false;
+  shard.tensor_size = tensor_size;
+  shard.sequence_parallel = sequence_parallel;
   const auto share = parallel::SequenceShard::of(execution.sequence_length, 0, context_size);
   const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, tensor_size, execution.vocabulary_multiple,
                                                  execution.padded_vocabulary_size);
@@ -126,10 +126,10 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   RehearsalCommunicator tensor_group(0, tensor_size, "tensor"), context_group(0, context_size, "context");
   Arena workspace(rehearsal);
   NoHooks hooks;
-  const parallel::ParameterBuffer parameters(rehearsal, execution.dtype, gpt_parameters(config, place, vocabulary));
+  const parallel::ParameterBuffer parameters(rehearsal, execution.dtype, gpt_parameters(config, shard, vocabulary));
   model::GptStage stage({rehearsal, tensor_group, workspace, sequence_parallel,
                          execution.parallel.async_tensor_all_reduce, context_size > 1 ? &context_group : nullptr},
-                        parameters, config, place, vocabulary, share, execution.micro_batch_size, execution.dtype,
+                        parameters, config, shard, vocabulary, share, execution.micro_batch_size, execution.dtype,
                         recomputation, hooks);
   stage.begin({unseen_micro_batch(share.rows, execution.micro_batch_size, execution.dtype)}, {.backward = true});
   stage.forward(0, 0, {}, unseen(stage.boundary_dtype(), stage.boundary_shape()));

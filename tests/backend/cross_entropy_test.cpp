@@ -203,11 +203,11 @@ TEST(CrossEntropy, TakesLogitsOfMinusInfinityAndPassesNaNOn) {
     reference(expected);
     expect_close(actual.losses, expected.losses, tolerance(DType::fp32, Operation::sum), "losses");
     expect_close(actual.dlogits, expected.dlogits, tolerance(DType::fp32, Operation::sum), "dlogits");
-    for (const std::int64_t place : {0, 700, 2999}) {
+    for (const std::int64_t column : {0, 700, 2999}) {
       CrossEntropy poisoned = c;
-      poisoned.logits[place] = std::nan("");
+      poisoned.logits[column] = std::nan("");
       compute(DType::fp32, poisoned, cuts);
-      EXPECT_TRUE(std::isnan(poisoned.losses[0])) << place;
+      EXPECT_TRUE(std::isnan(poisoned.losses[0])) << column;
       EXPECT_TRUE(std::isfinite(poisoned.losses[1]));
     }
   }

@@ -26,7 +26,7 @@ class GpuTest : public testing::Test {
       ASSERT_FALSE(required != nullptr && std::string(required) == "1") << "no GPU: " << cuda::reason_of(status);
       GTEST_SKIP() << "no GPU: " << cuda::reason_of(status);
     }
-    device_ = std::make_shared<cuda::Device>(place(count), cuda::LaunchChecks::immediate);
+    device_ = std::make_shared<cuda::Device>(location(count), cuda::LaunchChecks::immediate);
     memory_ = std::make_shared<cuda::DeviceMemory>(device_);
     stream_ = std::make_unique<cuda::CudaStream>(device_);
   }
@@ -36,7 +36,7 @@ class GpuTest : public testing::Test {
   }
 
   /// DeviceLocation of this rank, where there are so many GPUs.
-  virtual cuda::DeviceLocation place(int /*gpus*/) const { return {0, "this machine", 0, ""}; }
+  virtual cuda::DeviceLocation location(int /*gpus*/) const { return {0, "this machine", 0, ""}; }
 
   /// A copy on the GPU of a tensor in host memory.
   Tensor upload(ConstTensorView host) {

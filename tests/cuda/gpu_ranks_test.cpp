@@ -52,7 +52,7 @@ class GpuNccl : public GpuRanks {
     GpuRanks::SetUp();
     if (!IsSkipped() && !HasFatalFailure()) comm_ = cuda::NcclCommunicator::make(device_, memory_, world());
   }
-  cuda::DeviceLocation place(int gpus) const override {
+  cuda::DeviceLocation location(int gpus) const override {
     return {world().rank(), "this machine", cuda::choose_device(world().rank(), gpus), ""};
   }
 };

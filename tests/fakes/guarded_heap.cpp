@@ -41,17 +41,17 @@ GuardedHeap::~GuardedHeap() { munmap(base_, reserved_bytes); }
 
 void* GuardedHeap::allocate(std::size_t size_bytes) {
   const std::size_t size = std::max(alignment, (size_bytes + alignment - 1) / alignment * alignment);
-  std::size_t place = top_;
+  std::size_t offset = top_;
   if (const auto fitting = free_.find(size); fitting != free_.end()) {
-    place = fitting->second;
+    offset = fitting->second;
     free_.erase(fitting);
   } else {
     if (top_ + size > reserved_bytes) throw std::bad_alloc();
     top_ += size;
   }
-  sizes_[place] = size;
+  sizes_[offset] = size;
   if (accesses_ > 0) protect(true);  // the block may be new
-  return base_ + place;
+  return base_ + offset;
 }
 
 void GuardedHeap::free(void* pointer) {

@@ -29,9 +29,9 @@ std::map<std::string, std::vector<int>> coverage(const GptConfig& config, int te
   for (int pipeline_rank = 0; pipeline_rank < stages; ++pipeline_rank) {
     for (int tensor_rank = 0; tensor_rank < tensor_size; ++tensor_rank) {
       const parallel::VocabularyPartition vocabulary(config.vocabulary, tensor_rank, tensor_size);
-      const StageShard place =
+      const StageShard shard =
           StageShard::of(layout_of(stages, virtual_stages), tensor_rank, tensor_size, pipeline_rank);
-      for (const Parameter& p : gpt_parameters(config, place, vocabulary)) {
+      for (const Parameter& p : gpt_parameters(config, shard, vocabulary)) {
         EXPECT_EQ(p.storage.rank(), p.shape.rank()) << p.name;
         for (int i = 0; i < p.shape.rank(); ++i) {
           EXPECT_LE(p.box.offset[i] + p.box.extent[i], p.shape[i]) << p.name;
@@ -84,9 +84,9 @@ TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
   test::model_variants().back().apply(config);
   config.layers = 1;
   const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, 2);
-  const StageShard place = StageShard::of(parallel::PipelineLayout::of(1, 1, {}), 0, 2, 0);
+  const StageShard shard = StageShard::of(parallel::PipelineLayout::of(1, 1, {}), 0, 2, 0);
   std::string list;
-  for (const Parameter& p : gpt_parameters(config, place, vocabulary)) {
+  for (const Parameter& p : gpt_parameters(config, shard, vocabulary)) {
     list += p.name + " " + to_string(p.shape) + " " + to_string(p.box.extent) + (decays(p.role) ? "\n" : " no decay\n");
   }
   EXPECT_EQ(list,
@@ -113,11 +113,11 @@ TEST(GptParameters, FirstAndLastStageHoldTheTiedTableButOnlyTheFirstCounts) {
 }
 
 TEST(StageShard, ChunksGoRoundTheStages) {
-  const StageShard place = StageShard::of(layout_of(2, 2), 0, 1, 1);
-  ASSERT_EQ(place.chunks.size(), 2u);
-  EXPECT_EQ(place.chunks[0].first_layer, 2);
-  EXPECT_EQ(place.chunks[1].first_layer, 6);
-  EXPECT_EQ(place.chunks[1].layers, 2);
+  const StageShard shard = StageShard::of(layout_of(2, 2), 0, 1, 1);
+  ASSERT_EQ(shard.chunks.size(), 2u);
+  EXPECT_EQ(shard.chunks[0].first_layer, 2);
+  EXPECT_EQ(shard.chunks[1].first_layer, 6);
+  EXPECT_EQ(shard.chunks[1].layers, 2);
 }
 
 TEST(StageShard, StagesMayHoldNoLayers) {

@@ -13,10 +13,10 @@ namespace {
 using test::world;
 
 TEST(NodeLocation, CountsTheRanksOfThisMachine) {
-  const NodeLocation place = find_node_location(world());
-  EXPECT_EQ(place.local_rank, world().rank());
-  EXPECT_EQ(place.local_size, world().size());
-  EXPECT_EQ(place.first_rank, 0);
+  const NodeLocation location = find_node_location(world());
+  EXPECT_EQ(location.local_rank, world().rank());
+  EXPECT_EQ(location.local_size, world().size());
+  EXPECT_EQ(location.first_rank, 0);
 }
 
 TEST(NodeLocation, RanksOnDifferentCoresDoNotShare) {
@@ -35,13 +35,13 @@ TEST(NodeLocation, RanksOnDifferentCoresDoNotShare) {
     CPU_SET(cores[world().rank() % 2], &one);
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
   }
-  const NodeLocation place = find_node_location(world());
+  const NodeLocation location = find_node_location(world());
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
   int sharing = 1;  // the last rank, or this one if it is the last
   for (int rank = 0; rank < last; ++rank) {
     sharing += world().rank() == last || rank % 2 == world().rank() % 2 ? 1 : 0;
   }
-  EXPECT_EQ(place.ranks_sharing_cores, sharing);
+  EXPECT_EQ(location.ranks_sharing_cores, sharing);
 }
 
 TEST(MpiEnvironment, SaysHowCudaShallWorkBeforeMpiStarts) {

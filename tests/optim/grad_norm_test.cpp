@@ -27,9 +27,9 @@ model::GptConfig config() {
 /// The parameters of one rank of a tensor x pipeline grid, whose gradients are a function of name and global index.
 ParameterBuffer buffer_of(Backend& backend, int tensor_rank, int tensor_size, int pipeline_rank, int stages) {
   const parallel::VocabularyPartition vocabulary(config().vocabulary, tensor_rank, tensor_size);
-  const model::StageShard place = model::StageShard::of(parallel::PipelineLayout::of(config().layers, stages),
+  const model::StageShard shard = model::StageShard::of(parallel::PipelineLayout::of(config().layers, stages),
                                                         tensor_rank, tensor_size, pipeline_rank);
-  ParameterBuffer buffer(backend, DType::fp64, model::gpt_parameters(config(), place, vocabulary));
+  ParameterBuffer buffer(backend, DType::fp64, model::gpt_parameters(config(), shard, vocabulary));
   std::vector<Parameter> gradients = buffer.parameters();
   for (Parameter& parameter : gradients) parameter.value = parameter.gradient;
   model::initialise(backend, gradients, {model::InitMethod::hashed_uniform, 1, config().layers, 1, 0.02});

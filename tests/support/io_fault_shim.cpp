@@ -79,10 +79,10 @@ ssize_t write_call(int descriptor, size_t size, const Half& write_half, const Wh
   return fate == Fate::half && size > 1 ? write_half() : write_whole();
 }
 
-/// Returns whether a call on `place`, a path or a descriptor, fails.
-template <class Place>
-bool read_fails(Place place) {
-  return concerns(place) && count(Kind::read) == Fate::fail;
+/// Returns whether a call on `location`, a path or a descriptor, fails.
+template <class Location>
+bool read_fails(Location location) {
+  return concerns(location) && count(Kind::read) == Fate::fail;
 }
 
 bool open_fails(const char* path, int flags) {

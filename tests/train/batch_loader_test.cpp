@@ -47,10 +47,10 @@ class BatchesAhead : public testing::Test {
       const model::MicroBatch& batch = batches[static_cast<std::size_t>(j)];
       for (std::int64_t row = 0; row < 4; ++row) {
         for (std::int64_t i = 0; i < 2; ++i) {
-          const std::int64_t place = row * 2 + i, token = first + 2 * j + i + row;
-          EXPECT_EQ(batch.tokens.as<std::int32_t>()[place], token);
-          EXPECT_EQ(batch.labels.as<std::int32_t>()[place], token + 1);
-          EXPECT_EQ(batch.loss_weights.as<float>()[place], average == LossAverage::tokens ? 1 : 0.125F);
+          const std::int64_t element = row * 2 + i, token = first + 2 * j + i + row;
+          EXPECT_EQ(batch.tokens.as<std::int32_t>()[element], token);
+          EXPECT_EQ(batch.labels.as<std::int32_t>()[element], token + 1);
+          EXPECT_EQ(batch.loss_weights.as<float>()[element], average == LossAverage::tokens ? 1 : 0.125F);
         }
       }
       EXPECT_EQ(batch.samples.as<std::int64_t>()[1], 100 + first + 2 * j + 1);
@@ -164,13 +164,13 @@ TEST(BatchLoader, BringsTheFieldsAskedForInTheRowsOfEachContextRank) {
         return counts ? PaddedSamples::value(base, 4 + i, position) : 0;
       };
       for (std::int64_t row = 0; row < 4; ++row) {
-        const std::int64_t place = row * 2 + i % 2, position = shard.positions[row];
-        EXPECT_EQ(batch.tokens.as<std::int32_t>()[place], expected(1, position));
-        EXPECT_EQ(batch.token_types.as<std::int32_t>()[place], expected(2, position));
-        EXPECT_EQ(batch.positions.as<std::int32_t>()[place], expected(3, position));
+        const std::int64_t element = row * 2 + i % 2, position = shard.positions[row];
+        EXPECT_EQ(batch.tokens.as<std::int32_t>()[element], expected(1, position));
+        EXPECT_EQ(batch.token_types.as<std::int32_t>()[element], expected(2, position));
+        EXPECT_EQ(batch.positions.as<std::int32_t>()[element], expected(3, position));
         const bool masked = counts && position == 4 + i;
-        EXPECT_EQ(batch.labels.as<std::int32_t>()[place], masked ? 7 : 0);
-        EXPECT_EQ(batch.loss_weights.as<float>()[place], masked ? 1 : 0);
+        EXPECT_EQ(batch.labels.as<std::int32_t>()[element], masked ? 7 : 0);
+        EXPECT_EQ(batch.loss_weights.as<float>()[element], masked ? 1 : 0);
       }
       EXPECT_EQ(batch.lengths.as<std::int32_t>()[i % 2], counts ? expected(4, 0) : 8);
       EXPECT_EQ(batch.is_random.as<std::int32_t>()[i % 2], counts ? expected(5, 0) : -1);

@@ -72,8 +72,8 @@ void DataParallel::wait_for_parameters() {
 }
 
 void DataParallel::before_forward(int unit) {
-  const ParameterUnit& place = buffer_.layout().units()[static_cast<std::size_t>(unit)];
-  for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) {
+  const ParameterUnit& bounds = buffer_.layout().units()[static_cast<std::size_t>(unit)];
+  for (std::size_t b = bounds.first_bucket; b < bounds.last_bucket; ++b) {
     buckets_[b].gather.wait(backend_.compute_stream());
   }
 }
@@ -89,22 +89,23 @@ void DataParallel::before_backward(int unit) {
     }
     backend_.elementwise().fill(backend_.compute_stream(), 0, work);
   } else {
-    const ParameterUnit& place = buffer_.layout().units()[g];
-    backend_.elementwise().convert(backend_.compute_stream(), buffer_.gradients().flat(place.begin, place.size), work);
+    const ParameterUnit& bounds = buffer_.layout().units()[g];
+    backend_.elementwise().convert(backend_.compute_stream(), buffer_.gradients().flat(bounds.begin, bounds.size),
+                                   work);
   }
   units_[g].open = true;
 }
 
 void DataParallel::put_away(std::size_t unit) {
-  const ParameterUnit& place = buffer_.layout().units()[unit];
+  const ParameterUnit& bounds = buffer_.layout().units()[unit];
   units_[unit].open = false;
   if (shards_gradients()) {
-    for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) start_reduction(b);
+    for (std::size_t b = bounds.first_bucket; b < bounds.last_bucket; ++b) start_reduction(b);
     units_[unit].travelling = true;
     if (!buffer_.options().overlap_reduce) collect(unit);
   } else {
     backend_.elementwise().convert(backend_.compute_stream(), buffer_.unit_gradients(unit),
-                                   buffer_.gradients().flat(place.begin, place.size));
+                                   buffer_.gradients().flat(bounds.begin, bounds.size));
   }
 }
 
@@ -116,17 +117,17 @@ void DataParallel::after_backward(int unit, bool last) {
   const auto g = static_cast<std::size_t>(unit);
   if (buffer_.has_work()) put_away(g);
   if (shards_gradients() || !last || !buffer_.options().overlap_reduce) return;
-  const ParameterUnit& place = buffer_.layout().units()[g];
-  for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) {
+  const ParameterUnit& bounds = buffer_.layout().units()[g];
+  for (std::size_t b = bounds.first_bucket; b < bounds.last_bucket; ++b) {
     if (--buckets_[b].units_left == 0) start_reduction(b);
   }
 }
 
 void DataParallel::collect(std::size_t unit) {
   if (!units_[unit].travelling) return;
-  const ParameterUnit& place = buffer_.layout().units()[unit];
+  const ParameterUnit& bounds = buffer_.layout().units()[unit];
   Stream& stream = backend_.compute_stream();
-  for (std::size_t b = place.first_bucket; b < place.last_bucket; ++b) {
+  for (std::size_t b = bounds.first_bucket; b < bounds.last_bucket; ++b) {
     buckets_[b].reduction.wait(stream);
     backend_.elementwise().add(stream, buffer_.own_part(buffer_.bucket_gradients(b)), buffer_.shard_gradients(b));
   }

@@ -100,20 +100,20 @@ const Parameter* ParameterBuffer::find(const std::string& name) const {
 }
 
 TensorView ParameterBuffer::unit_gradients(std::size_t unit) const {
-  const ParameterUnit& place = layout_.units()[unit];
-  return has_work() ? work_.view().flat(work_offsets_[unit], place.size) : gradients().flat(place.begin, place.size);
+  const ParameterUnit& bounds = layout_.units()[unit];
+  return has_work() ? work_.view().flat(work_offsets_[unit], bounds.size) : gradients().flat(bounds.begin, bounds.size);
 }
 
 TensorView ParameterBuffer::bucket_gradients(std::size_t bucket) const {
-  const Bucket& place = layout_.buckets()[bucket];
-  if (!gradient_shards(options_)) return gradients().flat(place.begin, place.size);
-  const auto unit = static_cast<std::size_t>(parameters_[place.first].unit);
-  return unit_gradients(unit).flat(place.begin - layout_.units()[unit].begin, place.size);
+  const Bucket& bounds = layout_.buckets()[bucket];
+  if (!gradient_shards(options_)) return gradients().flat(bounds.begin, bounds.size);
+  const auto unit = static_cast<std::size_t>(parameters_[bounds.first].unit);
+  return unit_gradients(unit).flat(bounds.begin - layout_.units()[unit].begin, bounds.size);
 }
 
 TensorView ParameterBuffer::bucket_values(std::size_t bucket) const {
-  const Bucket& place = layout_.buckets()[bucket];
-  return values().flat(place.begin, place.size);
+  const Bucket& bounds = layout_.buckets()[bucket];
+  return values().flat(bounds.begin, bounds.size);
 }
 
 TensorView ParameterBuffer::own_part(TensorView bucket) const {

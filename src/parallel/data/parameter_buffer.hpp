@@ -117,12 +117,12 @@ class ParameterBuffer {
 
 template <class Kind, class Function>
 void ParameterBuffer::for_each_stretch(std::size_t bucket, const Kind& kind, const Function& function) const {
-  const Bucket& place = layout_.buckets()[bucket];
+  const Bucket& bounds = layout_.buckets()[bucket];
   using Value = std::decay_t<decltype(kind(parameters_.front()))>;
   Value of_stretch{};
   std::int64_t begin = 0, end = 0;
   // In memory the last parameter is the first.
-  for (std::size_t i = place.last; i-- > place.first;) {
+  for (std::size_t i = bounds.last; i-- > bounds.first;) {
     const ShardRange own = part(i);
     if (own.count == 0) continue;
     const Value of_parameter = kind(parameters_[i]);
