@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(attention_threads)
   const std::int64_t sample = row / problem.queries / problem.heads;
   const Rows<const T> x = dout.at(sample, head), y = out.at(sample, head);
   A sum = 0;
-  for (std::int64_t group = threadIdx.x % row_dot_lanes; group < vec8s_of(problem.head_dim); group += row_dot_lanes) {
-    const Vec8 columns = eight(group, problem.head_dim);
+  for (std::int64_t vec8 = threadIdx.x % row_dot_lanes; vec8 < vec8s_of(problem.head_dim); vec8 += row_dot_lanes) {
+    const Vec8 columns = vec8_at(vec8, problem.head_dim);
     PackedVec8<T> of_x, of_y;
     of_x.load(x.data + query * x.stride + columns.begin, columns.size);
     of_y.load(y.data + query * y.stride + columns.begin, columns.size);
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(attention_threads)
   const int d = static_cast<int>(problem.head_dim), stride = d + 1;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const BlockCoordinates block(problem.keys, problem.kv_heads);
-  const std::int64_t sample = block.sample, group = problem.heads / problem.kv_heads;
+  const std::int64_t sample = block.sample, heads_per_kv_head = problem.heads / problem.kv_heads;
   const std::int64_t keys = problem.keys_of(sample);
   A* own_k = gpu::dynamic_shared<A>();
   A* own_v = own_k + rows_of_block * d;
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(attention_threads)
   // First query that attends to the first of the keys; there is none where all keys are padding.
   const std::int64_t first = problem.causal ? block.begin - positions_between(problem) : 0;
   const std::int64_t from = block.begin >= keys ? problem.queries : first > 0 ? first / tile_rows * tile_rows : 0;
-  for (std::int64_t head = block.head * group; head < (block.head + 1) * group; ++head) {
+  for (std::int64_t head = block.head * heads_per_kv_head; head < (block.head + 1) * heads_per_kv_head; ++head) {
     const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + head);
     const std::int64_t statistics = (sample * problem.heads + head) * problem.queries;
     for (std::int64_t begin = from; begin < problem.queries; begin += tile_rows) {
@@ -264,11 +264,11 @@ __global__ void __launch_bounds__(attention_threads)
 template <class From, class To>
 __global__ void __launch_bounds__(block_threads)
     copy_heads_kernel(HeadsShape shape, AllHeads<const From> from, AllHeads<To> to) {
-  const std::int64_t groups = vec8s_of(shape.head_dim), row = global_thread() / groups;
+  const std::int64_t vec8s = vec8s_of(shape.head_dim), row = global_thread() / vec8s;
   const std::int64_t head = row % shape.heads, sample = row / shape.heads % shape.batch;
   const std::int64_t position = row / shape.heads / shape.batch;
   if (position >= shape.positions) return;
-  const Vec8 columns = eight(global_thread() % groups, shape.head_dim);
+  const Vec8 columns = vec8_at(global_thread() % vec8s, shape.head_dim);
   const Rows<const From> x = from.at(sample, head);
   const Rows<To> y = to.at(sample, head);
   Accumulation<From> value[8];
@@ -335,11 +335,11 @@ class CudaAttention final : public AttentionKernels {
 
   void copy_heads(Stream& stream, const HeadsShape& shape, ConstHeads from, Heads to) override {
     check_copy_heads(from, to);
-    const std::int64_t groups = shape.positions * shape.batch * shape.heads * vec8s_of(shape.head_dim);
+    const std::int64_t vec8s = shape.positions * shape.batch * shape.heads * vec8s_of(shape.head_dim);
     dispatch_float(from.data.dtype(), [&]<class From>() {
       dispatch_float(to.data.dtype(), [&]<class To>() {
         if constexpr (std::is_same_v<Accumulation<From>, Accumulation<To>>) {
-          gpu::launch(stream, {"copy_heads", blocks_for(groups), block_threads}, copy_heads_kernel<From, To>, shape,
+          gpu::launch(stream, {"copy_heads", blocks_for(vec8s), block_threads}, copy_heads_kernel<From, To>, shape,
                       all_heads<const From>(from), all_heads<To>(to));
         }
       });

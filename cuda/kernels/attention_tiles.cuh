@@ -50,9 +50,9 @@ __device__ A dropout_factor(const AttentionProblem& problem, std::uint64_t head_
 template <class T, class A>
 __device__ void load_rows(const Rows<const T>& from, std::int64_t begin, int count, std::int64_t end, int d, int stride,
                           A factor, A* to) {
-  for (int group = threadIdx.x; group < count * static_cast<int>(vec8s_of(d)); group += attention_threads) {
-    const int i = group / static_cast<int>(vec8s_of(d));
-    const Vec8 columns = eight(group % vec8s_of(d), d);
+  for (int vec8 = threadIdx.x; vec8 < count * static_cast<int>(vec8s_of(d)); vec8 += attention_threads) {
+    const int i = vec8 / static_cast<int>(vec8s_of(d));
+    const Vec8 columns = vec8_at(vec8 % vec8s_of(d), d);
     A value[8]{};
     if (begin + i < end) load(from.data + (begin + i) * from.stride + columns.begin, columns.size, value);
     for (int c = 0; c < columns.size; ++c) to[i * stride + columns.begin + c] = factor * value[c];
@@ -61,9 +61,9 @@ __device__ void load_rows(const Rows<const T>& from, std::int64_t begin, int cou
 /// row begin + i = from[i], or += where `add`; R the type of results.
 template <class R, class A>
 __device__ void store_rows(const A* from, std::int64_t begin, std::int64_t end, int d, const Rows<R>& to, bool add) {
-  for (int group = threadIdx.x; group < rows_of_block * static_cast<int>(vec8s_of(d)); group += attention_threads) {
-    const int i = group / static_cast<int>(vec8s_of(d));
-    const Vec8 columns = eight(group % vec8s_of(d), d);
+  for (int vec8 = threadIdx.x; vec8 < rows_of_block * static_cast<int>(vec8s_of(d)); vec8 += attention_threads) {
+    const int i = vec8 / static_cast<int>(vec8s_of(d));
+    const Vec8 columns = vec8_at(vec8 % vec8s_of(d), d);
     A value[8]{};
     for (int c = 0; c < columns.size; ++c) value[c] = from[i * d + columns.begin + c];
     if (begin + i >= end) continue;

@@ -23,8 +23,8 @@ __device__ A exponential(A x) {
   }
 }
 
-/// Groups of eight of a row that a thread has on their way together.
-constexpr int row_groups = 2;
+/// Vec8s of a row that a thread has in flight together.
+constexpr int vec8s_in_flight = 2;
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
@@ -36,16 +36,16 @@ __global__ void __launch_bounds__(block_threads)
   const auto shift = [](A max_logit) { return max_logit == -infinity ? A{0} : max_logit; };
   const T* row = logits + blockIdx.x * columns;
   A own = -infinity, sum = 0, value[8];
-  for (std::int64_t first = threadIdx.x; first < vec8s_of(shard.classes); first += row_groups * block_threads) {
-    Vec8 part[row_groups];
-    PackedVec8<T> logit[row_groups];
+  for (std::int64_t first = threadIdx.x; first < vec8s_of(shard.classes); first += vec8s_in_flight * block_threads) {
+    Vec8 part[vec8s_in_flight];
+    PackedVec8<T> logit[vec8s_in_flight];
 #pragma unroll
-    for (int i = 0; i < row_groups; ++i) {
-      part[i] = eight(first + i * block_threads, shard.classes);
+    for (int i = 0; i < vec8s_in_flight; ++i) {
+      part[i] = vec8_at(first + i * block_threads, shard.classes);
       logit[i].load(row + part[i].begin, part[i].size);
     }
 #pragma unroll
-    for (int i = 0; i < row_groups; ++i) {
+    for (int i = 0; i < vec8s_in_flight; ++i) {
       logit[i].unpack(value);
       if (part[i].size < 8) {
         for (int c = 0; c < 8; ++c) value[c] = c < part[i].size ? value[c] : -infinity;
@@ -93,16 +93,16 @@ __global__ void __launch_bounds__(block_threads)
   const A shift = maximum[blockIdx.x], gradient = loss_gradient[blockIdx.x], factor = gradient / sum_exp[blockIdx.x];
   const std::int64_t target = targets[blockIdx.x] - shard.first_class;
   A value[8];
-  for (std::int64_t first = threadIdx.x; first < vec8s_of(columns); first += row_groups * block_threads) {
-    Vec8 part[row_groups];
-    PackedVec8<T> logit[row_groups];
+  for (std::int64_t first = threadIdx.x; first < vec8s_of(columns); first += vec8s_in_flight * block_threads) {
+    Vec8 part[vec8s_in_flight];
+    PackedVec8<T> logit[vec8s_in_flight];
 #pragma unroll
-    for (int i = 0; i < row_groups; ++i) {
-      part[i] = eight(first + i * block_threads, columns);
+    for (int i = 0; i < vec8s_in_flight; ++i) {
+      part[i] = vec8_at(first + i * block_threads, columns);
       logit[i].load(row + part[i].begin, part[i].size);
     }
 #pragma unroll
-    for (int i = 0; i < row_groups; ++i) {
+    for (int i = 0; i < vec8s_in_flight; ++i) {
       const std::int64_t own_target = target - part[i].begin, classes = shard.classes - part[i].begin;
       logit[i].unpack(value);
       for (A& v : value) v = exponential(v - shift) * factor;

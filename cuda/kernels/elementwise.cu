@@ -24,7 +24,7 @@ __host__ __device__ float round_to_odd(double value) {
 
 template <class T>
 __global__ void __launch_bounds__(block_threads) fill_kernel(std::int64_t n, T value, T* y) {
-  const Vec8 part = eight(global_thread(), n);
+  const Vec8 part = vec8_at(global_thread(), n);
   T values[8];
   for (T& v : values) v = value;
   store_raw(values, part.size, y + part.begin);
@@ -42,7 +42,7 @@ __device__ To converted(From x) {
 }
 template <class From, class To>
 __global__ void __launch_bounds__(block_threads) convert_kernel(std::int64_t n, const From* x, To* y) {
-  const Vec8 part = eight(global_thread(), n);
+  const Vec8 part = vec8_at(global_thread(), n);
   From from[8]{};
   To to[8];
   load_raw(x + part.begin, part.size, from);
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(block_threads) convert_kernel(std::int64_t n, 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     scale_add_kernel(std::int64_t n, Accumulation<T> factor, const T* x, T* y) {
-  const Vec8 part = eight(global_thread(), n);
+  const Vec8 part = vec8_at(global_thread(), n);
   PackedVec8<T> own(y + part.begin, part.size), other;
   if (x != nullptr) other.load(x + part.begin, part.size);
   Accumulation<T> value[8], added[8];
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(block_threads)
                             const T* residual, Dropout dropout, T* sum) {
   const std::int64_t row = global_thread() / vec8s_of(h);
   if (row >= rows) return;
-  const Vec8 columns = eight(global_thread() % vec8s_of(h), h);
+  const Vec8 columns = vec8_at(global_thread() % vec8s_of(h), h);
   T rounded[8];
   const BranchEnd<T> end(x, bias, residual, h, row, columns);
   end.compute(dropout, DropoutRow(dropout, row, batch), columns, rounded);
@@ -81,37 +81,37 @@ __global__ void __launch_bounds__(block_threads)
 /// dx of eight columns of dsum, also left in `value`.
 template <class T>
 __device__ void drop_gradient(const PackedVec8<T>& dsum, const Dropout& dropout, std::int64_t batch, std::int64_t h,
-                              std::int64_t row, std::int64_t group, T* dx, Accumulation<T> (&value)[8]) {
+                              std::int64_t row, std::int64_t vec8, T* dx, Accumulation<T> (&value)[8]) {
   Accumulation<T> factor[8]{};
   if (dropout.enabled()) {
     const DropoutRow dropout_row(dropout, row, batch);
-    dropout_factors(dropout, dropout.key, dropout_row.sample, dropout_row.position, group, factor);
+    dropout_factors(dropout, dropout.key, dropout_row.sample, dropout_row.position, vec8, factor);
   }
   dsum.unpack(value);
   if (dropout.enabled()) {
     for (int c = 0; c < 8; ++c) value[c] *= factor[c];
   }
-  const Vec8 columns = eight(group, h);
+  const Vec8 columns = vec8_at(vec8, h);
   store(value, columns.size, dx + row * h + columns.begin);
 }
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     drop_gradient_kernel(std::int64_t rows, std::int64_t h, std::int64_t batch, const T* dsum, Dropout dropout, T* dx) {
-  const std::int64_t row = global_thread() / vec8s_of(h), group = global_thread() % vec8s_of(h);
+  const std::int64_t row = global_thread() / vec8s_of(h), vec8 = global_thread() % vec8s_of(h);
   if (row >= rows) return;
   Accumulation<T> value[8];
-  drop_gradient(load_group(dsum, h, row, group), dropout, batch, h, row, group, dx, value);
+  drop_gradient(load_vec8(dsum, h, row, vec8), dropout, batch, h, row, vec8, dx, value);
 }
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     drop_gradient_and_sum_kernel(RowChunks chunks, std::int64_t h, std::int64_t batch, const T* dsum, Dropout dropout,
                                  T* dx, Accumulation<T>* partials) {
   using A = Accumulation<T>;
-  const auto fetch = [&](std::int64_t row, std::int64_t group) { return load_group(dsum, h, row, group); };
+  const auto fetch = [&](std::int64_t row, std::int64_t vec8) { return load_vec8(dsum, h, row, vec8); };
   sum_rows<1>(chunks, h, partials, fetch,
-              [&](const PackedVec8<T>& own, std::int64_t row, std::int64_t group, A(&sums)[1][8]) {
+              [&](const PackedVec8<T>& own, std::int64_t row, std::int64_t vec8, A(&sums)[1][8]) {
                 A value[8];
-                drop_gradient(own, dropout, batch, h, row, group, dx, value);
+                drop_gradient(own, dropout, batch, h, row, vec8, dx, value);
                 for (int c = 0; c < 8; ++c) sums[0][c] += value[c];
               });
 }
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(block_threads)
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     activate_kernel(std::int64_t n, Activation activation, const T* x, T* y) {
-  const Vec8 part = eight(global_thread(), n);
+  const Vec8 part = vec8_at(global_thread(), n);
   Accumulation<T> value[8];
   load(x + part.begin, part.size, value);
   for (auto& v : value) v = activated(activation, v);
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(block_threads)
     swiglu_kernel(std::int64_t rows, std::int64_t f, const T* gate_up, T* y) {
   const std::int64_t row = global_thread() / vec8s_of(f);
   if (row >= rows) return;
-  const Vec8 part = eight(global_thread() % vec8s_of(f), f);
+  const Vec8 part = vec8_at(global_thread() % vec8s_of(f), f);
   const T* gate_at = gate_up + 2 * row * f + part.begin;
   const PackedVec8 of_gate(gate_at, part.size), of_up(gate_at + f, part.size);
   Accumulation<T> gate[8], up[8];
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(block_threads)
   using A = Accumulation<T>;
   const std::int64_t row = global_thread() / vec8s_of(f);
   if (row >= rows) return;
-  const Vec8 part = eight(global_thread() % vec8s_of(f), f);
+  const Vec8 part = vec8_at(global_thread() % vec8s_of(f), f);
   const std::int64_t gate_at = 2 * row * f + part.begin, up_at = gate_at + f;
   const PackedVec8 of_dy(dy + row * f + part.begin, part.size);
   const PackedVec8 of_gate(gate_up + gate_at, part.size), of_up(gate_up + up_at, part.size);

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(block_threads)
                   std::int64_t first_row, T* y) {
   const std::int64_t i = global_thread() / vec8s_of(h);
   if (i >= n) return;
-  const Vec8 columns = eight(global_thread() % vec8s_of(h), h);
+  const Vec8 columns = vec8_at(global_thread() % vec8s_of(h), h);
   const std::int64_t row = ids[i] - first_row;
   T value[8]{};
   if (row >= 0 && row < rows) load_raw(table + row * h + columns.begin, columns.size, value);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(block_threads, 2)
       while (found == 0) found = with_id(begin += warp_threads);
       if (begin + __ffs(static_cast<int>(found)) - 1 != first) continue;
 
-      const Vec8 columns = eight(item % tiles * tile_groups + lane, h);
+      const Vec8 columns = vec8_at(item % tiles * tile_vec8s + lane, h);
       const T* from = dy + base * h + columns.begin;
       A* to = dtable + (id - first_row) * h + columns.begin;
       A total[8];
@@ -149,9 +149,9 @@ __global__ void __launch_bounds__(block_threads)
     add_positions_kernel(std::int64_t rows, std::int64_t batch, std::int64_t h, const T* table, Positions positions,
                          Dropout dropout, T* x) {
   using A = Accumulation<T>;
-  const std::int64_t row = global_thread() / vec8s_of(h), group = global_thread() % vec8s_of(h);
+  const std::int64_t row = global_thread() / vec8s_of(h), vec8 = global_thread() % vec8s_of(h);
   if (row >= rows) return;
-  const Vec8 columns = eight(group, h);
+  const Vec8 columns = vec8_at(vec8, h);
   T* at = x + row * h + columns.begin;
   A value[8], other[8];
   load(at, columns.size, value);
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(block_threads)
     for (int c = 0; c < 8; ++c) value[c] += other[c];
   }
   if (dropout.enabled()) {
-    dropout_factors(dropout, dropout.key, dropout.samples[row % batch], positions[row / batch], group, other);
+    dropout_factors(dropout, dropout.key, dropout.samples[row % batch], positions[row / batch], vec8, other);
     for (int c = 0; c < 8; ++c) value[c] *= other[c];
   }
   store(value, columns.size, at);
@@ -172,9 +172,9 @@ __global__ void __launch_bounds__(block_threads)
     add_positions_backward_kernel(std::int64_t count, std::int64_t batch, std::int64_t h, const T* dy,
                                   Positions positions, Dropout dropout, T* dx, Accumulation<T>* dtable) {
   using A = Accumulation<T>;
-  const std::int64_t p = global_thread() / vec8s_of(h), group = global_thread() % vec8s_of(h);
+  const std::int64_t p = global_thread() / vec8s_of(h), vec8 = global_thread() % vec8s_of(h);
   if (p >= count) return;
-  const Vec8 columns = eight(group, h);
+  const Vec8 columns = vec8_at(vec8, h);
   A total[8]{}, value[8], factor[8];
   A* to = dtable == nullptr ? nullptr : dtable + positions[p] * h + columns.begin;
   if (to != nullptr) load(to, columns.size, total);
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(block_threads)
     const std::int64_t offset = (p * batch + sample) * h + columns.begin;
     load(dy + offset, columns.size, value);
     if (dropout.enabled()) {
-      dropout_factors(dropout, dropout.key, dropout.samples[sample], positions[p], group, factor);
+      dropout_factors(dropout, dropout.key, dropout.samples[sample], positions[p], vec8, factor);
       for (int c = 0; c < 8; ++c) value[c] *= factor[c];
     }
     for (int c = 0; c < 8; ++c) total[c] += value[c];

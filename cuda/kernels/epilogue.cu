@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(block_threads)
                            bool keep, T* y) {
   const std::int64_t row = global_thread() / vec8s_of(columns);
   if (row >= rows) return;
-  const Vec8 part = eight(global_thread() % vec8s_of(columns), columns);
+  const Vec8 part = vec8_at(global_thread() % vec8s_of(columns), columns);
   const std::int64_t offset = row * columns + part.begin;
   PackedVec8<T> own(z + offset, part.size), other;
   if (bias != nullptr) other.load(bias + part.begin, part.size);
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(block_threads)
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     activation_backward_kernel(std::int64_t n, Activation activation, const T* z, T* dx) {
-  const Vec8 part = eight(global_thread(), n);
+  const Vec8 part = vec8_at(global_thread(), n);
   const PackedVec8 own(dx + part.begin, part.size), other(z + part.begin, part.size);
   float gradient[8], value[8];
   own.unpack(gradient);
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(block_threads)
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     column_sums_kernel(RowChunks chunks, std::int64_t columns, const T* x, float* partials) {
-  const auto fetch = [&](std::int64_t row, std::int64_t group) { return load_group(x, columns, row, group); };
+  const auto fetch = [&](std::int64_t row, std::int64_t vec8) { return load_vec8(x, columns, row, vec8); };
   sum_rows<1>(chunks, columns, partials, fetch,
               [&](const PackedVec8<T>& own, std::int64_t, std::int64_t, float(&sum)[1][8]) {
                 float value[8];

@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const std::int64_t sample = blockIdx.x / key_blocks / problem.kv_heads;
   const std::int64_t kv_head = blockIdx.x / key_blocks % problem.kv_heads;
   const int block_begin = static_cast<int>(blockIdx.x % key_blocks) * key_rows, first = block_begin + warp * warp_rows;
-  const std::int64_t group = problem.heads / problem.kv_heads;
+  const std::int64_t heads_per_kv_head = problem.heads / problem.kv_heads;
   const int keys = static_cast<int>(problem.keys_of(sample));
   // Query i attends to the keys up to i + between.
   const int between = static_cast<int>(positions_between(problem));
@@ -140,7 +140,8 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const int first_tile = first_query / query_tile;
   const int all_tiles = static_cast<int>(tiles_of(problem.queries, query_tile));
   const bool seen = block_begin < keys && first_tile < all_tiles;
-  const std::int64_t first_head = kv_head * group, end_head = seen ? first_head + group : first_head;
+  const std::int64_t first_head = kv_head * heads_per_kv_head,
+                     end_head = seen ? first_head + heads_per_kv_head : first_head;
   const float scale = static_cast<float>(problem.scale) * log2_e;
   T* own_k = gpu::dynamic_shared<T>();
   T* own_v = own_k + key_rows * row_stride<d>;

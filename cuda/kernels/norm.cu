@@ -9,7 +9,7 @@ namespace trireme::cuda {
 namespace {
 
 // Bytes from and to memory for each element of 16 bits: 4, and 8 where it ends a branch, too.  A warp takes a row. A
-// lane has the same groups of eight columns each time. It keeps at most `held` of them in registers; where that is all,
+// lane has the same Vec8s of columns each time. It keeps at most `held` of them in registers; where that is all,
 // the row is read once. Longer rows, held = 0, are read again, from the caches.
 
 /// A lane's part of a row of h columns.
@@ -22,14 +22,14 @@ class LaneRow {
     }
   }
   /// Processes a row: make(fetch(columns), columns, rounded) returns eight columns, 0 beyond the row, and writes them
-  /// to memory. Two groups are fetched together unless a third block needs the registers.
+  /// to memory. Two Vec8s are fetched together unless a third block needs the registers.
   template <class Fetch, class Make>
   __device__ LaneRow(const T* row, std::int64_t h, const Fetch& fetch, const Make& make) : row_(row), h_(h) {
     T rounded[8];
     if constexpr (held == 4 || held == 12) {
 #pragma unroll
       for (int i = 0; i < held; i += 2) {
-        const Vec8 first = group(i), second = group(i + 1);
+        const Vec8 first = vec8(i), second = vec8(i + 1);
         if (first.size <= 0) break;
         const auto of_first = fetch(first), of_second = fetch(second);
         make(of_first, first, rounded);
@@ -45,17 +45,17 @@ class LaneRow {
       });
     }
   }
-  /// Calls function(columns, number of the group in this lane).
+  /// Calls function(columns, index of the Vec8 in this lane).
   template <class Function>
   __device__ void each(Function&& function) const {
     if constexpr (held > 0) {
 #pragma unroll
       for (int i = 0; i < held; ++i) {
-        const Vec8 columns = group(i);
+        const Vec8 columns = vec8(i);
         if (columns.size > 0) function(columns, i);
       }
     } else {
-      for (std::int64_t group = own_lane(); group < vec8s_of(h_); group += warp_threads) function(eight(group, h_), 0);
+      for (std::int64_t vec8 = own_lane(); vec8 < vec8s_of(h_); vec8 += warp_threads) function(vec8_at(vec8, h_), 0);
     }
   }
   /// 0 beyond the row.
@@ -68,7 +68,7 @@ class LaneRow {
   }
 
  private:
-  __device__ Vec8 group(int i) const { return eight(own_lane() + i * warp_threads, h_); }
+  __device__ Vec8 vec8(int i) const { return vec8_at(own_lane() + i * warp_threads, h_); }
 
   const T* row_;
   std::int64_t h_;
@@ -148,14 +148,14 @@ __global__ void __launch_bounds__(block_threads, held == 6 ? 3 : 2)
   normalise_row(norm, row, h, own, y + row * h);
 }
 
-/// Calls `function` with the number of groups of eight of a row that a lane holds: 4, rows of up to 1024 columns, or 6
+/// Calls `function` with the number of Vec8s of a row that a lane holds: 4, rows of up to 1024 columns, or 6
 /// or 12, up to 1536 or 3072, where the type has 16 bits.
 template <class T, class Function>
 void dispatch_held(std::int64_t h, Function&& function) {
-  const std::int64_t groups = (vec8s_of(h) + warp_threads - 1) / warp_threads;
-  if (sizeof(T) <= 4 && groups <= 4) return function.template operator() < sizeof(T) <= 4 ? 4 : 0 > ();
-  if (sizeof(T) == 2 && groups <= 6) return function.template operator() < sizeof(T) == 2 ? 6 : 0 > ();
-  if (sizeof(T) == 2 && groups <= 12) return function.template operator() < sizeof(T) == 2 ? 12 : 0 > ();
+  const std::int64_t vec8s = (vec8s_of(h) + warp_threads - 1) / warp_threads;
+  if (sizeof(T) <= 4 && vec8s <= 4) return function.template operator() < sizeof(T) <= 4 ? 4 : 0 > ();
+  if (sizeof(T) == 2 && vec8s <= 6) return function.template operator() < sizeof(T) == 2 ? 6 : 0 > ();
+  if (sizeof(T) == 2 && vec8s <= 12) return function.template operator() < sizeof(T) == 2 ? 12 : 0 > ();
   function.template operator()<0>();
 }
 

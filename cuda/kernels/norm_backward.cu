@@ -23,9 +23,8 @@ struct BackwardVec8 {
   }
 };
 template <class T>
-__device__ BackwardVec8<T> load_backward(const T* dy, const T* x, std::int64_t h, std::int64_t row,
-                                         std::int64_t group) {
-  return {load_group(dy, h, row, group), load_group(x, h, row, group)};
+__device__ BackwardVec8<T> load_backward(const T* dy, const T* x, std::int64_t h, std::int64_t row, std::int64_t vec8) {
+  return {load_vec8(dy, h, row, vec8), load_vec8(x, h, row, vec8)};
 }
 
 /// partials [chunks, 2, h], or [chunks, 1, h] for RMSNorm: of dweight and dbias.
@@ -34,7 +33,7 @@ __global__ void __launch_bounds__(block_threads)
     weight_gradient_kernel(RowChunks chunks, std::int64_t h, const T* dy, const T* x, const Accumulation<T>* mean,
                            const Accumulation<T>* reciprocal_deviation, Accumulation<T>* partials) {
   using A = Accumulation<T>;
-  const auto fetch = [&](std::int64_t row, std::int64_t group) { return load_backward(dy, x, h, row, group); };
+  const auto fetch = [&](std::int64_t row, std::int64_t vec8) { return load_backward(dy, x, h, row, vec8); };
   sum_rows<sums>(chunks, h, partials, fetch,
                  [&](const BackwardVec8<T>& own, std::int64_t row, std::int64_t, A(&sum)[sums][8]) {
                    A gradient[8], normalised[8];
@@ -55,12 +54,12 @@ __global__ void __launch_bounds__(block_threads)
   using A = Accumulation<T>;
   const std::int64_t row = own_row();
   if (row >= rows) return;
-  // Calls function(columns, gradient, normalised) for the lane's groups of eight.
+  // Calls function(columns, gradient, normalised) for the lane's Vec8s.
   const auto each = [&](auto&& function) {
-    for (std::int64_t group = own_lane(); group < vec8s_of(h); group += warp_threads) {
-      const Vec8 columns = eight(group, h);
+    for (std::int64_t vec8 = own_lane(); vec8 < vec8s_of(h); vec8 += warp_threads) {
+      const Vec8 columns = vec8_at(vec8, h);
       A gradient[8], normalised[8], factor[8];
-      const BackwardVec8<T> own = load_backward(dy, x, h, row, group);
+      const BackwardVec8<T> own = load_backward(dy, x, h, row, vec8);
       PackedVec8<T> own_weight;
       own_weight.load(weight + columns.begin, columns.size);
       own.unpack(mean, reciprocal_deviation, row, gradient, normalised);
@@ -90,9 +89,9 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 // All of backward in one pass: dy, x and residual_gradient are read once, dx is written once. A block processes a chunk
-// of rows, `teams` of them at a time. A team is some of the block's warps. Each of its threads holds up to held_groups
-// groups of eight columns, and sums the gradients of their weights.
-constexpr int held_groups = 3, max_held_width = 8 * held_groups * block_threads;
+// of rows, `teams` of them at a time. A team is some of the block's warps. Each of its threads holds up to max_vec8s
+// Vec8s of columns, and sums the gradients of their weights.
+constexpr int max_vec8s = 3, max_held_width = 8 * max_vec8s * block_threads;
 
 template <class A>
 struct TeamSums {
@@ -128,20 +127,20 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
   using A = Accumulation<T>;
   const int own_team = static_cast<int>(threadIdx.x) / team, member = static_cast<int>(threadIdx.x) % team;
   const int teams = block_threads / team;
-  // The columns of this thread's group i, none beyond the row.
-  const auto columns_of = [&](int i) { return eight(member + i * team, h); };
-  A dweight[held_groups][8]{}, dbias[held_groups][8]{};
-  PackedVec8<T> own_weight[held_groups];
+  // The columns of this thread's Vec8 i, none beyond the row.
+  const auto columns_of = [&](int i) { return vec8_at(member + i * team, h); };
+  A dweight[max_vec8s][8]{}, dbias[max_vec8s][8]{};
+  PackedVec8<T> own_weight[max_vec8s];
 #pragma unroll
-  for (int i = 0; i < held_groups; ++i) own_weight[i].load(weight + columns_of(i).begin, columns_of(i).size);
+  for (int i = 0; i < max_vec8s; ++i) own_weight[i].load(weight + columns_of(i).begin, columns_of(i).size);
   int turn = 0;
   for (std::int64_t first = chunks.begin(blockIdx.x); first < chunks.end(blockIdx.x); first += teams, turn = 1 - turn) {
     const std::int64_t row = first + own_team;
     const bool there = row < chunks.end(blockIdx.x);
     const std::int64_t offset = row * h;
-    PackedVec8<T> own_dy[held_groups], own_x[held_groups];
+    PackedVec8<T> own_dy[max_vec8s], own_x[max_vec8s];
 #pragma unroll
-    for (int i = 0; i < held_groups; ++i) {
+    for (int i = 0; i < max_vec8s; ++i) {
       const Vec8 columns = columns_of(i);
       if (!there) continue;
       own_dy[i].load(dy + offset + columns.begin, columns.size);
@@ -150,7 +149,7 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
     const A shift = there && mean != nullptr ? mean[row] : 0, reciprocal = there ? reciprocal_deviation[row] : 0;
     A sum = 0, dot = 0;
 #pragma unroll
-    for (int i = 0; i < held_groups; ++i) {
+    for (int i = 0; i < max_vec8s; ++i) {
       A gradient[8], normalised[8], factor[8];
       own_dy[i].unpack(gradient);
       own_x[i].unpack(normalised);
@@ -163,10 +162,10 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
         dot += gradient[c] * factor[c] * normalised[c];
       }
     }
-    PackedVec8<T> own_residual[held_groups];
+    PackedVec8<T> own_residual[max_vec8s];
     if (there && residual_gradient != nullptr) {
 #pragma unroll
-      for (int i = 0; i < held_groups; ++i) {
+      for (int i = 0; i < max_vec8s; ++i) {
         own_residual[i].load(residual_gradient + offset + columns_of(i).begin, columns_of(i).size);
       }
     }
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
     dot /= static_cast<A>(h);
     if (!there) continue;
 #pragma unroll
-    for (int i = 0; i < held_groups; ++i) {
+    for (int i = 0; i < max_vec8s; ++i) {
       A value[8], normalised[8], factor[8];
       own_dy[i].unpack(value);
       own_x[i].unpack(normalised);
@@ -193,7 +192,7 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
   for (int turn_of = 0; turn_of < teams; ++turn_of) {
     if (own_team == turn_of) {
 #pragma unroll
-      for (int i = 0; i < held_groups; ++i) {
+      for (int i = 0; i < max_vec8s; ++i) {
         const Vec8 columns = columns_of(i);
         for (int c = 0; c < 8; ++c) {
           if (c >= columns.size) continue;
@@ -230,7 +229,7 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
     if (held) {
       if constexpr (can_hold) {
         int team = warp_threads;
-        while (std::int64_t{8} * held_groups * team < h) team *= 2;
+        while (std::int64_t{8} * max_vec8s * team < h) team *= 2;
         gpu::launch(stream, {"norm_backward", chunks.count, block_threads, size_bytes}, norm_backward_kernel<T>, chunks,
                     team, sums, h, dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd, residual, dx.as<T>(), partials);
       }

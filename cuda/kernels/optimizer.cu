@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(block_threads)
     adamw_kernel(std::int64_t n, AdamW<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
                  Accumulation<T>* m, Accumulation<T>* v, T* rounded) {
   using A = Accumulation<T>;
-  const Vec8 part = eight(global_thread(), n);
+  const Vec8 part = vec8_at(global_thread(), n);
   A g[8], weight[8], mean[8], square[8];
   load(gradient + part.begin, part.size, g);
   load(w + part.begin, part.size, weight);
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(block_threads)
     sgd_kernel(std::int64_t n, Sgd<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
                Accumulation<T>* m, T* rounded) {
   using A = Accumulation<T>;
-  const Vec8 part = eight(global_thread(), n);
+  const Vec8 part = vec8_at(global_thread(), n);
   A g[8], weight[8], momentum[8];
   load(gradient + part.begin, part.size, g);
   load(w + part.begin, part.size, weight);

@@ -13,7 +13,7 @@ template <class T>
 __global__ void __launch_bounds__(block_threads)
     rotate_kernel(RotaryEmbedding rotary, RotaryHeads x, double sign, T* data) {
   using A = Accumulation<T>;
-  const int pairs = static_cast<int>(rotary.channels / 2), groups = static_cast<int>(vec8s_of(pairs));
+  const int pairs = static_cast<int>(rotary.channels / 2), vec8s = static_cast<int>(vec8s_of(pairs));
   const std::int64_t row = blockIdx.x;
   A* cosines = gpu::dynamic_shared<A>();
   A* sines = cosines + pairs;
@@ -24,10 +24,10 @@ __global__ void __launch_bounds__(block_threads)
     sines[pair] = static_cast<A>(sign * std::sin(angle));
   }
   __syncthreads();
-  const int heads = static_cast<int>(x.heads), items = static_cast<int>(x.batch) * heads * groups;
+  const int heads = static_cast<int>(x.heads), items = static_cast<int>(x.batch) * heads * vec8s;
   for (int item = threadIdx.x; item < items; item += block_threads) {
-    const Vec8 part = eight(item % groups, pairs);
-    const std::int64_t head = item / groups % heads, sample = item / groups / heads;
+    const Vec8 part = vec8_at(item % vec8s, pairs);
+    const std::int64_t head = item / vec8s % heads, sample = item / vec8s / heads;
     T* first =
         data + row * x.data.position_stride + sample * x.data.sample_stride + head * x.data.head_stride + part.begin;
     T* second = first + pairs;

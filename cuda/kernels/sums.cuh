@@ -70,7 +70,7 @@ struct RowChunks {
 };
 
 /// Columns of a block of sum_rows, and how many of its rows are summed side by side.
-constexpr int tile_groups = 32, tile_columns = 8 * tile_groups, row_lanes = block_threads / tile_groups;
+constexpr int tile_vec8s = 32, tile_columns = 8 * tile_vec8s, row_lanes = block_threads / tile_vec8s;
 constexpr std::int64_t column_tiles(std::int64_t columns) { return (columns + tile_columns - 1) / tile_columns; }
 
 template <class A, int sums>
@@ -78,35 +78,35 @@ struct RowSums {
   A of[sums][row_lanes][tile_columns];
 };
 
-/// For a grid of chunks.count column_tiles(h) blocks. `term(fetch(row, group), row, group, value)` adds to value[s][c]
-/// for column 8 group + c. partials[chunk, s, column] = the sum of these over the rows of a chunk. Several rows are
+/// For a grid of chunks.count column_tiles(h) blocks. `term(fetch(row, vec8), row, vec8, value)` adds to value[s][c]
+/// for column 8 vec8 + c. partials[chunk, s, column] = the sum of these over the rows of a chunk. Several rows are
 /// fetched before the first is waited for. [count, sums, h]
 template <int sums, class A, class Fetch, class Term>
 __device__ void sum_rows(const RowChunks& chunks, std::int64_t h, A* partials, const Fetch& fetch, const Term& term) {
   const std::int64_t tiles = column_tiles(h), tile = blockIdx.x % tiles, chunk = blockIdx.x / tiles;
-  const int lane = threadIdx.x / tile_groups, group_in_tile = threadIdx.x % tile_groups;
-  const std::int64_t group = tile * tile_groups + group_in_tile;
+  const int lane = threadIdx.x / tile_vec8s, vec8_in_tile = threadIdx.x % tile_vec8s;
+  const std::int64_t vec8 = tile * tile_vec8s + vec8_in_tile;
   A value[sums][8]{};
-  if (8 * group < h) {
+  if (8 * vec8 < h) {
     constexpr int at_once = sizeof(A) == 4 ? 4 : 1;
     const std::int64_t end = chunks.end(chunk);
     for (std::int64_t first = chunks.begin(chunk) + lane; first < end; first += at_once * row_lanes) {
-      decltype(fetch(first, group)) fetched[at_once];
+      decltype(fetch(first, vec8)) fetched[at_once];
 #pragma unroll
       for (int i = 0; i < at_once; ++i) {
         const std::int64_t row = first + i * row_lanes;
-        if (row < end) fetched[i] = fetch(row, group);
+        if (row < end) fetched[i] = fetch(row, vec8);
       }
 #pragma unroll
       for (int i = 0; i < at_once; ++i) {
         const std::int64_t row = first + i * row_lanes;
-        if (row < end) term(fetched[i], row, group, value);
+        if (row < end) term(fetched[i], row, vec8, value);
       }
     }
   }
   auto& all = gpu::shared<RowSums<A, sums>>();
   for (int s = 0; s < sums; ++s) {
-    for (int c = 0; c < 8; ++c) all.of[s][lane][8 * group_in_tile + c] = value[s][c];
+    for (int c = 0; c < 8; ++c) all.of[s][lane][8 * vec8_in_tile + c] = value[s][c];
   }
   __syncthreads();
   const std::int64_t column = tile * tile_columns + threadIdx.x;

@@ -8,21 +8,21 @@ namespace trireme::cuda {
 // bytes, and the columns of one call of Philox.
 constexpr int block_threads = 256;
 
-/// Groups of eight that hold n elements.
+/// Number of Vec8s that hold n elements.
 __host__ __device__ constexpr std::int64_t vec8s_of(std::int64_t n) { return (n + 7) / 8; }
 /// Blocks that give each of `items` a thread.
 constexpr std::int64_t blocks_for(std::int64_t items) { return (items + block_threads - 1) / block_threads; }
 
 __device__ inline std::int64_t global_thread() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-/// The part of a row, or of a whole tensor, that a thread has: elements [begin, begin + size).
+/// Elements [begin, begin + size) of a row, or of a whole tensor, that one thread processes.
 struct Vec8 {
   std::int64_t begin;
   int size;  ///< 8 but at the end, where it may be 0 or less: nothing
 };
-__device__ inline Vec8 eight(std::int64_t group, std::int64_t n) {
-  const std::int64_t rest = n - 8 * group;
-  return {8 * group, rest < 8 ? static_cast<int>(rest) : 8};
+__device__ inline Vec8 vec8_at(std::int64_t vec8, std::int64_t n) {
+  const std::int64_t rest = n - 8 * vec8;
+  return {8 * vec8, rest < 8 ? static_cast<int>(rest) : 8};
 }
 
 template <class T>
@@ -135,10 +135,10 @@ class PackedVec8 {
   Stored stored_[count]{};
 };
 
-/// Columns [8 group, 8 group + 8) of a row of a matrix with h of them.
+/// Columns [8 vec8, 8 vec8 + 8) of a row of a matrix with h of them.
 template <class T>
-__device__ PackedVec8<T> load_group(const T* matrix, std::int64_t h, std::int64_t row, std::int64_t group) {
-  const Vec8 columns = eight(group, h);
+__device__ PackedVec8<T> load_vec8(const T* matrix, std::int64_t h, std::int64_t row, std::int64_t vec8) {
+  const Vec8 columns = vec8_at(vec8, h);
   return {matrix + row * h + columns.begin, columns.size};
 }
 

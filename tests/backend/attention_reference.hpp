@@ -19,7 +19,7 @@ struct AttentionTensors {
 /// p.dropout.samples and p.lengths are read on the host. Sets t.log_sum_exp.
 template <class Visit>
 void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit&& visit) {
-  const std::int64_t d = p.head_dim, group = p.heads / p.kv_heads;
+  const std::int64_t d = p.head_dim, heads_per_kv_head = p.heads / p.kv_heads;
   t.log_sum_exp.assign(p.batch * p.heads * p.queries, 0);
   for (std::int64_t index = 0; index < p.batch * p.heads * p.queries; ++index) {
     const std::int64_t i = index % p.queries, head = index / p.queries % p.heads, sample = index / p.queries / p.heads;
@@ -31,7 +31,7 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
     double largest = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::int64_t j = 0; j < p.keys; ++j) {
       if (p.first_key + j >= end || (p.causal && p.first_key + j > position)) break;
-      kv_rows.push_back(((j * p.batch + sample) * p.kv_heads + head / group) * d);
+      kv_rows.push_back(((j * p.batch + sample) * p.kv_heads + head / heads_per_kv_head) * d);
       double score = 0;
       for (std::int64_t c = 0; c < d; ++c) score += t.q[row + c] * t.k[kv_rows[j] + c];
       probability.push_back(score * p.scale);

@@ -28,14 +28,14 @@ struct AttentionBackwardTask {
   /// where it is nullptr they are complete and written to dq.
   void run(A* query_sums) {
     const std::int64_t d = problem.head_dim, width = round_up(d, column_grain);
-    const std::int64_t group = problem.heads / problem.kv_heads;
+    const std::int64_t heads_per_kv_head = problem.heads / problem.kv_heads;
     const std::int64_t sum_size = round_up(problem.queries, column_grain) * width;
-    ScratchPool::Lease lease(scratch, ((query_sums == nullptr ? group * sum_size : 0) +
+    ScratchPool::Lease lease(scratch, ((query_sums == nullptr ? heads_per_kv_head * sum_size : 0) +
                                        (4 * key_chunk + 4 * tile) * width + 3 * tile * tile + 2 * tile) *
                                           sizeof(A));
     const bool complete = query_sums == nullptr;
-    if (complete) query_sums = lease.take<A>(group * sum_size);
-    std::fill_n(query_sums, group * sum_size, A{0});
+    if (complete) query_sums = lease.take<A>(heads_per_kv_head * sum_size);
+    std::fill_n(query_sums, heads_per_kv_head * sum_size, A{0});
     A* k_chunk = lease.take<A>(key_chunk * width);
     A* v_chunk = lease.take<A>(key_chunk * width);
     A* dk_chunk = lease.take<A>(key_chunk * width);
@@ -49,8 +49,8 @@ struct AttentionBackwardTask {
       load_tile<T>(rows_of<T>(v, sample, kv_head), begin, keys, all_keys, d, width, A{1}, v_chunk);
       std::fill_n(dk_chunk, key_chunk * width, A{0});
       std::fill_n(dv_chunk, key_chunk * width, A{0});
-      for (std::int64_t member = 0; member < group; ++member) {
-        const std::int64_t head = kv_head * group + member;
+      for (std::int64_t member = 0; member < heads_per_kv_head; ++member) {
+        const std::int64_t head = kv_head * heads_per_kv_head + member;
         for (std::int64_t q_begin = 0; q_begin < problem.queries; q_begin += tile) {
           const std::int64_t queries = std::min(tile, problem.queries - q_begin);
           std::int64_t seen = visible_keys(problem, sample, q_begin + queries - 1) - begin;
@@ -72,8 +72,8 @@ struct AttentionBackwardTask {
       }
     }
     if (!complete) return;
-    for (std::int64_t member = 0; member < group; ++member) {
-      const ResultRows<T> to(problem, dq, sample, kv_head * group + member);
+    for (std::int64_t member = 0; member < heads_per_kv_head; ++member) {
+      const ResultRows<T> to(problem, dq, sample, kv_head * heads_per_kv_head + member);
       for (std::int64_t i = 0; i < problem.queries; ++i) {
         to.store_or_add(i, query_sums + member * sum_size + i * width, d, static_cast<A>(problem.scale));
       }

@@ -33,18 +33,18 @@ struct LayerSpan {
   bool recomputed = false;
 };
 
-/// The groups of a chunk of `layers` layers, in order. The last group of `uniform` may be smaller.
+/// The spans of a chunk of `layers` layers, in order. The last span of `uniform` may be smaller.
 inline std::vector<LayerSpan> layer_spans(const Recomputation& recomputation, int layers) {
   const bool full = recomputation.granularity == RecomputeGranularity::full;
   const bool uniform = full && recomputation.method == RecomputeMethod::uniform;
   const int recomputed = uniform ? layers : full ? std::min(recomputation.layers, layers) : 0;
   const int size = uniform ? recomputation.layers : 1;
-  std::vector<LayerSpan> groups;
+  std::vector<LayerSpan> spans;
   for (int first = 0; first < recomputed; first += size) {
-    groups.push_back({first, std::min(size, recomputed - first), true});
+    spans.push_back({first, std::min(size, recomputed - first), true});
   }
-  if (recomputed < layers) groups.push_back({recomputed, layers - recomputed, false});
-  return groups;
+  if (recomputed < layers) spans.push_back({recomputed, layers - recomputed, false});
+  return spans;
 }
 
 }  // namespace trireme::model

@@ -20,7 +20,7 @@ std::vector<Step> in_turn(const std::vector<Step>& forwards, const std::vector<S
 
 /// Chunks in turn, each with as many micro-batches as there are stages, until every chunk has had at least
 /// `micro_batches`: forwards through the chunks upwards, backwards downwards.
-std::vector<Step> in_groups(StepKind kind, int stages, int micro_batches, int chunks) {
+std::vector<Step> chunk_by_chunk(StepKind kind, int stages, int micro_batches, int chunks) {
   std::vector<Step> steps;
   for (int first = 0; first < micro_batches; first += stages) {
     for (int turn = 0; turn < chunks; ++turn) {
@@ -48,7 +48,7 @@ std::vector<Step> with_late_weights(const std::vector<Step>& steps, int delay) {
 }
 
 std::vector<Step> steps_of(ScheduleKind kind, int stages, int rank, int micro_batches, int chunks) {
-  const auto all = [&](StepKind step) { return in_groups(step, stages, micro_batches, chunks); };
+  const auto all = [&](StepKind step) { return chunk_by_chunk(step, stages, micro_batches, chunks); };
   const auto is_missing = [&](const Step& step) { return step.micro_batch >= micro_batches; };
   const std::vector<Step> forwards = all(StepKind::forward);
   const int count = static_cast<int>(forwards.size());
@@ -121,7 +121,7 @@ Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches, int chu
 
 Schedule make_forward_schedule(int stages, int micro_batches, int chunks) {
   Schedule schedule = empty_schedule(stages, micro_batches, chunks);
-  std::vector<Step> forwards = in_groups(StepKind::forward, stages, micro_batches, chunks);
+  std::vector<Step> forwards = chunk_by_chunk(StepKind::forward, stages, micro_batches, chunks);
   std::erase_if(forwards, [&](const Step& step) { return step.micro_batch >= micro_batches; });
   schedule.steps.assign(static_cast<std::size_t>(stages), forwards);
   return schedule;

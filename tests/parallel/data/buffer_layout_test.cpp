@@ -72,9 +72,9 @@ TEST(BufferLayout, ATiedTableHasABucketOfItsOwn) {
 TEST(BufferLayout, ShardsCoverEveryElementOnce) {
   for (const int shards : {1, 2, 3, 7}) {
     for (const std::int64_t bucket : {0, 1, 60, 100}) {
-      for (const bool groups : {false, true}) {
+      for (const bool unit_buckets : {false, true}) {
         const std::vector<Parameter> list = six();
-        const BufferLayout layout(DType::bf16, list, {shards, bucket, groups});
+        const BufferLayout layout(DType::bf16, list, {shards, bucket, unit_buckets});
         EXPECT_EQ(layout.shard_elements() * shards, layout.elements());
         for (std::size_t i = 0; i < list.size(); ++i) {
           std::int64_t next = 0;

@@ -28,8 +28,8 @@ class Scribe final : public test::ForwardingCommunicator {
   SelfCommunicator self_;
 };
 
-/// Groups 0, 1 and 2 of 64, 32 and 16 elements.
-std::vector<Parameter> three_groups() {
+/// Units 0, 1 and 2 of 64, 32 and 16 elements.
+std::vector<Parameter> three_units() {
   std::vector<Parameter> list;
   for (const int numel : {64, 32, 16}) {
     Parameter p = test::whole_parameter(std::to_string(numel), ParameterRole::matrix, {numel});
@@ -41,15 +41,15 @@ std::vector<Parameter> three_groups() {
 
 struct Rig {
   Rig(DType dtype, const DataParallelOptions& options)
-      : buffer(*backend, dtype, three_groups(), options), data_parallel(*backend, buffer, scribe) {}
+      : buffer(*backend, dtype, three_units(), options), data_parallel(*backend, buffer, scribe) {}
   /// A micro-batch's backward of one unit adds 1 to all its gradients.
   void backward(int unit, bool last) {
     add_one(unit);
     data_parallel.after_backward(unit, last);
   }
-  void add_one(int group) {
-    data_parallel.before_backward(group);
-    const Parameter& parameter = buffer.parameters()[static_cast<std::size_t>(group)];
+  void add_one(int unit) {
+    data_parallel.before_backward(unit);
+    const Parameter& parameter = buffer.parameters()[static_cast<std::size_t>(unit)];
     const Tensor one(*backend, parameter.gradient.dtype(), parameter.gradient.shape());
     backend->elementwise().fill(backend->compute_stream(), 1, one);
     backend->elementwise().add(backend->compute_stream(), one, parameter.gradient);
@@ -63,10 +63,10 @@ struct Rig {
 TEST(DataParallel, ReducesABucketWhenAllItsGroupsHaveSeenTheLastMicroBatch) {
   DataParallelOptions options;
   options.overlap_reduce = true;
-  options.bucket_elements = 40;  // groups 2 and 1 together, group 0
+  options.bucket_elements = 40;  // units 2 and 1 together, unit 0
   Rig rig(DType::fp32, options);
   rig.data_parallel.begin_step();
-  for (const int group : {2, 1, 0}) rig.backward(group, false);
+  for (const int unit : {2, 1, 0}) rig.backward(unit, false);
   rig.backward(2, true);
   EXPECT_THAT(rig.scribe.reduced, IsEmpty());
   rig.backward(1, true);
@@ -82,7 +82,7 @@ TEST(DataParallel, ReducesAtTheEndWithoutOverlap) {
   options.bucket_elements = 40;
   Rig rig(DType::fp32, options);
   rig.data_parallel.begin_step();
-  for (const int group : {2, 1, 0}) rig.backward(group, true);
+  for (const int unit : {2, 1, 0}) rig.backward(unit, true);
   EXPECT_THAT(rig.scribe.reduced, IsEmpty());
   rig.data_parallel.finish_reduction();
   EXPECT_THAT(rig.scribe.reduced, ElementsAre(48, 64));
@@ -96,7 +96,7 @@ TEST(DataParallel, ShardsOfGradientsAreReducedAfterEveryMicroBatchOfAGroup) {
     EXPECT_FALSE(rig.buffer.gradients());
     rig.data_parallel.begin_step();
     for (const bool last : {false, true}) {
-      for (const int group : {2, 1, 0}) rig.backward(group, last);
+      for (const int unit : {2, 1, 0}) rig.backward(unit, last);
     }
     EXPECT_THAT(rig.scribe.reduced, ElementsAre(16, 32, 64, 16, 32, 64));
     rig.data_parallel.finish_reduction();
@@ -114,11 +114,11 @@ TEST(DataParallel, AGroupMayPauseWhileAnotherHasItsWorkMemory) {
   for (const DataParallelOptions& options : {shards, overlapped, rounded}) {
     Rig rig(DType::bf16, options);
     rig.data_parallel.begin_step();
-    for (const int group : {2, 0, 1}) {
-      rig.add_one(group);
-      rig.data_parallel.pause_backward(group);
+    for (const int unit : {2, 0, 1}) {
+      rig.add_one(unit);
+      rig.data_parallel.pause_backward(unit);
     }
-    for (const int group : {0, 1, 2}) rig.backward(group, true);
+    for (const int unit : {0, 1, 2}) rig.backward(unit, true);
     rig.data_parallel.finish_reduction();
     for (std::size_t i = 0; i < 3; ++i) {
       const TensorView sum = rig.buffer.shard_gradient(i);
@@ -135,7 +135,7 @@ TEST(DataParallel, WorkMemoryHoldsTheGradientsOfFewGroups) {
   rounded.low_precision_gradients = true;
   const auto work_bytes = [](DType dtype, const DataParallelOptions& options) {
     const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-    return ParameterBuffer(*backend, dtype, three_groups(), options).memory().work;
+    return ParameterBuffer(*backend, dtype, three_units(), options).memory().work;
   };
   EXPECT_EQ(work_bytes(DType::fp32, one), 64u * 4);
   EXPECT_EQ(work_bytes(DType::fp32, two), 2 * 64u * 4);
@@ -149,7 +149,7 @@ TEST(DataParallel, GradientsOfSixteenBitsAreRoundedAfterEveryMicroBatch) {
   Rig rig(DType::bf16, options);
   rig.data_parallel.begin_step();
   for (int i = 0; i < 300; ++i) {
-    for (const int group : {2, 1, 0}) rig.backward(group, i == 299);
+    for (const int unit : {2, 1, 0}) rig.backward(unit, i == 299);
   }
   EXPECT_EQ(rig.buffer.gradients().dtype(), DType::bf16);
   rig.data_parallel.finish_reduction();
@@ -160,11 +160,11 @@ TEST(DataParallel, GradientsOfSixteenBitsAreRoundedAfterEveryMicroBatch) {
 /// Returns the milliseconds of a step of eight units, each a bucket. Each forward and each backward takes 10 ms, each
 /// reduction and each gather 5 ms.
 double slow_step_ms(bool overlap) {
-  constexpr int groups = 8;
+  constexpr int units = 8;
   const auto compute = [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); };
   std::vector<Parameter> list;
-  for (int g = 0; g < groups; ++g) {
-    list.push_back(three_groups().front());
+  for (int g = 0; g < units; ++g) {
+    list.push_back(three_units().front());
     list.back().unit = g;
   }
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
@@ -173,14 +173,14 @@ double slow_step_ms(bool overlap) {
   ParameterBuffer buffer(*backend, DType::fp32, list, options, 2, 0);
   DataParallel data_parallel(*backend, buffer, slow);
   const Timer timer;
-  for (std::size_t b = groups; b-- > 0;) data_parallel.start_gather(b);
+  for (std::size_t b = units; b-- > 0;) data_parallel.start_gather(b);
   data_parallel.finish_gather();
   data_parallel.begin_step();
-  for (int g = 0; g < groups; ++g) {
+  for (int g = 0; g < units; ++g) {
     data_parallel.before_forward(g);
     compute();
   }
-  for (int g = groups - 1; g >= 0; --g) {
+  for (int g = units - 1; g >= 0; --g) {
     data_parallel.before_backward(g);
     compute();
     data_parallel.after_backward(g, true);
@@ -202,9 +202,9 @@ TEST(DataParallel, RefusesSixteenBitGradientsThatCannotBe) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   DataParallelOptions options;
   options.low_precision_gradients = true;
-  EXPECT_THROW(ParameterBuffer(*backend, DType::fp32, three_groups(), options), ConfigError);
+  EXPECT_THROW(ParameterBuffer(*backend, DType::fp32, three_units(), options), ConfigError);
   options.sharding = DataSharding::optimizer_and_gradients;
-  EXPECT_THROW(ParameterBuffer(*backend, DType::bf16, three_groups(), options), ConfigError);
+  EXPECT_THROW(ParameterBuffer(*backend, DType::bf16, three_units(), options), ConfigError);
 }
 
 }  // namespace
