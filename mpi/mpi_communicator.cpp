@@ -125,10 +125,10 @@ void MpiCommunicator::barrier() {
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key, const std::string& name) {
-  MPI_Comm part = MPI_COMM_NULL;
-  check(MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, key, &part), "MPI_Comm_split");
-  if (part == MPI_COMM_NULL) return nullptr;
-  return std::unique_ptr<Communicator>(new MpiCommunicator(Owned{}, engine_, part, name));
+  MPI_Comm group = MPI_COMM_NULL;
+  check(MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, key, &group), "MPI_Comm_split");
+  if (group == MPI_COMM_NULL) return nullptr;
+  return std::unique_ptr<Communicator>(new MpiCommunicator(Owned{}, engine_, group, name));
 }
 
 }  // namespace trireme::mpi

@@ -22,15 +22,15 @@ constexpr std::int64_t one_step_bytes = 2 << 10;
 constexpr int one_step_ranks = 8;
 
 /// Range of elements.
-struct Part {
+struct Range {
   std::int64_t begin;
   std::int64_t count;
 };
 
 /// Part `index` of `count` elements divided among `parts`, in whole cache lines as far as possible.
-Part part_of(std::int64_t count, int parts, int index) {
+Range range_of(std::int64_t count, int ranks, int index) {
   constexpr std::int64_t line = 64;
-  const std::int64_t width = ((count + parts - 1) / parts + line - 1) / line * line;
+  const std::int64_t width = ((count + ranks - 1) / ranks + line - 1) / line * line;
   const std::int64_t begin = std::min(count, width * index);
   return {begin, std::min(width, count - begin)};
 }
@@ -67,9 +67,9 @@ class Contributions {
 /// Memory for one segment in flight: the contributions of other ranks, and the messages of both steps.
 struct Lane {
   Lane(const Channel& channel, DType dtype, std::int64_t capacity)
-      : contributions(channel, dtype, capacity), parts(channel.comm, channel.tag), sums(channel.comm, channel.tag) {}
+      : contributions(channel, dtype, capacity), terms(channel.comm, channel.tag), sums(channel.comm, channel.tag) {}
   Contributions contributions;
-  Messages parts;
+  Messages terms;
   Messages sums;
 };
 
@@ -107,34 +107,35 @@ Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
   const std::int64_t segment = segment_bytes / item;
   const std::int64_t segments = (numel + segment - 1) / segment;
   std::deque<Lane> lanes =
-      make_lanes(channel, dtype, segments, part_of(std::min(segment, numel), channel.size, 0).count);
+      make_lanes(channel, dtype, segments, range_of(std::min(segment, numel), channel.size, 0).count);
   const auto lane_of = [&](std::int64_t s) -> Lane& { return lanes[static_cast<std::size_t>(s) % lanes.size()]; };
   // The part of segment `s` that `rank` adds up.
-  const auto part = [&](std::int64_t s, int rank) {
-    const Part within = part_of(std::min(segment, numel - s * segment), channel.size, rank);
+  const auto shard = [&](std::int64_t s, int rank) {
+    const Range within = range_of(std::min(segment, numel - s * segment), channel.size, rank);
     return data.flat(s * segment + within.begin, within.count);
   };
   // Messages between two ranks match by their order: all ranks start the steps of the segments in the same one.
-  const auto exchange_parts = [&](std::int64_t s) {
+  const auto exchange_terms = [&](std::int64_t s) {
     Lane& lane = lane_of(s);
-    const TensorView own = part(s, channel.rank);
-    lane.contributions.receive(lane.parts, own.numel(), own.data());
-    for_each_peer(channel, [&](int peer) { lane.parts.send(part(s, peer).data(), part(s, peer).size_bytes(), peer); });
+    const TensorView own = shard(s, channel.rank);
+    lane.contributions.receive(lane.terms, own.numel(), own.data());
+    for_each_peer(channel,
+                  [&](int peer) { lane.terms.send(shard(s, peer).data(), shard(s, peer).size_bytes(), peer); });
   };
   const auto exchange_sums = [&](std::int64_t s) {
     Messages& sums = lane_of(s).sums;
-    const TensorView own = part(s, channel.rank);
-    for_each_peer(channel, [&](int peer) { sums.receive(part(s, peer).data(), part(s, peer).size_bytes(), peer); });
+    const TensorView own = shard(s, channel.rank);
+    for_each_peer(channel, [&](int peer) { sums.receive(shard(s, peer).data(), shard(s, peer).size_bytes(), peer); });
     for_each_peer(channel, [&](int peer) { sums.send(own.data(), own.size_bytes(), peer); });
   };
 
-  for (std::int64_t s = 0; s < std::ssize(lanes); ++s) exchange_parts(s);
+  for (std::int64_t s = 0; s < std::ssize(lanes); ++s) exchange_terms(s);
   for (std::int64_t s = 0; s < segments; ++s) {
-    co_await lane_of(s).parts;
-    lane_of(s).contributions.reduce(op, part(s, channel.rank).data(), part(s, channel.rank).numel());
+    co_await lane_of(s).terms;
+    lane_of(s).contributions.reduce(op, shard(s, channel.rank).data(), shard(s, channel.rank).numel());
     co_await lane_of(s).sums;  // sums of the segment that had the lane before
     exchange_sums(s);
-    if (s + std::ssize(lanes) < segments) exchange_parts(s + std::ssize(lanes));
+    if (s + std::ssize(lanes) < segments) exchange_terms(s + std::ssize(lanes));
   }
   for (Lane& lane : lanes) co_await lane.sums;
 }
@@ -142,34 +143,34 @@ Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
 Operation reduce_scatter(Channel channel, ConstTensorView in, TensorView out, ReduceOp op) {
   const DType dtype = in.dtype();
   const auto item = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t part = out.numel();
+  const std::int64_t shard_numel = out.numel();
   const std::int64_t segment = std::max<std::int64_t>(64, segment_bytes / item / channel.size);
-  const std::int64_t segments = (part + segment - 1) / segment;
-  std::deque<Lane> lanes = make_lanes(channel, dtype, segments, std::min(segment, part));
+  const std::int64_t segments = (shard_numel + segment - 1) / segment;
+  std::deque<Lane> lanes = make_lanes(channel, dtype, segments, std::min(segment, shard_numel));
   const auto lane_of = [&](std::int64_t s) -> Lane& { return lanes[static_cast<std::size_t>(s) % lanes.size()]; };
-  const auto count = [&](std::int64_t s) { return std::min(segment, part - s * segment); };
-  const auto exchange_parts = [&](std::int64_t s) {
+  const auto count = [&](std::int64_t s) { return std::min(segment, shard_numel - s * segment); };
+  const auto exchange_terms = [&](std::int64_t s) {
     Lane& lane = lane_of(s);
-    const auto of_rank = [&](int rank) { return in.data() + (rank * part + s * segment) * item; };
-    lane.contributions.receive(lane.parts, count(s), of_rank(channel.rank));
+    const auto of_rank = [&](int rank) { return in.data() + (rank * shard_numel + s * segment) * item; };
+    lane.contributions.receive(lane.terms, count(s), of_rank(channel.rank));
     for_each_peer(channel,
-                  [&](int peer) { lane.parts.send(of_rank(peer), static_cast<std::size_t>(count(s) * item), peer); });
+                  [&](int peer) { lane.terms.send(of_rank(peer), static_cast<std::size_t>(count(s) * item), peer); });
   };
-  for (std::int64_t s = 0; s < std::ssize(lanes); ++s) exchange_parts(s);
+  for (std::int64_t s = 0; s < std::ssize(lanes); ++s) exchange_terms(s);
   for (std::int64_t s = 0; s < segments; ++s) {
-    co_await lane_of(s).parts;
+    co_await lane_of(s).terms;
     lane_of(s).contributions.reduce(op, out.data() + s * segment * item, count(s));
-    if (s + std::ssize(lanes) < segments) exchange_parts(s + std::ssize(lanes));
+    if (s + std::ssize(lanes) < segments) exchange_terms(s + std::ssize(lanes));
   }
 }
 
 Operation all_gather(Channel channel, ConstTensorView in, TensorView out) {
   Messages messages(channel.comm, channel.tag);
-  const std::size_t part = in.size_bytes();
-  const auto of_rank = [&](int rank) { return out.data() + static_cast<std::size_t>(rank) * part; };
-  for_each_peer(channel, [&](int peer) { messages.receive(of_rank(peer), part, peer); });
-  for_each_peer(channel, [&](int peer) { messages.send(in.data(), part, peer); });
-  if (part > 0 && in.data() != of_rank(channel.rank)) std::memcpy(of_rank(channel.rank), in.data(), part);
+  const std::size_t shard_bytes = in.size_bytes();
+  const auto of_rank = [&](int rank) { return out.data() + static_cast<std::size_t>(rank) * shard_bytes; };
+  for_each_peer(channel, [&](int peer) { messages.receive(of_rank(peer), shard_bytes, peer); });
+  for_each_peer(channel, [&](int peer) { messages.send(in.data(), shard_bytes, peer); });
+  if (shard_bytes > 0 && in.data() != of_rank(channel.rank)) std::memcpy(of_rank(channel.rank), in.data(), shard_bytes);
   co_await messages;
 }
 

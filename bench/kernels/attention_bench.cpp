@@ -26,11 +26,11 @@ Tensor random_heads(Backend& b, DType dtype, const Heads4& shape, std::int64_t p
 }
 
 template <class View>
-HeadsOf<View> part_of(const Tensor& tensor, std::int64_t part) {
+HeadsOf<View> heads_of(const Tensor& tensor, std::int64_t index) {
   const Shape shape = tensor.view().shape();
   const std::int64_t h = shape[3] * shape[4];
-  const std::int64_t size = tensor.view().numel() - part * h;
-  return {tensor.view().flat(part * h, size), shape[1] * shape[2] * h, shape[2] * h, shape[4]};
+  const std::int64_t size = tensor.view().numel() - index * h;
+  return {tensor.view().flat(index * h, size), shape[1] * shape[2] * h, shape[2] * h, shape[4]};
 }
 
 /// Reports the operations of the products alone (2 forward, 5 backward), of which causal attention needs half, beside
@@ -55,16 +55,16 @@ void attention(benchmark::State& state, DType dtype, const Heads4& shape, double
                                  .causal = true,
                                  .dropout = {probability, 1, 1, DropoutSite::attention_scores, samples.data()},
                                  .first_head = 0};
-  const auto q = part_of<ConstTensorView>(qkv, 0), k = part_of<ConstTensorView>(qkv, 1);
-  const auto v = part_of<ConstTensorView>(qkv, 2);
-  b.attention().attention(stream, problem, q, k, v, part_of<TensorView>(out, 0), log_sum_exp);
+  const auto q = heads_of<ConstTensorView>(qkv, 0), k = heads_of<ConstTensorView>(qkv, 1);
+  const auto v = heads_of<ConstTensorView>(qkv, 2);
+  b.attention().attention(stream, problem, q, k, v, heads_of<TensorView>(out, 0), log_sum_exp);
   for (auto _ : state) {
     if (backward) {
       b.attention().attention_backward(
-          stream, problem, part_of<ConstTensorView>(dout, 0), q, k, v, part_of<ConstTensorView>(out, 0), log_sum_exp,
-          row_dot, part_of<TensorView>(dqkv, 0), part_of<TensorView>(dqkv, 1), part_of<TensorView>(dqkv, 2));
+          stream, problem, heads_of<ConstTensorView>(dout, 0), q, k, v, heads_of<ConstTensorView>(out, 0), log_sum_exp,
+          row_dot, heads_of<TensorView>(dqkv, 0), heads_of<TensorView>(dqkv, 1), heads_of<TensorView>(dqkv, 2));
     } else {
-      b.attention().attention(stream, problem, q, k, v, part_of<TensorView>(out, 0), log_sum_exp);
+      b.attention().attention(stream, problem, q, k, v, heads_of<TensorView>(out, 0), log_sum_exp);
     }
   }
   const double visible =

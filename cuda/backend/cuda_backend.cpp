@@ -84,7 +84,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) override {
     CudaStream& on = cuda_stream(stream);
     if (host.size_bytes() == 0 || pinned_->owns(host.data())) return copy(on, host, device);
-    for_each_part(host, device, [&](ConstTensorView from, TensorView to) {
+    for_each_segment(host, device, [&](ConstTensorView from, TensorView to) {
       while (!uploading_.empty() && uploading_.front().end->done()) uploading_.pop_front();
       Buffer staging = pinned_->allocate(from.size_bytes());
       std::memcpy(staging.data(), from.data(), from.size_bytes());
@@ -95,7 +95,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) override {
     CudaStream& on = cuda_stream(stream);
     if (host.size_bytes() == 0 || pinned_->owns(host.data())) return copy(on, device, host);
-    for_each_part(device, host, [&](ConstTensorView from, TensorView to) {
+    for_each_segment(device, host, [&](ConstTensorView from, TensorView to) {
       const Buffer staging = pinned_->allocate(from.size_bytes());
       copy(on, from, TensorView(staging.data(), from.dtype(), from.shape()));
       on.synchronize();
@@ -142,13 +142,13 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
 
   /// Parts of two tensors of one type and size, each small enough for a buffer of pinned memory.
   template <class Function>
-  static void for_each_part(ConstTensorView from, TensorView to, Function&& function) {
+  static void for_each_segment(ConstTensorView from, TensorView to, Function&& function) {
     TRIREME_CHECK(from.dtype() == to.dtype() && from.numel() == to.numel(), ShapeError, "copy of {} {} to {} {}",
                   name_of(from.dtype()), to_string(from.shape()), name_of(to.dtype()), to_string(to.shape()));
-    constexpr std::int64_t part_bytes = std::int64_t{8} << 20;
-    const std::int64_t part = part_bytes / static_cast<std::int64_t>(size_of(from.dtype()));
-    for (std::int64_t begin = 0; begin < from.numel(); begin += part) {
-      const std::int64_t count = std::min(part, from.numel() - begin);
+    constexpr std::int64_t segment_bytes = std::int64_t{8} << 20;
+    const std::int64_t segment = segment_bytes / static_cast<std::int64_t>(size_of(from.dtype()));
+    for (std::int64_t begin = 0; begin < from.numel(); begin += segment) {
+      const std::int64_t count = std::min(segment, from.numel() - begin);
       function(from.flat(begin, count), to.flat(begin, count));
     }
   }

@@ -37,18 +37,18 @@ __global__ void __launch_bounds__(block_threads)
   const T* row = logits + blockIdx.x * columns;
   A own = -infinity, sum = 0, value[8];
   for (std::int64_t first = threadIdx.x; first < vec8s_of(shard.classes); first += vec8s_in_flight * block_threads) {
-    Vec8 part[vec8s_in_flight];
+    Vec8 range[vec8s_in_flight];
     PackedVec8<T> logit[vec8s_in_flight];
 #pragma unroll
     for (int i = 0; i < vec8s_in_flight; ++i) {
-      part[i] = vec8_at(first + i * block_threads, shard.classes);
-      logit[i].load(row + part[i].begin, part[i].size);
+      range[i] = vec8_at(first + i * block_threads, shard.classes);
+      logit[i].load(row + range[i].begin, range[i].size);
     }
 #pragma unroll
     for (int i = 0; i < vec8s_in_flight; ++i) {
       logit[i].unpack(value);
-      if (part[i].size < 8) {
-        for (int c = 0; c < 8; ++c) value[c] = c < part[i].size ? value[c] : -infinity;
+      if (range[i].size < 8) {
+        for (int c = 0; c < 8; ++c) value[c] = c < range[i].size ? value[c] : -infinity;
       }
       A here = own;
       for (const A v : value) here = Maximum<A>{}(here, v);
@@ -94,16 +94,16 @@ __global__ void __launch_bounds__(block_threads)
   const std::int64_t target = targets[blockIdx.x] - shard.first_class;
   A value[8];
   for (std::int64_t first = threadIdx.x; first < vec8s_of(columns); first += vec8s_in_flight * block_threads) {
-    Vec8 part[vec8s_in_flight];
+    Vec8 range[vec8s_in_flight];
     PackedVec8<T> logit[vec8s_in_flight];
 #pragma unroll
     for (int i = 0; i < vec8s_in_flight; ++i) {
-      part[i] = vec8_at(first + i * block_threads, columns);
-      logit[i].load(row + part[i].begin, part[i].size);
+      range[i] = vec8_at(first + i * block_threads, columns);
+      logit[i].load(row + range[i].begin, range[i].size);
     }
 #pragma unroll
     for (int i = 0; i < vec8s_in_flight; ++i) {
-      const std::int64_t own_target = target - part[i].begin, classes = shard.classes - part[i].begin;
+      const std::int64_t own_target = target - range[i].begin, classes = shard.classes - range[i].begin;
       logit[i].unpack(value);
       for (A& v : value) v = exponential(v - shift) * factor;
       if (own_target >= 0 && own_target < 8) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(block_threads)
       if (classes < 8) {
         for (int c = 0; c < 8; ++c) value[c] = c < classes ? value[c] : A{0};
       }
-      store(value, part[i].size, row + part[i].begin);
+      store(value, range[i].size, row + range[i].begin);
     }
   }
 }

@@ -24,10 +24,10 @@ __host__ __device__ float round_to_odd(double value) {
 
 template <class T>
 __global__ void __launch_bounds__(block_threads) fill_kernel(std::int64_t n, T value, T* y) {
-  const Vec8 part = vec8_at(global_thread(), n);
+  const Vec8 range = vec8_at(global_thread(), n);
   T values[8];
   for (T& v : values) v = value;
-  store_raw(values, part.size, y + part.begin);
+  store_raw(values, range.size, y + range.begin);
 }
 
 template <class From, class To>
@@ -42,26 +42,26 @@ __device__ To converted(From x) {
 }
 template <class From, class To>
 __global__ void __launch_bounds__(block_threads) convert_kernel(std::int64_t n, const From* x, To* y) {
-  const Vec8 part = vec8_at(global_thread(), n);
+  const Vec8 range = vec8_at(global_thread(), n);
   From from[8]{};
   To to[8];
-  load_raw(x + part.begin, part.size, from);
+  load_raw(x + range.begin, range.size, from);
   for (int c = 0; c < 8; ++c) to[c] = converted<From, To>(from[c]);
-  store_raw(to, part.size, y + part.begin);
+  store_raw(to, range.size, y + range.begin);
 }
 
 /// y = factor y + x; without x where it is null.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     scale_add_kernel(std::int64_t n, Accumulation<T> factor, const T* x, T* y) {
-  const Vec8 part = vec8_at(global_thread(), n);
-  PackedVec8<T> own(y + part.begin, part.size), other;
-  if (x != nullptr) other.load(x + part.begin, part.size);
+  const Vec8 range = vec8_at(global_thread(), n);
+  PackedVec8<T> own(y + range.begin, range.size), other;
+  if (x != nullptr) other.load(x + range.begin, range.size);
   Accumulation<T> value[8], added[8];
   own.unpack(value);
   other.unpack(added);
   for (int c = 0; c < 8; ++c) value[c] = factor * value[c] + added[c];
-  store(value, part.size, y + part.begin);
+  store(value, range.size, y + range.begin);
 }
 
 /// A thread for each eight columns of a row.
@@ -119,11 +119,11 @@ __global__ void __launch_bounds__(block_threads)
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     activate_kernel(std::int64_t n, Activation activation, const T* x, T* y) {
-  const Vec8 part = vec8_at(global_thread(), n);
+  const Vec8 range = vec8_at(global_thread(), n);
   Accumulation<T> value[8];
-  load(x + part.begin, part.size, value);
+  load(x + range.begin, range.size, value);
   for (auto& v : value) v = activated(activation, v);
-  store(value, part.size, y + part.begin);
+  store(value, range.size, y + range.begin);
 }
 
 template <class T>
@@ -131,14 +131,14 @@ __global__ void __launch_bounds__(block_threads)
     swiglu_kernel(std::int64_t rows, std::int64_t f, const T* gate_up, T* y) {
   const std::int64_t row = global_thread() / vec8s_of(f);
   if (row >= rows) return;
-  const Vec8 part = vec8_at(global_thread() % vec8s_of(f), f);
-  const T* gate_at = gate_up + 2 * row * f + part.begin;
-  const PackedVec8 of_gate(gate_at, part.size), of_up(gate_at + f, part.size);
+  const Vec8 range = vec8_at(global_thread() % vec8s_of(f), f);
+  const T* gate_at = gate_up + 2 * row * f + range.begin;
+  const PackedVec8 of_gate(gate_at, range.size), of_up(gate_at + f, range.size);
   Accumulation<T> gate[8], up[8];
   of_gate.unpack(gate);
   of_up.unpack(up);
   for (int c = 0; c < 8; ++c) gate[c] = gate[c] / (1 + std::exp(-gate[c])) * up[c];
-  store(gate, part.size, y + row * f + part.begin);
+  store(gate, range.size, y + row * f + range.begin);
 }
 
 template <class T>
@@ -147,10 +147,10 @@ __global__ void __launch_bounds__(block_threads)
   using A = Accumulation<T>;
   const std::int64_t row = global_thread() / vec8s_of(f);
   if (row >= rows) return;
-  const Vec8 part = vec8_at(global_thread() % vec8s_of(f), f);
-  const std::int64_t gate_at = 2 * row * f + part.begin, up_at = gate_at + f;
-  const PackedVec8 of_dy(dy + row * f + part.begin, part.size);
-  const PackedVec8 of_gate(gate_up + gate_at, part.size), of_up(gate_up + up_at, part.size);
+  const Vec8 range = vec8_at(global_thread() % vec8s_of(f), f);
+  const std::int64_t gate_at = 2 * row * f + range.begin, up_at = gate_at + f;
+  const PackedVec8 of_dy(dy + row * f + range.begin, range.size);
+  const PackedVec8 of_gate(gate_up + gate_at, range.size), of_up(gate_up + up_at, range.size);
   A gradient[8], gate[8], up[8];
   of_dy.unpack(gradient);
   of_gate.unpack(gate);
@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(block_threads)
     gate[c] = gradient[c] * up[c] * sigmoid * (1 + x * (1 - sigmoid));
     up[c] = gradient[c] * x * sigmoid;
   }
-  store(gate, part.size, dgate_up + gate_at);
-  store(up, part.size, dgate_up + up_at);
+  store(gate, range.size, dgate_up + gate_at);
+  store(up, range.size, dgate_up + up_at);
 }
 
 class CudaElementwise final : public ElementwiseKernels {

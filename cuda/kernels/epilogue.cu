@@ -13,29 +13,29 @@ __global__ void __launch_bounds__(block_threads)
                            bool keep, T* y) {
   const std::int64_t row = global_thread() / vec8s_of(columns);
   if (row >= rows) return;
-  const Vec8 part = vec8_at(global_thread() % vec8s_of(columns), columns);
-  const std::int64_t offset = row * columns + part.begin;
-  PackedVec8<T> own(z + offset, part.size), other;
-  if (bias != nullptr) other.load(bias + part.begin, part.size);
+  const Vec8 range = vec8_at(global_thread() % vec8s_of(columns), columns);
+  const std::int64_t offset = row * columns + range.begin;
+  PackedVec8<T> own(z + offset, range.size), other;
+  if (bias != nullptr) other.load(bias + range.begin, range.size);
   float value[8], added[8];
   own.unpack(value);
   other.unpack(added);
   for (int c = 0; c < 8; ++c) value[c] += added[c];
-  if (keep) store(value, part.size, z + offset);
+  if (keep) store(value, range.size, z + offset);
   for (float& v : value) v = activated(activation, v);
-  store(value, part.size, y + offset);
+  store(value, range.size, y + offset);
 }
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     activation_backward_kernel(std::int64_t n, Activation activation, const T* z, T* dx) {
-  const Vec8 part = vec8_at(global_thread(), n);
-  const PackedVec8 own(dx + part.begin, part.size), other(z + part.begin, part.size);
+  const Vec8 range = vec8_at(global_thread(), n);
+  const PackedVec8 own(dx + range.begin, range.size), other(z + range.begin, range.size);
   float gradient[8], value[8];
   own.unpack(gradient);
   other.unpack(value);
   for (int c = 0; c < 8; ++c) gradient[c] *= activation_slope(activation, value[c]);
-  store(gradient, part.size, dx + part.begin);
+  store(gradient, range.size, dx + range.begin);
 }
 
 template <class T>

@@ -141,10 +141,11 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
           const std::uint32_t drawn = draw_rows(dropout, problem.first_query + row, (problem.first_key + begin) / 8);
 #pragma unroll
           for (int i = 0; i < key_tile / 16; ++i) {
-            const int part = i / 2, half = i % 2;
-            const std::uint32_t pairs = pairs_of_row(drawn, part, half);
+            const int half_tile = i / 2, half = i % 2;
+            const std::uint32_t pairs = pairs_of_row(drawn, half_tile, half);
 #pragma unroll
-            for (int j = 0; j < 4; ++j) probability[2 * part + j / 2][m][2 * (j % 2) + half] &= kept_mask(pairs, 4 * j);
+            for (int j = 0; j < 4; ++j)
+              probability[2 * half_tile + j / 2][m][2 * (j % 2) + half] &= kept_mask(pairs, 4 * j);
           }
         }
       }

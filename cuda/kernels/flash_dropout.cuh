@@ -51,11 +51,11 @@ __device__ inline std::uint32_t draw_rows(const HeadDropout& dropout, std::int64
   const int lane = threadIdx.x % warp_threads;
   return kept_keys<4>(dropout, query + lane % 16, octet + lane / 16 * 4);
 }
-/// Selects, from the draws of all lanes, the pairs of 32 keys from key 32 part on, in row g + 8 half. In tile j, p = 4
-/// j.
-__device__ inline std::uint32_t pairs_of_row(std::uint32_t drawn, int part, int half) {
+/// Selects, from the draws of all lanes, the pairs of 32 keys from key 32 half_tile on, in row g + 8 half. In tile j, p
+/// = 4 j.
+__device__ inline std::uint32_t pairs_of_row(std::uint32_t drawn, int half_tile, int half) {
   const int lane = threadIdx.x % warp_threads;
-  return __shfl_sync(all_lanes, drawn, lane / 4 + 8 * half + 16 * part) << lane % 4;
+  return __shfl_sync(all_lanes, drawn, lane / 4 + 8 * half + 16 * half_tile) << lane % 4;
 }
 
 /// Draws and returns pairs for rows of 16 keys from 8 octet on, and columns of 32 queries from `query` on. In tile j

@@ -103,17 +103,17 @@ __device__ void team_sums(int team, int turn, A& first, A& second) {
   first = warp_sum(first);
   second = warp_sum(second);
   if (team == warp_threads) return;
-  auto& parts = gpu::shared<TeamSums<A>>();
+  auto& warp_sums = gpu::shared<TeamSums<A>>();
   const int warp = threadIdx.x / warp_threads, begin = static_cast<int>(threadIdx.x) / team * team / warp_threads;
   if (threadIdx.x % warp_threads == 0) {
-    parts.of[turn][warp][0] = first;
-    parts.of[turn][warp][1] = second;
+    warp_sums.of[turn][warp][0] = first;
+    warp_sums.of[turn][warp][1] = second;
   }
   __syncthreads();
   first = second = 0;
   for (int other = begin; other < begin + team / warp_threads; ++other) {
-    first += parts.of[turn][other][0];
-    second += parts.of[turn][other][1];
+    first += warp_sums.of[turn][other][0];
+    second += warp_sums.of[turn][other][1];
   }
 }
 

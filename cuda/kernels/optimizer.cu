@@ -29,12 +29,12 @@ __global__ void __launch_bounds__(block_threads)
     adamw_kernel(std::int64_t n, AdamW<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
                  Accumulation<T>* m, Accumulation<T>* v, T* rounded) {
   using A = Accumulation<T>;
-  const Vec8 part = vec8_at(global_thread(), n);
+  const Vec8 range = vec8_at(global_thread(), n);
   A g[8], weight[8], mean[8], square[8];
-  load(gradient + part.begin, part.size, g);
-  load(w + part.begin, part.size, weight);
-  load(m + part.begin, part.size, mean);
-  load(v + part.begin, part.size, square);
+  load(gradient + range.begin, range.size, g);
+  load(w + range.begin, range.size, weight);
+  load(m + range.begin, range.size, mean);
+  load(v + range.begin, range.size, square);
   for (int c = 0; c < 8; ++c) {
     g[c] *= step.gradient_scale;
     mean[c] = step.beta1 * mean[c] + step.rest1 * g[c];
@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(block_threads)
     const A deviation = std::sqrt(square[c] * step.inverse_correction2) + step.epsilon;
     weight[c] = step.decay * weight[c] - step.rate * mean[c] / deviation;
   }
-  store(weight, part.size, w + part.begin);
-  store(mean, part.size, m + part.begin);
-  store(square, part.size, v + part.begin);
-  if (rounded != nullptr) store(weight, part.size, rounded + part.begin);
+  store(weight, range.size, w + range.begin);
+  store(mean, range.size, m + range.begin);
+  store(square, range.size, v + range.begin);
+  if (rounded != nullptr) store(weight, range.size, rounded + range.begin);
 }
 
 /// The numbers of a step, in the type they are used in.
@@ -65,19 +65,19 @@ __global__ void __launch_bounds__(block_threads)
     sgd_kernel(std::int64_t n, Sgd<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
                Accumulation<T>* m, T* rounded) {
   using A = Accumulation<T>;
-  const Vec8 part = vec8_at(global_thread(), n);
+  const Vec8 range = vec8_at(global_thread(), n);
   A g[8], weight[8], momentum[8];
-  load(gradient + part.begin, part.size, g);
-  load(w + part.begin, part.size, weight);
-  load(m + part.begin, part.size, momentum);
+  load(gradient + range.begin, range.size, g);
+  load(w + range.begin, range.size, weight);
+  load(m + range.begin, range.size, momentum);
   for (int c = 0; c < 8; ++c) {
     g[c] = step.gradient_scale * g[c] + step.decay * weight[c];
     momentum[c] = step.momentum * momentum[c] + g[c];
     weight[c] -= step.rate * momentum[c];
   }
-  store(weight, part.size, w + part.begin);
-  store(momentum, part.size, m + part.begin);
-  if (rounded != nullptr) store(weight, part.size, rounded + part.begin);
+  store(weight, range.size, w + range.begin);
+  store(momentum, range.size, m + range.begin);
+  if (rounded != nullptr) store(weight, range.size, rounded + range.begin);
 }
 
 class CudaOptimizer final : public OptimizerKernels {

@@ -19,10 +19,10 @@ __global__ void __launch_bounds__(block_threads)
   double total = 0;
   const std::int64_t first = blockIdx.x * (block_elements / 8);
   for (std::int64_t i = threadIdx.x; i < block_elements / 8; i += block_threads) {
-    const Vec8 part = vec8_at(first + i, n);
-    if (part.size <= 0) break;
+    const Vec8 range = vec8_at(first + i, n);
+    if (range.size <= 0) break;
     Accumulation<T> value[8];
-    load(x + part.begin, part.size, value);
+    load(x + range.begin, range.size, value);
     for (const double v : value) total += squares ? v * v : v;
   }
   total = block_combine<Plus<double>>(total);

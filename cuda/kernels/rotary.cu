@@ -26,23 +26,23 @@ __global__ void __launch_bounds__(block_threads)
   __syncthreads();
   const int heads = static_cast<int>(x.heads), items = static_cast<int>(x.batch) * heads * vec8s;
   for (int item = threadIdx.x; item < items; item += block_threads) {
-    const Vec8 part = vec8_at(item % vec8s, pairs);
+    const Vec8 range = vec8_at(item % vec8s, pairs);
     const std::int64_t head = item / vec8s % heads, sample = item / vec8s / heads;
     T* first =
-        data + row * x.data.position_stride + sample * x.data.sample_stride + head * x.data.head_stride + part.begin;
+        data + row * x.data.position_stride + sample * x.data.sample_stride + head * x.data.head_stride + range.begin;
     T* second = first + pairs;
-    const PackedVec8 of_first(first, part.size), of_second(second, part.size);
+    const PackedVec8 of_first(first, range.size), of_second(second, range.size);
     A a[8], b[8];
     of_first.unpack(a);
     of_second.unpack(b);
     for (int c = 0; c < 8; ++c) {
-      if (c >= part.size) continue;
-      const A cosine = cosines[part.begin + c], sine = sines[part.begin + c], before = a[c];
+      if (c >= range.size) continue;
+      const A cosine = cosines[range.begin + c], sine = sines[range.begin + c], before = a[c];
       a[c] = before * cosine - b[c] * sine;
       b[c] = b[c] * cosine + before * sine;
     }
-    store(a, part.size, first);
-    store(b, part.size, second);
+    store(a, range.size, first);
+    store(b, range.size, second);
   }
 }
 

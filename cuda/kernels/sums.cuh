@@ -37,18 +37,18 @@ __device__ A warp_sum(A value) {
 }
 
 template <class A>
-struct PartOfWarp {
-  A part[warps];
+struct WarpValues {
+  A values[warps];
 };
 /// The values of a block of block_threads threads combined in a fixed order, for each of them; all threads call it.
 template <class Combine, class A>
 __device__ A block_combine(A value) {
-  auto& of_warp = gpu::shared<PartOfWarp<A>>();
+  auto& of_warp = gpu::shared<WarpValues<A>>();
   value = warp_combine<Combine>(value);
-  if (threadIdx.x % warp_threads == 0) of_warp.part[threadIdx.x / warp_threads] = value;
+  if (threadIdx.x % warp_threads == 0) of_warp.values[threadIdx.x / warp_threads] = value;
   __syncthreads();
-  value = of_warp.part[0];
-  for (int warp = 1; warp < warps; ++warp) value = Combine{}(value, of_warp.part[warp]);
+  value = of_warp.values[0];
+  for (int warp = 1; warp < warps; ++warp) value = Combine{}(value, of_warp.values[warp]);
   __syncthreads();
   return value;
 }
@@ -128,7 +128,7 @@ template <class A>
 __global__ void __launch_bounds__(block_threads)
     add_chunks_kernel(std::int64_t count, std::int64_t sums, std::int64_t columns, const A* partials, A* first,
                       A* second) {
-  auto& parts = gpu::shared<WarpColumns<A>>();
+  auto& warp_sums = gpu::shared<WarpColumns<A>>();
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const std::int64_t index = std::int64_t{blockIdx.x} * warp_threads + lane, stride = sums * columns;
   A total = 0;
@@ -138,10 +138,10 @@ __global__ void __launch_bounds__(block_threads)
       total += partials[chunk * stride + index];
     }
   }
-  parts.of[warp][lane] = total;
+  warp_sums.of[warp][lane] = total;
   __syncthreads();
   if (warp != 0 || index >= stride) return;
-  for (int other = 1; other < warps; ++other) total += parts.of[other][lane];
+  for (int other = 1; other < warps; ++other) total += warp_sums.of[other][lane];
   *(index < columns ? first + index : second + (index - columns)) += total;
 }
 /// `second` may be null: then there is one sum.

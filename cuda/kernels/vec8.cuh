@@ -40,9 +40,9 @@ template <class T>
 __device__ void load_raw(const T* from, int size, T (&to)[8]) {
   if (size == 8 && is_aligned(from)) {
     constexpr int each = 16 / sizeof(T);
-    for (int part = 0; part < 8 / each; ++part) {
-      const auto piece = reinterpret_cast<const SixteenBytes<T>*>(from)[part];
-      for (int c = 0; c < each; ++c) to[part * each + c] = piece.elements[c];
+    for (int access = 0; access < 8 / each; ++access) {
+      const auto piece = reinterpret_cast<const SixteenBytes<T>*>(from)[access];
+      for (int c = 0; c < each; ++c) to[access * each + c] = piece.elements[c];
     }
   } else {
     for (int c = 0; c < 8; ++c) {
@@ -54,10 +54,10 @@ template <class T>
 __device__ void store_raw(const T (&from)[8], int size, T* to) {
   if (size == 8 && is_aligned(to)) {
     constexpr int each = 16 / sizeof(T);
-    for (int part = 0; part < 8 / each; ++part) {
+    for (int access = 0; access < 8 / each; ++access) {
       SixteenBytes<T> piece;
-      for (int c = 0; c < each; ++c) piece.elements[c] = from[part * each + c];
-      reinterpret_cast<SixteenBytes<T>*>(to)[part] = piece;
+      for (int c = 0; c < each; ++c) piece.elements[c] = from[access * each + c];
+      reinterpret_cast<SixteenBytes<T>*>(to)[access] = piece;
     }
   } else {
     for (int c = 0; c < 8; ++c) {
@@ -93,9 +93,9 @@ class PackedVec8 {
   __device__ void load(const T* from, int size) {
     if (size == 8 && is_aligned(from)) {
       constexpr int each = 16 / sizeof(Stored);
-      for (int part = 0; part < count / each; ++part) {
-        const auto piece = reinterpret_cast<const SixteenBytes<Stored>*>(from)[part];
-        for (int i = 0; i < each; ++i) stored_[part * each + i] = piece.elements[i];
+      for (int access = 0; access < count / each; ++access) {
+        const auto piece = reinterpret_cast<const SixteenBytes<Stored>*>(from)[access];
+        for (int i = 0; i < each; ++i) stored_[access * each + i] = piece.elements[i];
       }
     } else {
       T raw[8]{};

@@ -75,11 +75,11 @@ Config configuration(const std::string& name, int max_blocks = NCCL_CONFIG_UNDEF
   return config;
 }
 
-void check_parts(const char* what, const Communicator& comm, ConstTensorView whole, ConstTensorView part) {
-  TRIREME_CHECK(whole.numel() == part.numel() * comm.size() && whole.dtype() == part.dtype(), ShapeError,
+void check_shard(const char* what, const Communicator& comm, ConstTensorView whole, ConstTensorView shard) {
+  TRIREME_CHECK(whole.numel() == shard.numel() * comm.size() && whole.dtype() == shard.dtype(), ShapeError,
                 "{} over {} ranks of {}: {} {} is not {} times {} {}", what, comm.size(), comm.name(),
-                name_of(whole.dtype()), to_string(whole.shape()), comm.size(), name_of(part.dtype()),
-                to_string(part.shape()));
+                name_of(whole.dtype()), to_string(whole.shape()), comm.size(), name_of(shard.dtype()),
+                to_string(shard.shape()));
 }
 
 std::string describe(const char* what, ConstTensorView data) {
@@ -144,7 +144,7 @@ Work NcclCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) 
 }
 
 Work NcclCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) {
-  check_parts("reduce-scatter", *this, in, out);
+  check_shard("reduce-scatter", *this, in, out);
   const ncclDataType_t type = nccl_type(in.dtype());
   if (out.numel() == 0) return {};
   begin(stream);
@@ -154,7 +154,7 @@ Work NcclCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, Tensor
 }
 
 Work NcclCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
-  check_parts("all-gather", *this, out, in);
+  check_shard("all-gather", *this, out, in);
   if (in.numel() == 0) return {};
   begin(stream);
   // Bytes: data of any type is moved, not computed with.
@@ -243,22 +243,22 @@ void NcclCommunicator::barrier() {
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key, const std::string& name) {
-  std::shared_ptr<NcclHandle> part = split_handle(colour, key, name);
-  if (part == nullptr) return nullptr;
-  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), memory_));
+  std::shared_ptr<NcclHandle> group = split_handle(colour, key, name);
+  if (group == nullptr) return nullptr;
+  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(group), memory_));
 }
 
 std::shared_ptr<NcclHandle> NcclCommunicator::split_handle(int colour, int key, const std::string& name,
                                                            int max_blocks) {
   handle_->check_alive();
   ncclConfig_t config = configuration(name, max_blocks);
-  ncclComm_t part = nullptr;
+  ncclComm_t group = nullptr;
   const ncclResult_t status =
-      ncclCommSplit(handle_->handle(), colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &part, &config);
+      ncclCommSplit(handle_->handle(), colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &group, &config);
   handle_->settle(status, "ncclCommSplit");
   if (colour < 0) return nullptr;
-  wait_for_communicator(handle_->device(), ncclInProgress, &part, "ncclCommSplit");
-  return std::make_shared<NcclHandle>(handle_->shared_device(), part, name);
+  wait_for_communicator(handle_->device(), ncclInProgress, &group, "ncclCommSplit");
+  return std::make_shared<NcclHandle>(handle_->shared_device(), group, name);
 }
 
 }  // namespace trireme::cuda

@@ -116,9 +116,9 @@ std::vector<Work> StagedCommunicator::exchange(Stream& stream, std::span<const T
 }
 
 std::unique_ptr<Communicator> StagedCommunicator::split(int colour, int key, const std::string& name) {
-  std::unique_ptr<Communicator> part = host_->split(colour, key, name);
-  if (part == nullptr) return nullptr;
-  return std::make_unique<StagedCommunicator>(device_, pinned_, std::move(part));
+  std::unique_ptr<Communicator> group = host_->split(colour, key, name);
+  if (group == nullptr) return nullptr;
+  return std::make_unique<StagedCommunicator>(device_, pinned_, std::move(group));
 }
 
 }  // namespace trireme::cuda

@@ -67,11 +67,11 @@ FileEntry read_back(const std::string& path, const std::string& file_name,
 
 void check_dataset(const h5::File& file, const Piece& piece) {
   const h5::Dataset dataset = file.dataset("/" + piece.dataset);
-  TRIREME_CHECK(dataset.dtype() == piece.dtype && dataset.numel() == piece.part.count &&
-                    (piece.part.count == 0 || dataset.file_offset() == piece.offset_bytes),
+  TRIREME_CHECK(dataset.dtype() == piece.dtype && dataset.numel() == piece.slice.count &&
+                    (piece.slice.count == 0 || dataset.file_offset() == piece.offset_bytes),
                 CheckpointError, "{} is {} {} at byte {}; the manifest says {} elements of {} at byte {}",
                 dataset.description(), name_of(dataset.dtype()), to_string(dataset.shape()), dataset.file_offset(),
-                piece.part.count, name_of(piece.dtype), piece.offset_bytes);
+                piece.slice.count, name_of(piece.dtype), piece.offset_bytes);
 }
 
 }  // namespace

@@ -32,10 +32,10 @@ json to_json(const Piece& piece) {
   return {{"tensor", piece.tensor},
           {"dtype", name_of(piece.dtype)},
           {"shape", to_json(piece.shape)},
-          {"offset", to_json(piece.part.box.offset)},
-          {"extent", to_json(piece.part.box.extent)},
-          {"flat_begin", piece.part.flat_begin},
-          {"count", piece.part.count},
+          {"offset", to_json(piece.slice.box.offset)},
+          {"extent", to_json(piece.slice.box.extent)},
+          {"flat_begin", piece.slice.flat_begin},
+          {"count", piece.slice.count},
           {"file", piece.file},
           {"dataset", piece.dataset},
           {"offset_bytes", piece.offset_bytes},
@@ -81,9 +81,9 @@ Piece piece_from(const json& value) {
   piece.tensor = member(value, "tensor").get<std::string>();
   piece.dtype = dtype_from_name(member(value, "dtype").get<std::string>());
   piece.shape = shape_from(member(value, "shape"));
-  piece.part.box = {shape_from(member(value, "offset")), shape_from(member(value, "extent"))};
-  piece.part.flat_begin = integer(member(value, "flat_begin"));
-  piece.part.count = integer(member(value, "count"));
+  piece.slice.box = {shape_from(member(value, "offset")), shape_from(member(value, "extent"))};
+  piece.slice.flat_begin = integer(member(value, "flat_begin"));
+  piece.slice.count = integer(member(value, "count"));
   piece.file = static_cast<std::size_t>(integer(member(value, "file")));
   piece.dataset = member(value, "dataset").get<std::string>();
   piece.offset_bytes = integer(member(value, "offset_bytes"));

@@ -86,19 +86,19 @@ class SievingReader {
   std::vector<std::byte> buffer_;
 };
 
-TensorSlice part_of(const StateTensor& tensor) { return {tensor.box, tensor.flat_begin, tensor.data.numel()}; }
+TensorSlice slice_of(const StateTensor& tensor) { return {tensor.box, tensor.flat_begin, tensor.data.numel()}; }
 
 /// Copies what `piece` has of `tensor`; the number of elements.
 std::int64_t read_piece(StepReader& step, const Piece& piece, const StateTensor& tensor) {
   const auto element_bytes = static_cast<std::int64_t>(size_of(piece.dtype));
   std::int64_t copied = 0;
   SievingReader reader(step, piece.file);
-  for_each_common_range(piece.part, part_of(tensor), [&](const ElementRange& run) {
+  for_each_common_range(piece.slice, slice_of(tensor), [&](const ElementRange& run) {
     reader.add(
         piece.offset_bytes + run.from * element_bytes,
         std::span(tensor.data.data() + run.to * element_bytes, static_cast<std::size_t>(run.count * element_bytes)));
     copied += run.count;
-    if (run.count != piece.part.count) return;
+    if (run.count != piece.slice.count) return;
     reader.flush();
     TRIREME_CHECK(digest(tensor.data.data() + run.to * element_bytes, run.count * element_bytes) == piece.digest,
                   CheckpointError, "{}: the tensor {} in {} does not have the bytes that were saved",
@@ -257,7 +257,7 @@ void load(StepReader& step, Communicator& world, std::span<const StateTensor> te
   const PiecesByTensor stored = pieces_by_tensor(step.manifest());
   collectively(world, [&] {
     for (const StateTensor& tensor : tensors) {
-      const std::string problem = slice_problem(tensor.shape, part_of(tensor));
+      const std::string problem = slice_problem(tensor.shape, slice_of(tensor));
       TRIREME_CHECK(problem.empty(), ShapeError, "the tensor {} cannot be loaded: {}", tensor.name, problem);
     }
   });

@@ -46,7 +46,7 @@ void validate_piece(const Manifest& manifest, const Piece& piece) {
   TRIREME_CHECK(is_plain_name(piece.tensor) && is_plain_name(piece.dataset, 240), CheckpointError,
                 "the manifest names a tensor '{}' (dataset '{}'): names are 1 to 200 letters, digits and . _ - /",
                 printable(piece.tensor), printable(piece.dataset));
-  const std::string problem = slice_problem(piece.shape, piece.part);
+  const std::string problem = slice_problem(piece.shape, piece.slice);
   TRIREME_CHECK(problem.empty(), CheckpointError, "the tensor {} in the manifest: {}", piece.tensor, problem);
   TRIREME_CHECK(piece.file < manifest.files.size() && is_digest(piece.digest), CheckpointError,
                 "the manifest gives no proper file and digest for the tensor {}", piece.tensor);
@@ -72,14 +72,14 @@ void validate_tensors(const std::vector<Piece>& pieces) {
   for (const Piece& piece : pieces) tensors[piece.tensor].push_back(&piece);
   for (const auto& [name, of_tensor] : tensors) {
     const Piece& first = *of_tensor.front();
-    std::vector<TensorSlice> parts;
+    std::vector<TensorSlice> slices;
     for (const Piece* piece : of_tensor) {
       TRIREME_CHECK(piece->dtype == first.dtype && piece->shape == first.shape, CheckpointError,
                     "the tensor {} is {} {} in one piece and {} {} in another", name, name_of(first.dtype),
                     to_string(first.shape), name_of(piece->dtype), to_string(piece->shape));
-      parts.push_back(piece->part);
+      slices.push_back(piece->slice);
     }
-    const std::string problem = coverage_problem(first.shape, parts);
+    const std::string problem = coverage_problem(first.shape, slices);
     TRIREME_CHECK(problem.empty(), CheckpointError, "the tensor {} is not stored exactly once: {}", name, problem);
   }
 }
@@ -92,7 +92,7 @@ void validate(const Manifest& manifest) {
     validate_tensors(*list);
   }
   for (const Piece& blob : manifest.blobs) {
-    TRIREME_CHECK(blob.dtype == DType::uint8 && blob.shape.rank() == 1 && blob.part.count == blob.shape[0],
+    TRIREME_CHECK(blob.dtype == DType::uint8 && blob.shape.rank() == 1 && blob.slice.count == blob.shape[0],
                   CheckpointError, "the blob {} in the manifest is not one piece of bytes", blob.tensor);
   }
 }
@@ -101,10 +101,10 @@ std::string to_text(const std::vector<Piece>& pieces) {
   std::string text;
   for (const Piece& piece : pieces) {
     text += fmt::format("{} {} {}", piece.tensor, name_of(piece.dtype), piece.shape.rank());
-    for (const Shape* numbers : {&piece.shape, &piece.part.box.offset, &piece.part.box.extent}) {
+    for (const Shape* numbers : {&piece.shape, &piece.slice.box.offset, &piece.slice.box.extent}) {
       for (const std::int64_t number : numbers->extents()) text += fmt::format(" {}", number);
     }
-    text += fmt::format(" {} {} {} {} {} {}\n", piece.part.flat_begin, piece.part.count, piece.file,
+    text += fmt::format(" {} {} {} {} {} {}\n", piece.slice.flat_begin, piece.slice.count, piece.file,
                         piece.dataset.empty() ? "-" : piece.dataset, piece.offset_bytes,
                         piece.digest.empty() ? "-" : piece.digest);
   }
@@ -119,12 +119,12 @@ std::vector<Piece> pieces_from_text(const std::string& text) {
     std::size_t rank = 0;
     stream >> dtype >> rank;
     piece.dtype = dtype_from_name(dtype);
-    for (Shape* numbers : {&piece.shape, &piece.part.box.offset, &piece.part.box.extent}) {
+    for (Shape* numbers : {&piece.shape, &piece.slice.box.offset, &piece.slice.box.extent}) {
       std::vector<std::int64_t> values(rank);
       for (std::int64_t& value : values) stream >> value;
       *numbers = Shape(values);
     }
-    stream >> piece.part.flat_begin >> piece.part.count >> piece.file >> piece.dataset >> piece.offset_bytes >>
+    stream >> piece.slice.flat_begin >> piece.slice.count >> piece.file >> piece.dataset >> piece.offset_bytes >>
         piece.digest;
     for (std::string* text_or_dash : {&piece.dataset, &piece.digest}) {
       if (*text_or_dash == "-") text_or_dash->clear();

@@ -24,13 +24,13 @@ struct Piece {
   std::string tensor;
   DType dtype = DType::fp32;
   Shape shape;  ///< shape of the whole tensor
-  TensorSlice part;
+  TensorSlice slice;
   std::size_t file = 0;           ///< index in `Manifest::files`
   std::string dataset;            ///< its name inside the file, for tools that read the file by itself
   std::int64_t offset_bytes = 0;  ///< first byte in the file
   std::string digest;             ///< digest of the piece's bytes
 
-  std::int64_t size_bytes() const { return part.count * static_cast<std::int64_t>(size_of(dtype)); }
+  std::int64_t size_bytes() const { return slice.count * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
 /// Everything about a saved step but the bytes of its tensors.

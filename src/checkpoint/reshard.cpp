@@ -20,7 +20,7 @@ Piece piece_of(const Stored& stored, const TargetPiece& target) {
   piece.tensor = target.tensor;
   piece.dtype = stored.at(target.tensor)->dtype;
   piece.shape = target.shape;
-  piece.part = target.part;
+  piece.slice = target.slice;
   return piece;
 }
 
@@ -70,12 +70,12 @@ void reshard(StepReader& step, Store& store, Communicator& world, std::span<cons
     ShardContent& shard = shards.emplace_back();
     shard.file_name = shard_name(static_cast<int>(i));
     for (const TargetPiece& target : files[i]) {
-      if (target.part.count == 0) continue;
+      if (target.slice.count == 0) continue;
       const Piece piece = piece_of(stored, target);
       shard.add(piece, [&reader, &buffer, piece] {
         buffer.resize(static_cast<std::size_t>(piece.size_bytes()));
-        const TensorView data(buffer.data(), piece.dtype, {piece.part.count});
-        reader.read({piece.tensor, piece.shape, piece.part.box, piece.part.flat_begin, data});
+        const TensorView data(buffer.data(), piece.dtype, {piece.slice.count});
+        reader.read({piece.tensor, piece.shape, piece.slice.box, piece.slice.flat_begin, data});
         return ConstTensorView(data);
       });
     }

@@ -13,7 +13,7 @@ namespace trireme::checkpoint {
 struct TargetPiece {
   std::string tensor;
   Shape shape;  ///< shape of the whole tensor
-  TensorSlice part;
+  TensorSlice slice;
 };
 /// All that one rank of the layout aimed at would write.
 using TargetFile = std::vector<TargetPiece>;

@@ -21,17 +21,17 @@ Shard shard_of(std::span<const StateTensor> tensors, int rank) {
   Shard shard;
   shard.content.file_name = shard_name(rank);
   for (const StateTensor& tensor : tensors) {
-    const TensorSlice part{tensor.box, tensor.flat_begin, tensor.data.numel()};
-    const std::string problem = slice_problem(tensor.shape, part);
+    const TensorSlice slice{tensor.box, tensor.flat_begin, tensor.data.numel()};
+    const std::string problem = slice_problem(tensor.shape, slice);
     TRIREME_CHECK(problem.empty() && is_plain_name(tensor.name), ShapeError, "the tensor '{}' cannot be saved: {}",
                   tensor.name, problem.empty() ? "names are 1 to 200 letters, digits and . _ - /" : problem);
     Piece piece;
     piece.tensor = tensor.name;
     piece.dtype = tensor.data.dtype();
     piece.shape = tensor.shape;
-    piece.part = part;
-    if (!tensor.written_here || part.count == 0) {
-      piece.part.count = 0;
+    piece.slice = slice;
+    if (!tensor.written_here || slice.count == 0) {
+      piece.slice.count = 0;
       shard.held.push_back(std::move(piece));
     } else {
       shard.content.add(std::move(piece), [data = tensor.data] { return ConstTensorView(data); });

@@ -19,21 +19,21 @@ Shape strides_of(const Shape& extents) {
 
 /// Cuts a part into boxes of the tensor, at most 2 x rank - 1 of them, in order: wherever it stands, it takes the
 /// slowest dimension whose rows begin there and fit.
-std::vector<Box> slabs_of(const TensorSlice& part) {
+std::vector<Box> slabs_of(const TensorSlice& slice) {
   std::vector<Box> slabs;
-  const int rank = part.box.extent.rank();
-  const Shape strides = strides_of(part.box.extent);
-  const std::int64_t end = part.flat_begin + part.count;
-  for (std::int64_t position = part.flat_begin; position < end;) {
-    Box slab = part.box;
+  const int rank = slice.box.extent.rank();
+  const Shape strides = strides_of(slice.box.extent);
+  const std::int64_t end = slice.flat_begin + slice.count;
+  for (std::int64_t position = slice.flat_begin; position < end;) {
+    Box slab = slice.box;
     std::int64_t count = 0;
     for (int i = 0; i < rank; ++i) {
       if (count > 0) continue;  // within rows that were taken whole: the box's own offset and extent
-      const std::int64_t coordinate = position / strides[i] % part.box.extent[i];
+      const std::int64_t coordinate = position / strides[i] % slice.box.extent[i];
       slab.offset[i] += coordinate;
       slab.extent[i] = 1;
       if (position % strides[i] == 0 && end - position >= strides[i]) {
-        slab.extent[i] = std::min((end - position) / strides[i], part.box.extent[i] - coordinate);
+        slab.extent[i] = std::min((end - position) / strides[i], slice.box.extent[i] - coordinate);
         count = slab.extent[i] * strides[i];
       }
     }
@@ -54,46 +54,46 @@ std::optional<Box> intersection(const Box& a, const Box& b) {
 }
 
 /// Position of a tensor's element among those of a part.
-std::int64_t position_in(const TensorSlice& part, const Shape& strides, const Shape& coordinates) {
-  std::int64_t position = -part.flat_begin;
-  for (int i = 0; i < coordinates.rank(); ++i) position += (coordinates[i] - part.box.offset[i]) * strides[i];
+std::int64_t position_in(const TensorSlice& slice, const Shape& strides, const Shape& coordinates) {
+  std::int64_t position = -slice.flat_begin;
+  for (int i = 0; i < coordinates.rank(); ++i) position += (coordinates[i] - slice.box.offset[i]) * strides[i];
   return position;
 }
 
 /// Index in the whole, flattened tensor of element `position` of a part.
-std::int64_t index_in_tensor(const Shape& shape, const TensorSlice& part, std::int64_t position) {
+std::int64_t index_in_tensor(const Shape& shape, const TensorSlice& slice, std::int64_t position) {
   const Shape tensor_strides = strides_of(shape);
-  const Shape box_strides = strides_of(part.box.extent);
+  const Shape box_strides = strides_of(slice.box.extent);
   std::int64_t index = 0;
   for (int i = 0; i < shape.rank(); ++i) {
-    const std::int64_t coordinate = (part.flat_begin + position) / box_strides[i] % part.box.extent[i];
-    index += (part.box.offset[i] + coordinate) * tensor_strides[i];
+    const std::int64_t coordinate = (slice.flat_begin + position) / box_strides[i] % slice.box.extent[i];
+    index += (slice.box.offset[i] + coordinate) * tensor_strides[i];
   }
   return index;
 }
 
 }  // namespace
 
-std::string slice_problem(const Shape& shape, const TensorSlice& part) {
+std::string slice_problem(const Shape& shape, const TensorSlice& slice) {
   const int rank = shape.rank();
   const auto description = [&] {
-    return fmt::format("elements {} to {} of the box {} at {}", part.flat_begin, part.flat_begin + part.count,
-                       to_string(part.box.extent), to_string(part.box.offset));
+    return fmt::format("elements {} to {} of the box {} at {}", slice.flat_begin, slice.flat_begin + slice.count,
+                       to_string(slice.box.extent), to_string(slice.box.offset));
   };
-  if (part.box.offset.rank() != rank || part.box.extent.rank() != rank) return "the box has another rank";
+  if (slice.box.offset.rank() != rank || slice.box.extent.rank() != rank) return "the box has another rank";
   std::int64_t size_bytes = 8;
   for (int i = 0; i < rank; ++i) {
     if (shape[i] < 0 || __builtin_mul_overflow(size_bytes, std::max<std::int64_t>(shape[i], 1), &size_bytes)) {
       return "the size of a tensor " + to_string(shape) + " overflows 64 bits";
     }
-    if (part.box.extent[i] < 0 || part.box.offset[i] < 0 || part.box.extent[i] > shape[i] ||
-        part.box.offset[i] > shape[i] - part.box.extent[i]) {
+    if (slice.box.extent[i] < 0 || slice.box.offset[i] < 0 || slice.box.extent[i] > shape[i] ||
+        slice.box.offset[i] > shape[i] - slice.box.extent[i]) {
       return description() + " are not inside the tensor " + to_string(shape);
     }
   }
-  const std::int64_t box_numel = part.box.numel();
-  if (part.flat_begin < 0 || part.count < 0 || part.flat_begin > box_numel ||
-      part.count > box_numel - part.flat_begin) {
+  const std::int64_t box_numel = slice.box.numel();
+  if (slice.flat_begin < 0 || slice.count < 0 || slice.flat_begin > box_numel ||
+      slice.count > box_numel - slice.flat_begin) {
     return description() + " are not inside the box";
   }
   return {};
@@ -144,7 +144,7 @@ void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
   if (pending.count > 0) visit(pending);
 }
 
-std::string coverage_problem(const Shape& shape, std::span<const TensorSlice> parts) {
+std::string coverage_problem(const Shape& shape, std::span<const TensorSlice> slices) {
   struct Item {
     std::int64_t first;  // indices in the whole tensor
     std::int64_t last;
@@ -152,10 +152,11 @@ std::string coverage_problem(const Shape& shape, std::span<const TensorSlice> pa
   };
   std::vector<Item> items;
   std::int64_t covered = 0;
-  for (const TensorSlice& part : parts) {
-    if (part.count == 0) continue;
-    items.push_back({index_in_tensor(shape, part, 0), index_in_tensor(shape, part, part.count - 1), slabs_of(part)});
-    covered += part.count;
+  for (const TensorSlice& slice : slices) {
+    if (slice.count == 0) continue;
+    items.push_back(
+        {index_in_tensor(shape, slice, 0), index_in_tensor(shape, slice, slice.count - 1), slabs_of(slice)});
+    covered += slice.count;
   }
   // Only parts whose ranges of indices meet can overlap: a sweep over the tensor compares few of them.
   std::ranges::sort(items, {}, &Item::first);

@@ -19,8 +19,8 @@ struct TensorSlice {
   std::int64_t count = 0;
 };
 
-/// Describes the fault of `part` as a part of a tensor of this shape; empty where there is none.
-std::string slice_problem(const Shape& shape, const TensorSlice& part);
+/// Describes the fault of `slice` as a part of a tensor of this shape; empty where there is none.
+std::string slice_problem(const Shape& shape, const TensorSlice& slice);
 
 /// Elements that follow one another in two parts alike.
 struct ElementRange {
@@ -34,8 +34,8 @@ struct ElementRange {
 void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
                            const std::function<void(const ElementRange&)>& visit);
 
-/// Checks that every element of a tensor of this shape is in exactly one of `parts`, none of which has a problem.
+/// Checks that every element of a tensor of this shape is in exactly one of `slices`, none of which has a problem.
 /// Returns the fault, empty where there is none.
-std::string coverage_problem(const Shape& shape, std::span<const TensorSlice> parts);
+std::string coverage_problem(const Shape& shape, std::span<const TensorSlice> slices);
 
 }  // namespace trireme::checkpoint

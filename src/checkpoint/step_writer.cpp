@@ -78,8 +78,8 @@ Manifest gather_manifest(Communicator& world, const RunDescription& description,
 
 void ShardContent::add(Piece piece, std::function<ConstTensorView()> data) {
   piece.dataset = fmt::format("tensor/{}/{}", piece.tensor, pieces_of_[piece.tensor]++);
-  const bool whole_box = piece.part.count == piece.part.box.numel();
-  datasets.emplace_back(piece.dataset, piece.dtype, whole_box ? piece.part.box.extent : Shape{piece.part.count},
+  const bool whole_box = piece.slice.count == piece.slice.box.numel();
+  datasets.emplace_back(piece.dataset, piece.dtype, whole_box ? piece.slice.box.extent : Shape{piece.slice.count},
                         std::move(data));
   pieces.push_back(std::move(piece));
 }
@@ -92,7 +92,7 @@ void ShardContent::add_blobs(const std::map<std::string, std::string>& named) {
     blob.tensor = name;
     blob.dtype = DType::uint8;
     blob.shape = {static_cast<std::int64_t>(bytes.size())};
-    blob.part = {Box::whole(blob.shape), 0, blob.shape[0]};
+    blob.slice = {Box::whole(blob.shape), 0, blob.shape[0]};
     blob.dataset = "blob/" + name + "/0";
     datasets.emplace_back(blob.dataset,
                           ConstTensorView(reinterpret_cast<const std::uint8_t*>(bytes.data()), blob.shape));

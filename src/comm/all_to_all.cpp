@@ -23,7 +23,7 @@ std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
 
   // Gathers the sizes of all messages on every rank: ranks^2 numbers, few beside the data.
   std::vector<std::int64_t> sizes;
-  for (const auto& part : outgoing) sizes.push_back(static_cast<std::int64_t>(part.size()));
+  for (const auto& message : outgoing) sizes.push_back(static_cast<std::int64_t>(message.size()));
   std::vector<std::int64_t> all_sizes(ranks * ranks);
   comm.all_gather(host, TensorView(sizes.data(), {comm.size()}),
                   TensorView(all_sizes.data(), {std::int64_t{comm.size()} * comm.size()}))

@@ -24,9 +24,9 @@ std::vector<T> all_to_all(Communicator& comm, const std::vector<std::vector<T>>&
     bytes.emplace_back(reinterpret_cast<const std::uint8_t*>(records.data()), records.size() * sizeof(T));
   }
   std::vector<T> result;
-  for (const std::vector<std::uint8_t>& part : all_to_all_bytes(comm, bytes)) {
-    const T* const first = reinterpret_cast<const T*>(part.data());
-    result.insert(result.end(), first, first + part.size() / sizeof(T));
+  for (const std::vector<std::uint8_t>& message : all_to_all_bytes(comm, bytes)) {
+    const T* const first = reinterpret_cast<const T*>(message.data());
+    result.insert(result.end(), first, first + message.size() / sizeof(T));
   }
   return result;
 }

@@ -26,7 +26,7 @@ std::size_t Optimizer::bytes() const {
 
 std::vector<Optimizer::State> Optimizer::state(std::size_t i) const {
   const std::size_t bucket = parameters_.layout().bucket_of(i);
-  const parallel::ShardRange own = parameters_.part(i);
+  const parallel::ShardRange own = parameters_.shard_range(i);
   std::vector<State> states = {{"model", masters(bucket).flat(own.at, own.count)}};
   for (const Moment& moment : moments_) {
     states.push_back({moment.name, of_bucket(moment.array, bucket).flat(own.at, own.count)});

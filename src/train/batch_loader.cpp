@@ -186,17 +186,17 @@ std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, cons
   }
 
   const std::int64_t s = shard_.rows;
-  const auto part = [&](std::size_t tensor, std::int64_t j, const Shape& shape) {
+  const auto row_of = [&](std::size_t tensor, std::int64_t j, const Shape& shape) {
     return sets_[current_].tensors[tensor].view().rows(j, 1).reshape(shape);
   };
   std::vector<MicroBatch> batches(samples.size() / static_cast<std::size_t>(b_));
   for (std::int64_t j = 0; j < std::ssize(batches); ++j) {
     MicroBatch& batch = batches[static_cast<std::size_t>(j)];
-    batch.loss_weights = part(weights_index, j, {s * b_});
-    batch.samples = part(numbers_index, j, {b_});
+    batch.loss_weights = row_of(weights_index, j, {s * b_});
+    batch.samples = row_of(numbers_index, j, {b_});
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       const Shape shape = fields_[f].per_position ? Shape{s, b_} : Shape{b_};
-      batch.*fields_[f].of_micro_batch = part(first_field_index + f, j, shape);
+      batch.*fields_[f].of_micro_batch = row_of(first_field_index + f, j, shape);
     }
   }
   return batches;

@@ -29,43 +29,43 @@ BatchSchedule::BatchSchedule(std::int64_t global_batch_size, const std::optional
         "a whole number of increments, such as {}",
         start, increment, samples, global_batch_size,
         start + std::max<std::int64_t>(1, (global_batch_size - start) / increment) * increment);
-    parts_ = (global_batch_size - start) / increment;
+    levels_ = (global_batch_size - start) / increment;
   }
   TRIREME_CHECK(
       global_batch_size / unit_ <= max_micro_batches, ConfigError,
       "<global_batch_size> {} is {} micro-batches on each data rank, more than the {} that can be planned: choose a "
       "smaller one, or a larger <micro_batch_size>",
       global_batch_size, global_batch_size / unit_, max_micro_batches);
-  for (std::int64_t part = parts_; part >= 0; --part) {
-    const std::int64_t size = size_at(part);
+  for (std::int64_t level = levels_; level >= 0; --level) {
+    const std::int64_t size = size_at(level);
     if (size % unit_ == 0 || (decrease && size > unit_)) continue;
     const std::int64_t below = size / unit_ * unit_;
     throw ConfigError(
         "{} {} is not a multiple of <micro_batch_size> {} times {} data ranks (= {}): choose {}{}, another micro-batch "
         "size or number of ranks{}",
-        part == parts_ ? "<global_batch_size>" : "<rampup_batch_size>: a global batch of", size, micro_batch_size,
+        level == levels_ ? "<global_batch_size>" : "<rampup_batch_size>: a global batch of", size, micro_batch_size,
         data_ranks, unit_, below > 0 ? std::to_string(below) + " or " : "", below + unit_,
         decrease || below == 0 ? "" : ", or <decrease_batch_size_if_needed>");
   }
 }
 
-std::int64_t BatchSchedule::part_of(std::int64_t consumed) const {
-  if (parts_ == 0 || consumed >= ramp_up_.samples) return parts_;
-  return static_cast<std::int64_t>(Wide{consumed} * parts_ / ramp_up_.samples);
+std::int64_t BatchSchedule::level_of(std::int64_t consumed) const {
+  if (levels_ == 0 || consumed >= ramp_up_.samples) return levels_;
+  return static_cast<std::int64_t>(Wide{consumed} * levels_ / ramp_up_.samples);
 }
 
-std::int64_t BatchSchedule::end_of(std::int64_t part) const {
-  if (part == parts_) return std::numeric_limits<std::int64_t>::max();
-  return static_cast<std::int64_t>((Wide{part + 1} * ramp_up_.samples + parts_ - 1) / parts_);
+std::int64_t BatchSchedule::end_of(std::int64_t level) const {
+  if (level == levels_) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>((Wide{level + 1} * ramp_up_.samples + levels_ - 1) / levels_);
 }
 
 std::vector<BatchPhase> BatchSchedule::plan(std::int64_t consumed, std::int64_t total, std::int64_t iterations) const {
   std::vector<BatchPhase> phases;
   while (consumed < total) {
-    const std::int64_t part = part_of(consumed);
+    const std::int64_t level = level_of(consumed);
     const std::int64_t batch = size(consumed);
-    const std::int64_t to_next_part = (end_of(part) - consumed - 1) / batch + 1;
-    const std::int64_t count = std::min({to_next_part, (total - consumed) / batch, iterations});
+    const std::int64_t to_next_level = (end_of(level) - consumed - 1) / batch + 1;
+    const std::int64_t count = std::min({to_next_level, (total - consumed) / batch, iterations});
     if (count == 0) break;
     if (phases.empty() || phases.back().size != batch) phases.push_back({batch, 0});
     phases.back().iterations += count;

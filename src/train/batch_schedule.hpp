@@ -32,11 +32,11 @@ class BatchSchedule {
                 std::int64_t micro_batch_size, std::int64_t data_ranks);
 
   /// Batch size requested after `consumed` samples, and the size that runs: rounded down.
-  std::int64_t planned(std::int64_t consumed) const { return size_at(part_of(consumed)); }
+  std::int64_t planned(std::int64_t consumed) const { return size_at(level_of(consumed)); }
   std::int64_t size(std::int64_t consumed) const { return planned(consumed) / unit_ * unit_; }
   /// The batch at the end of the ramp, as it runs: none is larger. Evaluations use it.
   std::int64_t max_size() const { return global_batch_size_ / unit_ * unit_; }
-  bool ramps_up() const { return parts_ > 0; }
+  bool ramps_up() const { return levels_ > 0; }
 
   /// The batches after `consumed` samples: as many as there are before another one would go beyond sample number
   /// `total` or beyond `iterations`. A last batch that would not be whole is left out.
@@ -48,17 +48,17 @@ class BatchSchedule {
   std::int64_t samples(std::int64_t consumed, std::int64_t iterations) const;
 
  private:
-  std::int64_t part_of(std::int64_t consumed) const;
-  std::int64_t size_at(std::int64_t part) const {
-    return part == parts_ ? global_batch_size_ : ramp_up_.start + part * ramp_up_.increment;
+  std::int64_t level_of(std::int64_t consumed) const;
+  std::int64_t size_at(std::int64_t level) const {
+    return level == levels_ ? global_batch_size_ : ramp_up_.start + level * ramp_up_.increment;
   }
   /// Samples consumed at the end of a part of the ramp.
-  std::int64_t end_of(std::int64_t part) const;
+  std::int64_t end_of(std::int64_t level) const;
 
   std::int64_t global_batch_size_;
   std::int64_t unit_;
   BatchRampUp ramp_up_;
-  std::int64_t parts_ = 0;  // parts of the ramp; 0: no ramp
+  std::int64_t levels_ = 0;  // parts of the ramp; 0: no ramp
 };
 
 }  // namespace trireme::train

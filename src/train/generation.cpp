@@ -33,12 +33,12 @@ class Decoder {
 
  private:
   /// Gathers the logits of the true vocabulary on the host.
-  std::vector<float> gather(ConstTensorView part) {
+  std::vector<float> gather(ConstTensorView shard) {
     Backend& backend = gpt_.backend();
     Stream& stream = backend.compute_stream();
     const ArenaScope scope(memory_);
-    const TensorView all = memory_.allocate(part.dtype(), {gpt_.vocabulary().padded_size()});
-    gpt_.communicators().tensor->all_gather(stream, part, all).wait(stream);
+    const TensorView all = memory_.allocate(shard.dtype(), {gpt_.vocabulary().padded_size()});
+    gpt_.communicators().tensor->all_gather(stream, shard, all).wait(stream);
     const TensorView rounded = memory_.allocate(DType::fp32, all.shape());
     backend.elementwise().convert(stream, all, rounded);
     std::vector<float> logits(static_cast<std::size_t>(rounded.numel()));

@@ -140,7 +140,7 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   const double sbh = static_cast<double>(share.rows * execution.micro_batch_size * config.hidden);
   const double scores =
       5 * static_cast<double>(config.heads * execution.sequence_length) / static_cast<double>(config.hidden);
-  const bool in_parts = sequence_parallel || recomputation.distribute;
+  const bool in_shards = sequence_parallel || recomputation.distribute;
   result.published = {
       {"tensor parallelism", "s b h (10 + 24/t + 5 a s / (h t))", sbh * (10 + 24 / t + scores / t),
        !sequence_parallel && !selective && !full},
@@ -148,8 +148,8 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
        sequence_parallel && !selective && !full},
       {"  and selective recomputation", "s b h (10 + 24/t)", sbh * (10 + 24 / t), !sequence_parallel && selective},
       {"  and both", "34 s b h / t", 34 * sbh / t, sequence_parallel && selective},
-      {"full recomputation, layer by layer", "2 s b h", 2 * sbh, full && !in_parts},
-      {"  and inputs in parts", "2 s b h / t", 2 * sbh / t, full && in_parts}};
+      {"full recomputation, layer by layer", "2 s b h", 2 * sbh, full && !in_shards},
+      {"  and inputs in parts", "2 s b h / t", 2 * sbh / t, full && in_shards}};
   return result;
 }
 

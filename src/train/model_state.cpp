@@ -12,7 +12,7 @@ checkpoint::StateTensor state_piece(const parallel::Parameter& parameter, std::s
   const bool sharded = layout.shards() > 1;
   const bool written_here = parameter.counts_here(tensor_rank) &&
                             (sharded || static_cast<int>(i % static_cast<std::size_t>(holders)) == holder);
-  const parallel::ShardRange own = layout.part_of(i, parameter.stored_numel(), sharded ? holder : 0);
+  const parallel::ShardRange own = layout.shard_range(i, parameter.stored_numel(), sharded ? holder : 0);
   // Padding behind the box is left out.
   const std::int64_t count = std::clamp<std::int64_t>(parameter.box.numel() - own.begin, 0, own.count);
   const TensorView data(static_cast<std::byte*>(nullptr), DType::fp32, {count});

@@ -53,14 +53,14 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 /// The first `positions` of one sample; `row` elements are one position of it.
-std::vector<double> part_of(const std::vector<double>& dense, std::int64_t batch, std::int64_t row, std::int64_t sample,
-                            std::int64_t positions) {
-  std::vector<double> part;
+std::vector<double> rows_of_sample(const std::vector<double>& dense, std::int64_t batch, std::int64_t row,
+                                   std::int64_t sample, std::int64_t positions) {
+  std::vector<double> own;
   for (std::int64_t i = 0; i < positions; ++i) {
     const auto begin = dense.begin() + (i * batch + sample) * row;
-    part.insert(part.end(), begin, begin + row);
+    own.insert(own.end(), begin, begin + row);
   }
-  return part;
+  return own;
 }
 
 TEST(Attention, APaddedSampleGivesWhatItsOwnKeysAloneGive) {
@@ -74,25 +74,27 @@ TEST(Attention, APaddedSampleGivesWhatItsOwnKeysAloneGive) {
     for (std::int64_t sample = 0; sample < batch.batch; ++sample) {
       SCOPED_TRACE(fmt::format("sample {}, causal {}", sample, causal));
       const std::int64_t length = padded.lengths[sample];
-      const auto of_queries = [&](const std::vector<double>& x) { return part_of(x, 4, heads * d, sample, s); };
-      const auto of_keys = [&](const std::vector<double>& x) { return part_of(x, 4, kv_heads * d, sample, length); };
+      const auto of_queries = [&](const std::vector<double>& x) { return rows_of_sample(x, 4, heads * d, sample, s); };
+      const auto of_keys = [&](const std::vector<double>& x) {
+        return rows_of_sample(x, 4, kv_heads * d, sample, length);
+      };
       AttentionProblem alone = batch;
       alone.batch = 1;
       alone.keys = length;
       alone.lengths = nullptr;
       alone.dropout.samples = sample_numbers.data() + sample;
-      AttentionTensors part;
-      part.q = of_queries(given.q);
-      part.dout = of_queries(given.dout);
-      part.k = of_keys(given.k);
-      part.v = of_keys(given.v);
-      compute(DType::fp64, alone, part);
-      EXPECT_EQ(part.out, of_queries(all.out));
-      EXPECT_EQ(part.log_sum_exp, part_of(all.log_sum_exp, 4, heads * s, sample, 1));
+      AttentionTensors own;
+      own.q = of_queries(given.q);
+      own.dout = of_queries(given.dout);
+      own.k = of_keys(given.k);
+      own.v = of_keys(given.v);
+      compute(DType::fp64, alone, own);
+      EXPECT_EQ(own.out, of_queries(all.out));
+      EXPECT_EQ(own.log_sum_exp, rows_of_sample(all.log_sum_exp, 4, heads * s, sample, 1));
       const Tolerance close = tolerance(DType::fp64, Operation::sum);
-      expect_close(part.dq, of_queries(all.dq), close, "dq");
-      expect_close(part.dk, of_keys(all.dk), close, "dk");
-      expect_close(part.dv, of_keys(all.dv), close, "dv");
+      expect_close(own.dq, of_queries(all.dq), close, "dq");
+      expect_close(own.dk, of_keys(all.dk), close, "dk");
+      expect_close(own.dv, of_keys(all.dv), close, "dv");
     }
   }
 }

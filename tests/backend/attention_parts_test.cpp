@@ -65,10 +65,10 @@ struct Whole {
   AttentionTensors expected;
 };
 
-using Parts = std::vector<std::pair<std::int64_t, std::int64_t>>;
+using KeyRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-/// Expects the keys in `parts` to give what the whole gives, forward and backward.
-void expect_parts_join(Backend& b, DType dtype, const Whole& whole, const Parts& parts) {
+/// Expects the keys in `ranges` to give what the whole gives, forward and backward.
+void expect_blocks_join(Backend& b, DType dtype, const Whole& whole, const KeyRanges& ranges) {
   const DType accumulation = accumulation_type(dtype);
   const std::int64_t queries = whole.problem.queries, keys = whole.problem.keys;
   Stream& stream = b.compute_stream();
@@ -76,17 +76,17 @@ void expect_parts_join(Backend& b, DType dtype, const Whole& whole, const Parts&
   const Tensor out = poisoned_tensor(b, dtype, {queries, batch, heads, d});
   const Tensor lse(b, accumulation, {batch, heads, queries}), row_dot(b, accumulation, {batch, heads, queries});
   b.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), lse);
-  const auto for_parts = [&](auto&& visit) {
-    for (const auto& [begin, end] : parts) {
-      AttentionProblem part = whole.problem;
-      part.keys = end - begin;
-      part.first_key = begin;
-      part.results = AttentionResults::merge;
-      visit(part, begin);
+  const auto for_blocks = [&](auto&& visit) {
+    for (const auto& [begin, end] : ranges) {
+      AttentionProblem block = whole.problem;
+      block.keys = end - begin;
+      block.first_key = begin;
+      block.results = AttentionResults::merge;
+      visit(block, begin);
     }
   };
-  for_parts([&](const AttentionProblem& part, std::int64_t begin) {
-    b.attention().attention(stream, part, heads_of(whole.q, heads), heads_of(whole.k, kv_heads).from(begin),
+  for_blocks([&](const AttentionProblem& block, std::int64_t begin) {
+    b.attention().attention(stream, block, heads_of(whole.q, heads), heads_of(whole.k, kv_heads).from(begin),
                             heads_of(whole.v, kv_heads).from(begin), heads_of(sums, heads), lse);
   });
   const Tolerance close = tolerance(accumulation, Operation::sum);
@@ -101,8 +101,8 @@ void expect_parts_join(Backend& b, DType dtype, const Whole& whole, const Parts&
   const Tensor dq(b, accumulation, {queries, batch, heads, d});
   const Tensor dk(b, accumulation, {keys, batch, kv_heads, d}), dv(b, accumulation, {keys, batch, kv_heads, d});
   for (const Tensor* tensor : {&dq, &dk, &dv}) b.elementwise().fill(stream, 0, *tensor);
-  for_parts([&](const AttentionProblem& part, std::int64_t begin) {
-    b.attention().attention_backward(stream, part, heads_of(whole.dout, heads), heads_of(whole.q, heads),
+  for_blocks([&](const AttentionProblem& block, std::int64_t begin) {
+    b.attention().attention_backward(stream, block, heads_of(whole.dout, heads), heads_of(whole.q, heads),
                                      heads_of(whole.k, kv_heads).from(begin), heads_of(whole.v, kv_heads).from(begin),
                                      heads_of(out, heads), lse, row_dot, heads_of(dq, heads),
                                      heads_of(dk, kv_heads).from(begin), heads_of(dv, kv_heads).from(begin));
@@ -117,15 +117,15 @@ class AttentionParts : public testing::TestWithParam<DType> {};
 // Parts begin anywhere, in any order; one lies wholly behind the first queries.
 TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
   const auto backend = test::make_backend(2);
-  const Parts cuts[] = {{{0, 170}}, {{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 3}, {3, 77}, {77, 128}}};
+  const KeyRanges cuts[] = {{{0, 170}}, {{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 3}, {3, 77}, {77, 128}}};
   const std::vector<std::int32_t> full, padded = {100, 0};
   for (const auto& [dropout, lengths] : {std::pair{0.0, full}, {0.2, full}, {0.2, padded}}) {
     const Whole whole(*backend, GetParam(), 150, 170, dropout, lengths);
-    for (const Parts& parts : cuts) {
-      if (!lengths.empty() && parts.size() < 4) continue;  // saves time
-      SCOPED_TRACE(testing::Message() << parts.size() << " parts, dropout " << dropout
+    for (const KeyRanges& ranges : cuts) {
+      if (!lengths.empty() && ranges.size() < 4) continue;  // saves time
+      SCOPED_TRACE(testing::Message() << ranges.size() << " parts, dropout " << dropout
                                       << (lengths.empty() ? "" : ", padded"));
-      expect_parts_join(*backend, GetParam(), whole, parts);
+      expect_blocks_join(*backend, GetParam(), whole, ranges);
     }
   }
 }
@@ -146,11 +146,11 @@ TEST_P(AttentionParts, ANotANumberOfOnePartIsNotHidden) {
   const Tensor lse(b, accumulation, {batch, heads, length});
   b.elementwise().fill(b.compute_stream(), -std::numeric_limits<double>::infinity(), lse);
   for (const std::int64_t begin : {std::int64_t{0}, length / 2}) {
-    AttentionProblem part = problem_of(length, length / 2, 0, nullptr);
-    part.first_query = 0;
-    part.first_key = begin;
-    part.results = AttentionResults::merge;
-    b.attention().attention(b.compute_stream(), part, heads_of(q, heads), heads_of(k, kv_heads).from(begin),
+    AttentionProblem block = problem_of(length, length / 2, 0, nullptr);
+    block.first_query = 0;
+    block.first_key = begin;
+    block.results = AttentionResults::merge;
+    b.attention().attention(b.compute_stream(), block, heads_of(q, heads), heads_of(k, kv_heads).from(begin),
                             heads_of(v, kv_heads).from(begin), heads_of(sums, heads), lse);
   }
   for (const Tensor* result : {&sums, &lse}) {

@@ -88,28 +88,28 @@ TEST(Attention, AnyNumberOfThreadsGivesTheSameBits) {
 /// Heads [first, first + count) of every position and sample of a dense tensor.
 std::vector<double> heads_of(const std::vector<double>& dense, std::int64_t heads, std::int64_t d, std::int64_t first,
                              std::int64_t count) {
-  std::vector<double> part;
+  std::vector<double> selected;
   for (std::size_t i = 0; i < dense.size(); ++i) {
     const std::int64_t head = static_cast<std::int64_t>(i) / d % heads;
-    if (head >= first && head < first + count) part.push_back(dense[i]);
+    if (head >= first && head < first + count) selected.push_back(dense[i]);
   }
-  return part;
+  return selected;
 }
 
-/// Expects the problem `small` on `part` of the inputs to give the same bits as that part of `whole`.
-void expect_part(const AttentionProblem& whole, AttentionTensors all, const AttentionProblem& small,
-                 const std::function<std::vector<double>(const std::vector<double>&)>& part) {
+/// Expects the problem `small` on `selected` of the inputs to give the same bits as that part of `whole`.
+void expect_same_alone(const AttentionProblem& whole, AttentionTensors all, const AttentionProblem& small,
+                       const std::function<std::vector<double>(const std::vector<double>&)>& selected) {
   AttentionTensors given;
-  given.q = part(all.q);
-  given.k = part(all.k);
-  given.v = part(all.v);
-  given.dout = part(all.dout);
+  given.q = selected(all.q);
+  given.k = selected(all.k);
+  given.v = selected(all.v);
+  given.dout = selected(all.dout);
   compute(DType::fp64, whole, all);
   compute(DType::fp64, small, given);
-  EXPECT_EQ(given.out, part(all.out));
-  EXPECT_EQ(given.dq, part(all.dq));
-  EXPECT_EQ(given.dk, part(all.dk));
-  EXPECT_EQ(given.dv, part(all.dv));
+  EXPECT_EQ(given.out, selected(all.out));
+  EXPECT_EQ(given.dq, selected(all.dq));
+  EXPECT_EQ(given.dk, selected(all.dk));
+  EXPECT_EQ(given.dv, selected(all.dv));
 }
 
 TEST(Attention, SplitHeadsComputeWhatWholeOnesDo) {
@@ -119,7 +119,7 @@ TEST(Attention, SplitHeadsComputeWhatWholeOnesDo) {
   half.heads = half.kv_heads = 2;
   half.first_head += 2;
   const auto second = [&](const std::vector<double>& dense) { return heads_of(dense, 4, 16, 2, 2); };
-  expect_part(whole, all, half, second);
+  expect_same_alone(whole, all, half, second);
 }
 
 TEST(Attention, ASampleAloneGivesWhatItGivesInABatch) {
@@ -129,7 +129,7 @@ TEST(Attention, ASampleAloneGivesWhatItGivesInABatch) {
   alone.batch = 1;
   alone.dropout.samples = sample_numbers.data() + 1;
   const auto second = [&](const std::vector<double>& dense) { return heads_of(dense, 3, 2 * 16, 1, 1); };
-  expect_part(batch, all, alone, second);
+  expect_same_alone(batch, all, alone, second);
 }
 
 TEST(Attention, AFewQueriesAtTheEndGiveTheRowsOfTheWhole) {
@@ -138,15 +138,15 @@ TEST(Attention, AFewQueriesAtTheEndGiveTheRowsOfTheWhole) {
   AttentionProblem last = whole;
   last.queries = 7;
   last.first_query = 83;
-  AttentionTensors part = all;
+  AttentionTensors selected = all;
   const std::int64_t row = 2 * 2 * 16;
-  part.q.erase(part.q.begin(), part.q.end() - 7 * row);
-  part.dout.erase(part.dout.begin(), part.dout.end() - 7 * row);
+  selected.q.erase(selected.q.begin(), selected.q.end() - 7 * row);
+  selected.dout.erase(selected.dout.begin(), selected.dout.end() - 7 * row);
   compute(DType::fp64, whole, all);
-  compute(DType::fp64, last, part);
+  compute(DType::fp64, last, selected);
   const Tolerance close = tolerance(DType::fp64, Operation::sum);
-  expect_close(part.out, std::span(all.out).last(7 * row), close, "out");
-  expect_close(part.dq, std::span(all.dq).last(7 * row), close, "dq");
+  expect_close(selected.out, std::span(all.out).last(7 * row), close, "out");
+  expect_close(selected.dq, std::span(all.dq).last(7 * row), close, "dq");
 }
 
 /// With q = 0 all probabilities of a row are equal, and with v the unit matrix out shows which of them are kept.

@@ -74,25 +74,25 @@ void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, 
   cuts.push_back(c.classes);
   const Tensor targets = make_tensor(b, {n}, c.targets), weights = make_tensor(b, accumulation, {n}, c.weights);
 
-  struct Part {
+  struct Shard {
     VocabularyShard shard;
     Tensor logits, maximum, sum, target_logit;
   };
-  std::vector<Part> parts;
+  std::vector<Shard> shards;
   std::vector<double> maximum(n, -std::numeric_limits<double>::infinity()), sum(n, 0), target(n, 0);
-  for (std::size_t part = 0; part + 1 < cuts.size(); ++part) {
-    const VocabularyShard shard{cuts[part], cuts[part + 1] - cuts[part]};
+  for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
+    const VocabularyShard shard{cuts[rank], cuts[rank + 1] - cuts[rank]};
     const std::vector<double> values = padded_columns(c, shard, padding);
-    const Part& own = parts.emplace_back(shard, make_tensor(b, dtype, {n, shard.classes + padding}, values),
-                                         poisoned_tensor(b, accumulation, {n}), poisoned_tensor(b, accumulation, {n}),
-                                         poisoned_tensor(b, accumulation, {n}));
+    const Shard& own = shards.emplace_back(shard, make_tensor(b, dtype, {n, shard.classes + padding}, values),
+                                           poisoned_tensor(b, accumulation, {n}), poisoned_tensor(b, accumulation, {n}),
+                                           poisoned_tensor(b, accumulation, {n}));
     kernels.statistics(stream, own.logits, shard, targets, own.maximum, own.sum, own.target_logit);
     const std::vector<double> own_maximum = values_of(b, own.maximum), chosen = values_of(b, own.target_logit);
     for (std::int64_t i = 0; i < n; ++i) maximum[i] = std::max(maximum[i], own_maximum[i]);
     for (std::int64_t i = 0; i < n; ++i) target[i] += chosen[i];
   }
   const Tensor all_maximum = make_tensor(b, accumulation, {n}, maximum);
-  for (const Part& own : parts) {
+  for (const Shard& own : shards) {
     kernels.rescale(stream, own.maximum, all_maximum, own.sum);
     const std::vector<double> sums = values_of(b, own.sum);
     for (std::int64_t i = 0; i < n; ++i) sum[i] += sums[i];
@@ -102,7 +102,7 @@ void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, 
   c.losses = values_of(b, losses);
 
   c.dlogits.assign(n * c.classes, 0);
-  for (const auto& [shard, logits, own_maximum, own_sum, own_target] : parts) {
+  for (const auto& [shard, logits, own_maximum, own_sum, own_target] : shards) {
     const std::vector<double> rounded = values_of(b, logits);
     kernels.backward(stream, shard, all_maximum, all_sum, targets, weights, logits);
     const std::vector<double> gradients = values_of(b, logits);

@@ -11,13 +11,13 @@ namespace {
 
 using namespace test;
 
-/// Heads [positions, batch, parts, heads, d], of which the part `part` is rotated.
+/// Heads [positions, batch, parts, heads, d], of which the part `projection` is rotated.
 struct Case {
   std::int64_t positions = 1, batch = 1, heads = 1, d = 2;
-  std::int64_t parts = 1, part = 0;
+  std::int64_t projections = 1, projection = 0;
   Positions at;
   RotaryEmbedding rotary{2, 10000};
-  std::int64_t numel() const { return positions * batch * parts * heads * d; }
+  std::int64_t numel() const { return positions * batch * projections * heads * d; }
 };
 
 /// `values`, rounded to the type, after a rotation.
@@ -25,13 +25,14 @@ std::vector<double> rotated(DType dtype, const Case& c, std::vector<double>& val
                             Rotation rotation = Rotation::forward, int threads = 2) {
   const auto backend = test::make_backend(threads);
   Backend& b = *backend;
-  const Tensor x = make_tensor(b, dtype, {c.positions, c.batch, c.parts, c.heads, c.d}, values);
+  const Tensor x = make_tensor(b, dtype, {c.positions, c.batch, c.projections, c.heads, c.d}, values);
   values = values_of(b, x);
-  const std::int64_t row = c.parts * c.heads * c.d;
-  const TensorView part(x.view().data() + static_cast<std::int64_t>(size_of(dtype)) * c.part * c.heads * c.d, dtype,
-                        x.view().shape());
+  const std::int64_t row = c.projections * c.heads * c.d;
+  const TensorView projection(
+      x.view().data() + static_cast<std::int64_t>(size_of(dtype)) * c.projection * c.heads * c.d, dtype,
+      x.view().shape());
   b.rotary().rotate(b.compute_stream(), c.rotary,
-                    {{part, c.batch * row, row, c.d}, c.positions, c.batch, c.heads, c.at}, rotation);
+                    {{projection, c.batch * row, row, c.d}, c.positions, c.batch, c.heads, c.at}, rotation);
   return values_of(b, x);
 }
 
@@ -41,7 +42,7 @@ std::vector<double> reference(const Case& c, const std::vector<double>& values, 
   const std::int64_t half = c.rotary.channels / 2;
   for (std::int64_t row = 0; row < c.positions * c.batch; ++row) {
     for (std::int64_t head = 0; head < c.heads; ++head) {
-      const std::size_t at = ((row * c.parts + c.part) * c.heads + head) * c.d;
+      const std::size_t at = ((row * c.projections + c.projection) * c.heads + head) * c.d;
       for (std::int64_t i = 0; i < half; ++i) {
         const double position = static_cast<double>(c.at[row / c.batch]);
         double angle = position * std::pow(c.rotary.base, -2.0 * i / c.rotary.channels);
@@ -91,8 +92,8 @@ TEST_P(RotaryTypes, AnyCutOfASequenceAndAnyNumberOfThreadsGiveTheSameBits) {
     Case cut = whole;
     cut.positions = count;
     cut.at = {begin};
-    std::vector<double> part(x.begin() + begin * 32, x.begin() + (begin + count) * 32);
-    const std::vector<double> result = rotated(GetParam(), cut, part);
+    std::vector<double> rows(x.begin() + begin * 32, x.begin() + (begin + count) * 32);
+    const std::vector<double> result = rotated(GetParam(), cut, rows);
     joined.insert(joined.end(), result.begin(), result.end());
   }
   EXPECT_EQ(joined, expected);

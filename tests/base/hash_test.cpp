@@ -21,11 +21,11 @@ TEST(SplitMix64, MatchesThePublishedSequence) {
 
 TEST(Digest, InPartsEqualsTheWhole) {
   const std::string text(100'000, 'x');
-  Digest parts;
-  parts.update(text.data(), 1);
-  parts.update(text.data() + 1, text.size() - 1);
-  EXPECT_EQ(parts.hex(), digest(text.data(), text.size()));
-  EXPECT_EQ(parts.hex().size(), 32u);
+  Digest pieces;
+  pieces.update(text.data(), 1);
+  pieces.update(text.data() + 1, text.size() - 1);
+  EXPECT_EQ(pieces.hex(), digest(text.data(), text.size()));
+  EXPECT_EQ(pieces.hex().size(), 32u);
 }
 
 TEST(Digest, ChangesWithOneBit) {

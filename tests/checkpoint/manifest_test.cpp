@@ -18,7 +18,7 @@ Manifest small_manifest() {
     Piece piece;
     piece.tensor = "model/wte";
     piece.shape = {4, 4};
-    piece.part = {{{static_cast<std::int64_t>(2 * i), 0}, {2, 4}}, 0, 8};
+    piece.slice = {{{static_cast<std::int64_t>(2 * i), 0}, {2, 4}}, 0, 8};
     piece.file = i;
     piece.dataset = "tensor/model/wte/0";
     piece.offset_bytes = 64;
@@ -55,8 +55,8 @@ TEST(Manifest, ContradictionsAreRefused) {
   expect_refused([](Manifest& m) { m.pieces[0].dtype = DType::bf16; }, "in another");
   expect_refused([](Manifest& m) { m.pieces[1].shape = {5, 4}; }, "in another");
   expect_refused([](Manifest& m) { m.pieces.pop_back(); }, "8 of its 16 elements are missing");
-  expect_refused([](Manifest& m) { m.pieces[1].part = m.pieces[0].part; }, "there twice");
-  expect_refused([](Manifest& m) { m.pieces[1].part.box.offset[0] = 3; }, "not inside the tensor");
+  expect_refused([](Manifest& m) { m.pieces[1].slice = m.pieces[0].slice; }, "there twice");
+  expect_refused([](Manifest& m) { m.pieces[1].slice.box.offset[0] = 3; }, "not inside the tensor");
   expect_refused([](Manifest& m) { m.step = -1; }, "step -1");
   expect_refused([](Manifest& m) { m.blobs.push_back(m.pieces[0]); }, "exactly once");
 }
@@ -64,13 +64,13 @@ TEST(Manifest, ContradictionsAreRefused) {
 TEST(Manifest, PiecesAsTextComeBack) {
   std::vector<Piece> pieces = small_manifest().pieces;
   pieces[0].shape = {};  // a scalar
-  pieces[0].part = {{}, 0, 1};
+  pieces[0].slice = {{}, 0, 1};
   pieces[1].digest.clear();
   const std::vector<Piece> back = pieces_from_text(to_text(pieces));
   ASSERT_EQ(back.size(), 2u);
   EXPECT_EQ(to_text(back), to_text(pieces));
   EXPECT_EQ(back[1].digest, "");
-  EXPECT_EQ(back[1].part.box, pieces[1].part.box);
+  EXPECT_EQ(back[1].slice.box, pieces[1].slice.box);
   EXPECT_EQ(back[0].shape, Shape());
   EXPECT_TRUE(pieces_from_text("").empty());
 }

@@ -116,7 +116,7 @@ TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
                         HasSubstr("model/h.0.ln_1.weight: in the checkpoint only"),
                         HasSubstr("model/wte: fp32 [17, 12] in the checkpoint, fp32 [16, 12]"),
                         HasSubstr("model/scale: fp32 [] in the checkpoint, fp64 []"))));
-  EXPECT_EQ(other[2].data, CutTensor(other[2].name, other[2].shape, other[2].parts).data);
+  EXPECT_EQ(other[2].data, CutTensor(other[2].name, other[2].shape, other[2].slices).data);
 }
 
 TEST_F(SaveLoad, OfManyDifferencesTwentyAreNamed) {

@@ -66,24 +66,24 @@ TEST(ShardPlan, RandomPartitionsCoverExactlyOnce) {
   test::Random random(2);
   for (int round = 0; round < 200; ++round) {
     for (const Shape& shape : shapes) {
-      std::vector<TensorSlice> parts = random_partition(random, shape);
-      EXPECT_EQ(coverage_problem(shape, parts), "");
-      std::ranges::shuffle(parts, random);
-      const TensorSlice last = parts.back();
-      parts.pop_back();
-      EXPECT_THAT(coverage_problem(shape, parts), testing::HasSubstr("are missing"));
-      parts.push_back(last);
-      parts.push_back(parts[random_below(random, static_cast<std::int64_t>(parts.size()))]);
-      EXPECT_THAT(coverage_problem(shape, parts), testing::HasSubstr("are there twice"));
+      std::vector<TensorSlice> slices = random_partition(random, shape);
+      EXPECT_EQ(coverage_problem(shape, slices), "");
+      std::ranges::shuffle(slices, random);
+      const TensorSlice last = slices.back();
+      slices.pop_back();
+      EXPECT_THAT(coverage_problem(shape, slices), testing::HasSubstr("are missing"));
+      slices.push_back(last);
+      slices.push_back(slices[random_below(random, static_cast<std::int64_t>(slices.size()))]);
+      EXPECT_THAT(coverage_problem(shape, slices), testing::HasSubstr("are there twice"));
       // One element too many and another one missing: the sum is right, the cover is not.
-      parts = random_partition(random, shape);
-      if (parts.size() > 1 && parts[0].count > 1 && parts[1].flat_begin > 0) {
-        parts[0].count -= 1;
-        parts[1].flat_begin -= 1;
-        parts[1].count += 1;
-        EXPECT_EQ(coverage_problem(shape, parts), "") << "the two only moved their border";
-        parts[1].flat_begin -= 1;
-        EXPECT_NE(coverage_problem(shape, parts), "");
+      slices = random_partition(random, shape);
+      if (slices.size() > 1 && slices[0].count > 1 && slices[1].flat_begin > 0) {
+        slices[0].count -= 1;
+        slices[1].flat_begin -= 1;
+        slices[1].count += 1;
+        EXPECT_EQ(coverage_problem(shape, slices), "") << "the two only moved their border";
+        slices[1].flat_begin -= 1;
+        EXPECT_NE(coverage_problem(shape, slices), "");
       }
     }
   }

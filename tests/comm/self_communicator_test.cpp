@@ -52,10 +52,10 @@ TEST(SelfCommunicator, MessagesToItselfArriveInTheOrderSent) {
 
 TEST(SelfCommunicator, SplitsIntoItselfOrNothing) {
   SelfCommunicator comm;
-  const auto part = comm.split(3, 0, "tensor");
-  ASSERT_NE(part, nullptr);
-  EXPECT_EQ(part->name(), "tensor");
-  EXPECT_EQ(part->size(), 1);
+  const auto group = comm.split(3, 0, "tensor");
+  ASSERT_NE(group, nullptr);
+  EXPECT_EQ(group->name(), "tensor");
+  EXPECT_EQ(group->size(), 1);
   EXPECT_EQ(comm.split(-1, 0, "none"), nullptr);
 }
 

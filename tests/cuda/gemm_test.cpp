@@ -109,11 +109,11 @@ constexpr Extents extents_list[] = {{0, 3, 4}, {5, 0, 3}, {1, 1, 1}, {31, 33, 17
 TEST_P(CudaGemmValues, LinearEqualsTheCpus) {
   for (const auto& [n, in, out] : extents_list) {
     for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
-      for (const int parts : {0, 1, 2, 3}) {
+      for (const int given : {0, 1, 2, 3}) {
         const Tensor x = random({n, in}, 1), w = random({out, in}, 2), bias = random({out}, 3);
         const Tensor z = poisoned_tensor(*cpu_, dtype(), {n, out}), y = poisoned_tensor(*cpu_, dtype(), {n, out});
         const Tensor exact_z(*cpu_, DType::fp64, {n, out}), exact_y(*cpu_, DType::fp64, {n, out});
-        const bool has_bias = (parts & 1) != 0, keeps = (parts & 2) != 0;
+        const bool has_bias = (given & 1) != 0, keeps = (given & 2) != 0;
         gemm_->linear(stream_, x, w, has_bias ? ConstTensorView(bias) : ConstTensorView(), activation,
                       keeps ? z.view() : TensorView(), y);
         stream_.synchronize();
@@ -121,7 +121,7 @@ TEST_P(CudaGemmValues, LinearEqualsTheCpus) {
         cpu_->gemm().linear(cpu_->compute_stream(), exact(x), exact(w),
                             has_bias ? ConstTensorView(exact_bias) : ConstTensorView(), activation, exact_z, exact_y);
         const std::string what = fmt::format("n {}, in {}, out {}, activation {}, parts {}", n, in, out,
-                                             static_cast<int>(activation), parts);
+                                             static_cast<int>(activation), given);
         expect_equal(y, exact_y, what);
         if (keeps && activation != Activation::none) expect_equal(z, exact_z, what + ", pre-activation");
       }

@@ -15,9 +15,9 @@ class GpuRanks : public GpuTest {
   }
   void expect_collectives_to_move_the_gpus_memory() {
     const int rank = comm_->rank(), size = comm_->size();
-    constexpr std::int64_t part = 100'000;
-    const Tensor x = filled(part * size, rank), y = poisoned(DType::bf16, {part}),
-                 z = poisoned(DType::bf16, {part * size});
+    constexpr std::int64_t shard = 100'000;
+    const Tensor x = filled(shard * size, rank), y = poisoned(DType::bf16, {shard}),
+                 z = poisoned(DType::bf16, {shard * size});
     comm_->all_reduce(*stream_, x, ReduceOp::sum).wait(*stream_);
     comm_->reduce_scatter(*stream_, x, y, ReduceOp::max).wait(*stream_);
     comm_->all_gather(*stream_, y, z).wait(*stream_);

@@ -126,15 +126,15 @@ TEST_F(Nccl, AGroupThatCannotBeMadeNamesTheCallAndTheRank) {
 
 TEST_F(Nccl, SplitGivesNoGroupWithoutAColour) {
   EXPECT_EQ(comm_->split(-1, 0, "embedding"), nullptr);
-  const auto part = comm_->split(3, 5, "pipeline");
-  EXPECT_EQ(part->name(), "pipeline");
-  part->barrier();
+  const auto group = comm_->split(3, 5, "pipeline");
+  EXPECT_EQ(group->name(), "pipeline");
+  group->barrier();
 }
 
 TEST_F(Nccl, AllGroupsAreGivenUpWhileAnErrorUnwinds) {
   const int aborted = fake_nccl::aborted();
   try {
-    const auto part = comm_->split(0, 0, "tensor");
+    const auto group = comm_->split(0, 0, "tensor");
     throw ConfigError("another error");
   } catch (const ConfigError&) {
   }

@@ -65,10 +65,10 @@ TEST_F(Staged, SeveralOperationsAreUnderWayAtOnce) {
 
 TEST_F(Staged, ReduceScatterAndAllGatherMoveParts) {
   const auto n = static_cast<std::size_t>(size());
-  std::vector<float> whole(3 * n), part(3), gathered(3 * n);
+  std::vector<float> whole(3 * n), shard(3), gathered(3 * n);
   fake_cuda::enqueue(compute_.handle(), "iota", [&] { std::iota(whole.begin(), whole.end(), 0.0F); });
-  comm_->reduce_scatter(compute_, view(whole), view(part), ReduceOp::sum).wait(compute_);
-  comm_->all_gather(compute_, view(part), view(gathered)).wait(compute_);
+  comm_->reduce_scatter(compute_, view(whole), view(shard), ReduceOp::sum).wait(compute_);
+  comm_->all_gather(compute_, view(shard), view(gathered)).wait(compute_);
   compute_.synchronize();
   for (std::size_t i = 0; i < gathered.size(); ++i) EXPECT_EQ(gathered[i], static_cast<float>(n * i));
 }

@@ -160,10 +160,10 @@ ncclResult_t pass(const char* function, std::size_t bytes, ncclComm_t comm, cuda
 
 /// out[i] = sum or maximum over ranks of element first + i of their `count`.
 template <class T, class Wide>
-void combine(const std::byte* all, int ranks, std::size_t count, std::size_t first, std::size_t part, ncclRedOp_t op,
+void combine(const std::byte* all, int ranks, std::size_t count, std::size_t first, std::size_t shard, ncclRedOp_t op,
              void* out) {
   const auto* in = reinterpret_cast<const T*>(all);
-  for (std::size_t i = 0; i < part; ++i) {
+  for (std::size_t i = 0; i < shard; ++i) {
     Wide sum = static_cast<Wide>(in[first + i]);
     for (std::size_t rank = 1; rank < static_cast<std::size_t>(ranks); ++rank) {
       const auto term = static_cast<Wide>(in[rank * count + first + i]);
@@ -174,11 +174,11 @@ void combine(const std::byte* all, int ranks, std::size_t count, std::size_t fir
 }
 
 ncclResult_t reduce(const char* function, ncclComm_t comm, cudaStream_t stream, const void* from, void* to,
-                    std::size_t count, std::size_t first, std::size_t part, ncclDataType_t type, ncclRedOp_t op) {
+                    std::size_t count, std::size_t first, std::size_t shard, ncclDataType_t type, ncclRedOp_t op) {
   const int ranks = comm->ranks->size();
   const auto run = [&]<class T, class Wide>() {
-    return gather(function, part * sizeof(T), comm, stream, from, count * sizeof(T),
-                  [=](const std::byte* all) { combine<T, Wide>(all, ranks, count, first, part, op, to); });
+    return gather(function, shard * sizeof(T), comm, stream, from, count * sizeof(T),
+                  [=](const std::byte* all) { combine<T, Wide>(all, ranks, count, first, shard, op, to); });
   };
   switch (type) {
     case ncclFloat64:
@@ -231,11 +231,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, in
   *comm = new_communicator(fake_nccl::join_ranks(rank, size));
   return config->blocking == 0 ? begin("ncclCommInitRankConfig", *comm) : ncclInvalidArgument;
 }
-ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* part, ncclConfig_t*) {
+ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* shard, ncclConfig_t*) {
   fake_cuda::note(fmt::format("ncclCommSplit colour {} key {}", colour, key));
-  *part = nullptr;
+  *shard = nullptr;
   const ncclResult_t status = begin("ncclCommSplit", comm, [=] {
-    if (auto ranks = comm->ranks->split(colour, key)) *part = new_communicator(std::move(ranks));
+    if (auto ranks = comm->ranks->split(colour, key)) *shard = new_communicator(std::move(ranks));
   });
   // NCCL, too, returns success when the call has only begun.
   return status == ncclInProgress ? ncclSuccess : status;
@@ -271,10 +271,10 @@ ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDa
                            ncclComm_t comm, cudaStream_t stream) {
   return reduce("ncclAllReduce", comm, stream, from, to, count, 0, count, type, op);
 }
-ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t part, ncclDataType_t type, ncclRedOp_t op,
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t shard, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
   const auto size = static_cast<std::size_t>(comm->ranks->size()), rank = static_cast<std::size_t>(comm->ranks->rank());
-  return reduce("ncclReduceScatter", comm, stream, from, to, size * part, rank * part, part, type, op);
+  return reduce("ncclReduceScatter", comm, stream, from, to, size * shard, rank * shard, shard, type, op);
 }
 ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {

@@ -12,7 +12,7 @@ namespace {
 constexpr unsigned all_lanes = 0xffffffffU;
 
 struct Sums {
-  int part[4];
+  int values[4];
 };
 
 /// y[b] = sum over the block's threads of x[b, t]
@@ -20,9 +20,9 @@ void block_sum(const int* x, int* y) {
   int sum = x[blockIdx.x * blockDim.x + threadIdx.x];
   for (unsigned mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(all_lanes, sum, mask);
   auto& sums = shared<Sums>();
-  if (threadIdx.x % 32 == 0) sums.part[threadIdx.x / 32] = sum;
+  if (threadIdx.x % 32 == 0) sums.values[threadIdx.x / 32] = sum;
   __syncthreads();
-  if (threadIdx.x == blockDim.x - 1) y[blockIdx.x] = sums.part[0] + sums.part[1] + sums.part[2] + sums.part[3];
+  if (threadIdx.x == blockDim.x - 1) y[blockIdx.x] = sums.values[0] + sums.values[1] + sums.values[2] + sums.values[3];
 }
 
 class Fibers : public testing::Test {

@@ -121,25 +121,25 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
     const std::int64_t d = shape.head_dim;
     const GivenAttention given(b, GetParam(), shape, seed - run_seed());
     const AttentionTensors expected = given.reference();
-    for (const auto& parts : cuts) {
-      SCOPED_TRACE(fmt::format("{} parts, heads of {}, {} samples", parts.size(), d, shape.batch));
+    for (const auto& ranges : cuts) {
+      SCOPED_TRACE(fmt::format("{} parts, heads of {}, {} samples", ranges.size(), d, shape.batch));
       const Tensor sums = given.like(given.q, DType::fp32), out = given.like(given.q, given.dtype);
       const Tensor lse = given.statistics(), row_dot = given.statistics();
       b.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), lse);
       const Heads q = given.queries(given.q), dout = given.queries(given.dout);
-      const auto for_parts = [&](auto&& visit) {
-        for (const auto& [begin, end] : parts) {
-          AttentionProblem part = given.problem;
-          part.keys = end - begin;
-          part.first_key = begin;
-          part.results = AttentionResults::merge;
+      const auto for_blocks = [&](auto&& visit) {
+        for (const auto& [begin, end] : ranges) {
+          AttentionProblem block = given.problem;
+          block.keys = end - begin;
+          block.first_key = begin;
+          block.results = AttentionResults::merge;
           const ConstHeads k = given.keys(given.k).from(begin), v = given.keys(given.v).from(begin);
-          EXPECT_TRUE(cuda::takes_flash_attention(part, {q, k, v}));
-          visit(part, begin, k, v);
+          EXPECT_TRUE(cuda::takes_flash_attention(block, {q, k, v}));
+          visit(block, begin, k, v);
         }
       };
-      for_parts([&](const AttentionProblem& part, std::int64_t, const ConstHeads& k, const ConstHeads& v) {
-        b.attention().attention(stream, part, q, k, v, given.queries(sums), lse);
+      for_blocks([&](const AttentionProblem& block, std::int64_t, const ConstHeads& k, const ConstHeads& v) {
+        b.attention().attention(stream, block, q, k, v, given.queries(sums), lse);
       });
       const Tolerance close = tolerance(given.dtype, Operation::rounded_sum);
       expect_close(values_of(b, sums), expected.out, close, "out");
@@ -153,8 +153,8 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
       const Tensor dq = given.like(given.q, DType::fp32), dk = given.like(given.k, DType::fp32);
       const Tensor dv = given.like(given.k, DType::fp32);
       for (const Tensor* tensor : {&dq, &dk, &dv}) b.elementwise().fill(stream, 0, *tensor);
-      for_parts([&](const AttentionProblem& part, std::int64_t begin, const ConstHeads& k, const ConstHeads& v) {
-        b.attention().attention_backward(stream, part, dout, q, k, v, given.queries(out), lse, row_dot,
+      for_blocks([&](const AttentionProblem& block, std::int64_t begin, const ConstHeads& k, const ConstHeads& v) {
+        b.attention().attention_backward(stream, block, dout, q, k, v, given.queries(out), lse, row_dot,
                                          given.queries(dq), given.keys(dk).from(begin), given.keys(dv).from(begin));
       });
       expect_close(values_of(b, dq), gradients.dq, close, "dq");
@@ -244,19 +244,19 @@ TEST_P(FlashAttentionTypes, ANotANumberOfOnePartIsNotHidden) {
   std::vector<double> keys = values_of(b, given.k);
   keys[0] = std::numeric_limits<double>::quiet_NaN();
   given.k = make_tensor(b, GetParam(), {80, 1, 1, 64}, keys);
-  for (const auto& parts : {std::pair<int, int>{0, 40}, {40, 0}}) {
+  for (const auto& ranges : {std::pair<int, int>{0, 40}, {40, 0}}) {
     const Tensor sums = given.like(given.q, DType::fp32), lse = given.statistics();
     b.elementwise().fill(b.compute_stream(), -std::numeric_limits<double>::infinity(), lse);
-    for (const int begin : {parts.first, parts.second}) {
-      AttentionProblem part = given.problem;
-      part.keys = 40;
-      part.first_key = begin;
-      part.results = AttentionResults::merge;
-      b.attention().attention(b.compute_stream(), part, given.queries(given.q), given.keys(given.k).from(begin),
+    for (const int begin : {ranges.first, ranges.second}) {
+      AttentionProblem block = given.problem;
+      block.keys = 40;
+      block.first_key = begin;
+      block.results = AttentionResults::merge;
+      b.attention().attention(b.compute_stream(), block, given.queries(given.q), given.keys(given.k).from(begin),
                               given.keys(given.v).from(begin), given.queries(sums), lse);
     }
-    for (const double value : values_of(b, sums)) ASSERT_TRUE(std::isnan(value)) << "from key " << parts.first;
-    for (const double value : values_of(b, lse)) ASSERT_TRUE(std::isnan(value)) << "from key " << parts.first;
+    for (const double value : values_of(b, sums)) ASSERT_TRUE(std::isnan(value)) << "from key " << ranges.first;
+    for (const double value : values_of(b, lse)) ASSERT_TRUE(std::isnan(value)) << "from key " << ranges.first;
   }
 }
 

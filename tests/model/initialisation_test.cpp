@@ -60,13 +60,13 @@ TEST(HashedUniform, ScalesByRoleAndRoundsInFp32) {
 }
 
 TEST(Initialisation, DoesNotDependOnTheThreads) {
-  Parameter part = test::whole_parameter("h.0.mlp.fc.weight", ParameterRole::matrix, {600, 101});
-  part.box.offset = {7, 3};
-  part.box.extent = {501, 97};
-  part.storage = {501, 97};
+  Parameter shard = test::whole_parameter("h.0.mlp.fc.weight", ParameterRole::matrix, {600, 101});
+  shard.box.offset = {7, 3};
+  shard.box.extent = {501, 97};
+  shard.storage = {501, 97};
   Initialisation threaded = normal;
   threaded.threads = 3;
-  EXPECT_EQ(initialised(part, DType::fp32, threaded), initialised(part, DType::fp32, normal));
+  EXPECT_EQ(initialised(shard, DType::fp32, threaded), initialised(shard, DType::fp32, normal));
 }
 
 TEST(Initialisation, ScaleMultipliesTheMatricesOfTheLayersOnly) {
@@ -186,11 +186,11 @@ TEST(Initialisation, AnyCutIntoBoxesGivesTheSameElements) {
       for (int dimension = 0; dimension < 4; ++dimension) {
         for (std::int64_t begin = 0; begin < shape[dimension]; ++begin) {
           for (std::int64_t end = begin + 1; end <= shape[dimension]; ++end) {
-            Parameter part = test::whole_parameter("t", ParameterRole::matrix, shape);
-            part.box.offset[dimension] = begin;
-            part.box.extent[dimension] = end - begin;
-            part.storage = part.box.extent;
-            const std::vector<double> values = initialised(part, dtype, options);
+            Parameter shard = test::whole_parameter("t", ParameterRole::matrix, shape);
+            shard.box.offset[dimension] = begin;
+            shard.box.extent[dimension] = end - begin;
+            shard.storage = shard.box.extent;
+            const std::vector<double> values = initialised(shard, dtype, options);
             std::size_t next = 0;
             for (std::int64_t i = 0; i < shape.numel(); ++i) {
               std::int64_t stride = 1;

@@ -128,14 +128,14 @@ TEST(Collectives, LargeTensorsAreReducedInSegments) {
   world().all_reduce(host, TensorView(data.data(), {several_segments}), ReduceOp::sum).wait(host);
   EXPECT_EQ(data, want);
 
-  const std::int64_t part = several_segments / world().size();
-  const auto in = integers<float>(world().rank(), part * world().size());
-  std::vector<float> out(static_cast<std::size_t>(part));
+  const std::int64_t shard_size = several_segments / world().size();
+  const auto in = integers<float>(world().rank(), shard_size * world().size());
+  std::vector<float> out(static_cast<std::size_t>(shard_size));
   world()
-      .reduce_scatter(host, ConstTensorView(in.data(), {part * world().size()}), TensorView(out.data(), {part}),
-                      ReduceOp::sum)
+      .reduce_scatter(host, ConstTensorView(in.data(), {shard_size * world().size()}),
+                      TensorView(out.data(), {shard_size}), ReduceOp::sum)
       .wait(host);
-  want.erase(want.begin(), want.begin() + world().rank() * part);
+  want.erase(want.begin(), want.begin() + world().rank() * shard_size);
   want.resize(out.size());
   EXPECT_EQ(out, want);
 }
@@ -269,11 +269,11 @@ TEST(Asynchronous, AllReduceProgressesWhileTheCallerComputes) {
 
 TEST(Split, MakesGroupsByColourInTheOrderOfKeys) {
   const int rank = world().rank();
-  const auto part = world().split(rank % 2, -rank, "half");
-  EXPECT_EQ(part->size(), (world().size() + 1 - rank % 2) / 2);
-  EXPECT_EQ(part->name(), "half");
-  std::vector<std::int32_t> ranks(static_cast<std::size_t>(part->size()));
-  part->all_gather(host, ConstTensorView(&rank, {1}), TensorView(ranks.data(), {part->size()})).wait(host);
+  const auto shard_size = world().split(rank % 2, -rank, "half");
+  EXPECT_EQ(shard_size->size(), (world().size() + 1 - rank % 2) / 2);
+  EXPECT_EQ(shard_size->name(), "half");
+  std::vector<std::int32_t> ranks(static_cast<std::size_t>(shard_size->size()));
+  shard_size->all_gather(host, ConstTensorView(&rank, {1}), TensorView(ranks.data(), {shard_size->size()})).wait(host);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     EXPECT_EQ(ranks[i] % 2, rank % 2);
     if (i > 0) {
@@ -283,8 +283,8 @@ TEST(Split, MakesGroupsByColourInTheOrderOfKeys) {
 }
 
 TEST(Split, GivesNothingForANegativeColour) {
-  const auto part = world().split(world().rank() == 0 ? -1 : 0, 0, "rest");
-  EXPECT_EQ(part == nullptr, world().rank() == 0);
+  const auto shard_size = world().split(world().rank() == 0 ? -1 : 0, 0, "rest");
+  EXPECT_EQ(shard_size == nullptr, world().rank() == 0);
 }
 
 TEST(Errors, ShapesThatDoNotFitAreRefusedAtOnce) {

@@ -43,14 +43,14 @@ TEST(LargeMessages, BroadcastAndExchangeCarryMoreThanAnIntCounts) {
 }
 
 TEST(LargeMessages, AllGatherMakesMoreThanAnIntCounts) {
-  const std::int64_t part = size / 2 + 1;
-  std::vector<std::uint8_t> all(static_cast<std::size_t>(2 * part));
-  const TensorView whole(all.data(), {2 * part});
-  const TensorView own = whole.flat(world().rank() * part, part);
+  const std::int64_t shard_size = size / 2 + 1;
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(2 * shard_size));
+  const TensorView whole(all.data(), {2 * shard_size});
+  const TensorView own = whole.flat(world().rank() * shard_size, shard_size);
   std::memset(own.data(), 7 + world().rank(), own.size_bytes());
   world().all_gather(host, own, whole).wait(host);
-  for (const std::int64_t i : {std::int64_t{0}, part - 1, part, 2 * part - 1}) {
-    EXPECT_EQ(all[static_cast<std::size_t>(i)], 7 + i / part) << i;
+  for (const std::int64_t i : {std::int64_t{0}, shard_size - 1, shard_size, 2 * shard_size - 1}) {
+    EXPECT_EQ(all[static_cast<std::size_t>(i)], 7 + i / shard_size) << i;
   }
 }
 

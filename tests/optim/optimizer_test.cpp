@@ -104,7 +104,7 @@ TEST_P(AnyOptimizer, UpdatesShardsAsTheWhole) {
       optimizer->step(0.01, 0.5);
     }
     for (std::size_t i = 0; i < buffer.parameters().size(); ++i) {
-      const parallel::ShardRange own = buffer.part(i);
+      const parallel::ShardRange own = buffer.shard_range(i);
       const std::vector<Optimizer::State> actual = optimizer->state(i), expected = reference->state(i);
       for (std::size_t k = 0; k < expected.size(); ++k) {
         EXPECT_EQ(actual[k].kind, expected[k].kind);

@@ -25,10 +25,10 @@ class CutModel {
   /// Parts are dealt out to the ranks in turn.
   std::vector<checkpoint::StateTensor> states(int rank = 0, int size = 1) {
     std::vector<checkpoint::StateTensor> states;
-    int part = 0;
+    int slice = 0;
     for (CutTensor& tensor : tensors_) {
-      for (std::size_t i = 0; i < tensor.parts.size(); ++i) {
-        if (part++ % size == rank) states.push_back(tensor.state(i));
+      for (std::size_t i = 0; i < tensor.slices.size(); ++i) {
+        if (slice++ % size == rank) states.push_back(tensor.state(i));
       }
     }
     return states;
@@ -38,13 +38,13 @@ class CutModel {
   }
   /// Returns whether the parts of this rank hold that version.
   bool holds(std::uint64_t version, int rank = 0, int size = 1) const {
-    int part = 0;
+    int slice = 0;
     bool all = true;
     for (const CutTensor& tensor : tensors_) {
-      CutTensor expected(tensor.name, tensor.shape, tensor.parts);
+      CutTensor expected(tensor.name, tensor.shape, tensor.slices);
       expected.fill(version);
-      for (std::size_t i = 0; i < tensor.parts.size(); ++i) {
-        if (part++ % size == rank) all = all && expected.data[i] == tensor.data[i];
+      for (std::size_t i = 0; i < tensor.slices.size(); ++i) {
+        if (slice++ % size == rank) all = all && expected.data[i] == tensor.data[i];
       }
     }
     return all;

@@ -17,10 +17,10 @@ inline std::int64_t random_below(Random& random, std::int64_t end) {
   return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
 }
 
-/// Positions that cut [0, size) into at most `parts` pieces of any size, none of them empty; both ends included.
-inline std::vector<std::int64_t> random_cuts(Random& random, std::int64_t size, std::int64_t parts) {
+/// Positions that cut [0, size) into at most `slices` pieces of any size, none of them empty; both ends included.
+inline std::vector<std::int64_t> random_cuts(Random& random, std::int64_t size, std::int64_t slices) {
   std::vector<std::int64_t> cuts{0, size};
-  for (std::int64_t i = 1; i < parts; ++i) cuts.push_back(random_below(random, size));
+  for (std::int64_t i = 1; i < slices; ++i) cuts.push_back(random_below(random, size));
   std::ranges::sort(cuts);
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   return cuts;
@@ -36,30 +36,30 @@ inline std::vector<checkpoint::TensorSlice> random_partition(Random& random, con
     for (const Box& box : boxes) {
       const auto cuts = random_cuts(random, box.extent[dimension], 1 + random_below(random, 4));
       for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-        Box part = box;
-        part.offset[dimension] += cuts[i];
-        part.extent[dimension] = cuts[i + 1] - cuts[i];
-        cut_boxes.push_back(part);
+        Box slice = box;
+        slice.offset[dimension] += cuts[i];
+        slice.extent[dimension] = cuts[i + 1] - cuts[i];
+        cut_boxes.push_back(slice);
       }
     }
     boxes = std::move(cut_boxes);
   }
-  std::vector<checkpoint::TensorSlice> parts;
+  std::vector<checkpoint::TensorSlice> slices;
   for (const Box& box : boxes) {
     const auto cuts = random_cuts(random, box.numel(), random_below(random, 2) == 0 ? 1 : 5);
-    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) parts.push_back({box, cuts[i], cuts[i + 1] - cuts[i]});
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) slices.push_back({box, cuts[i], cuts[i + 1] - cuts[i]});
   }
-  return parts;
+  return slices;
 }
 
 /// Index in the flattened tensor of element `position` of a part, the slow and simple way.
-inline std::int64_t naive_index(const Shape& shape, const checkpoint::TensorSlice& part, std::int64_t position) {
-  std::int64_t rest = part.flat_begin + position;
+inline std::int64_t naive_index(const Shape& shape, const checkpoint::TensorSlice& slice, std::int64_t position) {
+  std::int64_t rest = slice.flat_begin + position;
   std::int64_t index = 0;
   std::int64_t stride = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    index += (part.box.offset[i] + rest % part.box.extent[i]) * stride;
-    rest /= part.box.extent[i];
+    index += (slice.box.offset[i] + rest % slice.box.extent[i]) * stride;
+    rest /= slice.box.extent[i];
     stride *= shape[i];
   }
   return index;
@@ -69,12 +69,12 @@ inline std::int64_t naive_index(const Shape& shape, const checkpoint::TensorSlic
 struct CutTensor {
   std::string name;
   Shape shape;
-  std::vector<checkpoint::TensorSlice> parts;
+  std::vector<checkpoint::TensorSlice> slices;
   std::vector<std::vector<float>> data;
 
-  CutTensor(std::string tensor_name, const Shape& tensor_shape, std::vector<checkpoint::TensorSlice> tensor_parts)
-      : name(std::move(tensor_name)), shape(tensor_shape), parts(std::move(tensor_parts)) {
-    for (const checkpoint::TensorSlice& part : parts) data.emplace_back(static_cast<std::size_t>(part.count), -1.f);
+  CutTensor(std::string tensor_name, const Shape& tensor_shape, std::vector<checkpoint::TensorSlice> tensor_slices)
+      : name(std::move(tensor_name)), shape(tensor_shape), slices(std::move(tensor_slices)) {
+    for (const checkpoint::TensorSlice& slice : slices) data.emplace_back(static_cast<std::size_t>(slice.count), -1.f);
   }
 
   /// A number for each element of each tensor that no other has, and that differs from version to version.
@@ -82,23 +82,23 @@ struct CutTensor {
     return static_cast<float>(splitmix64(fnv1a(name) + version, static_cast<std::uint64_t>(index)) >> 40);
   }
   void fill(std::uint64_t version) {
-    for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (std::size_t i = 0; i < slices.size(); ++i) {
       for (std::size_t j = 0; j < data[i].size(); ++j) {
-        data[i][j] = value(naive_index(shape, parts[i], static_cast<std::int64_t>(j)), version);
+        data[i][j] = value(naive_index(shape, slices[i], static_cast<std::int64_t>(j)), version);
       }
     }
   }
   bool holds(std::uint64_t version) const {
-    CutTensor expected(name, shape, parts);
+    CutTensor expected(name, shape, slices);
     expected.fill(version);
     return expected.data == data;
   }
 
   checkpoint::StateTensor state(std::size_t i) {
-    return {name, shape, parts[i].box, parts[i].flat_begin, TensorView(data[i].data(), {parts[i].count}), true};
+    return {name, shape, slices[i].box, slices[i].flat_begin, TensorView(data[i].data(), {slices[i].count}), true};
   }
   void add_states(std::vector<checkpoint::StateTensor>& states) {
-    for (std::size_t i = 0; i < parts.size(); ++i) states.push_back(state(i));
+    for (std::size_t i = 0; i < slices.size(); ++i) states.push_back(state(i));
   }
 };
 

@@ -95,9 +95,9 @@ class CpuElementwise final : public ElementwiseKernels {
           } else {
             float buffer[chunk];
             for (std::int64_t i = begin; i < end; i += chunk) {
-              const std::int64_t part = std::min(chunk, end - i);
-              load_row(in + i, part, buffer);
-              store_row(buffer, part, out + i);
+              const std::int64_t count = std::min(chunk, end - i);
+              load_row(in + i, count, buffer);
+              store_row(buffer, count, out + i);
             }
           }
         });

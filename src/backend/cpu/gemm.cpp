@@ -27,7 +27,7 @@ constexpr std::int64_t split_tasks = 6, split_depth = 256;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 /// The extent of even parts of `whole`, none larger than `limit`, which is a multiple of 32.
-constexpr std::int64_t even_part(std::int64_t whole, std::int64_t limit) {
+constexpr std::int64_t even_extent(std::int64_t whole, std::int64_t limit) {
   return whole == 0 ? limit : divide_up(divide_up(whole, divide_up(whole, limit)), 32) * 32;
 }
 
@@ -60,8 +60,8 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<A>& a
 
 /// The part of a matrix of 16-bit numbers that begins at (i, k) in fp32, in `buffer`.
 template <class T>
-Matrix<float> convert_part(const Matrix<T>& matrix, std::int64_t i, std::int64_t rows, std::int64_t k,
-                           std::int64_t columns, float* buffer) {
+Matrix<float> convert_block(const Matrix<T>& matrix, std::int64_t i, std::int64_t rows, std::int64_t k,
+                            std::int64_t columns, float* buffer) {
   const T* from = matrix.at(i, k);
   if (matrix.transposed) std::swap(rows, columns);
   for (std::int64_t r = 0; r < rows; ++r) load_row(from + r * matrix.stride, columns, buffer + r * columns);
@@ -174,7 +174,7 @@ class CpuGemm final : public GemmKernels {
   /// Calls task(i, j, rows, columns) for all tiles of an [m, n] matrix.
   template <class Task>
   void for_each_tile(std::int64_t m, std::int64_t n, Task&& task) {
-    const std::int64_t columns = even_part(n, tile_columns), rows = even_part(m, tile_rows);
+    const std::int64_t columns = even_extent(n, tile_columns), rows = even_extent(m, tile_rows);
     const std::int64_t down = divide_up(m, rows);
     pool_.parallel_for(down * divide_up(n, columns), [&](std::int64_t index) {
       const std::int64_t i = index % down * rows, j = index / down * columns;
@@ -190,12 +190,12 @@ class CpuGemm final : public GemmKernels {
     if (k == 0) {
       for (std::int64_t r = 0; r < rows && !accumulate; ++r) std::fill_n(c + r * c_stride, columns, A{0});
     } else if constexpr (std::is_same_v<T, A>) {
-      multiply(rows, columns, k, a.part(i, 0), b.part(0, j), accumulate, c, c_stride);
+      multiply(rows, columns, k, a.block(i, 0), b.block(0, j), accumulate, c, c_stride);
     } else {
       if constexpr (std::is_same_v<T, bf16>) {
         if (bf16_matmul_ != nullptr) {
           for (std::int64_t begin = 0; begin < k; begin += bf16_depth) {
-            bf16_matmul_->multiply(rows, columns, std::min(bf16_depth, k - begin), a.part(i, begin), b.part(begin, j),
+            bf16_matmul_->multiply(rows, columns, std::min(bf16_depth, k - begin), a.block(i, begin), b.block(begin, j),
                                    accumulate || begin > 0, c, c_stride);
           }
           return;
@@ -206,8 +206,8 @@ class CpuGemm final : public GemmKernels {
       A* b_buffer = lease.take<A>(tile_columns * converted_depth);
       for (std::int64_t begin = 0; begin < k; begin += converted_depth) {
         const std::int64_t depth = std::min(converted_depth, k - begin);
-        multiply(rows, columns, depth, convert_part(a, i, rows, begin, depth, a_buffer),
-                 convert_part(b, begin, depth, j, columns, b_buffer), accumulate || begin > 0, c, c_stride);
+        multiply(rows, columns, depth, convert_block(a, i, rows, begin, depth, a_buffer),
+                 convert_block(b, begin, depth, j, columns, b_buffer), accumulate || begin > 0, c, c_stride);
       }
     }
   }
@@ -219,7 +219,7 @@ class CpuGemm final : public GemmKernels {
     if constexpr (std::is_same_v<T, bf16>) {
       if (bf16_matmul_ == nullptr || k == 0) return false;
       for_each_tile(m, n, [&](std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
-        bf16_matmul_->multiply(rows, columns, k, a.part(i, 0), b.part(0, j), bias == nullptr ? nullptr : bias + j,
+        bf16_matmul_->multiply(rows, columns, k, a.block(i, 0), b.block(0, j), bias == nullptr ? nullptr : bias + j,
                                result + i * n + j, n);
       });
       return true;
@@ -253,23 +253,23 @@ class CpuGemm final : public GemmKernels {
                           Accumulation<T>* c) {
     using A = Accumulation<T>;
     if (m == 0 || n == 0 || k == 0) return;
-    const std::int64_t rows = even_part(m, tile_rows), columns = even_part(n, tile_columns);
+    const std::int64_t rows = even_extent(m, tile_rows), columns = even_extent(n, tile_columns);
     const std::int64_t down = divide_up(m, rows), tiles = down * divide_up(n, columns);
-    const std::int64_t wanted_parts = std::min(divide_up(split_tasks, tiles), divide_up(k, split_depth));
-    const std::int64_t depth = divide_up(divide_up(k, wanted_parts), 32) * 32, parts = divide_up(k, depth);
-    ScratchPool::Lease lease(scratch_, static_cast<std::size_t>((parts - 1) * m * n) * sizeof(A));
-    A* others = lease.take<A>((parts - 1) * m * n);  // the first part goes straight to c
-    pool_.parallel_for(tiles * parts, [&](std::int64_t index) {
-      const std::int64_t i = index % down * rows, j = index / down % (tiles / down) * columns, part = index / tiles;
-      multiply_tile(a.part(0, part * depth), b.part(part * depth, 0), i, j, std::min(rows, m - i),
-                    std::min(columns, n - j), std::min(depth, k - part * depth), part == 0,
-                    (part == 0 ? c : others + (part - 1) * m * n) + i * n + j, n);
+    const std::int64_t target_splits = std::min(divide_up(split_tasks, tiles), divide_up(k, split_depth));
+    const std::int64_t depth = divide_up(divide_up(k, target_splits), 32) * 32, splits = divide_up(k, depth);
+    ScratchPool::Lease lease(scratch_, static_cast<std::size_t>((splits - 1) * m * n) * sizeof(A));
+    A* others = lease.take<A>((splits - 1) * m * n);  // the first split writes to c directly
+    pool_.parallel_for(tiles * splits, [&](std::int64_t index) {
+      const std::int64_t i = index % down * rows, j = index / down % (tiles / down) * columns, split = index / tiles;
+      multiply_tile(a.block(0, split * depth), b.block(split * depth, 0), i, j, std::min(rows, m - i),
+                    std::min(columns, n - j), std::min(depth, k - split * depth), split == 0,
+                    (split == 0 ? c : others + (split - 1) * m * n) + i * n + j, n);
     });
-    if (parts == 1) return;
+    if (splits == 1) return;
     pool_.parallel_ranges(m * n, 8192, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t part = 0; part < parts - 1; ++part) {
+      for (std::int64_t split = 0; split < splits - 1; ++split) {
 #pragma omp simd
-        for (std::int64_t e = begin; e < end; ++e) c[e] += others[part * m * n + e];
+        for (std::int64_t e = begin; e < end; ++e) c[e] += others[split * m * n + e];
       }
     });
   }

@@ -12,7 +12,7 @@ struct Matrix {
   bool transposed;
 
   const T* at(std::int64_t i, std::int64_t k) const { return data + (transposed ? k * stride + i : i * stride + k); }
-  Matrix part(std::int64_t i, std::int64_t k) const { return {at(i, k), stride, transposed}; }
+  Matrix block(std::int64_t i, std::int64_t k) const { return {at(i, k), stride, transposed}; }
 };
 
 }  // namespace trireme::cpu

@@ -48,9 +48,9 @@ class ScratchPool {
     /// The next n elements of the piece, aligned to 64 bytes.
     template <class A>
     A* take(std::int64_t n) {
-      A* part = reinterpret_cast<A*>(next_);
+      A* elements = reinterpret_cast<A*>(next_);
       next_ += (static_cast<std::size_t>(n) * sizeof(A) + 63) / 64 * 64;
-      return part;
+      return elements;
     }
 
    private:

@@ -11,14 +11,14 @@ HeadsOf<View> heads_at(View tensor, const LayerShape& shape, std::int64_t offset
   const auto skip = static_cast<std::int64_t>(size_of(shape.dtype)) * offset;
   return {View(tensor.data() + skip, tensor.dtype(), tensor.shape()), shape.b * row, row, shape.d};
 }
-/// Q, K or V (part 0, 1, 2) in the result of their product: [s, b, 3, a_local, d], or with fewer heads of keys and
+/// Q, K or V (`index` 0, 1, 2) in the result of their product: [s, b, 3, a_local, d], or with fewer heads of keys and
 /// values [s, b, a_local, d] and behind it [s, b, 2, kv_local, d].
 template <class View>
-HeadsOf<View> part_of(View qkv, const LayerShape& shape, int part) {
+HeadsOf<View> qkv_heads(View qkv, const LayerShape& shape, int index) {
   const std::int64_t q = shape.attention_columns(), kv = shape.kv_columns();
-  if (!shape.grouped()) return heads_at(qkv, shape, part * q, 3 * q);
-  if (part == 0) return heads_at(qkv, shape, 0, q);
-  return heads_at(qkv, shape, shape.rows() * q + (part - 1) * kv, 2 * kv);
+  if (!shape.grouped()) return heads_at(qkv, shape, index * q, 3 * q);
+  if (index == 0) return heads_at(qkv, shape, 0, q);
+  return heads_at(qkv, shape, shape.rows() * q + (index - 1) * kv, 2 * kv);
 }
 template <class View>
 HeadsOf<View> heads_of(View tensor, const LayerShape& shape) {
@@ -67,10 +67,10 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
 void SelfAttention::rotate(const LayerShape& shape, TensorView qkv, Rotation rotation) const {
   if (rotary_.channels == 0) return;
   RotaryKernels& kernels = context_.backend.rotary();
-  kernels.rotate(context_.stream(), rotary_, {part_of(qkv, shape, 0), shape.s, shape.b, shape.a_local, shape.positions},
-                 rotation);
   kernels.rotate(context_.stream(), rotary_,
-                 {part_of(qkv, shape, 1), shape.s, shape.b, shape.kv_local, shape.positions}, rotation);
+                 {qkv_heads(qkv, shape, 0), shape.s, shape.b, shape.a_local, shape.positions}, rotation);
+  kernels.rotate(context_.stream(), rotary_,
+                 {qkv_heads(qkv, shape, 1), shape.s, shape.b, shape.kv_local, shape.positions}, rotation);
 }
 
 AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const {
@@ -93,7 +93,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
 void SelfAttention::attend(const LayerShape& shape, const DropoutPlan& dropout, ConstTensorView qkv,
                            TensorView heads_out, TensorView log_sum_exp) const {
   const AttentionProblem whole = problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores));
-  const ConstHeads q = part_of(qkv, shape, 0), k = part_of(qkv, shape, 1), v = part_of(qkv, shape, 2);
+  const ConstHeads q = qkv_heads(qkv, shape, 0), k = qkv_heads(qkv, shape, 1), v = qkv_heads(qkv, shape, 2);
   const Heads out = heads_of(heads_out, shape);
   if (context_.context_group != nullptr) {
     ring().forward(whole, q, k, v, out, log_sum_exp);
@@ -135,11 +135,11 @@ void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& d
                                Activation::none, {}, dheads.reshape({n, columns}), parallel::WeightGradient::now);
     const ConstTensorView qkv = saved.qkv;
     const AttentionProblem whole = problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores));
-    const ConstHeads q = part_of(qkv, shape, 0), k = part_of(qkv, shape, 1), v = part_of(qkv, shape, 2);
+    const ConstHeads q = qkv_heads(qkv, shape, 0), k = qkv_heads(qkv, shape, 1), v = qkv_heads(qkv, shape, 2);
     const ConstHeads dout = heads_of(ConstTensorView(dheads), shape);
     const ConstHeads out = heads_of(ConstTensorView(gradients.heads_out), shape);
-    const Heads dq = part_of(gradients.qkv, shape, 0), dk = part_of(gradients.qkv, shape, 1);
-    const Heads dv = part_of(gradients.qkv, shape, 2);
+    const Heads dq = qkv_heads(gradients.qkv, shape, 0), dk = qkv_heads(gradients.qkv, shape, 1);
+    const Heads dv = qkv_heads(gradients.qkv, shape, 2);
     if (context_.context_group != nullptr) {
       ring().backward(whole, dout, q, k, v, out, log_sum_exp, row_dot, dq, dk, dv);
     } else {
@@ -171,10 +171,10 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, K
   const Heads values = heads_at(cache.data, shape, shape.kv_columns(), pair);
   AttentionKernels& kernels = context_.backend.attention();
   const HeadsShape fresh{shape.s, shape.b, shape.kv_local, shape.d};
-  kernels.copy_heads(context_.stream(), fresh, part_of(qkv, shape, 1), keys.from(cache.length));
-  kernels.copy_heads(context_.stream(), fresh, part_of(qkv, shape, 2), values.from(cache.length));
+  kernels.copy_heads(context_.stream(), fresh, qkv_heads(qkv, shape, 1), keys.from(cache.length));
+  kernels.copy_heads(context_.stream(), fresh, qkv_heads(qkv, shape, 2), values.from(cache.length));
   cache.length += shape.s;
-  kernels.attention(context_.stream(), problem(shape, cache.length, {}), part_of(qkv, shape, 0), keys, values,
+  kernels.attention(context_.stream(), problem(shape, cache.length, {}), qkv_heads(qkv, shape, 0), keys, values,
                     heads_of(heads_out, shape), log_sum_exp);
   projection_.forward(heads_out, shape.as_rows(y));
 }

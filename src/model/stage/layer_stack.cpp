@@ -30,7 +30,7 @@ std::vector<LayerSpan> LayerStack::spans_of(int chunk, bool keeps) const {
 
 bool LayerStack::reads_input_in_backward(int chunk, bool keeps) const {
   const std::vector<LayerSpan> spans = spans_of(chunk, keeps);
-  return spans.empty() || !keeps_part_of_input(spans.front(), keeps);
+  return spans.empty() || !keeps_shard_of_input(spans.front(), keeps);
 }
 
 TensorView LayerStack::make_input(const Pass& pass) const {
@@ -39,20 +39,20 @@ TensorView LayerStack::make_input(const Pass& pass) const {
 
 TensorView LayerStack::make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const {
   // Backward reads it again, unless a copy of a part is kept.
-  const bool kept_whole = span == spans.size() || !keeps_part_of_input(spans[span], pass.keeps);
+  const bool kept_whole = span == spans.size() || !keeps_shard_of_input(spans[span], pass.keeps);
   return pass.keeps && kept_whole ? pass.shape.allocate_residual(pass.arena) : pass.streams.next();
 }
 
-ConstTensorView LayerStack::own_part(ConstTensorView whole, Arena& arena) const {
-  const std::int64_t part = whole.numel() / context_.tensor_group.size();
-  const TensorView kept = arena.allocate(whole.dtype(), {part});
-  context_.backend.elementwise().convert(context_.stream(), whole.flat(part * context_.tensor_group.rank(), part),
+ConstTensorView LayerStack::own_shard(ConstTensorView whole, Arena& arena) const {
+  const std::int64_t numel = whole.numel() / context_.tensor_group.size();
+  const TensorView kept = arena.allocate(whole.dtype(), {numel});
+  context_.backend.elementwise().convert(context_.stream(), whole.flat(numel * context_.tensor_group.rank(), numel),
                                          kept);
   return kept;
 }
 
 ConstTensorView LayerStack::whole_input(const Pass& pass, const LayerSpan& span, ConstTensorView kept) const {
-  if (!keeps_part_of_input(span, pass.keeps)) return kept;
+  if (!keeps_shard_of_input(span, pass.keeps)) return kept;
   const TensorView whole = pass.shape.allocate_residual(pass.arena);
   context_.tensor_group.all_gather(context_.stream(), kept, whole).wait(context_.stream());
   return whole;
@@ -92,7 +92,7 @@ ConstTensorView LayerStack::forward(const Pass& pass, ConstTensorView x, TensorV
   for (std::size_t i = 0; i < spans.size(); ++i) {
     SavedSpan& kept = saved.emplace_back();
     kept.mark = pass.arena.mark();
-    kept.input = keeps_part_of_input(spans[i], pass.keeps) ? own_part(x, pass.arena) : x;
+    kept.input = keeps_shard_of_input(spans[i], pass.keeps) ? own_shard(x, pass.arena) : x;
     const TensorView output = i + 1 == spans.size() && y ? y : make_input(pass, spans, i + 1);
     if (spans[i].recomputed) {
       run_and_forget(pass, spans[i], x, output);

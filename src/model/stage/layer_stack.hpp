@@ -88,13 +88,13 @@ class LayerStack {
   int unit(int layer) const { return first_unit_ + layer; }
   std::vector<LayerSpan> spans_of(int chunk, bool keeps) const;
   /// Returns whether this rank keeps only its part of the span's input.
-  bool keeps_part_of_input(const LayerSpan& span, bool keeps) const {
+  bool keeps_shard_of_input(const LayerSpan& span, bool keeps) const {
     return keeps && span.recomputed && recomputation_.distribute;
   }
   /// A tensor for the input of the span of this number, or behind the last span for the result.
   TensorView make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const;
   /// A copy of this tensor rank's equal part of a tensor that is the same on all of them.
-  ConstTensorView own_part(ConstTensorView whole, Arena& arena) const;
+  ConstTensorView own_shard(ConstTensorView whole, Arena& arena) const;
   /// A span's input, gathered where only parts of it were kept.
   ConstTensorView whole_input(const Pass& pass, const LayerSpan& span, ConstTensorView kept) const;
   /// Runs a span from x to y and keeps what backward needs. With an empty y the last layer makes only that.

@@ -8,10 +8,10 @@ namespace {
 
 /// Heads of a dense tensor [rows, b, parts, heads, d].
 template <class View>
-HeadsOf<View> part_of(View tensor, int part) {
+HeadsOf<View> heads_of(View tensor, int index) {
   const Shape& shape = tensor.shape();
   const std::int64_t columns = shape[3] * shape[4], row = shape[2] * columns;
-  const auto skip = static_cast<std::int64_t>(size_of(tensor.dtype())) * part * columns;
+  const auto skip = static_cast<std::int64_t>(size_of(tensor.dtype())) * index * columns;
   return {View(tensor.data() + skip, tensor.dtype(), shape), shape[1] * row, row, shape[4]};
 }
 
@@ -73,8 +73,8 @@ void RingAttention::for_each_owner(const AttentionProblem& problem, const ConstH
   Stream& stream = backend_.compute_stream();
   const Shape block = block_shape(problem);
   TensorView here = workspace_.allocate(k.data.dtype(), block), next = workspace_.allocate(k.data.dtype(), block);
-  backend_.attention().copy_heads(stream, key_shape(problem), k, part_of(here, 0));
-  backend_.attention().copy_heads(stream, key_shape(problem), v, part_of(here, 1));
+  backend_.attention().copy_heads(stream, key_shape(problem), k, heads_of(here, 0));
+  backend_.attention().copy_heads(stream, key_shape(problem), v, heads_of(here, 1));
   const int rank = group_.rank(), size = group_.size();
   for (int step = 0; step < size; ++step) {
     std::vector<Work> travelling;
@@ -93,14 +93,14 @@ void RingAttention::forward(const AttentionProblem& problem, const ConstHeads& q
   const std::int64_t chunk = problem.queries / 2;
   const DType accumulation = log_sum_exp.dtype();
   const bool rounds = q.data.dtype() != accumulation;
-  const Heads sums = rounds ? part_of(workspace_.allocate(accumulation, results_shape(problem)), 0) : out;
+  const Heads sums = rounds ? heads_of(workspace_.allocate(accumulation, results_shape(problem)), 0) : out;
 
   backend_.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), log_sum_exp);
   for_each_owner(problem, k, v, [&](int, ConstTensorView keys_and_values, const std::vector<Pair>& pairs) {
     for (const Pair& pair : pairs) {
       const std::int64_t query = pair.query_chunk * chunk, key = pair.key_chunk * chunk;
-      kernels.attention(stream, pair.problem, q.from(query), part_of(keys_and_values, 0).from(key),
-                        part_of(keys_and_values, 1).from(key), sums.from(query),
+      kernels.attention(stream, pair.problem, q.from(query), heads_of(keys_and_values, 0).from(key),
+                        heads_of(keys_and_values, 1).from(key), sums.from(query),
                         chunk_of(log_sum_exp, pair.query_chunk));
     }
   });
@@ -128,10 +128,10 @@ void RingAttention::backward(const AttentionProblem& problem, const ConstHeads& 
     for (const Pair& pair : pairs) {
       const std::int64_t query = pair.query_chunk * chunk, key = pair.key_chunk * chunk;
       kernels.attention_backward(stream, pair.problem, dout.from(query), q.from(query),
-                                 part_of(keys_and_values, 0).from(key), part_of(keys_and_values, 1).from(key),
+                                 heads_of(keys_and_values, 0).from(key), heads_of(keys_and_values, 1).from(key),
                                  out.from(query), chunk_of(log_sum_exp, pair.query_chunk),
-                                 chunk_of(row_dot, pair.query_chunk), part_of(dq_sum, 0).from(query),
-                                 part_of(gradient, 0).from(key), part_of(gradient, 1).from(key));
+                                 chunk_of(row_dot, pair.query_chunk), heads_of(dq_sum, 0).from(query),
+                                 heads_of(gradient, 0).from(key), heads_of(gradient, 1).from(key));
     }
     // The sums of the previous ranks for these keys have arrived in the meantime.
     wait_for(gradients_travelling, stream);
@@ -140,9 +140,9 @@ void RingAttention::backward(const AttentionProblem& problem, const ConstHeads& 
     gradients_travelling = shift(leaving, arriving);
   });
   wait_for(gradients_travelling, stream);  // back on the rank of the keys
-  kernels.copy_heads(stream, query_shape(problem), part_of(dq_sum, 0), dq);
-  kernels.copy_heads(stream, key_shape(problem), part_of(arriving, 0), dk);
-  kernels.copy_heads(stream, key_shape(problem), part_of(arriving, 1), dv);
+  kernels.copy_heads(stream, query_shape(problem), heads_of(dq_sum, 0), dq);
+  kernels.copy_heads(stream, key_shape(problem), heads_of(arriving, 0), dk);
+  kernels.copy_heads(stream, key_shape(problem), heads_of(arriving, 1), dv);
 }
 
 }  // namespace trireme::parallel

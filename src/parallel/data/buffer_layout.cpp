@@ -53,7 +53,7 @@ BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters
   for (ParameterUnit& unit : units_) unit.size -= unit.begin;
 }
 
-ShardRange BufferLayout::part_of(std::size_t i, std::int64_t numel, int shard) const {
+ShardRange BufferLayout::shard_range(std::size_t i, std::int64_t numel, int shard) const {
   const Bucket& bucket = buckets_[bucket_of_[i]];
   const std::int64_t shard_size = bucket.size / shards_;
   const std::int64_t shard_begin = bucket.begin + shard_size * shard;

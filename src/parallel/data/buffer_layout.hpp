@@ -59,7 +59,7 @@ class BufferLayout {
   std::size_t bucket_of(std::size_t i) const { return bucket_of_[i]; }
   const std::vector<ParameterUnit>& units() const { return units_; }
   /// The part of parameter i, which has `numel` elements, in shard `shard` of its bucket; count 0 where there is none.
-  ShardRange part_of(std::size_t i, std::int64_t numel, int shard) const;
+  ShardRange shard_range(std::size_t i, std::int64_t numel, int shard) const;
 
  private:
   int shards_;

@@ -32,7 +32,7 @@ void DataParallel::start_reduction(std::size_t bucket) {
   buckets_[bucket].reduction =
       buffer_.layout().shards() == 1
           ? group_.all_reduce(stream, gradients, ReduceOp::sum)
-          : group_.reduce_scatter(stream, gradients, buffer_.own_part(gradients), ReduceOp::sum);
+          : group_.reduce_scatter(stream, gradients, buffer_.own_shard(gradients), ReduceOp::sum);
 }
 
 void DataParallel::finish_reduction() {
@@ -47,7 +47,8 @@ void DataParallel::finish_reduction() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     buckets_[b].reduction.wait(stream);
     if (buffer_.has_work()) {
-      backend_.elementwise().convert(stream, buffer_.own_part(buffer_.bucket_gradients(b)), buffer_.shard_gradients(b));
+      backend_.elementwise().convert(stream, buffer_.own_shard(buffer_.bucket_gradients(b)),
+                                     buffer_.shard_gradients(b));
     }
   }
 }
@@ -129,7 +130,7 @@ void DataParallel::collect(std::size_t unit) {
   Stream& stream = backend_.compute_stream();
   for (std::size_t b = bounds.first_bucket; b < bounds.last_bucket; ++b) {
     buckets_[b].reduction.wait(stream);
-    backend_.elementwise().add(stream, buffer_.own_part(buffer_.bucket_gradients(b)), buffer_.shard_gradients(b));
+    backend_.elementwise().add(stream, buffer_.own_shard(buffer_.bucket_gradients(b)), buffer_.shard_gradients(b));
   }
   units_[unit].travelling = false;
 }

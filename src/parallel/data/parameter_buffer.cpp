@@ -116,18 +116,18 @@ TensorView ParameterBuffer::bucket_values(std::size_t bucket) const {
   return values().flat(bounds.begin, bounds.size);
 }
 
-TensorView ParameterBuffer::own_part(TensorView bucket) const {
+TensorView ParameterBuffer::own_shard(TensorView bucket) const {
   const std::int64_t size = bucket.numel() / layout_.shards();
   return bucket.flat(shard_ * size, size);
 }
 
 TensorView ParameterBuffer::shard_gradients(std::size_t bucket) const {
-  if (!has_work()) return own_part(bucket_gradients(bucket));
+  if (!has_work()) return own_shard(bucket_gradients(bucket));
   return shard_gradients_.view().flat(shard_offset(bucket), layout_.buckets()[bucket].size / layout_.shards());
 }
 
 TensorView ParameterBuffer::shard_gradient(std::size_t i) const {
-  const ShardRange own = part(i);
+  const ShardRange own = shard_range(i);
   return shard_gradients(layout_.bucket_of(i)).flat(own.at, own.count);
 }
 
@@ -151,7 +151,7 @@ void ParameterBuffer::sum_partial_gradients(Backend& backend, Communicator& tens
   if (total == 0) return;
   const ArenaScope scope(workspace);
   const TensorView message = workspace.allocate(gradients.front().dtype(), {total});
-  const auto for_each_part = [&](const auto& copy) {
+  const auto for_each_gradient = [&](const auto& copy) {
     std::int64_t offset = 0;
     for (const TensorView gradient : gradients) {
       copy(gradient, message.flat(offset, gradient.numel()));
@@ -159,9 +159,9 @@ void ParameterBuffer::sum_partial_gradients(Backend& backend, Communicator& tens
     }
   };
   ElementwiseKernels& elementwise = backend.elementwise();
-  for_each_part([&](TensorView gradient, TensorView part) { elementwise.convert(stream, gradient, part); });
+  for_each_gradient([&](TensorView gradient, TensorView packed) { elementwise.convert(stream, gradient, packed); });
   tensor_group.all_reduce(stream, message, ReduceOp::sum).wait(stream);
-  for_each_part([&](TensorView gradient, TensorView part) { elementwise.convert(stream, part, gradient); });
+  for_each_gradient([&](TensorView gradient, TensorView packed) { elementwise.convert(stream, packed, gradient); });
 }
 
 }  // namespace trireme::parallel

@@ -79,14 +79,14 @@ class ParameterBuffer {
   TensorView bucket_values(std::size_t bucket) const;
 
   /// This rank's shard of a bucket: a part of the values; and its gradients in A, complete after the reduction.
-  TensorView shard_values(std::size_t bucket) const { return own_part(bucket_values(bucket)); }
+  TensorView shard_values(std::size_t bucket) const { return own_shard(bucket_values(bucket)); }
   TensorView shard_gradients(std::size_t bucket) const;
   /// This rank's part of bucket_gradients or bucket_values.
-  TensorView own_part(TensorView bucket) const;
+  TensorView own_shard(TensorView bucket) const;
   /// First element of a bucket's shard in arrays of shard_elements().
   std::int64_t shard_offset(std::size_t bucket) const { return layout_.buckets()[bucket].begin / layout_.shards(); }
   /// The part of parameter i in this rank's shard, and its gradient.
-  ShardRange part(std::size_t i) const { return layout_.part_of(i, parameters_[i].stored_numel(), shard_); }
+  ShardRange shard_range(std::size_t i) const { return layout_.shard_range(i, parameters_[i].stored_numel(), shard_); }
   TensorView shard_gradient(std::size_t i) const;
   /// Calls function(kind, begin, count) for ranges of this rank's shard of a bucket, in the order of memory. Parameters
   /// of one range have the same kind(const Parameter&), so that a kernel runs over many at once. The zeros between
@@ -123,7 +123,7 @@ void ParameterBuffer::for_each_stretch(std::size_t bucket, const Kind& kind, con
   std::int64_t begin = 0, end = 0;
   // In memory the last parameter is the first.
   for (std::size_t i = bounds.last; i-- > bounds.first;) {
-    const ShardRange own = part(i);
+    const ShardRange own = shard_range(i);
     if (own.count == 0) continue;
     const Value of_parameter = kind(parameters_[i]);
     if (begin == end || of_parameter != of_stretch) {

@@ -47,13 +47,13 @@ std::size_t PipelineExecutor::buffer_bytes() const {
   return sum;
 }
 
-bool PipelineExecutor::sends_parts() const {
+bool PipelineExecutor::sends_shards() const {
   return options_.tensor_group != nullptr && options_.tensor_group->size() > 1 &&
          stage_.boundary_shape().numel() % options_.tensor_group->size() == 0;
 }
 
-TensorView PipelineExecutor::own_part(TensorView whole) const {
-  if (!sends_parts()) return whole;
+TensorView PipelineExecutor::own_shard(TensorView whole) const {
+  if (!sends_shards()) return whole;
   const std::int64_t numel = whole.numel() / options_.tensor_group->size();
   return whole.flat(options_.tensor_group->rank() * numel, numel);
 }
@@ -66,10 +66,10 @@ ConstTensorView PipelineExecutor::receive(const Schedule& schedule, const Step& 
     const TraceScope scope(trace_, message->is_gradient ? "wait for gradient" : "wait for activation", "communication",
                            message->chunk, message->micro_batch);
     arrival.work.wait(backend_.compute_stream());
-    if (arrival.in_parts) {
+    if (arrival.is_shard) {
       Stream& stream = backend_.compute_stream();
       const TensorView whole = arrival.buffer->view().flat(0, arrival.buffer->view().numel());
-      options_.tensor_group->all_gather(stream, own_part(whole), whole).wait(stream);
+      options_.tensor_group->all_gather(stream, own_shard(whole), whole).wait(stream);
     }
   }
   finish_received(schedule, *message);
@@ -116,10 +116,10 @@ void PipelineExecutor::add_receives(const Schedule& schedule, const Step& step, 
     while (posted_[peer] <= static_cast<std::size_t>(wanted - sent.begin())) {
       Arrival& arrival = arrivals_[sent[posted_[peer]++]];
       arrival.buffer = take_buffer();
-      arrival.in_parts = sends_parts();
+      arrival.is_shard = sends_shards();
       if (rehearses_) continue;
       exchange.transfers.push_back(
-          {Transfer::Direction::receive, static_cast<int>(peer), own_part(arrival.buffer->view())});
+          {Transfer::Direction::receive, static_cast<int>(peer), own_shard(arrival.buffer->view())});
       exchange.works.push_back(&arrival.work);
     }
   }
@@ -135,7 +135,7 @@ void PipelineExecutor::add_send(const Schedule& schedule, const Step& step, Tens
   departure.buffer = output;
   departure.number = sent_++;
   if (rehearses_) return;
-  exchange.transfers.push_back({Transfer::Direction::send, message.rank, own_part(output->view())});
+  exchange.transfers.push_back({Transfer::Direction::send, message.rank, own_shard(output->view())});
   exchange.works.push_back(&departure.work);
 }
 

@@ -48,7 +48,7 @@ class PipelineExecutor {
   struct Arrival {
     Tensor* buffer = nullptr;
     Work work;
-    bool in_parts = false;  // true where this rank gets its own part alone
+    bool is_shard = false;  // true where this rank gets its own part alone
   };
   struct Departure {
     Tensor* buffer = nullptr;
@@ -65,9 +65,9 @@ class PipelineExecutor {
   Tensor* take_buffer();
   void give_buffer(Tensor* buffer) { free_.push_back(buffer); }
   /// Returns whether messages travel in parts, one for each tensor rank.
-  bool sends_parts() const;
+  bool sends_shards() const;
   /// Part of a message that this rank sends and receives.
-  TensorView own_part(TensorView whole) const;
+  TensorView own_shard(TensorView whole) const;
   /// Waits for the message that a step needs and returns it; empty where it needs none.
   ConstTensorView receive(const Schedule& schedule, const Step& step);
   /// A buffer for the result of `step`; null where it sends none.

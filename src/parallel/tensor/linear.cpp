@@ -15,33 +15,33 @@ ColumnParallelLinear::ColumnParallelLinear(const TensorContext& context, const P
 }
 
 void ColumnParallelLinear::add(const Parameter& weight, const Parameter* bias) {
-  Part part;
-  part.weight = as_matrix(weight.value);
-  part.weight_gradient = as_matrix(weight.gradient);
-  part.first_output = outputs_;
-  const std::int64_t outputs = part.weight.shape()[0];
+  Projection projection;
+  projection.weight = as_matrix(weight.value);
+  projection.weight_gradient = as_matrix(weight.gradient);
+  projection.first_output = outputs_;
+  const std::int64_t outputs = projection.weight.shape()[0];
   if (bias != nullptr) {
-    part.bias = bias->value.reshape({outputs});
-    part.bias_gradient = bias->gradient.reshape({outputs});
+    projection.bias = bias->value.reshape({outputs});
+    projection.bias_gradient = bias->gradient.reshape({outputs});
   }
   outputs_ += outputs;
-  parts_.push_back(part);
+  projections_.push_back(projection);
 }
 
 template <class View>
-View ColumnParallelLinear::outputs_of(const Part& part, View y) const {
+View ColumnParallelLinear::outputs_of(const Projection& projection, View y) const {
   if (!y) return y;
-  const std::int64_t n = y.numel() / outputs_, outputs = part.weight.shape()[0];
-  return y.flat(n * part.first_output, n * outputs).reshape({n, outputs});
+  const std::int64_t n = y.numel() / outputs_, outputs = projection.weight.shape()[0];
+  return y.flat(n * projection.first_output, n * outputs).reshape({n, outputs});
 }
 
 void ColumnParallelLinear::forward(ConstTensorView x, Activation activation, TensorView pre_activation,
                                    TensorView y) const {
   const ArenaScope scope(context_.workspace);
   const ConstTensorView input = context_.gather_now(x);
-  for (const Part& part : parts_) {
-    context_.backend.gemm().linear(context_.stream(), input, part.weight, part.bias, activation,
-                                   outputs_of(part, pre_activation), outputs_of(part, y));
+  for (const Projection& projection : projections_) {
+    context_.backend.gemm().linear(context_.stream(), input, projection.weight, projection.bias, activation,
+                                   outputs_of(projection, pre_activation), outputs_of(projection, y));
   }
 }
 
@@ -53,12 +53,12 @@ void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x,
   if (weights == WeightGradient::now) input = context_.gather(x);
   if (!context_.overlap) input.arrival.wait(stream);
   const TensorView term = context_.term_of(dx);
-  for (const Part& part : parts_) {
-    const ArenaScope part_scope(context_.workspace);
-    const bool first = part.first_output == 0;
+  for (const Projection& projection : projections_) {
+    const ArenaScope projection_scope(context_.workspace);
+    const bool first = projection.first_output == 0;
     const TensorView product = first ? term : context_.workspace.allocate(term.dtype(), term.shape());
-    context_.backend.gemm().linear_backward_input(stream, outputs_of(part, dy), part.weight, Activation::none, {},
-                                                  product);
+    context_.backend.gemm().linear_backward_input(stream, outputs_of(projection, dy), projection.weight,
+                                                  Activation::none, {}, product);
     if (!first) context_.backend.elementwise().add(stream, product, term);
   }
   Work sum = context_.sum_into(dx, term);
@@ -76,9 +76,9 @@ void ColumnParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x
 }
 
 void ColumnParallelLinear::accumulate(ConstTensorView dy, ConstTensorView x) const {
-  for (const Part& part : parts_) {
-    context_.backend.gemm().linear_backward_weight(context_.stream(), outputs_of(part, dy), x, part.weight_gradient,
-                                                   part.bias_gradient);
+  for (const Projection& projection : projections_) {
+    context_.backend.gemm().linear_backward_weight(context_.stream(), outputs_of(projection, dy), x,
+                                                   projection.weight_gradient, projection.bias_gradient);
   }
 }
 

@@ -33,25 +33,25 @@ class ColumnParallelLinear {
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 
  private:
-  struct Part {
+  struct Projection {
     TensorView weight;  // [out / t, in]
     TensorView bias;
     TensorView weight_gradient;
     TensorView bias_gradient;
-    std::int64_t first_output = 0;  // among those of all parts
+    std::int64_t first_output = 0;  // among those of all projections
   };
-  /// Matrix of a part within y or a tensor of the same layout.
+  /// Matrix of a projection within y or a tensor of the same layout.
   template <class View>
-  View outputs_of(const Part& part, View y) const;
+  View outputs_of(const Projection& projection, View y) const;
   /// Runs backward_weight on the gathered x.
   void accumulate(ConstTensorView dy, ConstTensorView x) const;
 
   TensorContext context_;
-  std::vector<Part> parts_;
+  std::vector<Projection> projections_;
   std::int64_t outputs_ = 0;
 };
 
-/// y = x W^T, W split by columns (inputs): x [n, in / t] is this rank's part, y [N, out] is summed over the tensor
+/// y = x W^T, W split by columns (inputs): x [n, in / t] is this rank's shard, y [N, out] is summed over the tensor
 /// group. The bias is left to the operation that follows (bias + dropout + residual), which
 /// adds it once, after the sum.
 class RowParallelLinear {

@@ -21,13 +21,13 @@ Manifest small_manifest() {
   piece.tensor = "model/wte";
   piece.dtype = DType::bf16;
   piece.shape = {3, 4};
-  piece.part = {{{1, 0}, {2, 4}}, 3, 4};
+  piece.slice = {{{1, 0}, {2, 4}}, 3, 4};
   piece.dataset = "tensor/model/wte/0";
   piece.offset_bytes = 64;
   piece.digest = digest("y", 1);
   manifest.pieces = {piece, piece};
   piece.shape = {};
-  piece.part = {{}, 0, 1};
+  piece.slice = {{}, 0, 1};
   manifest.blobs = {piece};
   return manifest;
 }

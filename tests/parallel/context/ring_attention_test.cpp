@@ -112,11 +112,11 @@ void expect_what_one_rank_computes(const Case& c) {
   Tolerance close = tolerance(c.dtype, Operation::sum);
   close.relative *= 2;
   if (c.dtype != accumulation_type(c.dtype)) close.absolute += close.relative;
-  const auto part = [&](const std::vector<double>& x) { return rows_of(x, share); };
-  expect_close(actual.out, part(expected.out), close, "out");
-  expect_close(actual.dq, part(expected.dq), close, "dq");
-  expect_close(actual.dk, part(expected.dk), close, "dk");
-  expect_close(actual.dv, part(expected.dv), close, "dv");
+  const auto own_rows = [&](const std::vector<double>& x) { return rows_of(x, share); };
+  expect_close(actual.out, own_rows(expected.out), close, "out");
+  expect_close(actual.dq, own_rows(expected.dq), close, "dq");
+  expect_close(actual.dk, own_rows(expected.dk), close, "dk");
+  expect_close(actual.dv, own_rows(expected.dv), close, "dv");
 }
 
 TEST(RingAttention, ComputesWhatOneRankComputes) {

@@ -79,12 +79,12 @@ TEST(BufferLayout, ShardsCoverEveryElementOnce) {
         for (std::size_t i = 0; i < list.size(); ++i) {
           std::int64_t next = 0;
           for (int shard = 0; shard < shards; ++shard) {
-            const ShardRange part = layout.part_of(i, list[i].stored_numel(), shard);
-            if (part.count == 0) continue;
-            EXPECT_EQ(part.begin, next);
-            next += part.count;
+            const ShardRange range = layout.shard_range(i, list[i].stored_numel(), shard);
+            if (range.count == 0) continue;
+            EXPECT_EQ(range.begin, next);
+            next += range.count;
             const Bucket& home = layout.buckets()[layout.bucket_of(i)];
-            EXPECT_EQ(home.begin + home.size / shards * shard + part.at, layout.offset(i) + part.begin);
+            EXPECT_EQ(home.begin + home.size / shards * shard + range.at, layout.offset(i) + range.begin);
           }
           EXPECT_EQ(next, list[i].stored_numel());
         }
@@ -97,11 +97,11 @@ TEST(BufferLayout, ShardsIgnoreTheBoundsOfParameters) {
   const BufferLayout layout(DType::fp32, six(), {2, 0, false});
   EXPECT_EQ(layout.elements(), 256);  // 240, padded to two shards of 128
   // d lies at [64, 164): 64 of its elements in the first shard, 36 in the second.
-  const ShardRange first = layout.part_of(3, 100, 0);
+  const ShardRange first = layout.shard_range(3, 100, 0);
   EXPECT_EQ(first.at, 64);
   EXPECT_EQ(first.begin, 0);
   EXPECT_EQ(first.count, 64);
-  const ShardRange second = layout.part_of(3, 100, 1);
+  const ShardRange second = layout.shard_range(3, 100, 1);
   EXPECT_EQ(second.at, 0);
   EXPECT_EQ(second.begin, 64);
   EXPECT_EQ(second.count, 36);
@@ -145,8 +145,8 @@ TEST(BufferLayout, BothEndsOfAPipelineCutTheTiedTableAlike) {
   ASSERT_EQ(first.front().name, "wte");
   ASSERT_EQ(last.back().name, "wte");
   for (int shard = 0; shard < 3; ++shard) {
-    const ShardRange in_first = a.part_of(0, first.front().stored_numel(), shard);
-    const ShardRange in_last = b.part_of(last.size() - 1, last.back().stored_numel(), shard);
+    const ShardRange in_first = a.shard_range(0, first.front().stored_numel(), shard);
+    const ShardRange in_last = b.shard_range(last.size() - 1, last.back().stored_numel(), shard);
     EXPECT_EQ(in_first.begin, in_last.begin);
     EXPECT_EQ(in_first.count, in_last.count);
     EXPECT_GT(in_first.count, 0);
