@@ -43,8 +43,8 @@ double LrSchedule::at(std::int64_t progress) const {
     return std::max(minimum, maximum * std::sqrt(std::max(w, 1.0) / k));
   }
   const double ratio = (k - w) / (static_cast<double>(decay) - w);
-  const double share = style == LrDecayStyle::linear ? 1 - ratio : 0.5 * (1 + std::cos(std::numbers::pi * ratio));
-  return minimum + (maximum - minimum) * share;
+  const double factor = style == LrDecayStyle::linear ? 1 - ratio : 0.5 * (1 + std::cos(std::numbers::pi * ratio));
+  return minimum + (maximum - minimum) * factor;
 }
 
 Attributes attributes_of(const LrSchedule& schedule) {

@@ -23,8 +23,8 @@ std::string label(const Step& step, const Schedule& schedule) {
 /// Hue by kind of step; the lightness tells chunks apart.
 std::string colour(const Step& step, const Schedule& schedule) {
   const int hues[] = {210, 130, 130, 45};
-  const double share = schedule.chunks > 1 ? static_cast<double>(step.chunk) / (schedule.chunks - 1) : 0;
-  return fmt::format("hsl({}, 60%, {:.0f}%)", hues[static_cast<int>(step.kind)], 78 - 24 * share);
+  const double fraction = schedule.chunks > 1 ? static_cast<double>(step.chunk) / (schedule.chunks - 1) : 0;
+  return fmt::format("hsl({}, 60%, {:.0f}%)", hues[static_cast<int>(step.kind)], 78 - 24 * fraction);
 }
 
 }  // namespace

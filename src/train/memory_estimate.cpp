@@ -119,7 +119,7 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   shard.last_stage = false;
   shard.tensor_size = tensor_size;
   shard.sequence_parallel = sequence_parallel;
-  const auto share = parallel::SequenceShard::of(execution.sequence_length, 0, context_size);
+  const auto sequence_shard = parallel::SequenceShard::of(execution.sequence_length, 0, context_size);
   const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, tensor_size, execution.vocabulary_multiple,
                                                  execution.padded_vocabulary_size);
   RehearsalBackend rehearsal(backend);
@@ -129,15 +129,16 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   const parallel::ParameterBuffer parameters(rehearsal, execution.dtype, gpt_parameters(config, shard, vocabulary));
   model::GptStage stage({rehearsal, tensor_group, workspace, sequence_parallel,
                          execution.parallel.async_tensor_all_reduce, context_size > 1 ? &context_group : nullptr},
-                        parameters, config, shard, vocabulary, share, execution.micro_batch_size, execution.dtype,
-                        recomputation, hooks);
-  stage.begin({unseen_micro_batch(share.rows, execution.micro_batch_size, execution.dtype)}, {.backward = true});
+                        parameters, config, shard, vocabulary, sequence_shard, execution.micro_batch_size,
+                        execution.dtype, recomputation, hooks);
+  stage.begin({unseen_micro_batch(sequence_shard.rows, execution.micro_batch_size, execution.dtype)},
+              {.backward = true});
   stage.forward(0, 0, {}, unseen(stage.boundary_dtype(), stage.boundary_shape()));
   LayerActivations result;
   result.kept = stage.activations().used_bytes() / static_cast<std::size_t>(layers);
 
   const double t = tensor_size;
-  const double sbh = static_cast<double>(share.rows * execution.micro_batch_size * config.hidden);
+  const double sbh = static_cast<double>(sequence_shard.rows * execution.micro_batch_size * config.hidden);
   const double scores =
       5 * static_cast<double>(config.heads * execution.sequence_length) / static_cast<double>(config.hidden);
   const bool in_shards = sequence_parallel || recomputation.distribute;

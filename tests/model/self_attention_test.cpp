@@ -33,9 +33,9 @@ struct Values {
   std::vector<double> y, dx, weight_gradients;
 };
 
-/// Forward and backward of the rows of `share`. Weight gradients are summed over `group`, the context ranks.
+/// Forward and backward of the rows of `shard`. Weight gradients are summed over `group`, the context ranks.
 /// Samples of `lengths`, where given, have inputs of `padding` and no gradient behind them.
-Values compute(const GptConfig& config, const SequenceShard& share, bool causal, Communicator* group,
+Values compute(const GptConfig& config, const SequenceShard& shard, bool causal, Communicator* group,
                const std::vector<std::int32_t>& lengths = {}, double padding = 0) {
   const auto backend = make_backend(BackendChoice::cpu, 1);
   parallel::ParameterBuffer parameters(
@@ -46,17 +46,17 @@ Values compute(const GptConfig& config, const SequenceShard& share, bool causal,
   Arena workspace(*backend), saved_memory(*backend);
   const parallel::TensorContext context{*backend, alone, workspace, false, true, group};
   const SelfAttention attention(context, parameters, "h.0.attn", config, 0, 0);
-  LayerShape shape = LayerShape::of(config, share.rows, batch, 1, false, DType::fp64);
-  shape.positions = share.positions;
+  LayerShape shape = LayerShape::of(config, shard.rows, batch, 1, false, DType::fp64);
+  shape.positions = shard.positions;
   shape.causal = causal;
   const auto input = [&](std::uint64_t seed) {
     const std::vector<double> whole = test::random_values(s * batch * config.hidden, seed, -1, 1);
-    return test::make_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden}, test::rows_of(whole, share));
+    return test::make_tensor(*backend, DType::fp64, {shard.rows, batch, config.hidden}, test::rows_of(whole, shard));
   };
   const Tensor x = input(1), dy = input(2);
   const auto pad = [&](const Tensor& tensor, double value) {
-    for (std::int64_t i = 0; i < share.rows * batch; ++i) {
-      if (share.positions[i / batch] < lengths[static_cast<std::size_t>(i % batch)]) continue;
+    for (std::int64_t i = 0; i < shard.rows * batch; ++i) {
+      if (shard.positions[i / batch] < lengths[static_cast<std::size_t>(i % batch)]) continue;
       std::fill_n(tensor.view().as<double>() + i * config.hidden, config.hidden, value);
     }
   };
@@ -65,8 +65,8 @@ Values compute(const GptConfig& config, const SequenceShard& share, bool causal,
     pad(x, padding);
     pad(dy, 0);
   }
-  const Tensor y = test::poisoned_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden});
-  const Tensor dx = test::poisoned_tensor(*backend, DType::fp64, {share.rows, batch, config.hidden});
+  const Tensor y = test::poisoned_tensor(*backend, DType::fp64, {shard.rows, batch, config.hidden});
+  const Tensor dx = test::poisoned_tensor(*backend, DType::fp64, {shard.rows, batch, config.hidden});
   SelfAttention::Saved saved = SelfAttention::Saved::allocate(shape, false, saved_memory);
   attention.forward(shape, x, {}, saved, y);
   SelfAttention::Gradients gradients = SelfAttention::Gradients::allocate(shape, false, saved_memory);
@@ -79,23 +79,23 @@ Values compute(const GptConfig& config, const SequenceShard& share, bool causal,
 }
 
 TEST(SelfAttention, OfSplitSequencesComputesWhatOneRankComputes) {
-  const SequenceShard share = SequenceShard::of(s, test::world().rank(), test::world().size());
+  const SequenceShard shard = SequenceShard::of(s, test::world().rank(), test::world().size());
   const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::sum);
   for (const bool causal : {true, false}) {
     for (const std::int64_t query_groups : {0, 2}) {
       SCOPED_TRACE(testing::Message() << (causal ? "causal, " : "not causal, ") << query_groups << " query groups");
       const GptConfig config = config_of(query_groups);
       const Values expected = compute(config, SequenceShard::of(s), causal, nullptr);
-      const Values actual = compute(config, share, causal, &test::world());
-      test::expect_close(actual.y, test::rows_of(expected.y, share), close, "y");
-      test::expect_close(actual.dx, test::rows_of(expected.dx, share), close, "dx");
+      const Values actual = compute(config, shard, causal, &test::world());
+      test::expect_close(actual.y, test::rows_of(expected.y, shard), close, "y");
+      test::expect_close(actual.dx, test::rows_of(expected.dx, shard), close, "dx");
       test::expect_close(actual.weight_gradients, expected.weight_gradients, close, "weight gradients");
     }
   }
 }
 
 TEST(SelfAttention, OfPaddedSamplesDoesNotDependOnThePadding) {
-  const SequenceShard share = SequenceShard::of(s, test::world().rank(), test::world().size());
+  const SequenceShard shard = SequenceShard::of(s, test::world().rank(), test::world().size());
   const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::sum);
   const GptConfig config = config_of(0);
   const std::vector<std::int32_t> lengths = {7, s};
@@ -114,15 +114,15 @@ TEST(SelfAttention, OfPaddedSamplesDoesNotDependOnThePadding) {
     EXPECT_EQ(own_rows(other.y), own_rows(expected.y));
     EXPECT_EQ(other.dx, expected.dx);
     EXPECT_EQ(other.weight_gradients, expected.weight_gradients);
-    const Values split = compute(config, share, causal, &test::world(), lengths, 0.5);
+    const Values split = compute(config, shard, causal, &test::world(), lengths, 0.5);
     test::expect_close(split.weight_gradients, expected.weight_gradients, close, "weight gradients of split samples");
   }
 }
 
 TEST(SelfAttention, FirstPositionSeesLaterOnesOnlyWithoutACausalMask) {
   const GptConfig config = config_of(0);
-  const SequenceShard share = SequenceShard::of(s);
-  const Values causal = compute(config, share, true, nullptr), full = compute(config, share, false, nullptr);
+  const SequenceShard shard = SequenceShard::of(s);
+  const Values causal = compute(config, shard, true, nullptr), full = compute(config, shard, false, nullptr);
   const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::sum);
   const auto row = [&](const Values& values, std::int64_t i) {
     const auto begin = values.y.begin() + i * batch * config.hidden;

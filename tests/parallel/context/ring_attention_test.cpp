@@ -53,30 +53,30 @@ std::ostream& operator<<(std::ostream& to, const Case& c) {
                            c.kv_heads, c.dropout, c.causal ? "causal" : "not causal", fmt::join(c.lengths, " "));
 }
 
-/// Forward and backward of the rows of `share`: in the ring, or by the kernel where there is no group. Keys and values
+/// Forward and backward of the rows of `shard`: in the ring, or by the kernel where there is no group. Keys and values
 /// of padding are not numbers.
-Values compute(const Case& c, const SequenceShard& share, Communicator* group) {
+Values compute(const Case& c, const SequenceShard& shard, Communicator* group) {
   const DType dtype = c.dtype;
   const std::int64_t kv_heads = c.kv_heads;
   const auto backend = make_backend(BackendChoice::cpu, 1);
   Stream& stream = backend->compute_stream();
-  const AttentionProblem problem = c.problem(share.rows);
+  const AttentionProblem problem = c.problem(shard.rows);
   const auto input = [&](std::int64_t count, std::uint64_t seed, double size, bool padded = false) {
     std::vector<double> whole = random_values(c.s * batch * count * d, seed, -size, size);
     for (std::size_t i = 0; padded && i < whole.size(); ++i) {
       const std::int64_t row = static_cast<std::int64_t>(i) / (count * d);
       if (row / batch >= c.lengths[row % batch]) whole[i] = std::nan("");
     }
-    return make_tensor(*backend, dtype, {share.rows, batch, count, d}, rows_of(whole, share));
+    return make_tensor(*backend, dtype, {shard.rows, batch, count, d}, rows_of(whole, shard));
   };
   const bool padded = !c.lengths.empty();
   const Tensor q = input(heads, 1, 3), k = input(kv_heads, 2, 3, padded), v = input(kv_heads, 3, 1, padded);
   const Tensor dout = input(heads, 4, 1);
   const auto result = [&](std::int64_t count) {
-    return poisoned_tensor(*backend, dtype, {share.rows, batch, count, d});
+    return poisoned_tensor(*backend, dtype, {shard.rows, batch, count, d});
   };
   const Tensor out = result(heads), dq = result(heads), dk = result(kv_heads), dv = result(kv_heads);
-  const Shape statistics{batch, heads, share.rows};
+  const Shape statistics{batch, heads, shard.rows};
   const Tensor lse = poisoned_tensor(*backend, accumulation_type(dtype), statistics);
   const Tensor row_dot = poisoned_tensor(*backend, accumulation_type(dtype), statistics);
   const auto read = [](const Tensor& tensor) {
@@ -105,14 +105,14 @@ Values compute(const Case& c, const SequenceShard& share, Communicator* group) {
 
 void expect_what_one_rank_computes(const Case& c) {
   SCOPED_TRACE(testing::Message() << c);
-  const SequenceShard share = SequenceShard::of(c.s, world().rank(), world().size());
+  const SequenceShard shard = SequenceShard::of(c.s, world().rank(), world().size());
   const Values expected = compute(c, SequenceShard::of(c.s), nullptr);
-  const Values actual = compute(c, share, &world());
+  const Values actual = compute(c, shard, &world());
   // Results that are rounded to 16 bits may be rounded differently, and backward starts from the rounded output.
   Tolerance close = tolerance(c.dtype, Operation::sum);
   close.relative *= 2;
   if (c.dtype != accumulation_type(c.dtype)) close.absolute += close.relative;
-  const auto own_rows = [&](const std::vector<double>& x) { return rows_of(x, share); };
+  const auto own_rows = [&](const std::vector<double>& x) { return rows_of(x, shard); };
   expect_close(actual.out, own_rows(expected.out), close, "out");
   expect_close(actual.dq, own_rows(expected.dq), close, "dq");
   expect_close(actual.dk, own_rows(expected.dk), close, "dk");
@@ -151,9 +151,9 @@ TEST(RingAttention, NoQuerySeesPadding) {
 }
 
 TEST(RingAttention, TheSameTwiceGivesTheSameBits) {
-  const SequenceShard share = SequenceShard::of(96, world().rank(), world().size());
+  const SequenceShard shard = SequenceShard::of(96, world().rank(), world().size());
   for (const Case& c : {Case{DType::fp64, 96, heads, 0.1}, {DType::bf16, 96, heads, 0.1, false}}) {
-    const Values first = compute(c, share, &world()), second = compute(c, share, &world());
+    const Values first = compute(c, shard, &world()), second = compute(c, shard, &world());
     EXPECT_EQ(first.out, second.out);
     EXPECT_EQ(first.dq, second.dq);
     EXPECT_EQ(first.dk, second.dk);

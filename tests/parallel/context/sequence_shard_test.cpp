@@ -14,16 +14,16 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<std::int64_t> positions_of(const SequenceShard& share) {
+std::vector<std::int64_t> positions_of(const SequenceShard& shard) {
   std::vector<std::int64_t> positions;
-  for (std::int64_t row = 0; row < share.rows; ++row) positions.push_back(share.positions[row]);
+  for (std::int64_t row = 0; row < shard.rows; ++row) positions.push_back(shard.positions[row]);
   return positions;
 }
 
 TEST(SequenceShard, OneRankHoldsAll) {
-  const SequenceShard share = SequenceShard::of(5);
-  EXPECT_EQ(share.sequence, 5);
-  EXPECT_THAT(positions_of(share), ElementsAre(0, 1, 2, 3, 4));
+  const SequenceShard shard = SequenceShard::of(5);
+  EXPECT_EQ(shard.sequence, 5);
+  EXPECT_THAT(positions_of(shard), ElementsAre(0, 1, 2, 3, 4));
 }
 
 TEST(SequenceShard, ARankHoldsAChunkFromEachEnd) {
@@ -68,10 +68,10 @@ TEST(RingAttention, EveryRankHasTheSameWorkInEveryStepAndAllOfItIsDone) {
             for (std::int64_t j = 0; j < p.keys; ++j) visible += !causal || p.first_key + j <= p.first_query + i;
           }
         }
-        const std::int64_t share = !causal     ? 4 * chunk * chunk
+        const std::int64_t shard = !causal     ? 4 * chunk * chunk
                                    : step == 0 ? chunk * chunk + chunk * (chunk + 1)
                                                : 2 * chunk * chunk;
-        EXPECT_EQ(visible, share) << "rank " << rank << " of " << size << " in step " << step;
+        EXPECT_EQ(visible, shard) << "rank " << rank << " of " << size << " in step " << step;
       }
     }
     EXPECT_EQ(std::ssize(seen), causal ? size * (2 * size + 1) : 4 * size * size) << "pairs that any query sees";
