@@ -93,14 +93,14 @@ std::int64_t read_piece(StepReader& step, const Piece& piece, const StateTensor&
   const auto element_bytes = static_cast<std::int64_t>(size_of(piece.dtype));
   std::int64_t copied = 0;
   SievingReader reader(step, piece.file);
-  for_each_common_range(piece.slice, slice_of(tensor), [&](const ElementRange& run) {
-    reader.add(
-        piece.offset_bytes + run.from * element_bytes,
-        std::span(tensor.data.data() + run.to * element_bytes, static_cast<std::size_t>(run.count * element_bytes)));
-    copied += run.count;
-    if (run.count != piece.slice.count) return;
+  for_each_common_range(piece.slice, slice_of(tensor), [&](const ElementRange& range) {
+    reader.add(piece.offset_bytes + range.from * element_bytes,
+               std::span(tensor.data.data() + range.to * element_bytes,
+                         static_cast<std::size_t>(range.count * element_bytes)));
+    copied += range.count;
+    if (range.count != piece.slice.count) return;
     reader.flush();
-    TRIREME_CHECK(digest(tensor.data.data() + run.to * element_bytes, run.count * element_bytes) == piece.digest,
+    TRIREME_CHECK(digest(tensor.data.data() + range.to * element_bytes, range.count * element_bytes) == piece.digest,
                   CheckpointError, "{}: the tensor {} in {} does not have the bytes that were saved",
                   step.description(), piece.tensor, step.manifest().files[piece.file].name);
   });

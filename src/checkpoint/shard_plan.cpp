@@ -107,13 +107,13 @@ void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
   const std::vector<Box> target_slabs = slabs_of(target);
 
   ElementRange pending;
-  const auto add = [&](const ElementRange& run) {
-    if (pending.count > 0 && run.from == pending.from + pending.count && run.to == pending.to + pending.count) {
-      pending.count += run.count;
+  const auto add = [&](const ElementRange& range) {
+    if (pending.count > 0 && range.from == pending.from + pending.count && range.to == pending.to + pending.count) {
+      pending.count += range.count;
       return;
     }
     if (pending.count > 0) visit(pending);
-    pending = run;
+    pending = range;
   };
 
   // Row-major order is the lexicographic order of coordinates in any box, so that slabs, and rows in them, come in the
@@ -124,15 +124,15 @@ void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
       if (!common) continue;
       // Dimensions behind `last` are whole in both boxes: rows of `last` follow one another.
       int last = rank - 1;
-      std::int64_t run_count = rank == 0 ? 1 : common->extent[last];
+      std::int64_t range_count = rank == 0 ? 1 : common->extent[last];
       while (last > 0 && common->extent[last] == source.box.extent[last] &&
              common->extent[last] == target.box.extent[last]) {
-        run_count *= common->extent[--last];
+        range_count *= common->extent[--last];
       }
       Shape coordinates = common->offset;
       for (bool more = true; more;) {
         add({position_in(source, source_strides, coordinates), position_in(target, target_strides, coordinates),
-             run_count});
+             range_count});
         more = false;
         for (int i = last - 1; i >= 0 && !more; --i) {
           more = ++coordinates[i] < common->offset[i] + common->extent[i];

@@ -15,10 +15,10 @@ using ElementRange = ElementRange;  // testing::Test has a ElementRange of its o
 
 const std::vector<Shape> shapes{{}, {1}, {7}, {5, 6}, {1, 9}, {3, 4, 2, 5}, {2, 3, 2, 2, 3}};
 
-std::vector<ElementRange> runs_of(const TensorSlice& source, const TensorSlice& target) {
-  std::vector<ElementRange> runs;
-  for_each_common_range(source, target, [&](const ElementRange& run) { runs.push_back(run); });
-  return runs;
+std::vector<ElementRange> common_ranges(const TensorSlice& source, const TensorSlice& target) {
+  std::vector<ElementRange> common;
+  for_each_common_range(source, target, [&](const ElementRange& range) { common.push_back(range); });
+  return common;
 }
 
 TEST(ShardPlan, RunsOfRandomPartsAreThoseOfTheNaiveOracle) {
@@ -36,15 +36,15 @@ TEST(ShardPlan, RunsOfRandomPartsAreThoseOfTheNaiveOracle) {
           }
           std::vector<std::int64_t> found(expected.size(), -1);
           ElementRange previous;
-          for (const ElementRange& run : runs_of(source, target)) {
-            ASSERT_GT(run.count, 0);
-            ASSERT_GE(run.from, previous.from + previous.count);
-            ASSERT_GE(run.to, previous.to + previous.count);
+          for (const ElementRange& range : common_ranges(source, target)) {
+            ASSERT_GT(range.count, 0);
+            ASSERT_GE(range.from, previous.from + previous.count);
+            ASSERT_GE(range.to, previous.to + previous.count);
             // As long as possible: it does not continue the one before.
-            ASSERT_TRUE(previous.count == 0 || run.from > previous.from + previous.count ||
-                        run.to > previous.to + previous.count);
-            std::iota(found.begin() + run.from, found.begin() + run.from + run.count, run.to);
-            previous = run;
+            ASSERT_TRUE(previous.count == 0 || range.from > previous.from + previous.count ||
+                        range.to > previous.to + previous.count);
+            std::iota(found.begin() + range.from, found.begin() + range.from + range.count, range.to);
+            previous = range;
           }
           ASSERT_EQ(found, expected) << to_string(shape);
         }
@@ -57,9 +57,9 @@ TEST(ShardPlan, RowsAreOneRunAndColumnsOneRunARow) {
   const TensorSlice whole{Box::whole({6, 8}), 0, 48};
   const TensorSlice rows{{{2, 0}, {3, 8}}, 0, 24};
   const TensorSlice columns{{{0, 4}, {6, 4}}, 0, 24};
-  EXPECT_EQ(runs_of(whole, rows).size(), 1u);
-  EXPECT_EQ(runs_of(whole, columns).size(), 6u);
-  EXPECT_EQ(runs_of(columns, columns).size(), 1u);
+  EXPECT_EQ(common_ranges(whole, rows).size(), 1u);
+  EXPECT_EQ(common_ranges(whole, columns).size(), 6u);
+  EXPECT_EQ(common_ranges(columns, columns).size(), 1u);
 }
 
 TEST(ShardPlan, RandomPartitionsCoverExactlyOnce) {

@@ -58,8 +58,8 @@ ConstTensorView LayerStack::whole_input(const Pass& pass, const LayerSpan& span,
   return whole;
 }
 
-void LayerStack::run_and_keep(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y,
-                              SavedSpan& saved) const {
+void LayerStack::forward_saving(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y,
+                                SavedSpan& saved) const {
   for (int i = 0; i < span.layers; ++i) {
     const int index = first_of(pass.chunk) + span.first + i;
     saved.layers.push_back(TransformerLayer::Saved::allocate(pass.shape, recomputation_.selective(), pass.arena));
@@ -71,7 +71,7 @@ void LayerStack::run_and_keep(const Pass& pass, const LayerSpan& span, ConstTens
   activations_.note_peak();
 }
 
-void LayerStack::run_and_forget(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y) const {
+void LayerStack::forward_only(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y) const {
   const ArenaScope scope(context_.workspace);
   ResidualPair streams(pass.shape, context_.workspace);
   for (int i = 0; i < span.layers; ++i) {
@@ -95,9 +95,9 @@ ConstTensorView LayerStack::forward(const Pass& pass, ConstTensorView x, TensorV
     kept.input = keeps_shard_of_input(spans[i], pass.keeps) ? own_shard(x, pass.arena) : x;
     const TensorView output = i + 1 == spans.size() && y ? y : make_input(pass, spans, i + 1);
     if (spans[i].recomputed) {
-      run_and_forget(pass, spans[i], x, output);
+      forward_only(pass, spans[i], x, output);
     } else {
-      run_and_keep(pass, spans[i], x, output, kept);
+      forward_saving(pass, spans[i], x, output, kept);
     }
     x = output;
   }
@@ -126,7 +126,7 @@ ConstTensorView LayerStack::backward(const Pass& pass, ConstTensorView dy, Tenso
   const std::vector<LayerSpan> spans = spans_of(pass.chunk, pass.keeps);
   for (std::size_t s = spans.size(); s-- > 0;) {
     SavedSpan& kept = saved[s];
-    if (spans[s].recomputed) run_and_keep(pass, spans[s], whole_input(pass, spans[s], kept.input), {}, kept);
+    if (spans[s].recomputed) forward_saving(pass, spans[s], whole_input(pass, spans[s], kept.input), {}, kept);
     kept.gradients.resize(kept.layers.size());
     for (int i = spans[s].layers - 1; i >= 0; --i) {
       const TensorView target = s == 0 && i == 0 && dx ? dx : pass.streams.next();

@@ -98,9 +98,9 @@ class LayerStack {
   /// A span's input, gathered where only parts of it were kept.
   ConstTensorView whole_input(const Pass& pass, const LayerSpan& span, ConstTensorView kept) const;
   /// Runs a span from x to y and keeps what backward needs. With an empty y the last layer makes only that.
-  void run_and_keep(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y, SavedSpan& saved) const;
+  void forward_saving(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y, SavedSpan& saved) const;
   /// Runs a span from x to y and keeps nothing.
-  void run_and_forget(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y) const;
+  void forward_only(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y) const;
   /// Runs backward through one layer of a span, counted within the span.
   void backward_layer(const Pass& pass, const LayerSpan& span, int index, ConstTensorView dy, TensorView dx,
                       parallel::WeightGradient weights, SavedSpan& saved) const;
