@@ -44,8 +44,8 @@ void DeviceMemory::check_allocation(cudaError_t status, const char* call, std::s
 }
 
 Buffer DeviceMemory::allocate(std::size_t size_bytes) {
-  constexpr std::size_t smallest = 256;  // an empty tensor has an address, too
-  const std::size_t taken = std::max(size_bytes, smallest);
+  constexpr std::size_t min_bytes = 256;  // an empty tensor has an address, too
+  const std::size_t taken = std::max(size_bytes, min_bytes);
   void* data = nullptr;
   cudaError_t status = cudaMalloc(&data, taken);
   if (status == cudaErrorMemoryAllocation) {
@@ -64,8 +64,8 @@ Buffer DeviceMemory::allocate(std::size_t size_bytes) {
 }
 
 Buffer DeviceMemory::allocate_on(CudaStream& stream, std::size_t size_bytes) {
-  constexpr std::size_t smallest = 256;
-  const std::size_t taken = std::max(size_bytes, smallest);
+  constexpr std::size_t min_bytes = 256;
+  const std::size_t taken = std::max(size_bytes, min_bytes);
   void* data = nullptr;
   check_allocation(cudaMallocFromPoolAsync(&data, taken, pool_->get(), stream.handle()), "cudaMallocFromPoolAsync",
                    taken);
@@ -106,9 +106,9 @@ PinnedMemory::PinnedMemory(std::shared_ptr<Device> device)
 
 Buffer PinnedMemory::allocate(std::size_t size_bytes) {
   // Powers of two, so that blocks are reused; large blocks are rounded up less.
-  constexpr std::size_t smallest = 4096, large = std::size_t{64} << 20;
+  constexpr std::size_t min_bytes = 4096, large = std::size_t{64} << 20;
   const std::size_t taken =
-      size_bytes <= large ? std::bit_ceil(std::max(size_bytes, smallest)) : (size_bytes + large - 1) / large * large;
+      size_bytes <= large ? std::bit_ceil(std::max(size_bytes, min_bytes)) : (size_bytes + large - 1) / large * large;
   std::vector<void*>& blocks = cache_->free_blocks[taken];
   void* data = nullptr;
   if (blocks.empty()) {

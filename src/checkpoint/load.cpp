@@ -263,14 +263,14 @@ void load(StepReader& step, Communicator& world, std::span<const StateTensor> te
   });
   const std::set<std::string> problems = differences(world, stored, tensors, unwanted);
   if (!problems.empty()) {
-    constexpr int most = 20;
+    constexpr int max_listed = 20;
     int listed = 0;
     std::string list;
     for (const std::string& problem : problems) {
-      if (listed++ < most) list += "\n  " + problem;
+      if (listed++ < max_listed) list += "\n  " + problem;
     }
     throw CheckpointError("{} does not fit this run; {} tensors differ{}:{}", step.description(), problems.size(),
-                          listed > most ? ", the first 20 of them" : "", list);
+                          listed > max_listed ? ", the first 20 of them" : "", list);
   }
   collectively(world, [&] { read_tensors(step, stored, tensors); });
 }

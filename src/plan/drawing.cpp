@@ -30,11 +30,11 @@ std::string colour(const Step& step, const Schedule& schedule) {
 }  // namespace
 
 std::string text_of(const Simulation& simulation, const Schedule& schedule) {
-  std::size_t widest = 0;
+  std::size_t max_label = 0;
   for (const auto& steps : simulation.ranks) {
-    for (const TimedStep& timed : steps) widest = std::max(widest, label(timed.step, schedule).size());
+    for (const TimedStep& timed : steps) max_label = std::max(max_label, label(timed.step, schedule).size());
   }
-  const std::size_t cell = widest + 1;  // characters of a unit of time
+  const std::size_t cell = max_label + 1;  // characters of a unit of time
   const auto column = [&](double time) { return static_cast<std::size_t>(std::llround(time)) * cell; };
   const std::size_t title = fmt::format("rank {}", schedule.stages - 1).size();
 

@@ -73,8 +73,8 @@ Simulation simulate(const Schedule& schedule, const ScheduleTimes& times) {
                   result.ranks[r].size(), schedule.steps[r].size());
     result.peak_in_flight.push_back(parallel::max_in_flight(schedule.steps[r]));
   }
-  const double most = *std::ranges::max_element(busy);
-  result.bubble = most > 0 ? result.makespan / most - 1 : 0;
+  const double max_busy = *std::ranges::max_element(busy);
+  result.bubble = max_busy > 0 ? result.makespan / max_busy - 1 : 0;
   return result;
 }
 

@@ -102,8 +102,8 @@ MinMemory min_memory(const model::GptConfig& config, const ExecutionConfig& exec
   const double parameters = static_cast<double>(model::parameter_count(config)) + padding;
   const double tokens =
       static_cast<double>(execution.sequence_length) * static_cast<double>(execution.micro_batch_size);
-  const double widest = static_cast<double>(std::max({config.hidden, config.expansion(), padded}));
-  return {parameters * (copied * grid.gradient_size() + shared), grid.data_size() * tokens * widest * value, padded};
+  const double max_width = static_cast<double>(std::max({config.hidden, config.expansion(), padded}));
+  return {parameters * (copied * grid.gradient_size() + shared), grid.data_size() * tokens * max_width * value, padded};
 }
 
 LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config,

@@ -28,21 +28,21 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
     const std::int64_t row = ((i * p.batch + sample) * p.heads + head) * d;
     std::vector<std::int64_t> kv_rows;
     std::vector<double> probability, kept;
-    double largest = -std::numeric_limits<double>::infinity(), total = 0;
+    double max_score = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::int64_t j = 0; j < p.keys; ++j) {
       if (p.first_key + j >= end || (p.causal && p.first_key + j > position)) break;
       kv_rows.push_back(((j * p.batch + sample) * p.kv_heads + head / heads_per_kv_head) * d);
       double score = 0;
       for (std::int64_t c = 0; c < d; ++c) score += t.q[row + c] * t.k[kv_rows[j] + c];
       probability.push_back(score * p.scale);
-      largest = std::max(largest, probability[j]);
+      max_score = std::max(max_score, probability[j]);
       const bool keep = !p.dropout.enabled() || p.dropout.keeps(p.dropout.head_key(p.first_head + head),
                                                                 p.dropout.samples[sample], position, p.first_key + j);
       kept.push_back(keep ? static_cast<double>(p.dropout.scale) : 0);
     }
-    for (double& x : probability) total += x = std::exp(x - largest);
+    for (double& x : probability) total += x = std::exp(x - max_score);
     for (double& x : probability) x /= total;
-    t.log_sum_exp[index] = largest + std::log(total);
+    t.log_sum_exp[index] = max_score + std::log(total);
     visit(row, kv_rows, probability, kept);
   }
 }

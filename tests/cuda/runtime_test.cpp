@@ -158,13 +158,13 @@ TEST_F(CudaRuntime, AHostFarAheadOfTheGpuWaitsWhereErrorsAreSeen) {
       device_->launched(stream.handle(), "kernel");
     }
   };
-  std::size_t most = 0;
+  std::size_t max_pending = 0;
   for (int i = 0; i < 2000; ++i) {
     launch(1);
-    most = std::max(most, fake_cuda::pending());
+    max_pending = std::max(max_pending, fake_cuda::pending());
   }
-  EXPECT_GT(most, 256u);
-  EXPECT_LT(most, 600u) << "a driver blocks at about a thousand";
+  EXPECT_GT(max_pending, 256u);
+  EXPECT_LT(max_pending, 600u) << "a driver blocks at about a thousand";
   device_->set_max_wait(0.05);
   fake_cuda::enqueue_until(
       stream.handle(), "all-reduce", [] {}, [] { return false; }, [] {});

@@ -192,12 +192,12 @@ TEST(BatchLoader, TakesMemoryOnlyForTheFieldsAskedFor) {
     return backend->allocated_bytes() - before;
   };
   // Two sets. Tokens, labels and weights are 4 bytes a position each, numbers 8 bytes a sample.
-  const std::size_t least = 2 * m * b * (12 * s + 8);
-  EXPECT_EQ(bytes({}), least);
-  EXPECT_EQ(bytes({.token_types = true}), least + 2 * m * b * 4 * s);
-  EXPECT_EQ(bytes({.positions = true}), least + 2 * m * b * 4 * s);
-  EXPECT_EQ(bytes({.length = true}), least + 2 * m * b * 4);
-  EXPECT_EQ(bytes({.is_random = true}), least + 2 * m * b * 4);
+  const std::size_t min_bytes = 2 * m * b * (12 * s + 8);
+  EXPECT_EQ(bytes({}), min_bytes);
+  EXPECT_EQ(bytes({.token_types = true}), min_bytes + 2 * m * b * 4 * s);
+  EXPECT_EQ(bytes({.positions = true}), min_bytes + 2 * m * b * 4 * s);
+  EXPECT_EQ(bytes({.length = true}), min_bytes + 2 * m * b * 4);
+  EXPECT_EQ(bytes({.is_random = true}), min_bytes + 2 * m * b * 4);
 }
 
 TEST(BatchLoader, RefusesSamplesWithoutAFieldAskedFor) {

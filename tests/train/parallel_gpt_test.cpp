@@ -120,7 +120,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);
-      const MinMemory minimum = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer.kind);
+      const MinMemory least = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer.kind);
       const auto parameters = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
       EXPECT_LE(minimum.parameters, parameters);
       EXPECT_GE(minimum.parameters, 0.5 * parameters);
@@ -213,12 +213,12 @@ TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {
     }
     const TensorView a = whole.gpt.parameters().gradients();
     const TensorView b = halves.gpt.parameters().gradients();
-    double largest = 0;
+    double max_gradient = 0;
     for (std::int64_t i = 0; i < a.numel(); ++i) {
       EXPECT_EQ(a.as<double>()[i], b.as<double>()[i]) << variant.name << " " << i;
-      largest = std::max(largest, std::abs(a.as<double>()[i]));
+      max_gradient = std::max(max_gradient, std::abs(a.as<double>()[i]));
     }
-    EXPECT_GT(largest, 0);
+    EXPECT_GT(max_gradient, 0);
   }
 }
 

@@ -150,10 +150,11 @@ TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
     if (world().rank() == 0) {
       EXPECT_EQ(zero_bubble, one_f_one_b);
     }
-    std::int64_t most[] = {static_cast<std::int64_t>(zero_bubble), static_cast<std::int64_t>(one_f_one_b)};
+    std::int64_t max_micro_batches[] = {static_cast<std::int64_t>(zero_bubble), static_cast<std::int64_t>(one_f_one_b)};
     ImmediateStream host;
-    world().all_reduce(host, TensorView(most, {2}), ReduceOp::max).wait(host);
-    EXPECT_EQ(most[0], most[1]);  // each stage holds no more than the first, which is 1F1B's largest
+    world().all_reduce(host, TensorView(max_micro_batches, {2}), ReduceOp::max).wait(host);
+    EXPECT_EQ(max_micro_batches[0],
+              max_micro_batches[1]);  // each stage holds no more than the first, which is 1F1B's largest
   }
 }
 

@@ -129,12 +129,12 @@ Schedule make_forward_schedule(int stages, int micro_batches, int chunks) {
 
 int max_in_flight(const std::vector<Step>& steps) {
   int now = 0;
-  int most = 0;
+  int max_count = 0;
   for (const Step& step : steps) {
-    if (step.kind == StepKind::forward) most = std::max(most, ++now);
+    if (step.kind == StepKind::forward) max_count = std::max(max_count, ++now);
     if (step.kind == StepKind::backward || step.kind == StepKind::backward_weight) --now;
   }
-  return most;
+  return max_count;
 }
 
 std::optional<Message> message_made(const Schedule& schedule, int rank, const Step& step) {

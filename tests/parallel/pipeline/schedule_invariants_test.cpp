@@ -263,23 +263,23 @@ TEST(Schedules, KeepTheirBoundsOfActivationsInFlight) {
     const int v = schedule.chunks;
     const int m = schedule.micro_batches;
     for (int rank = 0; rank < p; ++rank) {
-      const int most = max_in_flight(steps_of(schedule, rank));
+      const int max_count = max_in_flight(steps_of(schedule, rank));
       switch (kind) {
         case ScheduleKind::gpipe:
-          ASSERT_EQ(most, m);
+          ASSERT_EQ(max_count, m);
           break;
         case ScheduleKind::one_forward_one_backward:
-          ASSERT_EQ(most, std::min(p - rank, m));
+          ASSERT_EQ(max_count, std::min(p - rank, m));
           break;
         case ScheduleKind::interleaved:
           if (m % p == 0) {
-            ASSERT_EQ(most, std::min(2 * (p - rank - 1) + (v - 1) * p + 1, m * v));
+            ASSERT_EQ(max_count, std::min(2 * (p - rank - 1) + (v - 1) * p + 1, m * v));
           } else {
-            ASSERT_LE(most, std::min(2 * (p - rank - 1) + (v - 1) * p + 1, m * v));
+            ASSERT_LE(max_count, std::min(2 * (p - rank - 1) + (v - 1) * p + 1, m * v));
           }
           break;
         case ScheduleKind::zero_bubble:
-          ASSERT_EQ(most, std::min(p, m));
+          ASSERT_EQ(max_count, std::min(p, m));
           break;
       }
     }

@@ -203,10 +203,11 @@ class Machine {
     for (const auto& [owner, piece] : shared_) {
       if (owner != nullptr) all += piece.size_bytes;
     }
-    const std::size_t most = launch_->shared_bytes > shared_bytes_unasked ? max_shared_bytes : std::size_t{48} << 10;
-    if (all > most)
+    const std::size_t max_bytes =
+        launch_->shared_bytes > shared_bytes_unasked ? max_shared_bytes : std::size_t{48} << 10;
+    if (all > max_bytes)
       throw std::logic_error(fmt::format("kernel {}: {} bytes of shared memory, {} of them dynamic; {} can be had",
-                                         launch_->kernel, all, launch_->shared_bytes, most));
+                                         launch_->kernel, all, launch_->shared_bytes, max_bytes));
   }
   void add_fiber();
   [[noreturn]] static void fiber_main();
