@@ -94,8 +94,8 @@ void report_hang(MPI_Comm comm, const std::vector<std::string>& hosts, const std
     std::this_thread::sleep_for(milliseconds(1));
   }
   // Only collectors have the reports of others. Another collector ends the job, unless it is stopped at this moment.
-  const bool speaks = rank < collectors && reports.begin()->first == rank;
-  if (!speaks) std::this_thread::sleep_for(time_to_log);
+  const bool ends_job = rank < collectors && reports.begin()->first == rank;
+  if (!ends_job) std::this_thread::sleep_for(time_to_log);
   log::error("{}", summary(reports, hosts));
 }
 

@@ -207,8 +207,9 @@ class CublasLtGemm final : public GemmKernels {
 
   /// Returns whether cuBLASLt can fuse the epilogue. It does not check all of its documented rules for kept values.
   static bool can_fuse(const Task& task) {
-    const bool keeps_well = task.pre_activation == nullptr || (task.shape.m % 8 == 0 && task.shape.alignment == 16);
-    return task.shape.epilogue != Epilogue::none && keeps_well;
+    const bool supports_kept_values =
+        task.pre_activation == nullptr || (task.shape.m % 8 == 0 && task.shape.alignment == 16);
+    return task.shape.epilogue != Epilogue::none && supports_kept_values;
   }
 
   /// Operands with the addresses that the fused product will have.

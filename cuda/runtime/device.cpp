@@ -60,11 +60,11 @@ void Device::launched(cudaStream_t stream, const char* kernel, const std::source
     wait_until([stream] { return cudaStreamQuery(stream); }, kernel, location);
   } else {
     constexpr int launches_a_mark = 256;
-    if (++launches_since_mark_ >= launches_a_mark) keep_near(stream, kernel, location);
+    if (++launches_since_mark_ >= launches_a_mark) limit_launches_in_flight(stream, kernel, location);
   }
 }
 
-void Device::keep_near(cudaStream_t stream, const char* kernel, const std::source_location& location) {
+void Device::limit_launches_in_flight(cudaStream_t stream, const char* kernel, const std::source_location& location) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing", location);
   if (capture != cudaStreamCaptureStatusNone) return;  // recorded work is not in flight
@@ -99,12 +99,12 @@ void Device::wait_until(const std::function<cudaError_t()>& query, const char* c
       throw CudaError(error_text(call, reason_of(status) + latest_launches(), location_, location));
     }
     for (const Watched& watched : watched_) watched.check();
-    if (patience.over()) give_up();
+    if (patience.over()) throw_hung();
     if (timer.elapsed_ms() > spin_ms) std::this_thread::sleep_for(pause);
   }
 }
 
-void Device::give_up() const {
+void Device::throw_hung() const {
   std::string text;
   for (const Watched& watched : watched_) {
     const std::string one = watched.under_way();

@@ -92,9 +92,9 @@ class Device {
 
  private:
   std::string latest_launches() const;
-  [[noreturn]] void give_up() const;
+  [[noreturn]] void throw_hung() const;
   /// Waits until all but the latest launches on the stream are complete.
-  void keep_near(cudaStream_t stream, const char* kernel, const std::source_location& location);
+  void limit_launches_in_flight(cudaStream_t stream, const char* kernel, const std::source_location& location);
 
   DeviceLocation location_;
   std::string uuid_;

@@ -90,8 +90,8 @@ struct PinnedMemory::Cache {
   std::size_t reserved_bytes = 0;
   ~Cache() { release(); }
   void release() {
-    for (const auto& [size, given_back] : free_blocks) {
-      for (void* block : given_back) {
+    for (const auto& [size, freed] : free_blocks) {
+      for (void* block : freed) {
         cudaFreeHost(block);
         blocks.erase(reinterpret_cast<std::uintptr_t>(block));
         reserved_bytes -= size;

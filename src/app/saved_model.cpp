@@ -66,7 +66,7 @@ std::unique_ptr<SavedModel> load_model(
   train::ModelState model_state(*saved->gpt);
   {
     train::HostState host_state(*job.backend, model_state.tensors());
-    checkpoint::load(*checkpoint.reader, *job.world, host_state.tensors(), checkpoint::Unwanted::leave);
+    checkpoint::load(*checkpoint.reader, *job.world, host_state.tensors(), checkpoint::ExtraTensors::leave);
     host_state.store();
   }
   job.backend->release_host_memory();

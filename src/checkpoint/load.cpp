@@ -118,7 +118,7 @@ PiecesByTensor pieces_by_tensor(const Manifest& manifest) {
 
 /// One line for each tensor that is not in the checkpoint as it is wanted here, or not wanted anywhere.
 std::set<std::string> differences(Communicator& world, const PiecesByTensor& stored,
-                                  std::span<const StateTensor> tensors, Unwanted unwanted) {
+                                  std::span<const StateTensor> tensors, ExtraTensors extra) {
   std::set<std::string> problems;
   std::set<std::string> names;
   for (const StateTensor& tensor : tensors) {
@@ -136,7 +136,7 @@ std::set<std::string> differences(Communicator& world, const PiecesByTensor& sto
     }
   }
   problems = lines_of_all_ranks(world, problems);
-  if (unwanted == Unwanted::refuse) {
+  if (extra == ExtraTensors::refuse) {
     names = lines_of_all_ranks(world, names);
     for (const auto& [name, pieces] : stored) {
       if (!names.contains(std::string(name))) problems.insert(std::string(name) + ": in the checkpoint only");
@@ -253,7 +253,7 @@ RunDescription read_description(StepReader& step) {
   return description;
 }
 
-void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors, Unwanted unwanted) {
+void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors, ExtraTensors extra) {
   const PiecesByTensor stored = pieces_by_tensor(step.manifest());
   collectively(world, [&] {
     for (const StateTensor& tensor : tensors) {
@@ -261,7 +261,7 @@ void load(StepReader& step, Communicator& world, std::span<const StateTensor> te
       TRIREME_CHECK(problem.empty(), ShapeError, "the tensor {} cannot be loaded: {}", tensor.name, problem);
     }
   });
-  const std::set<std::string> problems = differences(world, stored, tensors, unwanted);
+  const std::set<std::string> problems = differences(world, stored, tensors, extra);
   if (!problems.empty()) {
     constexpr int max_listed = 20;
     int listed = 0;

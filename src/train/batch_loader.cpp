@@ -26,7 +26,7 @@ void write_filler(const SampleView& sample) {
 
 }  // namespace
 
-std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& asked) {
+std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& requested) {
   const Field all[] = {
       {"tokens", &SampleView::tokens, &MicroBatch::tokens},
       {"labels", &SampleView::labels, &MicroBatch::labels},
@@ -37,7 +37,7 @@ std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& asked
   };
   std::vector<Field> fields;
   std::ranges::copy_if(all, std::back_inserter(fields),
-                       [&](const Field& field) { return field.asked == nullptr || asked.*field.asked; });
+                       [&](const Field& field) { return field.requested == nullptr || requested.*field.requested; });
   return fields;
 }
 
@@ -54,13 +54,13 @@ std::vector<Tensor> BatchLoader::make_tensors(std::int64_t micro_batches) const 
 }
 
 BatchLoader::BatchLoader(Backend& backend, const parallel::SequenceShard& shard, std::int64_t b,
-                         std::int64_t micro_batches, DType dtype, const SampleFields& asked)
+                         std::int64_t micro_batches, DType dtype, const SampleFields& requested)
     : backend_(backend),
       shard_(shard),
       b_(b),
       weight_type_(accumulation_type(dtype)),
-      asked_(asked),
-      fields_(fields_of(asked)),
+      requested_(requested),
+      fields_(fields_of(requested)),
       sets_{{backend, make_tensors(micro_batches)}, {backend, make_tensors(micro_batches)}},
       copying_(backend.make_stream()) {}
 
@@ -86,7 +86,7 @@ void BatchLoader::check(const Request& request) const {
   const SampleFields supplied = request.source->fields();
   for (const Field& field : fields_) {
     TRIREME_CHECK(
-        field.asked == nullptr || supplied.*field.asked, ConfigError,
+        field.requested == nullptr || supplied.*field.requested, ConfigError,
         "loading a batch failed: the model needs {}, but these samples have none. Try data made for this model",
         field.name);
   }
@@ -96,7 +96,7 @@ void BatchLoader::read(Set& set, const Request& request) const {
   // Samples arrive one by one and whole; the device gets the rows of the shard, [s, b].
   const std::int64_t s = shard_.rows;
   const auto rows_of_batch = static_cast<std::size_t>(s * b_);
-  const data::SampleBuffer buffer(shard_.sequence, asked_);
+  const data::SampleBuffer buffer(shard_.sequence, requested_);
   const SampleView& sample = buffer.view();
   std::vector<double> weights(request.samples.size() * static_cast<std::size_t>(s));
   std::vector<std::int64_t> counted(weights.size() / rows_of_batch);  // tokens of each micro-batch

@@ -21,9 +21,9 @@ namespace trireme::train {
 class BatchLoader {
  public:
   /// For `micro_batches` micro-batches of `b` samples, of whose positions this rank has `shard`; weights in the
-  /// accumulation type of `dtype`. `asked` are the optional fields that the model reads.
+  /// accumulation type of `dtype`. `requested` are the optional fields that the model reads.
   BatchLoader(Backend& backend, const parallel::SequenceShard& shard, std::int64_t b, std::int64_t micro_batches,
-              DType dtype, const data::SampleFields& asked = {});
+              DType dtype, const data::SampleFields& requested = {});
 
   /// One sample of a micro-batch: its index in the source, or -1 for a filler that counts in no loss; and its number
   /// since the start of training, which its dropout masks depend on.
@@ -62,10 +62,10 @@ class BatchLoader {
     const char* name;
     std::span<std::int32_t> data::SampleView::*of_sample;
     ConstTensorView model::MicroBatch::*of_micro_batch;
-    bool data::SampleFields::*asked = nullptr;  // null: always
-    bool per_position = true;                   // [s] of a sample, [s, b] of a micro-batch; else [1] and [b]
+    bool data::SampleFields::*requested = nullptr;  // null: always
+    bool per_position = true;                       // [s] of a sample, [s, b] of a micro-batch; else [1] and [b]
   };
-  static std::vector<Field> fields_of(const data::SampleFields& asked);
+  static std::vector<Field> fields_of(const data::SampleFields& requested);
   /// Tensors of one update: weights [m, s b] A, numbers of the samples [m, b] int64, then the fields [m, s, b] or [m,
   /// b] int32; s are the rows of the shard.
   std::vector<Tensor> make_tensors(std::int64_t micro_batches) const;
@@ -95,7 +95,7 @@ class BatchLoader {
   parallel::SequenceShard shard_;
   std::int64_t b_;
   DType weight_type_;
-  data::SampleFields asked_;
+  data::SampleFields requested_;
   std::vector<Field> fields_;
   Set sets_[2];
   std::size_t current_ = 0;          // the set loaded last; the other one is for reading ahead

@@ -139,7 +139,7 @@ TEST_F(SaveLoad, PartOfTheTensorsCanBeLoadedWhereTheRestIsLeft) {
   const std::vector<StateTensor> states = states_of(weights);
   const auto step = open_checkpoint(store, world);
   EXPECT_THROW(load(*step, world, states), CheckpointError);
-  load(*step, world, states, Unwanted::leave);
+  load(*step, world, states, ExtraTensors::leave);
   EXPECT_TRUE(holds(weights, 5));
 }
 

@@ -123,17 +123,17 @@ TEST_F(CudaRuntime, ACallThatIsRefusedIsNoErrorOfTheNextLaunch) {
 
 TEST_F(CudaRuntime, WatchedCommunicationsAreAskedWhileTheHostWaits) {
   CudaStream stream(device_);
-  int asked = 0;
+  int polls = 0;
   {
-    const Device::Watch watch = device_->watch({[&] { ++asked; }});
+    const Device::Watch watch = device_->watch({[&] { ++polls; }});
     fake_cuda::enqueue(stream.handle(), "work", [] {});
     stream.synchronize();
   }
-  const int asked_while_watching = asked;
-  EXPECT_GT(asked_while_watching, 0);
+  const int polls_while_watching = polls;
+  EXPECT_GT(polls_while_watching, 0);
   fake_cuda::enqueue(stream.handle(), "work", [] {});
   stream.synchronize();
-  EXPECT_EQ(asked, asked_while_watching);
+  EXPECT_EQ(polls, polls_while_watching);
   const Device::Watch watch = device_->watch({[] { throw NcclError("a peer died"); }});
   fake_cuda::enqueue(stream.handle(), "work", [] {});
   EXPECT_THROW(stream.synchronize(), NcclError);
@@ -271,12 +271,12 @@ TEST_F(CudaRuntime, PinnedMemoryThatNobodyHoldsCanBeReleased) {
   const int before = fake_cuda::live_allocations();
   PinnedMemory pinned(device_);
   const Buffer held = pinned.allocate(5000);
-  const std::byte* given_back = pinned.allocate(8000).data();
+  const std::byte* freed = pinned.allocate(8000).data();
   pinned.release();
   EXPECT_EQ(pinned.reserved_bytes(), 8192u);
   EXPECT_EQ(fake_cuda::live_allocations(), before + 1);
   EXPECT_TRUE(pinned.owns(held.data()));
-  EXPECT_FALSE(pinned.owns(given_back));
+  EXPECT_FALSE(pinned.owns(freed));
 }
 
 TEST_F(CudaRuntime, PinnedMemoryIsKeptForTheNext) {

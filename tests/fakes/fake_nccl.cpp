@@ -27,15 +27,15 @@ class CallUnderWay {
   ncclResult_t begin(std::function<void()> effect, Ranks::Done done) {
     if (is_) return ncclInvalidArgument;
     is_ = true;
-    asks_left_ = 2;
+    polls_left_ = 2;
     effect_ = std::move(effect);
     done_ = std::move(done);
     return ncclInProgress;
   }
-  ncclResult_t ask() {
+  ncclResult_t poll() {
     if (!is_) return ncclSuccess;
-    if (asks_left_ > 0) --asks_left_;
-    if (asks_left_ > 0 || !done_()) return ncclInProgress;
+    if (polls_left_ > 0) --polls_left_;
+    if (polls_left_ > 0 || !done_()) return ncclInProgress;
     is_ = false;
     std::exchange(effect_, nullptr)();  // a kept effect would count as a use of the group
     return ncclSuccess;
@@ -43,7 +43,7 @@ class CallUnderWay {
 
  private:
   bool is_ = false;
-  int asks_left_ = 0;
+  int polls_left_ = 0;
   std::function<void()> effect_;
   Ranks::Done done_;
 };
@@ -241,7 +241,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* sha
   return status == ncclInProgress ? ncclSuccess : status;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* status) {
-  *status = state().broken != ncclSuccess ? state().broken : comm->call.ask();
+  *status = state().broken != ncclSuccess ? state().broken : comm->call.poll();
   return ncclSuccess;
 }
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {

@@ -90,19 +90,19 @@ TEST(FlashAttentionLimits, OtherProblemsAreLeftToTheOtherKernels) {
   const AttentionProblem& problem = given.problem;
   const Heads q = given.queries(given.q);
   EXPECT_TRUE(cuda::takes_flash_attention(problem, {q}));
-  const auto taken_with = [&](auto&& change) {
+  const auto supported_with = [&](auto&& change) {
     AttentionProblem changed = problem;
     Heads heads = q;
     change(changed, heads);
     return cuda::takes_flash_attention(changed, {q, heads});
   };
-  EXPECT_TRUE(taken_with([](auto&, Heads& heads) { heads.position_stride = (std::int64_t{1} << 31) - 8; }));
-  EXPECT_FALSE(taken_with([](auto&, Heads& heads) { heads.position_stride = std::int64_t{1} << 31; }));
-  EXPECT_FALSE(taken_with([](auto&, Heads& heads) { heads.position_stride += 4; }));
-  EXPECT_FALSE(taken_with([](auto&, Heads& heads) { heads.sample_stride += 4; }));
-  EXPECT_FALSE(taken_with([](auto&, Heads& heads) { heads.head_stride += 4; }));
-  EXPECT_FALSE(taken_with([](AttentionProblem& changed, auto&) { changed.head_dim = 72; }));
-  EXPECT_FALSE(taken_with([](AttentionProblem& changed, auto&) { changed.first_key = 4; }));
+  EXPECT_TRUE(supported_with([](auto&, Heads& heads) { heads.position_stride = (std::int64_t{1} << 31) - 8; }));
+  EXPECT_FALSE(supported_with([](auto&, Heads& heads) { heads.position_stride = std::int64_t{1} << 31; }));
+  EXPECT_FALSE(supported_with([](auto&, Heads& heads) { heads.position_stride += 4; }));
+  EXPECT_FALSE(supported_with([](auto&, Heads& heads) { heads.sample_stride += 4; }));
+  EXPECT_FALSE(supported_with([](auto&, Heads& heads) { heads.head_stride += 4; }));
+  EXPECT_FALSE(supported_with([](AttentionProblem& changed, auto&) { changed.head_dim = 72; }));
+  EXPECT_FALSE(supported_with([](AttentionProblem& changed, auto&) { changed.first_key = 4; }));
 }
 
 class FlashAttentionTypes : public testing::TestWithParam<DType> {};

@@ -59,9 +59,9 @@ TYPED_TEST(TypedCollectives, AllReduceOfSmallIntegersIsExact) {
     for (const std::int64_t size : sizes) {
       auto data = integers<TypeParam>(world().rank(), size);
       world().all_reduce(host, TensorView(data.data(), {size}), op).wait(host);
-      std::vector<float> want(data.size());
-      for (std::int64_t i = 0; i < size; ++i) want[static_cast<std::size_t>(i)] = expected(op, i);
-      ASSERT_EQ(floats(data), want) << size;
+      std::vector<float> wanted(data.size());
+      for (std::int64_t i = 0; i < size; ++i) wanted[static_cast<std::size_t>(i)] = expected(op, i);
+      ASSERT_EQ(floats(data), wanted) << size;
     }
   }
 }
@@ -74,11 +74,11 @@ TYPED_TEST(TypedCollectives, ReduceScatterOfSmallIntegersIsExact) {
       world()
           .reduce_scatter(host, ConstTensorView(in.data(), {world().size(), size}), TensorView(out.data(), {size}), op)
           .wait(host);
-      std::vector<float> want(out.size());
+      std::vector<float> wanted(out.size());
       for (std::int64_t i = 0; i < size; ++i) {
-        want[static_cast<std::size_t>(i)] = expected(op, world().rank() * size + i);
+        wanted[static_cast<std::size_t>(i)] = expected(op, world().rank() * size + i);
       }
-      ASSERT_EQ(floats(out), want) << size;
+      ASSERT_EQ(floats(out), wanted) << size;
     }
   }
 }
@@ -123,10 +123,10 @@ TYPED_TEST(TypedCollectives, BroadcastComesFromAnyRoot) {
 
 TEST(Collectives, LargeTensorsAreReducedInSegments) {
   auto data = integers<float>(world().rank(), several_segments);
-  std::vector<float> want(data.size());
-  for (std::size_t i = 0; i < want.size(); ++i) want[i] = expected(ReduceOp::sum, static_cast<std::int64_t>(i));
+  std::vector<float> wanted(data.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = expected(ReduceOp::sum, static_cast<std::int64_t>(i));
   world().all_reduce(host, TensorView(data.data(), {several_segments}), ReduceOp::sum).wait(host);
-  EXPECT_EQ(data, want);
+  EXPECT_EQ(data, wanted);
 
   const std::int64_t shard_size = several_segments / world().size();
   const auto in = integers<float>(world().rank(), shard_size * world().size());
@@ -135,9 +135,9 @@ TEST(Collectives, LargeTensorsAreReducedInSegments) {
       .reduce_scatter(host, ConstTensorView(in.data(), {shard_size * world().size()}),
                       TensorView(out.data(), {shard_size}), ReduceOp::sum)
       .wait(host);
-  want.erase(want.begin(), want.begin() + world().rank() * shard_size);
-  want.resize(out.size());
-  EXPECT_EQ(out, want);
+  wanted.erase(wanted.begin(), wanted.begin() + world().rank() * shard_size);
+  wanted.resize(out.size());
+  EXPECT_EQ(out, wanted);
 }
 
 TEST(Collectives, SumsHaveTheSameBitsOnAllRanksAndInEveryRun) {
@@ -164,8 +164,8 @@ TEST(Collectives, SixteenBitSumsAreRoundedOnce) {
   // 256 + 1 is not a bfloat16: added one after another in 16 bits the ones would all be lost.
   std::vector<bf16> data(100, bf16(world().rank() == 0 ? 256.0f : 1.0f));
   world().all_reduce(host, TensorView(data.data(), {100}), ReduceOp::sum).wait(host);
-  const auto want = static_cast<float>(bf16(256.0f + static_cast<float>(world().size() - 1)));
-  EXPECT_THAT(floats(data), testing::Each(want));
+  const auto wanted = static_cast<float>(bf16(256.0f + static_cast<float>(world().size() - 1)));
+  EXPECT_THAT(floats(data), testing::Each(wanted));
 }
 
 TEST(Collectives, MaximumKeepsNotANumber) {

@@ -222,7 +222,7 @@ TEST_P(Resharding, EveryRankOfAnyLayoutLoadsItsPartOfAnyOther) {
       SCOPED_TRACE(testing::Message() << saved.name << " -> " << loaded.name);
       for (int rank = 0; rank < loaded.grid().world_size(); ++rank) {
         RankState state(config(), loaded, rank);
-        checkpoint::load(*step, alone_, state.tensors, checkpoint::Unwanted::leave);
+        checkpoint::load(*step, alone_, state.tensors, checkpoint::ExtraTensors::leave);
         state.expect_filled();
       }
     }

@@ -334,7 +334,7 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
   }
   ranks.barrier();
   const RunTolerance close = tolerance(config.dtype, Comparison::other_order);
-  const auto goes_on = [&](Communicator& some, const Layout& layout) {
+  const auto expect_resumed = [&](Communicator& some, const Layout& layout) {
     SCOPED_TRACE(testing::Message() << some.size() << " ranks, " << layout);
     TrainingRun run(some, config, layout);
     load(some, run);
@@ -344,14 +344,14 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
       EXPECT_NEAR(record.grad_norm / reference.grad_norm[i], 1, close.grad_norm);
     }
   };
-  goes_on(ranks, layout_of(1, 1, 3, overlapped(DataSharding::optimizer_and_gradients)));
-  goes_on(ranks, layout_of(2, 1, 1, overlapped(DataSharding::optimizer)));
-  goes_on(ranks, layout_of(1, 2, 1, overlapped(DataSharding::optimizer)));
-  goes_on(alone, {});
+  expect_resumed(ranks, layout_of(1, 1, 3, overlapped(DataSharding::optimizer_and_gradients)));
+  expect_resumed(ranks, layout_of(2, 1, 1, overlapped(DataSharding::optimizer)));
+  expect_resumed(ranks, layout_of(1, 2, 1, overlapped(DataSharding::optimizer)));
+  expect_resumed(alone, {});
   if (ranks.size() < 4) return;
   // Three data ranks, whose shards begin at other places.
   if (const auto three = ranks.split(ranks.rank() < 3 ? 0 : -1, ranks.rank(), "three")) {
-    goes_on(*three, layout_of(1, 1, 2, overlapped(DataSharding::optimizer)));
+    expect_resumed(*three, layout_of(1, 1, 2, overlapped(DataSharding::optimizer)));
   }
 }
 

@@ -118,11 +118,11 @@ void RingAttention::backward(const AttentionProblem& problem, const ConstHeads& 
   const DType accumulation = log_sum_exp.dtype();
   const Shape block = block_shape(problem);
   // Gradients of the visited keys and values: computed now, sent to the next rank, received from the previous one.
-  TensorView gradient = workspace_.allocate(accumulation, block), leaving = workspace_.allocate(accumulation, block);
-  const TensorView arriving = workspace_.allocate(accumulation, block);
+  TensorView gradient = workspace_.allocate(accumulation, block), sent = workspace_.allocate(accumulation, block);
+  const TensorView received = workspace_.allocate(accumulation, block);
   const TensorView dq_sum = workspace_.allocate(accumulation, results_shape(problem));
   backend_.elementwise().fill(stream, 0, dq_sum);
-  std::vector<Work> gradients_travelling;
+  std::vector<Work> gradients_in_flight;
   for_each_owner(problem, k, v, [&](int step, ConstTensorView keys_and_values, const std::vector<Pair>& pairs) {
     backend_.elementwise().fill(stream, 0, gradient);
     for (const Pair& pair : pairs) {
@@ -134,15 +134,15 @@ void RingAttention::backward(const AttentionProblem& problem, const ConstHeads& 
                                  heads_of(gradient, 0).from(key), heads_of(gradient, 1).from(key));
     }
     // The sums of the previous ranks for these keys have arrived in the meantime.
-    wait_for(gradients_travelling, stream);
-    if (step > 0) backend_.elementwise().add(stream, arriving, gradient);
-    std::swap(gradient, leaving);
-    gradients_travelling = shift(leaving, arriving);
+    wait_for(gradients_in_flight, stream);
+    if (step > 0) backend_.elementwise().add(stream, received, gradient);
+    std::swap(gradient, sent);
+    gradients_in_flight = shift(sent, received);
   });
-  wait_for(gradients_travelling, stream);  // back on the rank of the keys
+  wait_for(gradients_in_flight, stream);  // back on the rank of the keys
   kernels.copy_heads(stream, query_shape(problem), heads_of(dq_sum, 0), dq);
-  kernels.copy_heads(stream, key_shape(problem), heads_of(arriving, 0), dk);
-  kernels.copy_heads(stream, key_shape(problem), heads_of(arriving, 1), dv);
+  kernels.copy_heads(stream, key_shape(problem), heads_of(received, 0), dk);
+  kernels.copy_heads(stream, key_shape(problem), heads_of(received, 1), dv);
 }
 
 }  // namespace trireme::parallel

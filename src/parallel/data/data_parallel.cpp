@@ -97,12 +97,12 @@ void DataParallel::before_backward(int unit) {
   units_[g].open = true;
 }
 
-void DataParallel::put_away(std::size_t unit) {
+void DataParallel::close_work(std::size_t unit) {
   const ParameterUnit& bounds = buffer_.layout().units()[unit];
   units_[unit].open = false;
   if (shards_gradients()) {
     for (std::size_t b = bounds.first_bucket; b < bounds.last_bucket; ++b) start_reduction(b);
-    units_[unit].travelling = true;
+    units_[unit].in_flight = true;
     if (!buffer_.options().overlap_reduce) collect(unit);
   } else {
     backend_.elementwise().convert(backend_.compute_stream(), buffer_.unit_gradients(unit),
@@ -111,12 +111,12 @@ void DataParallel::put_away(std::size_t unit) {
 }
 
 void DataParallel::pause_backward(int unit) {
-  if (buffer_.has_work()) put_away(static_cast<std::size_t>(unit));
+  if (buffer_.has_work()) close_work(static_cast<std::size_t>(unit));
 }
 
 void DataParallel::after_backward(int unit, bool last) {
   const auto g = static_cast<std::size_t>(unit);
-  if (buffer_.has_work()) put_away(g);
+  if (buffer_.has_work()) close_work(g);
   if (shards_gradients() || !last || !buffer_.options().overlap_reduce) return;
   const ParameterUnit& bounds = buffer_.layout().units()[g];
   for (std::size_t b = bounds.first_bucket; b < bounds.last_bucket; ++b) {
@@ -125,14 +125,14 @@ void DataParallel::after_backward(int unit, bool last) {
 }
 
 void DataParallel::collect(std::size_t unit) {
-  if (!units_[unit].travelling) return;
+  if (!units_[unit].in_flight) return;
   const ParameterUnit& bounds = buffer_.layout().units()[unit];
   Stream& stream = backend_.compute_stream();
   for (std::size_t b = bounds.first_bucket; b < bounds.last_bucket; ++b) {
     buckets_[b].reduction.wait(stream);
     backend_.elementwise().add(stream, buffer_.own_shard(buffer_.bucket_gradients(b)), buffer_.shard_gradients(b));
   }
-  units_[unit].travelling = false;
+  units_[unit].in_flight = false;
 }
 
 }  // namespace trireme::parallel

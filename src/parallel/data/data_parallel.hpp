@@ -46,7 +46,7 @@ class DataParallel final : public ParameterHooks {
   void start_reduction(std::size_t bucket);
   /// Moves the gradients of one unit out of the work memory: rounds them to 16 bits, or in ZeRO 2 starts to reduce them
   /// to the shards.
-  void put_away(std::size_t unit);
+  void close_work(std::size_t unit);
   /// ZeRO 2: waits for the sums of one unit and adds them to the shard.
   void collect(std::size_t unit);
 
@@ -55,7 +55,7 @@ class DataParallel final : public ParameterHooks {
   Communicator& group_;
   struct UnitState {
     bool open = false;  // its work memory holds its gradients
-    bool travelling = false;
+    bool in_flight = false;
   };
   std::vector<UnitState> units_;
   struct BucketState {

@@ -28,7 +28,7 @@ void run_step(Stage& stage, const Step& step, ConstTensorView input, TensorView 
   }
 }
 
-Tensor* PipelineExecutor::take_buffer() {
+Tensor* PipelineExecutor::acquire_buffer() {
   if (free_.empty()) free_.push_back(&buffers_.emplace_back());
   Tensor* buffer = free_.back();
   free_.pop_back();
@@ -37,7 +37,7 @@ Tensor* PipelineExecutor::take_buffer() {
 
 void PipelineExecutor::finish(std::map<Message, Departure>::iterator departure) {
   if (!rehearses_) departure->second.work.wait(backend_.compute_stream());
-  give_buffer(departure->second.buffer);
+  release_buffer(departure->second.buffer);
   departures_.erase(departure);
 }
 
@@ -81,7 +81,7 @@ void PipelineExecutor::finish_received(const Schedule& schedule, const Message& 
   if (origin == origins_.end()) return;
   const auto [peer, last] = origin->second;
   const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(peer)];
-  std::size_t& next = known_[static_cast<std::size_t>(peer)];
+  std::size_t& next = received_steps_[static_cast<std::size_t>(peer)];
   for (; next <= last; ++next) {
     const std::optional<Message> needed = message_needed(schedule, peer, steps[next]);
     if (!needed) continue;
@@ -96,13 +96,13 @@ Tensor* PipelineExecutor::output_of(const Schedule& schedule, const Step& step) 
   while (!has_backward_ && departures_.size() > 1) {
     finish(std::ranges::min_element(departures_, {}, [](const auto& sent) { return sent.second.number; }));
   }
-  return take_buffer();
+  return acquire_buffer();
 }
 
-void PipelineExecutor::forget(const Message& message) {
+void PipelineExecutor::release_message(const Message& message) {
   const auto found = arrivals_.find(message);
   if (found == arrivals_.end()) return;
-  give_buffer(found->second.buffer);
+  release_buffer(found->second.buffer);
   arrivals_.erase(found);
 }
 
@@ -111,11 +111,11 @@ void PipelineExecutor::add_receives(const Schedule& schedule, const Step& step, 
   if (!message || arrivals_.contains(*message)) return;
   for (std::size_t peer = 0; peer < incoming_.size(); ++peer) {
     const auto& sent = incoming_[peer];
-    const auto wanted = std::find(sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]), sent.end(), *message);
-    if (wanted == sent.end()) continue;
-    while (posted_[peer] <= static_cast<std::size_t>(wanted - sent.begin())) {
+    const auto awaited = std::find(sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]), sent.end(), *message);
+    if (awaited == sent.end()) continue;
+    while (posted_[peer] <= static_cast<std::size_t>(awaited - sent.begin())) {
       Arrival& arrival = arrivals_[sent[posted_[peer]++]];
-      arrival.buffer = take_buffer();
+      arrival.buffer = acquire_buffer();
       arrival.is_shard = sends_shards();
       if (rehearses_) continue;
       exchange.transfers.push_back(
@@ -183,7 +183,7 @@ void PipelineExecutor::walk(const Schedule& schedule, bool ahead) {
   const int rank = group_.rank();
   const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(rank)];
   posted_.assign(incoming_.size(), 0);
-  known_.assign(incoming_.size(), 0);
+  received_steps_.assign(incoming_.size(), 0);
   Exchange exchange;
   if (!steps.empty()) add_receives(schedule, steps.front(), exchange);
   start(exchange);
@@ -203,11 +203,11 @@ void PipelineExecutor::walk(const Schedule& schedule, bool ahead) {
     }
     // The stage reads its input until the last work on the micro-batch is done, or no longer than in forward.
     if (step.kind == StepKind::forward && !stage_.reads_input_in_backward(step.chunk)) {
-      forget({false, rank, step.chunk, step.micro_batch});
+      release_message({false, rank, step.chunk, step.micro_batch});
     }
     if (step.kind == StepKind::backward || step.kind == StepKind::backward_weight || !has_backward_) {
-      forget({false, rank, step.chunk, step.micro_batch});
-      forget({true, rank, step.chunk, step.micro_batch});
+      release_message({false, rank, step.chunk, step.micro_batch});
+      release_message({true, rank, step.chunk, step.micro_batch});
     }
     if (i + 1 < steps.size() && !ahead) add_receives(schedule, steps[i + 1], exchange);
     if (output != nullptr) add_send(schedule, step, output, exchange);

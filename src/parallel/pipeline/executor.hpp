@@ -62,8 +62,8 @@ class PipelineExecutor {
   };
   /// Runs the steps with their messages or, as a rehearsal, only takes and gives back their buffers.
   void walk(const Schedule& schedule, bool ahead);
-  Tensor* take_buffer();
-  void give_buffer(Tensor* buffer) { free_.push_back(buffer); }
+  Tensor* acquire_buffer();
+  void release_buffer(Tensor* buffer) { free_.push_back(buffer); }
   /// Returns whether messages travel in parts, one for each tensor rank.
   bool sends_shards() const;
   /// Part of a message that this rank sends and receives.
@@ -81,7 +81,7 @@ class PipelineExecutor {
   void add_send(const Schedule& schedule, const Step& step, Tensor* output, Exchange& exchange);
   void start(Exchange& exchange);
   /// Gives back the buffer of a message that is no longer needed; nothing where none was received.
-  void forget(const Message& message);
+  void release_message(const Message& message);
 
   Backend& backend_;
   Communicator& group_;
@@ -98,7 +98,7 @@ class PipelineExecutor {
   std::vector<std::vector<Message>> incoming_;
   std::vector<std::size_t> posted_;
   std::map<Message, std::pair<int, std::size_t>> origins_;  // rank and step that send each message to this rank
-  std::vector<std::size_t> known_;  // steps of each rank whose messages are known to be received
+  std::vector<std::size_t> received_steps_;  // steps of each rank whose messages are known to be received
   int sent_ = 0;
   bool rehearses_ = false;
 };

@@ -128,9 +128,9 @@ PipelineLayout PipelineLayout::of(int layers, int stages, const PipelineSplit& c
   return layout;
 }
 
-ScheduleKind schedule_for(std::optional<ScheduleKind> asked, int chunks) {
+ScheduleKind schedule_for(std::optional<ScheduleKind> requested, int chunks) {
   const ScheduleKind kind =
-      asked.value_or(chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward);
+      requested.value_or(chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward);
   TRIREME_CHECK((kind == ScheduleKind::interleaved) == (chunks > 1), ConfigError, "<schedule> {} {}: choose {}",
                 to_string(kind),
                 chunks > 1 ? fmt::format("has one chunk of layers a rank, not {}", chunks)

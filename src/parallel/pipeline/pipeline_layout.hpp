@@ -36,8 +36,8 @@ struct PipelineLayout {
   static PipelineLayout of(int layers, int stages, const PipelineSplit& cut = {});
 };
 
-/// Schedule for `chunks` chunks a rank: `asked`, or by default 1F1B, interleaved for several chunks. Throws ConfigError
-/// where `asked` does not support that many chunks.
-ScheduleKind schedule_for(std::optional<ScheduleKind> asked, int chunks);
+/// Schedule for `chunks` chunks a rank: `requested`, or by default 1F1B, interleaved for several chunks. Throws
+/// ConfigError where `requested` does not support that many chunks.
+ScheduleKind schedule_for(std::optional<ScheduleKind> requested, int chunks);
 
 }  // namespace trireme::parallel
