@@ -117,11 +117,11 @@ class AttentionParts : public testing::TestWithParam<DType> {};
 // Parts begin anywhere, in any order; one lies wholly behind the first queries.
 TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
   const auto backend = test::make_backend(2);
-  const KeyRanges cuts[] = {{{0, 170}}, {{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 3}, {3, 77}, {77, 128}}};
+  const KeyRanges splits[] = {{{0, 170}}, {{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 3}, {3, 77}, {77, 128}}};
   const std::vector<std::int32_t> full, padded = {100, 0};
   for (const auto& [dropout, lengths] : {std::pair{0.0, full}, {0.2, full}, {0.2, padded}}) {
     const Whole whole(*backend, GetParam(), 150, 170, dropout, lengths);
-    for (const KeyRanges& ranges : cuts) {
+    for (const KeyRanges& ranges : splits) {
       if (!lengths.empty() && ranges.size() < 4) continue;  // saves time
       SCOPED_TRACE(testing::Message() << ranges.size() << " parts, dropout " << dropout
                                       << (lengths.empty() ? "" : ", padded"));

@@ -60,9 +60,9 @@ std::vector<double> padded_columns(const CrossEntropy& c, const VocabularyShard&
   return values;
 }
 
-/// Computes in `dtype` with the classes cut at `cuts`, as tensor-parallel ranks hold them, and with padding columns of
-/// NaN behind each part. The sums and maxima over ranks are made here. Rounds c.logits to the type.
-void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, int threads = 2) {
+/// Computes in `dtype` with the classes cut at `splits`, as tensor-parallel ranks hold them, and with padding columns
+/// of NaN behind each part. The sums and maxima over ranks are made here. Rounds c.logits to the type.
+void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> splits = {}, int threads = 2) {
   constexpr std::int64_t padding = 3;
   const auto backend = test::make_backend(threads);
   Backend& b = *backend;
@@ -70,8 +70,8 @@ void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, 
   CrossEntropyKernels& kernels = b.cross_entropy();
   const DType accumulation = accumulation_type(dtype);
   const std::int64_t n = static_cast<std::int64_t>(c.targets.size());
-  cuts.insert(cuts.begin(), 0);
-  cuts.push_back(c.classes);
+  splits.insert(splits.begin(), 0);
+  splits.push_back(c.classes);
   const Tensor targets = make_tensor(b, {n}, c.targets), weights = make_tensor(b, accumulation, {n}, c.weights);
 
   struct Shard {
@@ -80,8 +80,8 @@ void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> cuts = {}, 
   };
   std::vector<Shard> shards;
   std::vector<double> maximum(n, -std::numeric_limits<double>::infinity()), sum(n, 0), target(n, 0);
-  for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
-    const VocabularyShard shard{cuts[rank], cuts[rank + 1] - cuts[rank]};
+  for (std::size_t rank = 0; rank + 1 < splits.size(); ++rank) {
+    const VocabularyShard shard{splits[rank], splits[rank + 1] - splits[rank]};
     const std::vector<double> values = padded_columns(c, shard, padding);
     const Shard& own = shards.emplace_back(shard, make_tensor(b, dtype, {n, shard.classes + padding}, values),
                                            poisoned_tensor(b, accumulation, {n}), poisoned_tensor(b, accumulation, {n}),
@@ -143,13 +143,13 @@ TEST_P(CrossEntropyTypes, MatchesTheDefinitionHoweverItIsSplit) {
     for (const std::int64_t classes : {1, 31, 33, 1025, 3000}) {
       // Rows are independent: of the slow combinations one case each is enough.
       if ((n == 31 && classes != 1025) || (n == 1025 && classes != 33)) continue;
-      for (const auto& cuts : {std::vector<std::int64_t>{}, {classes / 3, classes / 2}, {0, classes}}) {
-        if (n == 1025 && !cuts.empty()) continue;
+      for (const auto& splits : {std::vector<std::int64_t>{}, {classes / 3, classes / 2}, {0, classes}}) {
+        if (n == 1025 && !splits.empty()) continue;
         CrossEntropy actual = random_case(n, classes);
-        compute(GetParam(), actual, cuts);
+        compute(GetParam(), actual, splits);
         CrossEntropy expected = actual;
         reference(expected);
-        const std::string size = fmt::format(" of {} rows, {} classes, {} parts", n, classes, cuts.size() + 1);
+        const std::string size = fmt::format(" of {} rows, {} classes, {} parts", n, classes, splits.size() + 1);
         expect_close(actual.losses, expected.losses, tolerance(accumulation, Operation::sum), "losses" + size);
         expect_close(actual.dlogits, expected.dlogits, tolerance(GetParam(), Operation::sum), "dlogits" + size);
       }
@@ -196,9 +196,9 @@ TEST(CrossEntropy, TakesLogitsOfMinusInfinityAndPassesNaNOn) {
   std::fill_n(c.logits.begin(), 1500, -infinity);
   std::fill_n(c.logits.begin() + 3000 + 1000, 2000, -infinity);
   c.targets = {2900, 3};
-  for (const auto& cuts : {std::vector<std::int64_t>{}, {1000}}) {
+  for (const auto& splits : {std::vector<std::int64_t>{}, {1000}}) {
     CrossEntropy actual = c;
-    compute(DType::fp32, actual, cuts);
+    compute(DType::fp32, actual, splits);
     CrossEntropy expected = actual;
     reference(expected);
     expect_close(actual.losses, expected.losses, tolerance(DType::fp32, Operation::sum), "losses");
@@ -206,7 +206,7 @@ TEST(CrossEntropy, TakesLogitsOfMinusInfinityAndPassesNaNOn) {
     for (const std::int64_t column : {0, 700, 2999}) {
       CrossEntropy poisoned = c;
       poisoned.logits[column] = std::nan("");
-      compute(DType::fp32, poisoned, cuts);
+      compute(DType::fp32, poisoned, splits);
       EXPECT_TRUE(std::isnan(poisoned.losses[0])) << column;
       EXPECT_TRUE(std::isfinite(poisoned.losses[1]));
     }

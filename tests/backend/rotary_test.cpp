@@ -89,11 +89,11 @@ TEST_P(RotaryTypes, AnyCutOfASequenceAndAnyNumberOfThreadsGiveTheSameBits) {
   EXPECT_EQ(rotated(GetParam(), whole, x, Rotation::forward, 3), expected);
   std::vector<double> joined;
   for (const auto& [begin, count] : std::vector<std::pair<int, int>>{{0, 1}, {1, 62}, {63, 2}, {65, 135}}) {
-    Case cut = whole;
-    cut.positions = count;
-    cut.at = {begin};
+    Case range = whole;
+    range.positions = count;
+    range.at = {begin};
     std::vector<double> rows(x.begin() + begin * 32, x.begin() + (begin + count) * 32);
-    const std::vector<double> result = rotated(GetParam(), cut, rows);
+    const std::vector<double> result = rotated(GetParam(), range, rows);
     joined.insert(joined.end(), result.begin(), result.end());
   }
   EXPECT_EQ(joined, expected);

@@ -5,21 +5,21 @@
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/memory_store.hpp"
-#include "tests/support/random_cut.hpp"
+#include "tests/support/random_slices.hpp"
 
 namespace trireme::checkpoint {
 namespace {
 
-using test::CutTensor;
+using test::SlicedTensor;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
 
 /// A vector, a matrix, and a QKV weight [3, heads, d, h], each cut at random.
-std::vector<CutTensor> random_model(std::uint64_t seed) {
+std::vector<SlicedTensor> random_model(std::uint64_t seed) {
   test::Random random(seed);
-  std::vector<CutTensor> model;
+  std::vector<SlicedTensor> model;
   const std::pair<const char*, Shape> tensors[] = {{"model/h.0.ln_1.weight", {13}},
                                                    {"model/wte", {17, 12}},
                                                    {"adamw_m/h.0.attn.qkv.weight", {3, 6, 2, 5}},
@@ -28,27 +28,27 @@ std::vector<CutTensor> random_model(std::uint64_t seed) {
   return model;
 }
 
-std::vector<StateTensor> states_of(std::vector<CutTensor>& model) {
+std::vector<StateTensor> states_of(std::vector<SlicedTensor>& model) {
   std::vector<StateTensor> states;
-  for (CutTensor& tensor : model) tensor.add_states(states);
+  for (SlicedTensor& tensor : model) tensor.add_states(states);
   return states;
 }
 
-void fill(std::vector<CutTensor>& model, std::uint64_t version) {
-  for (CutTensor& tensor : model) tensor.fill(version);
+void fill(std::vector<SlicedTensor>& model, std::uint64_t version) {
+  for (SlicedTensor& tensor : model) tensor.fill(version);
 }
 
-bool holds(const std::vector<CutTensor>& model, std::uint64_t version) {
-  return std::ranges::all_of(model, [&](const CutTensor& tensor) { return tensor.holds(version); });
+bool holds(const std::vector<SlicedTensor>& model, std::uint64_t version) {
+  return std::ranges::all_of(model, [&](const SlicedTensor& tensor) { return tensor.holds(version); });
 }
 
 class SaveLoad : public testing::Test {
  protected:
-  void save_model(std::vector<CutTensor>& model, std::int64_t step, int keep_last = 0) {
+  void save_model(std::vector<SlicedTensor>& model, std::int64_t step, int keep_last = 0) {
     save(store, world, {step, {{"seed", "1234"}}, {{"tokenizer", std::string("a\0b", 3)}, {"empty", ""}}},
          states_of(model), {keep_last});
   }
-  void load_model(std::vector<CutTensor>& model, const std::string& name = {}) {
+  void load_model(std::vector<SlicedTensor>& model, const std::string& name = {}) {
     const std::vector<StateTensor> states = states_of(model);
     load(*open_checkpoint(store, world, name), world, states);
   }
@@ -58,17 +58,17 @@ class SaveLoad : public testing::Test {
 };
 
 TEST_F(SaveLoad, EveryCutLoadsEveryOtherAndComesBackByteForByte) {
-  constexpr std::uint64_t cuts = 24;
-  for (std::uint64_t a = 0; a < cuts; ++a) {
-    for (std::uint64_t b = 0; b < cuts; ++b) {
-      std::vector<CutTensor> first = random_model(a);
+  constexpr std::uint64_t seeds = 24;
+  for (std::uint64_t a = 0; a < seeds; ++a) {
+    for (std::uint64_t b = 0; b < seeds; ++b) {
+      std::vector<SlicedTensor> first = random_model(a);
       fill(first, a);
       save_model(first, 1);
-      std::vector<CutTensor> second = random_model(1000 + b);
+      std::vector<SlicedTensor> second = random_model(1000 + b);
       load_model(second, "step-00000001");
       ASSERT_TRUE(holds(second, a)) << a << " to " << b;
       save_model(second, 2);
-      std::vector<CutTensor> third = random_model(a);
+      std::vector<SlicedTensor> third = random_model(a);
       load_model(third);
       ASSERT_TRUE(holds(third, a)) << b << " to " << a;
     }
@@ -76,7 +76,7 @@ TEST_F(SaveLoad, EveryCutLoadsEveryOtherAndComesBackByteForByte) {
 }
 
 TEST_F(SaveLoad, DescriptionComesBack) {
-  std::vector<CutTensor> model = random_model(1);
+  std::vector<SlicedTensor> model = random_model(1);
   save_model(model, 77);
   const auto step = open_checkpoint(store, world);
   const RunDescription description = read_description(*step);
@@ -100,12 +100,12 @@ TEST_F(SaveLoad, ReplicasAreLoadedButWrittenOnce) {
 }
 
 TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
-  std::vector<CutTensor> model = random_model(1);
+  std::vector<SlicedTensor> model = random_model(1);
   fill(model, 1);
   save_model(model, 1);
-  std::vector<CutTensor> other = random_model(1);
-  other[0].name = "model/h.0.ln_1.scale";                                         // renamed
-  other[1] = CutTensor("model/wte", {16, 12}, {{Box::whole({16, 12}), 0, 192}});  // another shape
+  std::vector<SlicedTensor> other = random_model(1);
+  other[0].name = "model/h.0.ln_1.scale";                                            // renamed
+  other[1] = SlicedTensor("model/wte", {16, 12}, {{Box::whole({16, 12}), 0, 192}});  // another shape
   std::vector<StateTensor> states = states_of(other);
   std::vector<double> wrong_type(1);
   states.back() = {"model/scale", {}, {}, 0, TensorView(wrong_type.data(), {}), true};
@@ -116,11 +116,11 @@ TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
                         HasSubstr("model/h.0.ln_1.weight: in the checkpoint only"),
                         HasSubstr("model/wte: fp32 [17, 12] in the checkpoint, fp32 [16, 12]"),
                         HasSubstr("model/scale: fp32 [] in the checkpoint, fp64 []"))));
-  EXPECT_EQ(other[2].data, CutTensor(other[2].name, other[2].shape, other[2].slices).data);
+  EXPECT_EQ(other[2].data, SlicedTensor(other[2].name, other[2].shape, other[2].slices).data);
 }
 
 TEST_F(SaveLoad, OfManyDifferencesTwentyAreNamed) {
-  std::vector<CutTensor> model;
+  std::vector<SlicedTensor> model;
   for (int i = 0; i < 30; ++i) {
     model.emplace_back(fmt::format("model/t{:02}", i), Shape{1}, std::vector<TensorSlice>{{Box::whole({1}), 0, 1}});
   }
@@ -131,10 +131,10 @@ TEST_F(SaveLoad, OfManyDifferencesTwentyAreNamed) {
 }
 
 TEST_F(SaveLoad, PartOfTheTensorsCanBeLoadedWhereTheRestIsLeft) {
-  std::vector<CutTensor> model = random_model(1);
+  std::vector<SlicedTensor> model = random_model(1);
   fill(model, 5);
   save_model(model, 1);
-  std::vector<CutTensor> weights = random_model(2);
+  std::vector<SlicedTensor> weights = random_model(2);
   weights.erase(weights.begin() + 2);  // no moments
   const std::vector<StateTensor> states = states_of(weights);
   const auto step = open_checkpoint(store, world);
@@ -144,7 +144,7 @@ TEST_F(SaveLoad, PartOfTheTensorsCanBeLoadedWhereTheRestIsLeft) {
 }
 
 TEST_F(SaveLoad, TensorsWithoutAWriterOrWithTwoAreRefused) {
-  std::vector<CutTensor> model = random_model(1);
+  std::vector<SlicedTensor> model = random_model(1);
   std::vector<StateTensor> states = states_of(model);
   EXPECT_NO_THROW(prepare_saving(store, world, states));
   std::vector<StateTensor> twice = states;
@@ -162,7 +162,7 @@ TEST_F(SaveLoad, TensorsWithoutAWriterOrWithTwoAreRefused) {
 }
 
 TEST_F(SaveLoad, DamagedStepIsAnErrorByNameAndElsePassedOver) {
-  std::vector<CutTensor> model = random_model(3);
+  std::vector<SlicedTensor> model = random_model(3);
   for (const std::uint64_t step : {10, 20, 30}) {
     fill(model, step);
     save_model(model, static_cast<std::int64_t>(step));
@@ -184,7 +184,7 @@ TEST_F(SaveLoad, DamagedStepIsAnErrorByNameAndElsePassedOver) {
 }
 
 TEST_F(SaveLoad, OlderStepsAreRemovedAndThoseBeyondAreLeftAlone) {
-  std::vector<CutTensor> model = random_model(3);
+  std::vector<SlicedTensor> model = random_model(3);
   const auto names = [&] {
     std::string all;
     for (const StepEntry& entry : store.steps()) all += fmt::format("{} ", *entry.step);

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "tests/support/random_cut.hpp"
+#include "tests/support/random_slices.hpp"
 
 namespace trireme::checkpoint {
 namespace {

@@ -111,8 +111,8 @@ class FlashAttentionTypes : public testing::TestWithParam<DType> {};
 TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
   const std::uint64_t seed = fresh_seed();
   SCOPED_TRACE(fmt::format("TRIREME_TEST_SEED={}", seed));
-  const std::vector<std::pair<std::int64_t, std::int64_t>> cuts[] = {{{0, 64}, {64, 128}, {128, 170}},
-                                                                     {{128, 170}, {0, 8}, {8, 80}, {80, 128}}};
+  const std::vector<std::pair<std::int64_t, std::int64_t>> splits[] = {{{0, 64}, {64, 128}, {128, 170}},
+                                                                       {{128, 170}, {0, 8}, {8, 80}, {80, 128}}};
   const auto backend = test::make_backend(2);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
@@ -121,7 +121,7 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
     const std::int64_t d = shape.head_dim;
     const GivenAttention given(b, GetParam(), shape, seed - run_seed());
     const AttentionTensors expected = given.reference();
-    for (const auto& ranges : cuts) {
+    for (const auto& ranges : splits) {
       SCOPED_TRACE(fmt::format("{} parts, heads of {}, {} samples", ranges.size(), d, shape.batch));
       const Tensor sums = given.like(given.q, DType::fp32), out = given.like(given.q, given.dtype);
       const Tensor lse = given.statistics(), row_dot = given.statistics();

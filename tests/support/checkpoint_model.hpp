@@ -6,7 +6,7 @@
 #include "src/checkpoint/load.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/comm/communicator.hpp"
-#include "tests/support/random_cut.hpp"
+#include "tests/support/random_slices.hpp"
 
 namespace trireme::test {
 
@@ -26,7 +26,7 @@ class CutModel {
   std::vector<checkpoint::StateTensor> states(int rank = 0, int size = 1) {
     std::vector<checkpoint::StateTensor> states;
     int slice = 0;
-    for (CutTensor& tensor : tensors_) {
+    for (SlicedTensor& tensor : tensors_) {
       for (std::size_t i = 0; i < tensor.slices.size(); ++i) {
         if (slice++ % size == rank) states.push_back(tensor.state(i));
       }
@@ -34,14 +34,14 @@ class CutModel {
     return states;
   }
   void fill(std::uint64_t version) {
-    for (CutTensor& tensor : tensors_) tensor.fill(version);
+    for (SlicedTensor& tensor : tensors_) tensor.fill(version);
   }
   /// Returns whether the parts of this rank hold that version.
   bool holds(std::uint64_t version, int rank = 0, int size = 1) const {
     int slice = 0;
     bool all = true;
-    for (const CutTensor& tensor : tensors_) {
-      CutTensor expected(tensor.name, tensor.shape, tensor.slices);
+    for (const SlicedTensor& tensor : tensors_) {
+      SlicedTensor expected(tensor.name, tensor.shape, tensor.slices);
       expected.fill(version);
       for (std::size_t i = 0; i < tensor.slices.size(); ++i) {
         if (slice++ % size == rank) all = all && expected.data[i] == tensor.data[i];
@@ -50,10 +50,10 @@ class CutModel {
     return all;
   }
 
-  std::vector<CutTensor>& tensors() { return tensors_; }
+  std::vector<SlicedTensor>& tensors() { return tensors_; }
 
  private:
-  std::vector<CutTensor> tensors_;
+  std::vector<SlicedTensor> tensors_;
 };
 
 /// Saves the model, filled with `version` and cut by it too.

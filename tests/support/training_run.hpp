@@ -35,13 +35,13 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   out << "TP " << layout.tensor << " x PP " << layout.pipeline << " x CP " << layout.context << ", micro-batch "
       << layout.options.micro_batch_size;
   if (layout.options.parallel.schedule) out << ", " << parallel::to_string(*layout.options.parallel.schedule);
-  const parallel::PipelineSplit& cut = layout.options.parallel.pipeline;
-  if (cut.chunks) out << ", " << *cut.chunks << " chunks";
-  if (cut.layers_per_chunk) out << ", chunks of " << *cut.layers_per_chunk;
-  for (std::size_t i = 0; i < cut.layers.size(); ++i) out << (i == 0 ? ", layers " : ",") << cut.layers[i];
-  if (cut.first_stage) out << ", first stage " << *cut.first_stage;
-  if (cut.last_stage) out << ", last stage " << *cut.last_stage;
-  if (cut.standalone_embedding) out << ", embedding alone";
+  const parallel::PipelineSplit& split = layout.options.parallel.pipeline;
+  if (split.chunks) out << ", " << *split.chunks << " chunks";
+  if (split.layers_per_chunk) out << ", chunks of " << *split.layers_per_chunk;
+  for (std::size_t i = 0; i < split.layers.size(); ++i) out << (i == 0 ? ", layers " : ",") << split.layers[i];
+  if (split.first_stage) out << ", first stage " << *split.first_stage;
+  if (split.last_stage) out << ", last stage " << *split.last_stage;
+  if (split.standalone_embedding) out << ", embedding alone";
   if (layout.options.parallel.overlap_p2p) out << ", p2p overlapped";
   if (!layout.options.parallel.scatter_gather) out << ", whole messages";
   if (layout.options.parallel.sequence_parallel) out << ", sequence parallel";

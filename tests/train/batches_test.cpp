@@ -129,7 +129,7 @@ class CutSamples final : public data::SampleSource {
   const data::SampleSource& whole_;
 };
 
-TrainingRunConfig cut_run(train::LossAverage average) {
+TrainingRunConfig two_steps(train::LossAverage average) {
   TrainingRunConfig config = ramp();
   config.ramp_up = {};
   config.batch = 12;
@@ -141,7 +141,7 @@ TrainingRunConfig cut_run(train::LossAverage average) {
 TEST(LossAverage, IsOverTokensOrOverMicroBatches) {
   if (world().size() != 2) GTEST_SKIP() << "shown on two ranks";
   SelfCommunicator alone;
-  TrainingRunConfig config = cut_run(train::LossAverage::tokens);
+  TrainingRunConfig config = two_steps(train::LossAverage::tokens);
   config.model.hidden_dropout = 0;
   config.model.attention_dropout = 0;
   // The mean of each sample by itself.
@@ -188,7 +188,7 @@ TEST(LossAverage, OfOneMicroBatchIsThatOfItsTokens) {
   for (const auto average : {train::LossAverage::tokens, train::LossAverage::micro_batch}) {
     Layout layout;
     layout.options.micro_batch_size = 12;
-    TrainingRun run(alone, cut_run(average), layout);
+    TrainingRun run(alone, two_steps(average), layout);
     Curve& curve = curves.emplace_back();
     for (int i = 0; i < 2; ++i) {
       const train::TrainRecord record = run.trainer.step(CutSamples(*run.data.train));
@@ -202,7 +202,7 @@ TEST(LossAverage, OfOneMicroBatchIsThatOfItsTokens) {
 TEST(LossAverage, DoesNotDependOnTheGrid) {
   SelfCommunicator alone;
   for (const auto average : {train::LossAverage::tokens, train::LossAverage::micro_batch}) {
-    const TrainingRunConfig config = cut_run(average);
+    const TrainingRunConfig config = two_steps(average);
     std::vector<train::TrainRecord> expected;
     TrainingRun reference(alone, config, {});
     for (int i = 0; i < 2; ++i) expected.push_back(reference.trainer.step(CutSamples(*reference.data.train)));

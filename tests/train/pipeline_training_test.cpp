@@ -25,13 +25,13 @@ TrainingRunConfig six_layers() {
 }
 
 Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, std::optional<ScheduleKind> schedule,
-                 const PipelineSplit& cut = {}) {
+                 const PipelineSplit& split = {}) {
   Layout layout;
   layout.tensor = tensor;
   layout.pipeline = pipeline;
   layout.options.micro_batch_size = micro_batch;
   layout.options.parallel.schedule = schedule;
-  layout.options.parallel.pipeline = cut;
+  layout.options.parallel.pipeline = split;
   return layout;
 }
 
@@ -137,16 +137,16 @@ TEST(PipelineTraining, EveryFormTakesTheMemoryPredicted) {
 TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
   const int p = world().size();
   // Equal stages of layers, and the head on a stage of its own.
-  const PipelineSplit cut{.layers = p == 2   ? std::vector<int>{6, 0}
-                                    : p == 3 ? std::vector<int>{3, 3, 0}
-                                             : std::vector<int>{2, 2, 2, 0}};
+  const PipelineSplit split{.layers = p == 2   ? std::vector<int>{6, 0}
+                                      : p == 3 ? std::vector<int>{3, 3, 0}
+                                               : std::vector<int>{2, 2, 2, 0}};
   for (const bool swiglu : {false, true}) {
     TrainingRunConfig config = six_layers();
     config.model.swiglu = swiglu;
     const std::size_t zero_bubble =
-        activation_bytes(world(), config, layout_of(1, p, 1, ScheduleKind::zero_bubble, cut));
+        activation_bytes(world(), config, layout_of(1, p, 1, ScheduleKind::zero_bubble, split));
     const std::size_t one_f_one_b =
-        activation_bytes(world(), config, layout_of(1, p, 1, ScheduleKind::one_forward_one_backward, cut));
+        activation_bytes(world(), config, layout_of(1, p, 1, ScheduleKind::one_forward_one_backward, split));
     if (world().rank() == 0) {
       EXPECT_EQ(zero_bubble, one_f_one_b);
     }

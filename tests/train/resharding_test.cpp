@@ -46,7 +46,7 @@ struct TestLayout {
   int pipeline = 1;
   int context = 1;
   int data = 1;
-  PipelineSplit cut{};
+  PipelineSplit split{};
   DataSharding sharding = DataSharding::none;
   std::int64_t bucket = 0;
   std::int64_t vocabulary_multiple = 128;
@@ -57,7 +57,7 @@ struct TestLayout {
     ExecutionConfig options;
     options.dtype = dtype;
     options.vocabulary_multiple = vocabulary_multiple;
-    options.parallel.pipeline = cut;
+    options.parallel.pipeline = split;
     options.parallel.data_parallel.sharding = sharding;
     options.parallel.data_parallel.bucket_elements = bucket;
     return options;
@@ -73,11 +73,11 @@ const std::vector<TestLayout>& layouts() {
       {.name = "TP 4, a row of padding", .tensor = 4, .vocabulary_multiple = 1},
       {.name = "PP 2", .pipeline = 2},
       {.name = "PP 4", .pipeline = 4},
-      {.name = "PP 2, VPP 2", .pipeline = 2, .cut = {.chunks = 2}},
-      {.name = "PP 4, VPP 2", .pipeline = 4, .cut = {.chunks = 2}},
-      {.name = "PP 4, uneven", .pipeline = 4, .cut = {.layers = {1, 3, 3, 1}}},
-      {.name = "PP 2, uneven chunks", .pipeline = 2, .cut = {.layers = {0, 3, 5, 0}}},
-      {.name = "PP 3, embedding alone", .pipeline = 3, .cut = {.standalone_embedding = true}},
+      {.name = "PP 2, VPP 2", .pipeline = 2, .split = {.chunks = 2}},
+      {.name = "PP 4, VPP 2", .pipeline = 4, .split = {.chunks = 2}},
+      {.name = "PP 4, uneven", .pipeline = 4, .split = {.layers = {1, 3, 3, 1}}},
+      {.name = "PP 2, uneven chunks", .pipeline = 2, .split = {.layers = {0, 3, 5, 0}}},
+      {.name = "PP 3, embedding alone", .pipeline = 3, .split = {.standalone_embedding = true}},
       {.name = "DP 2, tensors shared out", .data = 2},
       {.name = "DP 2, ZeRO 1", .data = 2, .sharding = optimizer},
       {.name = "DP 3, ZeRO 1", .data = 3, .sharding = optimizer},
@@ -88,14 +88,14 @@ const std::vector<TestLayout>& layouts() {
        .tensor = 2,
        .pipeline = 2,
        .data = 2,
-       .cut = {.chunks = 2},
+       .split = {.chunks = 2},
        .sharding = optimizer,
        .bucket = 1000},
       {.name = "TP 2 x PP 3 x DP 3, uneven, ZeRO 1",
        .tensor = 2,
        .pipeline = 3,
        .data = 3,
-       .cut = {.first_stage = 2},
+       .split = {.first_stage = 2},
        .sharding = optimizer},
       {.name = "TP 4 x PP 4 x DP 2", .tensor = 4, .pipeline = 4, .data = 2}};
   return list;

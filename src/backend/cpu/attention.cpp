@@ -75,20 +75,20 @@ class CpuAttention final : public AttentionKernels {
 
       // A task owns the gradients of some keys. Where it owns all keys, it owns the gradients of the queries too; else
       // it has its own sums for the queries, which are added in the order of the keys.
-      const BackwardSplits cut(problem, width);
-      const std::int64_t splits = cut.splits;
-      ScratchPool::Lease lease(query_sums_, splits == 1 ? 0 : splits * cut.split_stride * sizeof(A));
-      A* sums = lease.take<A>(splits == 1 ? 0 : splits * cut.split_stride);
+      const BackwardSplits plan(problem, width);
+      const std::int64_t splits = plan.splits;
+      ScratchPool::Lease lease(query_sums_, splits == 1 ? 0 : splits * plan.split_stride * sizeof(A));
+      A* sums = lease.take<A>(splits == 1 ? 0 : splits * plan.split_stride);
 
-      pool_.parallel_for(cut.owners * splits, [&](std::int64_t task) {
-        const std::int64_t split = task / cut.owners, sample = task % cut.owners / problem.kv_heads;
+      pool_.parallel_for(plan.owners * splits, [&](std::int64_t task) {
+        const std::int64_t split = task / plan.owners, sample = task % plan.owners / problem.kv_heads;
         const std::int64_t kv_head = task % problem.kv_heads;
         AttentionBackwardTask<T> backward{tiles_,
                                           problem,
                                           sample,
                                           kv_head,
-                                          split * cut.split_keys,
-                                          (split + 1) * cut.split_keys,
+                                          split * plan.split_keys,
+                                          (split + 1) * plan.split_keys,
                                           log_sum_exp,
                                           row_dot,
                                           dout,
@@ -99,16 +99,16 @@ class CpuAttention final : public AttentionKernels {
                                           dk,
                                           dv};
         const std::int64_t first_head = sample * problem.heads + kv_head * (problem.heads / problem.kv_heads);
-        backward.run(splits == 1 ? nullptr : sums + split * cut.split_stride + first_head * cut.sum_size);
+        backward.run(splits == 1 ? nullptr : sums + split * plan.split_stride + first_head * plan.sum_size);
       });
 
       if (splits == 1) return;
       for_query_tiles(problem, [&](std::int64_t sample, std::int64_t head, std::int64_t begin, std::int64_t end) {
         const ResultRows<T> to(problem, dq, sample, head);
         for (std::int64_t i = begin; i < end; ++i) {
-          A* sum = sums + (sample * problem.heads + head) * cut.sum_size + i * width;
+          A* sum = sums + (sample * problem.heads + head) * plan.sum_size + i * width;
           for (std::int64_t split = 1; split < splits; ++split) {
-            for (std::int64_t c = 0; c < d; ++c) sum[c] += sum[split * cut.split_stride + c];
+            for (std::int64_t c = 0; c < d; ++c) sum[c] += sum[split * plan.split_stride + c];
           }
           to.store_or_add(i, sum, d, static_cast<A>(problem.scale));
         }

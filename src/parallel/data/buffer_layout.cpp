@@ -9,8 +9,8 @@ std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + u
 
 }  // namespace
 
-BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferSplit& cut)
-    : shards_(cut.shards), offsets_(parameters.size()), bucket_of_(parameters.size()) {
+BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferSplit& split)
+    : shards_(split.shards), offsets_(parameters.size()), bucket_of_(parameters.size()) {
   const std::int64_t alignment = 64 / static_cast<std::int64_t>(size_of(dtype));
   Bucket bucket{0, 0, parameters.size(), parameters.size()};
   const auto close = [&] {
@@ -24,8 +24,8 @@ BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters
     const Parameter& parameter = parameters[i];
     const bool begins_anew =
         i + 1 < parameters.size() &&
-        (parameter.tied || parameters[i + 1].tied || (cut.unit_buckets && parameter.unit != parameters[i + 1].unit));
-    if (begins_anew || (cut.bucket_elements > 0 && bucket.size >= cut.bucket_elements)) close();
+        (parameter.tied || parameters[i + 1].tied || (split.unit_buckets && parameter.unit != parameters[i + 1].unit));
+    if (begins_anew || (split.bucket_elements > 0 && bucket.size >= split.bucket_elements)) close();
     offsets_[i] = bucket.begin + bucket.size;
     bucket.size += round_up(parameter.stored_numel(), alignment);
     bucket.first = i;

@@ -46,7 +46,7 @@ struct ShardRange {
 /// a bucket of its own, so that both stages divide it alike. Pure arithmetic.
 class BufferLayout {
  public:
-  BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferSplit& cut);
+  BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferSplit& split);
 
   /// Elements of the whole buffer, and of one shard of all buckets.
   std::int64_t elements() const { return elements_; }

@@ -10,23 +10,23 @@ namespace trireme::parallel {
 namespace {
 
 /// Requested chunks of a rank.
-int chunks_of(int layers, int stages, const PipelineSplit& cut) {
-  int chunks = cut.chunks.value_or(1);
-  if (cut.layers_per_chunk) {
-    const int n = *cut.layers_per_chunk;
+int chunks_of(int layers, int stages, const PipelineSplit& split) {
+  int chunks = split.chunks.value_or(1);
+  if (split.layers_per_chunk) {
+    const int n = *split.layers_per_chunk;
     TRIREME_CHECK(n >= 1 && layers % (stages * n) == 0, ConfigError,
                   "<num_layers_per_virtual_pipeline_stage> {}: {} layers on {} stages do not divide into chunks of {}; "
                   "it must divide the layers of a stage ({})",
                   n, layers, stages, n, layers / stages);
     chunks = layers / stages / n;
-    TRIREME_CHECK(!cut.chunks || *cut.chunks == chunks, ConfigError,
+    TRIREME_CHECK(!split.chunks || *split.chunks == chunks, ConfigError,
                   "<num_layers_per_virtual_pipeline_stage> {} makes {} chunks a rank of {} layers on {} stages, but "
                   "<vpp> is {}: leave one of the two out",
-                  n, chunks, layers, stages, cut.chunks.value_or(0));
+                  n, chunks, layers, stages, split.chunks.value_or(0));
   }
-  if (!cut.layers.empty()) {
-    const int size = static_cast<int>(cut.layers.size());
-    if (!cut.chunks && size % stages == 0) chunks = size / stages;
+  if (!split.layers.empty()) {
+    const int size = static_cast<int>(split.layers.size());
+    if (!split.chunks && size % stages == 0) chunks = size / stages;
     TRIREME_CHECK(size == stages * chunks, ConfigError,
                   "<pipeline_model_parallel_layout> names {} chunks; {} stages of {} chunks are {}", size, stages,
                   chunks, stages * chunks);
@@ -51,9 +51,9 @@ void check_layers(const std::vector<int>& chunk_layers, int layers) {
 }
 
 /// Layers of each rank.
-std::vector<int> stage_layers(int layers, int stages, int chunks, const PipelineSplit& cut) {
-  const std::optional<int> first = cut.standalone_embedding ? 0 : cut.first_stage;
-  if (!first && !cut.last_stage) {
+std::vector<int> stage_layers(int layers, int stages, int chunks, const PipelineSplit& split) {
+  const std::optional<int> first = split.standalone_embedding ? 0 : split.first_stage;
+  if (!first && !split.last_stage) {
     const int all = stages * chunks;
     TRIREME_CHECK(layers % all == 0, ConfigError,
                   "{} layers do not divide into {} pipeline stages{}: choose <num_layers> as a multiple of {}, another "
@@ -61,14 +61,14 @@ std::vector<int> stage_layers(int layers, int stages, int chunks, const Pipeline
                   layers, stages, chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", all);
     return std::vector<int>(static_cast<std::size_t>(stages), layers / stages);
   }
-  const int others = stages - (first ? 1 : 0) - (cut.last_stage ? 1 : 0);
-  const int rest = layers - first.value_or(0) - cut.last_stage.value_or(0);
+  const int others = stages - (first ? 1 : 0) - (split.last_stage ? 1 : 0);
+  const int rest = layers - first.value_or(0) - split.last_stage.value_or(0);
   const bool fits = others == 0 ? rest == 0 : others > 0 && rest >= others && rest % others == 0;
   std::string said;
-  if (cut.standalone_embedding) said = "<standalone_embedding_stage>";
-  if (cut.first_stage) said = fmt::format("<decoder_first_pipeline_num_layers> {}", *cut.first_stage);
-  if (cut.last_stage) {
-    said += fmt::format("{}<decoder_last_pipeline_num_layers> {}", said.empty() ? "" : " and ", *cut.last_stage);
+  if (split.standalone_embedding) said = "<standalone_embedding_stage>";
+  if (split.first_stage) said = fmt::format("<decoder_first_pipeline_num_layers> {}", *split.first_stage);
+  if (split.last_stage) {
+    said += fmt::format("{}<decoder_last_pipeline_num_layers> {}", said.empty() ? "" : " and ", *split.last_stage);
   }
   TRIREME_CHECK(
       fits, ConfigError,
@@ -76,7 +76,7 @@ std::vector<int> stage_layers(int layers, int stages, int chunks, const Pipeline
       layers, rest, others, stages);
   std::vector<int> result(static_cast<std::size_t>(stages), others > 0 ? rest / others : 0);
   if (first) result.front() = *first;
-  if (cut.last_stage) result.back() = *cut.last_stage;
+  if (split.last_stage) result.back() = *split.last_stage;
   for (const int n : result) {
     TRIREME_CHECK(n % chunks == 0, ConfigError,
                   "{}: the stages get {} layers, and each number must be a multiple of the {} chunks a stage (<vpp>)",
@@ -91,37 +91,37 @@ int PipelineLayout::first_layer(int position) const {
   return std::accumulate(layers.begin(), layers.begin() + position, 0);
 }
 
-PipelineLayout PipelineLayout::of(int layers, int stages, const PipelineSplit& cut) {
+PipelineLayout PipelineLayout::of(int layers, int stages, const PipelineSplit& split) {
   TRIREME_CHECK(layers >= 1 && stages >= 1, ConfigError, "{} layers on {} stages: each is at least 1", layers, stages);
-  const bool uneven = cut.first_stage || cut.last_stage || cut.standalone_embedding;
-  TRIREME_CHECK(!cut.standalone_embedding || !cut.first_stage, ConfigError,
+  const bool uneven = split.first_stage || split.last_stage || split.standalone_embedding;
+  TRIREME_CHECK(!split.standalone_embedding || !split.first_stage, ConfigError,
                 "<standalone_embedding_stage> leaves the first stage no layers; <decoder_first_pipeline_num_layers> {} "
                 "contradicts it",
-                cut.first_stage.value_or(0));
-  TRIREME_CHECK(cut.layers.empty() || !(uneven || cut.layers_per_chunk), ConfigError,
+                split.first_stage.value_or(0));
+  TRIREME_CHECK(split.layers.empty() || !(uneven || split.layers_per_chunk), ConfigError,
                 "<pipeline_model_parallel_layout> sets the layers of all stages: leave out "
                 "<decoder_first_pipeline_num_layers>, <decoder_last_pipeline_num_layers>, <standalone_embedding_stage> "
                 "and <num_layers_per_virtual_pipeline_stage>");
-  TRIREME_CHECK(!uneven || !cut.layers_per_chunk, ConfigError,
+  TRIREME_CHECK(!uneven || !split.layers_per_chunk, ConfigError,
                 "<num_layers_per_virtual_pipeline_stage> is for stages of equal size: use <vpp> instead");
-  TRIREME_CHECK(cut.first_stage.value_or(1) >= 1 && cut.last_stage.value_or(1) >= 1, ConfigError,
+  TRIREME_CHECK(split.first_stage.value_or(1) >= 1 && split.last_stage.value_or(1) >= 1, ConfigError,
                 "<decoder_first_pipeline_num_layers> and <decoder_last_pipeline_num_layers> must be at least 1; for a "
                 "first stage without layers use <standalone_embedding_stage>");
   PipelineLayout layout;
   layout.stages = stages;
-  layout.chunks = chunks_of(layers, stages, cut);
+  layout.chunks = chunks_of(layers, stages, split);
   TRIREME_CHECK(!uneven || stages > 1, ConfigError,
                 "stages of different sizes need <pipeline_model_parallel_size> of at least 2, not {}", stages);
-  TRIREME_CHECK(!cut.standalone_embedding || layout.chunks == 1, ConfigError,
+  TRIREME_CHECK(!split.standalone_embedding || layout.chunks == 1, ConfigError,
                 "<standalone_embedding_stage> needs one chunk a rank, not {}. With <vpp>, use "
                 "<pipeline_model_parallel_layout> 0,... instead",
                 layout.chunks);
-  if (!cut.layers.empty()) {
-    check_layers(cut.layers, layers);
-    layout.layers = cut.layers;
+  if (!split.layers.empty()) {
+    check_layers(split.layers, layers);
+    layout.layers = split.layers;
     return layout;
   }
-  const std::vector<int> of_stage = stage_layers(layers, stages, layout.chunks, cut);
+  const std::vector<int> of_stage = stage_layers(layers, stages, layout.chunks, split);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     for (const int n : of_stage) layout.layers.push_back(n / layout.chunks);
   }

@@ -33,7 +33,7 @@ struct PipelineLayout {
   /// rest to the other ranks; each rank's layers are divided equally between its chunks. The first chunk may hold the
   /// embedding alone and the last one the output head alone; every other chunk has at least one layer. Throws one
   /// ConfigError that names the values, and values that work.
-  static PipelineLayout of(int layers, int stages, const PipelineSplit& cut = {});
+  static PipelineLayout of(int layers, int stages, const PipelineSplit& split = {});
 };
 
 /// Schedule for `chunks` chunks a rank: `requested`, or by default 1F1B, interleaved for several chunks. Throws

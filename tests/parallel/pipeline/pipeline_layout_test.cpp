@@ -14,9 +14,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 /// Message for a cut that cannot be made.
-std::string refusal(int layers, int stages, const PipelineSplit& cut) {
+std::string refusal(int layers, int stages, const PipelineSplit& split) {
   try {
-    PipelineLayout::of(layers, stages, cut);
+    PipelineLayout::of(layers, stages, split);
   } catch (const ConfigError& error) {
     return error.what();
   }

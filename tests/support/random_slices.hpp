@@ -18,36 +18,36 @@ inline std::int64_t random_below(Random& random, std::int64_t end) {
 }
 
 /// Positions that cut [0, size) into at most `slices` pieces of any size, none of them empty; both ends included.
-inline std::vector<std::int64_t> random_cuts(Random& random, std::int64_t size, std::int64_t slices) {
-  std::vector<std::int64_t> cuts{0, size};
-  for (std::int64_t i = 1; i < slices; ++i) cuts.push_back(random_below(random, size));
-  std::ranges::sort(cuts);
-  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-  return cuts;
+inline std::vector<std::int64_t> random_bounds(Random& random, std::int64_t size, std::int64_t slices) {
+  std::vector<std::int64_t> bounds{0, size};
+  for (std::int64_t i = 1; i < slices; ++i) bounds.push_back(random_below(random, size));
+  std::ranges::sort(bounds);
+  bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+  return bounds;
 }
 
 /// Returns a random partition of a tensor. It is cut along at most two dimensions into boxes, and some boxes into flat
 /// ranges that ignore rows.
 inline std::vector<checkpoint::TensorSlice> random_partition(Random& random, const Shape& shape) {
   std::vector<Box> boxes{Box::whole(shape)};
-  for (int cut = 0; cut < 2 && shape.rank() > 0; ++cut) {
+  for (int round = 0; round < 2 && shape.rank() > 0; ++round) {
     const int dimension = static_cast<int>(random_below(random, shape.rank()));
-    std::vector<Box> cut_boxes;
+    std::vector<Box> divided;
     for (const Box& box : boxes) {
-      const auto cuts = random_cuts(random, box.extent[dimension], 1 + random_below(random, 4));
-      for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      const auto bounds = random_bounds(random, box.extent[dimension], 1 + random_below(random, 4));
+      for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
         Box slice = box;
-        slice.offset[dimension] += cuts[i];
-        slice.extent[dimension] = cuts[i + 1] - cuts[i];
-        cut_boxes.push_back(slice);
+        slice.offset[dimension] += bounds[i];
+        slice.extent[dimension] = bounds[i + 1] - bounds[i];
+        divided.push_back(slice);
       }
     }
-    boxes = std::move(cut_boxes);
+    boxes = std::move(divided);
   }
   std::vector<checkpoint::TensorSlice> slices;
   for (const Box& box : boxes) {
-    const auto cuts = random_cuts(random, box.numel(), random_below(random, 2) == 0 ? 1 : 5);
-    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) slices.push_back({box, cuts[i], cuts[i + 1] - cuts[i]});
+    const auto bounds = random_bounds(random, box.numel(), random_below(random, 2) == 0 ? 1 : 5);
+    for (std::size_t i = 0; i + 1 < bounds.size(); ++i) slices.push_back({box, bounds[i], bounds[i + 1] - bounds[i]});
   }
   return slices;
 }
@@ -66,13 +66,13 @@ inline std::int64_t naive_index(const Shape& shape, const checkpoint::TensorSlic
 }
 
 /// A tensor cut into parts that own their memory.
-struct CutTensor {
+struct SlicedTensor {
   std::string name;
   Shape shape;
   std::vector<checkpoint::TensorSlice> slices;
   std::vector<std::vector<float>> data;
 
-  CutTensor(std::string tensor_name, const Shape& tensor_shape, std::vector<checkpoint::TensorSlice> tensor_slices)
+  SlicedTensor(std::string tensor_name, const Shape& tensor_shape, std::vector<checkpoint::TensorSlice> tensor_slices)
       : name(std::move(tensor_name)), shape(tensor_shape), slices(std::move(tensor_slices)) {
     for (const checkpoint::TensorSlice& slice : slices) data.emplace_back(static_cast<std::size_t>(slice.count), -1.f);
   }
@@ -89,7 +89,7 @@ struct CutTensor {
     }
   }
   bool holds(std::uint64_t version) const {
-    CutTensor expected(name, shape, slices);
+    SlicedTensor expected(name, shape, slices);
     expected.fill(version);
     return expected.data == data;
   }
