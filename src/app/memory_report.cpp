@@ -113,8 +113,8 @@ void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, 
 }  // namespace
 
 void check_min_memory(const Job& job, const model::GptConfig& config, const train::ExecutionConfig& execution,
-                        std::optional<optim::OptimizerKind> optimizer, const std::string& remedies) {
-  const train::MinMemory least = train::min_memory(config, execution, job.grid, optimizer);
+                      std::optional<optim::OptimizerKind> optimizer, const std::string& remedies) {
+  const train::MinMemory minimum = train::min_memory(config, execution, job.grid, optimizer);
   auto all = static_cast<std::int64_t>(job.backend->device_memory_bytes()) / job.ranks_on_device;
   ImmediateStream host;
   job.world->all_reduce(host, TensorView(&all, {1}), ReduceOp::sum).wait(host);

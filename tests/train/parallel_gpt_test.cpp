@@ -120,7 +120,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);
-      const MinMemory least = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer.kind);
+      const MinMemory minimum = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer.kind);
       const auto parameters = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
       EXPECT_LE(minimum.parameters, parameters);
       EXPECT_GE(minimum.parameters, 0.5 * parameters);

@@ -24,38 +24,12 @@ enum class Sends {
   rendezvous  ///< a send is over when its receive is posted, and must be over before the next one to the same rank
 };
 
-/// Returns whether all ranks finish. As in the executor, a step's receive is posted after the step before it, together
-/// with the receives of all messages that the peer sends earlier.
-bool terminates(const Schedule& schedule, Sends sends) {
-  const auto ranks = static_cast<std::size_t>(schedule.stages);
-  std::map<std::pair<int, int>, std::vector<Message>> sent_in_order;  // by receiver and sender
-  std::map<std::pair<int, int>, std::size_t> posted_count;
-  for (int rank = 0; rank < schedule.stages; ++rank) {
-    for (const Step& step : steps_of(schedule, rank)) {
-      const auto message = message_made(schedule, rank, step);
-      if (message && message->rank != rank) sent_in_order[{message->rank, rank}].push_back(*message);
-    }
-  }
-  std::set<Message> posted;
-  std::set<Message> sent;
-  const auto post = [&](int rank, const std::vector<Step>& steps, std::size_t i) {
-    const auto message = i < steps.size() ? message_needed(schedule, rank, steps[i]) : std::nullopt;
-    if (!message || posted.contains(*message)) return;
-    for (int peer = 0; peer < schedule.stages; ++peer) {
-      const std::vector<Message>& list = sent_in_order[{rank, peer}];
-      std::size_t& count = posted_count[{rank, peer}];
-      const auto begin = list.begin() + static_cast<std::ptrdiff_t>(count);
-      const auto wanted = static_cast<std::size_t>(std::find(begin, list.end(), *message) - list.begin());
-      if (wanted == list.size()) continue;
-      while (count <= wanted) posted.insert(list[count++]);
-    }
-  };
-  std::vector<std::size_t> next(ranks, 0);
-  std::vector<bool> computed(ranks, false);
-  std::vector<std::map<int, Message>> last_sent(ranks);  // by receiver
-  for (int rank = 0; rank < schedule.stages; ++rank) post(rank, steps_of(schedule, rank), 0);
-  for (bool progress = true; progress;) {
-    progress = false;
+/// Ranks that work off their steps, one after another. As in the executor, a step's receive is posted after the step
+/// before it, together with the receives of all messages that the peer sends earlier.
+class Ranks {
+ public:
+  Ranks(const Schedule& schedule, Sends sends)
+      : schedule_(schedule), sends_(sends), ranks_(static_cast<std::size_t>(schedule.stages)) {
     for (int rank = 0; rank < schedule.stages; ++rank) {
       for (const Step& step : steps_of(schedule, rank)) {
         const auto message = message_made(schedule, rank, step);
@@ -137,7 +111,7 @@ bool terminates(const Schedule& schedule, Sends sends) {
   std::set<Message> sent_;
 };
 
-bool comes_to_an_end(const Schedule& schedule, Sends sends) { return Ranks(schedule, sends).finish(); }
+bool terminates(const Schedule& schedule, Sends sends) { return Ranks(schedule, sends).finish(); }
 
 /// Calls `check(schedule, kind)` for every kind, depth, number of chunks and of micro-batches; stops at the first
 /// fault.
