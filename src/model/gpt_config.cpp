@@ -68,6 +68,13 @@ void validate(const GptConfig& config) {
                 config.layers, config.hidden, config.ffn_hidden, config.vocabulary, config.max_positions, parameters);
 }
 
+void check_sequence_length(const GptConfig& config, std::int64_t sequence_length) {
+  TRIREME_CHECK(sequence_length <= config.max_positions, ConfigError,
+                "<seq_length> {} is longer than the model's {} positions: choose a shorter <seq_length>, or train with "
+                "<max_position_embeddings> {}",
+                sequence_length, config.max_positions, sequence_length);
+}
+
 std::int64_t parameter_count(const GptConfig& config) {
   const std::int64_t h = config.hidden;
   const std::int64_t norm = config.normalization == Normalization::rms_norm ? h : 2 * h;

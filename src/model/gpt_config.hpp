@@ -55,6 +55,8 @@ std::int64_t default_ffn_hidden(std::int64_t hidden, bool swiglu);
 
 /// Throws one ConfigError that lists everything that cannot work.
 void validate(const GptConfig& config);
+/// Throws ConfigError where a sequence is longer than the model's positions.
+void check_sequence_length(const GptConfig& config, std::int64_t sequence_length);
 
 /// Parameters of the whole model at the true vocabulary. Of a GPT-2: V h + S h + L (4 h^2 + 2 h f + 9 h + f) + 2 h,
 /// with f = 4 h L (12 h^2 + 13 h) + V h + S h + 2 h. Of a Llama with k = h kv_heads / heads: 2 V h + L (2 h^2 + 2 h k +

@@ -84,7 +84,7 @@ refused 2 "--distribute-saved-activations and --sequence-parallel exclude each o
 refused 2 "--split" 1 train "${run[@]}" --split 90,ten,1
 refused 2 "--model" 1 train --model gpt5 --seq-length 16 --lr 1 --train-iters 1 --data-path corpus.h5
 refused 2 "the model's shape is missing" 1 train --seq-length 16 --lr 1 --train-iters 1 --data-path corpus.h5
-refused 2 "--max-position-embeddings 8 is smaller than --seq-length 16" 1 train "${run[@]}" --max-position-embeddings 8
+refused 2 "--seq-length 16 is longer than the model's 8 positions" 1 train "${run[@]}" --max-position-embeddings 8
 refused 2 "--load-or-init needs --load" 1 train "${run[@]}" --load-or-init
 refused 2 "--save-interval needs --save" 1 train "${run[@]}" --save-interval 2
 refused 2 "unexpected 'foo' after 'corpus.h5'; give one corpus, or a weight before each" \

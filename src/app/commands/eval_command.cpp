@@ -35,9 +35,7 @@ int eval_command(const CommandLine& line) {
       load_model(job, model, [&](const model::GptConfig& config, train::ExecutionConfig& execution) {
         execution.sequence_length = sequence_length.value_or(execution.sequence_length);
         execution.micro_batch_size = micro_batch_size;
-        TRIREME_CHECK(execution.sequence_length <= config.max_positions, ConfigError,
-                      "--seq-length {} is more than the model's {} positions", execution.sequence_length,
-                      config.max_positions);
+        model::check_sequence_length(config, execution.sequence_length);
       });
   const Attributes& attributes = saved->description.attributes;
   const auto tokenizer_digest = attributes.get<std::string>("data.tokenizer");

@@ -94,18 +94,11 @@ model::GptConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t
 }
 
 void ModelOptions::apply_positions(model::GptConfig& config, std::int64_t sequence_length, Problems& problems) const {
-  const bool from_preset = !preset.empty() && !max_positions;
-  const bool rotary = config.position_embedding == model::PositionEmbedding::rope;
   config.max_positions = max_positions.value_or(preset.empty() ? sequence_length : config.max_positions);
+  const bool rotary = config.position_embedding == model::PositionEmbedding::rope;
   // Rotary positions have no table that could be too short.
-  if (from_preset && rotary) config.max_positions = std::max(config.max_positions, sequence_length);
-  problems.expect(config.max_positions >= sequence_length,
-                  from_preset
-                      ? fmt::format("--seq-length {} is longer than the {} positions of --model {}: give "
-                                    "--max-position-embeddings {} for a longer table, or a shorter --seq-length",
-                                    sequence_length, config.max_positions, preset, sequence_length)
-                      : fmt::format("--max-position-embeddings {} is smaller than --seq-length {}",
-                                    config.max_positions, sequence_length));
+  if (rotary && !max_positions) config.max_positions = std::max(config.max_positions, sequence_length);
+  problems.attempt([&] { model::check_sequence_length(config, sequence_length); });
 }
 
 void ModelOptions::apply_vocabulary(model::GptConfig& config, std::int64_t corpus_vocabulary,

@@ -65,8 +65,8 @@ TEST(ModelOptions, OnlyLearnedPositionsOfAPresetHaveAnEnd) {
       [] {
         ask({"--model", "gpt2-124m"}, 1025, 257);
       },
-      ThrowsMessage<ConfigError>(HasSubstr("--seq-length 1025 is longer than the 1024 positions of --model "
-                                           "gpt2-124m: give --max-position-embeddings 1025")));
+      ThrowsMessage<ConfigError>(HasSubstr("--seq-length 1025 is longer than the model's 1024 positions: choose a "
+                                           "shorter --seq-length, or train with --max-position-embeddings 1025")));
   EXPECT_EQ(ask({"--model", "llama2-7b"}, 8000, 257).config.max_positions, 8000);
   EXPECT_EQ(ask({"--model", "gpt2-124m", "--position-embedding-type", "rope"}, 1025, 257).config.max_positions, 1025);
 }
