@@ -10,9 +10,21 @@ namespace {
 __extension__ using Wide = __int128;
 
 // The schedule of an update is a list in memory.
-constexpr std::int64_t max_micro_batches = 100'000;
+constexpr std::int64_t micro_batch_limit = 100'000;
 
 }  // namespace
+
+std::int64_t micro_batches_of(std::int64_t batch_size, std::int64_t micro_batch_size, std::int64_t data_ranks,
+                              const std::string& name, const std::string& remedy) {
+  const std::int64_t unit = micro_batch_size * data_ranks;
+  const std::int64_t below = batch_size / unit * unit;
+  TRIREME_CHECK(batch_size == below, ConfigError,
+                "{} {} is not a multiple of <micro_batch_size> {} times {} data ranks (= {}): choose {}{}, another "
+                "micro-batch size or number of ranks{}",
+                name, batch_size, micro_batch_size, data_ranks, unit, below > 0 ? std::to_string(below) + " or " : "",
+                below + unit, remedy);
+  return batch_size / unit;
+}
 
 BatchSchedule::BatchSchedule(std::int64_t global_batch_size, const std::optional<BatchRampUp>& ramp_up, bool decrease,
                              std::int64_t micro_batch_size, std::int64_t data_ranks)
@@ -31,21 +43,16 @@ BatchSchedule::BatchSchedule(std::int64_t global_batch_size, const std::optional
         start + std::max<std::int64_t>(1, (global_batch_size - start) / increment) * increment);
     levels_ = (global_batch_size - start) / increment;
   }
-  TRIREME_CHECK(
-      global_batch_size / unit_ <= max_micro_batches, ConfigError,
-      "<global_batch_size> {} is {} micro-batches on each data rank, more than the {} that can be planned: choose a "
-      "smaller one, or a larger <micro_batch_size>",
-      global_batch_size, global_batch_size / unit_, max_micro_batches);
+  TRIREME_CHECK(max_micro_batches() <= micro_batch_limit, ConfigError,
+                "<global_batch_size> {} is {} micro-batches on each data rank, more than the {} that can be planned: "
+                "choose a smaller one, or a larger <micro_batch_size>",
+                global_batch_size, max_micro_batches(), micro_batch_limit);
   for (std::int64_t level = levels_; level >= 0; --level) {
     const std::int64_t size = size_at(level);
-    if (size % unit_ == 0 || (decrease && size > unit_)) continue;
-    const std::int64_t below = size / unit_ * unit_;
-    throw ConfigError(
-        "{} {} is not a multiple of <micro_batch_size> {} times {} data ranks (= {}): choose {}{}, another micro-batch "
-        "size or number of ranks{}",
-        level == levels_ ? "<global_batch_size>" : "<rampup_batch_size>: a global batch of", size, micro_batch_size,
-        data_ranks, unit_, below > 0 ? std::to_string(below) + " or " : "", below + unit_,
-        decrease || below == 0 ? "" : ", or <decrease_batch_size_if_needed>");
+    if (decrease && size > unit_) continue;
+    micro_batches_of(size, micro_batch_size, data_ranks,
+                     level == levels_ ? "<global_batch_size>" : "<rampup_batch_size>: a global batch of",
+                     decrease || size < unit_ ? "" : ", or <decrease_batch_size_if_needed>");
   }
 }
 

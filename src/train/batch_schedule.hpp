@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace trireme::train {
@@ -22,6 +23,11 @@ struct BatchPhase {
   std::int64_t iterations = 0;
 };
 
+/// Returns the micro-batches of a batch on each data rank. Throws ConfigError where the batch is no multiple of
+/// `micro_batch_size` x `data_ranks`. The message begins with `name`, and ends with `remedy` after the common ones.
+std::int64_t micro_batches_of(std::int64_t batch_size, std::int64_t micro_batch_size, std::int64_t data_ranks,
+                              const std::string& name = "<global_batch_size>", const std::string& remedy = "");
+
 /// The size of the global batch that comes next, a function of the samples consumed so far. Pure arithmetic.
 class BatchSchedule {
  public:
@@ -36,6 +42,8 @@ class BatchSchedule {
   std::int64_t size(std::int64_t consumed) const { return planned(consumed) / unit_ * unit_; }
   /// The batch at the end of the ramp, as it runs: none is larger. Evaluations use it.
   std::int64_t max_size() const { return global_batch_size_ / unit_ * unit_; }
+  /// Micro-batches of that one on each data rank.
+  std::int64_t max_micro_batches() const { return global_batch_size_ / unit_; }
   bool ramps_up() const { return levels_ > 0; }
 
   /// The batches after `consumed` samples: as many as there are before another one would go beyond sample number

@@ -52,9 +52,8 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
   ParallelGpt gpt(rehearsal, world, grid, communicators, config, execution);
   Trainer trainer(gpt, options);
 
-  const std::int64_t count = trainer.batches().max_size() / (execution.micro_batch_size * grid.data_size());
   const std::vector<model::MicroBatch> micro_batches(
-      static_cast<std::size_t>(count),
+      static_cast<std::size_t>(trainer.batches().max_micro_batches()),
       unseen_micro_batch(gpt.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
   gpt.run(micro_batches,
           {.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout});

@@ -13,8 +13,8 @@ Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
       options_(options),
       batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size,
                gpt.execution().micro_batch_size, gpt.grid().data_size()),
-      loader_(gpt.backend(), gpt.sequence_shard(), gpt.execution().micro_batch_size,
-              batches_.max_size() / (gpt.execution().micro_batch_size * gpt.grid().data_size()), gpt.execution().dtype),
+      loader_(gpt.backend(), gpt.sequence_shard(), gpt.execution().micro_batch_size, batches_.max_micro_batches(),
+              gpt.execution().dtype),
       optimizer_(optim::make_optimizer(gpt.backend(), gpt.parameters(), options.optimizer)),
       loss_scaler_(options.loss_scale),
       norm_sum_(gpt.backend(), DType::fp64, {1}) {}

@@ -10,6 +10,7 @@
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/plan/drawing.hpp"
+#include "src/train/batch_schedule.hpp"
 
 namespace trireme::app {
 namespace {
@@ -20,10 +21,7 @@ int micro_batches_of(const std::optional<int>& count, const std::optional<std::i
   TRIREME_CHECK(count.has_value() != global_batch_size.has_value(), ConfigError,
                 "give either --micro-batches, or --global-batch-size with --micro-batch-size and --data-parallel-size");
   if (count) return *count;
-  TRIREME_CHECK(*global_batch_size % (micro_batch_size * data_ranks) == 0, ConfigError,
-                "--global-batch-size {} is not a multiple of --micro-batch-size {} times {} data ranks (= {})",
-                *global_batch_size, micro_batch_size, data_ranks, micro_batch_size * data_ranks);
-  return static_cast<int>(*global_batch_size / (micro_batch_size * data_ranks));
+  return static_cast<int>(train::micro_batches_of(*global_batch_size, micro_batch_size, data_ranks));
 }
 
 /// Throws ConfigError where a schedule, a list in memory and a table on the screen, would be too large.

@@ -40,12 +40,11 @@ void log_model(const Job& job, const RunConfig& config, const model::GptConfig& 
 /// Logs the batches to come.
 void log_batches(const Job& job, const BatchOptions& batch, const train::Progress& done) {
   const train::BatchSchedule batches = batch.batches(job.grid.data_size());
-  const std::int64_t unit = batch.micro_batch_size * job.grid.data_size();
   log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", batches.max_size(),
-            batch.sequence_length, job.grid.data_size(), batches.max_size() / unit, batch.micro_batch_size);
+            batch.sequence_length, job.grid.data_size(), batches.max_micro_batches(), batch.micro_batch_size);
   if (batches.max_size() != *batch.global_batch_size) {
     log::info("--decrease-batch-size-if-needed: global batches are rounded down to multiples of {}, {} becomes {}",
-              unit, *batch.global_batch_size, batches.max_size());
+              batch.micro_batch_size * job.grid.data_size(), *batch.global_batch_size, batches.max_size());
   }
   if (!batch.train_samples) return;
   log::info("{} of {} samples are consumed; to come:", done.consumed_samples, *batch.train_samples);
