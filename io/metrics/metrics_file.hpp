@@ -3,7 +3,7 @@
 #include <string>
 
 #include "io/posix/file_handle.hpp"
-#include "src/train/trainer.hpp"
+#include "src/train/run.hpp"
 
 namespace trireme::io {
 

@@ -20,6 +20,14 @@ struct RunSchedule {
   double exit_duration_minutes = 0;
 };
 
+/// Where records go. Only one rank of a run has one.
+class MetricsSink {
+ public:
+  virtual ~MetricsSink() = default;
+  virtual void write(const TrainRecord& record) = 0;
+  virtual void write(const EvaluationRecord& record) = 0;
+};
+
 /// Callbacks of the loop; all but `stop_requested` are collective.
 struct RunHooks {
   /// Saves the run's checkpoints; null where it saves none.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -7,14 +8,36 @@
 #include <vector>
 
 #include "src/checkpoint/state.hpp"
+#include "src/data/dataset/split.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/optimizer.hpp"
 #include "src/train/batch_loader.hpp"
-#include "src/train/metrics.hpp"
 #include "src/train/parallel_gpt.hpp"
 #include "src/train/progress.hpp"
 
 namespace trireme::train {
+
+/// Measurements of one training iteration, the same on every rank.
+struct TrainRecord {
+  std::int64_t iteration = 0;         ///< 1 is the first update
+  std::int64_t consumed_samples = 0;  ///< after the update
+  double lm_loss = 0;                 ///< mean over the tokens of the global batch that count (see LossAverage), fp64
+  double grad_norm = 0;               ///< L2, before clipping, of the true gradient (loss scale taken out)
+  double learning_rate = 0;           ///< the one used
+  double loss_scale = 1;              ///< the one used
+  bool skipped = false;               ///< no update was made: a gradient was not finite
+  double elapsed_ms = 0;
+  double tokens_per_second = 0;
+  double tflops_per_rank = 0;  ///< model FLOPs, full attention, no recomputation counted
+};
+
+/// Measurements of an evaluation on the validation or the test split.
+struct EvaluationRecord {
+  std::int64_t iteration = 0;
+  double loss = 0;
+  double perplexity = 0;  ///< exp(min(20, loss))
+  data::Split split = data::Split::valid;
+};
 
 /// Trains a model iteration by iteration. Collective over the whole grid.
 class Trainer {
