@@ -5,8 +5,7 @@
 #include "src/app/memory_report.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
-#include "src/train/host_state.hpp"
-#include "src/train/model_state.hpp"
+#include "src/train/state_tensors.hpp"
 
 namespace trireme::app {
 

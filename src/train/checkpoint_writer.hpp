@@ -8,7 +8,7 @@
 
 #include "src/checkpoint/store.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/train/host_state.hpp"
+#include "src/train/state_tensors.hpp"
 #include "src/train/trainer.hpp"
 
 namespace trireme::train {

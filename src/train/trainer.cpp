@@ -4,7 +4,7 @@
 
 #include "src/base/timer.hpp"
 #include "src/optim/grad_norm.hpp"
-#include "src/train/model_state.hpp"
+#include "src/train/state_tensors.hpp"
 
 namespace trireme::train {
 

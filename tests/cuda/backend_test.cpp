@@ -7,7 +7,7 @@
 #include "src/backend/host_copies.hpp"
 #include "src/comm/device_communicators.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "src/train/host_state.hpp"
+#include "src/train/state_tensors.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/support/message_of.hpp"

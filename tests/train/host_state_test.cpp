@@ -1,5 +1,5 @@
 // A checkpoint's tensors for files: where they are on the CPU, and a copy that stays while training goes on.
-#include "src/train/host_state.hpp"
+#include "src/train/state_tensors.hpp"
 
 #include <gmock/gmock.h>
 

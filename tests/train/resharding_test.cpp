@@ -9,7 +9,7 @@
 #include "src/checkpoint/reshard.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "src/train/model_state.hpp"
+#include "src/train/state_tensors.hpp"
 #include "tests/fakes/memory_store.hpp"
 
 namespace trireme::train {

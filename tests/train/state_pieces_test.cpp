@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/train/model_state.hpp"
+#include "src/train/state_tensors.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 

@@ -10,7 +10,7 @@
 #include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
 #include "src/checkpoint/reshard.hpp"
-#include "src/train/model_state.hpp"
+#include "src/train/state_tensors.hpp"
 
 namespace trireme::app {
 namespace {

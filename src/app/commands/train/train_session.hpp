@@ -5,7 +5,7 @@
 
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/commands/train/train_plan.hpp"
-#include "src/train/host_state.hpp"
+#include "src/train/state_tensors.hpp"
 
 namespace trireme::app {
 

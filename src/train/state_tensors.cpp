@@ -1,9 +1,8 @@
-#include "src/train/model_state.hpp"
+#include "src/train/state_tensors.hpp"
 
 #include <algorithm>
 
 namespace trireme::train {
-
 namespace {
 
 /// The piece of parameter i that one of `holders` ranks with the same parameters keeps.
@@ -17,6 +16,12 @@ checkpoint::StateTensor state_piece(const parallel::Parameter& parameter, std::s
   const std::int64_t count = std::clamp<std::int64_t>(parameter.box.numel() - own.begin, 0, own.count);
   const TensorView data(static_cast<std::byte*>(nullptr), DType::fp32, {count});
   return {parameter.name, parameter.shape, parameter.box, count == 0 ? 0 : own.begin, data, written_here};
+}
+
+std::vector<TensorView> data_of(const std::vector<checkpoint::StateTensor>& tensors) {
+  std::vector<TensorView> data;
+  for (const checkpoint::StateTensor& tensor : tensors) data.push_back(tensor.data);
+  return data;
 }
 
 }  // namespace
@@ -69,6 +74,29 @@ std::vector<checkpoint::StateTensor> ModelState::tensors() {
 
 void ModelState::write_back() {
   gpt_.backend().elementwise().convert(gpt_.backend().compute_stream(), masters_, gpt_.parameters().values());
+}
+
+HostState::HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors, HostCopies::Allocation allocation)
+    : backend_(backend),
+      tensors_(std::move(tensors)),
+      copies_(backend, data_of(tensors_), allocation),
+      copying_(backend.make_stream()) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].data = copies_.host(i);
+}
+
+void HostState::fetch() {
+  copies_.download(backend_.compute_stream());
+  copies_.wait();
+}
+
+void HostState::begin_fetch() {
+  copying_->wait(*backend_.compute_stream().record());
+  copies_.download(*copying_);
+}
+
+void HostState::store() {
+  copies_.upload(backend_.compute_stream());
+  copies_.wait();
 }
 
 }  // namespace trireme::train
