@@ -20,7 +20,7 @@ struct RunSchedule {
   double exit_duration_minutes = 0;
 };
 
-/// Where records go. Only one rank of a run has one.
+/// Receiver of records. Only one rank of a run has one.
 class MetricsSink {
  public:
   virtual ~MetricsSink() = default;
@@ -34,7 +34,7 @@ struct RunHooks {
   CheckpointWriter* checkpoints = nullptr;
   /// Returns whether this rank was asked to stop (a signal). Ranks need not agree: one is enough.
   std::function<bool()> stop_requested;
-  /// Where records go; null on ranks that keep none.
+  /// Receiver of records; null on ranks that keep none.
   MetricsSink* metrics = nullptr;
   /// Reports progress after each iteration; may be empty.
   std::function<void(std::int64_t done, std::int64_t total)> progress;

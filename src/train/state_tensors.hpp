@@ -48,8 +48,8 @@ class HostState {
   const std::vector<checkpoint::StateTensor>& tensors() const { return tensors_; }
   /// Takes what the device has at this point of its compute stream. Waits for it.
   void fetch();
-  /// Begins to take it, beside the work that is enqueued next; only with memory of its own. Who changes the tensors
-  /// before `fetched` calls `keep_order` first.
+  /// Begins to take it, beside the work that is enqueued next; only with memory of its own. Until `fetched`, call
+  /// `keep_order` before you change the tensors.
   void begin_fetch();
   /// Orders later work on the compute stream after the copies begun so far.
   void keep_order() { copies_.order_before(backend_.compute_stream()); }
