@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
-#include "src/data/text/text_cut.hpp"
+#include "src/data/text/words.hpp"
 
 namespace trireme::prepare {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/data/text/text_cut.hpp"
+#include "src/data/text/words.hpp"
 #include "src/prepare/files.hpp"
 
 namespace trireme::prepare {

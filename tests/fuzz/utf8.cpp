@@ -1,7 +1,7 @@
 // Text of any bytes through the UTF-8 decoder and a byte-level BPE, there and back.
 #include "src/data/text/utf8.hpp"
-#include "src/data/text/text_cut.hpp"
 #include "src/data/text/unicode_repair.hpp"
+#include "src/data/text/words.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/fuzz/target.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.hpp"
-#include "src/data/text/text_cut.hpp"
+#include "src/data/text/words.hpp"
 
 namespace trireme::data {
 namespace {

@@ -6,9 +6,9 @@
 #include <array>
 #include <string>
 
-#include "src/data/text/text_cut.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/data/text/utf8.hpp"
+#include "src/data/text/words.hpp"
 
 namespace trireme::data {
 namespace {

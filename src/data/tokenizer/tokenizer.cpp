@@ -2,7 +2,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
-#include "src/data/text/text_cut.hpp"
+#include "src/data/text/words.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/null_tokenizer.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "src/data/text/text_cut.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/data/text/utf8.hpp"
+#include "src/data/text/words.hpp"
 
 namespace trireme::data {
 namespace {
