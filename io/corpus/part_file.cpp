@@ -11,7 +11,6 @@
 
 #include "io/corpus/corpus_format.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_access.hpp"
 #include "io/posix/file_handle.hpp"
 #include "io/posix/file_output.hpp"
 #include "io/posix/spool.hpp"

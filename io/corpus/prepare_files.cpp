@@ -17,7 +17,6 @@
 #include "io/corpus/part_file.hpp"
 #include "io/json/json_text.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_access.hpp"
 #include "io/posix/file_handle.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/regular_file.hpp"

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "io/posix/file_access.hpp"
+#include "io/posix/file_handle.hpp"
 #include "io/posix/system_call.hpp"
 
 namespace trireme::io {

@@ -1,4 +1,4 @@
-#include "io/posix/file_access.hpp"
+#include "io/posix/file_handle.hpp"
 
 #include <unistd.h>
 
