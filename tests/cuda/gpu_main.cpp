@@ -1,11 +1,11 @@
-// main of tests on a GPU whose inputs are drawn afresh in every run (tests/support/fresh_seed.hpp). The whole program
-// is skipped (exit code 77) where there is no GPU.
+// main of tests on a GPU whose inputs are drawn afresh in every run (tests/support/random_tensor.hpp). The whole
+// program is skipped (exit code 77) where there is no GPU.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "tests/cuda/gpu_backend.hpp"
-#include "tests/support/fresh_seed.hpp"
+#include "tests/support/random_tensor.hpp"
 #include "tests/support/test_backend.hpp"
 
 namespace trireme::test {

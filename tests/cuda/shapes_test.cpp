@@ -10,7 +10,6 @@
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/graphs.hpp"
 #include "tests/cuda/gpu_backend.hpp"
-#include "tests/support/fresh_seed.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/tolerance.hpp"
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/fresh_seed.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "tests/kernels/flash_attention_case.hpp"
-#include "tests/support/fresh_seed.hpp"
+#include "tests/support/random_tensor.hpp"
 
 namespace trireme {
 namespace {

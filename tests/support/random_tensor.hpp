@@ -1,13 +1,15 @@
 #pragma once
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "src/backend/backend.hpp"
 #include "src/base/hash.hpp"
-#include "tests/support/fresh_seed.hpp"
 
 namespace trireme::test {
 
@@ -68,6 +70,18 @@ inline std::vector<std::byte> bytes_of(Backend& backend, ConstTensorView tensor)
   backend.copy_to_host(backend.compute_stream(), tensor, TensorView(host.data(), tensor.dtype(), tensor.shape()));
   backend.compute_stream().synchronize();
   return host;
+}
+
+/// Value of TRIREME_TEST_SEED, by default 0. All random values depend on it (random_tensor.hpp). It is the same in
+/// every run of ctest; a run on a GPU chooses and prints a new one.
+inline std::uint64_t run_seed() {
+  const char* given = std::getenv("TRIREME_TEST_SEED");
+  return given != nullptr ? std::stoull(given) : 0;
+}
+
+/// A seed that no run has had before, for random inputs; TRIREME_TEST_SEED repeats one that a failure has named.
+inline std::uint64_t fresh_seed() {
+  return std::getenv("TRIREME_TEST_SEED") != nullptr ? run_seed() : std::random_device{}();
 }
 
 /// n numbers, uniform in [low, high), the same for the same seed in the same run (run_seed).

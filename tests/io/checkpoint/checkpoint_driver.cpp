@@ -10,7 +10,7 @@
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "src/base/log.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "tests/io/checkpoint/checkpoint_versions.hpp"
+#include "tests/support/checkpoint_model.hpp"
 
 /// One line, in one piece whenever this process is killed.
 static void print(const std::string& line) {

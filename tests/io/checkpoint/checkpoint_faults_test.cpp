@@ -18,7 +18,7 @@
 #include "io/posix/file_handle.hpp"
 #include "io/posix/folder.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "tests/io/checkpoint/checkpoint_versions.hpp"
+#include "tests/support/checkpoint_model.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {
