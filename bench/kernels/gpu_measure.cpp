@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "cuda/runtime/copy.hpp"
+#include "cuda/runtime/stream.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/timer.hpp"
 

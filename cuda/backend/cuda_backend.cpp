@@ -15,8 +15,8 @@
 #include "cuda/kernels/gemm.hpp"
 #include "cuda/nccl/nccl_communicator.hpp"
 #include "cuda/nccl/staged_communicator.hpp"
-#include "cuda/runtime/copy.hpp"
 #include "cuda/runtime/graph.hpp"
+#include "cuda/runtime/stream.hpp"
 #include "src/base/machine.hpp"
 #include "src/comm/device_communicators.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "cuda/nccl/gpu_table.hpp"
 #include "cuda/nccl/p2p_communicators.hpp"
-#include "cuda/runtime/copy.hpp"
+#include "cuda/runtime/stream.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/comm/self_communicator.hpp"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cuda/runtime/copy.hpp"
+#include "cuda/runtime/stream.hpp"
 
 namespace trireme::cuda {
 

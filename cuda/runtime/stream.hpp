@@ -5,6 +5,7 @@
 #include "cuda/runtime/device.hpp"
 #include "src/base/unique_handle.hpp"
 #include "src/tensor/stream.hpp"
+#include "src/tensor/tensor_view.hpp"
 
 namespace trireme::cuda {
 
@@ -48,5 +49,10 @@ class CudaStream final : public Stream {
 
 /// Returns `stream` as a CUDA stream. Throws ShapeError where it belongs to another backend.
 CudaStream& cuda_stream(Stream& stream);
+
+/// to = from, ordered on `stream`: between host and GPU or within the GPU, depending on the addresses. Returns at once
+/// where host memory is pinned; pageable host memory may be used again when it returns. Throws ShapeError unless both
+/// have the same type and size.
+void copy(CudaStream& stream, ConstTensorView from, TensorView to);
 
 }  // namespace trireme::cuda

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/runtime/copy.hpp"
 #include "cuda/runtime/memory.hpp"
+#include "cuda/runtime/stream.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/support/random_tensor.hpp"
 

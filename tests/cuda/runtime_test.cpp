@@ -6,8 +6,8 @@
 #include <numeric>
 #include <thread>
 
-#include "cuda/runtime/copy.hpp"
 #include "cuda/runtime/memory.hpp"
+#include "cuda/runtime/stream.hpp"
 #include "src/base/log.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/support/message_of.hpp"
