@@ -6,7 +6,7 @@
 
 #include "src/app/commands/commands.hpp"
 #include "src/app/options/nearest_name.hpp"
-#include "src/app/options/printable.hpp"
+#include "src/app/options/terminal_text.hpp"
 
 namespace trireme::app {
 namespace {

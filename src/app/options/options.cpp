@@ -14,9 +14,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "src/app/options/help_text.hpp"
 #include "src/app/options/nearest_name.hpp"
-#include "src/app/options/printable.hpp"
+#include "src/app/options/terminal_text.hpp"
 
 namespace trireme::app {
 namespace {

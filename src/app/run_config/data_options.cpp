@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "src/app/options/printable.hpp"
+#include "src/app/options/terminal_text.hpp"
 #include "src/data/dataset/blend.hpp"
 
 namespace trireme::app {

@@ -11,7 +11,7 @@
 
 #include "io/corpus/corpus_store.hpp"
 #include "src/app/options/options.hpp"
-#include "src/app/options/printable.hpp"
+#include "src/app/options/terminal_text.hpp"
 #include "src/base/check.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 

@@ -12,7 +12,7 @@
 #include "io/corpus/prepare_files.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/app/options/options.hpp"
-#include "src/app/options/printable.hpp"
+#include "src/app/options/terminal_text.hpp"
 #include "src/app/options/tokenizer_options.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/base/check.hpp"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -10,5 +11,11 @@ std::string printable(std::string_view bytes);
 
 /// Returns a word of the command line for a message: `printable`, and of a long one its beginning and end.
 std::string shortened(std::string_view word);
+
+/// Breaks `text` into lines at spaces. Each line after the first begins with `indent` spaces.
+std::string wrapped(const std::string& text, std::size_t indent = 0);
+
+/// Returns a line of a help: `left`, then `right` wrapped in a column of its own.
+std::string help_line(const std::string& left, const std::string& right);
 
 }  // namespace trireme::app
