@@ -5,7 +5,7 @@
 //   mpirun -np 8 collectives_bench --tp 2 --group data --communicator nccl > results.jsonl
 //
 // The definitions are those of nccl-tests. The size is that of the data reduced, gathered or sent by one rank;
-// all-gather and reduce-scatter count all ranks' parts. Algorithm bandwidth = size / time; bus bandwidth = algorithm
+// all-gather and reduce-scatter count all ranks' shards. Algorithm bandwidth = size / time; bus bandwidth = algorithm
 // bandwidth times the factor in definitions.hpp. All groups of a kind work at the same time, as in training. The time
 // of a run is that of the slowest rank. On GPUs a run is as many operations, one after another, as take at least 2 ms:
 // the host sees their end some microseconds late. background_us, on the CPU, is the time of operations while the
@@ -77,10 +77,10 @@ struct Effort {
 /// Microseconds of the slowest rank.
 Quartiles measure(mpi::MpiCommunicator& world, const Effort& effort, const std::function<void()>& run) {
   constexpr int warm_up_runs = 3;
-  const std::int64_t fewest_runs = std::min<std::int64_t>(9, effort.runs);
+  const std::int64_t min_runs = std::min<std::int64_t>(9, effort.runs);
   std::vector<double> times_us;
   double total_us = 0;
-  for (std::int64_t i = -warm_up_runs; i < fewest_runs || (total_us < effort.budget_us && i < effort.runs); ++i) {
+  for (std::int64_t i = -warm_up_runs; i < min_runs || (total_us < effort.budget_us && i < effort.runs); ++i) {
     world.barrier();
     Timer timer;
     run();
@@ -112,12 +112,13 @@ struct Case {
 
 std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, TensorView b, std::int64_t numel) {
   const int n = group.size();
-  const std::int64_t part = std::max<std::int64_t>(1, numel / n);
+  const std::int64_t shard = std::max<std::int64_t>(1, numel / n);
   const int next = (group.rank() + 1) % n;
   const int previous = (group.rank() + n - 1) % n;
   const auto count = static_cast<int>(numel);
-  const auto part_count = static_cast<int>(part);
-  const TensorView x = a.flat(0, numel), x_parts = a.flat(0, part * n), y = b.flat(0, numel), y_part = b.flat(0, part);
+  const auto shard_count = static_cast<int>(shard);
+  const TensorView x = a.flat(0, numel), x_shards = a.flat(0, shard * n), y = b.flat(0, numel),
+                   y_shard = b.flat(0, shard);
   void *const from = a.data(), *const to = b.data();
   const auto one = [](Work work) {
     std::vector<Work> works;
@@ -131,14 +132,14 @@ std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, Tenso
          mpi::check(MPI_Allreduce(MPI_IN_PLACE, from, count, MPI_FLOAT, MPI_SUM, comm), "MPI_Allreduce");
        }},
       {"reduce_scatter", reduce_scatter,
-       [=, &group, &stream] { return one(group.reduce_scatter(stream, x_parts, y_part, ReduceOp::sum)); },
+       [=, &group, &stream] { return one(group.reduce_scatter(stream, x_shards, y_shard, ReduceOp::sum)); },
        [=](MPI_Comm comm) {
-         mpi::check(MPI_Reduce_scatter_block(from, to, part_count, MPI_FLOAT, MPI_SUM, comm),
+         mpi::check(MPI_Reduce_scatter_block(from, to, shard_count, MPI_FLOAT, MPI_SUM, comm),
                     "MPI_Reduce_scatter_block");
        }},
-      {"all_gather", all_gather, [=, &group, &stream] { return one(group.all_gather(stream, y_part, x_parts)); },
+      {"all_gather", all_gather, [=, &group, &stream] { return one(group.all_gather(stream, y_shard, x_shards)); },
        [=](MPI_Comm comm) {
-         mpi::check(MPI_Allgather(to, part_count, MPI_FLOAT, from, part_count, MPI_FLOAT, comm), "MPI_Allgather");
+         mpi::check(MPI_Allgather(to, shard_count, MPI_FLOAT, from, shard_count, MPI_FLOAT, comm), "MPI_Allgather");
        }},
       {"broadcast", broadcast, [=, &group, &stream] { return one(group.broadcast(stream, x, 0)); },
        [=](MPI_Comm comm) { mpi::check(MPI_Bcast(from, count, MPI_FLOAT, 0, comm), "MPI_Bcast"); }},

@@ -165,14 +165,13 @@ int main(int argc, char** argv) {
   std::vector<std::string> recent(remembered_documents);
   long long written = 0;
   for (std::uint64_t number = 0; written < wanted; ++number) {
-    std::string& place = recent[number % remembered_documents];
+    std::string& slot = recent[number % remembered_documents];
     const std::uint64_t kind = number < remembered_documents ? 99 : writer.random().below(100);
     std::string text;
     if (kind < 10) text = recent[writer.random().below(remembered_documents)];
     if (kind < 5) text = writer.changed(text);
-    place = kind < 10 ? std::move(text) : writer.document();
-    written +=
-        std::printf("{\"id\": %llu, \"text\": \"%s\"}\n", static_cast<unsigned long long>(number), place.c_str());
+    slot = kind < 10 ? std::move(text) : writer.document();
+    written += std::printf("{\"id\": %llu, \"text\": \"%s\"}\n", static_cast<unsigned long long>(number), slot.c_str());
   }
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   std::perror("make_documents");

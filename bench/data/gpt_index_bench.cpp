@@ -10,7 +10,7 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::int64_t kSequenceLength = 1024;
+constexpr std::int64_t sequence_length = 1024;
 
 /// Offsets of documents of 1 to 2000 tokens: 1000 on average, as OpenWebText's.
 std::vector<std::int64_t> offsets_of(std::int64_t documents) {
@@ -24,7 +24,7 @@ std::vector<std::int64_t> offsets_of(std::int64_t documents) {
 void build(benchmark::State& state) {
   const auto offsets = offsets_of(state.range(0));
   for (auto _ : state) {
-    const GptIndex index({offsets, 0, state.range(0), 0, offsets.back()}, kSequenceLength, state.range(1), 1234);
+    const GptIndex index({offsets, 0, state.range(0), 0, offsets.back()}, sequence_length, state.range(1), 1234);
     benchmark::DoNotOptimize(index.size());
   }
   state.counters["samples/s"] =
@@ -33,7 +33,7 @@ void build(benchmark::State& state) {
 
 void find(benchmark::State& state) {
   const auto offsets = offsets_of(state.range(0));
-  const GptIndex index({offsets, 0, state.range(0), 0, offsets.back()}, kSequenceLength, state.range(1), 1234);
+  const GptIndex index({offsets, 0, state.range(0), 0, offsets.back()}, sequence_length, state.range(1), 1234);
   std::int64_t sample = 0;
   for (auto _ : state) {
     benchmark::DoNotOptimize(index.position(index.shuffled(sample)));

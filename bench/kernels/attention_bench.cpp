@@ -16,11 +16,11 @@ struct Heads4 {
 constexpr Heads4 shapes[] = {{8, 256, 4, 64}, {4, 256, 12, 64}, {4, 1024, 4, 64}, {2, 1024, 12, 64}, {1, 1024, 16, 96}};
 
 /// Random numbers of order one, in a fused tensor [s, b, 3, heads, d] of queries, keys and values or in part of one.
-Tensor random_heads(Backend& b, DType dtype, const Heads4& shape, std::int64_t parts) {
-  Tensor tensor(b, dtype, {shape.s, shape.batch, parts, shape.heads, shape.d});
+Tensor random_heads(Backend& b, DType dtype, const Heads4& shape, std::int64_t count) {
+  Tensor tensor(b, dtype, {shape.s, shape.batch, count, shape.heads, shape.d});
   std::vector<double> values(static_cast<std::size_t>(tensor.view().numel()));
   for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<double>(splitmix64(parts, i) >> 40) * 0x1p-23 - 1;
+    values[i] = static_cast<double>(splitmix64(count, i) >> 40) * 0x1p-23 - 1;
   b.elementwise().convert(b.compute_stream(), ConstTensorView(values.data(), tensor.view().shape()), tensor);
   return tensor;
 }

@@ -81,10 +81,10 @@ double copy_ceiling() {
     ThreadPool pool(threads());
     constexpr std::size_t size = std::size_t{256} << 20;
     std::vector<char> from(size, 1), to(size);
-    const std::size_t part = size / pool.threads();
+    const std::size_t slice = size / pool.threads();
     const double time =
-        shortest(pool, [&](std::int64_t i) { std::memcpy(to.data() + i * part, from.data() + i * part, part); });
-    return 2e-9 * static_cast<double>(part * pool.threads()) / time;
+        shortest(pool, [&](std::int64_t i) { std::memcpy(to.data() + i * slice, from.data() + i * slice, slice); });
+    return 2e-9 * static_cast<double>(slice * pool.threads()) / time;
   }();
   return measured;
 }

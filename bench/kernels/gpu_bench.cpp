@@ -245,7 +245,7 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   const Tensor out = bench.filled(DType::bf16, {a.s, a.b, a.heads, a.d}),
                dout = bench.filled(DType::bf16, {a.s, a.b, a.heads, a.d});
   const Tensor lse(b, DType::fp32, {a.b, a.heads, a.s}), row_dot(b, DType::fp32, {a.b, a.heads, a.s});
-  const auto part = [&](const Tensor& x, std::int64_t index) {
+  const auto heads_of = [&](const Tensor& x, std::int64_t index) {
     return Heads{x.view().flat(index * row, x.view().numel() - index * row), 3 * a.b * row, 3 * row, a.d};
   };
   const auto whole = [&](const Tensor& x) { return Heads{x, a.b * row, row, a.d}; };
@@ -276,11 +276,13 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
                                        a.dropout > 0 ? fmt::format(", dropout {}", a.dropout) : "");
   const std::string name = fmt::format("{}{} x {} x {} x {}", a.name, a.b, a.s, a.heads, a.d);
   bench.products("attention, " + kind, name, operations, [&](int) {
-    b.attention().attention(bench.stream, problem, part(qkv, 0), part(qkv, 1), part(qkv, 2), whole(out), lse);
+    b.attention().attention(bench.stream, problem, heads_of(qkv, 0), heads_of(qkv, 1), heads_of(qkv, 2), whole(out),
+                            lse);
   });
   bench.products("its backward", name, 2.5 * operations, [&](int) {
-    b.attention().attention_backward(bench.stream, problem, whole(dout), part(qkv, 0), part(qkv, 1), part(qkv, 2),
-                                     whole(out), lse, row_dot, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2));
+    b.attention().attention_backward(bench.stream, problem, whole(dout), heads_of(qkv, 0), heads_of(qkv, 1),
+                                     heads_of(qkv, 2), whole(out), lse, row_dot, heads_of(dqkv, 0), heads_of(dqkv, 1),
+                                     heads_of(dqkv, 2));
   });
 }
 

@@ -42,16 +42,16 @@ GpuMeasure::GpuMeasure(Backend& backend, bool dry_run, std::ostream& json)
 
 Tensor GpuMeasure::filled(DType dtype, const Shape& shape) {
   Tensor tensor(b, dtype, shape);
-  const std::int64_t numel = tensor.view().numel(), most = random_.view().numel();
-  for (std::int64_t begin = 0; begin < numel; begin += most) {
-    const std::int64_t count = std::min(most, numel - begin);
+  const std::int64_t numel = tensor.view().numel(), max_count = random_.view().numel();
+  for (std::int64_t begin = 0; begin < numel; begin += max_count) {
+    const std::int64_t count = std::min(max_count, numel - begin);
     b.elementwise().convert(stream, random_.view().flat(0, count), tensor.view().flat(begin, count));
   }
   return tensor;
 }
 
-void GpuMeasure::measure(const Line& line, double& ceiling, double amount, const Run& run) {
-  const double time = seconds(run), rate = amount / time;
+void GpuMeasure::measure(const Line& line, double& ceiling, double amount, const Work& work) {
+  const double time = seconds(work), rate = amount / time;
   if (ceiling == 0) ceiling = rate;
   fmt::print("{:<34} {:<28} {:<5} {:>10.1f} {:>6.{}f} {:<7} {:>6.3f}\n", line.kernel, line.shape, name_of(line.dtype),
              1e6 * time, line.per_unit * rate, line.per_unit == 1e-9 ? 0 : 1, line.unit, rate / ceiling);
@@ -63,20 +63,20 @@ void GpuMeasure::measure(const Line& line, double& ceiling, double amount, const
       << std::endl;
 }
 
-double GpuMeasure::seconds(const Run& run) {
+double GpuMeasure::seconds(const Work& work) {
   int call = 0;
-  const auto run_calls = [&](int calls) {
-    for (int i = 0; i < calls; ++i) run(call++);
+  const auto call_work = [&](int calls) {
+    for (int i = 0; i < calls; ++i) work(call++);
   };
   const auto time_of = [&](int calls) {
     if (b.memory_is_host()) {
       const Timer timer;
-      run_calls(calls);
+      call_work(calls);
       return timer.elapsed_ms() / 1e3 / calls;
     }
     // The GPU is busy with these while the first of those that count is enqueued, and so never waits for the host.
-    if (calls > 1) run_calls(2);
-    return timer_.time_us(cuda::cuda_stream(stream), [&] { run_calls(calls); }) / 1e6 / calls;
+    if (calls > 1) call_work(2);
+    return timer_.time_us(cuda::cuda_stream(stream), [&] { call_work(calls); }) / 1e6 / calls;
   };
   time_of(1);  // products choose their algorithm
   const int calls = dry_run_ ? 1 : std::clamp(static_cast<int>(2e-3 / time_of(1)), 1, 1000);

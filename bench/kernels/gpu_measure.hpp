@@ -19,14 +19,14 @@ class GpuMeasure {
   /// Random numbers in [-1, 1): constants would draw less power, and let the clock rise.
   Tensor filled(DType dtype, const Shape& shape);
 
-  using Run = std::function<void(int call)>;  // calls are numbered, so that they can take turns with memory
+  using Work = std::function<void(int call)>;  // calls are numbered, so that they can take turns with memory
   /// A kernel that moves `bytes` from and to memory, as its definition has it: each input once, each output once.
-  void memory(const std::string& kernel, const std::string& shape, double bytes, const Run& run) {
-    measure({kernel, shape, DType::bf16, "GB/s", 1e-9}, copy_, bytes, run);
+  void memory(const std::string& kernel, const std::string& shape, double bytes, const Work& work) {
+    measure({kernel, shape, DType::bf16, "GB/s", 1e-9}, copy_, bytes, work);
   }
   /// One on tensor cores.
-  void products(const std::string& kernel, const std::string& shape, double operations, const Run& run) {
-    measure({kernel, shape, DType::bf16, "TFLOP/s", 1e-12}, product_, operations, run);
+  void products(const std::string& kernel, const std::string& shape, double operations, const Work& work) {
+    measure({kernel, shape, DType::bf16, "TFLOP/s", 1e-12}, product_, operations, work);
   }
   /// How many tensors of a size it takes that no call finds its own in the caches.
   int copies_beyond_caches(double bytes) const { return dry_run_ ? 2 : static_cast<int>(4e8 / bytes) + 1; }
@@ -42,10 +42,10 @@ class GpuMeasure {
     double per_unit;
   };
   /// `ceiling` is set where it is still 0.
-  void measure(const Line& line, double& ceiling, double amount, const Run& run);
+  void measure(const Line& line, double& ceiling, double amount, const Work& work);
   /// Seconds of a call: the median over seven runs after a warm-up. A run has as many calls as take about 2 ms, at
   /// least one.
-  double seconds(const Run& run);
+  double seconds(const Work& work);
 
   bool dry_run_;
   std::ostream& json_;

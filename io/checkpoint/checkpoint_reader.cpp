@@ -42,7 +42,7 @@ auto reading(const std::string& path, const Read& read) {
   }
 }
 
-std::int64_t size_of_part(const std::string& path) {
+std::int64_t size_of_shard(const std::string& path) {
   return reading(path, [&] { return regular_file_size(path, Symlinks::refuse); });
 }
 
@@ -73,7 +73,7 @@ CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folde
                 manifest_.step, expected);
 }
 
-std::int64_t CheckpointReader::file_size(std::size_t file) { return size_of_part(file_path(file)); }
+std::int64_t CheckpointReader::file_size(std::size_t file) { return size_of_shard(file_path(file)); }
 
 std::vector<std::string> CheckpointReader::foreign_files() {
   std::vector<std::string> foreign;
@@ -89,7 +89,7 @@ std::vector<std::string> CheckpointReader::foreign_files() {
 std::ptrdiff_t CheckpointReader::read_some(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) {
   if (!descriptor_ || open_file_ != file) {
     const std::string path = file_path(file);
-    size_of_part(path);
+    size_of_shard(path);
     descriptor_.reset(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (!descriptor_) return -1;
     open_file_ = file;

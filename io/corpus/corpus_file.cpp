@@ -12,18 +12,18 @@ namespace {
 
 constexpr std::int64_t offsets_at_once = 1 << 16;
 
-/// Creates dataset `path` of `count` elements that `next` fills in, `part` at a time; `see` is called with the bytes.
+/// Creates dataset `path` of `count` elements that `next` fills in, `chunk` at a time; `see` is called with the bytes.
 template <class See>
-void copy(h5::File& file, const std::string& path, DType dtype, std::int64_t count, std::int64_t part,
+void copy(h5::File& file, const std::string& path, DType dtype, std::int64_t count, std::int64_t chunk,
           const CorpusContents::Next& next, const See& see) {
   h5::Dataset dataset = file.create_dataset(path, dtype, {count});
   std::vector<std::byte> bytes;
-  for (std::int64_t begin = 0; begin < count; begin += part) {
-    part = std::min(part, count - begin);
-    bytes.resize(static_cast<std::size_t>(part) * size_of(dtype));
+  for (std::int64_t begin = 0; begin < count; begin += chunk) {
+    chunk = std::min(chunk, count - begin);
+    bytes.resize(static_cast<std::size_t>(chunk) * size_of(dtype));
     next(bytes);
     see(bytes);
-    dataset.write_flat(begin, ConstTensorView(bytes.data(), dtype, {part}));
+    dataset.write_flat(begin, ConstTensorView(bytes.data(), dtype, {chunk}));
   }
 }
 
@@ -46,7 +46,7 @@ void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer
   Digest table;
   const auto copy_offsets = [&](const std::string& name, std::int64_t count, const CorpusContents::Next& next) {
     copy(file, name, DType::int64, count, offsets_at_once, next,
-         [&](const std::vector<std::byte>& part) { table.update(part.data(), part.size()); });
+         [&](const std::vector<std::byte>& chunk) { table.update(chunk.data(), chunk.size()); });
   };
   copy_offsets("/document_offsets", contents.documents + 1, contents.next_document_offsets);
   if (contents.sentences > 0) {

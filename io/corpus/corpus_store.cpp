@@ -30,35 +30,35 @@ struct FileExtent {
   std::size_t begin, count;
 };
 
-FileExtent place_of(const h5::Dataset& dataset) {
+FileExtent extent_of(const h5::Dataset& dataset) {
   const std::int64_t begin = dataset.numel() == 0 ? 0 : dataset.file_offset();
   TRIREME_CHECK(begin % static_cast<std::int64_t>(size_of(dataset.dtype())) == 0, DataError,
                 "{} begins at byte {}, which is not aligned", dataset.description(), begin);
   return {static_cast<std::size_t>(begin), static_cast<std::size_t>(dataset.numel())};
 }
 
-FileExtent place_of_tokens(const h5::File& file, DType dtype, std::int64_t vocabulary_size) {
+FileExtent extent_of_tokens(const h5::File& file, DType dtype, std::int64_t vocabulary_size) {
   const h5::Dataset tokens = file.dataset("/tokens");
   TRIREME_CHECK(tokens.dtype() == dtype && tokens.shape().rank() == 1, DataError,
                 "{} is {} {}, but a vocabulary of {} ids needs a list of {}", tokens.description(),
                 name_of(tokens.dtype()), to_string(tokens.shape()), vocabulary_size, name_of(dtype));
-  return place_of(tokens);
+  return extent_of(tokens);
 }
 
-FileExtent place_of_runs(const h5::File& file) {
+FileExtent extent_of_runs(const h5::File& file) {
   const h5::Dataset runs = file.dataset("/runs");
   TRIREME_CHECK(runs.dtype() == DType::int64 && runs.shape().rank() == 2 && runs.shape()[1] == 3, DataError,
                 "{} is not a table of three 64-bit numbers a line", runs.description());
-  FileExtent place = place_of(runs);
-  place.count /= 3;
-  return place;
+  FileExtent extent = extent_of(runs);
+  extent.count /= 3;
+  return extent;
 }
 
-FileExtent place_of_offsets(const h5::File& file, const std::string& path) {
+FileExtent extent_of_offsets(const h5::File& file, const std::string& path) {
   const h5::Dataset offsets = file.dataset(path);
   TRIREME_CHECK(offsets.dtype() == DType::int64 && offsets.shape().rank() == 1 && offsets.numel() >= 1, DataError,
                 "{} is not a list of 64-bit offsets", offsets.description());
-  return place_of(offsets);
+  return extent_of(offsets);
 }
 
 /// A block of the tokens, the last one of which may be shorter.
@@ -119,31 +119,31 @@ void CorpusStore::read(Kind kind) {
     }
   }
   if (!is_view) block_digests_ = read_bytes(file, "/block_digests");
-  const FileExtent token_place = is_view ? place_of_runs(file) : place_of_tokens(file, dtype, info_.vocabulary_size);
-  const FileExtent offset_place = place_of_offsets(file, "/document_offsets");
+  const FileExtent token_extent = is_view ? extent_of_runs(file) : extent_of_tokens(file, dtype, info_.vocabulary_size);
+  const FileExtent offset_extent = extent_of_offsets(file, "/document_offsets");
   const bool has_sentences = std::ranges::binary_search(file.dataset_paths(), "/sentence_offsets");
-  const FileExtent sentence_place = has_sentences ? place_of_offsets(file, "/sentence_offsets") : FileExtent{};
+  const FileExtent sentence_extent = has_sentences ? extent_of_offsets(file, "/sentence_offsets") : FileExtent{};
   info_.content_digest = root.text_attribute("table_digest");
   file.close();
 
   mapping_ = std::make_unique<MappedFile>(path_);
-  const auto mapped = [&]<class T>(const T*, FileExtent place) {
+  const auto mapped = [&]<class T>(const T*, FileExtent extent) {
     const std::span<const std::byte> bytes = mapping_->bytes();
-    TRIREME_CHECK(place.begin <= bytes.size() && place.count <= (bytes.size() - place.begin) / sizeof(T), DataError,
+    TRIREME_CHECK(extent.begin <= bytes.size() && extent.count <= (bytes.size() - extent.begin) / sizeof(T), DataError,
                   "{} has changed while it was opened", path_);
-    return std::span(reinterpret_cast<const T*>(bytes.data() + place.begin), place.count);
+    return std::span(reinterpret_cast<const T*>(bytes.data() + extent.begin), extent.count);
   };
-  offsets_ = mapped(static_cast<const std::int64_t*>(nullptr), offset_place);
-  sentences_ = mapped(static_cast<const std::int64_t*>(nullptr), sentence_place);
+  offsets_ = mapped(static_cast<const std::int64_t*>(nullptr), offset_extent);
+  sentences_ = mapped(static_cast<const std::int64_t*>(nullptr), sentence_extent);
   if (is_view) {
-    runs_ = mapped(static_cast<const CorpusRun*>(nullptr), token_place);
+    runs_ = mapped(static_cast<const CorpusRun*>(nullptr), token_extent);
   } else if (dtype == DType::uint32) {
-    tokens_ = mapped(static_cast<const std::uint32_t*>(nullptr), token_place);
+    tokens_ = mapped(static_cast<const std::uint32_t*>(nullptr), token_extent);
   } else {
-    tokens_ = mapped(static_cast<const std::uint16_t*>(nullptr), token_place);
+    tokens_ = mapped(static_cast<const std::uint16_t*>(nullptr), token_extent);
   }
 
-  check_tables(is_view, sources, is_view ? offsets_.back() : static_cast<std::int64_t>(token_place.count));
+  check_tables(is_view, sources, is_view ? offsets_.back() : static_cast<std::int64_t>(token_extent.count));
   if (is_view) {
     open_sources(sources);
     check_runs();
@@ -296,13 +296,13 @@ std::int64_t CorpusStore::verify_block(std::int64_t block) const {
   }
   const std::int64_t begin = block * corpus_block_tokens;
   const auto check = [&](const auto& tokens) -> std::int64_t {
-    const auto part = block_of(tokens, block);
+    const auto ids = block_of(tokens, block);
     const auto expected =
         std::string_view(block_digests_).substr(static_cast<std::size_t>(block) * digest_digits, digest_digits);
-    TRIREME_CHECK(digest(part.data(), part.size_bytes()) == expected, DataError,
+    TRIREME_CHECK(digest(ids.data(), ids.size_bytes()) == expected, DataError,
                   "tokens {} to {} of {} are not those that were written: the file is damaged, build it again", begin,
-                  begin + std::ssize(part) - 1, path_);
-    return *std::ranges::max_element(part);
+                  begin + std::ssize(ids) - 1, path_);
+    return *std::ranges::max_element(ids);
   };
   return std::visit(check, tokens_);
 }

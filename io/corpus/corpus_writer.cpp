@@ -36,19 +36,19 @@ void CorpusWriter::append(std::span<const std::int32_t> ids) {
   const std::size_t element_bytes = size_of(dtype_);
   while (!ids.empty()) {
     const std::size_t room = static_cast<std::size_t>(corpus_block_tokens) - block_.size() / element_bytes;
-    const auto part = ids.first(std::min(room, ids.size()));
+    const auto chunk = ids.first(std::min(room, ids.size()));
     const std::size_t old_size = block_.size();
-    block_.resize(old_size + part.size() * element_bytes);
+    block_.resize(old_size + chunk.size() * element_bytes);
     std::byte* out = block_.data() + old_size;
-    for (const std::int32_t id : part) {
+    for (const std::int32_t id : chunk) {
       TRIREME_CHECK(id >= 0 && id < tokenizer_.vocabulary_size(), DataError,
                     "token {} is not in the vocabulary of {} ids", id, tokenizer_.vocabulary_size());
       max_id_ = std::max<std::int64_t>(max_id_, id);
       std::memcpy(out, &id, element_bytes);  // little-endian: the lower bytes come first
       out += element_bytes;
     }
-    token_count_ += static_cast<std::int64_t>(part.size());
-    ids = ids.subspan(part.size());
+    token_count_ += static_cast<std::int64_t>(chunk.size());
+    ids = ids.subspan(chunk.size());
     if (block_.size() == static_cast<std::size_t>(corpus_block_tokens) * element_bytes) flush_block();
   }
 }

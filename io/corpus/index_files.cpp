@@ -25,7 +25,7 @@ constexpr std::size_t max_arrays = 16;
 
 std::size_t aligned(std::size_t offset) { return (offset + alignment - 1) / alignment * alignment; }
 
-/// Passes the content after the digest to `sink`, part by part.
+/// Passes the content after the digest to `sink`, chunk by chunk.
 template <class Sink>
 void give_content(const std::string& description, const data::IndexCache::Arrays& arrays, const Sink& sink) {
   constexpr std::byte zeros[alignment]{};
@@ -43,12 +43,13 @@ void give_content(const std::string& description, const data::IndexCache::Arrays
 
 void write(const std::string& path, const std::string& description, const data::IndexCache::Arrays& arrays) {
   Digest digest;
-  give_content(description, arrays, [&](std::span<const std::byte> part) { digest.update(part.data(), part.size()); });
+  give_content(description, arrays,
+               [&](std::span<const std::byte> chunk) { digest.update(chunk.data(), chunk.size()); });
   FileOutput out(path);
   out.write_bytes(std::as_bytes(std::span(magic)));
   const std::string digits = digest.hex();
   out.write_bytes(std::as_bytes(std::span(digits)));
-  give_content(description, arrays, [&](std::span<const std::byte> part) { out.write_bytes(part); });
+  give_content(description, arrays, [&](std::span<const std::byte> chunk) { out.write_bytes(chunk); });
   out.close();
 }
 

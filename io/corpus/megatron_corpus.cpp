@@ -92,7 +92,7 @@ class Index {
     std::size_t begin, tokens;
   };
   /// Position of sequence i in a PREFIX.bin of `bin_bytes`.
-  FileExtent place(std::uint64_t i, std::size_t bin_bytes) const {
+  FileExtent extent(std::uint64_t i, std::size_t bin_bytes) const {
     const std::size_t size_offset = header_bytes + i * 4;
     const std::size_t pointer_offset = header_bytes + sequences_ * 4 + i * 8;
     const auto tokens = bytes_.at<std::int32_t>(size_offset, "a size");
@@ -109,28 +109,28 @@ class Index {
 
   /// Throws DataError unless the sequences, in any order, fill the .bin without a gap or an overlap.
   void check_filled(const std::string& bin_path, std::size_t bin_bytes) const {
-    struct Run {
+    struct ByteRange {
       std::size_t begin, end;
     };
-    std::vector<Run> runs;  // sequences that lie one after another: a single run where all are in order
+    std::vector<ByteRange> ranges;  // bytes of successive sequences: a single range where all are in order
     for (std::uint64_t i = 0; i < sequences_; ++i) {
-      const FileExtent at = place(i, bin_bytes);
+      const FileExtent at = extent(i, bin_bytes);
       const std::size_t end = at.begin + at.tokens * token_bytes_;
       if (at.tokens == 0) continue;
-      if (!runs.empty() && runs.back().end == at.begin) {
-        runs.back().end = end;
+      if (!ranges.empty() && ranges.back().end == at.begin) {
+        ranges.back().end = end;
       } else {
-        runs.push_back({at.begin, end});
+        ranges.push_back({at.begin, end});
       }
     }
-    std::ranges::sort(runs, {}, &Run::begin);
+    std::ranges::sort(ranges, {}, &ByteRange::begin);
     std::size_t filled = 0;
-    for (const Run& run : runs) {
-      TRIREME_CHECK(run.begin >= filled, DataError,
+    for (const ByteRange& range : ranges) {
+      TRIREME_CHECK(range.begin >= filled, DataError,
                     "{}: sequences overlap, two of them begin or go on at byte {} of {}: the index is damaged", path_,
-                    run.begin, bin_path);
-      if (run.begin > filled) break;
-      filled = run.end;
+                    range.begin, bin_path);
+      if (range.begin > filled) break;
+      filled = range.end;
     }
     TRIREME_CHECK(filled == bin_bytes, DataError,
                   "{} has {} bytes, but no sequence of {} takes those from {} on: the two are not of one data set, or "
@@ -151,12 +151,12 @@ class Index {
 
 /// Tokens of type T from byte `begin` of PREFIX.bin on, which need not be aligned.
 template <class T>
-void append(const std::string& path, std::span<const std::byte> bin, Index::FileExtent place, CorpusWriter& writer) {
+void append(const std::string& path, std::span<const std::byte> bin, Index::FileExtent extent, CorpusWriter& writer) {
   std::vector<T> values;
   std::vector<std::int32_t> ids;
-  for (std::size_t done = 0; done < place.tokens; done += values.size()) {
-    const std::size_t begin = place.begin + done * sizeof(T);
-    values.resize(std::min(ids_at_a_time, place.tokens - done));
+  for (std::size_t done = 0; done < extent.tokens; done += values.size()) {
+    const std::size_t begin = extent.begin + done * sizeof(T);
+    values.resize(std::min(ids_at_a_time, extent.tokens - done));
     std::memcpy(values.data(), bin.data() + begin, values.size() * sizeof(T));
     ids.clear();
     for (const T value : values) {
@@ -178,27 +178,27 @@ void import_megatron(const std::string& prefix, CorpusWriter& writer) {
   const Index index(prefix + ".idx");
   const MappedFile bin(bin_path);
   index.check_filled(bin_path, bin.bytes().size());
-  const auto append_sequence = [&](Index::FileExtent place) {
+  const auto append_sequence = [&](Index::FileExtent extent) {
     switch (index.code()) {
       case 1:
-        return append<std::uint8_t>(bin_path, bin.bytes(), place, writer);
+        return append<std::uint8_t>(bin_path, bin.bytes(), extent, writer);
       case 2:
-        return append<std::int8_t>(bin_path, bin.bytes(), place, writer);
+        return append<std::int8_t>(bin_path, bin.bytes(), extent, writer);
       case 3:
-        return append<std::int16_t>(bin_path, bin.bytes(), place, writer);
+        return append<std::int16_t>(bin_path, bin.bytes(), extent, writer);
       case code_int32:
-        return append<std::int32_t>(bin_path, bin.bytes(), place, writer);
+        return append<std::int32_t>(bin_path, bin.bytes(), extent, writer);
       case code_uint16:
-        return append<std::uint16_t>(bin_path, bin.bytes(), place, writer);
+        return append<std::uint16_t>(bin_path, bin.bytes(), extent, writer);
       default:
-        return append<std::int64_t>(bin_path, bin.bytes(), place, writer);
+        return append<std::int64_t>(bin_path, bin.bytes(), extent, writer);
     }
   };
   for (std::uint64_t d = 0; d < index.documents(); ++d) {
     const std::uint64_t begin = index.boundary(d);
     const std::uint64_t end = index.boundary(d + 1);
     for (std::uint64_t i = begin; i < end; ++i) {
-      append_sequence(index.place(i, bin.bytes().size()));
+      append_sequence(index.extent(i, bin.bytes().size()));
       if (index.has_sentences()) writer.end_sentence();
     }
     writer.end_document();

@@ -36,7 +36,7 @@ Dataset::Dataset(std::shared_ptr<FileState> file, std::string path, hid_t handle
     : Object(std::move(file), std::move(path), handle) {
   read_dtype();
   read_shape();
-  check_place();
+  check_layout();
 }
 
 void Dataset::read_dtype() {
@@ -71,7 +71,7 @@ void Dataset::read_shape() {
   shape_ = Shape(std::span<const std::int64_t>(signed_extents.data(), static_cast<std::size_t>(rank)));
 }
 
-void Dataset::check_place() const {
+void Dataset::check_layout() const {
   const PropertyHandle properties(checked_read("read the layout of", [&] { return H5Dget_create_plist(handle()); }));
   TRIREME_CHECK(H5Pget_layout(properties.get()) == H5D_CONTIGUOUS && H5Pget_external_count(properties.get()) == 0 &&
                     H5Pget_nfilters(properties.get()) == 0,

@@ -19,7 +19,7 @@ class Dataset : public Object {
   /// A dataset that was just created.
   Dataset(std::shared_ptr<FileState> file, std::string path, hid_t handle, DType dtype, const Shape& shape)
       : Object(std::move(file), std::move(path), handle), dtype_(dtype), shape_(shape) {}
-  /// A dataset found in a file. Throws DataError unless its type, shape, layout and place are as `File` requires.
+  /// A dataset found in a file. Throws DataError unless its type, shape, layout and offset are as `File` requires.
   Dataset(std::shared_ptr<FileState> file, std::string path, hid_t handle);
 
   DType dtype() const { return dtype_; }
@@ -46,7 +46,7 @@ class Dataset : public Object {
   void transfer_box(const Box& box, std::byte* data, std::int64_t numel, Direction direction) const;
   void read_dtype();
   void read_shape();
-  void check_place() const;
+  void check_layout() const;
   DType dtype_ = DType::fp32;
   Shape shape_;
 };

@@ -162,11 +162,11 @@ Dataset File::create_dataset(const std::string& path, DType dtype, const Shape& 
 
 bool File::has(const std::string& path) const {
   if (path == "/") return true;
-  // Checks each part of the path: the library fails where one before the last is missing.
+  // Checks each parent in the path: the library fails where one before the last is missing.
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string part = path.substr(0, end);
+    const std::string parent = path.substr(0, end);
     if (checked([&] { return fmt::format("look for '{}' in {}", path, state_->path); },
-                [&] { return H5Lexists(handle_.get(), part.c_str(), H5P_DEFAULT); }) == 0) {
+                [&] { return H5Lexists(handle_.get(), parent.c_str(), H5P_DEFAULT); }) == 0) {
       return false;
     }
     if (end == std::string::npos) return true;

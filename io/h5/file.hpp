@@ -39,7 +39,7 @@ class File {
 
   bool has(const std::string& path) const;
   Object group(const std::string& path) const;
-  /// Throws DataError where there is none or its type, layout or place is not as above.
+  /// Throws DataError where there is none or its type, layout or offset is not as above.
   Dataset dataset(const std::string& path) const;
   /// Paths of all datasets, sorted.
   const std::vector<std::string>& dataset_paths() const { return dataset_paths_; }

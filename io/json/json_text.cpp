@@ -14,37 +14,38 @@ using nlohmann::json;
 /// Keeps the string under one key and passes over everything else without building it, however deep it nests.
 class KeyHandler : public nlohmann::json_sax<json> {
  public:
-  KeyHandler(const std::string& key, std::string place) : key_(key), place_(std::move(place)) {}
+  KeyHandler(const std::string& key, std::string location) : key_(key), location_(std::move(location)) {}
 
   std::string finish() {
-    TRIREME_CHECK(text_.has_value(), DataError, "{}: the object has no key '{}'. Try another <json_key>", place_, key_);
+    TRIREME_CHECK(text_.has_value(), DataError, "{}: the object has no key '{}'. Try another <json_key>", location_,
+                  key_);
     return std::move(*text_);
   }
 
   bool key(std::string& name) override {
     wanted_ = depth_ == 1 && name == key_;
-    TRIREME_CHECK(!wanted_ || !text_, DataError, "{}: the key '{}' occurs twice", place_, key_);
+    TRIREME_CHECK(!wanted_ || !text_, DataError, "{}: the key '{}' occurs twice", location_, key_);
     return true;
   }
   bool string(std::string& text) override {
-    check_place("a string", true);
+    check_type("a string", true);
     if (std::exchange(wanted_, false)) text_ = std::move(text);
     return true;
   }
-  bool null() override { return check_place("null"); }
-  bool boolean(bool) override { return check_place("a boolean"); }
-  bool number_integer(std::int64_t) override { return check_place("a number"); }
-  bool number_unsigned(std::uint64_t) override { return check_place("a number"); }
-  bool number_float(double, const std::string&) override { return check_place("a number"); }
-  bool binary(json::binary_t&) override { return check_place("binary data"); }
+  bool null() override { return check_type("null"); }
+  bool boolean(bool) override { return check_type("a boolean"); }
+  bool number_integer(std::int64_t) override { return check_type("a number"); }
+  bool number_unsigned(std::uint64_t) override { return check_type("a number"); }
+  bool number_float(double, const std::string&) override { return check_type("a number"); }
+  bool binary(json::binary_t&) override { return check_type("binary data"); }
   bool start_object(std::size_t) override {
-    if (depth_ > 0) check_place("an object");
+    if (depth_ > 0) check_type("an object");
     ++depth_;
     return true;
   }
   bool end_object() override { return --depth_, true; }
   bool start_array(std::size_t) override {
-    check_place("an array");
+    check_type("an array");
     ++depth_;
     return true;
   }
@@ -55,19 +56,19 @@ class KeyHandler : public nlohmann::json_sax<json> {
     const std::string_view message = error.what();
     const std::size_t column = message.find("column ");
     const std::size_t colon = message.find(": ", column == message.npos ? 0 : column);
-    throw DataError("{}:{}: not JSON: {}", place_, byte,
+    throw DataError("{}:{}: not JSON: {}", location_, byte,
                     shortened(colon == message.npos ? message : message.substr(colon + 2)));
   }
 
  private:
-  bool check_place(const char* what, bool is_string = false) {
-    TRIREME_CHECK(depth_ > 0, DataError, "{}: the line is {}, not an object", place_, what);
-    TRIREME_CHECK(!wanted_ || is_string, DataError, "{}: the value of '{}' is {}, not a string", place_, key_, what);
+  bool check_type(const char* what, bool is_string = false) {
+    TRIREME_CHECK(depth_ > 0, DataError, "{}: the line is {}, not an object", location_, what);
+    TRIREME_CHECK(!wanted_ || is_string, DataError, "{}: the value of '{}' is {}, not a string", location_, key_, what);
     return true;
   }
 
   const std::string& key_;
-  std::string place_;
+  std::string location_;
   int depth_ = 0;
   bool wanted_ = false;  // the next value is that of the key
   std::optional<std::string> text_;

@@ -23,9 +23,9 @@ FileOutput::FileOutput(std::string path)
 
 void FileOutput::write_bytes(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const auto part = bytes.first(std::min(bytes.size(), buffer_bytes - buffer_.size()));
-    buffer_.insert(buffer_.end(), part.begin(), part.end());
-    bytes = bytes.subspan(part.size());
+    const auto chunk = bytes.first(std::min(bytes.size(), buffer_bytes - buffer_.size()));
+    buffer_.insert(buffer_.end(), chunk.begin(), chunk.end());
+    bytes = bytes.subspan(chunk.size());
     if (buffer_.size() == buffer_bytes) flush();
   }
 }

@@ -63,9 +63,9 @@ bool is_there(const std::string& path) {
 void make_folders(const std::string& path) {
   const std::filesystem::path whole = std::filesystem::path(path).lexically_normal();
   std::filesystem::path folder;
-  for (const std::filesystem::path& part : whole) {
+  for (const std::filesystem::path& component : whole) {
     const std::filesystem::path above = folder;
-    folder /= part;
+    folder /= component;
     if (mkdir(folder.c_str(), 0777) == 0) {
       sync_to_disk(above.empty() ? "." : above.string());
     } else {

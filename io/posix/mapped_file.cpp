@@ -44,10 +44,10 @@ void MappedFile::check_unchanged() const {
                 change);
 }
 
-void MappedFile::release(std::span<const std::byte> part) const {
-  const auto offset = static_cast<std::size_t>(part.data() - bytes_.data());
+void MappedFile::release(std::span<const std::byte> range) const {
+  const auto offset = static_cast<std::size_t>(range.data() - bytes_.data());
   const std::size_t begin = offset - offset % static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  madvise(const_cast<std::byte*>(bytes_.data()) + begin, offset + part.size() - begin, MADV_DONTNEED);
+  madvise(const_cast<std::byte*>(bytes_.data()) + begin, offset + range.size() - begin, MADV_DONTNEED);
 }
 
 }  // namespace trireme::io

@@ -27,7 +27,7 @@ class MappedFile {
   void check_unchanged() const;
 
   /// Releases the memory of some of the bytes. Their next use reads them from the page cache or from the file.
-  void release(std::span<const std::byte> part) const;
+  void release(std::span<const std::byte> range) const;
 
  private:
   std::string path_;

@@ -31,7 +31,7 @@ constexpr std::array<std::pair<std::string_view, data::WordPattern>, 3> patterns
      data::WordPattern::qwen2},
 }};
 
-/// Turns the file into a vocabulary, part by part; errors name file and part.
+/// Turns the file into a vocabulary, section by section; errors name file and section.
 class Parser {
  public:
   Parser(const std::string& text, const std::string& path) : path_(path) {
@@ -166,9 +166,9 @@ class Parser {
     require(!bytes.empty(), "token '{}' is empty or has a character that stands for no byte", shortened(name));
     auto& tokens = vocabulary_.tokens;
     if (static_cast<std::size_t>(id) >= tokens.size()) tokens.resize(static_cast<std::size_t>(id) + 1);
-    std::string& place = tokens[static_cast<std::size_t>(id)];
-    require(place.empty(), "tokens '{}' and '{}' both have the id {}", shortened(place), shortened(name), id);
-    place = std::move(bytes);
+    std::string& slot = tokens[static_cast<std::size_t>(id)];
+    require(slot.empty(), "tokens '{}' and '{}' both have the id {}", shortened(slot), shortened(name), id);
+    slot = std::move(bytes);
   }
 
   void read_tokens(const json& tokens) {

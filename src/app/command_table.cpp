@@ -11,7 +11,7 @@
 namespace trireme::app {
 namespace {
 
-/// All commands, in the order of every help. A group follows its commands.
+/// All commands, in the order of every help. A parent command follows its subcommands.
 constexpr Command command_table[] = {
     {.path = "corpus clean",
      .summary = "copy text without short documents, duplicates and near duplicates",
@@ -96,9 +96,9 @@ const Command* find_path(std::string_view path) {
   return nullptr;
 }
 
-/// Returns the commands of a group, by the last word of their paths.
-std::vector<std::pair<std::string, const Command*>> commands_of(const Command& group) {
-  const std::string prefix = std::string(group.path) + " ";
+/// Returns the subcommands of a parent command, by the last word of their paths.
+std::vector<std::pair<std::string, const Command*>> commands_of(const Command& parent) {
+  const std::string prefix = std::string(parent.path) + " ";
   std::vector<std::pair<std::string, const Command*>> commands;
   for (const Command& command : command_table) {
     if (command.path.starts_with(prefix)) commands.emplace_back(command.path.substr(prefix.size()), &command);
@@ -106,26 +106,26 @@ std::vector<std::pair<std::string, const Command*>> commands_of(const Command& g
   return commands;
 }
 
-std::string group_help(const Command& group) {
+std::string parent_help(const Command& parent) {
   std::vector<std::string> words;
-  for (const auto& [word, command] : commands_of(group)) words.push_back(word);
-  std::string text = fmt::format("Usage: trireme {} {} [OPTION]...{}\n{}\n\n", group.path, fmt::join(words, "|"),
-                                 group.arguments, group.description);
-  for (const auto& [word, command] : commands_of(group)) {
+  for (const auto& [word, command] : commands_of(parent)) words.push_back(word);
+  std::string text = fmt::format("Usage: trireme {} {} [OPTION]...{}\n{}\n\n", parent.path, fmt::join(words, "|"),
+                                 parent.arguments, parent.description);
+  for (const auto& [word, command] : commands_of(parent)) {
     text += fmt::format("  {:7}  {}\n", word, command->summary);
   }
-  return text + fmt::format("\ntrireme {} COMMAND --help explains each.\n", group.path);
+  return text + fmt::format("\ntrireme {} COMMAND --help explains each.\n", parent.path);
 }
 
-int run_group(const Command& group, const std::vector<std::string>& arguments) {
+int run_parent_command(const Command& parent, const std::vector<std::string>& arguments) {
   const std::string word = arguments.empty() ? "" : arguments.front();
   if (word == "--help" || word == "-h") {
-    if (mpi::launched_rank() == 0) std::fputs(group_help(group).c_str(), stdout);
+    if (mpi::launched_rank() == 0) std::fputs(parent_help(parent).c_str(), stdout);
     return 0;
   }
   std::vector<std::string> words;
-  for (const auto& [name, command] : commands_of(group)) words.push_back(name);
-  refuse_subcommand(std::string(group.path), word, words);
+  for (const auto& [name, command] : commands_of(parent)) words.push_back(name);
+  refuse_subcommand(std::string(parent.path), word, words);
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ Call find_command(const std::vector<std::string>& words) {
 }
 
 int run_command(const Call& call, mpi::MpiEnvironment* environment) {
-  if (call.command->function == nullptr) return run_group(*call.command, call.arguments);
+  if (call.command->function == nullptr) return run_parent_command(*call.command, call.arguments);
   return call.command->function(CommandLine(std::string(call.command->path), call.arguments, environment));
 }
 

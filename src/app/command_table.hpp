@@ -14,13 +14,13 @@ enum class Ranks { one, many };
 
 /// A command, or a group of commands.
 struct Command {
-  std::string_view path = {};         ///< "train", "corpus build"; a group is the first word of its commands
-  std::string_view summary = {};      ///< in the help of its group
+  std::string_view path = {};         ///< "train", "corpus build"; a parent command has the first word alone
+  std::string_view summary = {};      ///< in the help of its parent command
   std::string_view overview = {};     ///< in the help of the program; empty where it is not listed there
-  std::string_view description = {};  ///< groups: the paragraph above the list of commands
-  std::string_view arguments = {};    ///< groups: " [DIR]", after the options
+  std::string_view description = {};  ///< parent commands: the paragraph above the list of subcommands
+  std::string_view arguments = {};    ///< parent commands: " [DIR]", after the options
   Ranks ranks = Ranks::one;
-  int (*function)(const CommandLine&) = nullptr;  ///< null in a group
+  int (*function)(const CommandLine&) = nullptr;  ///< null in a parent command
   OnStopSignal on_stop_signal = OnStopSignal::end;
 };
 

@@ -14,17 +14,17 @@ std::string text_of(std::size_t bytes) { return bytes_text(static_cast<double>(b
 
 /// Returns "12.0 GiB = parameters 1.0 GiB + gradients ..."
 std::string sum_text(const train::MemoryEstimate& memory) {
-  const std::pair<const char*, std::size_t> parts[] = {{"parameters", memory.parameters},
-                                                       {"gradients", memory.gradients},
-                                                       {"gradients at work", memory.gradient_work},
-                                                       {"optimizer", memory.optimizer},
-                                                       {"activations", memory.activations},
-                                                       {"layers at work", memory.work},
-                                                       {"messages between stages", memory.messages},
-                                                       {"batches", memory.batches},
-                                                       {"cuBLASLt's workspace and scratch", memory.kernels}};
+  const std::pair<const char*, std::size_t> entries[] = {{"parameters", memory.parameters},
+                                                         {"gradients", memory.gradients},
+                                                         {"gradients at work", memory.gradient_work},
+                                                         {"optimizer", memory.optimizer},
+                                                         {"activations", memory.activations},
+                                                         {"layers at work", memory.work},
+                                                         {"messages between stages", memory.messages},
+                                                         {"batches", memory.batches},
+                                                         {"cuBLASLt's workspace and scratch", memory.kernels}};
   std::vector<std::string> texts;
-  for (const auto& [name, bytes] : parts) {
+  for (const auto& [name, bytes] : entries) {
     if (bytes > 0) texts.push_back(fmt::format("{} {}", name, text_of(bytes)));
   }
   return fmt::format("{} = {}", text_of(memory.total()), fmt::join(texts, " + "));
@@ -46,9 +46,9 @@ std::string remedies(const Job& job, const RunConfig& config) {
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
-std::string ranks_text(int ranks, const std::string& place) {
-  return ranks == 1 ? fmt::format("the rank on this {} needs", place)
-                    : fmt::format("the {} ranks on this {} need", ranks, place);
+std::string ranks_text(int ranks, const std::string& owner) {
+  return ranks == 1 ? fmt::format("the rank on this {} needs", owner)
+                    : fmt::format("the {} ranks on this {} need", ranks, owner);
 }
 
 /// Sums over the ranks of this rank's machine. Collective.

@@ -11,14 +11,14 @@ namespace trireme::app {
 
 OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, bool optional) {
   OpenCheckpoint result;
-  io::CheckpointLocation place;
+  io::CheckpointLocation location;
   collectively(world, [&] {
     const bool to_come = optional && !io::is_there(path);
-    place = to_come ? io::CheckpointLocation{path, {}} : io::find_checkpoint(path);
-    result.store = std::make_unique<io::CheckpointStore>(place.root);
+    location = to_come ? io::CheckpointLocation{path, {}} : io::find_checkpoint(path);
+    result.store = std::make_unique<io::CheckpointStore>(location.root);
   });
-  if (optional && place.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) return {};
-  result.reader = checkpoint::open_checkpoint(*result.store, world, place.step);
+  if (optional && location.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) return {};
+  result.reader = checkpoint::open_checkpoint(*result.store, world, location.step);
   collectively(world, [&] {
     const checkpoint::Manifest& manifest = result.reader->manifest();
     check_attributes(manifest.attributes, manifest.step);

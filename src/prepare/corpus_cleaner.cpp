@@ -109,7 +109,7 @@ class Cleaner {
                   report_.documents, report_.short_documents, options_.min_tokens, report_.foreign_documents);
     if (report_file_) report_file_->commit();
     output_->commit();
-    report_.write_s = greatest(writing.elapsed_s());
+    report_.write_s = max_over_ranks(writing.elapsed_s());
     return report_;
   }
 
@@ -174,8 +174,8 @@ class Cleaner {
     }
     if (work.is_short || !languages_) return;
     const auto found = languages_->detect(text);
-    if (found.wanted_share >= options_.min_language_share) return;
-    work.reason_to_go = fmt::format(R"("language","language":"{}","share":{:.2f})", found.main, found.wanted_share);
+    if (found.wanted_fraction >= options_.min_language_fraction) return;
+    work.reason_to_go = fmt::format(R"("language","language":"{}","share":{:.2f})", found.main, found.wanted_fraction);
   }
 
   void add(const Work& work) {
@@ -270,7 +270,7 @@ class Cleaner {
     return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
   }
 
-  double greatest(double number) {
+  double max_over_ranks(double number) {
     ImmediateStream host;
     comm_.all_reduce(host, TensorView(&number, {1}), ReduceOp::max).wait(host);
     return number;
@@ -283,8 +283,8 @@ class Cleaner {
           &report_.kept_documents, &report_.compared_pairs}) {
       *number = sum(*number);
     }
-    report_.read_s = greatest(report_.read_s);
-    report_.search_s = greatest(report_.search_s);
+    report_.read_s = max_over_ranks(report_.read_s);
+    report_.search_s = max_over_ranks(report_.search_s);
   }
 
   const Files& files_;

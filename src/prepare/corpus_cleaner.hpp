@@ -30,7 +30,7 @@ struct CorpusCleanOptions {
   std::string id_key = "id";
   UnicodeForm unicode = UnicodeForm::as_it_is;
   std::vector<std::string> languages;  ///< codes (`data::LanguageDetector`); documents in others go; none: all stay
-  double min_language_share = 0.5;     ///< share of a document that is in these languages
+  double min_language_fraction = 0.5;  ///< fraction of a document that is in these languages
   bool skip_bad_lines = false;         ///< skip bad lines of JSON; otherwise the first one is an error
   std::int64_t max_bad_lines = 1000;
   std::int64_t min_tokens = 128;  ///< shorter documents go; 0 keeps all and needs no tokenizer
@@ -63,8 +63,8 @@ struct CorpusCleanReport {
 /// tokens, those in other languages, and those that repeat an earlier one (`data::find_duplicates`). Changes to
 /// characters come first; a line of JSON without them is copied byte for byte. The report has a line of JSON for each
 /// removed document: its number in the input from 0, its id and the reason ("short", "language", "exact duplicate",
-/// "near duplicate"). The line also has its tokens, or its language and the share of those wanted, or the document kept
-/// for it and the similarity to that.
+/// "near duplicate"). The line also has its tokens, or its language and the fraction of those wanted, or the document
+/// kept for it and the similarity to that.
 ///
 /// Collective; the result does not depend on ranks and threads (of a compressed file: what it unpacks to). The
 /// documents are kept once more on the disk meanwhile, in the folder OUTPUT.partial. `progress` is called with the

@@ -73,14 +73,14 @@ CorpusSize merge_corpora(const Files& files, const std::vector<std::string>& inp
 }
 
 std::array<CorpusSize, 3> split_corpus(const Files& files, const std::string& input,
-                                       const std::array<double, 3>& shares, data::SplitBy by,
+                                       const std::array<double, 3>& fractions, data::SplitBy by,
                                        const std::array<std::string, 3>& outputs, CorpusKind kind) {
   const auto store = files.corpora->open(input);
   for (const std::string& output : outputs) check_output(files, *store, output);
   std::array<CorpusSize, 3> sizes;
   for (const data::Split split : {data::Split::train, data::Split::valid, data::Split::test}) {
     const auto i = static_cast<std::size_t>(split);
-    const data::DocumentRange range = data::documents_of(*store, split, shares, by);
+    const data::DocumentRange range = data::documents_of(*store, split, fractions, by);
     if (range.documents == 0) continue;
     const auto sink = files.corpora->create(kind, outputs[i], store->info());
     copy_documents(*store, range, always, *sink);
@@ -89,7 +89,7 @@ std::array<CorpusSize, 3> split_corpus(const Files& files, const std::string& in
   return sizes;
 }
 
-CorpusSize sample_corpus(const Files& files, const std::string& input, double share, std::uint64_t seed,
+CorpusSize sample_corpus(const Files& files, const std::string& input, double probability, std::uint64_t seed,
                          const std::string& output, CorpusKind kind) {
   const auto store = files.corpora->open(input);
   check_output(files, *store, output);
@@ -97,11 +97,12 @@ CorpusSize sample_corpus(const Files& files, const std::string& input, double sh
   copy_documents(
       *store, all_of(*store),
       [&](std::int64_t d) {
-        return static_cast<double>(splitmix64(mix64(seed), static_cast<std::uint64_t>(d)) >> 11) * 0x1p-53 < share;
+        return static_cast<double>(splitmix64(mix64(seed), static_cast<std::uint64_t>(d)) >> 11) * 0x1p-53 <
+               probability;
       },
       *sink);
   TRIREME_CHECK(sink->documents() > 0, DataError, "none of the {} documents of {} fell to a share of {}",
-                store->documents(), input, share);
+                store->documents(), input, probability);
   return sink->finish();
 }
 

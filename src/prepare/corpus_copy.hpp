@@ -24,13 +24,13 @@ CorpusSize merge_corpora(const Files& files, const std::vector<std::string>& inp
 /// Writes training, validation and test documents of a corpus to files of their own: those that `data::documents_of`
 /// gives a run with this split. No file is written for an empty split.
 std::array<CorpusSize, 3> split_corpus(const Files& files, const std::string& input,
-                                       const std::array<double, 3>& shares, data::SplitBy by,
+                                       const std::array<double, 3>& fractions, data::SplitBy by,
                                        const std::array<std::string, 3>& outputs, CorpusKind kind = CorpusKind::copy);
 
-/// Writes a random sample of a corpus: each document is taken with probability `share`, whatever the others, as a
-/// function of `seed` and its number. The documents keep their order, and those of a smaller share are among those of a
+/// Writes a random sample of a corpus: each document is taken with this `probability`, whatever the others, as a
+/// function of `seed` and its number. The documents keep their order, and those of a smaller one are among those of a
 /// larger.
-CorpusSize sample_corpus(const Files& files, const std::string& input, double share, std::uint64_t seed,
+CorpusSize sample_corpus(const Files& files, const std::string& input, double probability, std::uint64_t seed,
                          const std::string& output, CorpusKind kind = CorpusKind::copy);
 
 }  // namespace trireme::prepare

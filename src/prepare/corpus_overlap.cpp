@@ -33,7 +33,7 @@ class Overlap {
       check_names();
       for (const std::string& test : options_.tests) read_test(test);
     });
-    marks_.resize(static_cast<std::size_t>(ngrams_.places()));
+    marks_.resize(static_cast<std::size_t>(ngrams_.slots()));
     if (!options_.output.empty()) output_.emplace(files_, comm_, pool_, options_.output);
     collectively(comm_, [&] { read_corpus(progress); });
     sum_over_ranks();
@@ -90,9 +90,9 @@ class Overlap {
       work.text_bytes = std::ssize(text);
       std::vector<data::TextRange> passages;
       for (data::NgramReader ngrams(text, options_.n); ngrams.next();) {
-        const std::int64_t place = ngrams_.find(ngrams.hash());
-        if (place < 0) continue;
-        std::atomic_ref(marks_[static_cast<std::size_t>(place)]).store(1, std::memory_order_relaxed);
+        const std::int64_t slot = ngrams_.find(ngrams.hash());
+        if (slot < 0) continue;
+        std::atomic_ref(marks_[static_cast<std::size_t>(slot)]).store(1, std::memory_order_relaxed);
         passages.push_back({ngrams.begin(), ngrams.end()});
       }
       work.overlaps = !passages.empty();
@@ -146,7 +146,7 @@ class Overlap {
   ThreadPool& pool_;
   std::vector<std::vector<std::uint64_t>> tests_;  // the different n-grams of each
   data::HashSet ngrams_;                           // n-grams of all tests
-  std::vector<std::int32_t> marks_;                // 1 for those found in the corpus, by their place in `ngrams_`
+  std::vector<std::int32_t> marks_;                // 1 for those found in the corpus, by their slots in `ngrams_`
   std::optional<OrderedOutput> output_;
   CorpusOverlapReport report_;
 };

@@ -33,8 +33,8 @@ std::int64_t cut_of_text(const InputFiles& files, const std::string& path, std::
     if (end < last) continue;
     if (last == size) return size;
     std::size_t cut = static_cast<std::size_t>(last - begin);
-    const std::size_t least = cut - std::min<std::size_t>(static_cast<std::size_t>(last - at), 3);
-    while (cut > least && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
+    const std::size_t min_cut = cut - std::min<std::size_t>(static_cast<std::size_t>(last - at), 3);
+    while (cut > min_cut && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
     forced = true;
     return begin + static_cast<std::int64_t>(cut);
   }

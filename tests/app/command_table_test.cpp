@@ -18,10 +18,10 @@ TEST(CommandTable, FindsTheLongestPath) {
   EXPECT_EQ(build.command->path, "corpus build");
   EXPECT_EQ(build.command->ranks, Ranks::many);
   EXPECT_THAT(build.arguments, ElementsAre("--help"));
-  const Call group = find_command({"corpus", "bild"});
-  ASSERT_NE(group.command, nullptr);
-  EXPECT_EQ(group.command->path, "corpus");
-  EXPECT_THAT(group.arguments, ElementsAre("bild"));
+  const Call parent = find_command({"corpus", "bild"});
+  ASSERT_NE(parent.command, nullptr);
+  EXPECT_EQ(parent.command->path, "corpus");
+  EXPECT_THAT(parent.arguments, ElementsAre("bild"));
   EXPECT_EQ(find_command({}).command, nullptr);
   EXPECT_EQ(find_command({"trian"}).command, nullptr);
 }

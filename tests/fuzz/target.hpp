@@ -54,9 +54,9 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
 /// Returns the text before the first `separator` of `rest`, and reduces `rest` to the text after it.
 inline std::string_view take_until(std::string_view& rest, std::string_view separator) {
   const std::size_t end = rest.find(separator);
-  const std::string_view part = rest.substr(0, end);
+  const std::string_view field = rest.substr(0, end);
   rest = end == rest.npos ? std::string_view() : rest.substr(end + separator.size());
-  return part;
+  return field;
 }
 
 }  // namespace trireme::fuzz

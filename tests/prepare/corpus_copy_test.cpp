@@ -49,22 +49,22 @@ TEST_F(CorpusFiles, SplitAsARunSplitsThem) {
   const io::CorpusStore whole(corpus("a.h5", documents, *narrow_));
   for (const auto by : {data::SplitBy::documents, data::SplitBy::tokens}) {
     const std::array<std::string, 3> outputs{directory_ / "t.h5", directory_ / "v.h5", directory_ / "e.h5"};
-    const auto shares = data::parse_split("8,1,1");
-    const auto sizes = split_corpus(disk, whole.name(), shares, by, outputs);
+    const auto fractions = data::parse_split("8,1,1");
+    const auto sizes = split_corpus(disk, whole.name(), fractions, by, outputs);
     std::vector<std::int32_t> ids;
     for (const auto split : {data::Split::train, data::Split::valid, data::Split::test}) {
       const auto i = static_cast<std::size_t>(split);
-      const data::DocumentRange range = data::documents_of(whole, split, shares, by);
-      const io::CorpusStore part(outputs[i]);
-      EXPECT_NO_THROW(part.verify());
-      ASSERT_EQ(part.documents(), range.documents);
+      const data::DocumentRange range = data::documents_of(whole, split, fractions, by);
+      const io::CorpusStore written(outputs[i]);
+      EXPECT_NO_THROW(written.verify());
+      ASSERT_EQ(written.documents(), range.documents);
       EXPECT_EQ(sizes[i].tokens, range.tokens());
       for (std::int64_t d = 0; d <= range.documents; ++d) {
         const std::int64_t offset = d == 0 ? 0 : range.end(d - 1) - range.begin_token;
-        EXPECT_EQ(part.document_offsets()[static_cast<std::size_t>(d)], offset);
+        EXPECT_EQ(written.document_offsets()[static_cast<std::size_t>(d)], offset);
       }
-      const auto part_ids = ids_of(part);
-      ids.insert(ids.end(), part_ids.begin(), part_ids.end());
+      const auto written_ids = ids_of(written);
+      ids.insert(ids.end(), written_ids.begin(), written_ids.end());
     }
     EXPECT_EQ(ids, ids_of(whole));
   }

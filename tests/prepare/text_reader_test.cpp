@@ -219,10 +219,10 @@ TEST_F(TextReaderTest, EndsATextOnlyInTheRangeThatReachesTheEndOfTheFile) {
 class CompressedInput : public TextReaderTest, public ::testing::WithParamInterface<const char*> {
  protected:
   /// Packs a file with the program of this name; several of them one after another.
-  std::string packed(const std::string& name, const std::vector<std::string>& parts) {
+  std::string packed(const std::string& name, const std::vector<std::string>& members) {
     std::string all;
-    for (const std::string& part : parts) {
-      const std::string plain = file("plain", part);
+    for (const std::string& member : members) {
+      const std::string plain = file("plain", member);
       EXPECT_EQ(std::system(fmt::format("{} -c {} > {}.packed", GetParam(), plain, plain).c_str()), 0);
       std::ifstream stream(plain + ".packed", std::ios::binary);
       all.append(std::istreambuf_iterator<char>(stream), {});

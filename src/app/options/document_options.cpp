@@ -13,15 +13,15 @@ void add_document_format(Options& options, const std::string& name, DocumentForm
                      help);
 }
 
-void add_bad_lines(Options& options, bool* skip, std::int64_t* most) {
+void add_bad_lines(Options& options, bool* skip, std::int64_t* max_lines) {
   options.add_choice("on-bad-line", skip, {{"stop", false}, {"skip", true}},
                      "Lines that are not JSON or have no text under the key.");
-  options.add("max-bad-lines", most, "N", "Bad lines to skip before giving up.", at_least(0));
+  options.add("max-bad-lines", max_lines, "N", "Bad lines to skip before giving up.", at_least(0));
 }
 
 int thread_count(const mpi::MpiCommunicator& world, std::optional<int> workers) {
-  const int share = default_thread_count(mpi::find_node_location(world).ranks_sharing_cores);
-  return workers.value_or(share);
+  const int available = default_thread_count(mpi::find_node_location(world).ranks_sharing_cores);
+  return workers.value_or(available);
 }
 
 }  // namespace trireme::app

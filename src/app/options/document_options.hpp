@@ -22,7 +22,7 @@ struct DocumentFormat {
 void add_document_format(Options& options, const std::string& name, DocumentFormat* format, const std::string& help);
 
 /// Adds --on-bad-line and --max-bad-lines.
-void add_bad_lines(Options& options, bool* skip, std::int64_t* most);
+void add_bad_lines(Options& options, bool* skip, std::int64_t* max_lines);
 
 /// Returns the threads of a rank: `workers`, or its share of the machine's cores. Collective.
 int thread_count(const mpi::MpiCommunicator& world, std::optional<int> workers);

@@ -57,8 +57,8 @@ std::string suggestion(const std::string& name, std::span<const std::string> can
   return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
 }
 
-void refuse_subcommand(const std::string& group, const std::string& word, std::span<const std::string> words) {
-  const std::string command = "trireme " + group;
+void refuse_subcommand(const std::string& parent, const std::string& word, std::span<const std::string> words) {
+  const std::string command = "trireme " + parent;
   if (word.empty()) {
     throw ConfigError("{} does nothing by itself: one of {} must follow\nsee {} --help", command,
                       fmt::join(words, ", "), command);

@@ -46,13 +46,13 @@ void assign_number(const std::string& text, Range range, const char* kind, T& va
 void check_path(const std::string& path, const std::string& option) {
   constexpr std::size_t max_path_bytes = 4095, max_name_bytes = 255;  // on Linux
   TRIREME_CHECK(!path.empty(), ConfigError, "{} has an empty name: give one, or leave the option out", option);
-  std::size_t max_part_bytes = 0;
+  std::size_t max_component_bytes = 0;
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('/', begin), path.size());
-    max_part_bytes = std::max(max_part_bytes, end - begin);
+    max_component_bytes = std::max(max_component_bytes, end - begin);
     begin = end + 1;
   }
-  TRIREME_CHECK(path.size() <= max_path_bytes && max_part_bytes <= max_name_bytes, IoError,
+  TRIREME_CHECK(path.size() <= max_path_bytes && max_component_bytes <= max_name_bytes, IoError,
                 "{} {}: the name is too long; a path has at most {} bytes, each name in it {}", option, shortened(path),
                 max_path_bytes, max_name_bytes);
 }
@@ -272,8 +272,8 @@ void Options::apply(const Source& source, std::vector<std::string>& problems) {
                       source.description));
       continue;
     }
-    const auto [place, is_new] = seen.try_emplace(entry, Last{&option, {}});
-    Last& last = place->second;
+    const auto [found, is_new] = seen.try_emplace(entry, Last{&option, {}});
+    Last& last = found->second;
     if (is_new || entry->arity == Arity::list) {
       last.values.insert(last.values.end(), option.values.begin(), option.values.end());
     } else if (last.values != option.values) {

@@ -38,8 +38,8 @@ std::string printable(std::string_view bytes) {
 }
 
 std::string shortened(std::string_view word) {
-  constexpr std::size_t longest = 120, kept = 40;
-  if (word.size() <= longest) return printable(word);
+  constexpr std::size_t max_bytes = 120, kept = 40;
+  if (word.size() <= max_bytes) return printable(word);
   return fmt::format("{}...{} ({} characters)", printable(word.substr(0, kept)),
                      printable(word.substr(word.size() - kept)), word.size());
 }

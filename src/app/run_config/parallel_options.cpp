@@ -133,9 +133,9 @@ void ParallelOptions::declare(Options& options) {
 void ParallelOptions::settle(DType dtype, const std::optional<model::GptConfig>& model, Problems& problems) {
   sharding.settle(dtype, problems);
   problems.attempt([&] {
-    const parallel::PipelineSplit parts = grid.pipeline_split();
+    const parallel::PipelineSplit pipeline_split = grid.pipeline_split();
     if (!model) return;
-    parallel::schedule_for(schedule, parallel::PipelineLayout::of(model->layers, grid.pipeline, parts).chunks);
+    parallel::schedule_for(schedule, parallel::PipelineLayout::of(model->layers, grid.pipeline, pipeline_split).chunks);
   });
 }
 

@@ -83,7 +83,7 @@ data::RunLength RunConfig::run_length(std::int64_t iterations) const {
 data::GptDataOptions RunConfig::data_options(const model::GptConfig& config) const {
   return {.sequence_length = batch.sequence_length,
           .seed = static_cast<std::int64_t>(seed),
-          .split_shares = data::parse_split(data.split),
+          .split_fractions = data::parse_split(data.split),
           .split_by = data.split_by,
           .sampling = data.sampling,
           .vocabulary_size = config.vocabulary,

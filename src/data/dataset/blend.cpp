@@ -11,7 +11,7 @@ namespace {
 
 // Only the counts before each block are kept; a read makes the choices within its block again. That takes a few
 // microseconds a sample, and a hundredth of the memory that every sample's choice would take.
-constexpr std::int64_t kBlock = 128;
+constexpr std::int64_t block_samples = 128;
 
 }  // namespace
 
@@ -25,19 +25,20 @@ std::vector<double> normalized_weights(std::span<const double> weights) {
   TRIREME_CHECK(std::isfinite(sum), ConfigError,
                 "the weights of <data_path> add up to more than {:.1e}. Try shares, such as 0.7 and 0.3",
                 std::numeric_limits<double>::max());
-  std::vector<double> shares;
+  std::vector<double> normalized;
   for (const double weight : weights) {
-    shares.push_back(weight / sum);
-    TRIREME_CHECK(shares.back() > 0, ConfigError, "a corpus of <data_path> has weight {} of {}, too small to count",
+    normalized.push_back(weight / sum);
+    TRIREME_CHECK(normalized.back() > 0, ConfigError, "a corpus of <data_path> has weight {} of {}, too small to count",
                   weight, sum);
   }
-  return shares;
+  return normalized;
 }
 
-BlendOrder::BlendOrder(std::vector<double> shares, std::int64_t samples) : shares_(std::move(shares)), size_(samples) {
-  std::vector<std::int64_t> counts(shares_.size());
+BlendOrder::BlendOrder(std::vector<double> weights, std::int64_t samples)
+    : weights_(std::move(weights)), size_(samples) {
+  std::vector<std::int64_t> counts(weights_.size());
   for (std::int64_t k = 0; k < size_; ++k) {
-    if (k % kBlock == 0) block_counts_.insert(block_counts_.end(), counts.begin(), counts.end());
+    if (k % block_samples == 0) block_counts_.insert(block_counts_.end(), counts.begin(), counts.end());
     ++counts[choose(k, counts)];
   }
   block_counts_.insert(block_counts_.end(), counts.begin(), counts.end());
@@ -45,22 +46,22 @@ BlendOrder::BlendOrder(std::vector<double> shares, std::int64_t samples) : share
 
 std::size_t BlendOrder::choose(std::int64_t k, std::span<const std::int64_t> counts) const {
   const auto wanted = static_cast<double>(std::max<std::int64_t>(k, 1));
-  const auto deficit = [&](std::size_t i) { return shares_[i] * wanted - static_cast<double>(counts[i]); };
+  const auto deficit = [&](std::size_t i) { return weights_[i] * wanted - static_cast<double>(counts[i]); };
   std::size_t best = 0;
-  double greatest = deficit(0);
-  for (std::size_t i = 1; i < shares_.size(); ++i) {
-    if (const double value = deficit(i); value > greatest) {
+  double max_deficit = deficit(0);
+  for (std::size_t i = 1; i < weights_.size(); ++i) {
+    if (const double value = deficit(i); value > max_deficit) {
       best = i;
-      greatest = value;
+      max_deficit = value;
     }
   }
   return best;
 }
 
 std::vector<std::int64_t> BlendOrder::counts(std::int64_t k) const {
-  const auto block = block_counts_.begin() + k / kBlock * static_cast<std::int64_t>(shares_.size());
-  std::vector<std::int64_t> counts(block, block + static_cast<std::int64_t>(shares_.size()));
-  for (std::int64_t i = k / kBlock * kBlock; i < k; ++i) ++counts[choose(i, counts)];
+  const auto block = block_counts_.begin() + k / block_samples * static_cast<std::int64_t>(weights_.size());
+  std::vector<std::int64_t> counts(block, block + static_cast<std::int64_t>(weights_.size()));
+  for (std::int64_t i = k / block_samples * block_samples; i < k; ++i) ++counts[choose(i, counts)];
   return counts;
 }
 

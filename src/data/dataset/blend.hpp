@@ -10,14 +10,14 @@
 
 namespace trireme::data {
 
-/// Shares that sum to 1. Throws ConfigError for a weight that is not a positive number.
+/// Weights that sum to 1. Throws ConfigError for a weight that is not a positive number.
 std::vector<double> normalized_weights(std::span<const double> weights);
 
 /// Corpus of each sample of a blend, as in Megatron-LM. Sample k comes from the corpus with the greatest w_i · max(k,
 /// 1) - (samples taken from i so far), the first of equals. It does not depend on the number of samples.
 class BlendOrder {
  public:
-  BlendOrder(std::vector<double> shares, std::int64_t samples);
+  BlendOrder(std::vector<double> weights, std::int64_t samples);
   std::int64_t size() const { return size_; }
   /// Corpus of sample k, and its number among that corpus' samples.
   std::pair<std::size_t, std::int64_t> at(std::int64_t k) const;
@@ -27,7 +27,7 @@ class BlendOrder {
  private:
   std::size_t choose(std::int64_t k, std::span<const std::int64_t> counts) const;
 
-  std::vector<double> shares_;
+  std::vector<double> weights_;
   std::int64_t size_;
   std::vector<std::int64_t> block_counts_;  // [blocks, corpora]: before each block of samples
 };

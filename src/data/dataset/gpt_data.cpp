@@ -53,7 +53,7 @@ class Builder {
     if (stores.size() == 1) return;
     std::vector<double> weights;
     for (const WeightedStore& store : stores) weights.push_back(store.weight);
-    shares_ = normalized_weights(weights);
+    weights_ = normalized_weights(weights);
   }
 
   std::unique_ptr<SampleSource> build(Split split, std::int64_t SampleBudget::*member) const {
@@ -66,15 +66,16 @@ class Builder {
     if (need == 0) return nullptr;
     if (stores_.size() == 1) return build_one(stores_.front(), split, budgets);
 
-    BlendOrder order(shares_, need);
+    BlendOrder order(weights_, need);
     std::vector<std::unique_ptr<SampleSource>> sources;
     for (std::size_t i = 0; i < stores_.size(); ++i) {
       std::vector<std::int64_t> child_budgets;
       for (const std::int64_t budget : budgets) {
         // The surplus is Megatron-LM's. Where it does not reach, because there are few samples and many corpora,
         // Megatron-LM fails and this takes what the blend reads.
-        const auto share = static_cast<std::int64_t>(std::ceil(static_cast<double>(budget) * shares_[i] * 1.005));
-        child_budgets.push_back(std::max(share, order.counts(budget)[i]));
+        const auto child_budget =
+            static_cast<std::int64_t>(std::ceil(static_cast<double>(budget) * weights_[i] * 1.005));
+        child_budgets.push_back(std::max(child_budget, order.counts(budget)[i]));
       }
       sources.push_back(build_one(stores_[i], split, child_budgets));
     }
@@ -99,7 +100,7 @@ class Builder {
                     need, name_of(split), length, store.name(), store.token_count(), source->size());
       return source;
     }
-    const DocumentRange range = documents_of(store, split, options_.split_shares, options_.split_by);
+    const DocumentRange range = documents_of(store, split, options_.split_fractions, options_.split_by);
     TRIREME_CHECK(range.tokens() > length, DataError,
                   "the {} split of {} has {} tokens in {} documents (of {} in {}), but one sample of <seq_length> {} "
                   "takes {}. Try "
@@ -112,25 +113,26 @@ class Builder {
 
   const std::vector<WeightedStore>& stores_;
   const GptDataOptions& options_;
-  std::vector<double> shares_;
+  std::vector<double> weights_;
 };
 
 }  // namespace
 
 std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, const SampleBudget& now) {
-  SampleBudget greatest;
+  SampleBudget max_budget;
   for (const SampleBudget& budget : earlier) {
-    greatest.train = std::max(greatest.train, budget.train);
-    greatest.valid = std::max(greatest.valid, budget.valid);
-    greatest.test = std::max(greatest.test, budget.test);
+    max_budget.train = std::max(max_budget.train, budget.train);
+    max_budget.valid = std::max(max_budget.valid, budget.valid);
+    max_budget.test = std::max(max_budget.test, budget.test);
   }
-  if (now.train > greatest.train || now.valid > greatest.valid || now.test > greatest.test) earlier.push_back(now);
+  if (now.train > max_budget.train || now.valid > max_budget.valid || now.test > max_budget.test)
+    earlier.push_back(now);
   return earlier;
 }
 
 bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions& options, Split split) {
   return std::ranges::all_of(stores, [&](const WeightedStore& weighted) {
-    const DocumentRange range = documents_of(*weighted.store, split, options.split_shares, options.split_by);
+    const DocumentRange range = documents_of(*weighted.store, split, options.split_fractions, options.split_by);
     return range.tokens() > options.sequence_length;
   });
 }
@@ -149,7 +151,7 @@ Attributes attributes_of(const std::vector<WeightedStore>& stores, const GptData
     corpora += (corpora.empty() ? "" : " ") + store.store->info().content_digest;
     if (stores.size() > 1) corpora += fmt::format("*{:.17g}", store.weight);
   }
-  const auto& [train, valid, test] = options.split_shares;
+  const auto& [train, valid, test] = options.split_fractions;
   Attributes attributes;
   attributes.put("data.corpora", corpora);
   attributes.put("data.tokenizer", stores.front().store->info().tokenizer_digest);

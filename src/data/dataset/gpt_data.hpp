@@ -27,8 +27,8 @@ struct WeightedStore {
 
 struct GptDataOptions {
   std::int64_t sequence_length = 0;
-  std::int64_t seed = 1234;                                 ///< 0 to 2^32 - 1, as NumPy takes it
-  std::array<double, 3> split_shares{0.969, 0.030, 0.001};  ///< see parse_split
+  std::int64_t seed = 1234;                                    ///< 0 to 2^32 - 1, as NumPy takes it
+  std::array<double, 3> split_fractions{0.969, 0.030, 0.001};  ///< see parse_split
   SplitBy split_by = SplitBy::automatic;
   Sampling sampling = Sampling::shuffled;
   std::int64_t vocabulary_size = 0;  ///< vocabulary of the model; 0 for the corpora's own
@@ -50,10 +50,10 @@ std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, cons
 bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions& options, Split split);
 
 /// Training, validation and test samples of one corpus or a blend of several. Each split of each corpus is shuffled
-/// from the same seed; in a blend (see BlendOrder) a corpus is built for 0.5 % more samples than its share. Every
-/// source has at least the samples of the greatest budget. Throws ConfigError for options and weights that cannot work.
-/// Throws DataError for corpora of different tokenizers, ids beyond the vocabulary, or too few tokens for a split that
-/// is needed.
+/// from the same seed; in a blend (see BlendOrder) a corpus is built for 0.5 % more samples than its weight asks for.
+/// Every source has at least the samples of the greatest budget. Throws ConfigError for options and weights that cannot
+/// work. Throws DataError for corpora of different tokenizers, ids beyond the vocabulary, or too few tokens for a split
+/// that is needed.
 GptData make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
 
 /// Attributes "data.*" of a checkpoint: all that the order of the samples depends on, beside its budgets. A run that

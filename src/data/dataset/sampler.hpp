@@ -28,7 +28,7 @@ struct RunLength {
 /// to count.
 SampleBudget samples_needed(const RunLength& run);
 
-/// The place of a rank among those that share the global batch.
+/// Position of a rank among those that divide the global batch.
 struct SamplerGrid {
   std::int64_t micro_batch_size = 1;
   std::int64_t data_parallel_size = 1;

@@ -9,7 +9,7 @@ namespace trireme::data {
 namespace {
 
 // With fewer documents the default split's 3 % for validation is not even a few documents.
-constexpr std::int64_t kFewDocuments = 100;
+constexpr std::int64_t few_documents = 100;
 
 }  // namespace
 
@@ -18,7 +18,7 @@ const char* name_of(Split split) {
 }
 
 std::array<double, 3> parse_split(std::string_view text) {
-  std::array<double, 3> shares{};
+  std::array<double, 3> fractions{};
   double sum = 0;
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -27,9 +27,9 @@ std::array<double, 3> parse_split(std::string_view text) {
     while (at != end && *at == ' ') ++at;
     double value = 0;
     const auto [next, error] = std::from_chars(at, end, value);
-    good = i < shares.size() && error == std::errc{} && std::isfinite(value) && value >= 0;
+    good = i < fractions.size() && error == std::errc{} && std::isfinite(value) && value >= 0;
     if (!good) break;
-    shares[i] = value;
+    fractions[i] = value;
     sum += value;
     at = next;
     while (at != end && *at == ' ') ++at;
@@ -40,33 +40,33 @@ std::array<double, 3> parse_split(std::string_view text) {
   }
   TRIREME_CHECK(good && sum > 0 && std::isfinite(sum), ConfigError,
                 "<split> '{}' is not up to three numbers, none negative and not all 0. Try 969,30,1", text);
-  for (double& share : shares) share /= sum;
-  return shares;
+  for (double& fraction : fractions) fraction /= sum;
+  return fractions;
 }
 
-std::array<std::int64_t, 4> split_boundaries(const std::array<double, 3>& shares, std::int64_t count) {
+std::array<std::int64_t, 4> split_boundaries(const std::array<double, 3>& fractions, std::int64_t count) {
   std::array<std::int64_t, 4> boundaries{};
   double sum = 0;
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    sum += shares[i];
+  for (std::size_t i = 0; i < fractions.size(); ++i) {
+    sum += fractions[i];
     boundaries[i + 1] = std::min(static_cast<std::int64_t>(std::nearbyint(sum * static_cast<double>(count))), count);
   }
   return boundaries;
 }
 
-DocumentRange documents_of(const TokenStore& store, Split split, const std::array<double, 3>& shares, SplitBy by) {
+DocumentRange documents_of(const TokenStore& store, Split split, const std::array<double, 3>& fractions, SplitBy by) {
   const auto offsets = store.document_offsets();
   const auto which = static_cast<std::size_t>(split);
-  if (by == SplitBy::automatic) by = store.documents() < kFewDocuments ? SplitBy::tokens : SplitBy::documents;
+  if (by == SplitBy::automatic) by = store.documents() < few_documents ? SplitBy::tokens : SplitBy::documents;
   DocumentRange range{offsets};
   if (by == SplitBy::documents) {
-    const auto boundaries = split_boundaries(shares, store.documents());
+    const auto boundaries = split_boundaries(fractions, store.documents());
     range.first_document = boundaries[which];
     range.documents = boundaries[which + 1] - boundaries[which];
     range.begin_token = offsets[static_cast<std::size_t>(boundaries[which])];
     range.end_token = offsets[static_cast<std::size_t>(boundaries[which + 1])];
   } else {
-    const auto boundaries = split_boundaries(shares, store.token_count());
+    const auto boundaries = split_boundaries(fractions, store.token_count());
     range.begin_token = boundaries[which];
     range.end_token = boundaries[which + 1];
     if (range.tokens() > 0) {

@@ -18,18 +18,18 @@ const char* name_of(Split split);
 enum class SplitBy {
   automatic,  ///< tokens where a corpus has fewer documents than 100, else documents
   documents,  ///< whole documents, as Megatron-LM does
-  tokens      ///< tokens: a boundary may cut a document, whose parts are then documents of their own
+  tokens      ///< tokens: a boundary may divide a document into two documents
 };
 
-/// Shares of training, validation and test, which sum to 1, from "969,30,1", "90/10" or "1": up to three numbers of any
-/// scale, missing ones 0. Throws ConfigError.
+/// Fractions of training, validation and test, which sum to 1, from "969,30,1", "90/10" or "1": up to three numbers of
+/// any scale, missing ones 0. Throws ConfigError.
 std::array<double, 3> parse_split(std::string_view text);
 
-/// First and one past the last of `count` items in each split. Boundary i is the sum of the first i shares times
+/// First and one past the last of `count` items in each split. Boundary i is the sum of the first i fractions times
 /// `count`, rounded to the nearest integer, halves to the even one.
-std::array<std::int64_t, 4> split_boundaries(const std::array<double, 3>& shares, std::int64_t count);
+std::array<std::int64_t, 4> split_boundaries(const std::array<double, 3>& fractions, std::int64_t count);
 
-/// Consecutive documents of a corpus, the first and last possibly cut.
+/// Consecutive documents of a corpus, the first and last possibly incomplete.
 struct DocumentRange {
   std::span<const std::int64_t> offsets;  ///< offsets of the whole corpus
   std::int64_t first_document = 0, documents = 0;
@@ -44,7 +44,7 @@ struct DocumentRange {
   std::int64_t offset(std::int64_t d) const { return offsets[static_cast<std::size_t>(first_document + d)]; }
 };
 
-/// The part of `store` that belongs to `split`.
-DocumentRange documents_of(const TokenStore& store, Split split, const std::array<double, 3>& shares, SplitBy by);
+/// The documents of `store` that belong to `split`.
+DocumentRange documents_of(const TokenStore& store, Split split, const std::array<double, 3>& fractions, SplitBy by);
 
 }  // namespace trireme::data

@@ -190,15 +190,15 @@ class Comparer {
   }
 
   void compare_batch(const std::vector<DocumentPair>& batch, std::vector<DocumentPair>& rejected) {
-    std::vector<std::size_t> groups;  // first pair of each later document
+    std::vector<std::size_t> first_pairs;  // first pair of each later document
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (i == 0 || batch[i].second != batch[i - 1].second) groups.push_back(i);
+      if (i == 0 || batch[i].second != batch[i - 1].second) first_pairs.push_back(i);
     }
-    groups.push_back(batch.size());
+    first_pairs.push_back(batch.size());
     std::vector<char> similar(batch.size());
-    pool_.parallel_for(static_cast<std::int64_t>(groups.size()) - 1, [&](std::int64_t group) {
-      const std::size_t begin = groups[static_cast<std::size_t>(group)];
-      const std::size_t end = groups[static_cast<std::size_t>(group) + 1];
+    pool_.parallel_for(static_cast<std::int64_t>(first_pairs.size()) - 1, [&](std::int64_t document) {
+      const std::size_t begin = first_pairs[static_cast<std::size_t>(document)];
+      const std::size_t end = first_pairs[static_cast<std::size_t>(document) + 1];
       const RecentSets::Set later = sets_.of(batch[begin].second);
       for (std::size_t i = begin; i < end; ++i) {
         similar[i] = are_similar(*sets_.of(batch[i].first), *later, options_.jaccard) ? 1 : 0;

@@ -11,7 +11,7 @@
 
 namespace trireme::data {
 
-/// The word n-grams of a text, words as in WordReader, each as a hash of 64 bits and the place where it stands.
+/// The word n-grams of a text, words as in WordReader, each as a hash of 64 bits and its position.
 class NgramReader {
  public:
   NgramReader(std::string_view text, int n);
@@ -35,7 +35,7 @@ class NgramReader {
   std::uint64_t sum_ = 0;  // polynomial of the words' hashes
 };
 
-/// A set of hashes, each at a place that lasts until the next insertion. Lookups may go on from several threads at
+/// A set of hashes, each in a slot that lasts until the next insertion. Lookups may go on from several threads at
 /// once.
 class HashSet {
  public:
@@ -44,7 +44,7 @@ class HashSet {
   void insert(std::uint64_t hash);
   std::int64_t size() const { return size_; }
 
-  /// Place of a hash, from 0 to below `places()`; -1 where it is not in the set.
+  /// Slot of a hash, from 0 to below `slots()`; -1 where it is not in the set.
   std::int64_t find(std::uint64_t hash) const {
     if (hash == 0) hash = 1;  // 0 marks a free slot
     for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
@@ -52,7 +52,7 @@ class HashSet {
       if (slots_[at] == 0) return -1;
     }
   }
-  std::int64_t places() const { return static_cast<std::int64_t>(slots_.size()); }
+  std::int64_t slots() const { return static_cast<std::int64_t>(slots_.size()); }
 
  private:
   void grow();

@@ -44,7 +44,7 @@ LanguageDetector::Result LanguageDetector::detect(std::string_view text) const {
   Result result{CLD2::LanguageCode(is_reliable ? main : CLD2::UNKNOWN_LANGUAGE), 0};
   for (std::size_t i = 0; i < languages.size(); ++i) {
     if (std::ranges::find(wanted_, CLD2::LanguageCode(languages[i])) == wanted_.end()) continue;
-    result.wanted_share += percents[i] / 100.0;
+    result.wanted_fraction += percents[i] / 100.0;
   }
   return result;
 }

@@ -15,8 +15,8 @@ class LanguageDetector {
   explicit LanguageDetector(std::vector<std::string> wanted);
 
   struct Result {
-    std::string main;         ///< code of the language of most of the text; "un" (unknown) where none is sure
-    double wanted_share = 0;  ///< share of the text's letters, in bytes, that are in the wanted languages
+    std::string main;            ///< code of the language of most of the text; "un" (unknown) where none is sure
+    double wanted_fraction = 0;  ///< fraction of the text's letters, in bytes, that are in the wanted languages
   };
   /// `text` is UTF-8. Safe to call from several threads at once.
   Result detect(std::string_view text) const;

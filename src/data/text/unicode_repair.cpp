@@ -61,14 +61,14 @@ void for_each_character(std::string_view text, const Take& take) {
   }
 }
 
-/// A run of characters that stand for bytes.
-struct Run {
+/// Successive characters that stand for bytes.
+struct Sequence {
   std::string_view text;
   std::string bytes;
   std::u32string characters;
 
   bool is_utf8() const { return find_invalid_utf8(bytes) == bytes.size(); }
-  /// Returns whether ordinary text contains such runs, too.
+  /// Returns whether ordinary text contains such sequences, too.
   bool is_ordinary() const {
     if (characters[0] == U'\u00C2' || characters[0] == U'\u00C3') return false;
     const bool is_end_of_word = characters.size() == 2 && follows_words(characters[1]);
@@ -76,41 +76,44 @@ struct Run {
   }
 };
 
-/// Calls `take(run)` for every longest run of characters that stand for bytes, `pass(bytes)` for the text between.
-template <class TakeRun, class Pass>
-void for_each_run(std::string_view text, const TakeRun& take, const Pass& pass) {
-  Run run;
+/// Calls `take(sequence)` for every longest sequence of characters that stand for bytes, `pass(bytes)` for the text
+/// between.
+template <class TakeSequence, class Pass>
+void for_each_sequence(std::string_view text, const TakeSequence& take, const Pass& pass) {
+  Sequence sequence;
   for_each_character(text, [&](Utf8Character c, std::string_view spelling) {
     const unsigned char byte = c.size_bytes > 1 ? byte_of(c.code_point) : 0;
     if (byte != 0) {
-      run.text = run.bytes.empty() ? spelling : std::string_view(run.text.data(), run.text.size() + spelling.size());
-      run.bytes += static_cast<char>(byte);
-      run.characters += c.code_point;
+      sequence.text = sequence.bytes.empty()
+                          ? spelling
+                          : std::string_view(sequence.text.data(), sequence.text.size() + spelling.size());
+      sequence.bytes += static_cast<char>(byte);
+      sequence.characters += c.code_point;
       return;
     }
-    if (!run.bytes.empty()) {
-      take(run);
-      run = {};
+    if (!sequence.bytes.empty()) {
+      take(sequence);
+      sequence = {};
     }
     pass(spelling);
   });
-  if (!run.bytes.empty()) take(run);
+  if (!sequence.bytes.empty()) take(sequence);
 }
 
 /// One pass of the first step.
 std::string read_again(std::string_view text) {
-  std::int64_t misread_runs = 0, ordinary_runs = 0, other_runs = 0;
-  const auto count = [&](const Run& run) {
-    ++(!run.is_utf8() ? other_runs : run.is_ordinary() ? ordinary_runs : misread_runs);
+  std::int64_t misread = 0, ordinary = 0, other = 0;
+  const auto count = [&](const Sequence& sequence) {
+    ++(!sequence.is_utf8() ? other : sequence.is_ordinary() ? ordinary : misread);
   };
-  for_each_run(text, count, [](std::string_view) {});
+  for_each_sequence(text, count, [](std::string_view) {});
   std::string result;
-  if (misread_runs + ordinary_runs == 0) return result = text;
-  const auto take = [&](const Run& run) {
-    const bool is_misread = run.is_utf8() && (!run.is_ordinary() || misread_runs > other_runs);
-    result += is_misread ? std::string_view(run.bytes) : run.text;
+  if (misread + ordinary == 0) return result = text;
+  const auto take = [&](const Sequence& sequence) {
+    const bool is_misread = sequence.is_utf8() && (!sequence.is_ordinary() || misread > other);
+    result += is_misread ? std::string_view(sequence.bytes) : sequence.text;
   };
-  for_each_run(text, take, [&](std::string_view bytes) { result += bytes; });
+  for_each_sequence(text, take, [&](std::string_view bytes) { result += bytes; });
   return result;
 }
 

@@ -99,10 +99,10 @@ class Trainer {
     const auto tokens = symbols(word);
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
       const std::uint64_t pair = pair_of(tokens[i], tokens[i + 1]);
-      Occurrences& places = pairs_[pair];
-      places.count += sign * counts_[word];
+      Occurrences& found = pairs_[pair];
+      found.count += sign * counts_[word];
       if (sign < 0) continue;
-      if (places.words.empty() || places.words.back() != word) places.words.push_back(static_cast<std::uint32_t>(word));
+      if (found.words.empty() || found.words.back() != word) found.words.push_back(static_cast<std::uint32_t>(word));
       if (tokens[i] == newest_ || tokens[i + 1] == newest_) changed_.push_back(pair);
     }
   }
@@ -178,9 +178,9 @@ void WordCounts::add_text(std::string_view text, const WordSplitter& splitter) {
   }
 }
 
-void WordCounts::add(const WordCounts& other, std::size_t part, std::size_t parts) {
+void WordCounts::add(const WordCounts& other, std::size_t partition, std::size_t partitions) {
   for (const auto& [word, count] : other.counts_) {
-    if (fnv1a(word) % parts == part) add_word(word, count);
+    if (fnv1a(word) % partitions == partition) add_word(word, count);
   }
 }
 

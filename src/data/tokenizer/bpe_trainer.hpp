@@ -20,8 +20,8 @@ class WordCounts {
 
   /// Counts every word of `text`, cut by GPT-2's pattern.
   void add_text(std::string_view text, const WordSplitter& splitter);
-  /// Adds the words of `other` that `part` of `parts` holds: every word is in one part.
-  void add(const WordCounts& other, std::size_t part, std::size_t parts);
+  /// Adds the words of `other` that `partition` of `partitions` holds: every word is in one.
+  void add(const WordCounts& other, std::size_t partition, std::size_t partitions);
   /// Removes the words that occur at most `count` times. Returns the sum of their frequencies.
   std::int64_t forget(std::int64_t count);
 

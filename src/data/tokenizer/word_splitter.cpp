@@ -52,7 +52,7 @@ inline WordSplitter::Character WordSplitter::character(const char* text, const c
 }
 
 /// End of the characters of class `wanted` from `text` on.
-inline const char* WordSplitter::run_end(const char* text, const char* end, Class wanted) const {
+inline const char* WordSplitter::class_end(const char* text, const char* end, Class wanted) const {
   while (text != end) {
     const Character next = character(text, end);
     if (next.character_class != wanted) break;
@@ -86,7 +86,7 @@ inline const char* WordSplitter::gpt2_word_end(const char* text, const char* end
   if (*text == ' ' && end - text > 1) ++start;
   const Character first = character(start, end);
   if (first.character_class == Class::space) return space_end(text, end);
-  return run_end(start + first.size_bytes, end, first.character_class);
+  return class_end(start + first.size_bytes, end, first.character_class);
 }
 
 const char* WordSplitter::llama_word_end(const char* text, const char* end) const {
@@ -95,7 +95,7 @@ const char* WordSplitter::llama_word_end(const char* text, const char* end) cons
   }
   const Character first = character(text, end);
   const char* const second = text + first.size_bytes;
-  if (first.character_class == Class::letter) return run_end(second, end, Class::letter);
+  if (first.character_class == Class::letter) return class_end(second, end, Class::letter);
   if (first.character_class == Class::number) {
     const char* at = second;
     for (int digits = 1; pattern_ == WordPattern::llama3 && digits < 3 && at != end; ++digits) {
@@ -109,17 +109,17 @@ const char* WordSplitter::llama_word_end(const char* text, const char* end) cons
   const bool has_second = second != end;
   const Character next = has_second ? character(second, end) : Character{Class::space, 0};
   if (!is_line_end(*text) && has_second && next.character_class == Class::letter) {
-    return run_end(second, end, Class::letter);
+    return class_end(second, end, Class::letter);
   }
   const bool space_first = *text == ' ' && has_second && next.character_class == Class::other;
   if (first.character_class == Class::other || space_first) {
-    const char* at = run_end(second, end, Class::other);
+    const char* at = class_end(second, end, Class::other);
     while (at != end && is_line_end(*at)) ++at;
     return at;
   }
   // White space: up to its last end of a line, if it has one.
-  const char* const run = run_end(text, end, Class::space);
-  for (const char* at = run; at != text; --at) {
+  const char* const spaces_end = class_end(text, end, Class::space);
+  for (const char* at = spaces_end; at != text; --at) {
     if (is_line_end(at[-1])) return at;
   }
   return space_end(text, end);

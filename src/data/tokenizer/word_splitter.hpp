@@ -25,7 +25,7 @@ class WordSplitter {
   /// End of the word that starts at `text`, which is before `end`. The end of a word depends on the text after it, so
   /// `end` must be the end of the whole text.
   const char* word_end(const char* text, const char* end) const;
-  /// Returns whether `text` has the same words as its parts before and after byte `at`, split separately.
+  /// Returns whether `text` has the same words as the texts before and after byte `at`, split separately.
   bool can_cut(std::string_view text, std::size_t at) const;
 
  private:
@@ -35,7 +35,7 @@ class WordSplitter {
     int size_bytes;
   };
   Character character(const char* text, const char* end) const;
-  const char* run_end(const char* text, const char* end, Class wanted) const;
+  const char* class_end(const char* text, const char* end, Class wanted) const;
   const char* space_end(const char* text, const char* end) const;
   const char* gpt2_word_end(const char* text, const char* end) const;
   const char* llama_word_end(const char* text, const char* end) const;

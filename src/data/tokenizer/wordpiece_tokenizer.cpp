@@ -81,11 +81,11 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
 }
 
 void WordPieceTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
-  std::string run;  // characters between white space, cleaned
+  std::string words;  // characters between white space, cleaned
   bool is_ascii = true;
   const auto finish_run = [&] {
-    if (!run.empty()) encode_run(run, is_ascii, ids);
-    run.clear();
+    if (!words.empty()) encode_words(words, is_ascii, ids);
+    words.clear();
     is_ascii = true;
   };
   const char* const end = text.data() + text.size();
@@ -98,15 +98,15 @@ void WordPieceTokenizer::encode(std::string_view text, std::vector<std::int32_t>
     const Class kind = classes_[character.code_point];
     if (kind == Class::letter || kind == Class::punctuation) {
       if (character.size_bytes == 1) {
-        run += lower_case_ && *at >= 'A' && *at <= 'Z' ? static_cast<char>(*at + ('a' - 'A')) : *at;
+        words += lower_case_ && *at >= 'A' && *at <= 'Z' ? static_cast<char>(*at + ('a' - 'A')) : *at;
       } else {
-        run.append(at, static_cast<std::size_t>(character.size_bytes));
+        words.append(at, static_cast<std::size_t>(character.size_bytes));
         is_ascii = false;
       }
     } else if (kind != Class::dropped) {
       finish_run();
       if (kind == Class::ideograph) {
-        run.assign(at, static_cast<std::size_t>(character.size_bytes));
+        words.assign(at, static_cast<std::size_t>(character.size_bytes));
         is_ascii = false;
         finish_run();
       }
@@ -116,10 +116,10 @@ void WordPieceTokenizer::encode(std::string_view text, std::vector<std::int32_t>
   finish_run();
 }
 
-void WordPieceTokenizer::encode_run(const std::string& run, bool is_ascii, std::vector<std::int32_t>& ids) const {
-  if (!is_ascii && lower_case_) return encode_run(lower_case_without_accents(run), true, ids);
-  const char* const end = run.data() + run.size();
-  const char* word = run.data();
+void WordPieceTokenizer::encode_words(const std::string& words, bool is_ascii, std::vector<std::int32_t>& ids) const {
+  if (!is_ascii && lower_case_) return encode_words(lower_case_without_accents(words), true, ids);
+  const char* const end = words.data() + words.size();
+  const char* word = words.data();
   for (const char* at = word; at != end;) {
     const Utf8Character character = decode_utf8(at, end);
     const char* const next = at + character.size_bytes;

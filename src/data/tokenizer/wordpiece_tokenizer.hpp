@@ -37,7 +37,7 @@ class WordPieceTokenizer final : public Tokenizer {
 
  private:
   enum class Class : std::uint8_t { letter, punctuation, ideograph, space, dropped };
-  void encode_run(const std::string& run, bool is_ascii, std::vector<std::int32_t>& ids) const;
+  void encode_words(const std::string& words, bool is_ascii, std::vector<std::int32_t>& ids) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
 
   std::string name_ = "wordpiece";

@@ -13,15 +13,15 @@
 
 namespace trireme::app {
 
-/// Tests of a group of commands that run inside the test program, with files in a folder of their own.
+/// Tests of subcommands that run inside the test program, with files in a folder of their own.
 class CommandTest : public ::testing::Test {
  protected:
-  /// `group` is the first word of the commands under test.
-  explicit CommandTest(std::string group) : group_(std::move(group)) {}
+  /// `parent` is the first word of the commands under test.
+  explicit CommandTest(std::string parent) : parent_(std::move(parent)) {}
 
-  /// Runs a command of the group; the exit code is that of an error where one is thrown.
+  /// Runs a subcommand; the exit code is that of an error where one is thrown.
   int run(std::vector<std::string> words) {
-    words.insert(words.begin(), group_);
+    words.insert(words.begin(), parent_);
     ::testing::internal::CaptureStdout();
     message_.clear();
     int code = 0;
@@ -41,7 +41,7 @@ class CommandTest : public ::testing::Test {
     return directory_ / name;
   }
 
-  std::string group_;
+  std::string parent_;
   test::TemporaryDirectory directory_;
   std::string output_;   ///< output of the last run
   std::string message_;  ///< message of the error it threw

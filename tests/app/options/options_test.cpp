@@ -37,8 +37,8 @@ class OptionsTest : public ::testing::Test {
   }
 
   bool parse(std::vector<std::string> arguments) { return options_.parse(arguments); }
-  void expect_problem(std::vector<std::string> arguments, const std::string& part) {
-    EXPECT_THAT([&] { parse(arguments); }, ThrowsMessage<ConfigError>(HasSubstr(part)));
+  void expect_problem(std::vector<std::string> arguments, const std::string& expected) {
+    EXPECT_THAT([&] { parse(arguments); }, ThrowsMessage<ConfigError>(HasSubstr(expected)));
   }
   std::string file_with(const std::string& text) {
     std::ofstream(directory_ / "options.ini") << text;
@@ -224,9 +224,9 @@ TEST_F(OptionsTest, PrintsHelpWithAliasesPlaceholdersAndDefaults) {
   ::testing::internal::CaptureStdout();
   EXPECT_FALSE(parse({"--tp", "nonsense", "--help"}));
   const std::string text = ::testing::internal::GetCapturedStdout();
-  for (const char* part : {"Usage: trireme train", "Parallelism:", "--tensor-model-parallel-size, --tp N", "gpipe|1f1b",
-                           "[1f1b]", "[1234]", "--data-path FILE...", "--config FILE", "--help"}) {
-    EXPECT_THAT(text, HasSubstr(part));
+  for (const char* expected : {"Usage: trireme train", "Parallelism:", "--tensor-model-parallel-size, --tp N",
+                               "gpipe|1f1b", "[1f1b]", "[1234]", "--data-path FILE...", "--config FILE", "--help"}) {
+    EXPECT_THAT(text, HasSubstr(expected));
   }
 }
 

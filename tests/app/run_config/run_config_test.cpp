@@ -102,16 +102,16 @@ TEST(RunConfig, RefusesOptionsOfAnotherOptimizer) {
 }
 
 TEST(RunConfig, BoundsSizes) {
-  const std::string most = "2147483647";
+  const std::string max_int = "2147483647";
   for (const std::string name : {"num-layers", "vpp", "num-layers-per-virtual-pipeline-stage", "recompute-num-layers",
                                  "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"}) {
-    expect_refused({"--data-path", "a.h5", "--" + name, most}, " 2147483647 must be between 1 and 2000");
+    expect_refused({"--data-path", "a.h5", "--" + name, max_int}, " 2147483647 must be between 1 and 2000");
   }
   for (const std::string name : {"tp", "pp", "cp"}) {
-    expect_refused({"--data-path", "a.h5", "--" + name, most}, " 2147483647 must be between 1 and 99999");
+    expect_refused({"--data-path", "a.h5", "--" + name, max_int}, " 2147483647 must be between 1 and 99999");
   }
   expect_refused({"--data-path", "a.h5", "--lr-decay-iters", "9223372036854775807"}, "must be between 1 and 1e+18");
-  expect_refused({"--data-path", "a.h5", "--global-batch-size", most}, "more than the 100000 that can be planned");
+  expect_refused({"--data-path", "a.h5", "--global-batch-size", max_int}, "more than the 100000 that can be planned");
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ GptDataOptions options_of(std::int64_t sequence_length, std::vector<SampleBudget
   GptDataOptions options;
   options.sequence_length = sequence_length;
   options.split_by = SplitBy::documents;
-  options.split_shares = parse_split("1");
+  options.split_fractions = parse_split("1");
   options.budgets = std::move(budgets);
   return options;
 }
@@ -79,7 +79,7 @@ TEST(GptData, KeepsTheSplitsApart) {
   for (const SplitBy by : {SplitBy::documents, SplitBy::tokens}) {
     GptDataOptions options = options_of(4, {{30, 20, 10}});
     options.split_by = by;
-    options.split_shares = parse_split("6,2,2");
+    options.split_fractions = parse_split("6,2,2");
     const auto data = make_gpt_data({{counting_store(std::vector<std::size_t>(10, 13))}}, options);
     std::array<std::set<std::int32_t>, 3> seen;
     const std::array<const SampleSource*, 3> sources = {data.train.get(), data.valid.get(), data.test.get()};
@@ -193,7 +193,7 @@ TEST(GptData, BlendsManyCorporaWithFewSamplesEach) {
 
 TEST(GptData, RefusesACorpusTooSmallForASplitThatIsNeeded) {
   GptDataOptions options = options_of(8, {{4, 4, 0}});
-  options.split_shares = parse_split("969,30,1");
+  options.split_fractions = parse_split("969,30,1");
   const auto store = counting_store({5, 9, 2, 14, 7});
   EXPECT_THAT(error_of<DataError>({{store}}, options),
               AllOf(HasSubstr("the validation split of memory has 0 tokens in 0 documents (of 37 in 5)"),

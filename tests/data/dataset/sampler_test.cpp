@@ -10,20 +10,20 @@ namespace trireme::data {
 namespace {
 
 TEST(Sampler, TakesEachSampleOfAGlobalBatchOnceOnEveryGrid) {
-  constexpr std::int64_t kGlobalBatch = 24, kConsumed = 5 * kGlobalBatch;
+  constexpr std::int64_t global_batch = 24, consumed = 5 * global_batch;
   for (const std::int64_t data_parallel_size : {1, 2, 3, 4}) {
     for (const std::int64_t micro_batch_size : {1, 2, 3, 6}) {
-      if (kGlobalBatch % (data_parallel_size * micro_batch_size) != 0) continue;
+      if (global_batch % (data_parallel_size * micro_batch_size) != 0) continue;
       std::set<std::int64_t> taken;
       for (std::int64_t rank = 0; rank < data_parallel_size; ++rank) {
-        for (std::int64_t j = 0; j < kGlobalBatch / (data_parallel_size * micro_batch_size); ++j) {
-          const std::int64_t first = first_sample(kConsumed, j, rank, {micro_batch_size, data_parallel_size});
+        for (std::int64_t j = 0; j < global_batch / (data_parallel_size * micro_batch_size); ++j) {
+          const std::int64_t first = first_sample(consumed, j, rank, {micro_batch_size, data_parallel_size});
           for (std::int64_t i = 0; i < micro_batch_size; ++i) EXPECT_TRUE(taken.insert(first + i).second);
         }
       }
-      EXPECT_EQ(taken.size(), static_cast<std::size_t>(kGlobalBatch));
-      EXPECT_EQ(*taken.begin(), kConsumed);
-      EXPECT_EQ(*taken.rbegin(), kConsumed + kGlobalBatch - 1);
+      EXPECT_EQ(taken.size(), static_cast<std::size_t>(global_batch));
+      EXPECT_EQ(*taken.begin(), consumed);
+      EXPECT_EQ(*taken.rbegin(), consumed + global_batch - 1);
     }
   }
 }

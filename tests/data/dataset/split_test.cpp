@@ -21,8 +21,8 @@ MemoryTokenStore store_of(const std::vector<std::size_t>& sizes) {
 
 /// Tokens [begin, end) of each document of the split.
 std::vector<std::pair<std::int64_t, std::int64_t>> documents(const TokenStore& store, Split split,
-                                                             const std::string& shares, SplitBy by) {
-  const DocumentRange range = documents_of(store, split, parse_split(shares), by);
+                                                             const std::string& fractions, SplitBy by) {
+  const DocumentRange range = documents_of(store, split, parse_split(fractions), by);
   std::vector<std::pair<std::int64_t, std::int64_t>> result;
   std::int64_t tokens = 0;
   for (std::int64_t d = 0; d < range.documents; ++d) {

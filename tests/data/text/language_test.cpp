@@ -23,24 +23,24 @@ class Language : public ::testing::Test {
 TEST_F(Language, TellsLanguagesApart) {
   const LanguageDetector detector({"en"});
   EXPECT_EQ(detector.detect(english).main, "en");
-  EXPECT_GT(detector.detect(english).wanted_share, 0.9);
+  EXPECT_GT(detector.detect(english).wanted_fraction, 0.9);
   EXPECT_EQ(detector.detect(german).main, "de");
-  EXPECT_EQ(detector.detect(german).wanted_share, 0);
+  EXPECT_EQ(detector.detect(german).wanted_fraction, 0);
 }
 
 TEST_F(Language, AddsUpTheSharesOfThoseWanted) {
   const std::string both = std::string(english) + " " + german;
-  const double english_share = LanguageDetector({"en"}).detect(both).wanted_share;
-  EXPECT_GT(english_share, 0.3);
-  EXPECT_LT(english_share, 0.7);
-  EXPECT_GT(LanguageDetector({"de", "en"}).detect(both).wanted_share, 0.9);
+  const double english_fraction = LanguageDetector({"en"}).detect(both).wanted_fraction;
+  EXPECT_GT(english_fraction, 0.3);
+  EXPECT_LT(english_fraction, 0.7);
+  EXPECT_GT(LanguageDetector({"de", "en"}).detect(both).wanted_fraction, 0.9);
 }
 
 TEST_F(Language, FindsNoLanguageWhereThereIsNone) {
   for (const char* text : {"", "12345 67890", "\n\n", "\xFF\xFE\x01"}) {
     const auto found = LanguageDetector({"en"}).detect(text);
     EXPECT_EQ(found.main, "un");
-    EXPECT_EQ(found.wanted_share, 0);
+    EXPECT_EQ(found.wanted_fraction, 0);
   }
 }
 

@@ -93,8 +93,8 @@ std::vector<std::pair<std::string, std::string>> train_naively(const Words& word
   std::vector<std::pair<std::string, std::string>> result;
   while (result.size() < merges) {
     std::map<std::pair<std::string, std::string>, std::int64_t> counts;
-    for (const auto& [parts, count] : split) {
-      for (std::size_t i = 0; i + 1 < parts.size(); ++i) counts[{parts[i], parts[i + 1]}] += count;
+    for (const auto& [symbols, count] : split) {
+      for (std::size_t i = 0; i + 1 < symbols.size(); ++i) counts[{symbols[i], symbols[i + 1]}] += count;
     }
     for (const auto& pair : passed_over) counts.erase(pair);
     const auto best = std::ranges::max_element(counts, [&](const auto& a, const auto& b) {
@@ -109,11 +109,11 @@ std::vector<std::pair<std::string, std::string>> train_naively(const Words& word
     }
     id_of[left + right] = 256 + result.size();
     result.emplace_back(left, right);
-    for (auto& [parts, count] : split) {
-      for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
-        if (parts[i] != left || parts[i + 1] != right) continue;
-        parts[i] += right;
-        parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    for (auto& [symbols, count] : split) {
+      for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
+        if (symbols[i] != left || symbols[i + 1] != right) continue;
+        symbols[i] += right;
+        symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
       }
     }
   }

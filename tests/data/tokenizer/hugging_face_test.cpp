@@ -57,9 +57,9 @@ TEST(HuggingFace, CutsTheSameWordsByEveryPattern) {
       // Wherever a cut is allowed it changes nothing.
       for (std::size_t cut = 1; cut < text.size(); ++cut) {
         if (!splitter.can_cut(text, cut)) continue;
-        std::vector<std::string> parts = words_of(splitter, text.substr(0, cut));
-        std::ranges::move(words_of(splitter, text.substr(cut)), std::back_inserter(parts));
-        EXPECT_EQ(parts, words) << name << " at " << cut << ": " << text;
+        std::vector<std::string> joined = words_of(splitter, text.substr(0, cut));
+        std::ranges::move(words_of(splitter, text.substr(cut)), std::back_inserter(joined));
+        EXPECT_EQ(joined, words) << name << " at " << cut << ": " << text;
       }
     }
   }

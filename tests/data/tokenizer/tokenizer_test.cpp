@@ -72,27 +72,27 @@ std::string error_of(BpeVocabulary vocabulary) {
   return data_error([&] { make_gpt2_tokenizer(std::move(vocabulary)); });
 }
 
-/// The textbook algorithm: the best pair of the word, all its places from the left, until there is none.
+/// The textbook algorithm: the best pair of the word, all its occurrences from the left, until there is none.
 std::vector<std::string> merge_naively(const BpeVocabulary& vocabulary, const std::string& word) {
-  std::vector<std::string> parts;
-  for (const char c : word) parts.emplace_back(1, c);
+  std::vector<std::string> symbols;
+  for (const char c : word) symbols.emplace_back(1, c);
   for (;;) {
     auto best = vocabulary.merges.end();
-    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
-      best = std::min(best,
-                      std::find(vocabulary.merges.begin(), vocabulary.merges.end(), std::pair(parts[i], parts[i + 1])));
+    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
+      best = std::min(
+          best, std::find(vocabulary.merges.begin(), vocabulary.merges.end(), std::pair(symbols[i], symbols[i + 1])));
     }
-    if (best == vocabulary.merges.end()) return parts;
+    if (best == vocabulary.merges.end()) return symbols;
     std::vector<std::string> merged;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (i + 1 < parts.size() && parts[i] == best->first && parts[i + 1] == best->second) {
-        merged.push_back(parts[i] + parts[i + 1]);
+    for (std::size_t i = 0; i < symbols.size(); ++i) {
+      if (i + 1 < symbols.size() && symbols[i] == best->first && symbols[i + 1] == best->second) {
+        merged.push_back(symbols[i] + symbols[i + 1]);
         ++i;
       } else {
-        merged.push_back(parts[i]);
+        merged.push_back(symbols[i]);
       }
     }
-    parts = merged;
+    symbols = merged;
   }
 }
 
@@ -170,11 +170,11 @@ TEST(Gpt2Tokenizer, EqualsTheTextbookOnWordsOfEveryLength) {
     for (const std::size_t size : {1u, 2u, 3u, 5u, 8u, 14u, 15u, 16u, 17u, 40u, 63u, 64u, 65u, 66u, 200u}) {
       std::string word;
       while (word.size() < size) word += "abc"[random() % 3];
-      std::vector<std::string> parts;
+      std::vector<std::string> symbols;
       for (const std::int32_t id : encode(*tokenizer, word)) {
-        parts.push_back(vocabulary.tokens[static_cast<std::size_t>(id)]);
+        symbols.push_back(vocabulary.tokens[static_cast<std::size_t>(id)]);
       }
-      ASSERT_EQ(parts, merge_naively(vocabulary, word)) << word;
+      ASSERT_EQ(symbols, merge_naively(vocabulary, word)) << word;
     }
   }
 }

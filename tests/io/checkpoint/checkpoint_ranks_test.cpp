@@ -53,8 +53,8 @@ TEST_F(RankStore, AnotherNumberOfRanksLoadsTheSame) {
   save_version(store, world(), 10, 1);
   // Half of the ranks, and each rank by itself.
   const int half = std::max(1, world().size() / 2);
-  const auto slice = world().split(world().rank() / half, world().rank(), "half");
-  EXPECT_EQ(load_version(store, *slice), 1u);
+  const auto half_world = world().split(world().rank() / half, world().rank(), "half");
+  EXPECT_EQ(load_version(store, *half_world), 1u);
   SelfCommunicator self;
   EXPECT_EQ(load_version(store, self), 1u);
   on_rank_0([&] {

@@ -64,20 +64,20 @@ class ForeignCorpora : public CorpusFiles {
 };
 
 // The files that Megatron-LM's builder writes of documents (5, 6, 256), () and (7).
-const Bytes kIndex = Bytes()
-                         .add_text({"MMIDIDX\0\0", 9})
-                         .add<std::uint64_t>({1})
-                         .add<std::uint8_t>({8})
-                         .add<std::uint64_t>({3, 4})
-                         .add<std::int32_t>({3, 0, 1})
-                         .add<std::int64_t>({0, 6, 6})
-                         .add<std::int64_t>({0, 1, 2, 3});
-const Bytes kTokens = Bytes().add<std::uint16_t>({5, 6, 256, 7});
+const Bytes index_bytes = Bytes()
+                              .add_text({"MMIDIDX\0\0", 9})
+                              .add<std::uint64_t>({1})
+                              .add<std::uint8_t>({8})
+                              .add<std::uint64_t>({3, 4})
+                              .add<std::int32_t>({3, 0, 1})
+                              .add<std::int64_t>({0, 6, 6})
+                              .add<std::int64_t>({0, 1, 2, 3});
+const Bytes token_bytes = Bytes().add<std::uint16_t>({5, 6, 256, 7});
 
 TEST_F(ForeignCorpora, AreExportedAsMegatronsBuilderWritesThem) {
   export_megatron(CorpusStore(corpus("a.h5", {{5, 6, 256}, {}, {7}}, *narrow_)), directory_ / "a");
-  EXPECT_EQ(content("a.idx"), kIndex.text());
-  EXPECT_EQ(content("a.bin"), kTokens.text());
+  EXPECT_EQ(content("a.idx"), index_bytes.text());
+  EXPECT_EQ(content("a.bin"), token_bytes.text());
 
   export_megatron(CorpusStore(corpus("b.h5", {{70'000, 6}, {99'999}}, *wide_)), directory_ / "b");
   EXPECT_EQ(content("b.idx"), Bytes()
@@ -101,8 +101,8 @@ TEST_F(ForeignCorpora, TakeThirtyTwoBitsFromMegatronsLimitOn) {
 }
 
 TEST_F(ForeignCorpora, OfMegatronAreImported) {
-  file("m.idx", kIndex);
-  file("m.bin", kTokens);
+  file("m.idx", index_bytes);
+  file("m.bin", token_bytes);
   const CorpusStore store = imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer); });
   EXPECT_THAT(store.document_offsets(), ElementsAre(0, 3, 3, 4));
   EXPECT_THAT(ids_of(store), ElementsAre(5, 6, 256, 7));
@@ -159,13 +159,13 @@ TEST_F(ForeignCorpora, OfMegatronKeepSentencesBothWays) {
                           .add<std::int64_t>({0, 2, 6})
                           .add<std::int64_t>({0, 2, 3});
   file("m.idx", index);
-  file("m.bin", kTokens);
+  file("m.bin", token_bytes);
   const CorpusStore store = imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer); });
   EXPECT_THAT(store.document_offsets(), ElementsAre(0, 3, 4));
   EXPECT_THAT(store.sentence_offsets(), ElementsAre(0, 1, 3, 4));
   export_megatron(store, directory_ / "again");
   EXPECT_EQ(content("again.idx"), index.text());
-  EXPECT_EQ(content("again.bin"), kTokens.text());
+  EXPECT_EQ(content("again.bin"), token_bytes.text());
 }
 
 TEST_F(ForeignCorpora, OfMegatronThatAreDamagedAreRefusedByName) {
@@ -174,27 +174,29 @@ TEST_F(ForeignCorpora, OfMegatronThatAreDamagedAreRefusedByName) {
     text[at] = value;
     return Bytes().add_text(text);
   };
-  expect_bad_megatron(Bytes().add_text({"TNTIDX\0\0", 8}), kTokens, "old one, TNTIDX");
-  expect_bad_megatron(Bytes().add_text("xx"), kTokens, "does not begin with MMIDIDX");
-  expect_bad_megatron(changed(kIndex, 9, 2), kTokens, "bad.idx, byte 9: version 2");
-  expect_bad_megatron(changed(kIndex, 17, 7), kTokens, "bad.idx, byte 17: type 7");
-  expect_bad_megatron(changed(kIndex, 18, 2), kTokens, "bytes 18 and 26");
-  expect_bad_megatron(changed(kIndex, 25, '\x80'), kTokens, "bytes 18 and 26");
-  expect_bad_megatron(changed(kIndex, 33, '\x7f'), kTokens, "bytes 18 and 26");
-  expect_bad_megatron(changed(kIndex, 34 + 3, '\x80'), kTokens, "bad.idx, byte 34: sequence 0 has -");
-  expect_bad_megatron(changed(kIndex, 34, 5), kTokens, "bad.idx, byte 46: sequence 0 of 5 tokens");
-  expect_bad_megatron(changed(kIndex, 46 + 7, '\x80'), kTokens, "bad.idx, byte 46: sequence 0 of 3 tokens");
-  expect_bad_megatron(changed(kIndex, 70, 1), kTokens, "bad.idx, byte 70: documents should go from sequence 0 to 3");
-  expect_bad_megatron(changed(kIndex, 78, 9), kTokens, "bad.idx, byte 78: document 0 ends with sequence 9");
-  expect_bad_megatron(changed(kIndex, 78, 2 + 1), kTokens, "bad.idx, byte 86: document 1 ends with sequence 2");
-  expect_bad_megatron(kIndex, changed(kTokens, 2, 2).pad_to(6), "sequence 2 of 1 tokens");
-  expect_bad_megatron(kIndex, changed(kTokens, 3, 2), "bad.bin, byte 2: token 518");
-  expect_bad_megatron(kIndex, Bytes(kTokens).pad_to(9), "bad.bin has 9 bytes, but no sequence of ");
-  expect_bad_megatron(changed(kIndex, 34, 2), kTokens, "takes those from 4 on");
-  expect_bad_megatron(changed(kIndex, 62, 4), kTokens,
+  expect_bad_megatron(Bytes().add_text({"TNTIDX\0\0", 8}), token_bytes, "old one, TNTIDX");
+  expect_bad_megatron(Bytes().add_text("xx"), token_bytes, "does not begin with MMIDIDX");
+  expect_bad_megatron(changed(index_bytes, 9, 2), token_bytes, "bad.idx, byte 9: version 2");
+  expect_bad_megatron(changed(index_bytes, 17, 7), token_bytes, "bad.idx, byte 17: type 7");
+  expect_bad_megatron(changed(index_bytes, 18, 2), token_bytes, "bytes 18 and 26");
+  expect_bad_megatron(changed(index_bytes, 25, '\x80'), token_bytes, "bytes 18 and 26");
+  expect_bad_megatron(changed(index_bytes, 33, '\x7f'), token_bytes, "bytes 18 and 26");
+  expect_bad_megatron(changed(index_bytes, 34 + 3, '\x80'), token_bytes, "bad.idx, byte 34: sequence 0 has -");
+  expect_bad_megatron(changed(index_bytes, 34, 5), token_bytes, "bad.idx, byte 46: sequence 0 of 5 tokens");
+  expect_bad_megatron(changed(index_bytes, 46 + 7, '\x80'), token_bytes, "bad.idx, byte 46: sequence 0 of 3 tokens");
+  expect_bad_megatron(changed(index_bytes, 70, 1), token_bytes,
+                      "bad.idx, byte 70: documents should go from sequence 0 to 3");
+  expect_bad_megatron(changed(index_bytes, 78, 9), token_bytes, "bad.idx, byte 78: document 0 ends with sequence 9");
+  expect_bad_megatron(changed(index_bytes, 78, 2 + 1), token_bytes,
+                      "bad.idx, byte 86: document 1 ends with sequence 2");
+  expect_bad_megatron(index_bytes, changed(token_bytes, 2, 2).pad_to(6), "sequence 2 of 1 tokens");
+  expect_bad_megatron(index_bytes, changed(token_bytes, 3, 2), "bad.bin, byte 2: token 518");
+  expect_bad_megatron(index_bytes, Bytes(token_bytes).pad_to(9), "bad.bin has 9 bytes, but no sequence of ");
+  expect_bad_megatron(changed(index_bytes, 34, 2), token_bytes, "takes those from 4 on");
+  expect_bad_megatron(changed(index_bytes, 62, 4), token_bytes,
                       "bad.idx: sequences overlap, two of them begin or go on at byte 4");
-  for (std::size_t size = 0; size < kIndex.text().size(); ++size) {
-    expect_bad_megatron(Bytes(kIndex).pad_to(size), kTokens, "");
+  for (std::size_t size = 0; size < index_bytes.text().size(); ++size) {
+    expect_bad_megatron(Bytes(index_bytes).pad_to(size), token_bytes, "");
   }
 }
 

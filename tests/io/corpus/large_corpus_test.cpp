@@ -20,32 +20,32 @@
 namespace trireme::io {
 namespace {
 
-constexpr std::int64_t kTokens = 100'000'000'000;
-constexpr std::int64_t kDocuments = 100'000'000;
-constexpr std::int64_t kDocumentTokens = kTokens / kDocuments;
+constexpr std::int64_t token_count = 100'000'000'000;
+constexpr std::int64_t document_count = 100'000'000;
+constexpr std::int64_t document_tokens = token_count / document_count;
 // Tokens that are not 0, all of them beyond what 32 bits count: number k stands at (k + 5) · 10^9 + 7.
-constexpr std::int64_t kMarks = 90;
+constexpr std::int64_t mark_count = 90;
 constexpr std::int64_t mark(std::int64_t k) { return (k + 5) * 1'000'000'000 + 7; }
 
 /// A corpus of 200 GB of which only the tables take space on the disk.
 void write_sparse(const std::string& path) {
   const auto tokenizer = data::make_null_tokenizer(1000, 999);
   h5::File file = h5::File::create(path);
-  h5::Dataset tokens = file.create_dataset("/tokens", DType::uint16, {kTokens});
-  for (std::int64_t k = 0; k < kMarks; ++k) {
+  h5::Dataset tokens = file.create_dataset("/tokens", DType::uint16, {token_count});
+  for (std::int64_t k = 0; k < mark_count; ++k) {
     const auto value = static_cast<std::uint16_t>(k + 1);
     tokens.write_flat(mark(k), ConstTensorView(&value, {1}));
   }
   Digest table;
-  h5::Dataset offsets = file.create_dataset("/document_offsets", DType::int64, {kDocuments + 1});
-  std::vector<std::int64_t> part;
-  for (std::int64_t begin = 0; begin <= kDocuments; begin += static_cast<std::int64_t>(part.size())) {
-    part.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 20, kDocuments + 1 - begin)));
-    for (std::size_t i = 0; i < part.size(); ++i) {
-      part[i] = (begin + static_cast<std::int64_t>(i)) * kDocumentTokens;
+  h5::Dataset offsets = file.create_dataset("/document_offsets", DType::int64, {document_count + 1});
+  std::vector<std::int64_t> chunk;
+  for (std::int64_t begin = 0; begin <= document_count; begin += static_cast<std::int64_t>(chunk.size())) {
+    chunk.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 20, document_count + 1 - begin)));
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      chunk[i] = (begin + static_cast<std::int64_t>(i)) * document_tokens;
     }
-    table.update(part.data(), part.size() * sizeof(part[0]));
-    offsets.write_flat(begin, ConstTensorView(part.data(), {static_cast<std::int64_t>(part.size())}));
+    table.update(chunk.data(), chunk.size() * sizeof(chunk[0]));
+    offsets.write_flat(begin, ConstTensorView(chunk.data(), {static_cast<std::int64_t>(chunk.size())}));
   }
   const auto add_bytes = [&](const char* name, const std::string& bytes) {
     const Shape shape{static_cast<std::int64_t>(bytes.size())};
@@ -55,7 +55,7 @@ void write_sparse(const std::string& path) {
   const std::vector<std::uint16_t> zeros(corpus_block_tokens);
   const std::string zero_digest = digest(zeros.data(), zeros.size() * 2);
   std::string digests;
-  for (std::int64_t block = 0; block * corpus_block_tokens < kTokens; ++block) digests += zero_digest;
+  for (std::int64_t block = 0; block * corpus_block_tokens < token_count; ++block) digests += zero_digest;
   table.update(digests.data(), digests.size());
   add_bytes("/block_digests", digests);
   add_bytes("/tokenizer_payload", tokenizer->payload());
@@ -66,7 +66,7 @@ void write_sparse(const std::string& path) {
   root.write_attribute("tokenizer_digest", tokenizer->digest());
   root.write_attribute("vocabulary_size", tokenizer->vocabulary_size());
   root.write_attribute("end_of_document", std::int64_t{tokenizer->end_of_document()});
-  root.write_attribute("greatest_id", kMarks);
+  root.write_attribute("greatest_id", mark_count);
   root.write_attribute("table_digest", table.hex());
   file.close();
 }
@@ -83,14 +83,14 @@ TEST(LargeCorpus, OfAHundredThousandMillionTokensIsOpenedInASecondAndReadRight) 
   Timer timer;
   const auto store = std::make_shared<CorpusStore>(path);
   const double open_s = timer.elapsed_s();
-  EXPECT_EQ(store->token_count(), kTokens);
-  EXPECT_EQ(store->documents(), kDocuments);
+  EXPECT_EQ(store->token_count(), token_count);
+  EXPECT_EQ(store->documents(), document_count);
   EXPECT_LT(open_s, 1.0);
   EXPECT_NO_THROW(store->verify_block(4));
   EXPECT_THROW(store->verify_block(mark(0) / corpus_block_tokens), DataError);  // whose digest is that of zeros
 
   const data::CheckedTokens tokens(store, 1000);
-  for (std::int64_t k = 0; k < kMarks; ++k) {
+  for (std::int64_t k = 0; k < mark_count; ++k) {
     std::array<std::int32_t, 3> ids{};
     tokens.read(mark(k) - 1, ids);
     EXPECT_EQ(ids, (std::array<std::int32_t, 3>{0, static_cast<std::int32_t>(k + 1), 0}));
@@ -100,22 +100,23 @@ TEST(LargeCorpus, OfAHundredThousandMillionTokensIsOpenedInASecondAndReadRight) 
   IndexFiles cache(directory / "cache");
   data::GptDataOptions options;
   options.sequence_length = 1024;
-  options.split_shares = {1, 0, 0};
+  options.split_fractions = {1, 0, 0};
   options.budgets = {{1000, 0, 0}};
   options.cache = &cache;
   timer = Timer();
   data::GptData data = data::make_gpt_data({{store}}, options);
   const double index_s = timer.elapsed_s();
-  EXPECT_EQ(data.train->size(), (kTokens - 1) / 1024);
+  EXPECT_EQ(data.train->size(), (token_count - 1) / 1024);
   timer = Timer();
   data = data::make_gpt_data({{store}}, options);
   std::printf("open: %.3f s; order of samples computed and kept: %.1f s; found again: %.2f s\n", open_s, index_s,
               timer.elapsed_s());
 
-  const data::GptIndex index({store->document_offsets(), 0, kDocuments, 0, kTokens}, 1024, 1000, 1234, *store, cache);
+  const data::GptIndex index({store->document_offsets(), 0, document_count, 0, token_count}, 1024, 1000, 1234, *store,
+                             cache);
   for (const std::int64_t sample : {std::int64_t{0}, std::int64_t{4'194'304}, index.size() / 2, index.size()}) {
     const auto position = index.position(sample);
-    EXPECT_EQ(position.entry * kDocumentTokens + position.offset, sample * 1024);
+    EXPECT_EQ(position.entry * document_tokens + position.offset, sample * 1024);
   }
   std::int64_t sum = 0;
   for (std::int64_t i = 0; i < index.size(); ++i) sum += index.shuffled(i);

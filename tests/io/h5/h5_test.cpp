@@ -108,10 +108,10 @@ TEST_F(H5File, ReadsAndWritesEveryFlatRange) {
   const h5::Dataset back = read.dataset("/x");
   for (std::int64_t begin = 0; begin <= 24; ++begin) {
     for (std::int64_t end = begin; end <= 24; ++end) {
-      std::vector<std::int64_t> part(end - begin);
+      std::vector<std::int64_t> range(end - begin);
       std::int64_t none = 0;
-      back.read_flat(begin, TensorView(part.empty() ? &none : part.data(), {end - begin}));
-      EXPECT_TRUE(std::equal(part.begin(), part.end(), values.begin() + begin)) << begin << " " << end;
+      back.read_flat(begin, TensorView(range.empty() ? &none : range.data(), {end - begin}));
+      EXPECT_TRUE(std::equal(range.begin(), range.end(), values.begin() + begin)) << begin << " " << end;
     }
   }
   std::vector<std::int64_t> tail(5);

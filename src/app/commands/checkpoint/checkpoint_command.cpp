@@ -25,10 +25,10 @@ using checkpoint::StepEntry;
 using checkpoint::StepReader;
 
 /// Returns the steps that `path` means: one by its folder, or all under their root, newest first.
-std::vector<StepEntry> steps_at(const io::CheckpointLocation& place, io::CheckpointStore& store) {
-  if (!place.step.empty()) return {{.name = place.step, .step = {}, .problem = {}}};
+std::vector<StepEntry> steps_at(const io::CheckpointLocation& location, io::CheckpointStore& store) {
+  if (!location.step.empty()) return {{.name = location.step, .step = {}, .problem = {}}};
   std::vector<StepEntry> entries = store.steps();
-  TRIREME_CHECK(!entries.empty(), CheckpointError, "there is no checkpoint in {}", place.root);
+  TRIREME_CHECK(!entries.empty(), CheckpointError, "there is no checkpoint in {}", location.root);
   return entries;
 }
 
@@ -52,8 +52,9 @@ void print_step(const StepReader& step) {
              step.description(), manifest.step, manifest.format_version, total_bytes(manifest), manifest.files.size());
   fmt::print("\nattributes\n");
   for (const auto& [name, value] : manifest.attributes.texts()) {
-    constexpr std::size_t most = 200;
-    fmt::print("  {:32} {}{}\n", printable(name), printable(value.substr(0, most)), value.size() > most ? " ..." : "");
+    constexpr std::size_t max_bytes = 200;
+    fmt::print("  {:32} {}{}\n", printable(name), printable(value.substr(0, max_bytes)),
+               value.size() > max_bytes ? " ..." : "");
   }
   fmt::print("\nblobs\n");
   for (const Piece& blob : manifest.blobs) fmt::print("  {:32} {} bytes\n", blob.tensor, blob.size_bytes());
@@ -83,10 +84,10 @@ int checkpoint_inspect_command(const CommandLine& line) {
                   "read: verify does that.");
   options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
   if (!line.read(options)) return 0;
-  const io::CheckpointLocation place = io::find_checkpoint(path);
-  io::CheckpointStore store(place.root);
-  std::vector<StepEntry> entries = steps_at(place, store);
-  if (place.step.empty()) {
+  const io::CheckpointLocation location = io::find_checkpoint(path);
+  io::CheckpointStore store(location.root);
+  std::vector<StepEntry> entries = steps_at(location, store);
+  if (location.step.empty()) {
     for (const StepEntry& entry : entries) {
       fmt::print("{}{}{}\n", entry.name, entry.latest ? "  latest" : "",
                  entry.problem.empty() ? "" : "  cannot be used: " + printable(entry.problem));
@@ -144,10 +145,10 @@ int checkpoint_verify_command(const CommandLine& line) {
                   "element of each tensor is stored once, and that the HDF5 library finds the tensors where they are.");
   options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
   if (!line.read(options)) return 0;
-  const io::CheckpointLocation place = io::find_checkpoint(path);
-  io::CheckpointStore store(place.root);
+  const io::CheckpointLocation location = io::find_checkpoint(path);
+  io::CheckpointStore store(location.root);
   Faults faults;
-  for (const StepEntry& entry : steps_at(place, store)) verify_step(store, entry.name, faults);
+  for (const StepEntry& entry : steps_at(location, store)) verify_step(store, entry.name, faults);
   if (!faults.unreadable.empty()) faults.unreadable.insert(0, "cannot be read:");
   TRIREME_CHECK(faults.damaged.empty(), CheckpointError,
                 "damaged:{}\n{}{}Steps printed as whole can be loaded instead.", faults.damaged, faults.unreadable,

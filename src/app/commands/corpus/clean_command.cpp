@@ -53,7 +53,7 @@ struct CleanCommandOptions {
     options.add("language", &languages, "LANG,...",
                 "Keep only documents that CLD2 finds to be in one of these languages (ISO 639 codes: en,de,zh); by "
                 "default all.");
-    options.add("language-confidence", &clean.min_language_share, "X",
+    options.add("language-confidence", &clean.min_language_fraction, "X",
                 "Least share of a document's letters that CLD2 finds to be in these languages.", between(0, 1));
     options.section("Short documents");
     options.add("min-tokens", &clean.min_tokens, "N",
@@ -91,7 +91,7 @@ struct CleanCommandOptions {
   void check(const Options& options) {
     TRIREME_CHECK(!options.given("language-confidence") || options.given("language"), ConfigError,
                   "--language-confidence {} says which documents are in a --language, which is not given",
-                  clean.min_language_share);
+                  clean.min_language_fraction);
     std::istringstream codes(languages);
     for (std::string code; std::getline(codes, code, ',');) clean.languages.push_back(code);
     TRIREME_CHECK(!options.given("language") || !clean.languages.empty(), ConfigError,

@@ -87,21 +87,21 @@ int corpus_split_command(const CommandLine& line) {
 int corpus_sample_command(const CommandLine& line) {
   std::string input;
   std::string output;
-  double share = 0;
+  double probability = 0;
   std::uint64_t seed = 1234;
   Options options(line.command(),
                   "Takes each document of a corpus with the same probability. The same seed takes the same documents, "
                   "and with a greater share the same and others.");
   options.add_argument("FILE.h5", &input, "A corpus.");
   options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
-  options.add("share", &share, "X", "Probability of each document.", between(0, 1));
+  options.add("share", &probability, "X", "Probability of each document.", between(0, 1));
   options.add("seed", &seed, "N", "Seed of the choice of documents.");
   bool view = false;
   add_view(options, &view);
   options.require("output");
   options.require("share");
   if (!line.read(options)) return 0;
-  log_written(output, prepare::sample_corpus(io::prepare_files(), input, share, seed, output, kind_of(view)));
+  log_written(output, prepare::sample_corpus(io::prepare_files(), input, probability, seed, output, kind_of(view)));
   return 0;
 }
 

@@ -40,12 +40,12 @@ int corpus_inspect_command(const CommandLine& line) {
   const io::CorpusStore store(path);
   const data::CorpusInfo& info = store.info();
   const auto offsets = store.document_offsets();
-  std::int64_t shortest = store.documents() > 0 ? store.token_count() : 0;
-  std::int64_t longest = 0;
+  std::int64_t min_length = store.documents() > 0 ? store.token_count() : 0;
+  std::int64_t max_length = 0;
   for (std::int64_t d = 0; d < store.documents(); ++d) {
     const auto i = static_cast<std::size_t>(d);
-    shortest = std::min(shortest, offsets[i + 1] - offsets[i]);
-    longest = std::max(longest, offsets[i + 1] - offsets[i]);
+    min_length = std::min(min_length, offsets[i + 1] - offsets[i]);
+    max_length = std::max(max_length, offsets[i + 1] - offsets[i]);
   }
   const double mean =
       store.documents() > 0 ? static_cast<double>(store.token_count()) / static_cast<double>(store.documents()) : 0;
@@ -54,7 +54,7 @@ int corpus_inspect_command(const CommandLine& line) {
   for (const auto& source : store.sources()) fmt::print("view of          {}\n", source->name());
   fmt::print("documents        {}\n", store.documents());
   fmt::print("tokens           {}, {} bits each\n", store.token_count(), token_bits);
-  fmt::print("document length  {} to {} tokens, mean {:.1f}\n", shortest, longest, mean);
+  fmt::print("document length  {} to {} tokens, mean {:.1f}\n", min_length, max_length, mean);
   if (const auto sentences = store.sentence_offsets(); !sentences.empty()) {
     fmt::print("sentences        {}, mean {:.1f} tokens\n", sentences.size() - 1,
                static_cast<double>(store.token_count()) / static_cast<double>(sentences.size() - 1));

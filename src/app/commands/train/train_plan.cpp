@@ -18,7 +18,7 @@ std::vector<data::WeightedStore> open_corpora(const Job& job, const RunConfig& c
 /// Returns the samples that the run reads of the test split: none of `wanted` where there is no such split.
 std::int64_t test_samples(std::int64_t wanted, const RunConfig& config, const TrainPlan& plan) {
   const data::GptDataOptions& options = plan.data_options;
-  const bool is_split = options.sampling == data::Sampling::shuffled && options.split_shares[2] > 0 && wanted > 0;
+  const bool is_split = options.sampling == data::Sampling::shuffled && options.split_fractions[2] > 0 && wanted > 0;
   if (!is_split) return 0;
   // A split that was asked for must have its samples, as for validation; the default's 0.1 % need not.
   if (!config.data.has_default_split || data::has_samples(plan.stores, options, data::Split::test)) return wanted;
