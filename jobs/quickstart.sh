@@ -64,9 +64,9 @@ tokens_per_byte() {
     awk -v bytes="$(wc -c <$work/"$1".txt)" '$1 == "tokens" { printf "%.9f", $2 / bytes }'
 }
 
-# Two ranks share a machine's cores, whatever their number. Open MPI wants to be asked before it runs as root.
+# Two ranks share a machine's cores, whatever their number. Open MPI runs as root only where two variables are set.
 ranks=(mpirun -np 2 --oversubscribe)
-# They may have to share a GPU, which NCCL refuses.
+# On one GPU they need the staged communicator: NCCL allows one rank per GPU.
 device=()
 if $trireme info | awk '/^backend   cuda/ { usable = 1 } /^ +GPU [0-9]+:/ { gpus++ } END { exit !(usable && gpus == 1) }'; then
   device=(--communicator staged)

@@ -50,7 +50,7 @@ await() {
   done
 }
 
-# A short run tells how many iterations fill the time.
+# A short run measures how many iterations fill the time.
 job=$(submit measured 10 --train-iters 20)
 await "$job"
 [ -s "$folder/measured/metrics.jsonl" ] || fail "the first job: $(cat "$folder/measured.log")"

@@ -1,10 +1,10 @@
 #!/bin/bash
-# The way of a text from raw lines to a corpus, on this machine: makes English-like documents with duplicates, trains a
-# tokenizer on the first 50 MB of them or less, then cleans, builds, verifies, inspects, splits, merges and counts overlaps, on one
-# rank and on two, and compares what they write. Prints a table for bench/results: each stage's rate, alone and as a
-# multiple of the disk's, and the memory of its largest rank; then what 174 GB would take on a cluster.
-# The stages whose memory must not grow with the text also do a quarter of it first: exit code 1 where the whole takes
-# more anonymous memory (pages of files can be had back by the system at any time and are shown by themselves).
+# Times the stages from raw text to a corpus on this machine. Makes English-like documents with duplicates, and trains a
+# tokenizer on the first 50 MB of them or less. Then cleans, builds, verifies, inspects, splits, merges and counts overlaps,
+# on one rank and on two, and compares their results. Prints a table for bench/results: each stage's rate, alone and as a
+# multiple of the disk's, and the memory of its largest rank; then the time of 174 GB on a cluster.
+# The stages whose memory must not grow with the text first process a quarter of it: exit code 1 where the whole takes
+# more anonymous memory (the system can reclaim pages of files at any time; they are printed separately).
 #
 # usage: bench/corpus/run.sh [MEGABYTES]         default 4000; needs five times as much of the disk
 # environment: BUILD (default build/release, with trireme and make_documents), TMPDIR (the disk that is used and

@@ -1,9 +1,11 @@
 #!/bin/bash
-# Times whole training steps on one GPU, ours and PyTorch's (compiled, its fastest attention and fused optimizer) in the same
-# run and on the same tokens: GPT-2 1.2B at micro-batch 8, an update after one micro-batch and after 16, 355M at micro-batch 32
-# and 124M at micro-batch 64; s 1024, bf16, dropout 0.1. Prints one line a run: median tokens/s (least to greatest, the first
-# steps left out), model TFLOP/s and MFU against PEAK with attention counted in full, MFU with its causal half alone, no
-# recomputation counted in either, and beside PyTorch's our median over its.
+# Times whole training steps on one GPU, this program's and PyTorch's (compiled, its fastest attention and fused optimizer)
+# in the same run and on the same tokens: GPT-2 1.2B at micro-batch 8, an update after one micro-batch and after 16, 355M at micro-batch 32
+# and 124M at micro-batch 64; s 1024, bf16, dropout 0.1. Prints one line a run:
+#   median tokens/s (least to greatest, the first steps left out);
+#   model TFLOP/s and MFU against PEAK with attention counted in full, and MFU with its causal half alone, both without
+#   recomputation;
+#   beside PyTorch's, the ratio of this program's median to PyTorch's.
 #
 # usage: bench/step/gpu.sh [FOLDER]      the programs of FOLDER: a build folder, or what tests/gpu.sh --pack made; by default
 #                                        the folder that this script was packed into, or build/release

@@ -3,9 +3,9 @@
 # tokens, vocabulary 50257, no dropout, in fp32 and bf16; as one rank with THREADS threads and, where THREADS is even, as
 # two tensor ranks with half of them each. Prints one line a run, separated by tabs:
 #   model, type, layout, median tokens/s, least, greatest (the first step left out),
-#   share: the step's model FLOPs a second (attention counted in full) over the speed of large products, both measured here,
-#   and, where PYTHON has PyTorch, its median for the same model and type, and our median over it.
-# Runs of ours and of PyTorch alternate, so that both meet the same machine.
+#   share: the step's model FLOPs a second (attention counted in full) over the speed of large products, both measured here;
+#   where PYTHON has PyTorch, its median for the same model and type, and the ratio of this program's median to it.
+# Runs of this program and of PyTorch alternate, so that both meet the same load.
 #
 # usage: bench/step/run.sh [BUILD_FOLDER]        default build/release
 # environment: THREADS (default 2), STEPS (6), MODELS ("4x256 124m"), DTYPES ("fp32 bf16"), PYTHON (python3)

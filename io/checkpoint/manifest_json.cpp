@@ -92,7 +92,7 @@ Piece piece_from(const json& value) {
 }
 
 /// Throws where values nest deeper than a manifest's do: the parser needs memory for every level. (A callback of the
-/// parser could tell, too, but makes it quadratic in the length of lists.)
+/// parser would find them, too, but makes it quadratic in the length of lists.)
 void check_depth(std::string_view text) {
   int depth = 0;
   bool in_string = false;

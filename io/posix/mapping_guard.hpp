@@ -6,8 +6,8 @@
 
 namespace trireme::io {
 
-/// Names the file behind mapped memory. When its pages can no longer be read, because it was truncated or its disk
-/// failed, the process ends with exit code 3 and one line that names the file, not by SIGBUS. A SIGBUS of another cause
+/// Names the file behind mapped memory. Its pages can no longer be read after it was truncated or its disk failed.
+/// The process then ends with exit code 3 and one line that names the file, not by SIGBUS. A SIGBUS of another cause
 /// goes to the handler installed before the first guard.
 class MappingGuard {
  public:

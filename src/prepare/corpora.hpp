@@ -77,8 +77,8 @@ class Corpora {
   virtual ~Corpora() = default;
   /// Throws IoError, or DataError where the file is no corpus.
   virtual std::unique_ptr<CorpusSource> open(const std::string& path) const = 0;
-  /// Starts a corpus of documents of corpora like `info`. Until the sink is gone a lock beside the file keeps other
-  /// jobs from writing it; another's lock is an EnvironmentError.
+  /// Starts a corpus of documents of corpora like `info`. While the sink lives a lock beside the file keeps other
+  /// jobs from writing it; another job's lock is an EnvironmentError.
   virtual std::unique_ptr<CorpusSink> create(CorpusKind kind, const std::string& path,
                                              const data::CorpusInfo& info) const = 0;
   /// Writes a whole corpus as `path`, in memory that does not grow with it.

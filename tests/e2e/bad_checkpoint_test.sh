@@ -36,7 +36,7 @@ for folder in absent empty; do
   check "--load-or-init begins anew where the folder is $folder" [ $code -eq 0 ]
 done
 
-# LATEST is a hint: the newest whole step is loaded whatever it says.
+# LATEST is a hint: the newest whole step is loaded whatever its content.
 fresh
 loads 8 0 "everything whole" 0
 echo step-00000004 >saved/LATEST

@@ -19,7 +19,7 @@ done
 first=$(head -1 one.jsonl | field lm_loss /dev/stdin)
 check "the loss falls" awk "BEGIN { exit !($(tail -1 one.jsonl | field lm_loss /dev/stdin) < 0.9 * $first) }"
 
-# The checkpoint knows its model.
+# A checkpoint stores its model.
 used_on_two_ranks one --tp --pp
 
 # Another model is refused, whatever differs.

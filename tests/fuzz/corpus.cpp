@@ -1,6 +1,6 @@
-// A corpus whose parts say anything, in a file that HDF5 itself takes for whole: text of the attributes, then numbers,
-// offsets, tokens. HDF5's own reading of damaged files is not fuzzed here: faults of the library (1.10.8 in Debian 12)
-// are known and not ours to mend; flipped bits and files cut short are in tests/io/corpus/corpus_test.cpp.
+// A corpus of arbitrary attributes and tables in a valid HDF5 file: text of the attributes, then numbers, offsets,
+// tokens. HDF5's own reading of damaged files is not fuzzed here: the library (1.10.8 in Debian 12) has known faults;
+// flipped bits and files cut short are in tests/io/corpus/corpus_test.cpp.
 #include <algorithm>
 #include <cstring>
 #include <vector>

@@ -52,7 +52,8 @@ constexpr Container containers[] = {
     {"ustar"sv, "tar", unpack, 257},
 };
 
-/// Bytes that no text has, and every container has near its beginning. Without them a text may begin as it likes.
+/// Bytes that no text has, and every container has near its beginning. Without them a text may begin with any
+/// signature.
 bool is_control(char byte) {
   const auto value = static_cast<unsigned char>(byte);
   return value < 0x08 || (value > 0x0D && value < 0x20 && value != 0x1B);

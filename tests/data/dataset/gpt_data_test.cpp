@@ -224,10 +224,10 @@ TEST(GptData, RefusesCorporaThatDoNotFit) {
   EXPECT_EQ(error_of<DataError>({{counting_store({5})}}, small), "no error");
 }
 
-/// A corpus whose file says that its ids are smaller than they are.
-class LyingStore final : public TokenStore {
+/// A corpus whose header has a smaller largest id than its tokens.
+class MislabeledStore final : public TokenStore {
  public:
-  explicit LyingStore(std::shared_ptr<const TokenStore> store) : store_(std::move(store)), info_(store_->info()) {
+  explicit MislabeledStore(std::shared_ptr<const TokenStore> store) : store_(std::move(store)), info_(store_->info()) {
     info_.vocabulary_size = 3;
     info_.max_id = 2;
   }
@@ -242,7 +242,8 @@ class LyingStore final : public TokenStore {
 };
 
 TEST(GptData, ChecksEveryTokenItReads) {
-  const auto data = make_gpt_data({{std::make_shared<LyingStore>(counting_store({5}))}}, options_of(4, {{1, 0, 0}}));
+  const auto data =
+      make_gpt_data({{std::make_shared<MislabeledStore>(counting_store({5}))}}, options_of(4, {{1, 0, 0}}));
   try {
     sample(*data.train, 0);
     FAIL() << "ids beyond the vocabulary were read";
