@@ -115,7 +115,7 @@ void check_shard_file(const std::string& folder, const checkpoint::Manifest& man
     }
   }
   TRIREME_CHECK(pieces == shard.dataset_paths().size(), CheckpointError,
-                "{} holds {} datasets, of which the manifest knows {}", path, shard.dataset_paths().size(), pieces);
+                "{} holds {} datasets, but the manifest lists {}", path, shard.dataset_paths().size(), pieces);
 }
 
 }  // namespace trireme::io

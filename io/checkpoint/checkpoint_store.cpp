@@ -247,7 +247,7 @@ void CheckpointStore::restore_or_delete(const std::string& trash_name) {
       remove_folder(path(trash_name), manifest_name);
     }
   } else if (looks_complete(path(trash_name))) {
-    log::warn("{} was being replaced or deleted when a job was killed: it gets its name back", path(name));
+    log::warn("{} was being replaced or deleted when a job was killed: its name is restored", path(name));
     rename_durably(path(trash_name), path(name));
   } else {
     remove_folder(path(trash_name), manifest_name);

@@ -16,7 +16,7 @@ std::string gzip_member(std::string_view bytes) {
   z_stream stream{};
   TRIREME_CHECK(
       deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window_bits, memory_level, Z_DEFAULT_STRATEGY) == Z_OK,
-      EnvironmentError, "zlib finds no memory to compress with");
+      EnvironmentError, "compression by zlib failed: no memory");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> owner(&stream, deflateEnd);
   std::string result(deflateBound(&stream, bytes.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
@@ -31,7 +31,7 @@ std::string gzip_member(std::string_view bytes) {
 
 std::string zstd_frame(std::string_view bytes) {
   const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context(ZSTD_createCCtx(), ZSTD_freeCCtx);
-  TRIREME_CHECK(context, EnvironmentError, "Zstandard finds no memory to compress with");
+  TRIREME_CHECK(context, EnvironmentError, "compression by Zstandard failed: no memory");
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
   std::string result(ZSTD_compressBound(bytes.size()), '\0');
   const std::size_t size = ZSTD_compress2(context.get(), result.data(), result.size(), bytes.data(), bytes.size());

@@ -97,14 +97,14 @@ std::string content_of(const std::string& path) {
 
 FolderLock::FolderLock(std::string path, const std::string& locked) : path_(std::move(path)), content_(own_content()) {
   for (int attempt = 0; !try_acquire(); ++attempt) {
-    TRIREME_CHECK(attempt < 100, IoError, "cannot lock {}: it comes and goes", path_);
+    TRIREME_CHECK(attempt < 100, IoError, "cannot lock {}: other jobs take and release it again and again", path_);
     const std::string theirs = content_of(path_);
     if (theirs.empty()) continue;  // released meanwhile
     const std::string death = proof_of_death(fields_of(theirs), fields_of(content_));
     TRIREME_CHECK(
         !death.empty(), EnvironmentError,
-        "{} is in use by another job, {}. Choose another name, or wait; if that job is surely dead, delete {}", locked,
-        description(fields_of(theirs)), path_);
+        "{} is in use by another job, {}. Choose another name, or wait; if that job has certainly ended, delete {}",
+        locked, description(fields_of(theirs)), path_);
     // Several jobs may find the owner dead; the rename succeeds for one of them. A job that renamed the lock of a live
     // owner restores it.
     const std::string away = path_ + "-" + unique_suffix();
@@ -134,7 +134,7 @@ FolderLock::~FolderLock() {
   try {
     if (content_of(path_) == content_ && fields_of(content_)["pid"] == std::to_string(getpid())) unlink(path_.c_str());
   } catch (const Error& error) {
-    log::warn("the lock {} could not be given back: {}", path_, error.what());
+    log::warn("releasing the lock {} failed: {}", path_, error.what());
   }
 }
 

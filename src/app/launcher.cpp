@@ -26,11 +26,10 @@ int main(int argc, char** argv) {
   }
   void* const entry = program == nullptr ? nullptr : dlsym(program, "trireme_main");
   if (entry == nullptr) {
-    std::fprintf(
-        stderr,
-        "trireme: the program's library cannot be loaded (%s; %s). It belongs into the folder of the executable "
-        "or into ../%s; the README names the libraries that it needs.\n",
-        problems[0], problems[1], TRIREME_LIBDIR);
+    std::fprintf(stderr,
+                 "trireme: the program's library cannot be loaded (%s; %s). It must be in the folder of the executable "
+                 "or in ../%s; the README names the libraries that it needs.\n",
+                 problems[0], problems[1], TRIREME_LIBDIR);
     return 4;  // ExitCode::environment
   }
   return reinterpret_cast<int (*)(int, char**)>(entry)(argc, argv);

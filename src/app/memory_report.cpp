@@ -91,7 +91,7 @@ void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, 
   const std::size_t machine = machine_memory_bytes();
   std::string purpose = job.backend->memory_is_host() ? "host memory for --async-save" : "pinned host memory to --save";
   if (!job.backend->memory_is_host() && !config.checkpoint.load.empty()) {
-    purpose = config.checkpoint.save.empty() ? "pinned host memory to --load, given back afterwards"
+    purpose = config.checkpoint.save.empty() ? "pinned host memory to --load, released afterwards"
                                              : "pinned host memory to --load and --save";
   }
   log::info("{}: {} a rank, {} of this machine's {} for all of its ranks", purpose, text_of(copy), text_of(on_machine),

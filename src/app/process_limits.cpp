@@ -71,7 +71,7 @@ void check_file_limit(std::int64_t bytes, const std::string& what) {
   const rlim_t limit = limit_of(RLIMIT_FSIZE);
   TRIREME_CHECK(static_cast<rlim_t>(bytes) <= limit, EnvironmentError,
                 "ulimit -f lets files grow to {}, {} needs {}: raise the limit in the shell or the batch file that "
-                "starts the program, or share the model among more ranks",
+                "starts the program, or divide the model among more ranks",
                 bytes_of(limit), what, bytes_text(static_cast<double>(bytes)));
 }
 

@@ -76,7 +76,7 @@ std::unique_ptr<SavedModel> load_model(
 
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description) {
   const auto payload = description.blobs.find("tokenizer");
-  TRIREME_CHECK(payload != description.blobs.end(), CheckpointError, "the checkpoint carries no tokenizer");
+  TRIREME_CHECK(payload != description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");
   return data::tokenizer_from_payload(description.attributes.get<std::string>("tokenizer"), payload->second);
 }
 

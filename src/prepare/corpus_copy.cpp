@@ -101,7 +101,8 @@ CorpusSize sample_corpus(const Files& files, const std::string& input, double pr
                probability;
       },
       *sink);
-  TRIREME_CHECK(sink->documents() > 0, DataError, "none of the {} documents of {} fell to a share of {}",
+  TRIREME_CHECK(sink->documents() > 0, DataError,
+                "none of the {} documents of {} is in a sample of probability {}. Try a greater one",
                 store->documents(), input, probability);
   return sink->finish();
 }

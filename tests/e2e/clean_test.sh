@@ -58,10 +58,10 @@ new() { ls | grep -vxF "$names" | grep -vxE 'out|err'; }
 refused 2 "--output must be given" 1 corpus clean --input a.jsonl
 refused 2 "--tokenizer gpt2 needs --vocab-file" 2 corpus clean --input a.jsonl --output x.jsonl
 refused 2 "a.jsonl is both input and output" 2 corpus clean --input a.jsonl --output a.jsonl --min-tokens 0
-refused 2 "--language-confidence 0.7 says which documents" 2 corpus clean --input a.jsonl --output x.jsonl \
+refused 2 "--language-confidence 0.7 needs --language" 2 corpus clean --input a.jsonl --output x.jsonl \
   --min-tokens 0 --language-confidence 0.7
 refused 2 "--jaccard 1.5" 1 corpus clean --input a.jsonl --output x.jsonl --jaccard 1.5
-refused 2 "--margin says how --output is made" 2 corpus overlap --corpus a.jsonl --test b.jsonl --margin 3
+refused 2 "--margin needs --output" 2 corpus overlap --corpus a.jsonl --test b.jsonl --margin 3
 refused 3 "nothing is left of" 2 corpus clean --input a.jsonl --tokenizer bytes --min-tokens 100000 --output x.jsonl
 refused 5 "absent.jsonl: No such file or directory" 2 corpus clean --input absent.jsonl --output x.jsonl --min-tokens 0
 refused 5 "absent/x.jsonl" 2 "${clean[@]}" --output absent/x.jsonl

@@ -54,7 +54,7 @@ for graphs in "" --cuda-graphs; do
   done_by 1 train "${run[@]:0:${#run[@]}-2}" --bf16 --deterministic-mode $graphs --metrics-file graphs$graphs.jsonl
 done
 check "--cuda-graphs gives the same bits" cmp <(field lm_loss graphs.jsonl) <(field lm_loss graphs--cuda-graphs.jsonl)
-refused 2 "--cuda-graphs goes without --communicator staged" 2 train "${run[@]}" --cuda-graphs --communicator staged
+refused 2 "--cuda-graphs and --communicator staged exclude each other" 2 train "${run[@]}" --cuda-graphs --communicator staged
 
 # Results of the run.
 for backend in cuda cpu; do
@@ -88,4 +88,4 @@ check "the log says that it is slow" grep -q 'staged through host memory, which 
 refused 2 "--dtype fp64: the CUDA backend computes in fp32, bf16 and fp16; use --backend cpu" 1 train "${run[@]}" \
   --dtype fp64
 refused 2 "attention heads have 512 channels, and those of up to" 1 train "${run[@]/#16/2048}"
-refused 2 "--deterministic-mode does not look for" 1 train "${run[@]}" --deterministic-mode
+refused 2 "--deterministic-mode exclude each other" 1 train "${run[@]}" --deterministic-mode

@@ -28,11 +28,10 @@ int micro_batches_of(const std::optional<int>& count, const std::optional<std::i
 void check_size(int stages, int chunks, int micro_batches) {
   constexpr double max_cells = 5e6;
   const double cells = 3.0 * stages * chunks * (micro_batches + 2.0 * stages);
-  TRIREME_CHECK(
-      cells <= max_cells, ConfigError,
-      "--pp {} x --vpp {} x {} micro-batches: the schedule has about {:.1e} places, more than the {:.0e} that "
-      "can be shown; choose fewer of them",
-      stages, chunks, micro_batches, cells, max_cells);
+  TRIREME_CHECK(cells <= max_cells, ConfigError,
+                "--pp {} x --vpp {} x {} micro-batches: the schedule has about {:.1e} cells, more than the {:.0e} that "
+                "can be shown; choose fewer of them",
+                stages, chunks, micro_batches, cells, max_cells);
 }
 
 void write_file(const std::string& path, const std::string& text) {

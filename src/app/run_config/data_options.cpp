@@ -11,9 +11,10 @@ namespace trireme::app {
 void DataOptions::declare(Options& options) {
   options.section("Data");
   options.add("data-path", &path, "FILE...", "Corpus, or weight, corpus, weight, corpus ...");
-  options.add("split", &split, "A,B,C",
-              "Shares of training, validation and test. The test split is evaluated once, at the end of the run; the "
-              "default's only where it has a sample.");
+  options.add(
+      "split", &split, "A,B,C",
+      "Proportions of training, validation and test. The test split is evaluated once, at the end of the run; the "
+      "default's only where it has a sample.");
   options.add_choice(
       "split-by", &split_by,
       {{"auto", data::SplitBy::automatic}, {"documents", data::SplitBy::documents}, {"tokens", data::SplitBy::tokens}},
@@ -27,8 +28,7 @@ void DataOptions::declare(Options& options) {
               "corpus.");
   options.add_choice("data-check", &check_level,
                      {{"none", CorpusCheck::none}, {"sample", CorpusCheck::sample}, {"full", CorpusCheck::full}},
-                     "Part of the corpora compared with their digests before training: nothing, 32 blocks of a million "
-                     "tokens, or all.");
+                     "Tokens compared with their digests before training: none, 32 blocks of a million, or all.");
   options.require("data-path");
 }
 

@@ -72,8 +72,7 @@ BackendOptions DeviceOptions::backend_options(int world_rank, int local_rank) co
 void DeviceOptions::check(const Options& options, const Backend& backend, const std::string& reason) const {
   if (backend.supports(Capability::algorithm_cache)) {
     TRIREME_CHECK(!deterministic || gemm_cache.empty() || gemm_cache == "none", ConfigError,
-                  "--gemm-cache {} keeps the fastest algorithms, which --deterministic-mode does not look for: leave "
-                  "one of them out",
+                  "--gemm-cache {} and --deterministic-mode exclude each other: the second measures no algorithms",
                   gemm_cache);
   }
   std::string idle;

@@ -15,12 +15,12 @@ void ExecutionOptions::declare(Options& options) {
                      "activation in the feed-forward block; full, whole layers.");
   options.add_choice("recompute-method", &recomputation.method,
                      {{"uniform", model::RecomputeMethod::uniform}, {"block", model::RecomputeMethod::block}},
-                     "Form of full recomputation: groups of --recompute-num-layers layers that keep only their input, "
+                     "Form of full recomputation: spans of --recompute-num-layers layers that keep only their input, "
                      "or that many layers at the start of each chunk, one by one. Default: uniform.");
-  options.add("recompute-num-layers", &recomputation.layers, "N", "Layers of a group, or of a chunk.", layer_count());
+  options.add("recompute-num-layers", &recomputation.layers, "N", "Layers of a span, or of a chunk.", layer_count());
   options.add_flag("recompute-activations", &recompute_activations, "The same as --recompute-granularity selective.");
   options.add_flag("distribute-saved-activations", &recomputation.distribute,
-                   "With full recomputation: each tensor rank keeps only its part of a group's input.");
+                   "With full recomputation: each tensor rank keeps only its shard of a span's input.");
 }
 
 void ExecutionOptions::settle(const Options& options, const ParallelOptions& parallel, const DeviceOptions& device,
@@ -41,10 +41,12 @@ void ExecutionOptions::settle(const Options& options, const ParallelOptions& par
       !recomputation.distribute || !parallel.sequence_parallel,
       "--distribute-saved-activations and --sequence-parallel exclude each other: with the second, activations are "
       "distributed already");
-  problems.expect(!cuda_graphs || device.communicator != DeviceTransport::staged,
-                  "--cuda-graphs goes without --communicator staged, with which the host takes part in every message");
-  problems.expect(!cuda_graphs || !device.check_launches,
-                  "--cuda-graphs goes without --check-launches, with which the host waits for every kernel");
+  problems.expect(
+      !cuda_graphs || device.communicator != DeviceTransport::staged,
+      "--cuda-graphs and --communicator staged exclude each other: the second sends every message by the host");
+  problems.expect(
+      !cuda_graphs || !device.check_launches,
+      "--cuda-graphs and --check-launches exclude each other: with the second the host waits for every kernel");
 }
 
 }  // namespace trireme::app

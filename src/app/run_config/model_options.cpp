@@ -43,7 +43,7 @@ void ModelOptions::declare(Options& options) {
       "Positions: a learned table (default), or rotation of queries and keys.");
   options.add_flag("use-rotary-position-embeddings", &rotary_positions, "The same as --position-embedding-type rope.");
   options.add("rotary-base", &rotary_base, "X", "Base of the rotary frequencies; default 10000.", at_least(0));
-  options.add("rotary-percent", &rotary_percent, "X", "Share of a head's channels that rotate; default 1.",
+  options.add("rotary-percent", &rotary_percent, "X", "Fraction of a head's channels that rotate; default 1.",
               between(0, 1));
   options.add_flag("swiglu", &swiglu, "Gated feed-forward block, silu(gate) x up, instead of GELU.");
   options.add_flag("group-query-attention", &group_query_attention,

@@ -18,7 +18,7 @@ void OptimizerOptions::declare(Options& options) {
   options.add("lr-warmup-iters", &lr_warmup_iterations, "N", "Updates of linear warm-up.", update_count(0));
   options.add("lr-warmup-samples", &lr_warmup_samples, "N", "With --train-samples: samples of linear warm-up.",
               update_count(0));
-  options.add("lr-warmup-fraction", &lr_warmup_fraction, "X", "Warm-up as a share of the decay.", between(0, 1));
+  options.add("lr-warmup-fraction", &lr_warmup_fraction, "X", "Warm-up as a fraction of the decay.", between(0, 1));
   options.add("lr-decay-iters", &lr_decay_iterations, "N", "Update at which the decay ends; default --train-iters.",
               update_count(1));
   options.add("lr-decay-samples", &lr_decay_samples, "N",
@@ -47,9 +47,9 @@ void OptimizerOptions::settle_learning_rate(const Options& options, const BatchO
   const char* unit = lr.by_samples ? "samples" : "iters";
   const char* other = lr.by_samples ? "iters" : "samples";
   for (const char* name : {"lr-warmup-", "lr-decay-"}) {
-    problems.expect(!options.given(std::string(name) + other),
-                    fmt::format("--{}{} goes with --train-{}; with --train-{} say it by --{}{}", name, other, other,
-                                unit, name, unit));
+    problems.expect(
+        !options.given(std::string(name) + other),
+        fmt::format("--{}{} needs --train-{}; with --train-{} give --{}{}", name, other, other, unit, name, unit));
   }
   lr.decay = lr.by_samples ? lr_decay_samples.value_or(*batch.train_samples)
                            : lr_decay_iterations.value_or(*batch.train_iterations);

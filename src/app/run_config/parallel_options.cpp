@@ -34,14 +34,14 @@ void GridOptions::declare(Options& options, const std::string& title) {
               "Layers of every chunk in the order in which data passes them (chunk 0 of each rank, then chunk 1 ...); "
               "the first and the last may have none.");
   options.add("decoder-first-pipeline-num-layers", &split.first_stage, "N",
-              "Layers of the first pipeline rank; the others share the rest equally.", layer_count());
+              "Layers of the first pipeline rank; the others divide the rest equally.", layer_count());
   options.add("decoder-last-pipeline-num-layers", &split.last_stage, "N", "Layers of the last pipeline rank.",
               layer_count());
   options.add_flag("standalone-embedding-stage", &split.standalone_embedding,
                    "The first pipeline rank holds the embedding and no layers.");
   options.add(
       "make-vocab-size-divisible-by", &vocabulary_multiple, "N",
-      "The vocabulary is padded to a multiple of this times the tensor ranks; padding takes no part in the loss.",
+      "The vocabulary is padded to a multiple of this times the tensor ranks; padding does not count in the loss.",
       countable());
   options.add("padded-vocab-size", &padded_vocabulary, "N",
               "Pad the vocabulary to this size instead; 0: by the multiple.", between(0, countable().max));
@@ -121,7 +121,7 @@ void ParallelOptions::declare(Options& options) {
       "Post receives between pipeline stages two steps ahead, so that messages travel during computation.");
   options.add_flag(
       "no-scatter-gather-tensors-in-pipeline", &no_scatter_gather,
-      "Each tensor rank sends whole activations to the next stage, not its part of them to be gathered there.");
+      "Each tensor rank sends whole activations to the next stage, not its shard of them to be gathered there.");
   options.add_flag("sequence-parallel", &sequence_parallel,
                    "Divide the residual stream along the sequence over the tensor ranks: norms, dropouts and their "
                    "saved activations take 1/t of the memory.");

@@ -23,7 +23,7 @@ std::vector<double> normalized_weights(std::span<const double> weights) {
     sum += weight;
   }
   TRIREME_CHECK(std::isfinite(sum), ConfigError,
-                "the weights of <data_path> add up to more than {:.1e}. Try shares, such as 0.7 and 0.3",
+                "the weights of <data_path> add up to more than {:.1e}. Try fractions, such as 0.7 and 0.3",
                 std::numeric_limits<double>::max());
   std::vector<double> normalized;
   for (const double weight : weights) {

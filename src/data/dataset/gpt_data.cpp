@@ -22,7 +22,7 @@ void check_options(const std::vector<WeightedStore>& stores, const GptDataOption
   TRIREME_CHECK(options.sequence_length > 0, ConfigError, "<seq_length> {} must be at least 1",
                 options.sequence_length);
   TRIREME_CHECK(options.seed >= 0 && options.seed <= UINT32_MAX, ConfigError,
-                "<seed> {} must be from 0 to {}: NumPy's generator, which shuffles the samples, takes no other",
+                "<seed> {} must be from 0 to {}, as NumPy's generator requires, which shuffles the samples",
                 options.seed, UINT32_MAX);
   TRIREME_CHECK(options.sampling == Sampling::shuffled || stores.size() == 1, ConfigError,
                 "<sampling> sequential reads one corpus, but <data_path> names {}", stores.size());
@@ -59,7 +59,8 @@ class Builder {
   std::unique_ptr<SampleSource> build(Split split, std::int64_t SampleBudget::*member) const {
     std::vector<std::int64_t> budgets;
     for (const SampleBudget& budget : options_.budgets) {
-      TRIREME_CHECK(budget.*member >= 0, ConfigError, "{} {} samples asked for", budget.*member, name_of(split));
+      TRIREME_CHECK(budget.*member >= 0, ConfigError, "{} {} samples are asked for; 0 is the least", budget.*member,
+                    name_of(split));
       budgets.push_back(budget.*member);
     }
     const std::int64_t need = budgets.empty() ? 0 : *std::max_element(budgets.begin(), budgets.end());

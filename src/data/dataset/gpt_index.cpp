@@ -94,7 +94,7 @@ void GptIndex::build(const DocumentRange& range, std::uint32_t seed) {
     compute(range, seed);
   } catch (const std::bad_alloc&) {
     throw EnvironmentError(
-        "the order of {} samples, {} epochs of {} documents, takes {} MiB of memory, which this machine does not give: "
+        "the order of {} samples, {} epochs of {} documents, takes {} MiB of memory, more than this machine has free: "
         "train for fewer samples, or on a longer text",
         plan_.size, plan_.epochs, range.documents, (plan_.entries * 12 + plan_.size * 4) >> 20);
   }

@@ -33,8 +33,7 @@ BpeTokenizer::BpeTokenizer(std::string name, BpeVocabulary vocabulary)
     const std::string& text = text_of(id);
     for (std::size_t at = 1; at < text.size(); ++at) {
       TRIREME_CHECK(!splitter_.can_cut(text, at), DataError,
-                    "the added token '{}' has white space inside, where texts are cut to be worked on in parts",
-                    quotation_of(text));
+                    "the added token '{}' has white space inside, where long texts are cut", quotation_of(text));
     }
     added_by_byte_[static_cast<unsigned char>(text[0])].push_back(id);
   }

@@ -72,7 +72,7 @@ struct BuildCommandOptions {
                      "End every document with the end-of-document token.");
     options.add_flag(
         "split-sentences", &build.text.split_sentences,
-        "Keep where sentences begin, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
+        "Store where sentences begin, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
     options.section("Bad input");
     options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
                        "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON is always UTF-8.");
@@ -84,10 +84,11 @@ struct BuildCommandOptions {
     options.section("Speed");
     options.add("workers", &workers, "N", "Threads of each rank; by default the ranks of a machine share its cores.",
                 between(1, 4096));
-    options.add("part-size", &build.part_bytes, "BYTES",
-                "Size of the parts into which input is cut. Ranks process them one by one, and a stopped build keeps "
-                "the finished ones.",
-                at_least(1));
+    options.add(
+        "part-size", &build.part_bytes, "BYTES",
+        "Size of the parts into which input is divided. Ranks process them one by one, and a stopped build keeps "
+        "the finished ones.",
+        at_least(1));
     options.require("input");
     options.require("output");
   }
@@ -98,7 +99,7 @@ void log_report(const prepare::CorpusBuildOptions& build, const prepare::CorpusB
   for (const std::string& line : counts.first_bad_lines) log::warn("skipped {}", line);
   if (counts.bad_lines > 0) log::warn("skipped {} bad lines in all", counts.bad_lines);
   if (counts.forced_cuts > 0) {
-    log::warn("cut {} runs of more than {} bytes without a place between two words; their tokens may differ there",
+    log::warn("cut {} texts of more than {} bytes without a boundary between words; their tokens may differ there",
               counts.forced_cuts, build.text.reader.max_uncut_bytes);
   }
   if (!counts.special_tokens.empty()) {
@@ -106,7 +107,7 @@ void log_report(const prepare::CorpusBuildOptions& build, const prepare::CorpusB
     for (const auto& [spelling, count] : counts.special_tokens) found.push_back(fmt::format("{} {}", count, spelling));
     log::warn("the text holds names of special tokens, which became ordinary text: {}", fmt::join(found, ", "));
   }
-  if (report.sentences > 0) log::info("kept where {} sentences begin", report.sentences);
+  if (report.sentences > 0) log::info("stored where {} sentences begin", report.sentences);
   if (counts.empty_documents > 0) log::info("left out {} empty documents", counts.empty_documents);
   log::info(
       "{}: {} documents, {} tokens from {} bytes of text, {:.3f} bytes/token, {:.1f} s (joining {:.2f} s), {:.1f} MB/s",

@@ -54,7 +54,7 @@ struct CleanCommandOptions {
                 "Keep only documents that CLD2 finds to be in one of these languages (ISO 639 codes: en,de,zh); by "
                 "default all.");
     options.add("language-confidence", &clean.min_language_fraction, "X",
-                "Least share of a document's letters that CLD2 finds to be in these languages.", between(0, 1));
+                "Least fraction of a document's letters that CLD2 finds to be in these languages.", between(0, 1));
     options.section("Short documents");
     options.add("min-tokens", &clean.min_tokens, "N",
                 "Remove documents of fewer tokens; 0: remove none, and need no tokenizer.", at_least(0));
@@ -80,7 +80,7 @@ struct CleanCommandOptions {
                 between(1, 1000));
     options.add("bucket-neighbours", &clean.neighbours, "N",
                 "Earlier documents with an equal band that each document is compared with.", at_least(1));
-    options.add("seed", &clean.minhash.seed, "N", "Chooses the hash functions.");
+    options.add("seed", &clean.minhash.seed, "N", "Seed of the hash functions.");
     options.section("Speed");
     options.add("workers", &workers, "N", "Threads of a rank; by default its share of the machine's cores.",
                 between(1, 4096));
@@ -90,12 +90,11 @@ struct CleanCommandOptions {
 
   void check(const Options& options) {
     TRIREME_CHECK(!options.given("language-confidence") || options.given("language"), ConfigError,
-                  "--language-confidence {} says which documents are in a --language, which is not given",
-                  clean.min_language_fraction);
+                  "--language-confidence {} needs --language", clean.min_language_fraction);
     std::istringstream codes(languages);
     for (std::string code; std::getline(codes, code, ',');) clean.languages.push_back(code);
     TRIREME_CHECK(!options.given("language") || !clean.languages.empty(), ConfigError,
-                  "--language names no language; without it all stay");
+                  "--language names no language. Try --language en, or leave it out to keep all");
     clean.reader.format = format.format;
     clean.text_lines = format.text_lines;
   }

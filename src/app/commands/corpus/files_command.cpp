@@ -58,11 +58,11 @@ int corpus_split_command(const CommandLine& line) {
   std::string split = "969,30,1";
   auto by = data::SplitBy::automatic;
   Options options(line.command(),
-                  "Cuts a corpus into PREFIX_train.h5, PREFIX_valid.h5 and PREFIX_test.h5, of the documents that a "
+                  "Splits a corpus into PREFIX_train.h5, PREFIX_valid.h5 and PREFIX_test.h5, of the documents that a "
                   "training run with the same --split takes.");
   options.add_argument("FILE.h5", &input, "A corpus.");
   options.add("output-prefix", &prefix, "PREFIX", "Beginning of the files' names.");
-  options.add("split", &split, "A,B,C", "Shares of training, validation and test; a share of 0 makes no file.");
+  options.add("split", &split, "A,B,C", "Proportions of training, validation and test; 0 makes no file.");
   options.add_choice(
       "split-by", &by,
       {{"auto", data::SplitBy::automatic}, {"documents", data::SplitBy::documents}, {"tokens", data::SplitBy::tokens}},
@@ -91,7 +91,7 @@ int corpus_sample_command(const CommandLine& line) {
   std::uint64_t seed = 1234;
   Options options(line.command(),
                   "Takes each document of a corpus with the same probability. The same seed takes the same documents, "
-                  "and with a greater share the same and others.");
+                  "and with a greater probability the same and others.");
   options.add_argument("FILE.h5", &input, "A corpus.");
   options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
   options.add("share", &probability, "X", "Probability of each document.", between(0, 1));

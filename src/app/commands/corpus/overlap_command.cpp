@@ -60,8 +60,7 @@ struct OverlapCommandOptions {
 
   void check(const Options& options) {
     for (const char* name : {"margin", "min-piece", "max-cuts"}) {
-      TRIREME_CHECK(!overlap.output.empty() || !options.given(name), ConfigError,
-                    "--{} says how --output is made, which is not given", name);
+      TRIREME_CHECK(!overlap.output.empty() || !options.given(name), ConfigError, "--{} needs --output", name);
     }
     overlap.reader = {.format = format.format, .json_key = json_key};
     overlap.test_reader = {.format = test_format.format, .json_key = test_json_key};

@@ -53,11 +53,11 @@ struct TokenizerTrainOptions {
     options.section("Bad input");
     options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
                        "Bytes of text that are not UTF-8.");
-    options.add("max-line-bytes", &counting.reader.max_bytes, "N",
-                "Longest line, or stretch of text without white space.", at_least(1));
+    options.add("max-line-bytes", &counting.reader.max_bytes, "N", "Longest line, or longest text without white space.",
+                at_least(1));
     options.section("Speed and memory");
     options.add("max-words", &counting.max_words, "N",
-                "Different words kept while counting; where there are more, the rarest are forgotten.", at_least(1000));
+                "Different words kept while counting; where there are more, the rarest are removed.", at_least(1000));
     options.add("workers", &workers, "N", "Threads; by default as many as there are cores.", between(1, 4096));
     options.require("input");
     options.require("output");
@@ -71,8 +71,7 @@ struct TokenizerTrainOptions {
     for (const std::string& token : special) {
       TRIREME_CHECK(std::ranges::all_of(token, [](char c) { return c > ' ' && c <= '~'; }) && token.size() > 1,
                     ConfigError, "--special-tokens: '{}' is not two or more printable characters of ASCII", token);
-      TRIREME_CHECK(std::ranges::count(special, token) == 1, ConfigError, "--special-tokens: '{}' stands there twice",
-                    token);
+      TRIREME_CHECK(std::ranges::count(special, token) == 1, ConfigError, "--special-tokens: '{}' occurs twice", token);
     }
   }
 };
@@ -82,7 +81,7 @@ void log_counts(const prepare::CountedWords& counted, const prepare::WordCountin
             counted.words.size(), counted.text_bytes, elapsed_s,
             static_cast<double>(counted.text_bytes) / 1e6 / elapsed_s);
   if (counted.forgotten > 0) {
-    log::warn("forgot rare words that occurred {} times in all; --max-words {} allows no more different ones",
+    log::warn("removed rare words that occurred {} times in all: --max-words {} allows no more different ones",
               counted.forgotten, counting.max_words);
   }
 }
@@ -142,7 +141,8 @@ struct Look {
 
   std::unique_ptr<data::Tokenizer> tokenizer(const Options& options) const {
     if (corpus.empty()) return tokens.make();
-    TRIREME_CHECK(!options.given("tokenizer"), ConfigError, "--data-path brings its tokenizer: leave out --tokenizer");
+    TRIREME_CHECK(!options.given("tokenizer"), ConfigError,
+                  "--data-path has a tokenizer already: leave out --tokenizer");
     const io::CorpusStore store(corpus);
     return data::tokenizer_from_payload(store.info().tokenizer, store.info().tokenizer_payload);
   }
