@@ -31,8 +31,8 @@ bool is_own_name(std::string_view name) {
 WorkFolder::WorkFolder(std::string path, const std::string& target, std::set<std::string> kept)
     : path_(std::move(path)), kept_(std::move(kept)) {
   check_replaceable(target);
-  TRIREME_CHECK(mkdir(path_.c_str(), 0777) == 0 || errno == EEXIST, IoError, "cannot create the folder {}: {}", path_,
-                std::strerror(errno));
+  TRIREME_CHECK(mkdir(path_.c_str(), 0777) == 0 || errno == EEXIST, IoError,
+                "cannot write {}: its work folder {} cannot be created: {}", target, path_, std::strerror(errno));
   const std::vector<std::string> names = names_in(path_);
   const bool is_ours = names.empty() || std::ranges::any_of(names, is_own_name);
   TRIREME_CHECK(is_ours, IoError,
