@@ -106,7 +106,7 @@ TEST(Llama, QueryGroupsThatDoNotSplitAreAnError) {
   TrainingRunConfig config = small_config(model_variants().front());
   config.model.query_groups = 1;
   EXPECT_THAT([&] { training_curve(ranks, config, layout_of(2, 1)); },
-              testing::ThrowsMessage<ConfigError>(testing::HasSubstr("--num-query-groups 1")));
+              testing::ThrowsMessage<ConfigError>(testing::HasSubstr("<num_query_groups> 1")));
 }
 
 }  // namespace
