@@ -1,14 +1,14 @@
 // Cost of data-parallel communication that overlaps with computing. The time of the communication is given by a model,
 // a link with a latency and a bandwidth, and passes without work. Prints, for each step:
 //
-//   computing       all of the step but its waits
-//   alone           the same steps with communication that takes no time, alternating in the same run. Communication
-//                   disturbs computing by the difference to it; so do other programs, for both
-//   communication   the sum of the modelled times
-//   critical path   plan::critical_path of the computing between calls and of the modelled times
+//   computing       all of the step but its waits.
+//   alone           the same steps with communication that takes no time, alternating in the same run. The difference
+//                   of the two is the time by which communication slows computing down.
+//   communication   the sum of the modelled times.
+//   critical path   plan::critical_path of the computing between calls and of the modelled times.
 //
-//   overlap_bench [ROUNDS] [--check]                alone: rank 0 of a modelled group of 8
-//   mpirun -np 2 overlap_bench [ROUNDS] [--check]   sums and gathers are real, and take at least the modelled time
+//   overlap_bench [ROUNDS] [--check]                One process: rank 0 of a modelled group of 8.
+//   mpirun -np 2 overlap_bench [ROUNDS] [--check]   Real sums and gathers, which take at least the modelled time.
 //
 // Each case is a line of JSON: medians over the rounds, for the slowest rank. With --check the exit status is 1 if a
 // step with overlap is more than 5 % above the critical path. Where communication is at most half the computing, the

@@ -2,10 +2,10 @@
 // that fills the GPU and at one whose kernels are shorter than their launches. 8.3B runs as the first of eight tensor
 // ranks: its communication takes no time and brings nothing, so that only a rank's computing counts. Each case is a
 // line of JSON:
-// * median, minimum and maximum of the time of a step by the host's clock, without the first steps, in which algorithms
-//   are chosen and graphs recorded;
-// * launches of kernels, products and graphs in a step;
-// * model FLOPs per second and rank, with attention in full.
+// * Median, minimum and maximum of the time of a step by the host's clock. The first steps, in which algorithms are
+//   chosen and graphs recorded, are left out.
+// * Launches of kernels, products and graphs in a step.
+// * Model FLOPs per second and rank, with attention in full.
 // usage: step_gpu_bench [--dry-run]
 //   --dry-run     a tiny model on the CPU backend, to test this program
 #include <fmt/format.h>

@@ -11,8 +11,8 @@ namespace trireme::cuda {
 /// work on the caller's stream, and runs beside work enqueued there later. An error ends the next wait with an
 /// NcclError that names the collective, the group and the rank.
 ///
-/// Exchanges go between neighbours of the ring of ranks, each direction of each pair on a communicator and a stream of
-/// its own (see P2pSplit). These are made at a group's first exchange: every rank must reach its first exchange without
+/// Exchanges go between neighbours of the ring of ranks. Each direction of each pair has a communicator and a stream of
+/// its own (see P2pSplit), made at the group's first exchange. So every rank must reach its first exchange without
 /// waiting for another rank's.
 ///
 /// Destruction is collective: all ranks destroy groups in the same order.

@@ -12,9 +12,9 @@ namespace trireme::io {
 //   char magic[9] "MMIDIDX\0\0", u64 version 1, u8 type of a token, u64 sequences, u64 n,
 //   i32 tokens[sequences], i64 first byte in PREFIX.bin[sequences], i64 first sequence of each document[n]
 //
-// where n is one more than there are documents. The type is 1 u8, 2 i8, 3 i16, 4 i32, 5 i64 or 8 u16 (6 and 7 are
-// floats); Megatron-LM writes u16 for vocabularies below 65,500 ids, else i32. For GPT a document is one sequence; of
-// more than one, for BERT, each is a sentence.
+// n is the number of documents plus one. The type is 1 u8, 2 i8, 3 i16, 4 i32, 5 i64 or 8 u16 (6 and 7 are floats).
+// Megatron-LM writes u16 for vocabularies below 65,500 ids, else i32. For GPT a document is one sequence; for BERT each
+// sequence of a document is a sentence.
 
 /// Adds the documents of PREFIX.bin and PREFIX.idx to `writer`, in memory that does not grow with them where sequences
 /// lie in order. Throws DataError naming file, byte and fault; also where sequences overlap or PREFIX.bin holds more

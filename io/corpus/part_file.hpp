@@ -7,8 +7,8 @@
 
 namespace trireme::io {
 
-// A part of a corpus to come (`prepare::PartWriter`): the tokens, the ends of documents and those of sentences, then
-// a summary in JSON with a digest of each section, its size and a magic number.
+// A file with one part of an unfinished corpus (`prepare::PartWriter`). It holds the tokens, the ends of documents and
+// the ends of sentences. A summary in JSON with a digest of each section, its size and a magic number end it.
 
 std::unique_ptr<prepare::PartWriter> create_part(const std::string& path, std::int64_t vocabulary_size,
                                                  bool begins_inside_document);

@@ -8,8 +8,7 @@ namespace trireme::io {
 enum class Symlinks { follow, refuse };
 
 /// Returns the size of the regular file at `path`. Throws IoError where it is missing or may not be read. Throws
-/// DataError, naming the kind, where it is a directory, a pipe, a device, a socket, or a symbolic link that is not to
-/// be followed.
+/// DataError, which names the kind, where it is another kind of file or a symbolic link that is not to be followed.
 std::int64_t regular_file_size(const std::string& path, Symlinks symlinks = Symlinks::follow);
 
 /// Returns all bytes of the regular file at `path`. Throws likewise, and DataError where it has more than `max_bytes`.

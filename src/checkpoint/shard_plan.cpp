@@ -116,8 +116,8 @@ void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
     pending = range;
   };
 
-  // Row-major order is the lexicographic order of coordinates in any box, so that slabs, and rows in them, come in the
-  // same order in both parts.
+  // Row-major order is the lexicographic order of coordinates in any box. So slabs, and rows in them, come in the same
+  // order in both slices.
   for (const Box& source_slab : slabs_of(source)) {
     for (const Box& target_slab : target_slabs) {
       const std::optional<Box> common = intersection(source_slab, target_slab);

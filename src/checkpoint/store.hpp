@@ -62,9 +62,9 @@ struct ShardFile {
   std::vector<std::string> digests;
 };
 
-/// Keeps the steps of a run: a folder, or memory in tests. A step is written under another name and gets its own only
-/// when it is complete, so that a reader sees all of a step or nothing. Calls marked [0] are made on one rank only, all
-/// others on each rank that takes part; none of them communicates.
+/// Keeps the steps of a run: a folder, or memory in tests. A step is written under another name and gets its own when
+/// it is complete. So a reader sees all of a step or nothing. Calls marked [0] are made on one rank only, all others on
+/// each rank that takes part; none of them communicates.
 class Store {
  public:
   virtual ~Store() = default;

@@ -29,12 +29,12 @@ struct StageShard {
 };
 
 /// The parameters that a rank with `shard` holds, without memory yet, in the order in which they are laid out. Shapes
-/// and names are logical. Linear weights are [out, in]: `attn.qkv.weight` [3, heads, head size, hidden], or with fewer
+/// and names are logical. Linear weights are [out, in]. `attn.qkv.weight` is [3, heads, head size, hidden]. With fewer
 /// heads of keys and values `attn.q.weight` [heads, head size, hidden] and `attn.kv.weight` [2, kv heads, head size,
-/// hidden]; `mlp.fc.weight` [f, hidden], with SwiGLU [2, f, hidden] for gate and up. They are split over the tensor
-/// ranks along heads and f, so that a rank holds matching parts. The output head is `lm_head.weight` on the last stage,
-/// or where it is tied the token embedding: a last stage that is not the first then holds a shared copy of `wte`.
-/// The units are the embeddings on the first stage, each layer, and the final norm and head on the last stage.
+/// hidden] replace it. `mlp.fc.weight` is [f, hidden], with SwiGLU [2, f, hidden] for gate and up. They are split over
+/// the tensor ranks along heads and f, so that a rank holds matching parts. The output head is `lm_head.weight` on the
+/// last stage, or where it is tied the token embedding: a last stage that is not the first then holds a shared copy of
+/// `wte`. The units are the embeddings on the first stage, each layer, and the final norm and head on the last stage.
 std::vector<parallel::Parameter> gpt_parameters(const GptConfig& config, const StageShard& shard,
                                                 const parallel::VocabularyPartition& vocabulary);
 

@@ -37,9 +37,9 @@ using CorpusProgress = std::function<void(std::int64_t, std::int64_t)>;
 /// continued by the next of the same output: parts of unchanged files, made with the same options, are not made again.
 /// The folder is locked against a second build at once.
 ///
-/// On failure, which all ranks throw, nothing stands under the name of the output that did not before: DataError
-/// (input that cannot be read as text, too many bad lines, nothing to write), ConfigError (the output is one of the
-/// inputs), EnvironmentError (another build is at work), IoError, Hdf5Error.
+/// On failure all ranks throw, and no new file stands under the name of the output. DataError: the input cannot be read
+/// as text, has too many bad lines, or gives nothing to write. ConfigError: the output is one of the inputs.
+/// EnvironmentError: another build of the same output is running. Also IoError and Hdf5Error.
 CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& options, const data::Tokenizer& tokenizer,
                                ThreadPool& pool, Communicator& comm, const CorpusProgress& progress);
 

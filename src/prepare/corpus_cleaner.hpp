@@ -68,10 +68,9 @@ struct CorpusCleanReport {
 ///
 /// Collective; the result does not depend on ranks and threads (of a compressed file: what it unpacks to). The
 /// documents are kept once more on the disk meanwhile, in the folder OUTPUT.partial. `progress` is called with the
-/// bytes read so far and all bytes. On failure, or when the program is killed, nothing stands under the names of
-/// the output and the report that did not before. Throws DataError (input that cannot be read, too many bad lines,
-/// nothing left), ConfigError (an output that is an input), EnvironmentError (another job is making the same output),
-/// IoError.
+/// bytes read so far and all bytes. On failure, or when the program is killed, no new file stands under the names of
+/// the output and the report. DataError: the input cannot be read, has too many bad lines, or nothing is left.
+/// ConfigError: an output is an input. EnvironmentError: another job is making the same output. Also IoError.
 CorpusCleanReport clean_corpus(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer,
                                Communicator& comm, ThreadPool& pool,
                                const std::function<void(std::int64_t, std::int64_t)>& progress);

@@ -13,9 +13,8 @@ namespace trireme::prepare {
 // Corpora made of others. For a copy every block is compared with its digest before its tokens are copied, so that
 // damage is not passed on; memory does not grow. A view takes 8 bytes of memory per document and sentence, and 24 per
 // stretch of documents that lie together. An output gets its name when it is whole; until then a lock beside it keeps
-// other jobs from writing it. All throw DataError (damaged or unlike
-// corpora), ConfigError (an output is one of the inputs), EnvironmentError (the output is being written by another
-// job), IoError, Hdf5Error.
+// other jobs from writing it. DataError: corpora are damaged or do not fit together. ConfigError: an output is one of
+// the inputs. EnvironmentError: another job is writing the output. All functions also throw IoError and Hdf5Error.
 
 /// Writes the documents of all inputs, one corpus after another. They must have one tokenizer.
 CorpusSize merge_corpora(const Files& files, const std::vector<std::string>& inputs, const std::string& output,

@@ -45,10 +45,10 @@ struct CorpusOverlapReport {
 /// test (data::pieces_without). Each remaining piece of a document becomes a document; documents without overlap are
 /// copied byte for byte.
 ///
-/// N-grams are compared by hashes of 64 bits: that one of t different ones of the test is taken for one of c of the
-/// corpus by accident has a probability of t x c / 2^64. Collective; the result does not depend on ranks and threads.
-/// Memory grows with the tests, not with the corpus. On failure nothing stands under the name of the output that did
-/// not before. Throws DataError (input that cannot be read, a test without an n-gram), ConfigError, IoError.
+/// N-grams are compared by hashes of 64 bits. Between t different ones of a test and c of the corpus, two share a hash
+/// by accident with probability t x c / 2^64. Collective; the result does not depend on ranks and threads. Memory grows
+/// with the tests, not with the corpus. On failure nothing stands under the name of the output that did not before.
+/// Throws DataError (input that cannot be read, a test without an n-gram), ConfigError, IoError.
 CorpusOverlapReport corpus_overlap(const Files& files, const CorpusOverlapOptions& options, Communicator& comm,
                                    ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress);
 

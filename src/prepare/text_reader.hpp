@@ -119,8 +119,8 @@ class TextReader {
   std::int64_t forced_cuts_ = 0;
 };
 
-/// Returns the text in a piece. Throws DataError with the position in the file where it is not UTF-8 (unless
-/// `check_utf8` is off) or not a JSON object with a string under the key.
+/// Returns the text in a piece. Throws DataError with the position in the file where it is not UTF-8, unless
+/// `check_utf8` is off. Throws likewise where a line is no JSON object with a string under the key.
 std::string text_of(const Files& files, TextPiece piece, const TextReaderOptions& options);
 
 }  // namespace trireme::prepare

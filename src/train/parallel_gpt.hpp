@@ -43,8 +43,8 @@ class ParallelGpt {
   /// Runs forward and, where `mode` asks for it, backward on this data rank's micro-batches of one update: clears the
   /// gradients and adds them up; `reduce_gradients` completes them.
   void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode);
-  /// Completes the sums of all gradients over the ranks that hold the same parameters, then of those that are partial
-  /// over the tensor group and of the tied embedding's over first and last stage.
+  /// Completes the sums of all gradients over the ranks that hold the same parameters. Then it sums partial gradients
+  /// over the tensor group, and that of a tied embedding over first and last stage.
   void reduce_gradients();
   /// Sum of weighted token losses of all samples since the last call, on every rank.
   double take_global_loss_sum();

@@ -1,11 +1,11 @@
 // Library for LD_PRELOAD. Counts the calls that change files under a folder, or those that read them. At a given call
 // it makes one or several calls fail, or kills the process. The environment sets it:
 //
-//   TRIREME_FAULT_FOLDER   only files whose paths begin with this
-//   TRIREME_FAULT_READS    if set: counts calls that look for, open, list and read files, not those that change them
-//   TRIREME_FAULT_AT       number of the call, from 1; 0 for none: then the count is printed at the end
-//   TRIREME_FAULT_TIMES    number of calls concerned, from that one on (default 1)
-//   TRIREME_FAULT          an error number, "kill" (before the call), or "short" (half of a write is done)
+//   TRIREME_FAULT_FOLDER   Only files whose paths begin with this count.
+//   TRIREME_FAULT_READS    If set: counts calls that look for, open, list and read files, not those that change them.
+//   TRIREME_FAULT_AT       Number of the call, from 1. 0 for none: then the count is printed at the end.
+//   TRIREME_FAULT_TIMES    Number of calls that fail, from that one on (default 1).
+//   TRIREME_FAULT          An error number, "kill" (before the call), or "short" (half of a write is done).
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ enum class Fate { pass, fail, half };
 
 enum class Kind { change, read };
 
-/// Counts a call; what is to become of it.
+/// Counts a call and returns its fate.
 Fate count(Kind kind = Kind::change) {
   if ((kind == Kind::read) != (*setting("TRIREME_FAULT_READS") != '\0')) return Fate::pass;
   const long at = atol(setting("TRIREME_FAULT_AT"));

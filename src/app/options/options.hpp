@@ -35,10 +35,10 @@ constexpr Range countable() { return {1, std::numeric_limits<std::int32_t>::max(
 /// Messages use the first name; the others are aliases. Values come from INI files (`--config FILE`, lines "name =
 /// value", a list's name once for every element) and from the command line, which wins.
 ///
-/// `parse` throws one ConfigError that lists every problem: unknown names with the nearest one that exists, values of
-/// the wrong type or out of range, different values of one option in one source, and missing options. Abbreviations and
-/// "-lr" are unknown names. Values of options whose placeholder begins with FILE, DIR or PREFIX are paths. None may be
-/// empty, and one that is too long for any file system is an IoError.
+/// `parse` throws one ConfigError that lists every problem. Problems are unknown names, printed with the nearest one
+/// that exists, and missing options. So are values of the wrong type or out of range, and different values of one
+/// option in one source. Abbreviations and "-lr" are unknown names. Values of options whose placeholder begins with
+/// FILE, DIR or PREFIX are paths. None may be empty, and one that is too long for any file system is an IoError.
 class Options {
  public:
   Options(std::string command, std::string summary);
@@ -46,8 +46,8 @@ class Options {
   /// Sets the title under which the help lists the options that follow.
   void section(std::string title);
 
-  /// Adds a number, a text or a list of texts. T: int, std::int64_t, std::uint64_t, double, std::string,
-  /// std::vector<std::string>, or std::optional of all but the last, empty while the option is not given.
+  /// Adds a number, a text or a list of texts. T is int, std::int64_t, std::uint64_t, double, std::string or
+  /// std::vector<std::string>. All but the last may be in std::optional, which is empty while the option is not given.
   template <class T>
   void add(const std::string& names, T* value, const std::string& placeholder, const std::string& help,
            Range range = {}) {

@@ -22,8 +22,8 @@ namespace trireme::data {
 class SentenceSplitter {
  public:
   /// Returns whether a sentence of `text` ends before byte `at`, 0 < at < text.size(). The result depends on the line
-  /// before `at` and on the text after it, up to the first character other than white space, quotes and brackets. False
-  /// where only white space follows.
+  /// before `at` and on the text after it. That text ends with the first character other than white space, quotes and
+  /// brackets. False where only white space follows.
   static bool ends_before(std::string_view text, std::size_t at);
   /// Appends the end of every sentence: increasing, the last one text.size() unless `text` is empty.
   static void split(std::string_view text, std::vector<std::size_t>& ends);

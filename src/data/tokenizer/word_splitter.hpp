@@ -14,7 +14,7 @@ namespace trireme::data {
 ///   gpt2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 ///   llama3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+
 ///           |\s+(?!\S)|\s+
-///   qwen2   the same with \p{N} instead of \p{N}{1,3}
+///   qwen2   the pattern of llama3 with \p{N} instead of \p{N}{1,3}.
 ///
 /// Letters (L*) and numbers (N*) go by Unicode's general category, \s by its property White_Space. A byte that is not
 /// part of a UTF-8 character counts as one character of none of these classes, like U+FFFD.

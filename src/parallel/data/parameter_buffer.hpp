@@ -31,12 +31,12 @@ void validate(const DataParallelOptions& options, DType dtype);
 /// All parameters of one rank and their main gradients, in the layout of BufferLayout. Clearing, reducing and updating
 /// run over whole arrays. With N elements, d shards, A the accumulation type:
 ///
-///   values            N, training type
+///   values            N, training type.
 ///   main gradients    N in A; with low_precision_gradients N in the training type, and N / d in A for their sum;
-///                     in ZeRO 2 N / d in A
+///                     in ZeRO 2 N / d in A.
 ///   work              with low-precision gradients or ZeRO 2: fp32 memory (A) in which layers add up gradients. Units
-///                     use it in turn; a unit with an embedding has its own, since a tied table gets gradients at both
-///                     ends of the backward
+///                     use it in turn. A unit with an embedding has its own, since a tied table gets gradients at both
+///                     ends of the backward.
 ///
 /// Padding between parameters is zero and stays zero.
 class ParameterBuffer {

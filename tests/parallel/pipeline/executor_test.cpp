@@ -16,9 +16,9 @@
 namespace trireme::parallel {
 namespace {
 
-/// A chunk multiplies by its weight w = position in the model + 2; the model's input is (micro-batch + 1) (element + 1)
-/// and its loss the sum of its outputs, so that every number is a small integer and sums are exact. It holds on to what
-/// it was given, unlike a real stage, and so sees when a buffer changes too early.
+/// A chunk multiplies by its weight w = position in the model + 2. The model's input is (micro-batch + 1) (element +
+/// 1), its loss the sum of its outputs. So every number is a small integer, and sums are exact. Unlike a real stage it
+/// keeps views of its inputs, and so detects a buffer that changes too early.
 class ToyStage final : public Stage {
  public:
   ToyStage(int rank, int stages, int chunks, std::int64_t elements, bool dawdles)

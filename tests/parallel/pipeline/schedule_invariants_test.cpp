@@ -24,8 +24,8 @@ enum class Sends {
   rendezvous  ///< a send is over when its receive is posted, and must be over before the next one to the same rank
 };
 
-/// Ranks that work off their steps, one after another. As in the executor, a step's receive is posted after the step
-/// before it, together with the receives of all messages that the peer sends earlier.
+/// Ranks that run their steps, one after another. As in the executor, a step's receive is posted after the step before
+/// it. The receives of all messages that the peer sends earlier are posted with it.
 class Ranks {
  public:
   Ranks(const Schedule& schedule, Sends sends)
