@@ -13,7 +13,7 @@ namespace trireme::mpi {
 
 /// Collectives among MPI ranks on host memory. Communication progresses by itself between start and wait (see
 /// ProgressEngine). Sums are formed in rank order, so their bits depend on the contributions only; a maximum is NaN
-/// where a contribution is. `in` of reduce_scatter may hold `out` as its own part.
+/// where a contribution is. `out` of reduce_scatter may be this rank's shard of `in`.
 ///
 /// Destruction is collective: all ranks destroy groups in the same order. While an exception unwinds, nothing is freed.
 /// Throws MpiError where MPI reports a failure or the ranks' calls do not match.

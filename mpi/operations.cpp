@@ -27,7 +27,7 @@ struct Range {
   std::int64_t count;
 };
 
-/// Part `index` of `count` elements divided among `parts`, in whole cache lines as far as possible.
+/// Range of rank `index` where `count` elements are divided among `ranks`, in whole cache lines as far as possible.
 Range range_of(std::int64_t count, int ranks, int index) {
   constexpr std::int64_t line = 64;
   const std::int64_t width = ((count + ranks - 1) / ranks + line - 1) / line * line;
@@ -35,7 +35,7 @@ Range range_of(std::int64_t count, int ranks, int index) {
   return {begin, std::min(width, count - begin)};
 }
 
-/// The contributions of all ranks to one part, in rank order: this rank's own, and those received into scratch memory.
+/// The contributions of all ranks to one shard, in rank order: this rank's own, and those received into scratch memory.
 class Contributions {
  public:
   Contributions(const Channel& channel, DType dtype, std::int64_t capacity)
@@ -73,8 +73,8 @@ struct Lane {
   Messages sums;
 };
 
-/// The lanes for `segments` segments, whose parts have at most `capacity` elements. Segment i takes lane i modulo their
-/// number.
+/// The lanes for `segments` segments, whose shards have at most `capacity` elements. Segment i takes lane i modulo
+/// their number.
 std::deque<Lane> make_lanes(const Channel& channel, DType dtype, std::int64_t segments, std::int64_t capacity) {
   std::deque<Lane> lanes;
   for (std::int64_t i = 0; i < std::min(segments, window); ++i) lanes.emplace_back(channel, dtype, capacity);
@@ -109,7 +109,7 @@ Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
   std::deque<Lane> lanes =
       make_lanes(channel, dtype, segments, range_of(std::min(segment, numel), channel.size, 0).count);
   const auto lane_of = [&](std::int64_t s) -> Lane& { return lanes[static_cast<std::size_t>(s) % lanes.size()]; };
-  // The part of segment `s` that `rank` adds up.
+  // The shard of segment `s` that `rank` adds up.
   const auto shard = [&](std::int64_t s, int rank) {
     const Range within = range_of(std::min(segment, numel - s * segment), channel.size, rank);
     return data.flat(s * segment + within.begin, within.count);

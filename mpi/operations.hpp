@@ -21,7 +21,7 @@ struct Channel {
 // The operations of a Communicator on host memory. Exactly one rank forms the sum of an element, from left to right in
 // rank order, and then sends copies. So all ranks get the same bits, whatever the sizes.
 //
-// They send directly from each rank to each other: two steps for an all-reduce (parts to their owners, sums back),
+// They send directly from each rank to each other: two steps for an all-reduce (shards to their owners, sums back),
 // where a ring takes 2 (size - 1). On one machine, where cores are shared, time depends on the number of steps; the
 // bytes are the same.
 

@@ -134,13 +134,14 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
  private:
   const KernelFamilies& kernels() const override { return kernels_; }
 
-  /// Pinned memory on its way to the GPU.
+  /// Pinned memory whose copy to the GPU is in flight.
   struct Uploading {
     Buffer staging;
     std::unique_ptr<Event> end;
   };
 
-  /// Parts of two tensors of one type and size, each small enough for a buffer of pinned memory.
+  /// Calls function(from, to) for segments of two tensors of one type and size, each small enough for a buffer of
+  /// pinned memory.
   template <class Function>
   static void for_each_segment(ConstTensorView from, TensorView to, Function&& function) {
     TRIREME_CHECK(from.dtype() == to.dtype() && from.numel() == to.numel(), ShapeError, "copy of {} {} to {} {}",

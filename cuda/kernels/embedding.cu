@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(block_threads, 2)
     lookup_backward_kernel(std::int64_t n, std::int64_t h, const std::int32_t* ids, const T* dy, std::int64_t rows,
                            std::int64_t first_row, Accumulation<T>* dtable) {
   using A = Accumulation<T>;
-  constexpr int at_once = 32 / sizeof(T);  // rows on their way: the most frequent tokens have one in twenty
+  constexpr int at_once = 32 / sizeof(T);  // rows in flight: the most frequent tokens have one in twenty
   auto& tokens = gpu::shared<FoundTokens>();
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const int tiles = static_cast<int>(column_tiles(h));

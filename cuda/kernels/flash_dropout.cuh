@@ -46,7 +46,7 @@ __device__ inline std::uint32_t kept_mask(std::uint32_t pairs, int p) {
   return gpu::permute_bytes(pairs << p, 0, 0xbb99);
 }
 
-/// Draws this lane's part for 16 queries, the warp's rows, and 64 keys: 32 keys of one query.
+/// Draws this lane's share of the bits for 16 queries, the warp's rows, and 64 keys: 32 keys of one query.
 __device__ inline std::uint32_t draw_rows(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
   const int lane = threadIdx.x % warp_threads;
   return kept_keys<4>(dropout, query + lane % 16, octet + lane / 16 * 4);

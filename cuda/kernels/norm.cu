@@ -12,7 +12,7 @@ namespace {
 // lane has the same Vec8s of columns each time. It keeps at most `held` of them in registers; where that is all,
 // the row is read once. Longer rows, held = 0, are read again, from the caches.
 
-/// A lane's part of a row of h columns.
+/// Columns of a row of h that one lane processes.
 template <class T, int held>
 class LaneRow {
  public:

@@ -54,7 +54,7 @@ __device__ A block_combine(A value) {
 }
 
 // Sums over rows, in two kernels: blocks of `chunk` rows are summed column by column; then the blocks' sums are added
-// in order. The rows are cut by their number alone: the same bits every time.
+// in order. The division into blocks depends on the number of rows alone, so every run gives the same bits.
 
 struct RowChunks {
   std::int64_t rows, chunk, count;

@@ -40,7 +40,7 @@ class NcclCommunicator final : public Communicator {
   /// Makes the group's stream wait for the work on `stream`.
   void begin(Stream& stream);
   Work finish(ncclResult_t status, const char* call, std::string operation);
-  /// A part of this group; null without a colour. Collective.
+  /// Splits this group by colour; null without a colour. Collective.
   std::shared_ptr<NcclHandle> split_handle(int colour, int key, const std::string& name,
                                            int max_blocks = NCCL_CONFIG_UNDEF_INT);
   void make_p2p_communicators();

@@ -20,7 +20,7 @@ struct Choice {
 };
 
 /// Named values of a checkpoint beside its tensors, kept as text. Each type has its codec beside it: `attributes_of`
-/// and its inverse. So they stand in the lowest folder, which all of those types see.
+/// and its inverse. So they stand in the lowest folder, which all of those types may include.
 ///
 /// `get` throws CheckpointError where a value is missing or malformed, with source, name, value and what is expected.
 class Attributes {

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// Exit code of the program. A job script decides by it whether to start again.
+/// Exit code of the program. Job scripts read it to choose whether to start again.
 enum class ExitCode : int {
   success = 0,
   usage = 2,        ///< options or configuration that cannot work

@@ -31,7 +31,7 @@ std::set<std::string> lines_of_all_ranks(Communicator& world, const std::set<std
   return all;
 }
 
-/// Digest of a part of a file; reads it block by block.
+/// Digest of a range of a file; reads it block by block.
 std::string digest_of(StepReader& step, std::size_t file, std::int64_t offset_bytes, std::int64_t size_bytes) {
   Digest digest;
   std::vector<std::byte> block(static_cast<std::size_t>(std::min(size_bytes, digest_block_bytes)));
@@ -45,7 +45,7 @@ std::string digest_of(StepReader& step, std::size_t file, std::int64_t offset_by
 }
 
 /// Reads pieces of one file at ascending offsets. Small ones that lie close together are read at once and then copied:
-/// a column of a matrix is many runs of a few bytes.
+/// a column of a matrix is many ranges of a few bytes.
 class SievingReader {
  public:
   SievingReader(StepReader& step, std::size_t file) : step_(step), file_(file) {}
@@ -116,7 +116,7 @@ PiecesByTensor pieces_by_tensor(const Manifest& manifest) {
   return pieces;
 }
 
-/// One line for each tensor that is not in the checkpoint as it is wanted here, or not wanted anywhere.
+/// One line for each tensor that differs from the one in the checkpoint or is missing there, and for each extra one.
 std::set<std::string> differences(Communicator& world, const PiecesByTensor& stored,
                                   std::span<const StateTensor> tensors, ExtraTensors extra) {
   std::set<std::string> problems;

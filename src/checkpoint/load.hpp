@@ -36,16 +36,16 @@ std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, c
 /// Step, attributes and blobs.
 RunDescription read_description(StepReader& step);
 
-/// Treatment of tensors in the checkpoint that no rank asks for.
+/// Treatment of tensors in the checkpoint that no rank loads.
 enum class ExtraTensors { refuse, leave };
 
-/// Fills `data` of every tensor, whatever the grid it was saved on. Each rank reads its own parts alone, so that no
-/// rank ever holds the model. Throws CheckpointError, naming the first 20, where tensors are missing or unwanted or
-/// have another type or shape; then nothing has been written to `tensors`.
+/// Fills `data` of every tensor, whatever the grid it was saved on. Each rank reads its own slices alone, so that no
+/// rank ever holds the model. Throws CheckpointError, naming the first 20, where tensors are missing or extra or have
+/// another type or shape; then nothing has been written to `tensors`.
 void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors,
           ExtraTensors extra = ExtraTensors::refuse);
 
-/// Reads tensors of a step on one rank alone, whatever the cut they were saved with.
+/// Reads tensors of a step on one rank alone, on whatever grid they were saved.
 class TensorReader {
  public:
   /// `step` must live longer.

@@ -18,9 +18,9 @@ struct TargetPiece {
 /// All that one rank of the layout aimed at would write.
 using TargetFile = std::vector<TargetPiece>;
 
-/// Saves a step again in `store`, cut into other files: `files[i]` is the one that rank i would have written.
-/// Attributes and blobs stay. Collective: the ranks of `world`, of whatever number, share the files out. A rank reads,
-/// writes and forgets one piece after another, so that it never holds more than the largest of them. The step becomes
+/// Saves a step again in `store`, divided into other files: `files[i]` is the one that rank i would have written.
+/// Attributes and blobs stay. Collective: any number of ranks of `world` divide the files among them. A rank reads,
+/// writes and releases one piece after another, so that it never holds more than the largest of them. The step becomes
 /// the latest one, or nothing changes (see write_step). Throws CheckpointError, naming tensors, where the pieces are
 /// not exactly the tensors of `step`, each element once.
 void reshard(StepReader& step, Store& store, Communicator& world, std::span<const TargetFile> files);

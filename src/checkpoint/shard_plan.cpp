@@ -17,7 +17,7 @@ Shape strides_of(const Shape& extents) {
   return strides;
 }
 
-/// Cuts a part into boxes of the tensor, at most 2 x rank - 1 of them, in order: wherever it stands, it takes the
+/// Divides a slice into boxes of the tensor, at most 2 x rank - 1 of them, in order. At each position the box takes the
 /// slowest dimension whose rows begin there and fit.
 std::vector<Box> slabs_of(const TensorSlice& slice) {
   std::vector<Box> slabs;
@@ -53,14 +53,14 @@ std::optional<Box> intersection(const Box& a, const Box& b) {
   return common;
 }
 
-/// Position of a tensor's element among those of a part.
+/// Position of a tensor's element among those of a slice.
 std::int64_t position_in(const TensorSlice& slice, const Shape& strides, const Shape& coordinates) {
   std::int64_t position = -slice.flat_begin;
   for (int i = 0; i < coordinates.rank(); ++i) position += (coordinates[i] - slice.box.offset[i]) * strides[i];
   return position;
 }
 
-/// Index in the whole, flattened tensor of element `position` of a part.
+/// Index in the whole, flattened tensor of element `position` of a slice.
 std::int64_t index_in_tensor(const Shape& shape, const TensorSlice& slice, std::int64_t position) {
   const Shape tensor_strides = strides_of(shape);
   const Shape box_strides = strides_of(slice.box.extent);
@@ -158,7 +158,7 @@ std::string coverage_problem(const Shape& shape, std::span<const TensorSlice> sl
         {index_in_tensor(shape, slice, 0), index_in_tensor(shape, slice, slice.count - 1), slabs_of(slice)});
     covered += slice.count;
   }
-  // Only parts whose ranges of indices meet can overlap: a sweep over the tensor compares few of them.
+  // Only slices whose ranges of indices overlap can have common elements: a sweep over the tensor compares few of them.
   std::ranges::sort(items, {}, &Item::first);
   std::vector<const Item*> active;
   for (const Item& item : items) {

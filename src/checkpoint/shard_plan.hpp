@@ -11,26 +11,26 @@
 namespace trireme::checkpoint {
 
 /// Some elements of a logical tensor, one after another in memory: [flat_begin, flat_begin + count) of `box`, flattened
-/// row-major. Two such parts may cut the tensor in any two ways; what they have in common is still found without going
-/// through elements one by one.
+/// row-major. Two slices may divide the tensor in different ways. Their common elements are found without a loop over
+/// single elements.
 struct TensorSlice {
   Box box;
   std::int64_t flat_begin = 0;
   std::int64_t count = 0;
 };
 
-/// Describes the fault of `slice` as a part of a tensor of this shape; empty where there is none.
+/// Describes the fault of `slice` in a tensor of this shape; empty where there is none.
 std::string slice_problem(const Shape& shape, const TensorSlice& slice);
 
-/// Elements that follow one another in two parts alike.
+/// Elements that follow one another in both of two slices.
 struct ElementRange {
   std::int64_t from = 0;  ///< first one, counted from the source's first element
   std::int64_t to = 0;    ///< the same one, counted from the target's first element
   std::int64_t count = 0;
 };
 
-/// Calls `visit` for all elements that `source` and `target` have in common, in runs as long as possible. `from` and
-/// `to` ascend. Both parts belong to a tensor of one shape and have no problem.
+/// Calls `visit` for all elements that `source` and `target` have in common, in ranges as long as possible. `from` and
+/// `to` ascend. Both slices belong to a tensor of one shape and have no problem.
 void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
                            const std::function<void(const ElementRange&)>& visit);
 

@@ -40,8 +40,8 @@ class StepReader {
   virtual std::vector<std::string> foreign_files() = 0;
 };
 
-/// An array for a rank's file of a step. Its elements are asked for once, in the order of the file, and need to be
-/// there only until the next array's are asked for.
+/// An array for a rank's file of a step. Its elements are read once, in the order of the file, and need to be valid
+/// only until the next array's are read.
 struct ShardDataset {
   std::string name;
   DType dtype = DType::fp32;
@@ -76,7 +76,7 @@ class Store {
   /// store exists, is writable and has room. Throws where it cannot, or where another job has the store. The result is
   /// for `confirm`.
   virtual std::string claim(std::int64_t needed_bytes) = 0;
-  /// Throws where this rank does not see what `claim` did: the place is not shared by all ranks.
+  /// Throws where this rank does not find the result of `claim`: the location is not shared by all ranks.
   virtual void confirm(const std::string& token) = 0;
 
   /// [0] Begins to save a step; the result names it until it is committed. Claims the store unless it is claimed, and

@@ -38,7 +38,7 @@ std::vector<std::string> all_gather_text(Communicator& comm, const std::string& 
   std::vector<std::int64_t> sizes(ranks);
   std::int64_t size = static_cast<std::int64_t>(text.size());
   comm.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {comm.size()})).wait(host);
-  // Padded to the longest, so that one all-gather of equal parts carries them.
+  // Padded to the longest, so that one all-gather of equal shards carries them.
   const std::int64_t max_size = *std::ranges::max_element(sizes);
   if (max_size == 0) return std::vector<std::string>(ranks);
   std::vector<std::uint8_t> padded(static_cast<std::size_t>(max_size));
@@ -130,7 +130,7 @@ std::string first_difference(const std::string& mine, const std::string& other) 
 }  // namespace
 
 void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text) {
-  // Digests travel first; the texts only where they differ.
+  // Digests are compared first; texts are sent only where they differ.
   const std::vector<std::string> digests = all_gather_text(comm, digest(text.data(), text.size()));
   std::string different;
   int first = 0;

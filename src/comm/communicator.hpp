@@ -65,10 +65,10 @@ class Communicator {
 
   /// data = sum or maximum over ranks, in place. Any floating-point type, int64, int32.
   [[nodiscard]] virtual Work all_reduce(Stream& stream, TensorView data, ReduceOp op) = 0;
-  /// out = this rank's part of the sum or maximum; in [size * k], out [k], part r goes to rank r.
+  /// out = this rank's shard of the sum or maximum; in [size * k], out [k]. Shard r goes to rank r.
   [[nodiscard]] virtual Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) = 0;
   /// out = the ranks' inputs one after another, in rank order; in [k], out [size * k]. Any type. `in` may be this
-  /// rank's own part of `out`.
+  /// rank's own shard of `out`.
   [[nodiscard]] virtual Work all_gather(Stream& stream, ConstTensorView in, TensorView out) = 0;
   /// data of rank `root` on every rank. Any type.
   [[nodiscard]] virtual Work broadcast(Stream& stream, TensorView data, int root) = 0;

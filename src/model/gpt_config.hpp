@@ -32,7 +32,7 @@ struct GptConfig {
   Normalization normalization = Normalization::layer_norm;
   PositionEmbedding position_embedding = PositionEmbedding::learned_absolute;
   double rotary_base = 10000;
-  double rotary_percent = 1;  ///< share of a head's channels that rotate
+  double rotary_percent = 1;  ///< fraction of a head's channels that rotate
   bool swiglu = false;        ///< a gated feed-forward block, in place of `activation`
   bool linear_bias = true;
   bool tied_output = true;

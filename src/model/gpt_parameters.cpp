@@ -21,7 +21,7 @@ Parameter replicated(std::string name, ParameterRole role, const Shape& shape, c
   return parameter;
 }
 
-/// An equal part along `dimension` for each tensor rank.
+/// An equal shard along `dimension` for each tensor rank.
 Parameter split(std::string name, ParameterRole role, const Shape& shape, int dimension, const StageShard& shard) {
   Parameter parameter = replicated(std::move(name), role, shape, shard);
   parameter.replicated = shard.tensor_size == 1;

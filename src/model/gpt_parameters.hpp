@@ -15,14 +15,15 @@ struct LayerRange {
   int layers = 0;
 };
 
-/// The part of a GPT that one rank holds: its chunks of layers, in the order data passes them, and its shard of each.
+/// Shard of a GPT that one rank holds: its chunks of layers, in the order data passes them, and its tensor-parallel
+/// shard of each.
 struct StageShard {
   std::vector<LayerRange> chunks;
   bool first_stage = true;  ///< holds the embeddings; reads tokens in chunk 0
   bool last_stage = true;   ///< holds the final norm and the output head; computes the loss in its last chunk
   int tensor_rank = 0;
   int tensor_size = 1;
-  bool sequence_parallel = false;  ///< the residual stream is cut along the sequence over the tensor ranks
+  bool sequence_parallel = false;  ///< the residual stream is split along the sequence over the tensor ranks
 
   /// The shard of pipeline rank `pipeline_rank` and tensor rank `tensor_rank` of `tensor_size`.
   static StageShard of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank);
@@ -32,7 +33,7 @@ struct StageShard {
 /// and names are logical. Linear weights are [out, in]. `attn.qkv.weight` is [3, heads, head size, hidden]. With fewer
 /// heads of keys and values `attn.q.weight` [heads, head size, hidden] and `attn.kv.weight` [2, kv heads, head size,
 /// hidden] replace it. `mlp.fc.weight` is [f, hidden], with SwiGLU [2, f, hidden] for gate and up. They are split over
-/// the tensor ranks along heads and f, so that a rank holds matching parts. The output head is `lm_head.weight` on the
+/// the tensor ranks along heads and f, so that a rank holds matching shards. The output head is `lm_head.weight` on the
 /// last stage, or where it is tied the token embedding: a last stage that is not the first then holds a shared copy of
 /// `wte`. The units are the embeddings on the first stage, each layer, and the final norm and head on the last stage.
 std::vector<parallel::Parameter> gpt_parameters(const GptConfig& config, const StageShard& shard,

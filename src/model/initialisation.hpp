@@ -30,7 +30,7 @@ struct Initialisation {
 /// `hashed_uniform`: r = (k - 2^23) / 2^23 with k the upper 24 bits of splitmix64(fnv1a(NAME), i); matrices and
 /// embeddings a r, residual matrices a r / sqrt(2 layers), a = 0.02 sqrt(3); biases 0.02 r; norm weights 1 + 0.1 r;
 /// norm biases 0.05 r. Constants, products and sums are rounded in fp32 whatever the training type, so that other
-/// programs can begin with the same weights without a file. The seed plays no part.
+/// programs can begin with the same weights without a file. They do not depend on the seed.
 void initialise(Backend& backend, std::span<const parallel::Parameter> parameters, const Initialisation& options);
 
 /// One element as `initialise` makes it, before it is converted to the training type.

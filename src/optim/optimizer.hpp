@@ -33,7 +33,7 @@ class Optimizer {
 
   /// Bytes of master weights and moments on this rank.
   std::size_t bytes() const;
-  /// Masters and moments of the part of parameter i in this shard (ParameterBuffer::part).
+  /// Masters and moments of the range of parameter i in this shard (ParameterBuffer::shard_range).
   std::vector<State> state(std::size_t i) const;
   /// Continues after `updates` updates, from masters and moments written through these views. Rounds the masters to
   /// this shard of the parameters.
@@ -47,7 +47,7 @@ class Optimizer {
     double gradient_scale = 1;
     std::int64_t number = 1;  ///< from 1
   };
-  /// A part of the shard whose parameters have the same weight decay.
+  /// Range of the shard whose parameters have the same weight decay.
   struct Stretch {
     double weight_decay = 0;
     TensorView gradients;

@@ -16,12 +16,12 @@ constexpr bool decays(ParameterRole role) {
   return role == ParameterRole::embedding || role == ParameterRole::matrix || role == ParameterRole::residual_matrix;
 }
 
-/// One rank's part of one parameter of the model. Names and shapes are logical: the same on every grid.
+/// One rank's shard of one parameter of the model. Names and shapes are logical: the same on every grid.
 struct Parameter {
   std::string name;  ///< "h.0.attn.qkv.weight"
   ParameterRole role = ParameterRole::matrix;
   Shape shape;    ///< shape of the whole, unsharded tensor
-  Box box;        ///< the part held here
+  Box box;        ///< box of the shard
   Shape storage;  ///< shape of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
   bool replicated = false;  ///< every rank of the tensor group holds the same box: counted on tensor rank 0 alone
   /// Marks a replicated parameter that works on the sequence-parallel residual stream. Each rank of the tensor group

@@ -180,7 +180,7 @@ std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, cons
     }
   } else {
     check(request);
-    sets_[current_].copies.wait();  // the samples before may still be on their way
+    sets_[current_].copies.wait();  // the copies of the samples before may still be in flight
     fill(sets_[current_], request);
     upload(sets_[current_], request, stream);
   }

@@ -17,7 +17,7 @@
 namespace trireme::train {
 
 /// Loads micro-batches to the device and prefetches those of the next update. Memory, on the device and for the host,
-/// is allocated once, for two updates, and reused by every call. There is memory for the fields asked for, no others.
+/// is allocated once, for two updates, and reused by every call. There is memory for the requested fields only.
 class BatchLoader {
  public:
   /// For `micro_batches` micro-batches of `b` samples, of whose positions this rank has `shard`; weights in the
@@ -34,7 +34,7 @@ class BatchLoader {
   };
 
   /// Samples that data rank `data_rank` reads of a batch of `size` samples, micro-batch after micro-batch. The batch
-  /// begins at place `first_index` of its source and at number `first_number` since the start of training.
+  /// begins at index `first_index` of its source and at number `first_number` since the start of training.
   static std::vector<Sample> samples_of_rank(std::int64_t first_index, std::int64_t first_number, std::int64_t size,
                                              std::int64_t data_rank, const data::SamplerGrid& grid);
 
@@ -57,7 +57,7 @@ class BatchLoader {
   void end_reading();
 
  private:
-  /// An int32 field on its way from samples to micro-batches.
+  /// An int32 field copied from samples to micro-batches.
   struct Field {
     const char* name;
     std::span<std::int32_t> data::SampleView::*of_sample;
@@ -85,7 +85,7 @@ class BatchLoader {
     friend bool operator==(const Request&, const Request&) = default;
   };
   void check(const Request& request) const;
-  /// Reads into the host's part of `set`.
+  /// Reads into the host memory of `set`.
   void read(Set& set, const Request& request) const;
   /// The same. Throws where the source's files have changed.
   void fill(Set& set, const Request& request) const;

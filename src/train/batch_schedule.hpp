@@ -60,13 +60,13 @@ class BatchSchedule {
   std::int64_t size_at(std::int64_t level) const {
     return level == levels_ ? global_batch_size_ : ramp_up_.start + level * ramp_up_.increment;
   }
-  /// Samples consumed at the end of a part of the ramp.
+  /// Samples consumed at the end of a level of the ramp.
   std::int64_t end_of(std::int64_t level) const;
 
   std::int64_t global_batch_size_;
   std::int64_t unit_;
   BatchRampUp ramp_up_;
-  std::int64_t levels_ = 0;  // parts of the ramp; 0: no ramp
+  std::int64_t levels_ = 0;  // batch sizes of the ramp before the whole one; 0: no ramp
 };
 
 }  // namespace trireme::train

@@ -35,7 +35,7 @@ class CheckpointWriter {
   void save();
   /// Starts writing once the copy of the state is complete. Call it after every iteration. Not collective.
   void poll();
-  /// Waits until the state that was saved last is on the disk. Throws where it is not, whatever `on_error` says.
+  /// Waits until the state that was saved last is on the disk. Throws where it is not, with every `on_error`.
   /// Collective.
   void finish();
 

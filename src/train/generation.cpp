@@ -107,7 +107,7 @@ std::vector<std::int32_t> generate(ParallelGpt& gpt, Communicator& world, const 
   };
   std::vector<std::int32_t> fresh = latest(std::min(capacity, static_cast<std::int64_t>(prompt.size())));
   ImmediateStream host;
-  // The rank that decides: the first of the last stage.
+  // The rank that samples the token: the first of the last stage.
   const int chooser = gpt.grid().rank({.pipeline = gpt.grid().pipeline_size() - 1});
   while (std::ssize(text) - std::ssize(prompt) < max_new_tokens) {
     if (decoder.positions() + std::ssize(fresh) > capacity) {

@@ -111,7 +111,7 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   const bool full = recomputation.granularity == model::RecomputeGranularity::full;
   const bool selective = recomputation.selective();
   const bool sequence_parallel = execution.parallel.sequence_parallel && tensor_size > 1;
-  // A stage of one group of layers, and its input, after a forward.
+  // A stage of one span of layers, and its input, after a forward.
   const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;
   model::StageShard shard;
   shard.chunks = {{0, layers}};

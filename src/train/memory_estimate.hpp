@@ -51,7 +51,7 @@ MinMemory min_memory(const model::GptConfig& config, const ExecutionConfig& exec
 
 /// Activations that one layer keeps of one micro-batch on one rank.
 struct LayerActivations {
-  std::size_t kept = 0;  ///< here, in the training type; of a recomputed group of layers, a layer's share
+  std::size_t kept = 0;  ///< here, in the training type; of a recomputed span of layers, the amount per layer
   /// In 16 bits by a formula of Korthikanti et al. 2022 (arXiv:2205.05198, table 2): GPT-2, f = 4 h, attention scores
   /// in memory, masks of one byte.
   struct Published {

@@ -13,7 +13,7 @@ model::StageShard shard_of(const parallel::PipelineLayout& pipeline, const paral
 
 parallel::ExchangeOptions exchange_of(const model::StageShard& shard, const parallel::GridCommunicators& communicators,
                                       const ParallelConfig& config) {
-  // With sequence parallelism the tensor ranks hold different parts already.
+  // With sequence parallelism the tensor ranks hold different shards already.
   const bool scatter = config.scatter_gather && !shard.sequence_parallel;
   return {config.overlap_p2p, scatter ? communicators.tensor.get() : nullptr};
 }
@@ -83,7 +83,7 @@ void ParallelGpt::reduce_gradients() {
   const TraceScope scope(trace_, "reduce gradients", "communication");
   data_parallel_.finish_reduction();
   parameters_.sum_partial_gradients(backend_, *communicators_.tensor, workspace_);
-  // The first and the last stage each hold the tied table and saw half of its use. Both cut it alike.
+  // The first and the last stage each hold the tied table and half of its gradient. Both shard it alike.
   Stream& stream = backend_.compute_stream();
   for (std::size_t i = 0; i < parameters_.parameters().size(); ++i) {
     if (!parameters_.parameters()[i].tied) continue;

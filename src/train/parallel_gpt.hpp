@@ -13,7 +13,7 @@
 
 namespace trireme::train {
 
-/// One rank's part of a GPT and the objects that run it on its grid: parameters, stage, schedule. Collective where it
+/// One rank's shard of a GPT and the objects that run it on its grid: parameters, stage, schedule. Collective where it
 /// communicates: every rank of the grid makes the same calls.
 class ParallelGpt {
  public:
@@ -35,12 +35,12 @@ class ParallelGpt {
   model::GptStage& stage() { return stage_; }
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
-  /// The part of every sequence that this context rank holds.
+  /// The shard of every sequence that this context rank holds.
   const parallel::SequenceShard& sequence_shard() const { return sequence_shard_; }
-  /// Shares of the layers over the stages.
+  /// Split of the layers over the stages.
   const parallel::PipelineLayout& pipeline_layout() const { return pipeline_layout_; }
 
-  /// Runs forward and, where `mode` asks for it, backward on this data rank's micro-batches of one update: clears the
+  /// Runs forward and, where `mode` has it, backward on this data rank's micro-batches of one update: clears the
   /// gradients and adds them up; `reduce_gradients` completes them.
   void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode);
   /// Completes the sums of all gradients over the ranks that hold the same parameters. Then it sums partial gradients

@@ -22,12 +22,12 @@ struct ParallelConfig {
   bool async_tensor_all_reduce = true;  ///< backward's tensor-parallel collectives run behind its products
   parallel::PipelineSplit pipeline;     ///< layers of each stage
   std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks a rank
-  bool overlap_p2p = false;                        ///< messages between stages travel while ranks compute
-  bool scatter_gather = true;                      ///< each tensor rank sends its part of a message between stages
+  bool overlap_p2p = false;                        ///< messages between stages are in flight while ranks compute
+  bool scatter_gather = true;                      ///< each tensor rank sends its shard of a message between stages
   parallel::DataParallelOptions data_parallel;     ///< training alone
 };
 
-/// How one rank runs its part of a model, in training, evaluation and generation.
+/// Execution of one rank's shard of a model, in training, evaluation and generation.
 struct ExecutionConfig {
   DType dtype = DType::fp32;
   std::int64_t sequence_length = 1024;

@@ -123,7 +123,7 @@ TEST(Attention, ASampleOfPaddingAloneIsZero) {
   }
 }
 
-// With q = 0 all keys that are seen have the same probability, and with v their places out is the mean of these.
+// With q = 0 all visible keys have the same probability, and with v their positions out is the mean of these.
 TEST(Attention, EachPlaceBehindTheLengthIsHidden) {
   const std::int64_t s = 67;
   for (std::int32_t length = 1; length <= s; ++length) {

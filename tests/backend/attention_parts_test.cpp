@@ -1,4 +1,4 @@
-// Attention whose keys come in parts, and copies of heads.
+// Attention whose keys are split into ranges, and copies of heads.
 #include <gtest/gtest.h>
 
 #include "tests/backend/attention_reference.hpp"
@@ -130,7 +130,7 @@ TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
   }
 }
 
-// A later part without keys for a query leaves the result of the part before.
+// A later range without keys for a query leaves the result of the range before.
 TEST_P(AttentionParts, ANotANumberOfOnePartIsNotHidden) {
   const DType dtype = GetParam(), accumulation = accumulation_type(dtype);
   const auto backend = test::make_backend(1);

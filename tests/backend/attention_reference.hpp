@@ -15,8 +15,8 @@ struct AttentionTensors {
 };
 
 /// Attention by the definition, in fp64. Calls `visit(head_row, kv_rows, probability, kept)` for each query. The
-/// arguments are the offsets of its row and of the rows of keys it sees, their probabilities, and dropout's factors.
-/// p.dropout.samples and p.lengths are read on the host. Sets t.log_sum_exp.
+/// arguments are the offsets of its row and of the rows of keys it attends to, their probabilities, and dropout's
+/// factors. p.dropout.samples and p.lengths are read on the host. Sets t.log_sum_exp.
 template <class Visit>
 void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit&& visit) {
   const std::int64_t d = p.head_dim, heads_per_kv_head = p.heads / p.kv_heads;

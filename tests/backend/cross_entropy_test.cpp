@@ -60,8 +60,8 @@ std::vector<double> padded_columns(const CrossEntropy& c, const VocabularyShard&
   return values;
 }
 
-/// Computes in `dtype` with the classes cut at `splits`, as tensor-parallel ranks hold them, and with padding columns
-/// of NaN behind each part. The sums and maxima over ranks are made here. Rounds c.logits to the type.
+/// Computes in `dtype` with the classes split at `splits`, as tensor-parallel ranks hold them, and with padding columns
+/// of NaN behind each shard. The sums and maxima over ranks are made here. Rounds c.logits to the type.
 void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> splits = {}, int threads = 2) {
   constexpr std::int64_t padding = 3;
   const auto backend = test::make_backend(threads);

@@ -11,7 +11,7 @@ namespace {
 
 using namespace test;
 
-/// Heads [positions, batch, parts, heads, d], of which the part `projection` is rotated.
+/// Heads [positions, batch, projections, heads, d], of which number `projection` is rotated.
 struct Case {
   std::int64_t positions = 1, batch = 1, heads = 1, d = 2;
   std::int64_t projections = 1, projection = 0;

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
 
-/// A vector, a matrix, and a QKV weight [3, heads, d, h], each cut at random.
+/// A vector, a matrix, and a QKV weight [3, heads, d, h], each divided at random.
 std::vector<SlicedTensor> random_model(std::uint64_t seed) {
   test::Random random(seed);
   std::vector<SlicedTensor> model;

@@ -30,7 +30,7 @@ class CudaBackendOnFakes : public testing::Test {
 };
 
 TEST_F(CudaBackendOnFakes, CopiesOfAnySizeArriveAndLeaveTheHostItsMemory) {
-  for (const std::int64_t size : {0, 1, 1000, (9 << 20) / 4}) {  // the last in two parts
+  for (const std::int64_t size : {0, 1, 1000, (9 << 20) / 4}) {  // the last in two segments
     const Tensor device(*backend_, DType::fp32, {size});
     Floats out(static_cast<std::size_t>(size)), in(out.size());
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(i % 1000);

@@ -14,8 +14,8 @@ namespace trireme::test {
 std::string gpu_problem();
 /// Returns whether the device is a GPU: then tests may be long.
 bool is_real_gpu();
-/// Returns whether NCCL sees ranks that share a GPU as ranks of several machines (cuda/nccl/gpu_table.hpp): then tests
-/// should be short.
+/// Returns whether NCCL treats ranks that share a GPU as ranks of several machines (cuda/nccl/gpu_table.hpp): then
+/// tests should be short.
 bool ranks_share_gpus();
 /// Returns whether NCCL has a GPU for each of `count` ranks; fakes are always enough.
 bool have_gpus(int count);

@@ -81,7 +81,7 @@ void end(ncclComm_t comm) {
   --state().live;
 }
 
-/// Begins a call, unless a test asked for its failure.
+/// Begins a call, unless a test made it fail.
 ncclResult_t begin(
     const char* function, ncclComm_t comm, std::function<void()> effect = [] {},
     Ranks::Done done = [] { return true; }) {

@@ -63,7 +63,7 @@ void push_captured(cudaStream_t stream, Item item, std::vector<std::size_t> othe
 std::vector<cudaStream_t>& streams();
 /// An error where a capture goes on and the call is one that it forbids; the capture is lost then.
 cudaError_t refuse_in_capture();
-/// Returns the error that a test asked for, or that of a broken device.
+/// Returns the error that a test set, or that of a broken device.
 cudaError_t outcome(const char* function);
 class GuardedHeap;
 /// Returns the GPU's memory where it is kept from the host, else null.
@@ -76,7 +76,7 @@ void push_poison(cudaStream_t stream, void* to, std::size_t size_bytes);
 
 }  // namespace fake_cuda
 
-// Returns the error that a test asked for, if any.
+// Returns the error that a test set, if any.
 #define FAKE_OUTCOME(function) \
   if (const cudaError_t status = fake_cuda::outcome(function); status != cudaSuccess) return status
 // Returns that error, or the one of a call that is forbidden while work is recorded.

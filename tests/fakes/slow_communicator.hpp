@@ -21,7 +21,7 @@ struct Link {
   double seconds_per_byte = 0;
 };
 
-/// Rank 0 of a group whose other ranks do not exist. Sums are this rank's own contribution; parts of other ranks are
+/// Rank 0 of a group whose other ranks do not exist. Sums are this rank's own contribution; shards of other ranks are
 /// left as they are. Takes no time.
 class LonelyCommunicator final : public ForwardingCommunicator {
  public:

@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(
         testing::Values(DType::bf16),
         testing::Values(Case{130, 130, 11, 1, 1, 64, false, 0, {1, 0, 130, 31, 33, 63, 64, 65, 128, 129, 500}},
-                        Case{130, 130, 3, 2, 1, 64, true, 0.1, {100, 16, 129}},  // blocks of queries see more than keys
+                        Case{130, 130, 3, 2, 1, 64, true, 0.1, {100, 16, 129}},  // more queries than keys
                         Case{70, 200, 2, 1, 1, 96, true, 0.2, {140, 199}},       // a diagonal that ends in the padding
                         Case{1, 200, 3, 2, 2, 128, false, 0.1, {17, 192, 193}})),
     name_of_case);
@@ -190,7 +190,7 @@ TEST_P(FlashAttentionTypes, ARowThatSeesNoKeyIsZero) {
   }
 }
 
-// Zeros in the place of padding, were they seen, would have the largest of all scores, with probabilities beyond fp32.
+// Zeros instead of padding, if they were visible, would have the largest of all scores, with probabilities beyond fp32.
 TEST_P(FlashAttentionTypes, PaddingIsHiddenWhereAllScoresAreFarBelowZero) {
   const auto backend = test::make_backend(1);
   GivenAttention given(*backend, GetParam(), {70, 70, 1, 1, 1, 64, false, 0, {40}}, 1);
@@ -236,7 +236,7 @@ TEST_P(FlashAttentionTypes, ANotANumberIsNotHidden) {
   }
 }
 
-// Nor by a part of the keys that a query sees nothing of.
+// Nor by a range of keys that are all hidden from a query.
 TEST_P(FlashAttentionTypes, ANotANumberOfOnePartIsNotHidden) {
   const auto backend = test::make_backend(1);
   Backend& b = *backend;

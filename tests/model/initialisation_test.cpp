@@ -48,7 +48,7 @@ TEST(HashedUniform, ScalesByRoleAndRoundsInFp32) {
   };
   const float a = static_cast<float>(0.02 * std::sqrt(3.0));
   const float b = static_cast<float>(0.02 * std::sqrt(3.0) / std::sqrt(24.0));
-  const float r = static_cast<float>(value(ParameterRole::bias, hashed) / 0.02);  // near enough to tell the factors
+  const float r = static_cast<float>(value(ParameterRole::bias, hashed) / 0.02);  // distinguishes the factors
   EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::matrix, hashed)), a * r);
   EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::residual_matrix, hashed)), b * r);
   EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::norm_weight, hashed)), 1 + 0.1f * r);

@@ -15,7 +15,7 @@ using test::world;
 constexpr std::int64_t size = (std::int64_t{1} << 31) + 12345;
 ImmediateStream host;
 
-/// A byte that tells 1 GiB pieces and their neighbourhood apart.
+/// A byte that differs between 1 GiB pieces and within their neighbourhood.
 std::uint8_t value_at(std::int64_t i) { return static_cast<std::uint8_t>(i % 251 + (i >> 30)); }
 
 /// First element that is not value_at, or -1; looks around the borders and now and then between.

@@ -94,7 +94,7 @@ TEST_P(AnyOptimizer, UpdatesShardsAsTheWhole) {
   constexpr int shards = 3;
   std::size_t bytes = 0;
   for (int shard = 0; shard < shards; ++shard) {
-    // Small buckets, whose bounds cut parameters.
+    // Small buckets, whose bounds divide parameters.
     ParameterBuffer buffer(b, dtype(), parameters(),
                            {.sharding = parallel::DataSharding::optimizer, .bucket_elements = 50}, shards, shard);
     fill_values(b, buffer);

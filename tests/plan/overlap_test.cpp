@@ -11,7 +11,7 @@ namespace {
 
 using Kind = OverlapStep::Kind;
 
-/// A backward of `buckets` equal parts, each followed by the start of its bucket's reduction, and the wait for all.
+/// A backward of `buckets` equal steps, each followed by the start of its bucket's reduction, and the wait for all.
 std::vector<OverlapStep> backward(int buckets, double compute, double communication) {
   std::vector<OverlapStep> steps;
   for (int b = 0; b < buckets; ++b) {

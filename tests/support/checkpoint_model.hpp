@@ -10,7 +10,7 @@
 
 namespace trireme::test {
 
-/// A small model, every tensor cut at random: what one rank, or all ranks together, save and load.
+/// A small model, every tensor divided at random, that one rank or all ranks together save and load.
 class CutModel {
  public:
   explicit CutModel(std::uint64_t seed) {
@@ -22,7 +22,7 @@ class CutModel {
     for (const auto& [name, shape] : tensors) tensors_.emplace_back(name, shape, random_partition(random, shape));
   }
 
-  /// Parts are dealt out to the ranks in turn.
+  /// Slices are dealt out to the ranks in turn.
   std::vector<checkpoint::StateTensor> states(int rank = 0, int size = 1) {
     std::vector<checkpoint::StateTensor> states;
     int slice = 0;
@@ -36,7 +36,7 @@ class CutModel {
   void fill(std::uint64_t version) {
     for (SlicedTensor& tensor : tensors_) tensor.fill(version);
   }
-  /// Returns whether the parts of this rank hold that version.
+  /// Returns whether the slices of this rank hold that version.
   bool holds(std::uint64_t version, int rank = 0, int size = 1) const {
     int slice = 0;
     bool all = true;
@@ -56,7 +56,7 @@ class CutModel {
   std::vector<SlicedTensor> tensors_;
 };
 
-/// Saves the model, filled with `version` and cut by it too.
+/// Saves the model, filled with `version` and divided by it too.
 inline void save_version(checkpoint::Store& store, Communicator& world, std::int64_t step, std::uint64_t version,
                          int keep_last = 0) {
   CutModel model(version);
@@ -66,7 +66,7 @@ inline void save_version(checkpoint::Store& store, Communicator& world, std::int
                    model.states(world.rank(), world.size()), {keep_last});
 }
 
-/// The version that is loaded, by name or the latest one, into another cut. Throws where it is not exactly that.
+/// The version that is loaded, by name or the latest one, into another division. Throws where it is not exactly that.
 inline std::uint64_t load_version(checkpoint::Store& store, Communicator& world, const std::string& name = {}) {
   const auto step = checkpoint::open_checkpoint(store, world, name);
   const checkpoint::RunDescription description = checkpoint::read_description(*step);

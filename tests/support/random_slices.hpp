@@ -17,7 +17,7 @@ inline std::int64_t random_below(Random& random, std::int64_t end) {
   return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
 }
 
-/// Positions that cut [0, size) into at most `slices` pieces of any size, none of them empty; both ends included.
+/// Bounds that divide [0, size) into at most `slices` pieces of any size, none of them empty; both ends included.
 inline std::vector<std::int64_t> random_bounds(Random& random, std::int64_t size, std::int64_t slices) {
   std::vector<std::int64_t> bounds{0, size};
   for (std::int64_t i = 1; i < slices; ++i) bounds.push_back(random_below(random, size));
@@ -26,8 +26,8 @@ inline std::vector<std::int64_t> random_bounds(Random& random, std::int64_t size
   return bounds;
 }
 
-/// Returns a random partition of a tensor. It is cut along at most two dimensions into boxes, and some boxes into flat
-/// ranges that ignore rows.
+/// Returns a random partition of a tensor. It is divided along at most two dimensions into boxes, and some boxes into
+/// flat ranges that ignore rows.
 inline std::vector<checkpoint::TensorSlice> random_partition(Random& random, const Shape& shape) {
   std::vector<Box> boxes{Box::whole(shape)};
   for (int round = 0; round < 2 && shape.rank() > 0; ++round) {
@@ -52,7 +52,7 @@ inline std::vector<checkpoint::TensorSlice> random_partition(Random& random, con
   return slices;
 }
 
-/// Index in the flattened tensor of element `position` of a part, the slow and simple way.
+/// Index in the flattened tensor of element `position` of a slice, the slow and simple way.
 inline std::int64_t naive_index(const Shape& shape, const checkpoint::TensorSlice& slice, std::int64_t position) {
   std::int64_t rest = slice.flat_begin + position;
   std::int64_t index = 0;
@@ -65,7 +65,7 @@ inline std::int64_t naive_index(const Shape& shape, const checkpoint::TensorSlic
   return index;
 }
 
-/// A tensor cut into parts that own their memory.
+/// A tensor divided into slices that own their memory.
 struct SlicedTensor {
   std::string name;
   Shape shape;

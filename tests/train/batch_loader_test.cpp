@@ -1,4 +1,4 @@
-// Batches that are read ahead, against those that are read when they are wanted.
+// Batches that are read ahead, against those that are read on demand.
 #include "src/train/batch_loader.hpp"
 
 #include <gmock/gmock.h>

@@ -38,7 +38,7 @@ DataParallelOptions overlapped(DataSharding sharding) {
   return options;
 }
 
-/// Without and with overlap, the whole in one bucket and in many that cut layers.
+/// Without and with overlap, the whole in one bucket and in many that divide layers.
 std::vector<DataParallelOptions> forms(DataSharding sharding) {
   DataParallelOptions plain{sharding};
   DataParallelOptions small = plain;
@@ -349,7 +349,7 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
   expect_resumed(ranks, layout_of(1, 2, 1, overlapped(DataSharding::optimizer)));
   expect_resumed(alone, {});
   if (ranks.size() < 4) return;
-  // Three data ranks, whose shards begin at other places.
+  // Three data ranks, whose shards begin at other offsets.
   if (const auto three = ranks.split(ranks.rank() < 3 ? 0 : -1, ranks.rank(), "three")) {
     expect_resumed(*three, layout_of(1, 1, 2, overlapped(DataSharding::optimizer)));
   }

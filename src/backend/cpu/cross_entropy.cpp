@@ -134,7 +134,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
   }
 
  private:
-  /// Calls `visit(x, begin, n)` for consecutive parts of a row, x being elements [begin, begin + n) in A.
+  /// Calls `visit(x, begin, n)` for consecutive ranges of a row, x being elements [begin, begin + n) in A.
   template <class T, class Visit>
   static void for_column_blocks(const T* row, std::int64_t columns, Visit&& visit) {
     Accumulation<T> buffer[column_block];

@@ -26,7 +26,7 @@ constexpr std::int64_t bf16_depth = 1024, converted_depth = 512;
 constexpr std::int64_t split_tasks = 6, split_depth = 256;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-/// The extent of even parts of `whole`, none larger than `limit`, which is a multiple of 32.
+/// Extent of blocks that divide `whole` evenly. It is at most `limit`, which is a multiple of 32.
 constexpr std::int64_t even_extent(std::int64_t whole, std::int64_t limit) {
   return whole == 0 ? limit : divide_up(divide_up(whole, divide_up(whole, limit)), 32) * 32;
 }
@@ -58,7 +58,7 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<A>& a
   }
 }
 
-/// The part of a matrix of 16-bit numbers that begins at (i, k) in fp32, in `buffer`.
+/// Block of a matrix of 16-bit numbers that begins at (i, k), in fp32 in `buffer`.
 template <class T>
 Matrix<float> convert_block(const Matrix<T>& matrix, std::int64_t i, std::int64_t rows, std::int64_t k,
                             std::int64_t columns, float* buffer) {
@@ -247,7 +247,7 @@ class CpuGemm final : public GemmKernels {
     });
   }
 
-  /// c += a b, c [m, n]. Where there are few tiles, sums are cut into parts, which are added in order.
+  /// c += a b, c [m, n]. Where there are few tiles, k is split between tasks, and the partial sums are added in order.
   template <class T>
   void accumulate_product(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n, std::int64_t k,
                           Accumulation<T>* c) {

@@ -46,7 +46,7 @@ class CpuRotary final : public RotaryKernels {
     check_rotate(rotary, x);
     if (x.rows == 0) return;
     // The turn by a position is the product of those by its multiple of `block` and by the rest: a few sines serve many
-    // positions, and the same ones every cut of a sequence.
+    // positions, and the same ones for every split of a sequence.
     constexpr std::int64_t block = 64;
     const std::int64_t pairs = rotary.channels / 2;
     // Each of the two pieces ascends: the ends of both are the least and the greatest position.

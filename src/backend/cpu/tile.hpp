@@ -6,7 +6,7 @@
 namespace trireme::cpu {
 
 // Small dense products on tiles that lie in the caches: rows of 64-byte aligned memory whose length is a multiple of
-// the vector's. The compiler turns the vector types below into whatever the machine has.
+// the vector's. The compiler maps the vector types below to the machine's instructions.
 
 #if defined(__AVX512F__)
 constexpr int vector_bytes = 64;
@@ -16,7 +16,7 @@ constexpr int vector_bytes = 32;
 constexpr int vector_bytes = 16;
 #endif
 
-// The part of a product that is kept in registers: enough sums to hide the latency of the multiply-add, few enough to
+// Block of a product that is kept in registers: enough sums to hide the latency of the multiply-add, few enough to
 // leave registers for the factors.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int tile_rows = 8;
@@ -54,7 +54,7 @@ enum class Update { overwrite, accumulate, rescale_and_accumulate };
 /// Layout of the first factor in memory: a[row][k] or a[k][row].
 enum class Order { by_row, by_column };
 
-/// The part of a product that some rows need: columns [column_begin, column_end), sums over k in [begin, end).
+/// Block of a product that some rows need: columns [column_begin, column_end), sums over k in [begin, end).
 struct ProductRange {
   std::int64_t column_begin, column_end, begin, end;
 };

@@ -8,7 +8,7 @@
 namespace trireme::cpu {
 
 // Elementary functions without branches or calls, so that the compiler turns a loop over them into vector instructions
-// of whatever machine it compiles for. Polynomials are minimax, fitted for these intervals.
+// of the machine it compiles for. Polynomials are minimax, fitted for these intervals.
 
 /// e^x to about 1 ulp. Results below the smallest normal number are 0, above the largest infinity; NaN stays NaN.
 inline float vector_exp(float x) {

@@ -12,9 +12,9 @@ struct VocabularyShard {
   std::int64_t classes = 0;
 };
 
-/// The parts of a softmax cross entropy whose classes are split over ranks: between them stand a maximum and a sum over
-/// the tensor group. logits [n, columns] T; targets [n] int32 (class numbers of the whole vocabulary); statistics [n]
-/// A. loss = log(sum_exp) + maximum - target_logit. Stream-ordered, deterministic.
+/// Steps of a softmax cross entropy whose classes are split over ranks: between them stand a maximum and a sum over the
+/// tensor group. logits [n, columns] T; targets [n] int32 (class numbers of the whole vocabulary); statistics [n] A.
+/// loss = log(sum_exp) + maximum - target_logit. Stream-ordered, deterministic.
 class CrossEntropyKernels {
  public:
   virtual ~CrossEntropyKernels() = default;

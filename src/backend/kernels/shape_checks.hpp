@@ -18,7 +18,7 @@
 // throw ShapeError, which names the kernel and the tensor.
 namespace trireme {
 
-/// The product of all extents but the last: the rows of a tensor seen as a matrix.
+/// The product of all extents but the last: the rows of a tensor as a matrix.
 inline std::int64_t rows_of(const Shape& shape) {
   std::int64_t rows = 1;
   for (int i = 0; i + 1 < shape.rank(); ++i) rows *= shape[i];

@@ -8,7 +8,7 @@
 
 namespace trireme::model {
 
-/// Keys and values of the positions seen so far, for generation: one [capacity, b, 2, kv_local, d] tensor.
+/// Keys and values of the earlier positions, for generation: one [capacity, b, 2, kv_local, d] tensor.
 struct KeyValueCache {
   TensorView data;
   std::int64_t length = 0;  ///< positions filled
@@ -20,7 +20,7 @@ struct KeyValueCache {
 class SelfAttention {
  public:
   /// Inputs of backward. Selective recomputation keeps Q, K and V and recomputes the attention: its output and
-  /// log-sum-exp are empty. Where context ranks split the sequence, each tensor is this rank's part.
+  /// log-sum-exp are empty. Where context ranks split the sequence, each tensor is this rank's shard.
   struct Saved {
     ConstTensorView input;
     /// [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] and behind it

@@ -10,7 +10,7 @@ namespace trireme::model {
 
 /// Extents of one micro-batch in one transformer layer on one rank of a tensor group.
 struct LayerShape {
-  std::int64_t s = 0;        ///< sequence, or this context rank's part of it
+  std::int64_t s = 0;        ///< sequence, or this context rank's shard of it
   std::int64_t s_local = 0;  ///< positions of the residual stream on this rank: s, or s / t with sequence parallelism
   std::int64_t b = 0;        ///< micro-batch
   std::int64_t h = 0;        ///< hidden
@@ -22,7 +22,7 @@ struct LayerShape {
   bool swiglu = false;
   Normalization normalization = Normalization::layer_norm;
   Positions positions;  ///< positions of the s rows
-  bool causal = true;   ///< a position sees itself and earlier ones; false: the whole sequence
+  bool causal = true;   ///< a position attends to itself and earlier ones; false: to the whole sequence
   /// AttentionProblem::lengths of the micro-batch: positions of each sample before its padding; null: all.
   const std::int32_t* lengths = nullptr;
 
@@ -70,7 +70,7 @@ struct LayerShape {
   }
   /// Rows of the residual stream on this rank.
   std::int64_t local_rows() const { return s_local * b; }
-  /// Columns of this rank's part of the attention's output.
+  /// Columns of this rank's shard of the attention's output.
   std::int64_t attention_columns() const { return a_local * d; }
   /// Returns whether several heads of queries share one head of keys and values.
   bool grouped() const { return kv_local != a_local; }

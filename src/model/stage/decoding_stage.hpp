@@ -21,7 +21,7 @@ class DecodingStage final : public parallel::Stage {
   void clear();
   /// Positions in the caches, those of the current run included.
   std::int64_t positions() const { return first_position_ + shape_.s; }
-  /// This rank's part of the logits of the newest position, [1, vocabulary rows] in the training type; empty unless
+  /// This rank's shard of the logits of the newest position, [1, vocabulary rows] in the training type; empty unless
   /// this rank is of the last stage.
   ConstTensorView logits() const { return logits_; }
 

@@ -13,7 +13,7 @@
 
 namespace trireme::model {
 
-/// One rank's part of a GPT: the embedding on the first stage, layers, and the head on the last. Calls the hooks for
+/// One rank's shard of a GPT: the embedding on the first stage, layers, and the head on the last. Calls the hooks for
 /// every unit of parameters it uses.
 class GptStage final : public ModelStage {
  public:

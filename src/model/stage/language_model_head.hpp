@@ -29,7 +29,7 @@ class LanguageModelHead {
   /// `arena`.
   Saved forward(const LayerShape& shape, const MicroBatch& batch, ConstTensorView x, Arena& arena);
   /// dx [s_local, b, h] from the loss, overwritten; accumulates the parameters' gradients. `loss_gradient` is the
-  /// gradient of the sum of losses, for a micro-batch that brings none of its own.
+  /// gradient of the sum of losses, for a micro-batch without one of its own.
   void backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient, const Saved& saved,
                 TensorView dx) const;
   /// Logits of x, overwritten: this rank's columns, [rows, vocabulary rows].

@@ -38,7 +38,7 @@ TensorView LayerStack::make_input(const Pass& pass) const {
 }
 
 TensorView LayerStack::make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const {
-  // Backward reads it again, unless a copy of a part is kept.
+  // Backward reads it again, unless a copy of a shard is kept.
   const bool kept_whole = span == spans.size() || !keeps_shard_of_input(spans[span], pass.keeps);
   return pass.keeps && kept_whole ? pass.shape.allocate_residual(pass.arena) : pass.streams.next();
 }

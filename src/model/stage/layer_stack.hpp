@@ -36,7 +36,7 @@ class LayerStack {
   /// State that one micro-batch keeps of one span of layers between forward and backward.
   struct SavedSpan {
     Arena::Mark mark;                                    // all that was allocated before
-    ConstTensorView input;                               // perhaps only this rank's part of it, flat
+    ConstTensorView input;                               // perhaps only this rank's shard of it, flat
     std::vector<TransformerLayer::Saved> layers;         // each layer's output is the next one's input
     std::vector<TransformerLayer::Gradients> gradients;  // between backward and backward_weight
   };
@@ -87,15 +87,15 @@ class LayerStack {
   const TransformerLayer& layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
   int unit(int layer) const { return first_unit_ + layer; }
   std::vector<LayerSpan> spans_of(int chunk, bool keeps) const;
-  /// Returns whether this rank keeps only its part of the span's input.
+  /// Returns whether this rank keeps only its shard of the span's input.
   bool keeps_shard_of_input(const LayerSpan& span, bool keeps) const {
     return keeps && span.recomputed && recomputation_.distribute;
   }
   /// A tensor for the input of the span of this number, or behind the last span for the result.
   TensorView make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const;
-  /// A copy of this tensor rank's equal part of a tensor that is the same on all of them.
+  /// A copy of this tensor rank's shard of a tensor that is the same on all of them.
   ConstTensorView own_shard(ConstTensorView whole, Arena& arena) const;
-  /// A span's input, gathered where only parts of it were kept.
+  /// A span's input, gathered where only shards of it were kept.
   ConstTensorView whole_input(const Pass& pass, const LayerSpan& span, ConstTensorView kept) const;
   /// Runs a span from x to y and keeps what backward needs. With an empty y the last layer makes only that.
   void forward_saving(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y, SavedSpan& saved) const;

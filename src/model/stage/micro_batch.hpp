@@ -7,7 +7,7 @@
 namespace trireme::model {
 
 /// One micro-batch on the device, as every stage of a pipeline gets it; s are the rows of this context rank. Optional
-/// fields that the model does not ask for are empty.
+/// fields that the model does not request are empty.
 struct MicroBatch {
   ConstTensorView tokens;            ///< [s, b] int32
   ConstTensorView labels;            ///< [s, b] int32: token to predict; 0 where the weight is 0

@@ -32,7 +32,7 @@ class RecordedStage final : public ModelStage {
   /// `stage` computes on `backend`; both must live longer. ConfigError where the backend cannot record.
   RecordedStage(Backend& backend, ModelStage& stage, const Unrecorded& unrecorded);
 
-  /// Also forgets the graphs where `mode` differs from theirs in more than the gradient of the loss.
+  /// Also releases the graphs where `mode` differs from theirs in more than the gradient of the loss.
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
   ActivationStore& activations() override { return stage_.activations(); }
 

@@ -6,7 +6,7 @@
 namespace trireme::parallel {
 namespace {
 
-/// Heads of a dense tensor [rows, b, parts, heads, d].
+/// Heads of tensor `index` in a dense [rows, b, tensors, heads, d].
 template <class View>
 HeadsOf<View> heads_of(View tensor, int index) {
   const Shape& shape = tensor.shape();

@@ -9,22 +9,22 @@ namespace trireme::parallel {
 
 /// Attention over sequences that are split over a context group as in SequenceShard (ring attention, Liu et al. 2023,
 /// arXiv:2310.01889; chunks from both ends: Brandon et al. 2023, arXiv:2311.09431). In C steps the ranks' keys and
-/// values go round the group; the next ones travel while attention works on the present ones. A rank holds at most two
-/// ranks' keys and values, and keeps none of the others' for backward.
+/// values go round the group; the next ones are in flight while attention processes the current ones. A rank holds at
+/// most two ranks' keys and values, and keeps none of the others' for backward.
 ///
 /// In each step two chunks of queries meet two chunks of keys. With a causal mask, pairs whose keys are all later are
 /// left out: on own keys two pairs on the diagonal and a whole one remain, on any other rank's two whole ones. Without
 /// a causal mask all four pairs remain. Either way every rank has the same work in a step.
 ///
 /// The results of steps are merged in the accumulation type, in an order that depends on the rank alone. In backward dk
-/// and dv travel on with their keys, in the accumulation type, and come home after the last step.
+/// and dv are sent on with their keys, in the accumulation type, and are back on their rank after the last step.
 class RingAttention {
  public:
   RingAttention(Backend& backend, Communicator& context_group, Arena& workspace)
       : backend_(backend), group_(context_group), workspace_(workspace) {}
 
   /// Computes AttentionKernels::attention on the whole sequence; queries, keys and results here are those of this rank.
-  /// `problem` has as many queries as keys, from position 0; its lengths count places of the whole sequence.
+  /// `problem` has as many queries as keys, from position 0; its lengths count positions of the whole sequence.
   /// log_sum_exp [2, b, heads, queries / 2] A is laid out chunk by chunk. Collective over the group.
   void forward(const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
                const Heads& out, TensorView log_sum_exp) const;
@@ -33,8 +33,8 @@ class RingAttention {
                 const ConstHeads& v, const ConstHeads& out, ConstTensorView log_sum_exp, TensorView row_dot,
                 const Heads& dq, const Heads& dk, const Heads& dv) const;
 
-  /// One chunk of queries with one of keys: their numbers, 0 or 1, within the ranks' shares. first_query and first_key
-  /// of the problem are places in the whole sequence, as lengths and dropout need them.
+  /// One chunk of queries with one of keys: their numbers, 0 or 1, within the ranks' shards. first_query and first_key
+  /// of the problem are positions in the whole sequence, as lengths and dropout need them.
   struct Pair {
     int query_chunk = 0;
     int key_chunk = 0;
@@ -45,7 +45,7 @@ class RingAttention {
 
  private:
   /// Calls visit(step, keys and values [rows, b, 2, kv_heads, d], pairs) for the keys of every rank, own ones first.
-  /// The next ones travel meanwhile.
+  /// The next ones are in flight meanwhile.
   template <class Visit>
   void for_each_owner(const AttentionProblem& problem, const ConstHeads& k, const ConstHeads& v, Visit&& visit) const;
   /// Sends to the rank behind, receives from the rank before.

@@ -6,7 +6,7 @@
 
 namespace trireme::parallel {
 
-/// The positions of a sequence that one rank of a context group holds. The sequence is cut into 2 C chunks, of which
+/// The positions of a sequence that one rank of a context group holds. The sequence is split into 2 C chunks, of which
 /// rank c of C holds chunks c and 2 C - 1 - c, in this order. With a causal mask late chunks cost more than early ones,
 /// and every such pair costs the same. Without one every chunk costs the same. One rank alone holds all positions.
 struct SequenceShard {

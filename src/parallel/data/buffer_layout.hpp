@@ -9,7 +9,7 @@ namespace trireme::parallel {
 
 /// Division of a buffer of parameters into buckets and shards.
 struct BufferSplit {
-  int shards = 1;                    ///< equal parts of every bucket, one for each rank of a data group
+  int shards = 1;                    ///< equal shards of every bucket, one for each rank of a data group
   std::int64_t bucket_elements = 0;  ///< a bucket with at least as many is closed; 0: no limit
   bool unit_buckets = false;         ///< a bucket ends with its unit of parameters
 };
@@ -58,7 +58,7 @@ class BufferLayout {
   const std::vector<Bucket>& buckets() const { return buckets_; }
   std::size_t bucket_of(std::size_t i) const { return bucket_of_[i]; }
   const std::vector<ParameterUnit>& units() const { return units_; }
-  /// The part of parameter i, which has `numel` elements, in shard `shard` of its bucket; count 0 where there is none.
+  /// Range of parameter i, which has `numel` elements, in shard `shard` of its bucket; count 0 where there is none.
   ShardRange shard_range(std::size_t i, std::int64_t numel, int shard) const;
 
  private:

@@ -42,7 +42,7 @@ std::vector<std::int64_t> ParameterBuffer::work_offsets(const DataParallelOption
                                                         std::int64_t& elements) {
   elements = 0;
   if (!uses_work(options)) return {};
-  // Two in turn where one unit's gradients travel while the next one's are made.
+  // Two in turn where one unit's gradients are in flight while the next one's are computed.
   const std::size_t turns = gradient_shards(options) && options.overlap_reduce ? 2 : 1;
   std::int64_t max_unit_elements = 0;
   for (const ParameterUnit& unit : layout.units()) {

@@ -78,14 +78,14 @@ class ParameterBuffer {
   TensorView bucket_gradients(std::size_t bucket) const;
   TensorView bucket_values(std::size_t bucket) const;
 
-  /// This rank's shard of a bucket: a part of the values; and its gradients in A, complete after the reduction.
+  /// This rank's shard of a bucket's values, and its gradients in A, which are complete after the reduction.
   TensorView shard_values(std::size_t bucket) const { return own_shard(bucket_values(bucket)); }
   TensorView shard_gradients(std::size_t bucket) const;
-  /// This rank's part of bucket_gradients or bucket_values.
+  /// This rank's shard of bucket_gradients or bucket_values.
   TensorView own_shard(TensorView bucket) const;
   /// First element of a bucket's shard in arrays of shard_elements().
   std::int64_t shard_offset(std::size_t bucket) const { return layout_.buckets()[bucket].begin / layout_.shards(); }
-  /// The part of parameter i in this rank's shard, and its gradient.
+  /// Range of parameter i in this rank's shard, and its gradient.
   ShardRange shard_range(std::size_t i) const { return layout_.shard_range(i, parameters_[i].stored_numel(), shard_); }
   TensorView shard_gradient(std::size_t i) const;
   /// Calls function(kind, begin, count) for ranges of this rank's shard of a bucket, in the order of memory. Parameters

@@ -14,7 +14,7 @@ namespace trireme::parallel {
 namespace {
 
 /// "--tp 2 --pp 2 (data 3), --tp 2 --pp 1 (data 6)", with "--cp 2" in between where it is not 1: grids that use exactly
-/// this world, nearest to the wanted first.
+/// this world, nearest to the requested one first.
 std::string nearest_grids(int world_size, int tensor_size, int pipeline_size, int context_size) {
   struct Candidate {
     double distance;

@@ -7,9 +7,9 @@ namespace trireme::parallel {
 
 /// The groups a rank belongs to.
 enum class GroupKind {
-  tensor,     ///< shares every layer of one stage of one replica
+  tensor,     ///< splits every layer of one stage of one replica
   pipeline,   ///< the stages of one replica, first to last
-  context,    ///< shares the sequences of one replica, each rank a part of the positions
+  context,    ///< splits the sequences of one replica by positions
   data,       ///< holds the same parameters and the same part of sequences, of different samples
   gradient,   ///< holds the same parameters: context x data, over which gradients are summed
   model,      ///< holds all parameters together: the tensor groups of all stages

@@ -15,9 +15,9 @@ namespace trireme::parallel {
 
 /// Choices about the messages between the stages of a pipeline.
 struct ExchangeOptions {
-  /// Posts receives two steps ahead of the step that needs them, so that messages travel while this rank computes.
-  /// Without it, and in the first runs of a schedule on a GPU, receives are posted together with the send of the step
-  /// before.
+  /// Posts receives two steps ahead of the step that needs them, so that messages are in flight while this rank
+  /// computes. Without it, and in the first runs of a schedule on a GPU, receives are posted together with the send of
+  /// the step before.
   bool overlap = false;
   /// Where given, its t ranks all hold the whole message. Each sends 1/t of it, and the receivers gather it on arrival.
   /// Messages whose size t does not divide are sent whole.
@@ -48,7 +48,7 @@ class PipelineExecutor {
   struct Arrival {
     Tensor* buffer = nullptr;
     Work work;
-    bool is_shard = false;  // true where this rank gets its own part alone
+    bool is_shard = false;  // true where this rank receives its own shard alone
   };
   struct Departure {
     Tensor* buffer = nullptr;
@@ -60,13 +60,13 @@ class PipelineExecutor {
     std::vector<Transfer> transfers;
     std::vector<Work*> works;
   };
-  /// Runs the steps with their messages or, as a rehearsal, only takes and gives back their buffers.
+  /// Runs the steps with their messages or, as a rehearsal, only acquires and releases their buffers.
   void walk(const Schedule& schedule, bool ahead);
   Tensor* acquire_buffer();
   void release_buffer(Tensor* buffer) { free_.push_back(buffer); }
-  /// Returns whether messages travel in parts, one for each tensor rank.
+  /// Returns whether messages are sent in shards, one for each tensor rank.
   bool sends_shards() const;
-  /// Part of a message that this rank sends and receives.
+  /// Shard of a message that this rank sends and receives.
   TensorView own_shard(TensorView whole) const;
   /// Waits for the message that a step needs and returns it; empty where it needs none.
   ConstTensorView receive(const Schedule& schedule, const Step& step);
@@ -80,7 +80,7 @@ class PipelineExecutor {
   void add_receives(const Schedule& schedule, const Step& step, Exchange& exchange);
   void add_send(const Schedule& schedule, const Step& step, Tensor* output, Exchange& exchange);
   void start(Exchange& exchange);
-  /// Gives back the buffer of a message that is no longer needed; nothing where none was received.
+  /// Releases the buffer of a message that is no longer needed; nothing where none was received.
   void release_message(const Message& message);
 
   Backend& backend_;
@@ -98,7 +98,7 @@ class PipelineExecutor {
   std::vector<std::vector<Message>> incoming_;
   std::vector<std::size_t> posted_;
   std::map<Message, std::pair<int, std::size_t>> origins_;  // rank and step that send each message to this rank
-  std::vector<std::size_t> received_steps_;  // steps of each rank whose messages are known to be received
+  std::vector<std::size_t> received_steps_;  // steps of each rank whose messages have arrived for certain
   int sent_ = 0;
   bool rehearses_ = false;
 };

@@ -45,8 +45,8 @@ struct Schedule {
 };
 
 /// The schedule of training one batch on `stages` ranks of `chunks` chunks each. ConfigError where a kind other than
-/// `interleaved` is asked for several chunks. The steps of one kind in a chunk keep the order of the micro-batches.
-/// With p stages, v chunks and m micro-batches:
+/// `interleaved` needs several chunks. The steps of one kind in a chunk keep the order of the micro-batches. With p
+/// stages, v chunks and m micro-batches:
 ///
 /// * GPipe: m forwards, then m backwards; m micro-batches in flight.
 /// * 1F1B: rank r begins with min(p - r - 1, m) forwards, then does one forward and one backward in turn, then the

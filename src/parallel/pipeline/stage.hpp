@@ -5,7 +5,7 @@
 
 namespace trireme::parallel {
 
-/// One rank's part of a model in a pipeline: chunks of consecutive layers, one without virtual stages. They are
+/// One rank's shard of a model in a pipeline: chunks of consecutive layers, one without virtual stages. They are
 /// numbered from 0 in the order in which data passes this rank. The executor calls the stage and moves data between
 /// stages. The stage keeps what its backward needs, by chunk and micro-batch.
 class Stage {
@@ -30,7 +30,7 @@ class Stage {
   /// `input_gradient`, overwritten, for the first. `output_gradient` stays valid until backward_weight is done.
   virtual void backward_input(int chunk, int micro_batch, ConstTensorView output_gradient,
                               TensorView input_gradient) = 0;
-  /// Adds the parameters' gradients and forgets the micro-batch; after its backward_input, possibly much later.
+  /// Adds the parameters' gradients and releases the micro-batch; after its backward_input, possibly much later.
   virtual void backward_weight(int chunk, int micro_batch) = 0;
   /// Both halves at once, so that a stage may go layer by layer and keep less in between.
   virtual void backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {

@@ -15,8 +15,9 @@ namespace trireme::parallel {
 enum class WeightGradient { now, later };
 
 /// y = activation(x W^T + b), W split by rows (outputs): x [N, in] is the same on all ranks (without sequence
-/// parallelism), y [n, out / t] is this rank's part. Several weights of one input, such as those of queries and of keys
-/// and values, share its communication. y then holds their results one after another in memory, each [n, out_i / t].
+/// parallelism), y [n, out / t] is this rank's shard. Several weights of one input, such as those of queries and of
+/// keys and values, share its communication. y then holds their results one after another in memory, each [n, out_i /
+/// t].
 class ColumnParallelLinear {
  public:
   /// `bias` may be null. The weight's leading dimensions are taken together as outputs.

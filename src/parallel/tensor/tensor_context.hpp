@@ -23,7 +23,7 @@ struct TensorContext {
     if (tensor_group.size() > 1) tensor_group.all_reduce(stream(), data, ReduceOp::sum).wait(stream());
   }
 
-  /// A tensor on its way into `data`, which may be read after `arrival.wait`.
+  /// A tensor that is being gathered into `data`, which may be read after `arrival.wait`.
   struct Gathering {
     ConstTensorView data;
     Work arrival;

@@ -44,7 +44,7 @@ void VocabularyParallelCrossEntropy::forward(ConstTensorView logits, ConstTensor
   Stream& stream = context_.stream();
   const std::int64_t n = losses.numel();
   const ArenaScope scope(context_.workspace);
-  // Both sums travel in one message: [sum of exponentials | target logit].
+  // Both sums are in one message: [sum of exponentials | target logit].
   const TensorView sums = context_.workspace.allocate(losses.dtype(), {2, n});
   const TensorView target_logit = sums.flat(n, n);
 

@@ -138,7 +138,7 @@ Schedule by_chunks(int stages, int chunks, int micro_batches) {
   return schedule;
 }
 
-/// Runs `schedule` three times with one executor; every stage checks each number it sees.
+/// Runs `schedule` three times with one executor; every stage checks each number it reads.
 void expect_correct(Communicator& group, const Schedule& schedule, std::int64_t elements, bool dawdles,
                     int buffers_allowed, const ExchangeOptions& options = {}) {
   SCOPED_TRACE(testing::Message() << schedule.stages << " stages, " << schedule.chunks << " chunks, "

@@ -1,4 +1,4 @@
-// Gain from receives posted ahead: steps and messages have known lengths, and the simulation knows their sum.
+// Gain from receives posted ahead: steps and messages have known lengths, and the simulation computes their sum.
 #include <gtest/gtest.h>
 
 #include <algorithm>

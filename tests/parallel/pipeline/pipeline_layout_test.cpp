@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Message for a cut that cannot be made.
+/// Message for an impossible split.
 std::string refusal(int layers, int stages, const PipelineSplit& split) {
   try {
     PipelineLayout::of(layers, stages, split);

@@ -149,7 +149,7 @@ TEST(Schedules, DoEveryStepOnceAndInOrder) {
         ASSERT_TRUE(step.chunk >= 0 && step.chunk < schedule.chunks && step.micro_batch >= 0 &&
                     step.micro_batch < schedule.micro_batches);
         const std::pair<int, int> key{step.chunk, step.micro_batch};
-        // A stage knows an update's last micro-batch by its number.
+        // A stage identifies an update's last micro-batch by its number.
         if (step.kind == StepKind::backward || step.kind == StepKind::backward_weight) {
           ASSERT_FALSE(later(weight, key)) << "micro-batches out of order";
         }

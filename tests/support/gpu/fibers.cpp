@@ -29,7 +29,7 @@ constexpr std::size_t page_bytes = 4096;
 class Meeting {
  public:
   void arrive() { released(&arrived_[round_]); }
-  /// All have arrived, and the caller sees what they did.
+  /// Returns after all have arrived; their writes are visible to the caller.
   void gather() { acquired(&arrived_[round_]); }
   /// All may pass; a new round begins.
   void open() {
@@ -47,7 +47,7 @@ class Meeting {
 
 enum class State { ready, at_barrier, in_warp, ended };
 
-/// Sixteen bytes on their way to shared memory; nowhere from: zeros.
+/// Copy of sixteen bytes to shared memory that is in flight; zeros where the source is null.
 struct Copy {
   void* to;
   const void* from;

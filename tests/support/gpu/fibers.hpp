@@ -13,7 +13,7 @@ namespace trireme::gpu {
 
 /// A GPU's blocks, threads and shared memory on the host, for tests. The threads of a block are fibers of one host
 /// thread: each runs until it waits at a barrier or for its warp. Blocks run one after another. Shared memory is filled
-/// with NaN before every block, and has exactly its size, so that AddressSanitizer sees what leaves it.
+/// with NaN before every block, and has exactly its size, so that AddressSanitizer detects accesses beyond it.
 namespace host {
 
 constexpr int warp_size = 32;
