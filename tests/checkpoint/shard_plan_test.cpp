@@ -11,7 +11,6 @@ namespace {
 
 using test::random_below;
 using test::random_partition;
-using ElementRange = ElementRange;  // testing::Test has a ElementRange of its own
 
 const std::vector<Shape> shapes{{}, {1}, {7}, {5, 6}, {1, 9}, {3, 4, 2, 5}, {2, 3, 2, 2, 3}};
 

@@ -67,7 +67,7 @@ std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& s
       for (const std::string& kind : kinds) {
         file.push_back({.tensor = kind + "/" + piece.name,
                         .shape = piece.shape,
-                        .part = {.box = piece.box, .flat_begin = piece.flat_begin, .count = piece.data.numel()}});
+                        .slice = {.box = piece.box, .flat_begin = piece.flat_begin, .count = piece.data.numel()}});
       }
     }
   }
