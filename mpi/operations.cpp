@@ -16,8 +16,8 @@ constexpr std::int64_t segment_bytes = std::int64_t{2} << 20;
 // Segments in flight at a time. Without a waiting caller, ranks poll rarely: each poll should find several segments to
 // continue.
 constexpr std::int64_t window = 4;
-// Up to this size every rank sends all it has to every other: one step instead of two. Messages of 4 KiB and more are
-// no longer sent before the receiver is known to be there.
+// Up to this size every rank sends all its elements to every other: one step instead of two. Messages of 4 KiB and more
+// are sent only after the receiver has posted its receive.
 constexpr std::int64_t one_step_bytes = 2 << 10;
 constexpr int one_step_ranks = 8;
 

@@ -73,7 +73,7 @@ class ProgressEngine {
   /// An operation under way.
   struct Entry {
     Entry(Operation started, std::string text) : operation(std::move(started)), description(std::move(text)) {}
-    std::optional<Operation> operation;  // guarded by the engine's mutex; gone when finished
+    std::optional<Operation> operation;  // guarded by the engine's mutex; empty when finished
     std::atomic<bool> finished{false};
     std::exception_ptr failure;  // valid when finished
     std::string description;

@@ -29,7 +29,7 @@ std::unique_ptr<RotaryKernels> make_rotary();
 /// `max_shared_bytes` is the shared memory that a block can have.
 std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes);
 
-// Parts of families that have a file of their own.
+// Kernels of a family that have a file of their own.
 
 /// NormKernels::normalise_backward of tensors that fit.
 void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,

@@ -14,7 +14,7 @@ namespace trireme::cuda {
 constexpr int warp_rows = 16;
 constexpr float log2_e = 1.44269504088896341F, minus_infinity = -__builtin_huge_valf();
 
-/// Rows in shared memory stand 16 bytes further apart than they are long: ldmatrix then meets every bank once.
+/// Rows in shared memory are 16 bytes further apart than they are long, so that ldmatrix reads every bank once.
 template <int d>
 constexpr int row_stride = d + 8;
 

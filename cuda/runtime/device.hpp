@@ -55,7 +55,7 @@ class Device {
   /// To be called after every launch of a kernel, a copy or the like: throws CudaError, with the kernel's name, where
   /// the launch failed. With LaunchChecks::immediate it waits for the kernel, as `wait_until` does; else only where the
   /// host is far ahead of the GPU. A driver queues about a thousand launches and then blocks the host. A blocked host
-  /// would not notice that another rank has failed.
+  /// would not return when another rank has failed.
   void launched(cudaStream_t stream, const char* kernel,
                 const std::source_location& location = std::source_location::current());
 
@@ -77,13 +77,13 @@ class Device {
   }
   double max_wait_s() const { return max_wait_s_; }
 
-  /// Communication that runs beside the host.
+  /// Communication that runs while the host continues.
   struct Watched {
     std::function<void()> check;                                            ///< throws to end a wait
     std::function<std::string()> under_way = [] { return std::string(); };  ///< for messages; empty: nothing
     std::function<void()> abandon = [] {};  ///< ends the communication without other ranks
   };
-  /// Watches `communication` during the lifetime of the token: waits of the host call its `check` from time to time.
+  /// Watches `communication` during the lifetime of the token: waits of the host call its `check` repeatedly.
   using Watch = std::shared_ptr<void>;
   [[nodiscard]] Watch watch(Watched communication);
   /// Ends all watched communication. To be called before an error of this rank alone frees memory: freeing waits for

@@ -91,7 +91,7 @@ class Store {
   /// [0] Removes what `begin` and `write_shard` wrote.
   virtual void abandon(const std::string& staging) noexcept = 0;
 
-  /// All there is, greatest step first; empty where there is no store at all.
+  /// All steps, greatest first; empty where the store does not exist.
   virtual std::vector<StepEntry> steps() = 0;
   /// CheckpointError where there is none of this name, its manifest is damaged, or that is of another step than the
   /// name says. Any other kind of error is no damage: the step cannot be read at present.

@@ -15,7 +15,7 @@ std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
                                                         std::span<const std::span<const std::uint8_t>> outgoing) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto own = static_cast<std::size_t>(comm.rank());
-  TRIREME_CHECK(outgoing.size() == ranks, ShapeError, "{} parts for {} ranks", outgoing.size(), ranks);
+  TRIREME_CHECK(outgoing.size() == ranks, ShapeError, "{} messages for {} ranks", outgoing.size(), ranks);
   ImmediateStream host;
   std::vector<std::vector<std::uint8_t>> incoming(ranks);
   incoming[own].assign(outgoing[own].begin(), outgoing[own].end());

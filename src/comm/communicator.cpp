@@ -16,7 +16,8 @@ Work& Work::operator=(Work&& other) noexcept {
 }
 
 Work::~Work() {
-  // While an error unwinds this rank, the others may never reach the same point: the state decides what it abandons.
+  // While an error unwinds this rank, the others may never reach the same point. So this does not wait; the state ends
+  // its own operations.
   if (!state_ || std::uncaught_exceptions() > 0) return;
   ImmediateStream host;
   try {

@@ -22,7 +22,7 @@ class RehearsalCommunicator final : public Communicator {
   }
   void barrier() override {}
   std::unique_ptr<Communicator> split(int, int, const std::string& name) override {
-    throw ShapeError("the group '" + name + "' of a rehearsal has no ranks to ask who is in it");
+    throw ShapeError("making the group '" + name + "' failed: a rehearsal has no other ranks to exchange colours with");
   }
 
  private:

@@ -11,7 +11,7 @@ namespace trireme::parallel {
 /// Role of a parameter; determines its initial values and whether it decays.
 enum class ParameterRole { embedding, matrix, residual_matrix, bias, norm_weight, norm_bias };
 
-/// Weight decay goes by role: matrices and embeddings decay, biases and norms do not.
+/// Weight decay depends on the role: matrices and embeddings decay, biases and norms do not.
 constexpr bool decays(ParameterRole role) {
   return role == ParameterRole::embedding || role == ParameterRole::matrix || role == ParameterRole::residual_matrix;
 }

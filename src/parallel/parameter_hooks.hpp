@@ -9,10 +9,10 @@ class ParameterHooks {
   virtual ~ParameterHooks() = default;
   /// Parameters of the unit are about to be read by a forward.
   virtual void before_forward(int unit) = 0;
-  /// Gradients are about to be added to those of the unit. May come more than once before after_backward.
+  /// Called before gradients are added to those of the unit; possibly several times before after_backward.
   virtual void before_backward(int unit) = 0;
-  /// One micro-batch's gradients of a part of the unit have been added; the rest follows after another
-  /// before_backward. Other units may come in between.
+  /// One micro-batch's gradients of a part of the unit have been added; the rest follows after another before_backward.
+  /// Calls for other units may come in between.
   virtual void pause_backward(int unit) = 0;
   /// One micro-batch's gradients of the whole unit have been added. `last`: it was the update's last micro-batch, so
   /// the unit's gradients are complete.

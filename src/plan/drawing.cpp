@@ -20,7 +20,7 @@ std::string label(const Step& step, const Schedule& schedule) {
                              : fmt::format("{}{}", letter(step.kind), step.micro_batch);
 }
 
-/// Hue by kind of step; the lightness tells chunks apart.
+/// Hue by kind of step; the lightness distinguishes chunks.
 std::string colour(const Step& step, const Schedule& schedule) {
   const int hues[] = {210, 130, 130, 45};
   const double fraction = schedule.chunks > 1 ? static_cast<double>(step.chunk) / (schedule.chunks - 1) : 0;

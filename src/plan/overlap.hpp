@@ -4,7 +4,7 @@
 
 namespace trireme::plan {
 
-/// One thing that a rank does beside computing: it starts a communication, or waits for one that it has started.
+/// Action of a rank other than computing: it starts a communication, or waits for one that it has started.
 struct OverlapStep {
   enum class Kind { start, wait };
   double compute = 0;  ///< time of computing since the step before, in any unit

@@ -39,7 +39,7 @@ class Arena {
   explicit Arena(Allocator& allocator, std::size_t block_bytes = std::size_t{1} << 20)
       : allocator_(&allocator), block_bytes_(block_bytes) {}
 
-  /// A tensor of undefined content, aligned to 64 bytes, valid until the arena goes back behind it.
+  /// A tensor of undefined content, aligned to 64 bytes, valid until the arena is reset to a mark before it.
   TensorView allocate(DType dtype, const Shape& shape);
 
   /// A position to go back to.
@@ -64,7 +64,7 @@ class Arena {
  private:
   using Blocks = std::vector<Buffer>;
   /// Memory from the first block, from `position` on, with room for it; else from a new one of `new_block_bytes`. The
-  /// rest of skipped blocks stays unused until the arena goes back.
+  /// rest of skipped blocks stays unused until the arena is reset.
   std::byte* take(Blocks& blocks, Mark::Position& position, std::size_t size_bytes, std::size_t new_block_bytes);
 
   Allocator* allocator_;

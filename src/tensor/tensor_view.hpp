@@ -40,7 +40,8 @@ class BasicTensorView {
 
   /// The same elements under another shape of the same size.
   BasicTensorView reshape(const Shape& shape) const {
-    TRIREME_CHECK(shape.numel() == numel(), ShapeError, "{} cannot be seen as {}", to_string(shape_), to_string(shape));
+    TRIREME_CHECK(shape.numel() == numel(), ShapeError, "a tensor {} cannot be reshaped to {}", to_string(shape_),
+                  to_string(shape));
     return {data_, dtype_, shape};
   }
 

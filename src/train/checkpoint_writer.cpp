@@ -23,8 +23,8 @@ CheckpointWriter::CheckpointWriter(checkpoint::Store& store, Communicator& world
   trainer.before_update([&state] { state.keep_order(); });
 }
 
-/// Runs `action`, which saves step `step`. With OnSaveError::warn it passes over a failure that all ranks know of:
-/// after any other, they would wait for this one.
+/// Runs `action`, which saves step `step`. With OnSaveError::warn it logs a failure that all ranks have in common and
+/// returns. After any other, they would wait for this one.
 template <class Action>
 void CheckpointWriter::attempt(std::int64_t step, const Action& action) {
   try {

@@ -40,7 +40,7 @@ class ModelState {
 class HostState {
  public:
   /// `tensors` have their data in memory of `backend`; both must live longer. For a state that is written while
-  /// training goes on it takes memory of its own (HostCopies::Allocation::always).
+  /// training continues it takes memory of its own (HostCopies::Allocation::always).
   HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors,
             HostCopies::Allocation allocation = HostCopies::Allocation::where_needed);
 

@@ -17,7 +17,7 @@ void for_padding(const AttentionProblem& p, Visit&& visit) {
     if (p.first_key + i / row / p.batch >= p.lengths[i / row % p.batch]) visit(i);
   }
 }
-/// Not a number in all keys and values that nothing may come of.
+/// Not a number in all keys and values that must not affect the result.
 AttentionTensors tensors_with_poisoned_padding(const AttentionProblem& p) {
   AttentionTensors t = random_tensors(p);
   for_padding(p, [&](std::int64_t i) { t.k[i] = t.v[i] = std::nan(""); });

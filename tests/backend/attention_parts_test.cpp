@@ -29,7 +29,7 @@ AttentionProblem problem_of(std::int64_t queries, std::int64_t keys, double drop
 
 Heads heads_of(TensorView tensor, std::int64_t count) { return {tensor, batch * count * d, count * d, d}; }
 
-/// A problem whose keys come whole, its random inputs on a backend, and what it should give.
+/// A problem with all keys at once, its random inputs on a backend, and the expected results.
 struct Whole {
   Whole(Backend& b, DType dtype, std::int64_t queries, std::int64_t keys, double dropout,
         const std::vector<std::int32_t>& padded)

@@ -18,7 +18,7 @@ double silu_derivative(double x) {
   return sigmoid + x * sigmoid * (1 - sigmoid);
 }
 
-/// n rows of gate and up, f columns each, and the gradient of what comes of them.
+/// n rows of gate and up, f columns each, and the gradient of the results.
 struct Rows {
   std::int64_t n = 0, f = 0;
   std::vector<double> gate_up, dy;  // given; rounded to the type by `compute`

@@ -68,7 +68,7 @@ TEST_F(CudaBackendOnFakes, HostCopiesGoThereAndBack) {
   EXPECT_EQ(copies.host(1).as<std::int64_t>()[2], 5);
 }
 
-/// The state after a first step, as a copy of it has it that was begun then and is slower than the second step.
+/// The state after a first step, from a copy that was begun then and is slower than the second step.
 std::vector<std::vector<std::byte>> state_copied_beside_a_step(bool keeps_order) {
   SelfCommunicator world("world");
   fake_cuda::make_slow_streams(false);

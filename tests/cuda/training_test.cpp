@@ -153,7 +153,7 @@ TEST_F(GpuTraining, GraphsAreRefusedWhereTheyCannotBe) {
   EXPECT_THAT(refusal(layout, gpu_device()), testing::HasSubstr("goes without <overlap_grad_reduce> in ZeRO 2"));
 }
 
-/// Saves where `from` is and goes on there in `to`.
+/// Saves the state of `from` and continues from it in `to`.
 void move_state(TrainingRun& from, TrainingRun& to, Communicator& world) {
   checkpoint::MemoryStore store;
   train::HostState saved(*from.backend, from.trainer.state_tensors());

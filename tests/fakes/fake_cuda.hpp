@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-/// A CUDA runtime for tests without a GPU: host memory stands in for the GPU's. Work enqueued on a stream runs late,
-/// when the host waits, one piece at a time, from streams drawn at random. Only the order within a stream and the
-/// events between streams are kept. So work that lacks a dependency eventually reads unwritten data.
+/// A CUDA runtime for tests without a GPU: host memory replaces the GPU's. Work enqueued on a stream runs late, when
+/// the host waits, one piece at a time, from streams drawn at random. Only the order within a stream and the events
+/// between streams are kept. So work that lacks a dependency eventually reads unwritten data.
 namespace fake_cuda {
 
 /// Forgets streams, log and failures, and seeds the order in which streams run.

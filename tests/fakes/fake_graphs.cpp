@@ -18,7 +18,7 @@ struct CUgraphExec_st {
 
 namespace {
 
-/// The capture that goes on; one at a time.
+/// The active capture; there is one at a time.
 std::weak_ptr<Capture> current;
 
 /// A launch under way.

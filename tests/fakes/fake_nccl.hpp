@@ -17,7 +17,7 @@ void reset();
 void fail_next(const char* function, ncclResult_t status);
 /// Makes every communicator report this error from now on.
 void break_communicators(ncclResult_t status);
-/// Gives every operation enqueued from now on a peer that never comes: it ends when its communicator is aborted.
+/// Gives every operation enqueued from now on a peer that never joins: it ends when its communicator is aborted.
 void lose_peers();
 /// Number of communicators that were neither destroyed nor aborted.
 int live();

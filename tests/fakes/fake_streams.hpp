@@ -61,7 +61,7 @@ void push(cudaStream_t stream, Item item);
 void push_captured(cudaStream_t stream, Item item, std::vector<std::size_t> others = {});
 /// The streams that are run; they include those of graphs under way.
 std::vector<cudaStream_t>& streams();
-/// An error where a capture goes on and the call is one that it forbids; the capture is lost then.
+/// An error where a capture is active and forbids the call, which invalidates the capture.
 cudaError_t refuse_in_capture();
 /// Returns the error that a test set, or that of a broken device.
 cudaError_t outcome(const char* function);

@@ -18,7 +18,7 @@ ImmediateStream host;
 /// A byte that differs between 1 GiB pieces and within their neighbourhood.
 std::uint8_t value_at(std::int64_t i) { return static_cast<std::uint8_t>(i % 251 + (i >> 30)); }
 
-/// First element that is not value_at, or -1; looks around the borders and now and then between.
+/// First element that is not value_at, or -1; checks around the borders and at some elements between.
 std::int64_t first_wrong(const std::uint8_t* data) {
   for (std::int64_t i = 0; i < size; i += i % (1 << 30) < 1000 || i + 20000 > size ? 1 : 997) {
     if (data[i] != value_at(i)) return i;

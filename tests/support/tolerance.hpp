@@ -23,7 +23,7 @@ enum class Operation {
 };
 
 /// |actual - expected| <= relative |expected| + absolute max |expected|. The second term is there because sums cancel:
-/// their error goes with the terms, not with the result.
+/// their error is proportional to the terms, not to the result.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;

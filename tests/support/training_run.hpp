@@ -70,7 +70,7 @@ struct TrainingRunConfig {
   std::int64_t s = 32;
   std::int64_t batch = 8;
   std::optional<train::BatchRampUp> ramp_up{};
-  bool by_samples = false;  ///< the learning rate goes by samples; always so with a ramp
+  bool by_samples = false;  ///< the learning rate depends on samples; always so with a ramp
   bool decrease_batch = false;
   train::LossAverage loss_average = train::LossAverage::tokens;
   model::InitMethod init_method = model::InitMethod::normal;

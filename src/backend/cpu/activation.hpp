@@ -5,8 +5,8 @@
 
 namespace trireme::cpu {
 
-// GELU's tanh form is a logistic function in disguise, 0.5 (1 + tanh u) = l = 1 / (1 + e^-2u), which also keeps the
-// digits of small results for negative x. Here 2u = slope (x + cubic x^3); beyond |x| = 10 l is 0 or 1 in any type.
+// GELU's tanh form is a logistic function: 0.5 (1 + tanh u) = l = 1 / (1 + e^-2u). This form also keeps the digits of
+// small results for negative x. Here 2u = slope (x + cubic x^3); beyond |x| = 10 l is 0 or 1 in any type.
 template <class A>
 constexpr A gelu_slope = A(1.5957691216057307118L);  // 2 sqrt(2 / pi)
 template <class A>

@@ -20,8 +20,8 @@ class EmbeddingKernels {
   virtual void lookup_backward(Stream& stream, ConstTensorView ids, ConstTensorView dy, std::int64_t first_row,
                                TensorView dtable) = 0;
 
-  /// x = dropout(x + table[positions[p]]) in place; p is the index of the first dimension.
-  /// x [s, b, h] T; table [max_positions, h] T, or empty: x = dropout(x). Dropout goes by `positions` too.
+  /// x = dropout(x + table[positions[p]]) in place; p is the index of the first dimension. x [s, b, h] T; table
+  /// [max_positions, h] T, or empty: x = dropout(x). Dropout masks depend on `positions` too.
   virtual void add_positions(Stream& stream, ConstTensorView table, const Positions& positions, const Dropout& dropout,
                              TensorView x) = 0;
 

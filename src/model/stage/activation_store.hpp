@@ -27,7 +27,7 @@ class ActivationStore {
   Arena& arena(int chunk, int micro_batch) { return *arenas_[number(chunk, micro_batch)]; }
   /// Releases all that a micro-batch's arena holds. Views of it are invalid afterwards.
   void close(int chunk, int micro_batch);
-  /// Closes every arena, also those of micro-batches whose backward never came.
+  /// Closes every arena, also those of micro-batches whose backward did not run.
   void close_all();
 
   /// Bytes of live activations.

@@ -38,7 +38,7 @@ BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters
     TRIREME_CHECK(number == units_.size() || number + 1 == units_.size(), ShapeError, "{} is of unit {} after unit {}",
                   parameters[i].name, number, units_.size());
     const Bucket& home = buckets_[bucket_of_[i]];
-    // A unit reaches up to the padding of its own buckets where they hold nothing else.
+    // A unit includes the padding of its own buckets where they hold nothing else.
     if (number == units_.size()) {
       const std::int64_t end =
           home.first == i ? home.begin + home.size : offsets_[i] + round_up(parameters[i].stored_numel(), alignment);

@@ -20,8 +20,8 @@ enum class DataSharding {
 struct DataParallelOptions {
   DataSharding sharding = DataSharding::none;
   bool low_precision_gradients = false;  ///< 16-bit training types: main gradients in the training type
-  bool overlap_reduce = false;           ///< buckets are reduced while backward goes on
-  bool overlap_gather = false;           ///< parameters are gathered while the next forward goes on
+  bool overlap_reduce = false;           ///< buckets are reduced while backward runs
+  bool overlap_gather = false;           ///< parameters are gathered while the next forward runs
   std::int64_t bucket_elements = 0;      ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
 };
 

@@ -25,7 +25,7 @@ std::unique_ptr<Communicator>& GridCommunicators::of(GroupKind kind) {
 }
 
 GridCommunicators make_grid_communicators(const ProcessGrid& grid, Communicator& world) {
-  TRIREME_CHECK(world.size() == grid.world_size(), ShapeError, "a grid of {} ranks was laid over a world of {}",
+  TRIREME_CHECK(world.size() == grid.world_size(), ShapeError, "a grid of {} ranks does not fit a world of {} ranks",
                 grid.world_size(), world.size());
   const auto make = [&](GroupKind kind) {
     // The first member identifies a group; its order is that of the world.

@@ -91,7 +91,7 @@ void PipelineExecutor::finish_received(const Schedule& schedule, const Message& 
 
 Tensor* PipelineExecutor::output_of(const Schedule& schedule, const Step& step) {
   if (!message_made(schedule, group_.rank(), step)) return nullptr;
-  // Without backwards few messages come back to prove receipts. There the sender may wait: the next rank gets its
+  // Without backwards few messages return that prove receipts. Then the sender may wait: the next rank gets its
   // messages from this one alone, in this order.
   while (!has_backward_ && departures_.size() > 1) {
     finish(std::ranges::min_element(departures_, {}, [](const auto& sent) { return sent.second.number; }));
@@ -201,7 +201,7 @@ void PipelineExecutor::walk(const Schedule& schedule, bool ahead) {
       const TraceScope scope(trace_, name_of(step.kind), "pipeline", step.chunk, step.micro_batch);
       run_step(stage_, step, input, output != nullptr ? output->view() : TensorView());
     }
-    // The stage reads its input until the last work on the micro-batch is done, or no longer than in forward.
+    // The stage reads its input until the last step of the micro-batch, or in forward only.
     if (step.kind == StepKind::forward && !stage_.reads_input_in_backward(step.chunk)) {
       release_message({false, rank, step.chunk, step.micro_batch});
     }

@@ -112,7 +112,7 @@ class ToyStage final : public Stage {
   std::map<std::pair<int, int>, ConstTensorView> output_gradients_;
 };
 
-/// 1F1B with the two halves of a backward apart: the parameters' gradients at the very end, newest first.
+/// 1F1B with a backward split into its two halves: the parameters' gradients at the very end, newest first.
 Schedule with_late_weights(int stages, int micro_batches) {
   Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, stages, micro_batches);
   for (std::vector<Step>& steps : schedule.steps) {

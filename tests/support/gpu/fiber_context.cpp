@@ -11,7 +11,7 @@ extern "C" void __tsan_read_range(const void* address, std::size_t size_bytes);
 extern "C" void __tsan_write_range(void* address, std::size_t size_bytes);
 #endif
 
-// Saves the callee-saved registers on the stack and goes on where `to` was left. ucontext takes twenty times as long:
+// Saves the callee-saved registers on the stack and resumes where `to` was left. ucontext takes twenty times as long:
 // it enters the kernel.
 #if defined(__x86_64__)
 asm(R"(

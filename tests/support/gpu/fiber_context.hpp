@@ -24,7 +24,7 @@ inline void accessed(const void*, void*) {}
 
 constexpr std::size_t stack_bytes = std::size_t{256} << 10;
 
-/// Place in an execution that was left, on a stack of its own or on the host's.
+/// Point in an execution that was left, on a stack of its own or on the host's.
 class Context {
  public:
   Context() = default;
@@ -32,7 +32,7 @@ class Context {
   void prepare(char* stack, void (*entry)());
   /// Makes this the context of the caller, whose stack exists already.
   void adopt();
-  /// Leaves `from`, the running context, and goes on here.
+  /// Leaves `from`, the running context, and resumes this one.
   void enter(Context& from);
   /// Must be the first call of `entry`, and follows every return. Stores the bounds of the host's stack in `host`.
   void arrived(Context* host = nullptr);
