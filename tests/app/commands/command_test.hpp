@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/app/command_table.hpp"
+#include "src/app/options/field_names.hpp"
 #include "src/base/error.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -29,7 +30,7 @@ class CommandTest : public ::testing::Test {
       const Call call = find_command(words);
       code = run_command(call, call.command->ranks == Ranks::many ? &test::mpi_environment() : nullptr);
     } catch (const Error& error) {
-      message_ = error.what();
+      message_ = with_flags(error.what());
       code = static_cast<int>(error.exit_code());
     }
     output_ = ::testing::internal::GetCapturedStdout();
@@ -44,7 +45,7 @@ class CommandTest : public ::testing::Test {
   std::string parent_;
   test::TemporaryDirectory directory_;
   std::string output_;   ///< output of the last run
-  std::string message_;  ///< message of the error it threw
+  std::string message_;  ///< message of the error it threw, as the program prints it
 };
 
 }  // namespace trireme::app
