@@ -48,7 +48,7 @@ refused 2 "is 2147483644 micro-batches on each data rank, more than" \
 refused 2 "--num-layers 99999999 must be between 1 and 2000" 2 train --num-layers 99999999 "${run[@]:2}"
 refused 4 "--vocab-size 2147483647, padded to 2147483648, --max-position-embeddings 16) take at least 1.0 TiB" \
   2 train "${run[@]}" --vocab-size 2147483647
-refused 2 "the schedule has about 6.4e+14 places" 1 plan --show-schedule --pp 99999 --micro-batches 2147483647
+refused 2 "the schedule has about 6.4e+14 cells" 1 plan --show-schedule --pp 99999 --micro-batches 2147483647
 refused 2 "parameters are more than any machine holds" 1 train "${shape[@]}" --hidden-size 2147483644 --num-attention-heads 4
 # AddressSanitizer ends a program that asks for so much.
 [ -n "${ASAN_OPTIONS:-}" ] || refused 4 "the order of" 2 train "${run[@]/#8/100000000000000}"

@@ -62,7 +62,7 @@ most_kib=700000 more_kib=20000
 (ulimit -v $most_kib; OPENBLAS_NUM_THREADS=1 timeout 60 "$trireme" corpus build --input run.txt --tokenizer gpt2 --vocab-file encoder.json \
   --merge-file vocab.bpe --workers 1 --output run.h5 >out 2>err)
 check "a run of 40 MB is cut, in less memory than 700 MB" [ $? -eq 0 ]
-check "and it is said how often" grep -q 'cut 38 runs of more than 1048576 bytes' err
+check "and it is said how often" grep -q 'cut 38 texts of more than 1048576 bytes' err
 done_by 1 corpus verify run.h5
 
 # peak ARGUMENT...: runs trireme; the KiB that it took at most in $peak.
