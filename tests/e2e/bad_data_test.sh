@@ -117,7 +117,7 @@ built 3 "small.json" --input corpus.jsonl --tokenizer gpt2 --vocab-file small.js
 printf '#version: 0.2\nq z\n' >wrong.bpe
 built 3 "wrong.bpe" --input corpus.jsonl --tokenizer gpt2 --vocab-file encoder.json --merge-file wrong.bpe
 refused 2 "corpus.jsonl is both input and output" 1 corpus build --input corpus.jsonl --output corpus.jsonl --tokenizer bytes
-refused 5 "cannot create the folder absent/new.h5.parts" 1 corpus build --input corpus.jsonl --output absent/new.h5 --tokenizer bytes
+refused 5 "cannot write absent/new.h5" 1 corpus build --input corpus.jsonl --output absent/new.h5 --tokenizer bytes
 refused 2 "folder.h5 is there and is not a file" 1 corpus build --input corpus.jsonl --output folder.h5 --tokenizer bytes
 refused 2 "pipe.h5 is there and is not a file" 2 corpus build --input corpus.jsonl --output pipe.h5 --tokenizer bytes
 refused 2 "pipe.h5 is there and is not a file" 1 corpus sample corpus.h5 --share 0.5 --output pipe.h5
