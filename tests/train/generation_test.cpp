@@ -1,0 +1,89 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/model/stage/decoding_stage.hpp"
+#include "src/train/generation.hpp"
+#include "tests/train/one_rank.hpp"
+
+namespace trireme::train {
+namespace {
+
+TEST(Generation, WithItsCacheEqualsWholeForwards) {
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    Rig rig(layout_of(DType::fp64, 16, 1), small_config(variant, 0), 0.5);
+    SamplingOptions greedy;
+    greedy.temperature = 0;
+    const std::vector<std::int32_t> prompt = {3, 14, 15};
+    const std::vector<std::int32_t> text = generate(rig.gpt, rig.world, prompt, 10, -1, greedy);
+    ASSERT_EQ(text.size(), 10u);
+    // Token by token anew: each continuation of a longer prompt begins with the next token.
+    std::vector<std::int32_t> so_far = prompt;
+    for (const std::int32_t token : text) {
+      EXPECT_EQ(generate(rig.gpt, rig.world, so_far, 1, -1, greedy).front(), token) << variant.name;
+      so_far.push_back(token);
+    }
+  }
+}
+
+TEST(Generation, GivesTheProbabilitiesOfTraining) {
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    Rig rig(layout_of(DType::fp64, 16, 1), small_config(variant, 0), 0.5);
+    model::GptStage& stage = rig.gpt.stage();
+    BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 1, 1, DType::fp64);
+    stage.begin(loader.load(FormulaSamples(), {{3, 0}}), {});
+    stage.forward(0, 0, {}, {});
+    const double expected = stage.take_loss_sum();
+
+    std::vector<std::int32_t> tokens(17);
+    FormulaSamples().read_text(3, tokens);
+    model::DecodingStage decoding(stage, 16);
+    const ConstTensorView logits = decoding.logits();
+    double sum = 0;
+    for (std::int64_t i = 0; i < 16; ++i) {
+      decoding.begin(std::span(tokens).subspan(static_cast<std::size_t>(i), 1));
+      decoding.forward(0, 0, {}, {});
+      double total = 0;
+      for (std::int64_t token = 0; token < 50; ++token) total += std::exp(logits.as<double>()[token]);
+      sum += std::log(total) - logits.as<double>()[tokens[static_cast<std::size_t>(i) + 1]];
+    }
+    EXPECT_NEAR(sum / expected, 1, test::tolerance(DType::fp64, test::Comparison::other_order).loss) << variant.name;
+  }
+}
+
+TEST(Generation, GoesOnBeyondTheModelsPositions) {
+  Rig rig(layout_of(DType::fp32, 16, 1), small_config(), 0.5);
+  const std::vector<std::int32_t> text = generate(rig.gpt, rig.world, {1}, 50, -1, {});
+  EXPECT_EQ(text.size(), 50u);
+  EXPECT_THAT(text, testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(50))));
+}
+
+TEST(ChooseToken, GreedyTakesTheLikeliestAndTheFirstOfEquals) {
+  SamplingOptions greedy;
+  greedy.temperature = 0;
+  EXPECT_EQ(choose_token({0, 2, 1, 2}, greedy, 0), 1);
+}
+
+TEST(ChooseToken, TopKAndTopPLeaveOutTheUnlikely) {
+  SamplingOptions two;
+  two.top_k = 2;
+  SamplingOptions nucleus;
+  nucleus.top_p = 0.6;  // exp(3) of about 28 is 0.72: the first alone
+  for (std::int64_t position = 0; position < 200; ++position) {
+    EXPECT_THAT(choose_token({0, 3, 1.5f, 1}, two, position), testing::AnyOf(1, 2));
+    EXPECT_EQ(choose_token({0, 3, 1.5f, 1}, nucleus, position), 1);
+  }
+}
+
+TEST(ChooseToken, FollowsTheProbabilities) {
+  SamplingOptions plain;
+  int ones = 0;
+  for (std::int64_t position = 0; position < 20000; ++position) {
+    ones += choose_token({0, std::log(3.0f)}, plain, position) == 1 ? 1 : 0;
+  }
+  EXPECT_NEAR(ones / 20000.0, 0.75, 0.015);  // four standard deviations
+}
+
+}  // namespace
+}  // namespace trireme::train

@@ -1,0 +1,111 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/train/memory_estimate.hpp"
+#include "tests/train/one_rank.hpp"
+
+namespace trireme::train {
+namespace {
+
+TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    for (const auto& [dtype, granularity] : std::vector<std::pair<DType, model::RecomputeGranularity>>{
+             {DType::fp64, model::RecomputeGranularity::none},
+             {DType::fp32, model::RecomputeGranularity::none},
+             {DType::bf16, model::RecomputeGranularity::none},
+             {DType::fp16, model::RecomputeGranularity::full},
+             {DType::bf16, model::RecomputeGranularity::selective}}) {
+      SCOPED_TRACE(testing::Message() << variant.name << ", " << name_of(dtype));
+      ExecutionConfig layout = layout_of(dtype, 16, 4);
+      layout.recomputation.granularity = granularity;
+      Rig rig(layout, small_config(variant, 0));
+      TrainOptions options;
+      options.global_batch_size = 8;
+      options.lr_schedule.maximum = 1e-3;
+      options.lr_schedule.decay = 10;
+      Trainer trainer(rig.gpt, options);
+      trainer.step(FormulaSamples());
+      trainer.evaluate(FormulaSamples(), 0, 1);
+      const MemoryEstimate estimate =
+          estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.execution(), options, rig.grid, 0);
+      EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
+      EXPECT_EQ(rig.gpt.parameters().values().size_bytes(), estimate.parameters);
+      EXPECT_EQ(rig.gpt.parameters().gradients().size_bytes(), estimate.gradients);
+      EXPECT_GE(estimate.activations, rig.gpt.stage().activations().peak_bytes());
+      // Ids, targets, weights and numbers of the batch and the next one; the rest are two sums.
+      const std::size_t batch = 2 * 4 * (16 * (4 + 4 + size_of(accumulation_type(dtype))) + 8);
+      EXPECT_EQ(estimate.batches, 2 * batch + 2 * 64);
+      std::size_t state = 0;
+      for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
+      EXPECT_EQ(estimate.state, state);
+      const MinMemory minimum = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer.kind);
+      const auto parameters = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
+      EXPECT_LE(minimum.parameters, parameters);
+      EXPECT_GE(minimum.parameters, 0.5 * parameters);
+      EXPECT_LE(minimum.total(), static_cast<double>(estimate.total()));
+
+      // SGD keeps one moment less.
+      options.optimizer.kind = optim::OptimizerKind::sgd;
+      const std::size_t moment = trainer.optimizer_bytes() / (2 + (accumulation_type(dtype) == dtype ? 0 : 1));
+      const MemoryEstimate of_sgd =
+          estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.execution(), options, rig.grid, 0);
+      EXPECT_EQ(of_sgd.optimizer, estimate.optimizer - moment);
+      const MinMemory min_of_sgd =
+          min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, optim::OptimizerKind::sgd);
+      EXPECT_LT(min_of_sgd.parameters, minimum.parameters);
+      EXPECT_LE(min_of_sgd.total(), static_cast<double>(of_sgd.total()));
+    }
+  }
+}
+
+TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
+  model::GptConfig config = small_config();
+  config.layers = 2;
+  config.hidden = 128;
+  config.ffn_hidden = 512;
+  config.max_positions = 256;
+  Rig rig(layout_of(DType::fp32, 256, 4), config);
+  TrainOptions options;
+  options.global_batch_size = 4;
+  options.lr_schedule.maximum = 1e-3;
+  options.lr_schedule.decay = 10;
+  Trainer trainer(rig.gpt, options);
+  trainer.step(FormulaSamples(256));
+  const MemoryEstimate estimate =
+      estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.execution(), options, rig.grid, 0);
+  EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
+  // The small allocations of all layers share one block of 4 MiB.
+  EXPECT_LT(estimate.activations, rig.gpt.stage().activations().peak_bytes() + (std::size_t{4} << 20));
+}
+
+TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
+  model::GptConfig config = small_config();
+  config.heads = 4;
+  ExecutionConfig layout = layout_of(DType::bf16, 16, 4);
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  const double sbh = 16 * 4 * 32;
+  const auto applying = [&](int tensor_size) {
+    double bytes = 0;
+    for (const auto& published : layer_activations(*backend, config, layout, tensor_size).published) {
+      if (published.applies) bytes += published.bytes;
+    }
+    return bytes / sbh;
+  };
+  EXPECT_DOUBLE_EQ(applying(1), 10 + 24 + 5 * 4 * 16 / 32.0);
+  EXPECT_DOUBLE_EQ(applying(2), 10 + 12 + 5 * 4 * 16 / 64.0);
+  layout.parallel.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(applying(2), 17 + 5 * 4 * 16 / 64.0);
+  layout.recomputation.granularity = model::RecomputeGranularity::selective;
+  EXPECT_DOUBLE_EQ(applying(2), 17);
+  layout.parallel.sequence_parallel = false;
+  EXPECT_DOUBLE_EQ(applying(2), 22);
+  layout.recomputation.granularity = model::RecomputeGranularity::full;
+  EXPECT_DOUBLE_EQ(applying(2), 2);
+  layout.recomputation.distribute = true;
+  EXPECT_DOUBLE_EQ(applying(2), 1);
+  // A layer alone keeps its input only.
+  EXPECT_EQ(layer_activations(*backend, config, layout, 2).kept, sbh);
+}
+
+}  // namespace
+}  // namespace trireme::train

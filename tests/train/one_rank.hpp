@@ -1,0 +1,83 @@
+#pragma once
+
+#include "src/comm/self_communicator.hpp"
+#include "src/data/dataset/next_token_labels.hpp"
+#include "src/model/initialisation.hpp"
+#include "src/train/trainer.hpp"
+#include "tests/fakes/memory_token_store.hpp"
+#include "tests/support/model_variants.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme::train {
+
+inline model::GptConfig small_config() {
+  return {.layers = 3,
+          .hidden = 32,
+          .heads = 4,
+          .ffn_hidden = 128,
+          .max_positions = 16,
+          .vocabulary = 50,
+          .hidden_dropout = 0,
+          .attention_dropout = 0};
+}
+
+inline model::GptConfig small_config(const test::ModelVariant& variant, double dropout) {
+  model::GptConfig config = small_config();
+  config.hidden_dropout = dropout;
+  config.attention_dropout = dropout;
+  variant.apply(config);
+  return config;
+}
+
+inline const double same_loss = test::tolerance(DType::fp64, test::Comparison::other_average).loss;
+
+/// A model on one rank with its surroundings.
+struct Rig {
+  explicit Rig(const ExecutionConfig& layout, const model::GptConfig& config = small_config(), double std = 0.02)
+      : gpt(*backend, world, grid, communicators, config, layout) {
+    model::Initialisation initial;
+    initial.layers = config.layers;
+    initial.std = std;
+    model::initialise(*backend, gpt.parameters().parameters(), initial);
+  }
+  SelfCommunicator world;
+  parallel::ProcessGrid grid{1, 1, 1};
+  std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  parallel::GridCommunicators communicators = parallel::make_grid_communicators(grid, world);
+  ParallelGpt gpt;
+};
+
+inline ExecutionConfig layout_of(DType dtype, std::int64_t s, std::int64_t b) {
+  ExecutionConfig layout;
+  layout.dtype = dtype;
+  layout.sequence_length = s;
+  layout.micro_batch_size = b;
+  return layout;
+}
+
+inline data::MemoryTokenStore counting_corpus(std::int64_t tokens) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < tokens; ++i) ids.push_back(static_cast<std::int32_t>(i * 7 % 50));
+  data::CorpusInfo info;
+  info.tokenizer = "formula";
+  info.vocabulary_size = 50;
+  return {info, std::vector<std::vector<std::int32_t>>{ids}};
+}
+
+/// Samples of 16 positions, or of another length, that a formula gives.
+class FormulaSamples final : public data::NextTokenSamples {
+ public:
+  explicit FormulaSamples(std::int64_t length = 16) : length_(length) {}
+  std::int64_t size() const override { return 1000; }
+  std::int64_t sequence_length() const override { return length_; }
+  void read_text(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<std::int32_t>((static_cast<std::size_t>(index) * 5 + i * 3) % 50);
+    }
+  }
+
+ private:
+  std::int64_t length_;
+};
+
+}  // namespace trireme::train
