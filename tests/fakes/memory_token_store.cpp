@@ -9,8 +9,9 @@
 
 namespace trireme::data {
 
-MemoryTokenStore::MemoryTokenStore(CorpusInfo info, const std::vector<std::vector<std::int32_t>>& documents)
-    : info_(std::move(info)) {
+MemoryTokenStore::MemoryTokenStore(CorpusInfo info, const std::vector<std::vector<std::int32_t>>& documents,
+                                   std::vector<std::int64_t> sentence_offsets)
+    : info_(std::move(info)), sentence_offsets_(std::move(sentence_offsets)) {
   if (info_.vocabulary_size > 65536) tokens_.emplace<std::vector<std::uint32_t>>();
   Digest digest;
   const auto append = [&](auto& tokens) {
@@ -27,6 +28,7 @@ MemoryTokenStore::MemoryTokenStore(CorpusInfo info, const std::vector<std::vecto
   };
   std::visit(append, tokens_);
   digest.update(offsets_.data(), offsets_.size() * sizeof(offsets_[0]));
+  digest.update(sentence_offsets_.data(), sentence_offsets_.size() * sizeof(sentence_offsets_[0]));
   info_.content_digest = digest.hex();
 }
 
