@@ -8,6 +8,7 @@
 #include "src/base/attributes.hpp"
 #include "src/data/dataset/index_cache.hpp"
 #include "src/data/dataset/sample_source.hpp"
+#include "src/data/dataset/sample_splits.hpp"
 #include "src/data/dataset/sampler.hpp"
 #include "src/data/dataset/split.hpp"
 #include "src/data/dataset/token_store.hpp"
@@ -17,12 +18,6 @@ namespace trireme::data {
 enum class Sampling {
   shuffled,   ///< Megatron-LM's order
   sequential  ///< each split reads the one corpus from its start, whatever `split` says
-};
-
-/// A corpus and its weight in a blend; of a single corpus the weight does not matter.
-struct WeightedStore {
-  std::shared_ptr<const TokenStore> store;
-  double weight = 1;
 };
 
 struct GptDataOptions {
@@ -38,10 +33,7 @@ struct GptDataOptions {
   IndexCache* cache = nullptr;  ///< keeps the order of samples for other ranks and runs; used while the data are made
 };
 
-/// The three splits; null where no budget asks for samples.
-struct GptData {
-  std::unique_ptr<SampleSource> train, valid, test;
-};
+using GptData = SampleSplits;
 
 /// The budgets to run with and to store: `earlier` ones of the checkpoint and `now`, unless they cover it.
 std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, const SampleBudget& now);

@@ -1,0 +1,114 @@
+#include "src/data/dataset/sample_splits.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "src/base/check.hpp"
+#include "src/data/dataset/blend.hpp"
+
+namespace trireme::data {
+namespace {
+
+const char* name_of(SplitBy by) {
+  return by == SplitBy::automatic ? "auto" : by == SplitBy::documents ? "documents" : "tokens";
+}
+
+class SplitMaker {
+ public:
+  SplitMaker(const std::vector<WeightedStore>& stores, const std::vector<SampleBudget>& budgets,
+             const MakeSource& make_source)
+      : stores_(stores), budgets_(budgets), make_source_(make_source) {
+    if (stores.size() == 1) return;
+    std::vector<double> weights;
+    for (const WeightedStore& store : stores) weights.push_back(store.weight);
+    shares_ = normalized_weights(weights);
+  }
+
+  std::unique_ptr<SampleSource> make(Split split, std::int64_t SampleBudget::*member) const {
+    std::vector<std::int64_t> budgets;
+    for (const SampleBudget& budget : budgets_) {
+      TRIREME_CHECK(budget.*member >= 0, ConfigError, "{} {} samples asked for", budget.*member, name_of(split));
+      budgets.push_back(budget.*member);
+    }
+    const std::int64_t need = budgets.empty() ? 0 : *std::max_element(budgets.begin(), budgets.end());
+    if (need == 0) return nullptr;
+    if (stores_.size() == 1) return make_source_(stores_.front().store, split, budgets);
+
+    BlendOrder order(shares_, need);
+    std::vector<std::unique_ptr<SampleSource>> sources;
+    for (std::size_t i = 0; i < stores_.size(); ++i) {
+      std::vector<std::int64_t> child_budgets;
+      for (const std::int64_t budget : budgets) {
+        // The surplus is Megatron-LM's. Where it does not reach, because there are few samples and many corpora,
+        // Megatron-LM fails and this takes what the blend reads.
+        const auto share = static_cast<std::int64_t>(std::ceil(static_cast<double>(budget) * shares_[i] * 1.005));
+        child_budgets.push_back(std::max(share, order.counts(budget)[i]));
+      }
+      sources.push_back(make_source_(stores_[i].store, split, child_budgets));
+    }
+    return std::make_unique<BlendedSamples>(std::move(order), std::move(sources));
+  }
+
+ private:
+  const std::vector<WeightedStore>& stores_;
+  const std::vector<SampleBudget>& budgets_;
+  const MakeSource& make_source_;
+  std::vector<double> shares_;
+};
+
+}  // namespace
+
+SampleSplits make_splits(const std::vector<WeightedStore>& stores, const std::vector<SampleBudget>& budgets,
+                         const MakeSource& make_source) {
+  const SplitMaker maker(stores, budgets, make_source);
+  return {maker.make(Split::train, &SampleBudget::train), maker.make(Split::valid, &SampleBudget::valid),
+          maker.make(Split::test, &SampleBudget::test)};
+}
+
+void check_has_corpus(const std::vector<WeightedStore>& stores) {
+  TRIREME_CHECK(!stores.empty(), ConfigError, "<data_path> names no corpus");
+}
+
+void check_seed(std::int64_t seed) {
+  TRIREME_CHECK(seed >= 0 && seed <= UINT32_MAX, ConfigError,
+                "<seed> {} must be from 0 to {}: NumPy's generator, which shuffles the samples, takes no other", seed,
+                UINT32_MAX);
+}
+
+void check_vocabularies(const std::vector<WeightedStore>& stores, std::int64_t vocabulary_size) {
+  const TokenStore& first = *stores.front().store;
+  for (const WeightedStore& weighted : stores) {
+    const TokenStore& store = *weighted.store;
+    TRIREME_CHECK(
+        store.info().tokenizer_digest == first.info().tokenizer_digest, DataError,
+        "{} was made by tokenizer {} ({}), {} by {} ({}): their ids mean different things. Build them with the "
+        "same tokenizer",
+        first.name(), first.info().tokenizer, first.info().tokenizer_digest, store.name(), store.info().tokenizer,
+        store.info().tokenizer_digest);
+    const std::int64_t vocabulary = vocabulary_size > 0 ? vocabulary_size : store.info().vocabulary_size;
+    TRIREME_CHECK(store.info().max_id < vocabulary, DataError,
+                  "{} holds token {}, but the vocabulary has {} ids, 0 to {}", store.name(), store.info().max_id,
+                  vocabulary, vocabulary - 1);
+  }
+}
+
+Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, std::int64_t seed,
+                                std::int64_t sequence_length, const std::array<double, 3>& split_shares,
+                                SplitBy split_by) {
+  std::string corpora;
+  for (const WeightedStore& store : stores) {
+    corpora += (corpora.empty() ? "" : " ") + store.store->info().content_digest;
+    if (stores.size() > 1) corpora += fmt::format("*{:.17g}", store.weight);
+  }
+  const auto& [train, valid, test] = split_shares;
+  Attributes attributes;
+  attributes.put("data.corpora", corpora);
+  attributes.put("data.tokenizer", stores.front().store->info().tokenizer_digest);
+  attributes.put("data.seed", seed);
+  attributes.put("data.sequence_length", sequence_length);
+  attributes.put("data.split", fmt::format("{:.17g},{:.17g},{:.17g} by {}", train, valid, test, name_of(split_by)));
+  return attributes;
+}
+
+}  // namespace trireme::data

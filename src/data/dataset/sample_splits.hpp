@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/base/attributes.hpp"
+#include "src/data/dataset/sample_source.hpp"
+#include "src/data/dataset/sampler.hpp"
+#include "src/data/dataset/split.hpp"
+#include "src/data/dataset/token_store.hpp"
+
+namespace trireme::data {
+
+/// A corpus and its weight in a blend; of a single corpus the weight does not matter.
+struct WeightedStore {
+  std::shared_ptr<const TokenStore> store;
+  double weight = 1;
+};
+
+/// The three splits; null where no budget asks for samples.
+struct SampleSplits {
+  std::unique_ptr<SampleSource> train, valid, test;
+};
+
+/// Makes the samples of one corpus in `split`, at least as many as the greatest of `budgets`.
+using MakeSource = std::function<std::unique_ptr<SampleSource>(const std::shared_ptr<const TokenStore>& store,
+                                                               Split split, const std::vector<std::int64_t>& budgets)>;
+
+/// Makes the splits of one corpus or of a blend of several, in which a corpus is asked for 0.5 % more samples than its
+/// share. `budgets` are those of SampleBudget's, oldest first. Throws ConfigError for weights that cannot work.
+SampleSplits make_splits(const std::vector<WeightedStore>& stores, const std::vector<SampleBudget>& budgets,
+                         const MakeSource& make_source);
+
+/// Checks that there is a corpus. Throws ConfigError.
+void check_has_corpus(const std::vector<WeightedStore>& stores);
+/// Checks that NumPy's generator takes `seed`. Throws ConfigError.
+void check_seed(std::int64_t seed);
+/// Checks that all corpora have one tokenizer and that a model of `vocabulary_size` has their ids; 0 for their own
+/// size. Throws DataError.
+void check_vocabularies(const std::vector<WeightedStore>& stores, std::int64_t vocabulary_size);
+
+/// Attributes "data.*" that the order of any model's samples depends on.
+Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, std::int64_t seed,
+                                std::int64_t sequence_length, const std::array<double, 3>& split_shares,
+                                SplitBy split_by);
+
+}  // namespace trireme::data
