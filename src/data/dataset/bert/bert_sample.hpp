@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/data/dataset/bert/bert_sample_map.hpp"
+#include "src/data/dataset/bert/bert_vocabulary.hpp"
+#include "src/data/dataset/numpy_random.hpp"
+#include "src/data/dataset/token_store.hpp"
+
+namespace trireme::data {
+
+struct BertMaskingOptions {
+  BertVocabulary vocabulary;
+  double mask_probability = 0.15;  ///< above 0, at most 1
+  bool binary_head = true;         ///< two segments in drawn order, for the sentence-order task
+};
+
+/// Sentences that a document and a sample must have: one for each segment.
+inline std::int64_t min_sentences_of(const BertMaskingOptions& options) { return options.binary_head ? 2 : 1; }
+
+/// Sample of [CLS] A [SEP] B [SEP], or [CLS] A [SEP] without the binary head, before its padding.
+struct BertSample {
+  BertSampleRow row;
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> token_types;  ///< 0 to the first [SEP], 1 after it
+  std::vector<std::int32_t> labels;       ///< token at a masked position; -1 elsewhere
+  bool is_random = false;                 ///< true where A and B are swapped
+  bool is_truncated = false;              ///< true where tokens were cut off to reach the target
+};
+
+/// Makes the sample that Megatron-LM makes of `row`, draw for draw. With the binary head the sentences are divided at
+/// random into A and B, and the two are swapped with probability 1/2. Tokens are removed one at a time from the longer
+/// segment, at a drawn end. `row` lies in the corpus, has two sentences with the binary head, and a target of at
+/// least 2. Throws DataError where a segment is empty.
+BertSample make_bert_sample(const TokenStore& store, const BertSampleRow& row, const BertMaskingOptions& options,
+                            NumpyRandom& random);
+
+}  // namespace trireme::data
