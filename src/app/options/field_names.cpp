@@ -83,6 +83,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"sgd_momentum", "sgd-momentum"},
     {"split", "split"},
     {"split_by", "split-by"},
+    {"split_sentences", "split-sentences"},
     {"standalone_embedding_stage", "standalone-embedding-stage"},
     {"startup_timeout_minutes", "startup-timeout-minutes"},
     {"tensor_model_parallel_size", "tensor-model-parallel-size"},

@@ -36,7 +36,7 @@ std::unique_ptr<SampleSource> make_source(const std::shared_ptr<const TokenStore
                   need, name_of(split), length, store.name(), store.token_count(), source->size());
     return source;
   }
-  const DocumentRange range = documents_of(store, split, options.split_shares, options.split_by);
+  const DocumentRange range = documents_of(store, split, options.split_fractions, options.split_by);
   TRIREME_CHECK(range.tokens() > length, DataError,
                 "the {} split of {} has {} tokens in {} documents (of {} in {}), but one sample of <seq_length> {} "
                 "takes {}. Try "
@@ -80,7 +80,7 @@ GptData make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOpt
 
 Attributes attributes_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   Attributes attributes =
-      attributes_of_splits(stores, options.seed, options.sequence_length, options.split_shares, options.split_by);
+      attributes_of_splits(stores, options.seed, options.sequence_length, options.split_fractions, options.split_by);
   attributes.put("data.sampling", options.sampling, sampling_names);
   return attributes;
 }

@@ -28,7 +28,8 @@ class SplitMaker {
   std::unique_ptr<SampleSource> make(Split split, std::int64_t SampleBudget::*member) const {
     std::vector<std::int64_t> budgets;
     for (const SampleBudget& budget : budgets_) {
-      TRIREME_CHECK(budget.*member >= 0, ConfigError, "{} {} samples asked for", budget.*member, name_of(split));
+      TRIREME_CHECK(budget.*member >= 0, ConfigError, "{} {} samples are asked for; 0 is the minimum", budget.*member,
+                    name_of(split));
       budgets.push_back(budget.*member);
     }
     const std::int64_t need = budgets.empty() ? 0 : *std::max_element(budgets.begin(), budgets.end());
@@ -42,8 +43,9 @@ class SplitMaker {
       for (const std::int64_t budget : budgets) {
         // The surplus is Megatron-LM's. Where it does not reach, because there are few samples and many corpora,
         // Megatron-LM fails and this takes what the blend reads.
-        const auto share = static_cast<std::int64_t>(std::ceil(static_cast<double>(budget) * shares_[i] * 1.005));
-        child_budgets.push_back(std::max(share, order.counts(budget)[i]));
+        const auto child_budget =
+            static_cast<std::int64_t>(std::ceil(static_cast<double>(budget) * shares_[i] * 1.005));
+        child_budgets.push_back(std::max(child_budget, order.counts(budget)[i]));
       }
       sources.push_back(make_source_(stores_[i].store, split, child_budgets));
     }
@@ -72,7 +74,7 @@ void check_has_corpus(const std::vector<WeightedStore>& stores) {
 
 void check_seed(std::int64_t seed) {
   TRIREME_CHECK(seed >= 0 && seed <= UINT32_MAX, ConfigError,
-                "<seed> {} must be from 0 to {}: NumPy's generator, which shuffles the samples, takes no other", seed,
+                "<seed> {} must be from 0 to {}, as NumPy's generator requires, which shuffles the samples", seed,
                 UINT32_MAX);
 }
 
@@ -94,14 +96,14 @@ void check_vocabularies(const std::vector<WeightedStore>& stores, std::int64_t v
 }
 
 Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, std::int64_t seed,
-                                std::int64_t sequence_length, const std::array<double, 3>& split_shares,
+                                std::int64_t sequence_length, const std::array<double, 3>& split_fractions,
                                 SplitBy split_by) {
   std::string corpora;
   for (const WeightedStore& store : stores) {
     corpora += (corpora.empty() ? "" : " ") + store.store->info().content_digest;
     if (stores.size() > 1) corpora += fmt::format("*{:.17g}", store.weight);
   }
-  const auto& [train, valid, test] = split_shares;
+  const auto& [train, valid, test] = split_fractions;
   Attributes attributes;
   attributes.put("data.corpora", corpora);
   attributes.put("data.tokenizer", stores.front().store->info().tokenizer_digest);

@@ -44,7 +44,7 @@ void check_vocabularies(const std::vector<WeightedStore>& stores, std::int64_t v
 
 /// Attributes "data.*" that the order of any model's samples depends on.
 Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, std::int64_t seed,
-                                std::int64_t sequence_length, const std::array<double, 3>& split_shares,
+                                std::int64_t sequence_length, const std::array<double, 3>& split_fractions,
                                 SplitBy split_by);
 
 }  // namespace trireme::data

@@ -25,7 +25,7 @@ void check_options(const std::vector<WeightedStore>& stores, const BertDataOptio
 
 bool has_samples(const std::vector<WeightedStore>& stores, const BertDataOptions& options, Split split) {
   return std::ranges::all_of(stores, [&](const WeightedStore& weighted) {
-    const DocumentRange range = documents_of(*weighted.store, split, options.split_shares, options.split_by);
+    const DocumentRange range = documents_of(*weighted.store, split, options.split_fractions, options.split_by);
     return has_bert_samples(*weighted.store, range, min_sentences_of(options.samples.masking));
   });
 }
@@ -35,7 +35,7 @@ SampleSplits make_bert_data(const std::vector<WeightedStore>& stores, const Bert
   return make_splits(
       stores, options.budgets,
       [&](const std::shared_ptr<const TokenStore>& store, Split split, const std::vector<std::int64_t>& budgets) {
-        const DocumentRange range = documents_of(*store, split, options.split_shares, options.split_by);
+        const DocumentRange range = documents_of(*store, split, options.split_fractions, options.split_by);
         return std::make_unique<BertSamples>(store, range, options.samples, budgets, options.cache);
       });
 }
@@ -43,7 +43,7 @@ SampleSplits make_bert_data(const std::vector<WeightedStore>& stores, const Bert
 Attributes attributes_of(const std::vector<WeightedStore>& stores, const BertDataOptions& options) {
   const BertSampleOptions& samples = options.samples;
   Attributes attributes =
-      attributes_of_splits(stores, samples.seed, samples.sequence_length, options.split_shares, options.split_by);
+      attributes_of_splits(stores, samples.seed, samples.sequence_length, options.split_fractions, options.split_by);
   attributes.put("data.binary_head", samples.masking.binary_head);
   attributes.put("data.mask_probability", samples.masking.mask_probability);
   attributes.put("data.short_sequence_probability", samples.short_sequence_probability);

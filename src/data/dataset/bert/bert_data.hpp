@@ -14,8 +14,8 @@
 namespace trireme::data {
 
 struct BertDataOptions {
-  BertSampleOptions samples;                                ///< its vocabulary is that of the corpora
-  std::array<double, 3> split_shares{0.969, 0.030, 0.001};  ///< see parse_split
+  BertSampleOptions samples;                                   ///< its vocabulary is that of the corpora
+  std::array<double, 3> split_fractions{0.969, 0.030, 0.001};  ///< see parse_split
   SplitBy split_by = SplitBy::automatic;
   std::int64_t vocabulary_size = 0;   ///< vocabulary of the model; 0 for the corpora's own
   std::vector<SampleBudget> budgets;  ///< as those of GptDataOptions

@@ -26,7 +26,7 @@ BertDataOptions options_of(std::vector<SampleBudget> budgets) {
   options.samples.sequence_length = 32;
   options.samples.masking.vocabulary = test::bert_vocabulary();
   options.split_by = SplitBy::documents;
-  options.split_shares = parse_split("6,2,2");
+  options.split_fractions = parse_split("6,2,2");
   options.budgets = std::move(budgets);
   return options;
 }
@@ -81,7 +81,7 @@ TEST(BertData, AGrowingBudgetKeepsTheSamplesBefore) {
 TEST(BertData, KnowsWhichSplitsGiveSamples) {
   const auto store = sentence_store_of_sizes({{5, 5}, {5, 5}, {5}});
   BertDataOptions options = options_of({{1, 0, 0}});
-  options.split_shares = parse_split("1,1,1");
+  options.split_fractions = parse_split("1,1,1");
   EXPECT_TRUE(has_samples({{store}}, options, Split::valid));
   EXPECT_FALSE(has_samples({{store}}, options, Split::test));
   options.samples.masking.binary_head = false;
