@@ -22,7 +22,7 @@ class SplitMaker {
     if (stores.size() == 1) return;
     std::vector<double> weights;
     for (const WeightedStore& store : stores) weights.push_back(store.weight);
-    shares_ = normalized_weights(weights);
+    weights_ = normalized_weights(weights);
   }
 
   std::unique_ptr<SampleSource> make(Split split, std::int64_t SampleBudget::*member) const {
@@ -36,7 +36,7 @@ class SplitMaker {
     if (need == 0) return nullptr;
     if (stores_.size() == 1) return make_source_(stores_.front().store, split, budgets);
 
-    BlendOrder order(shares_, need);
+    BlendOrder order(weights_, need);
     std::vector<std::unique_ptr<SampleSource>> sources;
     for (std::size_t i = 0; i < stores_.size(); ++i) {
       std::vector<std::int64_t> child_budgets;
@@ -44,7 +44,7 @@ class SplitMaker {
         // The surplus is Megatron-LM's. Where it does not reach, because there are few samples and many corpora,
         // Megatron-LM fails and this takes what the blend reads.
         const auto child_budget =
-            static_cast<std::int64_t>(std::ceil(static_cast<double>(budget) * shares_[i] * 1.005));
+            static_cast<std::int64_t>(std::ceil(static_cast<double>(budget) * weights_[i] * 1.005));
         child_budgets.push_back(std::max(child_budget, order.counts(budget)[i]));
       }
       sources.push_back(make_source_(stores_[i].store, split, child_budgets));
@@ -56,7 +56,7 @@ class SplitMaker {
   const std::vector<WeightedStore>& stores_;
   const std::vector<SampleBudget>& budgets_;
   const MakeSource& make_source_;
-  std::vector<double> shares_;
+  std::vector<double> weights_;
 };
 
 }  // namespace
