@@ -147,7 +147,7 @@ TEST_F(CorpusCommand, KeepsOrRefusesBytesThatAreNotUtf8) {
   const std::vector<std::string> gpt2{"--input",      file("a.txt", bytes),  "--tokenizer",  "gpt2",
                                       "--vocab-file", files.vocabulary_path, "--merge-file", files.merges_path};
   EXPECT_EQ(build(gpt2), 3);
-  EXPECT_THAT(message_, AllOf(HasSubstr("a.txt, byte 3"), HasSubstr("<invalid_utf8> keep")));
+  EXPECT_THAT(message_, AllOf(HasSubstr("a.txt, byte 3"), HasSubstr("--invalid-utf8 keep")));
   auto keeping = gpt2;
   keeping.insert(keeping.end(), {"--invalid-utf8", "keep"});
   EXPECT_EQ(build(keeping), 0) << message_;
