@@ -84,7 +84,7 @@ struct Case {
   bool sequence_parallel = false;
 };
 
-model::GptConfig config_of(const std::string& name) {
+model::ModelConfig config_of(const std::string& name) {
   if (name != "tiny") return model::preset(name);
   return {.layers = 2, .hidden = 64, .heads = 2, .ffn_hidden = 256, .vocabulary = 512};
 }
@@ -105,14 +105,14 @@ void run(const Case& c, bool dry_run) {
     if (c.tensor_ranks > 1) *group = std::make_unique<FirstAlone>(c.tensor_ranks, backend->elementwise());
   }
   const parallel::ProcessGrid grid(c.tensor_ranks, c.tensor_ranks, 1);
-  const model::GptConfig config = config_of(c.model);
+  const model::ModelConfig config = config_of(c.model);
   train::ExecutionConfig execution;
   execution.dtype = DType::bf16;
   execution.sequence_length = c.s;
   execution.micro_batch_size = c.b;
   execution.cuda_graphs = c.graphs;
   execution.parallel.sequence_parallel = c.sequence_parallel;
-  train::ParallelGpt gpt(*backend, world, grid, communicators, config, execution);
+  train::ParallelModel gpt(*backend, world, grid, communicators, config, execution);
   train::TrainOptions options;
   options.global_batch_size = c.micro_batches * c.b;
   options.lr_schedule.maximum = 1e-4;

@@ -112,7 +112,7 @@ void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, 
 
 }  // namespace
 
-void check_min_memory(const Job& job, const model::GptConfig& config, const train::ExecutionConfig& execution,
+void check_min_memory(const Job& job, const model::ModelConfig& config, const train::ExecutionConfig& execution,
                       std::optional<optim::OptimizerKind> optimizer, const std::string& remedies) {
   const train::MinMemory minimum = train::min_memory(config, execution, job.grid, optimizer);
   auto all = static_cast<std::int64_t>(job.backend->device_memory_bytes()) / job.ranks_on_device;
@@ -133,7 +133,7 @@ void check_min_memory(const Job& job, const model::GptConfig& config, const trai
           bytes_text(static_cast<double>(all)), remedies));
 }
 
-void log_memory(const Job& job, const RunConfig& config, const model::GptConfig& model) {
+void log_memory(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   check_min_memory(job, model, config.execution_config(), config.optimizer.optimizer.kind, remedies(job, config));
   train::MemoryEstimate memory;
   collectively(*job.world, [&] {
@@ -154,7 +154,7 @@ void log_memory(const Job& job, const RunConfig& config, const model::GptConfig&
   if (copies_state(job, config)) log_host_copies(job, config, copy, sum_on_machine(job, copy));
 }
 
-void log_layer_activations(const Job& job, const RunConfig& config, const model::GptConfig& model) {
+void log_layer_activations(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   const train::LayerActivations activations = train::layer_activations(*job.backend, model, config.execution_config(),
                                                                        job.grid.tensor_size(), job.grid.context_size());
   log::info(

@@ -41,12 +41,12 @@ void SavedModelOptions::declare(Options& options) {
 
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,
-    const std::function<void(const model::GptConfig&, train::ExecutionConfig&)>& settle) {
+    const std::function<void(const model::ModelConfig&, train::ExecutionConfig&)>& settle) {
   OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load);
   auto saved = std::make_unique<SavedModel>();
   saved->description = checkpoint.description;
   const Attributes& attributes = saved->description.attributes;
-  model::GptConfig config = model::config_from(attributes);
+  model::ModelConfig config = model::config_from(attributes);
   config.hidden_dropout = 0;
   config.attention_dropout = 0;
   train::ExecutionConfig execution;
@@ -60,9 +60,9 @@ std::unique_ptr<SavedModel> load_model(
   check_min_memory(job, config, execution, std::nullopt,
                    "a smaller --micro-batch-size or --seq-length, a 16-bit --dtype, or more tensor or pipeline ranks "
                    "on more machines");
-  saved->gpt =
-      std::make_unique<train::ParallelGpt>(*job.backend, *job.world, job.grid, job.communicators, config, execution);
-  train::ModelState model_state(*saved->gpt);
+  saved->model =
+      std::make_unique<train::ParallelModel>(*job.backend, *job.world, job.grid, job.communicators, config, execution);
+  train::ModelState model_state(*saved->model);
   {
     train::HostState host_state(*job.backend, model_state.tensors());
     checkpoint::load(*checkpoint.reader, *job.world, host_state.tensors(), checkpoint::ExtraTensors::leave);

@@ -8,7 +8,7 @@
 #include "src/app/job.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
-#include "src/train/parallel_gpt.hpp"
+#include "src/train/parallel_model.hpp"
 
 namespace trireme::app {
 
@@ -35,14 +35,14 @@ struct SavedModelOptions {
 /// A trained model, ready to run on a job's grid.
 struct SavedModel {
   checkpoint::RunDescription description;
-  std::unique_ptr<train::ParallelGpt> gpt;
+  std::unique_ptr<train::ParallelModel> model;
 };
 
 /// Loads the weights of `options.load` on any grid. The sequence length is that of the training, and so is the type,
 /// unless `--dtype` says another; `settle` may change them. Collective.
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,
-    const std::function<void(const model::GptConfig&, train::ExecutionConfig&)>& settle);
+    const std::function<void(const model::ModelConfig&, train::ExecutionConfig&)>& settle);
 
 /// Returns the tokenizer that a checkpoint carries.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description);

@@ -10,11 +10,11 @@ namespace {
 
 struct Preset {
   const char* name;
-  GptConfig config;
+  ModelConfig config;
 };
 
-GptConfig gpt2(int layers, std::int64_t hidden, std::int64_t heads) {
-  GptConfig config;
+ModelConfig gpt2(int layers, std::int64_t hidden, std::int64_t heads) {
+  ModelConfig config;
   config.layers = layers;
   config.hidden = hidden;
   config.heads = heads;
@@ -22,8 +22,8 @@ GptConfig gpt2(int layers, std::int64_t hidden, std::int64_t heads) {
   return config;
 }
 
-GptConfig llama(int layers, std::int64_t hidden, std::int64_t heads, std::int64_t ffn_hidden) {
-  GptConfig config = gpt2(layers, hidden, heads);
+ModelConfig llama(int layers, std::int64_t hidden, std::int64_t heads, std::int64_t ffn_hidden) {
+  ModelConfig config = gpt2(layers, hidden, heads);
   config.ffn_hidden = ffn_hidden;
   config.normalization = Normalization::rms_norm;
   config.position_embedding = PositionEmbedding::rope;
@@ -35,15 +35,15 @@ GptConfig llama(int layers, std::int64_t hidden, std::int64_t heads, std::int64_
   return config;
 }
 
-GptConfig llama2_7b() {
-  GptConfig config = llama(32, 4096, 32, 11008);
+ModelConfig llama2_7b() {
+  ModelConfig config = llama(32, 4096, 32, 11008);
   config.max_positions = 4096;
   config.vocabulary = 32000;
   return config;
 }
 
-GptConfig llama3_8b() {
-  GptConfig config = llama(32, 4096, 32, 14336);
+ModelConfig llama3_8b() {
+  ModelConfig config = llama(32, 4096, 32, 14336);
   config.query_groups = 8;
   config.rotary_base = 500000;
   config.max_positions = 8192;
@@ -63,7 +63,7 @@ const std::vector<Preset>& presets() {
 
 }  // namespace
 
-GptConfig preset(const std::string& name) {
+ModelConfig preset(const std::string& name) {
   const auto found =
       std::ranges::find_if(presets(), [&](const Preset& p) { return name == p.name || "gpt2-" + name == p.name; });
   TRIREME_CHECK(found != presets().end(), ConfigError, "unknown <model> '{}'. Try one of {}", name, preset_names());

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 
 namespace trireme::model {
 
@@ -11,7 +11,7 @@ namespace trireme::model {
 /// was trained (8.3b: 24 heads of 128, section 5.2). Llama 2 of 7 billion parameters (Touvron et
 /// al. 2023, arXiv:2307.09288), Llama 3 of 8 (Dubey et al. 2024, arXiv:2407.21783). Throws ConfigError, with the known
 /// names, for another name.
-GptConfig preset(const std::string& name);
+ModelConfig preset(const std::string& name);
 
 /// "gpt2-124m, gpt2-355m, ..."
 std::string preset_names();

@@ -13,11 +13,11 @@ namespace {
 /// Runs new positions of a text through the pipeline, as a forward schedule of one micro-batch.
 class Decoder {
  public:
-  Decoder(ParallelGpt& gpt, std::int64_t capacity)
-      : gpt_(gpt),
-        stage_(gpt.stage(), capacity),
-        schedule_(parallel::make_forward_schedule(gpt.grid().pipeline_size(), 1, gpt.pipeline_layout().chunks)),
-        memory_(gpt.backend()) {}
+  Decoder(ParallelModel& model, std::int64_t capacity)
+      : model_(model),
+        stage_(model.stage(), capacity),
+        schedule_(parallel::make_forward_schedule(model.grid().pipeline_size(), 1, model.pipeline_layout().chunks)),
+        memory_(model.backend()) {}
 
   std::int64_t positions() const { return stage_.positions(); }
   void clear() { stage_.clear(); }
@@ -26,7 +26,7 @@ class Decoder {
   std::vector<float> feed(const std::vector<std::int32_t>& tokens) {
     stage_.begin(tokens);
     const auto [executor, is_new] =
-        executors_.try_emplace(std::ssize(tokens), gpt_.backend(), *gpt_.communicators().pipeline, stage_);
+        executors_.try_emplace(std::ssize(tokens), model_.backend(), *model_.communicators().pipeline, stage_);
     executor->second.run(schedule_);
     return stage_.logits() ? gather(stage_.logits()) : std::vector<float>();
   }
@@ -34,21 +34,21 @@ class Decoder {
  private:
   /// Gathers the logits of the true vocabulary on the host.
   std::vector<float> gather(ConstTensorView shard) {
-    Backend& backend = gpt_.backend();
+    Backend& backend = model_.backend();
     Stream& stream = backend.compute_stream();
     const ArenaScope scope(memory_);
-    const TensorView all = memory_.allocate(shard.dtype(), {gpt_.vocabulary().padded_size()});
-    gpt_.communicators().tensor->all_gather(stream, shard, all).wait(stream);
+    const TensorView all = memory_.allocate(shard.dtype(), {model_.vocabulary().padded_size()});
+    model_.communicators().tensor->all_gather(stream, shard, all).wait(stream);
     const TensorView rounded = memory_.allocate(DType::fp32, all.shape());
     backend.elementwise().convert(stream, all, rounded);
     std::vector<float> logits(static_cast<std::size_t>(rounded.numel()));
     backend.copy_to_host(stream, rounded, TensorView(logits.data(), rounded.shape()));
     stream.synchronize();
-    logits.resize(static_cast<std::size_t>(gpt_.vocabulary().size()));
+    logits.resize(static_cast<std::size_t>(model_.vocabulary().size()));
     return logits;
   }
 
-  ParallelGpt& gpt_;
+  ParallelModel& model_;
   model::DecodingStage stage_;
   parallel::Schedule schedule_;
   // By the number of tokens, which is that of a message's positions: an executor's messages all have one shape.
@@ -95,12 +95,12 @@ std::int32_t choose_token(std::vector<float> logits, const SamplingOptions& opti
   return order[weights.size() - 1];
 }
 
-std::vector<std::int32_t> generate(ParallelGpt& gpt, Communicator& world, const std::vector<std::int32_t>& prompt,
+std::vector<std::int32_t> generate(ParallelModel& model, Communicator& world, const std::vector<std::int32_t>& prompt,
                                    std::int64_t max_new_tokens, std::int32_t end_of_document,
                                    const SamplingOptions& options, const std::function<void(std::int32_t)>& on_token) {
-  const std::int64_t capacity = gpt.config().max_positions;
+  const std::int64_t capacity = model.config().max_positions;
   TRIREME_CHECK(!prompt.empty(), ConfigError, "<prompt> is empty. Try a prompt of at least one character.");
-  Decoder decoder(gpt, capacity);
+  Decoder decoder(model, capacity);
   std::vector<std::int32_t> text = prompt;
   const auto latest = [&](std::int64_t count) {
     return std::vector<std::int32_t>(text.end() - std::min<std::int64_t>(count, std::ssize(text)), text.end());
@@ -108,7 +108,7 @@ std::vector<std::int32_t> generate(ParallelGpt& gpt, Communicator& world, const 
   std::vector<std::int32_t> fresh = latest(std::min(capacity, static_cast<std::int64_t>(prompt.size())));
   ImmediateStream host;
   // The rank that samples the token: the first of the last stage.
-  const int chooser = gpt.grid().rank({.pipeline = gpt.grid().pipeline_size() - 1});
+  const int chooser = model.grid().rank({.pipeline = model.grid().pipeline_size() - 1});
   while (std::ssize(text) - std::ssize(prompt) < max_new_tokens) {
     if (decoder.positions() + std::ssize(fresh) > capacity) {
       decoder.clear();
@@ -123,7 +123,7 @@ std::vector<std::int32_t> generate(ParallelGpt& gpt, Communicator& world, const 
                   "generation failed: the model's output is not finite after {} tokens; its training diverged, or its "
                   "weights are "
                   "too large for {}. Try an earlier checkpoint, or a wider <dtype>.",
-                  text.size(), name_of(gpt.execution().dtype));
+                  text.size(), name_of(model.execution().dtype));
     if (token == end_of_document) break;
     text.push_back(token);
     fresh = {token};

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "src/train/parallel_gpt.hpp"
+#include "src/train/parallel_model.hpp"
 
 namespace trireme::train {
 
@@ -25,7 +25,7 @@ std::int32_t choose_token(std::vector<float> logits, const SamplingOptions& opti
 /// Where the text exceeds the model's positions, the context starts again with its latest half. `on_token` is called
 /// for each new token at once, on every rank. Collective over the grid: every rank gets the same tokens, and data ranks
 /// do the same work.
-std::vector<std::int32_t> generate(ParallelGpt& gpt, Communicator& world, const std::vector<std::int32_t>& prompt,
+std::vector<std::int32_t> generate(ParallelModel& model, Communicator& world, const std::vector<std::int32_t>& prompt,
                                    std::int64_t max_new_tokens, std::int32_t end_of_document,
                                    const SamplingOptions& options,
                                    const std::function<void(std::int32_t)>& on_token = {});

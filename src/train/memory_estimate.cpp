@@ -44,29 +44,30 @@ class NoHooks final : public parallel::ParameterHooks {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ExecutionConfig& execution,
-                               const TrainOptions& options, const parallel::ProcessGrid& grid, int rank) {
+MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig& config,
+                               const ExecutionConfig& execution, const TrainOptions& options,
+                               const parallel::ProcessGrid& grid, int rank) {
   RehearsalBackend rehearsal(backend);
   RehearsalCommunicator world(rank, grid.world_size(), "world");
   parallel::GridCommunicators communicators = rehearsal_communicators(grid, rank);
-  ParallelGpt gpt(rehearsal, world, grid, communicators, config, execution);
-  Trainer trainer(gpt, options);
+  ParallelModel model(rehearsal, world, grid, communicators, config, execution);
+  Trainer trainer(model, options);
 
   const std::vector<model::MicroBatch> micro_batches(
       static_cast<std::size_t>(trainer.batches().max_micro_batches()),
-      unseen_micro_batch(gpt.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
-  gpt.run(micro_batches,
-          {.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout});
-  gpt.reduce_gradients();
-  gpt.run(micro_batches, {});
+      unseen_micro_batch(model.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
+  model.run(micro_batches,
+            {.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout});
+  model.reduce_gradients();
+  model.run(micro_batches, {});
 
   MemoryEstimate estimate;
-  const parallel::ParameterBuffer::Memory memory = gpt.parameters().memory();
+  const parallel::ParameterBuffer::Memory memory = model.parameters().memory();
   estimate.parameters = memory.values;
   estimate.gradients = memory.gradients;
   estimate.gradient_work = memory.work;
   estimate.optimizer = trainer.optimizer_bytes();
-  const ParallelGpt::RunningMemory running = gpt.running_memory();
+  const ParallelModel::RunningMemory running = model.running_memory();
   estimate.activations = running.activations;
   estimate.work = running.work;
   estimate.messages = running.messages;
@@ -76,7 +77,7 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& c
   return estimate;
 }
 
-MinMemory min_memory(const model::GptConfig& config, const ExecutionConfig& execution,
+MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& execution,
                      const parallel::ProcessGrid& grid, std::optional<optim::OptimizerKind> optimizer) {
   using parallel::DataSharding;
   const parallel::DataParallelOptions& data = execution.parallel.data_parallel;
@@ -105,7 +106,7 @@ MinMemory min_memory(const model::GptConfig& config, const ExecutionConfig& exec
   return {parameters * (copied * grid.gradient_size() + shared), grid.data_size() * tokens * max_width * value, padded};
 }
 
-LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config,
+LayerActivations layer_activations(const Backend& backend, const model::ModelConfig& config,
                                    const ExecutionConfig& execution, int tensor_size, int context_size) {
   const model::Recomputation& recomputation = execution.recomputation;
   const bool full = recomputation.granularity == model::RecomputeGranularity::full;
@@ -125,11 +126,12 @@ LayerActivations layer_activations(const Backend& backend, const model::GptConfi
   RehearsalCommunicator tensor_group(0, tensor_size, "tensor"), context_group(0, context_size, "context");
   Arena workspace(rehearsal);
   NoHooks hooks;
-  const parallel::ParameterBuffer parameters(rehearsal, execution.dtype, gpt_parameters(config, shard, vocabulary));
-  model::GptStage stage({rehearsal, tensor_group, workspace, sequence_parallel,
-                         execution.parallel.async_tensor_all_reduce, context_size > 1 ? &context_group : nullptr},
-                        parameters, config, shard, vocabulary, sequence_shard, execution.micro_batch_size,
-                        execution.dtype, recomputation, hooks);
+  const parallel::ParameterBuffer parameters(rehearsal, execution.dtype, model_parameters(config, shard, vocabulary));
+  model::TransformerStage stage(
+      {rehearsal, tensor_group, workspace, sequence_parallel, execution.parallel.async_tensor_all_reduce,
+       context_size > 1 ? &context_group : nullptr},
+      parameters, config, shard, vocabulary, sequence_shard, execution.micro_batch_size, execution.dtype, recomputation,
+      hooks);
   stage.begin({unseen_micro_batch(sequence_shard.rows, execution.micro_batch_size, execution.dtype)},
               {.backward = true});
   stage.forward(0, 0, {}, unseen(stage.boundary_dtype(), stage.boundary_shape()));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/backend/backend.hpp"
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 #include "src/parallel/grid/process_grid.hpp"
 #include "src/train/train_options.hpp"
 
@@ -34,8 +34,9 @@ struct MemoryEstimate {
 
 /// Memory that rank `rank` of `grid` will take on `backend`. It is found by rehearsing an update and an evaluation
 /// without computing (RehearsalBackend).
-MemoryEstimate estimate_memory(const Backend& backend, const model::GptConfig& config, const ExecutionConfig& execution,
-                               const TrainOptions& options, const parallel::ProcessGrid& grid, int rank);
+MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig& config,
+                               const ExecutionConfig& execution, const TrainOptions& options,
+                               const parallel::ProcessGrid& grid, int rank);
 
 /// Bytes that all ranks together need at the least, by arithmetic alone: for sizes at which a list of the parameters or
 /// of a run's steps would itself not fit. Never more than the sum of what `estimate_memory` finds. Without an
@@ -46,7 +47,7 @@ struct MinMemory {
   std::int64_t padded_vocabulary = 0;
   double total() const { return parameters + activations; }
 };
-MinMemory min_memory(const model::GptConfig& config, const ExecutionConfig& execution,
+MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& execution,
                      const parallel::ProcessGrid& grid, std::optional<optim::OptimizerKind> optimizer);
 
 /// Activations that one layer keeps of one micro-batch on one rank.
@@ -63,7 +64,7 @@ struct LayerActivations {
   std::vector<Published> published;
 };
 /// In `s b h` of the formulas s are the positions of one context rank.
-LayerActivations layer_activations(const Backend& backend, const model::GptConfig& config,
+LayerActivations layer_activations(const Backend& backend, const model::ModelConfig& config,
                                    const ExecutionConfig& execution, int tensor_size, int context_size = 1);
 
 }  // namespace trireme::train

@@ -8,29 +8,29 @@
 
 namespace trireme::train {
 
-PerplexityResult measure_perplexity(ParallelGpt& gpt, const data::TokenStore& store) {
+PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore& store) {
   TRIREME_CHECK(store.token_count() >= 2, DataError, "{} has {} tokens: perplexity needs at least 2", store.name(),
                 store.token_count());
-  const ExecutionConfig& execution = gpt.execution();
+  const ExecutionConfig& execution = model.execution();
   const std::shared_ptr<const data::TokenStore> not_owned(std::shared_ptr<const void>(), &store);
-  const data::SequentialSamples windows(data::CheckedTokens(not_owned, gpt.config().vocabulary),
+  const data::SequentialSamples windows(data::CheckedTokens(not_owned, model.config().vocabulary),
                                         execution.sequence_length, data::Remainder::kept);
   // As many micro-batches at a time as the pipeline has stages keep all of them at work.
-  const std::int64_t micro_batches = gpt.grid().pipeline_size();
-  const data::SamplerGrid grid{execution.micro_batch_size, gpt.grid().data_size()};
+  const std::int64_t micro_batches = model.grid().pipeline_size();
+  const data::SamplerGrid grid{execution.micro_batch_size, model.grid().data_size()};
   const std::int64_t batch_size = micro_batches * grid.data_parallel_size * grid.micro_batch_size;
-  BatchLoader loader(gpt.backend(), gpt.sequence_shard(), grid.micro_batch_size, micro_batches, execution.dtype);
+  BatchLoader loader(model.backend(), model.sequence_shard(), grid.micro_batch_size, micro_batches, execution.dtype);
   for (std::int64_t first = 0; first < windows.size(); first += batch_size) {
     std::vector<BatchLoader::Sample> samples =
-        BatchLoader::samples_of_rank(first, 0, batch_size, gpt.communicators().data->rank(), grid);
+        BatchLoader::samples_of_rank(first, 0, batch_size, model.communicators().data->rank(), grid);
     for (BatchLoader::Sample& sample : samples) {
       if (sample.index >= windows.size()) sample.index = -1;
     }
-    gpt.run(loader.load(windows, samples), {});
+    model.run(loader.load(windows, samples), {});
   }
   PerplexityResult result;
   result.tokens = store.token_count() - 1;
-  result.loss = gpt.take_global_loss_sum() / static_cast<double>(result.tokens);
+  result.loss = model.take_global_loss_sum() / static_cast<double>(result.tokens);
   result.perplexity = std::exp(result.loss);
   return result;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "src/data/dataset/token_store.hpp"
-#include "src/train/parallel_gpt.hpp"
+#include "src/train/parallel_model.hpp"
 
 namespace trireme::train {
 
@@ -14,6 +14,6 @@ struct PerplexityResult {
 /// Scores every token of a corpus but the first, in windows of the model's sequence length that follow one another
 /// without overlap; the last one may be shorter. Each window is scored once, whatever the grid. Collective. Throws
 /// DataError for a corpus of fewer than two tokens.
-PerplexityResult measure_perplexity(ParallelGpt& gpt, const data::TokenStore& store);
+PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore& store);
 
 }  // namespace trireme::train

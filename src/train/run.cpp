@@ -68,7 +68,7 @@ bool divides(std::int64_t interval, std::int64_t iteration) { return interval > 
 /// One run: its loop, the state saved last, and the reason of an early stop.
 class TrainingLoop {
  public:
-  TrainingLoop(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::GptData& data,
+  TrainingLoop(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSplits& data,
                const RunSchedule& schedule, const RunHooks& hooks)
       : trainer_(trainer),
         world_(world),
@@ -173,7 +173,7 @@ class TrainingLoop {
   Trainer& trainer_;
   Communicator& world_;
   std::int64_t train_iterations_;
-  const data::GptData& data_;
+  const data::SampleSplits& data_;
   const RunSchedule& schedule_;
   const RunHooks& hooks_;
   bool validates_;
@@ -185,13 +185,13 @@ class TrainingLoop {
 
 }  // namespace
 
-bool test_is_left(const Progress& progress, std::int64_t train_iterations, const data::GptData& data,
+bool test_is_left(const Progress& progress, std::int64_t train_iterations, const data::SampleSplits& data,
                   const RunSchedule& schedule) {
   return data.test && schedule.eval_iterations > 0 && progress.iteration == train_iterations &&
          progress.iteration > 0 && !progress.tested;
 }
 
-RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::GptData& data,
+RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSplits& data,
            const RunSchedule& schedule, const RunHooks& hooks) {
   return TrainingLoop(trainer, world, train_iterations, data, schedule, hooks).run();
 }

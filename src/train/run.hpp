@@ -43,14 +43,14 @@ struct RunHooks {
 enum class RunEnd { complete, stopped_early };
 
 /// Returns whether training is complete and the evaluation on the test split is still to come.
-bool test_is_left(const Progress& progress, std::int64_t train_iterations, const data::GptData& data,
+bool test_is_left(const Progress& progress, std::int64_t train_iterations, const data::SampleSplits& data,
                   const RunSchedule& schedule);
 
 /// Trains until the last iteration, then evaluates on the test split. After every iteration, and every batch of an
 /// evaluation, the ranks agree whether one of them was signalled or time is up; then they save and leave together. The
 /// run that resumes this one makes up a stopped evaluation. A planned stop of a run that saves nothing is `complete`:
 /// nothing could be resumed.
-RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::GptData& data,
+RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSplits& data,
            const RunSchedule& schedule, const RunHooks& hooks);
 
 }  // namespace trireme::train

@@ -26,7 +26,7 @@ std::vector<TensorView> data_of(const std::vector<checkpoint::StateTensor>& tens
 
 }  // namespace
 
-std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config, const ExecutionConfig& execution,
+std::vector<checkpoint::StateTensor> state_pieces(const model::ModelConfig& config, const ExecutionConfig& execution,
                                                   const parallel::ProcessGrid& grid, int rank) {
   const parallel::GridPosition at = grid.position(rank);
   model::LayerShape::of(config, execution.sequence_length, 1, grid.tensor_size(), false, execution.dtype);
@@ -34,7 +34,7 @@ std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config
                                                  execution.vocabulary_multiple, execution.padded_vocabulary_size);
   const parallel::PipelineLayout pipeline =
       parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), execution.parallel.pipeline);
-  const std::vector<parallel::Parameter> parameters = model::gpt_parameters(
+  const std::vector<parallel::Parameter> parameters = model::model_parameters(
       config, model::StageShard::of(pipeline, at.tensor, grid.tensor_size(), at.pipeline), vocabulary);
   const parallel::BufferLayout buffer = parallel::ParameterBuffer::make_layout(
       execution.dtype, parameters, execution.parallel.data_parallel, grid.gradient_size());
@@ -46,34 +46,35 @@ std::vector<checkpoint::StateTensor> state_pieces(const model::GptConfig& config
   return pieces;
 }
 
-checkpoint::StateTensor state_tensor(ParallelGpt& gpt, std::size_t i, const std::string& kind, TensorView stored) {
-  const Communicator& holders = gpt.gradient_group();
-  checkpoint::StateTensor piece = state_piece(gpt.parameters().parameters()[i], i, gpt.parameters().layout(),
-                                              gpt.communicators().tensor->rank(), holders.rank(), holders.size());
+checkpoint::StateTensor state_tensor(ParallelModel& model, std::size_t i, const std::string& kind, TensorView stored) {
+  const Communicator& holders = model.gradient_group();
+  checkpoint::StateTensor piece = state_piece(model.parameters().parameters()[i], i, model.parameters().layout(),
+                                              model.communicators().tensor->rank(), holders.rank(), holders.size());
   piece.name = kind + "/" + piece.name;
   piece.data = stored.flat(0, piece.data.numel());
   return piece;
 }
 
-ModelState::ModelState(ParallelGpt& gpt)
-    : gpt_(gpt),
-      masters_(gpt.backend(), accumulation_type(gpt.parameters().values().dtype()), gpt.parameters().values().shape()) {
-  gpt.backend().elementwise().fill(gpt.backend().compute_stream(), 0, masters_);
+ModelState::ModelState(ParallelModel& model)
+    : model_(model),
+      masters_(model.backend(), accumulation_type(model.parameters().values().dtype()),
+               model.parameters().values().shape()) {
+  model.backend().elementwise().fill(model.backend().compute_stream(), 0, masters_);
 }
 
 std::vector<checkpoint::StateTensor> ModelState::tensors() {
   std::vector<checkpoint::StateTensor> tensors;
-  const parallel::ParameterBuffer& parameters = gpt_.parameters();
+  const parallel::ParameterBuffer& parameters = model_.parameters();
   for (std::size_t i = 0; i < parameters.parameters().size(); ++i) {
     tensors.push_back(
-        state_tensor(gpt_, i, "model",
+        state_tensor(model_, i, "model",
                      masters_.view().flat(parameters.layout().offset(i), parameters.parameters()[i].stored_numel())));
   }
   return tensors;
 }
 
 void ModelState::write_back() {
-  gpt_.backend().elementwise().convert(gpt_.backend().compute_stream(), masters_, gpt_.parameters().values());
+  model_.backend().elementwise().convert(model_.backend().compute_stream(), masters_, model_.parameters().values());
 }
 
 HostState::HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors, HostCopies::Allocation allocation)

@@ -8,29 +8,29 @@
 
 namespace trireme::train {
 
-Trainer::Trainer(ParallelGpt& gpt, const TrainOptions& options)
-    : gpt_(gpt),
+Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
+    : model_(model),
       options_(options),
       batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size,
-               gpt.execution().micro_batch_size, gpt.grid().data_size()),
-      loader_(gpt.backend(), gpt.sequence_shard(), gpt.execution().micro_batch_size, batches_.max_micro_batches(),
-              gpt.execution().dtype),
-      optimizer_(optim::make_optimizer(gpt.backend(), gpt.parameters(), options.optimizer)),
+               model.execution().micro_batch_size, model.grid().data_size()),
+      loader_(model.backend(), model.sequence_shard(), model.execution().micro_batch_size, batches_.max_micro_batches(),
+              model.execution().dtype),
+      optimizer_(optim::make_optimizer(model.backend(), model.parameters(), options.optimizer)),
       loss_scaler_(options.loss_scale),
-      norm_sum_(gpt.backend(), DType::fp64, {1}) {}
+      norm_sum_(model.backend(), DType::fp64, {1}) {}
 
 std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index, std::int64_t first_number,
                                                         std::int64_t size) const {
-  const Communicator& data = *gpt_.communicators().data;
+  const Communicator& data = *model_.communicators().data;
   return BatchLoader::samples_of_rank(first_index, first_number, size, data.rank(),
-                                      {gpt_.execution().micro_batch_size, data.size()});
+                                      {model_.execution().micro_batch_size, data.size()});
 }
 
 std::int64_t Trainer::sum_over_data_ranks(std::int64_t mine) const {
-  Communicator& world = gpt_.world();
+  Communicator& world = model_.world();
   ImmediateStream host;
   world.all_reduce(host, TensorView(&mine, {1}), ReduceOp::sum).wait(host);
-  return mine / (world.size() / gpt_.grid().data_size());
+  return mine / (world.size() / model_.grid().data_size());
 }
 
 TrainRecord Trainer::step(const data::SampleSource& samples) {
@@ -38,7 +38,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   // However this ends, `samples` is the caller's again.
   const std::unique_ptr<BatchLoader, void (*)(BatchLoader*)> reading(
       &loader_, [](BatchLoader* loader) { loader->end_reading(); });
-  const TraceScope scope(gpt_.trace(), "iteration", "iteration");
+  const TraceScope scope(model_.trace(), "iteration", "iteration");
   const std::int64_t batch_size = batches_.size(progress_.consumed_samples);
 
   TrainRecord record;
@@ -50,22 +50,22 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   const bool at_minimum_scale = loss_scaler_.at_minimum();
   loss_scaler_.update(record.skipped);
   if (!record.skipped) update_parameters(record);
-  gpt_.backend().compute_stream().synchronize();
+  model_.backend().compute_stream().synchronize();
 
   progress_.add_iteration(batch_size, record.skipped, at_minimum_scale);
   check_skipped(record);
   record.consumed_samples = progress_.consumed_samples;
   record.elapsed_ms = timer.elapsed_ms();
   const double seconds = record.elapsed_ms / 1000;
-  const std::int64_t sequence_length = gpt_.execution().sequence_length;
+  const std::int64_t sequence_length = model_.execution().sequence_length;
   record.tokens_per_second = static_cast<double>(batch_size * sequence_length) / seconds;
   record.tflops_per_rank =
-      model::model_flops(gpt_.config(), batch_size, sequence_length) / seconds / 1e12 / gpt_.world().size();
+      model::model_flops(model_.config(), batch_size, sequence_length) / seconds / 1e12 / model_.world().size();
   return record;
 }
 
 std::vector<model::MicroBatch> Trainer::load_batch(const data::SampleSource& samples, std::int64_t batch_size) {
-  const TraceScope reading(gpt_.trace(), "read samples", "data");
+  const TraceScope reading(model_.trace(), "read samples", "data");
   const std::int64_t first = progress_.consumed_samples;
   std::vector<model::MicroBatch> micro_batches =
       loader_.load(samples, batch_samples(first, first, batch_size), options_.loss_average);
@@ -81,33 +81,33 @@ void Trainer::compute_gradients(std::vector<model::MicroBatch> micro_batches, st
   // The loss is the weighted sum of token losses over this number: of tokens, or of micro-batches.
   const std::int64_t parts = options_.loss_average == LossAverage::tokens
                                  ? sum_over_data_ranks(loader_.counted_tokens())
-                                 : batch_size / gpt_.execution().micro_batch_size;
+                                 : batch_size / model_.execution().micro_batch_size;
   const double share = static_cast<double>(std::max<std::int64_t>(parts, 1));
   model::StageMode mode;
   mode.backward = true;
-  mode.hidden_dropout = gpt_.config().hidden_dropout;
-  mode.attention_dropout = gpt_.config().attention_dropout;
+  mode.hidden_dropout = model_.config().hidden_dropout;
+  mode.attention_dropout = model_.config().attention_dropout;
   mode.seed = options_.seed;
   mode.loss_gradient = record.loss_scale / share;
-  gpt_.run(std::move(micro_batches), mode);
-  gpt_.reduce_gradients();
+  model_.run(std::move(micro_batches), mode);
+  model_.reduce_gradients();
   loader_.copy_ahead();
 
-  const TraceScope norm(gpt_.trace(), "loss and gradient norm", "communication");
-  record.lm_loss = gpt_.take_global_loss_sum() / share;
-  record.grad_norm = optim::gradient_norm(gpt_.backend(), gpt_.parameters(), gpt_.communicators().tensor->rank(),
-                                          *gpt_.communicators().model, gpt_.gradient_group(), norm_sum_) /
+  const TraceScope norm(model_.trace(), "loss and gradient norm", "communication");
+  record.lm_loss = model_.take_global_loss_sum() / share;
+  record.grad_norm = optim::gradient_norm(model_.backend(), model_.parameters(), model_.communicators().tensor->rank(),
+                                          *model_.communicators().model, model_.gradient_group(), norm_sum_) /
                      record.loss_scale;
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss);
 }
 
 void Trainer::update_parameters(const TrainRecord& record) {
-  const TraceScope update(gpt_.trace(), "optimizer", "update");
+  const TraceScope update(model_.trace(), "optimizer", "update");
   if (before_update_) before_update_();
   const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
   optimizer_->step(record.learning_rate, clip / record.loss_scale,
-                   [&](std::size_t bucket) { gpt_.data_parallel().start_gather(bucket); });
-  gpt_.data_parallel().finish_gather();
+                   [&](std::size_t bucket) { model_.data_parallel().start_gather(bucket); });
+  model_.data_parallel().finish_gather();
 }
 
 void Trainer::check_skipped(const TrainRecord& record) const {
@@ -129,7 +129,7 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   std::int64_t tokens = 0;
   bool stopped = false;
   for (std::int64_t i = 0; i < iterations && !stopped; ++i) {
-    gpt_.run(loader_.load(samples, batch_samples(begin + i * batch_size, 0, batch_size)), {});
+    model_.run(loader_.load(samples, batch_samples(begin + i * batch_size, 0, batch_size)), {});
     tokens += loader_.counted_tokens();
     stopped = stop && i + 1 < iterations && stop();
   }
@@ -138,7 +138,7 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   } else {
     progress_.evaluation_left = stopped;
   }
-  const double loss_sum = gpt_.take_global_loss_sum();
+  const double loss_sum = model_.take_global_loss_sum();
   if (stopped) return std::nullopt;
   EvaluationRecord record;
   record.iteration = progress_.iteration;
@@ -150,9 +150,9 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
 
 std::vector<checkpoint::StateTensor> Trainer::state_tensors() {
   std::vector<checkpoint::StateTensor> tensors;
-  for (std::size_t i = 0; i < gpt_.parameters().parameters().size(); ++i) {
+  for (std::size_t i = 0; i < model_.parameters().parameters().size(); ++i) {
     for (const optim::Optimizer::State& state : optimizer_->state(i)) {
-      tensors.push_back(state_tensor(gpt_, i, state.kind, state.data));
+      tensors.push_back(state_tensor(model_, i, state.kind, state.data));
     }
   }
   return tensors;
@@ -166,7 +166,7 @@ void Trainer::restore(const Attributes& attributes) {
   const SavedState saved = state_from(attributes);
   progress_ = saved.progress;
   optimizer_->restore(saved.updates);
-  gpt_.data_parallel().gather_parameters();
+  model_.data_parallel().gather_parameters();
   if (loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
 }
 

@@ -12,7 +12,7 @@
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/optimizer.hpp"
 #include "src/train/batch_loader.hpp"
-#include "src/train/parallel_gpt.hpp"
+#include "src/train/parallel_model.hpp"
 #include "src/train/progress.hpp"
 
 namespace trireme::train {
@@ -42,7 +42,7 @@ struct EvaluationRecord {
 /// Trains a model iteration by iteration. Collective over the whole grid.
 class Trainer {
  public:
-  Trainer(ParallelGpt& gpt, const TrainOptions& options);
+  Trainer(ParallelModel& model, const TrainOptions& options);
 
   /// One iteration on the next global batch of `samples`: gradients, clipping, update. Where a gradient or the loss is
   /// not finite there is no update. Throws NumericalError after too many of those in a row; while a dynamic loss scale
@@ -89,7 +89,7 @@ class Trainer {
   /// Sum over the data ranks; `mine` is the same on all ranks of a replica.
   std::int64_t sum_over_data_ranks(std::int64_t mine) const;
 
-  ParallelGpt& gpt_;
+  ParallelModel& model_;
   TrainOptions options_;
   BatchSchedule batches_;
   BatchLoader loader_;

@@ -59,7 +59,7 @@ inline void expect_predicted_memory(Communicator& world, const TrainingRunConfig
   for (std::int64_t i = 0; i < config.steps; ++i) run.step();
   run.trainer.evaluate(*run.data.train, 0, 1);
   const train::MemoryEstimate predicted = predicted_memory(run, config, world.rank());
-  const train::ParallelGpt::RunningMemory memory = run.gpt.running_memory();
+  const train::ParallelModel::RunningMemory memory = run.gpt.running_memory();
   EXPECT_EQ(memory.activations, predicted.activations);
   EXPECT_EQ(memory.work, predicted.work);
   EXPECT_EQ(memory.messages, predicted.messages);

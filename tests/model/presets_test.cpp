@@ -27,7 +27,7 @@ constexpr Size sizes[] = {{"gpt2-124m", 124439808, 0},
 
 TEST(Presets, HaveTheParameterCountsOfTheirPapers) {
   for (const Size& size : sizes) {
-    GptConfig config = preset(size.name);
+    ModelConfig config = preset(size.name);
     EXPECT_NO_THROW(validate(config)) << size.name;
     EXPECT_EQ(parameter_count(config), size.parameters) << size.name;
     config.vocabulary = 51200;
@@ -36,7 +36,7 @@ TEST(Presets, HaveTheParameterCountsOfTheirPapers) {
 }
 
 TEST(Presets, HaveTheParameterCountsOfLlama) {
-  const GptConfig llama2 = preset("llama2-7b"), llama3 = preset("llama3-8b");
+  const ModelConfig llama2 = preset("llama2-7b"), llama3 = preset("llama3-8b");
   EXPECT_EQ(parameter_count(llama2), 6'738'415'616);
   EXPECT_EQ(parameter_count(llama3), 8'030'261'248);
   EXPECT_NO_THROW(validate(llama2));
@@ -45,7 +45,7 @@ TEST(Presets, HaveTheParameterCountsOfLlama) {
 
 TEST(Presets, TheLargestHas24HeadsOf128AsTrainedAnd32Of96InTheScalingStudy) {
   for (const auto& [name, heads, head_dim] : {std::tuple{"gpt2-8.3b", 24, 128}, {"gpt2-8.3b-scaling", 32, 96}}) {
-    const GptConfig config = preset(name);
+    const ModelConfig config = preset(name);
     EXPECT_EQ(config.layers, 72);
     EXPECT_EQ(config.hidden, 3072);
     EXPECT_EQ(config.heads, heads);
@@ -71,7 +71,7 @@ TEST(Presets, AnUnknownNameListsTheKnownOnes) {
 
 TEST(ModelFlops, AreThePublishedFormula) {
   for (const Size& size : sizes) {
-    const GptConfig config = preset(size.name);
+    const ModelConfig config = preset(size.name);
     const double L = config.layers;
     const auto h = static_cast<double>(config.hidden);
     const auto V = static_cast<double>(config.vocabulary);
@@ -83,13 +83,13 @@ TEST(ModelFlops, AreThePublishedFormula) {
 }
 
 TEST(ModelFlops, OfTheLargestModelAre27PetaflopAnUpdate) {
-  GptConfig config = preset("gpt2-8.3b");
+  ModelConfig config = preset("gpt2-8.3b");
   config.vocabulary = 51200;
   EXPECT_NEAR(model_flops(config, 512, 1024), 27.569e15, 0.0005e15);
 }
 
 TEST(ModelFlops, OfALlamaCountEveryMatrixOnce) {
-  const GptConfig config = preset("llama3-8b");
+  const ModelConfig config = preset("llama3-8b");
   // 6 FLOPs for each element of a matrix and token, the embedding's aside, and 12 L h s for the scores.
   const double matrices = static_cast<double>(parameter_count(config)) - 128256.0 * 4096 - (2 * 32 + 1) * 4096.0;
   const double tokens = 4 * 8192.0;
@@ -102,8 +102,8 @@ TEST(FeedForward, OfSwigluHasTwoThirdsDownToAMultipleOf64) {
   EXPECT_EQ(default_ffn_hidden(96, true), 256);
 }
 
-TEST(GptConfigValidation, NamesEveryProblemAtOnce) {
-  GptConfig config;
+TEST(ModelConfigValidation, NamesEveryProblemAtOnce) {
+  ModelConfig config;
   config.layers = 0;
   config.heads = 7;
   config.vocabulary = 0;
@@ -116,22 +116,23 @@ TEST(GptConfigValidation, NamesEveryProblemAtOnce) {
       EXPECT_THAT(error.what(), HasSubstr(option));
     }
   }
-  EXPECT_NO_THROW(validate(GptConfig()));
+  EXPECT_NO_THROW(validate(ModelConfig()));
 }
 
-TEST(GptConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {
+TEST(ModelConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {
   const auto expect_problem = [](auto change, const char* problem) {
-    GptConfig config;
+    ModelConfig config;
     config.position_embedding = PositionEmbedding::rope;
     EXPECT_NO_THROW(validate(config));
     change(config);
     EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr(problem)));
   };
-  expect_problem([](GptConfig& c) { c.query_groups = 5; }, "<num_query_groups> 5 must divide <num_attention_heads> 12");
-  expect_problem([](GptConfig& c) { c.rotary_base = 0; }, "<rotary_base> 0");
-  expect_problem([](GptConfig& c) { c.rotary_percent = 1.5; }, "<rotary_percent> 1.5");
-  expect_problem([](GptConfig& c) { c.rotary_percent = 0.4; }, "rotates 25");
-  expect_problem([](GptConfig& c) { c.rotary_percent = 0.01; }, "rotates 0");
+  expect_problem([](ModelConfig& c) { c.query_groups = 5; },
+                 "<num_query_groups> 5 must divide <num_attention_heads> 12");
+  expect_problem([](ModelConfig& c) { c.rotary_base = 0; }, "<rotary_base> 0");
+  expect_problem([](ModelConfig& c) { c.rotary_percent = 1.5; }, "<rotary_percent> 1.5");
+  expect_problem([](ModelConfig& c) { c.rotary_percent = 0.4; }, "rotates 25");
+  expect_problem([](ModelConfig& c) { c.rotary_percent = 0.01; }, "rotates 0");
 }
 
 }  // namespace

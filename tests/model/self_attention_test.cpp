@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/model/gpt_parameters.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/layers/attention.hpp"
+#include "src/model/model_parameters.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/sequence_rows.hpp"
@@ -18,7 +18,7 @@ using parallel::VocabularyPartition;
 
 constexpr std::int64_t s = 24, batch = 2;
 
-GptConfig config_of(std::int64_t query_groups) {
+ModelConfig config_of(std::int64_t query_groups) {
   return {.layers = 1,
           .hidden = 16,
           .heads = 4,
@@ -35,11 +35,11 @@ struct Values {
 
 /// Forward and backward of the rows of `shard`. Weight gradients are summed over `group`, the context ranks.
 /// Samples of `lengths`, where given, have inputs of `padding` and no gradient behind them.
-Values compute(const GptConfig& config, const SequenceShard& shard, bool causal, Communicator* group,
+Values compute(const ModelConfig& config, const SequenceShard& shard, bool causal, Communicator* group,
                const std::vector<std::int32_t>& lengths = {}, double padding = 0) {
   const auto backend = make_backend(BackendChoice::cpu, 1);
   parallel::ParameterBuffer parameters(
-      *backend, DType::fp64, gpt_parameters(config, {{{0, 1}}}, VocabularyPartition(config.vocabulary, 0, 1)));
+      *backend, DType::fp64, model_parameters(config, {{{0, 1}}}, VocabularyPartition(config.vocabulary, 0, 1)));
   // Scores of order one, so that every key counts.
   initialise(*backend, parameters.parameters(), {.method = InitMethod::hashed_uniform, .scale = 30});
   SelfCommunicator alone;
@@ -84,7 +84,7 @@ TEST(SelfAttention, OfSplitSequencesComputesWhatOneRankComputes) {
   for (const bool causal : {true, false}) {
     for (const std::int64_t query_groups : {0, 2}) {
       SCOPED_TRACE(testing::Message() << (causal ? "causal, " : "not causal, ") << query_groups << " query groups");
-      const GptConfig config = config_of(query_groups);
+      const ModelConfig config = config_of(query_groups);
       const Values expected = compute(config, SequenceShard::of(s), causal, nullptr);
       const Values actual = compute(config, shard, causal, &test::world());
       test::expect_close(actual.y, test::rows_of(expected.y, shard), close, "y");
@@ -97,7 +97,7 @@ TEST(SelfAttention, OfSplitSequencesComputesWhatOneRankComputes) {
 TEST(SelfAttention, OfPaddedSamplesDoesNotDependOnThePadding) {
   const SequenceShard shard = SequenceShard::of(s, test::world().rank(), test::world().size());
   const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::sum);
-  const GptConfig config = config_of(0);
+  const ModelConfig config = config_of(0);
   const std::vector<std::int32_t> lengths = {7, s};
   const auto own_rows = [&](const std::vector<double>& values) {
     std::vector<double> own;
@@ -120,7 +120,7 @@ TEST(SelfAttention, OfPaddedSamplesDoesNotDependOnThePadding) {
 }
 
 TEST(SelfAttention, FirstPositionSeesLaterOnesOnlyWithoutACausalMask) {
-  const GptConfig config = config_of(0);
+  const ModelConfig config = config_of(0);
   const SequenceShard shard = SequenceShard::of(s);
   const Values causal = compute(config, shard, true, nullptr), full = compute(config, shard, false, nullptr);
   const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::sum);

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/model/gpt_parameters.hpp"
 #include "src/model/initialisation.hpp"
+#include "src/model/model_parameters.hpp"
 #include "src/parallel/grid/process_grid.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/tolerance.hpp"
@@ -20,7 +20,7 @@ using parallel::Parameter;
 using parallel::ParameterBuffer;
 
 /// A small GPT that divides over up to eight ranks in either direction, with a vocabulary that is padded.
-model::GptConfig config() {
+model::ModelConfig config() {
   return {.layers = 8, .hidden = 32, .heads = 8, .ffn_hidden = 128, .max_positions = 16, .vocabulary = 1003};
 }
 
@@ -29,7 +29,7 @@ ParameterBuffer buffer_of(Backend& backend, int tensor_rank, int tensor_size, in
   const parallel::VocabularyPartition vocabulary(config().vocabulary, tensor_rank, tensor_size);
   const model::StageShard shard = model::StageShard::of(parallel::PipelineLayout::of(config().layers, stages),
                                                         tensor_rank, tensor_size, pipeline_rank);
-  ParameterBuffer buffer(backend, DType::fp64, model::gpt_parameters(config(), shard, vocabulary));
+  ParameterBuffer buffer(backend, DType::fp64, model::model_parameters(config(), shard, vocabulary));
   std::vector<Parameter> gradients = buffer.parameters();
   for (Parameter& parameter : gradients) parameter.value = parameter.gradient;
   model::initialise(backend, gradients, {model::InitMethod::hashed_uniform, 1, config().layers, 1, 0.02});

@@ -65,7 +65,7 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
 
 /// Configuration of a run. By default the small model of these tests, with dropout: 4 layers, 8 heads.
 struct TrainingRunConfig {
-  model::GptConfig model = {
+  model::ModelConfig model = {
       .layers = 4, .hidden = 64, .heads = 8, .ffn_hidden = 256, .max_positions = 32, .vocabulary = 1003};
   std::int64_t s = 32;
   std::int64_t batch = 8;
@@ -181,12 +181,12 @@ struct TrainingRun {
     return options;
   }
 
-  data::GptData data;
+  data::SampleSplits data;
   std::unique_ptr<Backend> backend;
   parallel::ProcessGrid grid;
   std::unique_ptr<Communicator> device_world;
   parallel::GridCommunicators communicators;
-  train::ParallelGpt gpt;
+  train::ParallelModel gpt;
   train::Trainer trainer;
 };
 
@@ -250,7 +250,7 @@ inline std::size_t activation_bytes(Communicator& world, const TrainingRunConfig
   run.step();
   run.trainer.evaluate(*run.data.train, 0, 1);
   const train::MemoryEstimate predicted = predicted_memory(run, config, world.rank());
-  const train::ParallelGpt::RunningMemory memory = run.gpt.running_memory();
+  const train::ParallelModel::RunningMemory memory = run.gpt.running_memory();
   EXPECT_EQ(memory.activations, predicted.activations) << layout;
   EXPECT_EQ(memory.work, predicted.work) << layout;
   EXPECT_EQ(memory.messages, predicted.messages) << layout;

@@ -30,7 +30,7 @@ TEST(Generation, WithItsCacheEqualsWholeForwards) {
 TEST(Generation, GivesTheProbabilitiesOfTraining) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     Rig rig(layout_of(DType::fp64, 16, 1), small_config(variant, 0), 0.5);
-    model::GptStage& stage = rig.gpt.stage();
+    model::TransformerStage& stage = rig.gpt.stage();
     BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 1, 1, DType::fp64);
     stage.begin(loader.load(FormulaSamples(), {{3, 0}}), {});
     stage.forward(0, 0, {}, {});

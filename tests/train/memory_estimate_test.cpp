@@ -59,7 +59,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
 }
 
 TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
-  model::GptConfig config = small_config();
+  model::ModelConfig config = small_config();
   config.layers = 2;
   config.hidden = 128;
   config.ffn_hidden = 512;
@@ -79,7 +79,7 @@ TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
 }
 
 TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
-  model::GptConfig config = small_config();
+  model::ModelConfig config = small_config();
   config.heads = 4;
   ExecutionConfig layout = layout_of(DType::bf16, 16, 4);
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);

@@ -10,7 +10,7 @@
 
 namespace trireme::train {
 
-inline model::GptConfig small_config() {
+inline model::ModelConfig small_config() {
   return {.layers = 3,
           .hidden = 32,
           .heads = 4,
@@ -21,8 +21,8 @@ inline model::GptConfig small_config() {
           .attention_dropout = 0};
 }
 
-inline model::GptConfig small_config(const test::ModelVariant& variant, double dropout) {
-  model::GptConfig config = small_config();
+inline model::ModelConfig small_config(const test::ModelVariant& variant, double dropout) {
+  model::ModelConfig config = small_config();
   config.hidden_dropout = dropout;
   config.attention_dropout = dropout;
   variant.apply(config);
@@ -33,7 +33,7 @@ inline const double same_loss = test::tolerance(DType::fp64, test::Comparison::o
 
 /// A model on one rank with its surroundings.
 struct Rig {
-  explicit Rig(const ExecutionConfig& layout, const model::GptConfig& config = small_config(), double std = 0.02)
+  explicit Rig(const ExecutionConfig& layout, const model::ModelConfig& config = small_config(), double std = 0.02)
       : gpt(*backend, world, grid, communicators, config, layout) {
     model::Initialisation initial;
     initial.layers = config.layers;
@@ -44,7 +44,7 @@ struct Rig {
   parallel::ProcessGrid grid{1, 1, 1};
   std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   parallel::GridCommunicators communicators = parallel::make_grid_communicators(grid, world);
-  ParallelGpt gpt;
+  ParallelModel gpt;
 };
 
 inline ExecutionConfig layout_of(DType dtype, std::int64_t s, std::int64_t b) {

@@ -124,7 +124,7 @@ struct Rig {
   parallel::ProcessGrid grid;
   std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   parallel::GridCommunicators communicators;
-  train::ParallelGpt gpt;
+  train::ParallelModel gpt;
 };
 
 TEST(PipelineTraining, EveryFormTakesTheMemoryPredicted) {

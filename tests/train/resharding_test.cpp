@@ -23,13 +23,13 @@ using parallel::PipelineSplit;
 constexpr const char* kinds[] = {"model", "adamw_m", "adamw_v"};
 constexpr const char* step_name = "step-00000005";
 
-model::GptConfig gpt2() {
+model::ModelConfig gpt2() {
   return {.layers = 8, .hidden = 16, .heads = 4, .ffn_hidden = 24, .max_positions = 7, .vocabulary = 301};
 }
 
 /// Untied output, gated feed-forward, keys and values of their own shape, no biases.
-model::GptConfig llama() {
-  model::GptConfig config = gpt2();
+model::ModelConfig llama() {
+  model::ModelConfig config = gpt2();
   config.normalization = model::Normalization::rms_norm;
   config.position_embedding = model::PositionEmbedding::rope;
   config.swiglu = true;
@@ -120,7 +120,7 @@ std::int64_t logical_index(const StateTensor& piece, std::int64_t i) {
 
 /// Everything that one rank of a layout keeps, with memory.
 struct RankState {
-  RankState(const model::GptConfig& config, const TestLayout& layout, int rank) {
+  RankState(const model::ModelConfig& config, const TestLayout& layout, int rank) {
     for (const StateTensor& piece : state_pieces(config, layout.options(), layout.grid(), rank)) {
       for (const char* kind : kinds) {
         tensors.push_back(piece);
@@ -152,7 +152,7 @@ struct RankState {
   std::vector<std::vector<std::uint32_t>> memory;
 };
 
-std::vector<checkpoint::TargetFile> files_of(const model::GptConfig& config, const TestLayout& layout) {
+std::vector<checkpoint::TargetFile> files_of(const model::ModelConfig& config, const TestLayout& layout) {
   std::vector<checkpoint::TargetFile> files;
   for (int rank = 0; rank < layout.grid().world_size(); ++rank) {
     checkpoint::TargetFile& file = files.emplace_back();
@@ -166,7 +166,7 @@ std::vector<checkpoint::TargetFile> files_of(const model::GptConfig& config, con
 
 class Resharding : public testing::TestWithParam<const char*> {
  protected:
-  model::GptConfig config() const { return std::string(GetParam()) == "gpt2" ? gpt2() : llama(); }
+  model::ModelConfig config() const { return std::string(GetParam()) == "gpt2" ? gpt2() : llama(); }
   /// The step as one rank writes it.
   void save_whole(MemoryStore& store) {
     RankState state(config(), layouts().front(), 0);
@@ -233,7 +233,7 @@ TEST_P(Resharding, RefusesLayoutsOfAnotherModel) {
   MemoryStore whole;
   save_whole(whole);
   MemoryStore store;
-  model::GptConfig other = config();
+  model::ModelConfig other = config();
   other.layers = 9;
   EXPECT_THAT(
       [&] { reshard(whole, store, files_of(other, layouts().front())); },

@@ -44,7 +44,7 @@ TrainingRunConfig six_iterations() {
 constexpr train::RunSchedule every_second = {.log_interval = 0, .eval_interval = 2, .eval_iterations = 5};
 
 /// Samples of all three splits.
-data::GptData three_splits() {
+data::SampleSplits three_splits() {
   data::GptDataOptions options = TrainingRun::data_options(six_iterations());
   const std::int64_t all = options.budgets[0].train;
   options.budgets = {{all, all, all}};
@@ -135,7 +135,7 @@ TEST(Run, TestsOnceHoweverOftenItIsStartedAgain) {
 TEST(Run, WithoutATestSplitHasNoTest) {
   SelfCommunicator alone;
   TrainingRun run(alone, six_iterations(), {});
-  data::GptData data = three_splits();
+  data::SampleSplits data = three_splits();
   data.test.reset();
   Records records;
   train::RunHooks hooks;

@@ -190,9 +190,9 @@ TEST(Sharding, AnOverflowOfFp16SkipsTheUpdateOnEveryRank) {
 }
 
 /// Elements of all parameters of a rank, without padding between them.
-std::int64_t parameter_elements(const train::ParallelGpt& gpt) {
+std::int64_t parameter_elements(const train::ParallelModel& gpt) {
   std::int64_t sum = 0;
-  for (const parallel::Parameter& parameter : const_cast<train::ParallelGpt&>(gpt).parameters().parameters()) {
+  for (const parallel::Parameter& parameter : const_cast<train::ParallelModel&>(gpt).parameters().parameters()) {
     sum += parameter.stored_numel();
   }
   return sum;

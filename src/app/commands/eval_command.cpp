@@ -32,7 +32,7 @@ int eval_command(const CommandLine& line) {
   Job job(line.environment(), options, model.grid, model.device);
   const std::shared_ptr<data::TokenStore> corpus = open_corpus(*job.world, data_path);
   const std::unique_ptr<SavedModel> saved =
-      load_model(job, model, [&](const model::GptConfig& config, train::ExecutionConfig& execution) {
+      load_model(job, model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
         execution.sequence_length = sequence_length.value_or(execution.sequence_length);
         execution.micro_batch_size = micro_batch_size;
         model::check_sequence_length(config, execution.sequence_length);
@@ -45,7 +45,7 @@ int eval_command(const CommandLine& line) {
       "with the model's tokenizer",
       corpus->name(), corpus->info().tokenizer, corpus->info().tokenizer_digest,
       attributes.get<std::string>("tokenizer"), tokenizer_digest);
-  const train::PerplexityResult result = train::measure_perplexity(*saved->gpt, *corpus);
+  const train::PerplexityResult result = train::measure_perplexity(*saved->model, *corpus);
   if (job.speaks()) {
     // JSON has no numbers that are not finite.
     const auto number = [](double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; };
@@ -57,7 +57,7 @@ int eval_command(const CommandLine& line) {
       std::isfinite(result.loss), NumericalError,
       "the loss of {} is not finite: its training diverged, or --dtype {} cannot hold its values; load an earlier "
       "step, or evaluate in fp32",
-      model.load, name_of(saved->gpt->execution().dtype));
+      model.load, name_of(saved->model->execution().dtype));
   return 0;
 }
 

@@ -30,14 +30,14 @@ int generate_command(const CommandLine& line) {
 
   Job job(line.environment(), options, model.grid, model.device);
   const std::unique_ptr<SavedModel> saved =
-      load_model(job, model, [](const model::GptConfig& config, train::ExecutionConfig& execution) {
+      load_model(job, model, [](const model::ModelConfig& config, train::ExecutionConfig& execution) {
         execution.sequence_length = config.max_positions;
       });
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);
   std::vector<std::int32_t> ids;
   tokenizer->encode(prompt, ids);
   const std::vector<std::int32_t> continuation =
-      train::generate(*saved->gpt, *job.world, ids, max_new_tokens, tokenizer->end_of_document(), sampling);
+      train::generate(*saved->model, *job.world, ids, max_new_tokens, tokenizer->end_of_document(), sampling);
   if (job.speaks()) {
     std::string text = prompt;
     tokenizer->decode(continuation, text);

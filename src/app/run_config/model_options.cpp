@@ -55,14 +55,14 @@ void ModelOptions::declare(Options& options) {
   options.add_flag("disable-bias-linear", &no_linear_bias, "Linear layers have no biases.");
 }
 
-std::optional<model::GptConfig> ModelOptions::check(std::int64_t sequence_length, Problems& problems) const {
-  std::optional<model::GptConfig> result;
+std::optional<model::ModelConfig> ModelOptions::check(std::int64_t sequence_length, Problems& problems) const {
+  std::optional<model::ModelConfig> result;
   problems.attempt([&] { result = config(sequence_length, /*corpus_vocabulary=*/1); });
   return result;
 }
 
-model::GptConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const {
-  model::GptConfig config;
+model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const {
+  model::ModelConfig config;
   if (!preset.empty()) {
     config = model::preset(preset);
   } else {
@@ -70,7 +70,7 @@ model::GptConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t
                   "the model's shape is missing: give --model, or --num-layers, --hidden-size and "
                   "--num-attention-heads");
   }
-  const model::GptConfig known = config;
+  const model::ModelConfig known = config;
   Problems problems;
   apply_variants(config, problems);
   config.layers = layers.value_or(config.layers);
@@ -93,7 +93,7 @@ model::GptConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t
   return config;
 }
 
-void ModelOptions::apply_positions(model::GptConfig& config, std::int64_t sequence_length, Problems& problems) const {
+void ModelOptions::apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const {
   config.max_positions = max_positions.value_or(preset.empty() ? sequence_length : config.max_positions);
   const bool rotary = config.position_embedding == model::PositionEmbedding::rope;
   // Rotary positions have no table that could be too short.
@@ -101,7 +101,7 @@ void ModelOptions::apply_positions(model::GptConfig& config, std::int64_t sequen
   problems.attempt([&] { model::check_sequence_length(config, sequence_length); });
 }
 
-void ModelOptions::apply_vocabulary(model::GptConfig& config, std::int64_t corpus_vocabulary,
+void ModelOptions::apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary,
                                     Problems& problems) const {
   config.vocabulary = vocabulary.value_or(preset.empty() ? corpus_vocabulary : config.vocabulary);
   problems.expect(
@@ -113,7 +113,7 @@ void ModelOptions::apply_vocabulary(model::GptConfig& config, std::int64_t corpu
                                preset, config.vocabulary, corpus_vocabulary, corpus_vocabulary));
 }
 
-std::string ModelOptions::preset_values(const model::GptConfig& config) const {
+std::string ModelOptions::preset_values(const model::ModelConfig& config) const {
   if (preset.empty()) return "";
   std::string text;
   const auto add = [&](bool given, const char* name, auto value) {
@@ -126,7 +126,7 @@ std::string ModelOptions::preset_values(const model::GptConfig& config) const {
   return text;
 }
 
-void ModelOptions::apply_variants(model::GptConfig& config, Problems& problems) const {
+void ModelOptions::apply_variants(model::ModelConfig& config, Problems& problems) const {
   config.normalization = normalization.value_or(config.normalization);
   problems.expect(!rotary_positions || position_embedding != model::PositionEmbedding::learned_absolute,
                   "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other");

@@ -5,8 +5,8 @@
 
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/problems.hpp"
-#include "src/model/gpt_config.hpp"
 #include "src/model/initialisation.hpp"
+#include "src/model/model_config.hpp"
 
 namespace trireme::app {
 
@@ -40,20 +40,20 @@ struct ModelOptions {
   void declare(Options& options);
   /// Returns the configuration asked for, or none where there are problems. Does not check the vocabulary: the corpus
   /// is not open yet.
-  std::optional<model::GptConfig> check(std::int64_t sequence_length, Problems& problems) const;
+  std::optional<model::ModelConfig> check(std::int64_t sequence_length, Problems& problems) const;
   /// Returns the configuration asked for. A preset's values hold where no option overrides them; without one, positions
   /// default to the sequence length and the vocabulary to the corpus'. Throws one ConfigError that lists what is
   /// missing or does not fit.
-  model::GptConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
+  model::ModelConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
   /// Lists the values of `config` beside the shape that the preset has set, as "name value, ..."; empty without a
   /// preset.
-  std::string preset_values(const model::GptConfig& config) const;
+  std::string preset_values(const model::ModelConfig& config) const;
 
  private:
   /// Applies the differences from GPT-2 to `config`.
-  void apply_variants(model::GptConfig& config, Problems& problems) const;
-  void apply_positions(model::GptConfig& config, std::int64_t sequence_length, Problems& problems) const;
-  void apply_vocabulary(model::GptConfig& config, std::int64_t corpus_vocabulary, Problems& problems) const;
+  void apply_variants(model::ModelConfig& config, Problems& problems) const;
+  void apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const;
+  void apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary, Problems& problems) const;
 };
 
 /// Options of initial weights.

@@ -130,7 +130,7 @@ void ParallelOptions::declare(Options& options) {
       "Do not hide the tensor-parallel communication of backward behind the products of weight gradients.");
 }
 
-void ParallelOptions::settle(DType dtype, const std::optional<model::GptConfig>& model, Problems& problems) {
+void ParallelOptions::settle(DType dtype, const std::optional<model::ModelConfig>& model, Problems& problems) {
   sharding.settle(dtype, problems);
   problems.attempt([&] {
     const parallel::PipelineSplit pipeline_split = grid.pipeline_split();

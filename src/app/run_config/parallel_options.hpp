@@ -64,7 +64,7 @@ struct ParallelOptions {
   void declare(Options& options);
   /// Settles the shards for training in `dtype`, and checks that the layers of `model`, where there is one, divide by
   /// the pipeline.
-  void settle(DType dtype, const std::optional<model::GptConfig>& model, Problems& problems);
+  void settle(DType dtype, const std::optional<model::ModelConfig>& model, Problems& problems);
   train::ParallelConfig config(DType dtype) const;
 };
 

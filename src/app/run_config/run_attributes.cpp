@@ -27,7 +27,7 @@ void require_equal(const Attributes& stored, const Attributes& run, std::string_
 
 }  // namespace
 
-Attributes run_attributes(const model::GptConfig& config, const std::vector<data::WeightedStore>& stores,
+Attributes run_attributes(const model::ModelConfig& config, const std::vector<data::WeightedStore>& stores,
                           const data::GptDataOptions& data_options, const train::TrainOptions& options, DType dtype) {
   Attributes attributes = attributes_of(config);
   attributes.merge(attributes_of(stores, data_options));

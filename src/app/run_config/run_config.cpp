@@ -28,7 +28,7 @@ RunConfigReader::RunConfigReader(Options& options) : options_(options) {
 
 const RunConfig& RunConfigReader::settle(int data_ranks) {
   Problems problems;
-  const std::optional<model::GptConfig> model = config_.model.check(config_.batch.sequence_length, problems);
+  const std::optional<model::ModelConfig> model = config_.model.check(config_.batch.sequence_length, problems);
   config_.precision.settle(options_, problems);
   config_.batch.settle(data_ranks, problems);
   config_.parallel.settle(config_.precision.dtype, model, problems);
@@ -80,7 +80,7 @@ data::RunLength RunConfig::run_length(std::int64_t iterations) const {
           .eval_iters = run.schedule.eval_iterations};
 }
 
-data::GptDataOptions RunConfig::data_options(const model::GptConfig& config) const {
+data::GptDataOptions RunConfig::data_options(const model::ModelConfig& config) const {
   return {.sequence_length = batch.sequence_length,
           .seed = static_cast<std::int64_t>(seed),
           .split_fractions = data::parse_split(data.split),

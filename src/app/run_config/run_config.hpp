@@ -35,7 +35,7 @@ struct RunConfig {
   train::RunSchedule schedule() const;
   /// Returns what the number of samples that a run of `iterations` iterations reads depends on.
   data::RunLength run_length(std::int64_t iterations) const;
-  data::GptDataOptions data_options(const model::GptConfig& config) const;
+  data::GptDataOptions data_options(const model::ModelConfig& config) const;
 };
 
 /// Makes a RunConfig of a command's options: declares them, and settles them after they were parsed.

@@ -68,7 +68,7 @@ bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions&
   });
 }
 
-GptData make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
+SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   check_options(stores, options);
   check_vocabularies(stores, options.vocabulary_size);
   return make_splits(

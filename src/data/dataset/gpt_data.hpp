@@ -33,8 +33,6 @@ struct GptDataOptions {
   IndexCache* cache = nullptr;  ///< keeps the order of samples for other ranks and runs; used while the data are made
 };
 
-using GptData = SampleSplits;
-
 /// The budgets to run with and to store: `earlier` ones of the checkpoint and `now`, unless they cover it.
 std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, const SampleBudget& now);
 
@@ -46,7 +44,7 @@ bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions&
 /// Every source has at least the samples of the greatest budget. Throws ConfigError for options and weights that cannot
 /// work. Throws DataError for corpora of different tokenizers, ids beyond the vocabulary, or too few tokens for a split
 /// that is needed.
-GptData make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
+SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
 
 /// Attributes "data.*" of a checkpoint: all that the order of the samples depends on, beside its budgets. A run that
 /// goes on compares them with its own as text.

@@ -28,7 +28,7 @@ HeadsOf<View> heads_of(View tensor, const LayerShape& shape) {
 /// The products of queries, keys and values: one, or two where there are fewer heads of keys and values.
 parallel::ColumnParallelLinear product_of_queries(const parallel::TensorContext& context,
                                                   const parallel::ParameterBuffer& parameters,
-                                                  const std::string& prefix, const GptConfig& config) {
+                                                  const std::string& prefix, const ModelConfig& config) {
   const bool grouped = config.kv_heads() != config.heads;
   const std::string first = prefix + (grouped ? ".q" : ".qkv");
   parallel::ColumnParallelLinear product(context, parameters.at(first + ".weight"), parameters.find(first + ".bias"));
@@ -56,7 +56,7 @@ SelfAttention::Gradients SelfAttention::Gradients::allocate(const LayerShape& sh
 }
 
 SelfAttention::SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-                             const std::string& prefix, const GptConfig& config, int layer, std::int64_t first_head)
+                             const std::string& prefix, const ModelConfig& config, int layer, std::int64_t first_head)
     : context_(context),
       qkv_(product_of_queries(context, parameters, prefix, config)),
       projection_(context, parameters.at(prefix + ".proj.weight")),

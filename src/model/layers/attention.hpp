@@ -40,7 +40,7 @@ class SelfAttention {
 
   /// Takes the parameters `prefix`.qkv.*, or `prefix`.q.* and `prefix`.kv.*, and `prefix`.proj.weight.
   SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-                const std::string& prefix, const GptConfig& config, int layer, std::int64_t first_head);
+                const std::string& prefix, const ModelConfig& config, int layer, std::int64_t first_head);
 
   /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must live as long as `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,

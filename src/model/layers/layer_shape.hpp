@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/backend/kernels/norm.hpp"
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 #include "src/tensor/memory.hpp"
 
 namespace trireme::model {
@@ -28,8 +28,8 @@ struct LayerShape {
 
   /// Throws ConfigError where heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
   /// `tensor_size`.
-  static LayerShape of(const GptConfig& config, std::int64_t s, std::int64_t b, int tensor_size, bool sequence_parallel,
-                       DType dtype) {
+  static LayerShape of(const ModelConfig& config, std::int64_t s, std::int64_t b, int tensor_size,
+                       bool sequence_parallel, DType dtype) {
     TRIREME_CHECK(config.heads % tensor_size == 0 && config.ffn_hidden % tensor_size == 0, ConfigError,
                   "{} attention heads and {} feed-forward columns do not split over {} tensor ranks; "
                   "<tensor_model_parallel_size> must divide both",

@@ -19,7 +19,7 @@ Mlp::Gradients Mlp::Gradients::allocate(const LayerShape& shape, Arena& arena) {
 }
 
 Mlp::Mlp(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const std::string& prefix,
-         const GptConfig& config)
+         const ModelConfig& config)
     : context_(context),
       expansion_(context, parameters.at(prefix + ".fc.weight"), parameters.find(prefix + ".fc.bias")),
       projection_(context, parameters.at(prefix + ".proj.weight")),

@@ -27,7 +27,7 @@ class Mlp {
 
   /// Takes the parameters `prefix`.fc.* and `prefix`.proj.weight.
   Mlp(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const std::string& prefix,
-      const GptConfig& config);
+      const ModelConfig& config);
 
   /// y [s_local, b, h], overwritten; x must live as long as `saved`. Where y is empty only `saved` is made.
   void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;

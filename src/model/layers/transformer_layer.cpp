@@ -32,7 +32,7 @@ TransformerLayer::Gradients TransformerLayer::Gradients::allocate(const LayerSha
 }
 
 TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-                                   const GptConfig& config, int layer, std::int64_t first_head)
+                                   const ModelConfig& config, int layer, std::int64_t first_head)
     : context_(context),
       layer_(layer),
       epsilon_(config.norm_epsilon),

@@ -37,7 +37,7 @@ class TransformerLayer {
 
   /// Takes the parameters h.`layer`.*; `layer` counts over the whole model.
   TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-                   const GptConfig& config, int layer, std::int64_t first_head);
+                   const ModelConfig& config, int layer, std::int64_t first_head);
 
   /// y [s_local, b, h], overwritten; x must live as long as `saved`. Where y is empty only `saved` is made.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,

@@ -2,7 +2,7 @@
 
 namespace trireme::model {
 
-DecodingStage::DecodingStage(const GptStage& model, std::int64_t capacity)
+DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t capacity)
     : model_(model), shape_(model.shape()), memory_(model.context().backend) {
   TRIREME_CHECK(!model.context().sequence_parallel, ConfigError,
                 "generation failed: <sequence_parallel> splits the sequence, which here has one new position. Try it "

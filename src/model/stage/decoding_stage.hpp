@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "src/model/stage/gpt_stage.hpp"
+#include "src/model/stage/transformer_stage.hpp"
 
 namespace trireme::model {
 
@@ -13,7 +13,7 @@ namespace trireme::model {
 class DecodingStage final : public parallel::Stage {
  public:
   /// `model` must live longer. The caches hold `capacity` positions. ConfigError with sequence parallelism.
-  DecodingStage(const GptStage& model, std::int64_t capacity);
+  DecodingStage(const TransformerStage& model, std::int64_t capacity);
 
   /// Sets the tokens that the executor's next run appends. They must live until it is done.
   void begin(std::span<const std::int32_t> tokens);
@@ -35,7 +35,7 @@ class DecodingStage final : public parallel::Stage {
   void backward_weight(int chunk, int micro_batch) override;
 
  private:
-  const GptStage& model_;
+  const TransformerStage& model_;
   LayerShape shape_;  // shape of the current run
   std::int64_t first_position_ = 0;
   Arena memory_;

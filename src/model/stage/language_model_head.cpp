@@ -4,7 +4,7 @@ namespace trireme::model {
 
 LanguageModelHead::LanguageModelHead(const parallel::TensorContext& context,
                                      const parallel::VocabularyPartition& vocabulary,
-                                     const parallel::ParameterBuffer& parameters, const GptConfig& config)
+                                     const parallel::ParameterBuffer& parameters, const ModelConfig& config)
     : context_(context),
       vocabulary_rows_(vocabulary.rows()),
       epsilon_(config.norm_epsilon),

@@ -23,7 +23,7 @@ class LanguageModelHead {
 
   /// Takes the parameters ln_f.* and the output matrix, which is `wte` where the two are tied.
   LanguageModelHead(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
-                    const parallel::ParameterBuffer& parameters, const GptConfig& config);
+                    const parallel::ParameterBuffer& parameters, const ModelConfig& config);
 
   /// Adds the micro-batch's losses to the sum. x [s_local, b, h] must live as long as the result, which comes from
   /// `arena`.

@@ -5,7 +5,7 @@ namespace trireme::model {
 using parallel::WeightGradient;
 
 LayerStack::LayerStack(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-                       const GptConfig& config, const StageShard& shard, const Recomputation& recomputation,
+                       const ModelConfig& config, const StageShard& shard, const Recomputation& recomputation,
                        parallel::ParameterHooks& hooks, int first_unit, ActivationStore& activations)
     : context_(context),
       recomputation_(recomputation),

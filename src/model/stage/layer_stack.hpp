@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "src/model/gpt_parameters.hpp"
 #include "src/model/layers/recomputation.hpp"
 #include "src/model/layers/transformer_layer.hpp"
+#include "src/model/model_parameters.hpp"
 #include "src/model/stage/activation_store.hpp"
 #include "src/parallel/parameter_hooks.hpp"
 
@@ -56,7 +56,7 @@ class LayerStack {
   /// Takes the layers of `shard`, whose parameters are the units from `first_unit` on. `hooks` and `activations` must
   /// live longer.
   LayerStack(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-             const GptConfig& config, const StageShard& shard, const Recomputation& recomputation,
+             const ModelConfig& config, const StageShard& shard, const Recomputation& recomputation,
              parallel::ParameterHooks& hooks, int first_unit, ActivationStore& activations);
 
   int size() const { return static_cast<int>(layers_.size()); }

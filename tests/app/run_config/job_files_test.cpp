@@ -39,7 +39,7 @@ struct Settled {
   RunConfigReader reader;
   RunConfig config;
   std::optional<parallel::ProcessGrid> grid;
-  model::GptConfig model;
+  model::ModelConfig model;
 };
 
 TEST(JobFiles, AreAllTestedHere) {

@@ -12,7 +12,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 struct Asked {
-  model::GptConfig config;
+  model::ModelConfig config;
   std::string preset_values;
 };
 
@@ -21,7 +21,7 @@ Asked ask(const std::vector<std::string>& arguments, std::int64_t sequence_lengt
   Options options("test", "");
   model.declare(options);
   options.parse(arguments);
-  const model::GptConfig config = model.config(sequence_length, corpus_vocabulary);
+  const model::ModelConfig config = model.config(sequence_length, corpus_vocabulary);
   return {config, model.preset_values(config)};
 }
 

@@ -19,7 +19,7 @@ Attributes small_run(const train::TrainOptions& options = {}, std::int64_t seed 
   info.vocabulary_size = 257;
   const std::vector<data::WeightedStore> stores = {
       {std::make_shared<data::MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{{1, 2}})}};
-  return run_attributes(model::GptConfig(), stores, {.sequence_length = 8, .seed = seed, .budgets = {}}, options,
+  return run_attributes(model::ModelConfig(), stores, {.sequence_length = 8, .seed = seed, .budgets = {}}, options,
                         DType::fp32);
 }
 

@@ -63,7 +63,7 @@ std::string error_of(const std::vector<WeightedStore>& stores, const GptDataOpti
 
 // The order of documents is 4 0 1 2 3, so the stream is 30..36 0..4 5..13 14 15 16..29. The order of samples is 2 1 3
 // 0.
-TEST(GptData, ReadsMegatronsSamplesAcrossDocuments) {
+TEST(SampleSplits, ReadsMegatronsSamplesAcrossDocuments) {
   const auto data = make_gpt_data({{counting_store({5, 9, 2, 14, 7})}}, options_of(8, {{4, 0, 0}}));
   ASSERT_EQ(data.train->size(), 4);
   EXPECT_EQ(data.train->sequence_length(), 8);
@@ -75,7 +75,7 @@ TEST(GptData, ReadsMegatronsSamplesAcrossDocuments) {
   EXPECT_EQ(data.test, nullptr);
 }
 
-TEST(GptData, KeepsTheSplitsApart) {
+TEST(SampleSplits, KeepsTheSplitsApart) {
   for (const SplitBy by : {SplitBy::documents, SplitBy::tokens}) {
     GptDataOptions options = options_of(4, {{30, 20, 10}});
     options.split_by = by;
@@ -94,7 +94,7 @@ TEST(GptData, KeepsTheSplitsApart) {
   }
 }
 
-TEST(GptData, ReadsSixteenAndThirtyTwoBitsAlike) {
+TEST(SampleSplits, ReadsSixteenAndThirtyTwoBitsAlike) {
   const std::vector<std::size_t> sizes = {5, 9, 2, 14, 7};
   const auto options = options_of(8, {{9, 0, 0}});
   const auto narrow = make_gpt_data({{counting_store(sizes, 0, 37)}}, options);
@@ -102,7 +102,7 @@ TEST(GptData, ReadsSixteenAndThirtyTwoBitsAlike) {
   EXPECT_EQ(samples(*narrow.train, 9), samples(*wide.train, 9));
 }
 
-TEST(GptData, SequentialReadsTheCorpusFromItsStartInEverySplit) {
+TEST(SampleSplits, SequentialReadsTheCorpusFromItsStartInEverySplit) {
   GptDataOptions options = options_of(4, {{3, 2, 0}});
   options.sampling = Sampling::sequential;
   const auto data = make_gpt_data({{counting_store({6, 7})}}, options);
@@ -114,7 +114,7 @@ TEST(GptData, SequentialReadsTheCorpusFromItsStartInEverySplit) {
   EXPECT_THROW(sample(*data.train, -1), DataError);
 }
 
-TEST(GptData, SequentialPastTheEndIsAnErrorBeforeTheRun) {
+TEST(SampleSplits, SequentialPastTheEndIsAnErrorBeforeTheRun) {
   GptDataOptions options = options_of(4, {{4, 0, 0}});
   options.sampling = Sampling::sequential;
   EXPECT_THAT(error_of<DataError>({{counting_store({6, 7})}}, options),
@@ -123,7 +123,7 @@ TEST(GptData, SequentialPastTheEndIsAnErrorBeforeTheRun) {
               HasSubstr("reads one corpus"));
 }
 
-TEST(GptData, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
+TEST(SampleSplits, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
   const auto store = counting_store({30, 25, 40, 13, 52, 8, 21});
   const auto first = make_gpt_data({{store}}, options_of(8, {{45, 0, 0}}));
   ASSERT_EQ(first.train->size(), 47);
@@ -143,7 +143,7 @@ TEST(GptData, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
   EXPECT_EQ(make_gpt_data({{store}}, options_of(8, {{45, 0, 0}, {47, 0, 0}})).train->size(), 47);
 }
 
-TEST(GptData, BudgetsAreKeptOnlyWhereTheyAddSomething) {
+TEST(SampleSplits, BudgetsAreKeptOnlyWhereTheyAddSomething) {
   const SampleBudget first{100, 10, 0};
   EXPECT_THAT(extend_budgets({}, first), ElementsAre(first));
   EXPECT_THAT(extend_budgets({first}, first), ElementsAre(first));
@@ -152,7 +152,7 @@ TEST(GptData, BudgetsAreKeptOnlyWhereTheyAddSomething) {
   EXPECT_THAT(extend_budgets({first}, more_validation), ElementsAre(first, more_validation));
 }
 
-TEST(GptData, BlendsCorporaByWeight) {
+TEST(SampleSplits, BlendsCorporaByWeight) {
   const auto low = counting_store({500}, 0), middle = counting_store({700}, 10'000),
              high = counting_store({900}, 20'000);
   const auto options = options_of(8, {{200, 0, 0}});
@@ -173,7 +173,7 @@ TEST(GptData, BlendsCorporaByWeight) {
   EXPECT_THROW(sample(*data.train, 200), DataError);
 }
 
-TEST(GptData, AGrowingBudgetKeepsABlendsOrder) {
+TEST(SampleSplits, AGrowingBudgetKeepsABlendsOrder) {
   const std::vector<WeightedStore> stores = {{counting_store({500}), 3}, {counting_store({100}, 10'000), 5}};
   const auto first = make_gpt_data(stores, options_of(8, {{60, 0, 0}}));
   const auto grown = make_gpt_data(stores, options_of(8, {{60, 0, 0}, {300, 0, 0}}));
@@ -182,7 +182,7 @@ TEST(GptData, AGrowingBudgetKeepsABlendsOrder) {
   EXPECT_EQ(sample(*grown.train, 299).size(), 9u);
 }
 
-TEST(GptData, BlendsManyCorporaWithFewSamplesEach) {
+TEST(SampleSplits, BlendsManyCorporaWithFewSamplesEach) {
   std::vector<WeightedStore> stores;
   for (std::int32_t i = 0; i < 300; ++i) stores.push_back({counting_store({20}, 100 * i), 1.0 + i % 7});
   for (const std::int64_t need : {1, 2, 150, 301, 1000}) {
@@ -191,7 +191,7 @@ TEST(GptData, BlendsManyCorporaWithFewSamplesEach) {
   }
 }
 
-TEST(GptData, RefusesACorpusTooSmallForASplitThatIsNeeded) {
+TEST(SampleSplits, RefusesACorpusTooSmallForASplitThatIsNeeded) {
   GptDataOptions options = options_of(8, {{4, 4, 0}});
   options.split_fractions = parse_split("969,30,1");
   const auto store = counting_store({5, 9, 2, 14, 7});
@@ -206,7 +206,7 @@ TEST(GptData, RefusesACorpusTooSmallForASplitThatIsNeeded) {
   EXPECT_EQ(make_gpt_data({{counting_store({9})}}, options_of(8, {{1, 0, 0}})).train->size(), 1);
 }
 
-TEST(GptData, RefusesCorporaThatDoNotFit) {
+TEST(SampleSplits, RefusesCorporaThatDoNotFit) {
   CorpusInfo info;
   info.tokenizer = "other";
   info.tokenizer_digest = "d1";
@@ -241,7 +241,7 @@ class MislabeledStore final : public TokenStore {
   CorpusInfo info_;
 };
 
-TEST(GptData, ChecksEveryTokenItReads) {
+TEST(SampleSplits, ChecksEveryTokenItReads) {
   const auto data =
       make_gpt_data({{std::make_shared<MislabeledStore>(counting_store({5}))}}, options_of(4, {{1, 0, 0}}));
   try {
@@ -252,7 +252,7 @@ TEST(GptData, ChecksEveryTokenItReads) {
   }
 }
 
-TEST(GptData, RefusesOptionsThatCannotWork) {
+TEST(SampleSplits, RefusesOptionsThatCannotWork) {
   const std::vector<WeightedStore> stores = {{counting_store({50})}};
   EXPECT_THAT(error_of<ConfigError>({}, options_of(8, {{1, 0, 0}})), HasSubstr("<data_path>"));
   EXPECT_THAT(error_of<ConfigError>(stores, options_of(0, {{1, 0, 0}})), HasSubstr("<seq_length> 0"));

@@ -43,7 +43,7 @@ class IndexCacheFiles : public ::testing::Test {
     options.seed = seed;
     options.budgets = {{budget, 0, 0}};
     options.cache = cache;
-    const data::GptData data = data::make_gpt_data({{store}}, options);
+    const data::SampleSplits data = data::make_gpt_data({{store}}, options);
     std::vector<std::int32_t> all;
     for (std::int64_t i = 0; i < data.train->size(); ++i) {
       const std::vector<std::int32_t> sample = test::text_of(*data.train, i);

@@ -104,7 +104,7 @@ TEST(LargeCorpus, OfAHundredThousandMillionTokensIsOpenedInASecondAndReadRight) 
   options.budgets = {{1000, 0, 0}};
   options.cache = &cache;
   timer = Timer();
-  data::GptData data = data::make_gpt_data({{store}}, options);
+  data::SampleSplits data = data::make_gpt_data({{store}}, options);
   const double index_s = timer.elapsed_s();
   EXPECT_EQ(data.train->size(), (token_count - 1) / 1024);
   timer = Timer();

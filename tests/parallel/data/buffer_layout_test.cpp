@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/model/gpt_parameters.hpp"
+#include "src/model/model_parameters.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "tests/support/whole_parameter.hpp"
 
@@ -131,11 +131,11 @@ TEST(ParameterBuffer, NeighboursOfAKindAreOneStretch) {
 }
 
 TEST(BufferLayout, BothEndsOfAPipelineCutTheTiedTableAlike) {
-  const model::GptConfig config = {
+  const model::ModelConfig config = {
       .layers = 4, .hidden = 32, .heads = 4, .ffn_hidden = 128, .max_positions = 16, .vocabulary = 1003};
   const VocabularyPartition vocabulary(config.vocabulary, 0, 1);
   const auto list = [&](int stage) {
-    return model::gpt_parameters(
+    return model::model_parameters(
         config, model::StageShard::of(parallel::PipelineLayout::of(config.layers, 2), 0, 1, stage), vocabulary);
   };
   const std::vector<Parameter> first = list(0);

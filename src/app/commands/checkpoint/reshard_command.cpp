@@ -51,7 +51,7 @@ struct ReshardOptions {
 
 /// Returns the files that the ranks of the grid would write, for each kind of tensor in the checkpoint (weights,
 /// moments).
-std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& step, const model::GptConfig& config,
+std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& step, const model::ModelConfig& config,
                                                  const train::ExecutionConfig& execution,
                                                  const parallel::ProcessGrid& grid) {
   std::vector<std::string> kinds;  // in the order in which they were written

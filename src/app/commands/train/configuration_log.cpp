@@ -9,7 +9,7 @@ namespace trireme::app {
 namespace {
 
 /// Lists a model's differences from GPT-2: ", RMSNorm, rotary positions ..."
-std::string variants_text(const model::GptConfig& model) {
+std::string variants_text(const model::ModelConfig& model) {
   std::string text;
   if (model.kv_heads() != model.heads) text += fmt::format(", {} query groups", model.kv_heads());
   if (model.normalization == model::Normalization::rms_norm) text += ", RMSNorm";
@@ -20,7 +20,7 @@ std::string variants_text(const model::GptConfig& model) {
   return text;
 }
 
-void log_model(const Job& job, const RunConfig& config, const model::GptConfig& model) {
+void log_model(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   log::info(
       "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}){}, "
       "dropout {} "
@@ -57,7 +57,7 @@ void log_batches(const Job& job, const BatchOptions& batch, const train::Progres
   }
 }
 
-void log_grid(const Job& job, const ParallelOptions& parallel, const model::GptConfig& model) {
+void log_grid(const Job& job, const ParallelOptions& parallel, const model::ModelConfig& model) {
   if (parallel.sequence_parallel && job.grid.tensor_size() == 1) {
     log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
   }

@@ -23,7 +23,7 @@ int train_command(const CommandLine& line) {
 
   TrainPlan plan = make_plan(job, config);
   log_configuration(options, job, config, plan);
-  const data::GptData data = make_data(*job.world, plan, config.data.cache_path);
+  const data::SampleSplits data = make_data(*job.world, plan, config.data.cache_path);
   if (config.run.dry_run) {
     log_layer_activations(job, config, plan.model);
     log::info("dry run: everything is in order; {} iterations would run",

@@ -56,11 +56,11 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   return plan;
 }
 
-data::GptData make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path) {
+data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path) {
   io::IndexFiles cache(cache_path);
   data::GptDataOptions options = plan.data_options;
   options.cache = &cache;
-  data::GptData data;
+  data::SampleSplits data;
   const auto make_where = [&](bool here) {
     collectively(world, [&] {
       if (here) data = data::make_gpt_data(plan.stores, options);

@@ -13,7 +13,7 @@ namespace trireme::app {
 /// Data, model and starting point of a run: decided, and held against a checkpoint, before anything is built.
 struct TrainPlan {
   std::vector<data::WeightedStore> stores;
-  model::GptConfig model;
+  model::ModelConfig model;
   data::GptDataOptions data_options;
   OpenCheckpoint start;  ///< empty for a run from initial weights
   train::Progress done;
@@ -26,6 +26,6 @@ TrainPlan make_plan(const Job& job, const RunConfig& config);
 
 /// Makes the samples of `plan`. Rank 0 computes their order, or finds it in the folder `cache_path`, where the other
 /// ranks then find it. Collective.
-data::GptData make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path);
+data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path);
 
 }  // namespace trireme::app

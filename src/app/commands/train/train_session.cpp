@@ -27,8 +27,8 @@ TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
     : job_(job),
       config_(config),
       plan_(plan),
-      gpt_(*job.backend, *job.world, job.grid, job.communicators, plan.model, config.execution_config()),
-      trainer_(gpt_, config.train_options()) {
+      model_(*job.backend, *job.world, job.grid, job.communicators, plan.model, config.execution_config()),
+      trainer_(model_, config.train_options()) {
   if (!plan.start.reader && config.checkpoint.save.empty()) return;
   using Allocation = HostCopies::Allocation;
   collectively(*job.world, [&] {
@@ -57,11 +57,11 @@ void TrainSession::initialise() {
                                              .scale = config_.initialisation.scale,
                                              .std = config_.initialisation.std,
                                              .threads = default_thread_count(job_.node.ranks_sharing_cores)};
-  model::initialise(*job_.backend, gpt_.parameters().parameters(), initialisation);
+  model::initialise(*job_.backend, model_.parameters().parameters(), initialisation);
   trainer_.start();
 }
 
-bool TrainSession::has_work(const data::GptData& data) const {
+bool TrainSession::has_work(const data::SampleSplits& data) const {
   const bool saves_initial_state =
       plan_.iterations == 0 && plan_.done.iteration == 0 && !config_.checkpoint.save.empty();
   return progress().iteration < plan_.iterations || progress().evaluation_left || saves_initial_state ||
@@ -77,7 +77,7 @@ std::unique_ptr<io::CheckpointStore> TrainSession::open_store() const {
   return store;
 }
 
-train::RunEnd TrainSession::run(const data::GptData& data) {
+train::RunEnd TrainSession::run(const data::SampleSplits& data) {
   train::RunHooks hooks;
   std::unique_ptr<io::CheckpointStore> store;
   std::optional<train::CheckpointWriter> checkpoints;
@@ -98,7 +98,7 @@ train::RunEnd TrainSession::run(const data::GptData& data) {
   if (!config_.run.trace_file.empty()) {
     trace_file = std::make_unique<io::TraceFile>(config_.run.trace_file, *job_.world);
     job_.world->barrier();  // the ranks' times begin together
-    gpt_.set_trace(&trace.emplace());
+    model_.set_trace(&trace.emplace());
   }
   hooks.stop_requested = stop_signal_received;
   hooks.metrics = metrics.get();

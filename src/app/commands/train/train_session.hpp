@@ -19,9 +19,9 @@ class TrainSession {
   /// weights. Collective.
   void restore();
   /// Returns whether the run has anything to train, to evaluate or to save.
-  bool has_work(const data::GptData& data) const;
+  bool has_work(const data::SampleSplits& data) const;
   /// Trains, evaluates and saves. Collective.
-  train::RunEnd run(const data::GptData& data);
+  train::RunEnd run(const data::SampleSplits& data);
 
   const train::Progress& progress() const { return trainer_.progress(); }
 
@@ -34,7 +34,7 @@ class TrainSession {
   Job& job_;
   const RunConfig& config_;
   TrainPlan& plan_;
-  train::ParallelGpt gpt_;
+  train::ParallelModel model_;
   train::Trainer trainer_;
   std::optional<train::HostState> state_;  // used to load, and then to save
 };

@@ -17,7 +17,7 @@ enum class PositionEmbedding { learned_absolute, rope };
 /// biases, output head tied to the token embedding. A Llama has RMSNorm, rotary positions, SwiGLU, an untied head and
 /// no biases. Often it has fewer heads of keys and values (grouped-query attention, Ainslie et al. 2023,
 /// arXiv:2305.13245).
-struct GptConfig {
+struct ModelConfig {
   int layers = 12;
   std::int64_t hidden = 768;
   std::int64_t heads = 12;
@@ -54,30 +54,30 @@ struct GptConfig {
 std::int64_t default_ffn_hidden(std::int64_t hidden, bool swiglu);
 
 /// Throws one ConfigError that lists everything that cannot work.
-void validate(const GptConfig& config);
+void validate(const ModelConfig& config);
 /// Throws ConfigError where a sequence is longer than the model's positions.
-void check_sequence_length(const GptConfig& config, std::int64_t sequence_length);
+void check_sequence_length(const ModelConfig& config, std::int64_t sequence_length);
 
 /// Parameters of the whole model at the true vocabulary. Of a GPT-2: V h + S h + L (4 h^2 + 2 h f + 9 h + f) + 2 h,
 /// with f = 4 h L (12 h^2 + 13 h) + V h + S h + 2 h. Of a Llama with k = h kv_heads / heads: 2 V h + L (2 h^2 + 2 h k +
 /// 3 h f + 2 h) + h.
-std::int64_t parameter_count(const GptConfig& config);
+std::int64_t parameter_count(const ModelConfig& config);
 
 /// Model FLOPs of one update on `batch` samples of `s` tokens, forward and backward, full (not causal) attention, no
 /// recomputation counted: 6 B s (L (m + 2 s h) + V h), m the elements of a layer's matrices. For a GPT-2 with f = 4 h:
 /// 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473).
-double model_flops(const GptConfig& config, std::int64_t batch, std::int64_t s);
+double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s);
 
 /// Name of a model's architecture. `gpt` is any mix of the others' parts.
 enum class Architecture { gpt2, llama, gpt };
 /// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, as many heads of keys and values as
 /// of queries. llama: RMSNorm, rotary positions over whole heads, SwiGLU and no biases; its output may be tied, and its
 /// queries grouped.
-Architecture architecture_of(const GptConfig& config);
+Architecture architecture_of(const ModelConfig& config);
 
 /// The shape as the attributes "model.*" of a checkpoint, and back; dropout is none of them. CheckpointError where a
 /// value is missing or malformed, or the model impossible.
-Attributes attributes_of(const GptConfig& config);
-GptConfig config_from(const Attributes& attributes);
+Attributes attributes_of(const ModelConfig& config);
+ModelConfig config_from(const Attributes& attributes);
 
 }  // namespace trireme::model

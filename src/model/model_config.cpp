@@ -1,4 +1,4 @@
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 
 #include <string>
 
@@ -16,7 +16,7 @@ constexpr Choice<PositionEmbedding> position_names[] = {{"learned_absolute", Pos
                                                         {"rope", PositionEmbedding::rope}};
 
 /// Elements of the matrices of one layer.
-std::int64_t matrix_elements(const GptConfig& config) {
+std::int64_t matrix_elements(const ModelConfig& config) {
   const std::int64_t h = config.hidden;
   const std::int64_t kv = config.kv_heads() * config.head_dim();
   return 2 * h * h + 2 * kv * h + (config.expansion() + config.ffn_hidden) * h;
@@ -28,7 +28,7 @@ std::int64_t default_ffn_hidden(std::int64_t hidden, bool swiglu) {
   return swiglu ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
 }
 
-void validate(const GptConfig& config) {
+void validate(const ModelConfig& config) {
   std::string problems;
   const auto expect = [&](bool holds, const std::string& problem) {
     if (!holds) problems += (problems.empty() ? "" : "; ") + problem;
@@ -68,14 +68,14 @@ void validate(const GptConfig& config) {
                 config.layers, config.hidden, config.ffn_hidden, config.vocabulary, config.max_positions, parameters);
 }
 
-void check_sequence_length(const GptConfig& config, std::int64_t sequence_length) {
+void check_sequence_length(const ModelConfig& config, std::int64_t sequence_length) {
   TRIREME_CHECK(sequence_length <= config.max_positions, ConfigError,
                 "<seq_length> {} is longer than the model's {} positions: choose a shorter <seq_length>, or train with "
                 "<max_position_embeddings> {}",
                 sequence_length, config.max_positions, sequence_length);
 }
 
-std::int64_t parameter_count(const GptConfig& config) {
+std::int64_t parameter_count(const ModelConfig& config) {
   const std::int64_t h = config.hidden;
   const std::int64_t norm = config.normalization == Normalization::rms_norm ? h : 2 * h;
   // Biases of Q, of K and V, of both outputs, and of the feed-forward block.
@@ -86,7 +86,7 @@ std::int64_t parameter_count(const GptConfig& config) {
   return ((config.tied_output ? 1 : 2) * config.vocabulary + positions) * h + config.layers * layer + norm;
 }
 
-double model_flops(const GptConfig& config, std::int64_t batch, std::int64_t s) {
+double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s) {
   const auto h = static_cast<double>(config.hidden);
   const auto sequence = static_cast<double>(s);
   // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
@@ -96,7 +96,7 @@ double model_flops(const GptConfig& config, std::int64_t batch, std::int64_t s) 
   return 6 * static_cast<double>(batch) * sequence * per_token;
 }
 
-Architecture architecture_of(const GptConfig& config) {
+Architecture architecture_of(const ModelConfig& config) {
   const bool layer_norm = config.normalization == Normalization::layer_norm;
   const bool rope = config.position_embedding == PositionEmbedding::rope;
   const bool grouped = config.kv_heads() != config.heads;
@@ -107,7 +107,7 @@ Architecture architecture_of(const GptConfig& config) {
   return llama ? Architecture::llama : Architecture::gpt;
 }
 
-Attributes attributes_of(const GptConfig& config) {
+Attributes attributes_of(const ModelConfig& config) {
   Attributes attributes;
   attributes.put("model.kind", architecture_of(config), architecture_names);
   attributes.put("model.layers", config.layers);
@@ -129,9 +129,9 @@ Attributes attributes_of(const GptConfig& config) {
   return attributes;
 }
 
-GptConfig config_from(const Attributes& attributes) {
+ModelConfig config_from(const Attributes& attributes) {
   const Architecture architecture = attributes.get("model.kind", architecture_names);
-  GptConfig config;
+  ModelConfig config;
   config.layers = attributes.get<int>("model.layers");
   config.hidden = attributes.get<std::int64_t>("model.hidden");
   config.heads = attributes.get<std::int64_t>("model.heads");

@@ -9,10 +9,10 @@
 namespace trireme::train {
 namespace {
 
-TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {
+TEST(TransformerStage, BothHalvesOfBackwardMakeTheWhole) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     // Two models with the same weights; one runs backward at once, the other in halves.
-    const model::GptConfig config = small_config(variant, 0.1);
+    const model::ModelConfig config = small_config(variant, 0.1);
     Rig whole(layout_of(DType::fp64, 16, 4), config);
     Rig halves(layout_of(DType::fp64, 16, 4), config);
     for (Rig* rig : {&whole, &halves}) {
@@ -42,7 +42,7 @@ TEST(GptStage, BothHalvesOfBackwardMakeTheWhole) {
   }
 }
 
-TEST(GptStage, AttendsToThePositionsWithinTheLengthsOfItsMicroBatch) {
+TEST(TransformerStage, AttendsToThePositionsWithinTheLengthsOfItsMicroBatch) {
   Rig rig(layout_of(DType::fp64, 16, 1), small_config(), 0.5);
   std::vector<std::int32_t> ids(16, 3), lengths = {8};
   const std::vector<std::int32_t> targets(16, 7);
@@ -64,7 +64,7 @@ TEST(GptStage, AttendsToThePositionsWithinTheLengthsOfItsMicroBatch) {
   EXPECT_NE(loss_with(8, false), loss_with(14, false));
 }
 
-TEST(GptStage, GradientsMatchFiniteDifferences) {
+TEST(TransformerStage, GradientsMatchFiniteDifferences) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     Rig rig(layout_of(DType::fp64, 16, 2), small_config(variant, 0.2), 0.2);
     BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 2, 1, DType::fp64);

@@ -1,9 +1,9 @@
-#include "src/model/stage/gpt_stage.hpp"
+#include "src/model/stage/transformer_stage.hpp"
 
 namespace trireme::model {
 namespace {
 
-LayerShape shape_of(const parallel::TensorContext& context, const GptConfig& config, const StageShard& shard,
+LayerShape shape_of(const parallel::TensorContext& context, const ModelConfig& config, const StageShard& shard,
                     const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype) {
   LayerShape shape =
       LayerShape::of(config, sequence.rows, micro_batch_size, shard.tensor_size, context.sequence_parallel, dtype);
@@ -15,10 +15,11 @@ LayerShape shape_of(const parallel::TensorContext& context, const GptConfig& con
 
 using parallel::WeightGradient;
 
-GptStage::GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-                   const GptConfig& config, const StageShard& shard, const parallel::VocabularyPartition& vocabulary,
-                   const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype,
-                   const Recomputation& recomputation, parallel::ParameterHooks& hooks)
+TransformerStage::TransformerStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                                   const ModelConfig& config, const StageShard& shard,
+                                   const parallel::VocabularyPartition& vocabulary,
+                                   const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype,
+                                   const Recomputation& recomputation, parallel::ParameterHooks& hooks)
     : context_(context),
       hooks_(hooks),
       shard_(shard),
@@ -30,25 +31,25 @@ GptStage::GptStage(const parallel::TensorContext& context, const parallel::Param
   if (shard.last_stage) head_.emplace(context, vocabulary, parameters, config);
 }
 
-void GptStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
+void TransformerStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
   micro_batches_ = std::move(micro_batches);
   mode_ = mode;
   saved_.clear();
   activations_.close_all();
 }
 
-double GptStage::take_loss_sum() {
+double TransformerStage::take_loss_sum() {
   if (head_) return head_->take_loss_sum();
   context_.stream().synchronize();
   return 0;
 }
 
-void GptStage::release(int chunk, int micro_batch) {
+void TransformerStage::release(int chunk, int micro_batch) {
   saved_.erase({chunk, micro_batch});
   activations_.close(chunk, micro_batch);
 }
 
-DropoutPlan GptStage::dropout(int micro_batch) const {
+DropoutPlan TransformerStage::dropout(int micro_batch) const {
   DropoutPlan plan;
   plan.hidden = mode_.hidden_dropout;
   plan.attention = mode_.attention_dropout;
@@ -60,7 +61,7 @@ DropoutPlan GptStage::dropout(int micro_batch) const {
   return plan;
 }
 
-LayerStack::Pass GptStage::pass(int chunk, int micro_batch, ResidualPair& streams) {
+LayerStack::Pass TransformerStage::pass(int chunk, int micro_batch, ResidualPair& streams) {
   LayerShape shape = shape_;
   if (const ConstTensorView lengths = batch(micro_batch).lengths) shape.lengths = lengths.as<std::int32_t>();
   return {shape,
@@ -72,7 +73,7 @@ LayerStack::Pass GptStage::pass(int chunk, int micro_batch, ResidualPair& stream
           streams};
 }
 
-void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) {
+void TransformerStage::forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) {
   Arena& arena = activations_.open(chunk, micro_batch);
   Saved& state = saved_[{chunk, micro_batch}];
   const bool last = is_last(chunk);
@@ -94,8 +95,8 @@ void GptStage::forward(int chunk, int micro_batch, ConstTensorView input, Tensor
   if (!mode_.backward) release(chunk, micro_batch);
 }
 
-void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
-                            WeightGradient weights) {
+void TransformerStage::run_backward(int chunk, int micro_batch, ConstTensorView output_gradient,
+                                    TensorView input_gradient, WeightGradient weights) {
   Saved& state = saved(chunk, micro_batch);
   const bool first = is_first(chunk);
   const ArenaScope scope(context_.workspace);
@@ -120,17 +121,19 @@ void GptStage::run_backward(int chunk, int micro_batch, ConstTensorView output_g
   activations_.note_peak();
 }
 
-void GptStage::backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
+void TransformerStage::backward_input(int chunk, int micro_batch, ConstTensorView output_gradient,
+                                      TensorView input_gradient) {
   run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::later);
 }
 
-void GptStage::backward_weight(int chunk, int micro_batch) {
+void TransformerStage::backward_weight(int chunk, int micro_batch) {
   ResidualPair streams(shape_, context_.workspace);
   layers_.backward_weight(pass(chunk, micro_batch, streams), saved(chunk, micro_batch).layers);
   release(chunk, micro_batch);
 }
 
-void GptStage::backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) {
+void TransformerStage::backward(int chunk, int micro_batch, ConstTensorView output_gradient,
+                                TensorView input_gradient) {
   run_backward(chunk, micro_batch, output_gradient, input_gradient, WeightGradient::now);
   release(chunk, micro_batch);
 }

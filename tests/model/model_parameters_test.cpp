@@ -1,4 +1,4 @@
-#include "src/model/gpt_parameters.hpp"
+#include "src/model/model_parameters.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using parallel::Parameter;
 
-GptConfig small() {
+ModelConfig small() {
   // The vocabulary pads to 256 over one or two ranks, to 512 over four: some ranks hold no true row.
   return {.layers = 8, .hidden = 16, .heads = 4, .ffn_hidden = 64, .max_positions = 8, .vocabulary = 130};
 }
@@ -23,7 +23,7 @@ parallel::PipelineLayout layout_of(int stages, int chunks = 1) {
 }
 
 /// Counts the ranks that represent each element of each tensor; row-major.
-std::map<std::string, std::vector<int>> coverage(const GptConfig& config, int tensor_size, int stages,
+std::map<std::string, std::vector<int>> coverage(const ModelConfig& config, int tensor_size, int stages,
                                                  int virtual_stages) {
   std::map<std::string, std::vector<int>> counts;
   for (int pipeline_rank = 0; pipeline_rank < stages; ++pipeline_rank) {
@@ -31,7 +31,7 @@ std::map<std::string, std::vector<int>> coverage(const GptConfig& config, int te
       const parallel::VocabularyPartition vocabulary(config.vocabulary, tensor_rank, tensor_size);
       const StageShard shard =
           StageShard::of(layout_of(stages, virtual_stages), tensor_rank, tensor_size, pipeline_rank);
-      for (const Parameter& p : gpt_parameters(config, shard, vocabulary)) {
+      for (const Parameter& p : model_parameters(config, shard, vocabulary)) {
         EXPECT_EQ(p.storage.rank(), p.shape.rank()) << p.name;
         for (int i = 0; i < p.shape.rank(); ++i) {
           EXPECT_LE(p.box.offset[i] + p.box.extent[i], p.shape[i]) << p.name;
@@ -59,7 +59,7 @@ std::map<std::string, std::vector<int>> coverage(const GptConfig& config, int te
 
 TEST(GptParameters, EveryElementHasOneSpeakerOnEveryGrid) {
   for (const test::ModelVariant& variant : test::model_variants()) {
-    GptConfig config = small();
+    ModelConfig config = small();
     variant.apply(config);
     for (const int tensor_size : {1, 2, 4}) {
       if (config.kv_heads() % tensor_size != 0) continue;
@@ -80,13 +80,13 @@ TEST(GptParameters, EveryElementHasOneSpeakerOnEveryGrid) {
 }
 
 TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
-  GptConfig config = small();
+  ModelConfig config = small();
   test::model_variants().back().apply(config);
   config.layers = 1;
   const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, 2);
   const StageShard shard = StageShard::of(parallel::PipelineLayout::of(1, 1, {}), 0, 2, 0);
   std::string list;
-  for (const Parameter& p : gpt_parameters(config, shard, vocabulary)) {
+  for (const Parameter& p : model_parameters(config, shard, vocabulary)) {
     list += p.name + " " + to_string(p.shape) + " " + to_string(p.box.extent) + (decays(p.role) ? "\n" : " no decay\n");
   }
   EXPECT_EQ(list,
@@ -105,7 +105,7 @@ TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
 TEST(GptParameters, FirstAndLastStageHoldTheTiedTableButOnlyTheFirstCounts) {
   const parallel::VocabularyPartition vocabulary(small().vocabulary, 0, 1);
   for (int rank = 0; rank < 4; ++rank) {
-    const auto list = gpt_parameters(small(), StageShard::of(layout_of(4), 0, 1, rank), vocabulary);
+    const auto list = model_parameters(small(), StageShard::of(layout_of(4), 0, 1, rank), vocabulary);
     const auto table = std::ranges::find(list, "wte", &Parameter::name);
     ASSERT_EQ(table != list.end(), rank == 0 || rank == 3) << "stage " << rank;
     EXPECT_TRUE(table == list.end() || table->shared_copy == (rank == 3));
@@ -127,7 +127,7 @@ TEST(StageShard, StagesMayHoldNoLayers) {
   const parallel::VocabularyPartition vocabulary(small().vocabulary, 0, 1);
   const auto names = [&](int rank) {
     std::string text;
-    for (const Parameter& p : gpt_parameters(small(), StageShard::of(layout, 0, 1, rank), vocabulary))
+    for (const Parameter& p : model_parameters(small(), StageShard::of(layout, 0, 1, rank), vocabulary))
       text += p.name + " ";
     return text;
   };

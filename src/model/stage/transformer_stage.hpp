@@ -15,13 +15,13 @@ namespace trireme::model {
 
 /// One rank's shard of a GPT: the embedding on the first stage, layers, and the head on the last. Calls the hooks for
 /// every unit of parameters it uses.
-class GptStage final : public ModelStage {
+class TransformerStage final : public ModelStage {
  public:
-  GptStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const GptConfig& config,
-           const StageShard& shard, const parallel::VocabularyPartition& vocabulary,
-           const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype,
-           const Recomputation& recomputation, parallel::ParameterHooks& hooks);
-  GptStage(const GptStage&) = delete;  // its parts refer to one another
+  TransformerStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                   const ModelConfig& config, const StageShard& shard, const parallel::VocabularyPartition& vocabulary,
+                   const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype,
+                   const Recomputation& recomputation, parallel::ParameterHooks& hooks);
+  TransformerStage(const TransformerStage&) = delete;  // its parts refer to one another
 
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
   ActivationStore& activations() override { return activations_; }
@@ -69,7 +69,7 @@ class GptStage final : public ModelStage {
   /// Both kinds of backward: layer by layer, from last to first.
   void run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
                     parallel::WeightGradient weights);
-  // Units of parameters, as gpt_parameters numbers them.
+  // Units of parameters, as model_parameters numbers them.
   static constexpr int embedding_unit = 0;
   int first_layer_unit() const { return shard_.first_stage ? 1 : 0; }
   int head_unit() const { return first_layer_unit() + layers_.size(); }

@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "src/model/stage/gpt_stage.hpp"
 #include "src/model/stage/recorded_stage.hpp"
+#include "src/model/stage/transformer_stage.hpp"
 #include "src/parallel/data/data_parallel.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"
 #include "src/parallel/pipeline/executor.hpp"
@@ -13,16 +13,16 @@
 
 namespace trireme::train {
 
-/// One rank's shard of a GPT and the objects that run it on its grid: parameters, stage, schedule. Collective where it
-/// communicates: every rank of the grid makes the same calls.
-class ParallelGpt {
+/// One rank's shard of a model and the objects that run it on its grid: parameters, stage, schedule. Collective where
+/// it communicates: every rank of the grid makes the same calls.
+class ParallelModel {
  public:
   /// `world` (host memory) is the grid's ranks in the grid's order. All but the options must live longer.
-  ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
-              parallel::GridCommunicators& communicators, const model::GptConfig& config,
-              const ExecutionConfig& execution);
+  ParallelModel(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
+                parallel::GridCommunicators& communicators, const model::ModelConfig& config,
+                const ExecutionConfig& execution);
 
-  const model::GptConfig& config() const { return config_; }
+  const model::ModelConfig& config() const { return config_; }
   const ExecutionConfig& execution() const { return execution_; }
   Backend& backend() { return backend_; }
   Communicator& world() const { return world_; }
@@ -32,7 +32,7 @@ class ParallelGpt {
   parallel::DataParallel& data_parallel() { return data_parallel_; }
   /// The ranks that hold the same parameters.
   Communicator& gradient_group() const { return *communicators_.gradient; }
-  model::GptStage& stage() { return stage_; }
+  model::TransformerStage& stage() { return stage_; }
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
   /// The shard of every sequence that this context rank holds.
@@ -74,7 +74,7 @@ class ParallelGpt {
   Communicator& world_;
   parallel::ProcessGrid grid_;
   parallel::GridCommunicators& communicators_;
-  model::GptConfig config_;
+  model::ModelConfig config_;
   ExecutionConfig execution_;
   parallel::SequenceShard sequence_shard_;
   parallel::PipelineLayout pipeline_layout_;
@@ -84,7 +84,7 @@ class ParallelGpt {
   Arena workspace_;
   parallel::ParameterBuffer parameters_;
   parallel::DataParallel data_parallel_;
-  model::GptStage stage_;
+  model::TransformerStage stage_;
   std::unique_ptr<model::RecordedStage> recorded_;  // null unless steps run as graphs
   parallel::PipelineExecutor executor_;
   TraceRecorder* trace_ = nullptr;

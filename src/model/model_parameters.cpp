@@ -1,4 +1,4 @@
-#include "src/model/gpt_parameters.hpp"
+#include "src/model/model_parameters.hpp"
 
 #include <string>
 
@@ -32,7 +32,7 @@ Parameter split(std::string name, ParameterRole role, const Shape& shape, int di
   return parameter;
 }
 
-void append_norm(std::vector<Parameter>& list, const GptConfig& config, const std::string& prefix,
+void append_norm(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
                  const StageShard& shard) {
   list.push_back(replicated(prefix + ".weight", ParameterRole::norm_weight, {config.hidden}, shard));
   if (config.normalization == Normalization::layer_norm) {
@@ -41,7 +41,7 @@ void append_norm(std::vector<Parameter>& list, const GptConfig& config, const st
 }
 
 /// A weight split along `dimension`, and the bias of its outputs: all dimensions but the last.
-void append_column_parallel(std::vector<Parameter>& list, const GptConfig& config, const std::string& prefix,
+void append_column_parallel(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
                             const Shape& shape, int dimension, const StageShard& shard) {
   list.push_back(split(prefix + ".weight", ParameterRole::matrix, shape, dimension, shard));
   const Shape outputs(shape.extents().first(static_cast<std::size_t>(shape.rank() - 1)));
@@ -49,13 +49,13 @@ void append_column_parallel(std::vector<Parameter>& list, const GptConfig& confi
 }
 
 /// A residual matrix [h, inputs] split along its inputs, and the bias, whole on every rank.
-void append_row_parallel(std::vector<Parameter>& list, const GptConfig& config, const std::string& prefix,
+void append_row_parallel(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
                          std::int64_t inputs, const StageShard& shard) {
   list.push_back(split(prefix + ".weight", ParameterRole::residual_matrix, {config.hidden, inputs}, 1, shard));
   if (config.linear_bias) list.push_back(replicated(prefix + ".bias", ParameterRole::bias, {config.hidden}, shard));
 }
 
-void append_layer(std::vector<Parameter>& list, const GptConfig& config, int layer, const StageShard& shard) {
+void append_layer(std::vector<Parameter>& list, const ModelConfig& config, int layer, const StageShard& shard) {
   const std::string prefix = "h." + std::to_string(layer);
   const std::int64_t h = config.hidden;
   const std::int64_t a = config.heads;
@@ -79,7 +79,7 @@ void append_layer(std::vector<Parameter>& list, const GptConfig& config, int lay
 }
 
 /// A matrix [vocabulary, h] split by rows: the token embedding, or an output head of its own.
-Parameter vocabulary_table(const std::string& name, ParameterRole role, const GptConfig& config,
+Parameter vocabulary_table(const std::string& name, ParameterRole role, const ModelConfig& config,
                            const StageShard& shard, const parallel::VocabularyPartition& vocabulary) {
   Parameter table = replicated(name, role, {config.vocabulary, config.hidden}, shard);
   table.replicated = shard.tensor_size == 1;
@@ -107,8 +107,8 @@ StageShard StageShard::of(const parallel::PipelineLayout& layout, int tensor_ran
   return shard;
 }
 
-std::vector<Parameter> gpt_parameters(const GptConfig& config, const StageShard& shard,
-                                      const parallel::VocabularyPartition& vocabulary) {
+std::vector<Parameter> model_parameters(const ModelConfig& config, const StageShard& shard,
+                                        const parallel::VocabularyPartition& vocabulary) {
   std::vector<Parameter> list;
   int unit = 0;
   auto end_unit = [&, begin = std::size_t{0}]() mutable {

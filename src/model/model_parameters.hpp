@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 #include "src/parallel/parameter.hpp"
 #include "src/parallel/pipeline/pipeline_layout.hpp"
 #include "src/parallel/tensor/vocabulary.hpp"
@@ -15,7 +15,7 @@ struct LayerRange {
   int layers = 0;
 };
 
-/// Shard of a GPT that one rank holds: its chunks of layers, in the order data passes them, and its tensor-parallel
+/// Shard of a model that one rank holds: its chunks of layers, in the order data passes them, and its tensor-parallel
 /// shard of each.
 struct StageShard {
   std::vector<LayerRange> chunks;
@@ -36,7 +36,7 @@ struct StageShard {
 /// the tensor ranks along heads and f, so that a rank holds matching shards. The output head is `lm_head.weight` on the
 /// last stage, or where it is tied the token embedding: a last stage that is not the first then holds a shared copy of
 /// `wte`. The units are the embeddings on the first stage, each layer, and the final norm and head on the last stage.
-std::vector<parallel::Parameter> gpt_parameters(const GptConfig& config, const StageShard& shard,
-                                                const parallel::VocabularyPartition& vocabulary);
+std::vector<parallel::Parameter> model_parameters(const ModelConfig& config, const StageShard& shard,
+                                                  const parallel::VocabularyPartition& vocabulary);
 
 }  // namespace trireme::model

@@ -1,4 +1,4 @@
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 
 #include <gmock/gmock.h>
 
@@ -12,10 +12,10 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(GptConfigAttributes, GiveBackEveryModel) {
+TEST(ModelConfigAttributes, GiveBackEveryModel) {
   std::vector<Attributes> all;
   for (const test::ModelVariant& variant : test::model_variants()) {
-    GptConfig config;
+    ModelConfig config;
     config.layers = 3;
     config.norm_epsilon = 1e-6;
     variant.apply(config);
@@ -27,10 +27,10 @@ TEST(GptConfigAttributes, GiveBackEveryModel) {
   }
 }
 
-TEST(GptConfigAttributes, NameTheArchitecture) {
-  const auto kind_of = [](const GptConfig& config) { return attributes_of(config).get<std::string>("model.kind"); };
+TEST(ModelConfigAttributes, NameTheArchitecture) {
+  const auto kind_of = [](const ModelConfig& config) { return attributes_of(config).get<std::string>("model.kind"); };
   for (const test::ModelVariant& variant : test::model_variants()) {
-    GptConfig config;
+    ModelConfig config;
     variant.apply(config);
     EXPECT_EQ(kind_of(config), variant.name == "GPT-2"   ? "gpt2"
                                : variant.name == "Llama" ? "llama"
@@ -39,22 +39,22 @@ TEST(GptConfigAttributes, NameTheArchitecture) {
   }
   EXPECT_EQ(kind_of(preset("gpt2-8.3b")), "gpt2");
   EXPECT_EQ(kind_of(preset("llama2-7b")), "llama");
-  GptConfig tied = preset("llama3-8b");
+  ModelConfig tied = preset("llama3-8b");
   EXPECT_EQ(kind_of(tied), "llama");
   tied.tied_output = true;
   EXPECT_EQ(kind_of(tied), "llama");
 }
 
-TEST(GptConfigAttributes, OfAnOlderLlamaNameItGpt2) {
+TEST(ModelConfigAttributes, OfAnOlderLlamaNameItGpt2) {
   const Attributes llama = attributes_of(preset("llama3-8b"));
   Attributes older = llama;
   older.put("model.kind", "gpt2");
   EXPECT_EQ(attributes_of(config_from(older)), llama);
 }
 
-TEST(GptConfigAttributes, ThatContradictTheArchitectureAreRefused) {
+TEST(ModelConfigAttributes, ThatContradictTheArchitectureAreRefused) {
   for (const char* kind : {"llama", "gpt", "bert"}) {
-    Attributes attributes = attributes_of(GptConfig());
+    Attributes attributes = attributes_of(ModelConfig());
     attributes.put("model.kind", kind);
     EXPECT_THAT(
         [&] { config_from(attributes); },
@@ -62,37 +62,37 @@ TEST(GptConfigAttributes, ThatContradictTheArchitectureAreRefused) {
   }
 }
 
-TEST(GptConfigAttributes, KeepTheirNamesAndTexts) {
-  EXPECT_EQ(attributes_of(GptConfig()), (Attributes{{"model.kind", "gpt2"},
-                                                    {"model.layers", "12"},
-                                                    {"model.hidden", "768"},
-                                                    {"model.heads", "12"},
-                                                    {"model.ffn_hidden", "3072"},
-                                                    {"model.max_positions", "1024"},
-                                                    {"model.vocabulary", "50257"},
-                                                    {"model.gelu", "tanh"},
-                                                    {"model.norm_epsilon", "1.0000000000000001e-05"},
-                                                    {"model.kv_heads", "12"},
-                                                    {"model.normalization", "LayerNorm"},
-                                                    {"model.positions", "learned_absolute"},
-                                                    {"model.rotary_base", "10000"},
-                                                    {"model.rotary_percent", "1"},
-                                                    {"model.swiglu", "false"},
-                                                    {"model.linear_bias", "true"},
-                                                    {"model.tied_output", "true"}}));
+TEST(ModelConfigAttributes, KeepTheirNamesAndTexts) {
+  EXPECT_EQ(attributes_of(ModelConfig()), (Attributes{{"model.kind", "gpt2"},
+                                                      {"model.layers", "12"},
+                                                      {"model.hidden", "768"},
+                                                      {"model.heads", "12"},
+                                                      {"model.ffn_hidden", "3072"},
+                                                      {"model.max_positions", "1024"},
+                                                      {"model.vocabulary", "50257"},
+                                                      {"model.gelu", "tanh"},
+                                                      {"model.norm_epsilon", "1.0000000000000001e-05"},
+                                                      {"model.kv_heads", "12"},
+                                                      {"model.normalization", "LayerNorm"},
+                                                      {"model.positions", "learned_absolute"},
+                                                      {"model.rotary_base", "10000"},
+                                                      {"model.rotary_percent", "1"},
+                                                      {"model.swiglu", "false"},
+                                                      {"model.linear_bias", "true"},
+                                                      {"model.tied_output", "true"}}));
 }
 
-TEST(GptConfigAttributes, FromBeforeThereWereVariantsMeanGpt2) {
-  Attributes::Texts texts = attributes_of(GptConfig()).texts();
+TEST(ModelConfigAttributes, FromBeforeThereWereVariantsMeanGpt2) {
+  Attributes::Texts texts = attributes_of(ModelConfig()).texts();
   for (const char* name : {"kv_heads", "normalization", "positions", "rotary_base", "rotary_percent", "swiglu",
                            "linear_bias", "tied_output"}) {
     EXPECT_EQ(texts.erase(std::string("model.") + name), 1u) << name;
   }
-  EXPECT_EQ(attributes_of(config_from(Attributes(texts))), attributes_of(GptConfig()));
+  EXPECT_EQ(attributes_of(config_from(Attributes(texts))), attributes_of(ModelConfig()));
 }
 
-TEST(GptConfigAttributes, WithAWrongValueAreRefusedByItsName) {
-  const Attributes::Texts good = attributes_of(GptConfig()).texts();
+TEST(ModelConfigAttributes, WithAWrongValueAreRefusedByItsName) {
+  const Attributes::Texts good = attributes_of(ModelConfig()).texts();
   for (const auto& [name, text] : good) {
     Attributes::Texts texts = good;
     texts[name] = "wrong";
@@ -105,8 +105,8 @@ TEST(GptConfigAttributes, WithAWrongValueAreRefusedByItsName) {
   }
 }
 
-TEST(GptConfigAttributes, OfAnImpossibleModelAreABadCheckpoint) {
-  Attributes attributes = attributes_of(GptConfig());
+TEST(ModelConfigAttributes, OfAnImpossibleModelAreABadCheckpoint) {
+  Attributes attributes = attributes_of(ModelConfig());
   attributes.set_source("here");
   attributes.put("model.kv_heads", 5);
   EXPECT_THAT([&] { config_from(attributes); },

@@ -1,4 +1,4 @@
-#include "src/train/parallel_gpt.hpp"
+#include "src/train/parallel_model.hpp"
 
 namespace trireme::train {
 namespace {
@@ -19,7 +19,7 @@ parallel::ExchangeOptions exchange_of(const model::StageShard& shard, const para
 }
 
 /// Decorator that runs `stage` as graphs; null without `cuda_graphs`.
-std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::GptStage& stage,
+std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::TransformerStage& stage,
                                                const ExecutionConfig& config) {
   validate(config);
   if (!config.cuda_graphs) return nullptr;
@@ -30,9 +30,9 @@ std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::GptStage
 
 }  // namespace
 
-ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
-                         parallel::GridCommunicators& communicators, const model::GptConfig& config,
-                         const ExecutionConfig& execution)
+ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
+                             parallel::GridCommunicators& communicators, const model::ModelConfig& config,
+                             const ExecutionConfig& execution)
     : backend_(backend),
       world_(world),
       grid_(grid),
@@ -48,7 +48,7 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
                   execution.vocabulary_multiple, execution.padded_vocabulary_size),
       shard_(shard_of(pipeline_layout_, communicators, execution.parallel)),
       workspace_(backend, std::size_t{1} << 22),
-      parameters_(backend, execution.dtype, model::gpt_parameters(config, shard_, vocabulary_),
+      parameters_(backend, execution.dtype, model::model_parameters(config, shard_, vocabulary_),
                   execution.parallel.data_parallel, gradient_group().size(), gradient_group().rank()),
       data_parallel_(backend, parameters_, gradient_group()),
       stage_({backend, *communicators.tensor, workspace_, shard_.sequence_parallel,
@@ -60,7 +60,7 @@ ParallelGpt::ParallelGpt(Backend& backend, Communicator& world, const parallel::
       executor_(backend, *communicators.pipeline, running_stage(),
                 exchange_of(shard_, communicators, execution.parallel)) {}
 
-void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {
+void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {
   const int count = static_cast<int>(micro_batches.size());
   if (mode.backward) data_parallel_.begin_step();
   running_stage().begin(std::move(micro_batches), mode);
@@ -74,12 +74,12 @@ void ParallelGpt::run(std::vector<model::MicroBatch> micro_batches, const model:
   executor_.run(schedule);
 }
 
-void ParallelGpt::set_trace(TraceRecorder* trace) {
+void ParallelModel::set_trace(TraceRecorder* trace) {
   trace_ = trace;
   executor_.set_trace(trace);
 }
 
-void ParallelGpt::reduce_gradients() {
+void ParallelModel::reduce_gradients() {
   const TraceScope scope(trace_, "reduce gradients", "communication");
   data_parallel_.finish_reduction();
   parameters_.sum_partial_gradients(backend_, *communicators_.tensor, workspace_);
@@ -91,7 +91,7 @@ void ParallelGpt::reduce_gradients() {
   }
 }
 
-double ParallelGpt::take_global_loss_sum() {
+double ParallelModel::take_global_loss_sum() {
   double sum = stage_.take_loss_sum();
   if (communicators_.tensor->rank() != 0) sum = 0;  // every tensor rank has the same sum
   ImmediateStream host;
