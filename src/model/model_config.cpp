@@ -7,13 +7,16 @@
 namespace trireme::model {
 namespace {
 
-constexpr Choice<Architecture> architecture_names[] = {
-    {"gpt2", Architecture::gpt2}, {"llama", Architecture::llama}, {"gpt", Architecture::gpt}};
+constexpr Choice<Architecture> architecture_names[] = {{"gpt2", Architecture::gpt2},
+                                                       {"llama", Architecture::llama},
+                                                       {"gpt", Architecture::gpt},
+                                                       {"bert", Architecture::bert}};
 constexpr Choice<Activation> gelu_names[] = {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}};
 constexpr Choice<Normalization> normalization_names[] = {{"LayerNorm", Normalization::layer_norm},
                                                          {"RMSNorm", Normalization::rms_norm}};
 constexpr Choice<PositionEmbedding> position_names[] = {{"learned_absolute", PositionEmbedding::learned_absolute},
                                                         {"rope", PositionEmbedding::rope}};
+constexpr Choice<NormPlacement> placement_names[] = {{"pre", NormPlacement::pre}, {"post", NormPlacement::post}};
 
 /// Elements of the matrices of one layer.
 std::int64_t matrix_elements(const ModelConfig& config) {
@@ -56,6 +59,10 @@ void validate(const ModelConfig& config) {
            fmt::format("<rotary_percent> {} of heads of {} channels rotates {}: it must be an even number above 0",
                        config.rotary_percent, config.head_dim(), config.rotary_channels()));
   }
+  expect(config.is_bert() || !config.post_norm(),
+         "<apply_residual_connection_post_layernorm> is an arrangement of BERT: a GPT's layers are pre-norm");
+  expect(!config.is_bert() || config.tied_output,
+         "<untie_embeddings_and_output_weights>: the output of a BERT is tied to its token embedding");
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
   // Beyond any machine, and before a product of sizes leaves 64 bits.
   const double h = static_cast<double>(config.hidden);
@@ -83,7 +90,12 @@ std::int64_t parameter_count(const ModelConfig& config) {
   const std::int64_t layer = matrix_elements(config) + 2 * norm + (config.linear_bias ? biases : 0);
   const std::int64_t positions =
       config.position_embedding == PositionEmbedding::learned_absolute ? config.max_positions : 0;
-  return ((config.tied_output ? 1 : 2) * config.vocabulary + positions) * h + config.layers * layer + norm;
+  const std::int64_t common =
+      ((config.tied_output ? 1 : 2) * config.vocabulary + positions) * h + config.layers * layer + norm;
+  if (!config.is_bert()) return common;
+  const std::int64_t masked_token_head = h * h + h + norm + config.vocabulary;
+  const std::int64_t types_pooler_binary_head = 2 * h + h * h + h + 2 * h + 2;
+  return common + masked_token_head + (config.binary_head ? types_pooler_binary_head : 0);
 }
 
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s) {
@@ -92,11 +104,12 @@ double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s
   // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
   // forward and the two halves of backward.
   const double per_token = config.layers * (static_cast<double>(matrix_elements(config)) + 2 * sequence * h) +
-                           static_cast<double>(config.vocabulary) * h;
+                           static_cast<double>(config.vocabulary) * h + (config.is_bert() ? h * h : 0);
   return 6 * static_cast<double>(batch) * sequence * per_token;
 }
 
 Architecture architecture_of(const ModelConfig& config) {
+  if (config.is_bert()) return Architecture::bert;
   const bool layer_norm = config.normalization == Normalization::layer_norm;
   const bool rope = config.position_embedding == PositionEmbedding::rope;
   const bool grouped = config.kv_heads() != config.heads;
@@ -126,6 +139,10 @@ Attributes attributes_of(const ModelConfig& config) {
   attributes.put("model.swiglu", config.swiglu);
   attributes.put("model.linear_bias", config.linear_bias);
   attributes.put("model.tied_output", config.tied_output);
+  if (config.is_bert()) {
+    attributes.put("model.norm_placement", config.norm_placement, placement_names);
+    attributes.put("model.binary_head", config.binary_head);
+  }
   return attributes;
 }
 
@@ -151,6 +168,11 @@ ModelConfig config_from(const Attributes& attributes) {
     config.swiglu = attributes.get<bool>("model.swiglu");
     config.linear_bias = attributes.get<bool>("model.linear_bias");
     config.tied_output = attributes.get<bool>("model.tied_output");
+  }
+  if (architecture == Architecture::bert) {
+    config.family = ModelFamily::bert;
+    config.norm_placement = attributes.get("model.norm_placement", placement_names);
+    config.binary_head = attributes.get<bool>("model.binary_head");
   }
   try {
     validate(config);

@@ -10,14 +10,21 @@ namespace trireme::model {
 /// Far beyond any model that is trained; planning takes time and memory for each layer.
 constexpr int max_layers = 2'000;
 
+/// Kind of model. gpt: causal attention, predicts the next token. bert: attention to the whole sequence, predicts
+/// masked tokens and with a binary head the order of two segments (Devlin et al. 2019, arXiv:1810.04805).
+enum class ModelFamily { gpt, bert };
 enum class Normalization { layer_norm, rms_norm };
 enum class PositionEmbedding { learned_absolute, rope };
+/// Place of a layer's normalisations. pre: before attention and feed-forward block, outside the residual stream, and
+/// one after the last layer. post: on each sum of residual and branch, and on the embeddings (BERT's original).
+enum class NormPlacement { pre, post };
 
-/// The shape of a GPT of pre-norm layers. The defaults are GPT-2's: layer normalisation, learned positions, GELU,
+/// The shape of a model. The defaults are GPT-2's: pre-norm layers, layer normalisation, learned positions, GELU,
 /// biases, output head tied to the token embedding. A Llama has RMSNorm, rotary positions, SwiGLU, an untied head and
 /// no biases. Often it has fewer heads of keys and values (grouped-query attention, Ainslie et al. 2023,
-/// arXiv:2305.13245).
+/// arXiv:2305.13245). A BERT has token types and two output heads; its layers are pre- or post-norm.
 struct ModelConfig {
+  ModelFamily family = ModelFamily::gpt;
   int layers = 12;
   std::int64_t hidden = 768;
   std::int64_t heads = 12;
@@ -36,7 +43,15 @@ struct ModelConfig {
   bool swiglu = false;        ///< a gated feed-forward block, in place of `activation`
   bool linear_bias = true;
   bool tied_output = true;
+  NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT alone
+  bool binary_head = true;  ///< of a BERT: token types, a pooler and the head that predicts the order of segments
 
+  bool is_bert() const { return family == ModelFamily::bert; }
+  /// Returns whether a position attends to itself and earlier ones only.
+  bool causal() const { return !is_bert(); }
+  /// Returns whether the model tells two segments apart.
+  bool has_binary_head() const { return is_bert() && binary_head; }
+  bool post_norm() const { return norm_placement == NormPlacement::post; }
   std::int64_t head_dim() const { return hidden / heads; }
   std::int64_t kv_heads() const { return query_groups == 0 ? heads : query_groups; }
   /// Channels of a head that rotate; 0 without rotary positions.
@@ -60,19 +75,21 @@ void check_sequence_length(const ModelConfig& config, std::int64_t sequence_leng
 
 /// Parameters of the whole model at the true vocabulary. Of a GPT-2: V h + S h + L (4 h^2 + 2 h f + 9 h + f) + 2 h,
 /// with f = 4 h L (12 h^2 + 13 h) + V h + S h + 2 h. Of a Llama with k = h kv_heads / heads: 2 V h + L (2 h^2 + 2 h k +
-/// 3 h f + 2 h) + h.
+/// 3 h f + 2 h) + h. A BERT has, beside a GPT-2's: its head of masked tokens h^2 + 3 h + V; token types, pooler and
+/// binary head 2 h + h^2 + h + 2 h + 2. Its post-norm arrangement has the embedding's norm in place of the last one.
 std::int64_t parameter_count(const ModelConfig& config);
 
 /// Model FLOPs of one update on `batch` samples of `s` tokens, forward and backward, full (not causal) attention, no
 /// recomputation counted: 6 B s (L (m + 2 s h) + V h), m the elements of a layer's matrices. For a GPT-2 with f = 4 h:
-/// 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473).
+/// 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A BERT's head of masked tokens
+/// adds h^2 to V h.
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s);
 
-/// Name of a model's architecture. `gpt` is any mix of the others' parts.
-enum class Architecture { gpt2, llama, gpt };
+/// Name of a model's architecture. `gpt` is any mix of the parts of gpt2 and llama.
+enum class Architecture { gpt2, llama, gpt, bert };
 /// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, as many heads of keys and values as
 /// of queries. llama: RMSNorm, rotary positions over whole heads, SwiGLU and no biases; its output may be tied, and its
-/// queries grouped.
+/// queries grouped. bert: every model of that family.
 Architecture architecture_of(const ModelConfig& config);
 
 /// The shape as the attributes "model.*" of a checkpoint, and back; dropout is none of them. CheckpointError where a

@@ -78,18 +78,67 @@ void append_layer(std::vector<Parameter>& list, const ModelConfig& config, int l
   append_row_parallel(list, config, prefix + ".mlp.proj", f, shard);
 }
 
-/// A matrix [vocabulary, h] split by rows: the token embedding, or an output head of its own.
-Parameter vocabulary_table(const std::string& name, ParameterRole role, const ModelConfig& config,
-                           const StageShard& shard, const parallel::VocabularyPartition& vocabulary) {
-  Parameter table = replicated(name, role, {config.vocabulary, config.hidden}, shard);
-  table.replicated = shard.tensor_size == 1;
-  table.gradient_is_partial = false;
+/// A tensor [vocabulary, ...] split along the vocabulary.
+Parameter split_by_token(const std::string& name, ParameterRole role, const Shape& shape, const StageShard& shard,
+                         const parallel::VocabularyPartition& vocabulary) {
+  Parameter parameter = replicated(name, role, shape, shard);
+  parameter.replicated = shard.tensor_size == 1;
+  parameter.gradient_is_partial = false;
   // A rank whose rows are all padding holds an empty box at the end of the vocabulary.
-  table.box.offset[0] = std::min(vocabulary.first(), vocabulary.size());
-  table.box.extent[0] = vocabulary.true_rows();
-  table.storage = {vocabulary.rows(), config.hidden};
+  parameter.box.offset[0] = std::min(vocabulary.first(), vocabulary.size());
+  parameter.box.extent[0] = vocabulary.true_rows();
+  parameter.storage[0] = vocabulary.rows();
+  return parameter;
+}
+
+/// The token embedding, on the first stage and where it is the output head too.
+Parameter token_table(const ModelConfig& config, const StageShard& shard,
+                      const parallel::VocabularyPartition& vocabulary) {
+  Parameter table = split_by_token(token_table_name(config), ParameterRole::embedding,
+                                   {config.vocabulary, config.hidden}, shard, vocabulary);
   table.tied = config.tied_output && !(shard.first_stage && shard.last_stage);
   return table;
+}
+
+/// A linear layer [outputs, h] on work of the residual stream, whole on every rank.
+void append_dense(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
+                  std::int64_t outputs, const StageShard& shard) {
+  list.push_back(replicated(prefix + ".weight", ParameterRole::matrix, {outputs, config.hidden}, shard));
+  list.push_back(replicated(prefix + ".bias", ParameterRole::bias, {outputs}, shard));
+}
+
+void append_embeddings(std::vector<Parameter>& list, const ModelConfig& config, const StageShard& shard,
+                       const parallel::VocabularyPartition& vocabulary) {
+  list.push_back(token_table(config, shard, vocabulary));
+  if (config.position_embedding == PositionEmbedding::learned_absolute) {
+    list.push_back(replicated(config.is_bert() ? "emb.pos" : "wpe", ParameterRole::embedding,
+                              {config.max_positions, config.hidden}, shard));
+  }
+  if (config.has_binary_head()) {
+    list.push_back(replicated("emb.type", ParameterRole::embedding, {2, config.hidden}, shard));
+  }
+  if (config.post_norm()) append_norm(list, config, outer_norm_name(config), shard);
+}
+
+void append_heads(std::vector<Parameter>& list, const ModelConfig& config, const StageShard& shard,
+                  const parallel::VocabularyPartition& vocabulary) {
+  if (!config.post_norm()) append_norm(list, config, outer_norm_name(config), shard);
+  if (config.is_bert()) {
+    append_dense(list, config, "mlm.dense", config.hidden, shard);
+    append_norm(list, config, "mlm.ln", shard);
+    list.push_back(split_by_token("mlm.out.bias", ParameterRole::bias, {config.vocabulary}, shard, vocabulary));
+  }
+  if (config.has_binary_head()) {
+    append_dense(list, config, "pooler", config.hidden, shard);
+    append_dense(list, config, "sop", 2, shard);
+  }
+  if (!config.tied_output) {
+    list.push_back(
+        split_by_token("lm_head.weight", ParameterRole::matrix, {config.vocabulary, config.hidden}, shard, vocabulary));
+  } else if (!shard.first_stage) {
+    list.push_back(token_table(config, shard, vocabulary));
+    list.back().shared_copy = true;
+  }
 }
 
 }  // namespace
@@ -116,10 +165,7 @@ std::vector<Parameter> model_parameters(const ModelConfig& config, const StageSh
     ++unit;
   };
   if (shard.first_stage) {
-    list.push_back(vocabulary_table("wte", ParameterRole::embedding, config, shard, vocabulary));
-    if (config.position_embedding == PositionEmbedding::learned_absolute) {
-      list.push_back(replicated("wpe", ParameterRole::embedding, {config.max_positions, config.hidden}, shard));
-    }
+    append_embeddings(list, config, shard, vocabulary);
     end_unit();
   }
   for (const LayerRange& chunk : shard.chunks) {
@@ -129,13 +175,7 @@ std::vector<Parameter> model_parameters(const ModelConfig& config, const StageSh
     }
   }
   if (shard.last_stage) {
-    append_norm(list, config, "ln_f", shard);
-    if (!config.tied_output) {
-      list.push_back(vocabulary_table("lm_head.weight", ParameterRole::matrix, config, shard, vocabulary));
-    } else if (!shard.first_stage) {
-      list.push_back(vocabulary_table("wte", ParameterRole::embedding, config, shard, vocabulary));
-      list.back().shared_copy = true;
-    }
+    append_heads(list, config, shard, vocabulary);
     end_unit();
   }
   return list;

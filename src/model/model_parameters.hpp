@@ -29,6 +29,12 @@ struct StageShard {
   static StageShard of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank);
 };
 
+/// Name of the token embedding, to which an output head may be tied.
+inline const char* token_table_name(const ModelConfig& config) { return config.is_bert() ? "emb.word" : "wte"; }
+/// Prefix of the norm of the residual stream's end: on the last layer's result, or of a post-norm model on the
+/// embeddings.
+inline const char* outer_norm_name(const ModelConfig& config) { return config.post_norm() ? "emb.ln" : "ln_f"; }
+
 /// The parameters that a rank with `shard` holds, without memory yet, in the order in which they are laid out. Shapes
 /// and names are logical. Linear weights are [out, in]. `attn.qkv.weight` is [3, heads, head size, hidden]. With fewer
 /// heads of keys and values `attn.q.weight` [heads, head size, hidden] and `attn.kv.weight` [2, kv heads, head size,
@@ -36,6 +42,11 @@ struct StageShard {
 /// the tensor ranks along heads and f, so that a rank holds matching shards. The output head is `lm_head.weight` on the
 /// last stage, or where it is tied the token embedding: a last stage that is not the first then holds a shared copy of
 /// `wte`. The units are the embeddings on the first stage, each layer, and the final norm and head on the last stage.
+///
+/// A BERT's embeddings are `emb.word`, `emb.pos` and `emb.type` [2, hidden]; a post-norm model has `emb.ln.*` in place
+/// of `ln_f.*`. Its heads are `mlm.dense.*`, `mlm.ln.*` and `mlm.out.bias` [vocabulary], split like the tied table, and
+/// `pooler.*` and `sop.*`, [hidden, hidden] and [2, hidden]. Models without a binary head lack `emb.type`, `pooler.*`
+/// and `sop.*`.
 std::vector<parallel::Parameter> model_parameters(const ModelConfig& config, const StageShard& shard,
                                                   const parallel::VocabularyPartition& vocabulary);
 

@@ -51,12 +51,42 @@ ModelConfig llama3_8b() {
   return config;
 }
 
+/// Megatron-LM's BERT, with its arrangement of the residual and activation.
+ModelConfig bert(int layers, std::int64_t hidden, std::int64_t heads) {
+  ModelConfig config = gpt2(layers, hidden, heads);
+  config.family = ModelFamily::bert;
+  config.max_positions = 512;
+  config.vocabulary = 30522;
+  return config;
+}
+
+/// BERT as first published.
+ModelConfig original_bert(int layers, std::int64_t hidden, std::int64_t heads) {
+  ModelConfig config = bert(layers, hidden, heads);
+  config.norm_placement = NormPlacement::post;
+  config.activation = Activation::gelu_erf;
+  config.norm_epsilon = 1e-12;
+  return config;
+}
+
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> list = {
-      {"gpt2-124m", gpt2(12, 768, 12)},  {"gpt2-355m", gpt2(24, 1024, 16)}, {"gpt2-774m", gpt2(36, 1280, 20)},
-      {"gpt2-1.5b", gpt2(48, 1600, 25)}, {"gpt2-1.2b", gpt2(40, 1536, 16)}, {"gpt2-2.5b", gpt2(54, 1920, 20)},
-      {"gpt2-4.2b", gpt2(64, 2304, 24)}, {"gpt2-8.3b", gpt2(72, 3072, 24)}, {"gpt2-8.3b-scaling", gpt2(72, 3072, 32)},
-      {"llama2-7b", llama2_7b()},        {"llama3-8b", llama3_8b()},
+      {"gpt2-124m", gpt2(12, 768, 12)},
+      {"gpt2-355m", gpt2(24, 1024, 16)},
+      {"gpt2-774m", gpt2(36, 1280, 20)},
+      {"gpt2-1.5b", gpt2(48, 1600, 25)},
+      {"gpt2-1.2b", gpt2(40, 1536, 16)},
+      {"gpt2-2.5b", gpt2(54, 1920, 20)},
+      {"gpt2-4.2b", gpt2(64, 2304, 24)},
+      {"gpt2-8.3b", gpt2(72, 3072, 24)},
+      {"gpt2-8.3b-scaling", gpt2(72, 3072, 32)},
+      {"llama2-7b", llama2_7b()},
+      {"llama3-8b", llama3_8b()},
+      {"bert-336m", bert(24, 1024, 16)},
+      {"bert-1.3b", bert(24, 2048, 32)},
+      {"bert-3.9b", bert(48, 2560, 40)},
+      {"bert-base", original_bert(12, 768, 12)},
+      {"bert-large", original_bert(24, 1024, 16)},
   };
   return list;
 }

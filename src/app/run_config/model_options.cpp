@@ -12,6 +12,9 @@ void ModelOptions::declare(Options& options) {
               "Preset: " + model::preset_names() +
                   ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the "
                   "scaling study. A preset sets vocabulary, positions and dropout, too; single options override it.");
+  options.add_choice<std::optional<model::ModelFamily>>(
+      "model-type", &family, {{"gpt", model::ModelFamily::gpt}, {"bert", model::ModelFamily::bert}},
+      "Kind of model without a preset: gpt predicts the next token (default), bert masked tokens.");
   options.add("num-layers", &layers, "N", "Transformer layers.", layer_count());
   options.add("hidden-size", &hidden, "N", "Width of the residual stream.", countable());
   options.add("num-attention-heads", &heads, "N", "Attention heads.", countable());
@@ -31,8 +34,8 @@ void ModelOptions::declare(Options& options) {
               between(0, 0.99));
   options.add("attention-dropout", &attention_dropout, "P",
               "Probability of dropping an attention weight; default the preset's, else 0.1.", between(0, 0.99));
-  options.add("layernorm-epsilon,norm-epsilon", &norm_epsilon, "X", "Added to the variance in normalisation.",
-              at_least(0));
+  options.add("layernorm-epsilon,norm-epsilon", &norm_epsilon, "X",
+              "Added to the variance in normalisation; default the preset's, else 1e-5.", at_least(0));
   options.add_choice<std::optional<model::Normalization>>(
       "normalization", &normalization,
       {{"LayerNorm", model::Normalization::layer_norm}, {"RMSNorm", model::Normalization::rms_norm}},
@@ -53,6 +56,10 @@ void ModelOptions::declare(Options& options) {
   options.add_flag("untie-embeddings-and-output-weights", &untied_output,
                    "Give the output its own matrix instead of the token embedding's.");
   options.add_flag("disable-bias-linear", &no_linear_bias, "Linear layers have no biases.");
+  options.add_flag("apply-residual-connection-post-layernorm", &post_norm,
+                   "BERT: normalise each sum of residual and branch, as first published, not each branch's input.");
+  options.add_flag("bert-no-binary-head", &no_binary_head,
+                   "BERT: leave out token types and the prediction of the segments' order; samples have one segment.");
 }
 
 std::optional<model::ModelConfig> ModelOptions::check(std::int64_t sequence_length, Problems& problems) const {
@@ -62,17 +69,11 @@ std::optional<model::ModelConfig> ModelOptions::check(std::int64_t sequence_leng
 }
 
 model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const {
-  model::ModelConfig config;
-  if (!preset.empty()) {
-    config = model::preset(preset);
-  } else {
-    TRIREME_CHECK(layers && hidden && heads, ConfigError,
-                  "the model's shape is missing: give --model, or --num-layers, --hidden-size and "
-                  "--num-attention-heads");
-  }
-  const model::ModelConfig known = config;
   Problems problems;
+  const model::ModelConfig known = known_config(problems);
+  model::ModelConfig config = known;
   apply_variants(config, problems);
+  apply_bert(config, problems);
   config.layers = layers.value_or(config.layers);
   config.hidden = hidden.value_or(config.hidden);
   config.heads = heads.value_or(config.heads);
@@ -81,7 +82,7 @@ model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64
       ffn_hidden.value_or(as_known ? known.ffn_hidden : model::default_ffn_hidden(config.hidden, config.swiglu));
   config.hidden_dropout = hidden_dropout.value_or(config.hidden_dropout);
   config.attention_dropout = attention_dropout.value_or(config.attention_dropout);
-  config.norm_epsilon = norm_epsilon;
+  config.norm_epsilon = norm_epsilon.value_or(config.norm_epsilon);
   apply_positions(config, sequence_length, problems);
   apply_vocabulary(config, corpus_vocabulary, problems);
   problems.expect(
@@ -91,6 +92,31 @@ model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64
   if (config.ffn_hidden > 0) problems.attempt([&] { model::validate(config); });
   problems.report();
   return config;
+}
+
+model::ModelConfig ModelOptions::known_config(Problems& problems) const {
+  if (preset.empty()) {
+    TRIREME_CHECK(layers && hidden && heads, ConfigError,
+                  "the model's shape is missing: give --model, or --num-layers, --hidden-size and "
+                  "--num-attention-heads");
+    model::ModelConfig config;
+    config.family = family.value_or(config.family);
+    return config;
+  }
+  const model::ModelConfig config = model::preset(preset);
+  problems.expect(!family || *family == config.family,
+                  fmt::format("--model {} is a {}: leave out --model-type, or give another --model", preset,
+                              config.is_bert() ? "BERT" : "GPT"));
+  return config;
+}
+
+void ModelOptions::apply_bert(model::ModelConfig& config, Problems& problems) const {
+  problems.expect(config.is_bert() || (!post_norm && !no_binary_head),
+                  "--apply-residual-connection-post-layernorm and --bert-no-binary-head are options of a BERT: give "
+                  "--model bert-336m or --model-type bert");
+  if (!config.is_bert()) return;
+  if (post_norm) config.norm_placement = model::NormPlacement::post;
+  config.binary_head = config.binary_head && !no_binary_head;
 }
 
 void ModelOptions::apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const {

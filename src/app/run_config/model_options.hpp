@@ -16,6 +16,7 @@ constexpr Range layer_count() { return between(1, model::max_layers); }
 /// Options of a model's shape.
 struct ModelOptions {
   std::string preset;
+  std::optional<model::ModelFamily> family;
   std::optional<int> layers;
   std::optional<std::int64_t> hidden;
   std::optional<std::int64_t> heads;
@@ -25,7 +26,7 @@ struct ModelOptions {
   std::optional<Activation> activation;
   std::optional<double> hidden_dropout;
   std::optional<double> attention_dropout;
-  double norm_epsilon = 1e-5;
+  std::optional<double> norm_epsilon;
   std::optional<model::Normalization> normalization;
   std::optional<model::PositionEmbedding> position_embedding;
   bool rotary_positions = false;
@@ -36,6 +37,8 @@ struct ModelOptions {
   std::optional<std::int64_t> query_groups;
   bool untied_output = false;
   bool no_linear_bias = false;
+  bool post_norm = false;
+  bool no_binary_head = false;
 
   void declare(Options& options);
   /// Returns the configuration asked for, or none where there are problems. Does not check the vocabulary: the corpus
@@ -50,8 +53,12 @@ struct ModelOptions {
   std::string preset_values(const model::ModelConfig& config) const;
 
  private:
+  /// Returns the preset's configuration, or one of the model type without a shape.
+  model::ModelConfig known_config(Problems& problems) const;
   /// Applies the differences from GPT-2 to `config`.
   void apply_variants(model::ModelConfig& config, Problems& problems) const;
+  /// Applies BERT's own options to `config`.
+  void apply_bert(model::ModelConfig& config, Problems& problems) const;
   void apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const;
   void apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary, Problems& problems) const;
 };

@@ -11,6 +11,8 @@ namespace {
 /// Lists a model's differences from GPT-2: ", RMSNorm, rotary positions ..."
 std::string variants_text(const model::ModelConfig& model) {
   std::string text;
+  if (model.is_bert()) text += model.binary_head ? ", BERT" : ", BERT without a binary head";
+  if (model.post_norm()) text += ", post-norm layers";
   if (model.kv_heads() != model.heads) text += fmt::format(", {} query groups", model.kv_heads());
   if (model.normalization == model::Normalization::rms_norm) text += ", RMSNorm";
   if (model.position_embedding == model::PositionEmbedding::rope) text += ", rotary positions";
