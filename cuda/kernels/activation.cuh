@@ -14,6 +14,8 @@ __device__ A activated(Activation activation, A x) {
       return x / (1 + std::exp(-static_cast<A>(1.5957691216057307118) * (x + static_cast<A>(0.044715) * x * x * x)));
     case Activation::gelu_erf:
       return static_cast<A>(0.5) * x * std::erfc(-static_cast<A>(0.70710678118654752440) * x);
+    case Activation::tanh:
+      return std::tanh(x);
     case Activation::none:
       break;
   }
@@ -33,6 +35,10 @@ __device__ A activation_slope(Activation activation, A x) {
     case Activation::gelu_erf:
       return static_cast<A>(0.5) * std::erfc(-static_cast<A>(0.70710678118654752440) * x) +
              x * static_cast<A>(0.39894228040143267794) * std::exp(-static_cast<A>(0.5) * x * x);
+    case Activation::tanh: {
+      const A y = std::tanh(x);
+      return 1 - y * y;
+    }
     case Activation::none:
       break;
   }

@@ -105,8 +105,8 @@ class CublasLtGemm final : public GemmKernels {
  private:
   /// Forward epilogue that cuBLASLt can fuse: its GELU is the tanh form.
   static Epilogue linear_epilogue(const Task& task) {
-    if (task.activation == Activation::gelu_erf) return Epilogue::none;
     if (task.activation == Activation::none) return task.bias == nullptr ? Epilogue::none : Epilogue::bias;
+    if (task.activation != Activation::gelu_tanh) return Epilogue::none;
     if (task.pre_activation == nullptr) return task.bias == nullptr ? Epilogue::gelu : Epilogue::gelu_bias;
     return task.bias == nullptr ? Epilogue::gelu_aux : Epilogue::gelu_aux_bias;
   }

@@ -60,19 +60,24 @@ void MetricsFile::append(const std::string& line) {
 }
 
 void MetricsFile::write(const train::TrainRecord& r) {
+  const std::string sop_loss = r.sop_loss ? fmt::format(R"("sop_loss": {}, )", number(*r.sop_loss)) : "";
   append(fmt::format(
-      R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, "grad_norm": {}, "learning_rate": {}, )"
+      R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, {}"grad_norm": {}, "learning_rate": {}, )"
       R"("loss_scale": {}, "skipped": {}, "elapsed_ms": {:.3f}, "tokens_per_second": {:.1f}, "tflops_per_rank": {:.4f}}})"
       "\n",
-      r.iteration, r.consumed_samples, number(r.lm_loss), number(r.grad_norm), number(r.learning_rate),
+      r.iteration, r.consumed_samples, number(r.lm_loss), sop_loss, number(r.grad_norm), number(r.learning_rate),
       number(r.loss_scale), r.skipped, r.elapsed_ms, r.tokens_per_second, r.tflops_per_rank));
 }
 
 void MetricsFile::write(const train::EvaluationRecord& r) {
   const char* split = r.split == data::Split::test ? "test" : "valid";
-  append(fmt::format(R"({{"iteration": {}, "{}_loss": {}, "{}_ppl": {}}})"
-                     "\n",
-                     r.iteration, split, number(r.loss), split, number(r.perplexity)));
+  std::string line = fmt::format(R"({{"iteration": {}, "{}_loss": {}, "{}_ppl": {})", r.iteration, split,
+                                 number(r.loss), split, number(r.perplexity));
+  if (r.sop_loss) {
+    line += fmt::format(R"(, "{}_sop_loss": {}, "{}_sop_accuracy": {})", split, number(*r.sop_loss), split,
+                        number(*r.sop_accuracy));
+  }
+  append(line + "}\n");
 }
 
 }  // namespace trireme::io

@@ -86,6 +86,7 @@ struct RehearsalBackend::Kernels final : GemmKernels,
     note_sums(dsum, dbias);
   }
   void activate(Stream&, Activation, ConstTensorView, TensorView) override {}
+  void activate_backward(Stream&, Activation, ConstTensorView, ConstTensorView, TensorView) override {}
   void swiglu(Stream&, ConstTensorView, TensorView) override {}
   void swiglu_backward(Stream&, ConstTensorView, ConstTensorView, TensorView) override {}
 

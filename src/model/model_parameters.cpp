@@ -111,7 +111,7 @@ void append_embeddings(std::vector<Parameter>& list, const ModelConfig& config, 
                        const parallel::VocabularyPartition& vocabulary) {
   list.push_back(token_table(config, shard, vocabulary));
   if (config.position_embedding == PositionEmbedding::learned_absolute) {
-    list.push_back(replicated(config.is_bert() ? "emb.pos" : "wpe", ParameterRole::embedding,
+    list.push_back(replicated(position_table_name(config), ParameterRole::embedding,
                               {config.max_positions, config.hidden}, shard));
   }
   if (config.has_binary_head()) {

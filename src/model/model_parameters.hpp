@@ -31,6 +31,8 @@ struct StageShard {
 
 /// Name of the token embedding, to which an output head may be tied.
 inline const char* token_table_name(const ModelConfig& config) { return config.is_bert() ? "emb.word" : "wte"; }
+/// Name of the table of learned positions, where the model has one.
+inline const char* position_table_name(const ModelConfig& config) { return config.is_bert() ? "emb.pos" : "wpe"; }
 /// Prefix of the norm of the residual stream's end: on the last layer's result, or of a post-norm model on the
 /// embeddings.
 inline const char* outer_norm_name(const ModelConfig& config) { return config.post_norm() ? "emb.ln" : "ln_f"; }

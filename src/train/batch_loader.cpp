@@ -33,7 +33,8 @@ std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& reque
       {"token types", &SampleView::token_types, &MicroBatch::token_types, &SampleFields::token_types},
       {"positions", &SampleView::positions, &MicroBatch::positions, &SampleFields::positions},
       {"lengths", &SampleView::length, &MicroBatch::lengths, &SampleFields::length, false},
-      {"labels of the second segment", &SampleView::is_random, &MicroBatch::is_random, &SampleFields::is_random, false},
+      {"labels of the second segment", &SampleView::is_random, &MicroBatch::sample_labels, &SampleFields::is_random,
+       false},
   };
   std::vector<Field> fields;
   std::ranges::copy_if(all, std::back_inserter(fields),
@@ -46,6 +47,7 @@ std::vector<Tensor> BatchLoader::make_tensors(std::int64_t micro_batches) const 
   std::vector<Tensor> tensors;
   tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, s * b_});
   tensors.emplace_back(backend_, DType::int64, Shape{micro_batches, b_});
+  if (requested_.is_random) tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, b_});
   for (const Field& field : fields_) {
     tensors.emplace_back(backend_, DType::int32,
                          field.per_position ? Shape{micro_batches, s, b_} : Shape{micro_batches, b_});
@@ -100,6 +102,7 @@ void BatchLoader::read(Set& set, const Request& request) const {
   const SampleView& sample = buffer.view();
   std::vector<double> weights(request.samples.size() * static_cast<std::size_t>(s));
   std::vector<std::int64_t> counted(weights.size() / rows_of_batch);  // tokens of each micro-batch
+  set.sample_labels.clear();
   for (std::int64_t i = 0; i < std::ssize(request.samples); ++i) {
     const auto [index, number] = request.samples[static_cast<std::size_t>(i)];
     if (index >= 0) {
@@ -108,6 +111,7 @@ void BatchLoader::read(Set& set, const Request& request) const {
       write_filler(sample);
     }
     set.copies.host(numbers_index).as<std::int64_t>()[i] = number;
+    set.sample_labels.insert(set.sample_labels.end(), sample.is_random.begin(), sample.is_random.end());
     counted[static_cast<std::size_t>(i / b_)] +=
         std::ranges::count_if(sample.labels, [](std::int32_t label) { return label >= 0; });
 
@@ -116,11 +120,13 @@ void BatchLoader::read(Set& set, const Request& request) const {
       const auto position = static_cast<std::size_t>(shard_.positions[row]);
       weights[static_cast<std::size_t>(first + row * b_)] = sample.labels[position] >= 0 ? 1 : 0;
     }
-    // Kernels look up the label of every position, of weight 0 too.
-    std::ranges::transform(sample.labels, sample.labels.begin(), [](std::int32_t label) { return std::max(label, 0); });
+    // Kernels look up every label, of weight 0 too.
+    for (const std::span<std::int32_t> labels : {sample.labels, sample.is_random}) {
+      std::ranges::transform(labels, labels.begin(), [](std::int32_t label) { return std::max(label, 0); });
+    }
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       const std::span<const std::int32_t> values = sample.*fields_[f].of_sample;
-      auto* const host = set.copies.host(first_field_index + f).as<std::int32_t>();
+      auto* const host = set.copies.host(first_field_index() + f).as<std::int32_t>();
       if (!fields_[f].per_position) {
         host[i] = values[0];
         continue;
@@ -131,14 +137,27 @@ void BatchLoader::read(Set& set, const Request& request) const {
     }
   }
   set.counted_tokens = std::accumulate(counted.begin(), counted.end(), std::int64_t{0});
-  if (request.average == LossAverage::micro_batch) {
+  write_weights(set, weights_index, std::move(weights), counted, request.average);
+  if (!requested_.is_random) return;
+  std::vector<double> sample_weights;
+  std::vector<std::int64_t> counted_samples(counted.size());
+  for (const std::int32_t label : set.sample_labels) {
+    counted_samples[sample_weights.size() / static_cast<std::size_t>(b_)] += label >= 0 ? 1 : 0;
+    sample_weights.push_back(label >= 0 ? 1 : 0);
+  }
+  write_weights(set, sample_weights_index, std::move(sample_weights), counted_samples, request.average);
+}
+
+void BatchLoader::write_weights(Set& set, std::size_t tensor, std::vector<double> weights,
+                                const std::vector<std::int64_t>& counted, LossAverage average) const {
+  if (average == LossAverage::micro_batch) {
+    const std::size_t per_batch = weights.size() / counted.size();
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      const std::int64_t tokens_of_batch = counted[i / rows_of_batch];
-      if (tokens_of_batch > 0) weights[i] /= static_cast<double>(tokens_of_batch);
+      if (const std::int64_t labels = counted[i / per_batch]; labels > 0) weights[i] /= static_cast<double>(labels);
     }
   }
   dispatch_float(weight_type_, [&]<class T>() {
-    std::ranges::transform(weights, set.copies.host(weights_index).as<T>(), [](double weight) { return T(weight); });
+    std::ranges::transform(weights, set.copies.host(tensor).as<T>(), [](double weight) { return T(weight); });
   });
 }
 
@@ -156,6 +175,7 @@ void BatchLoader::upload(Set& set, const Request& request, Stream& stream) const
   const auto samples = static_cast<std::int64_t>(request.samples.size());
   const std::int64_t rows = samples * shard_.rows;
   std::vector<std::int64_t> count = {rows, samples};
+  if (requested_.is_random) count.push_back(samples);
   for (const Field& field : fields_) count.push_back(field.per_position ? rows : samples);
   set.copies.upload(stream, count);
 }
@@ -194,9 +214,10 @@ std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, cons
     MicroBatch& batch = batches[static_cast<std::size_t>(j)];
     batch.loss_weights = row_of(weights_index, j, {s * b_});
     batch.samples = row_of(numbers_index, j, {b_});
+    if (requested_.is_random) batch.sample_weights = row_of(sample_weights_index, j, {b_});
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       const Shape shape = fields_[f].per_position ? Shape{s, b_} : Shape{b_};
-      batch.*fields_[f].of_micro_batch = row_of(first_field_index + f, j, shape);
+      batch.*fields_[f].of_micro_batch = row_of(first_field_index() + f, j, shape);
     }
   }
   return batches;

@@ -40,12 +40,14 @@ class BatchLoader {
 
   /// Reads `samples`, b for each micro-batch, one after another, or takes them where they were read ahead. A position
   /// with a label has weight 1 or, with LossAverage::micro_batch, one over their number in its micro-batch; others have
-  /// label 0 and weight 0. The result is valid until the next call. Throws ConfigError where `source` lacks a field
-  /// asked for.
+  /// label 0 and weight 0. Labels of whole samples have weights alike. The result is valid until the next call. Throws
+  /// ConfigError where `source` lacks a field asked for.
   std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples,
                                       LossAverage average = LossAverage::tokens);
   /// Number of labels in the samples loaded last, on all context ranks together.
   std::int64_t counted_tokens() const { return sets_[current_].counted_tokens; }
+  /// Labels of the samples loaded last, in their order, negative where a sample has none; empty unless requested.
+  const std::vector<std::int32_t>& sample_labels() const { return sets_[current_].sample_labels; }
 
   /// Begins to read, in a thread, the samples of a later `load` of the same `source`, and drops those read ahead
   /// before. That `load` throws an error of the reading. `source` must live until `end_reading`.
@@ -66,16 +68,18 @@ class BatchLoader {
     bool per_position = true;                       // [s] of a sample, [s, b] of a micro-batch; else [1] and [b]
   };
   static std::vector<Field> fields_of(const data::SampleFields& requested);
-  /// Tensors of one update: weights [m, s b] A, numbers of the samples [m, b] int64, then the fields [m, s, b] or [m,
-  /// b] int32; s are the rows of the shard.
+  /// Tensors of one update: weights [m, s b] A, numbers of the samples [m, b] int64, weights of the samples [m, b] A
+  /// where they have labels, then the fields [m, s, b] or [m, b] int32; s are the rows of the shard.
   std::vector<Tensor> make_tensors(std::int64_t micro_batches) const;
-  static constexpr std::size_t weights_index = 0, numbers_index = 1, first_field_index = 2;
+  static constexpr std::size_t weights_index = 0, numbers_index = 1, sample_weights_index = 2;
+  std::size_t first_field_index() const { return requested_.is_random ? 3 : 2; }
   struct Set {
     Set(Backend& backend, std::vector<Tensor> made)
         : tensors(std::move(made)), copies(backend, {tensors.begin(), tensors.end()}) {}
     std::vector<Tensor> tensors;
     HostCopies copies;  // copies of the tensors, in their order
     std::int64_t counted_tokens = 0;
+    std::vector<std::int32_t> sample_labels;
   };
   /// Request to the loader.
   struct Request {
@@ -87,6 +91,10 @@ class BatchLoader {
   void check(const Request& request) const;
   /// Reads into the host memory of `set`.
   void read(Set& set, const Request& request) const;
+  /// Writes weights of 0 and 1 to a tensor of `set`; with LossAverage::micro_batch divided by `counted`, the number of
+  /// labels in each micro-batch.
+  void write_weights(Set& set, std::size_t tensor, std::vector<double> weights,
+                     const std::vector<std::int64_t>& counted, LossAverage average) const;
   /// The same. Throws where the source's files have changed.
   void fill(Set& set, const Request& request) const;
   void upload(Set& set, const Request& request, Stream& stream) const;

@@ -29,9 +29,17 @@ TensorView unseen(DType dtype, const Shape& shape) {
   return {&byte, dtype, shape};
 }
 
-model::MicroBatch unseen_micro_batch(std::int64_t s, std::int64_t b, DType dtype) {
-  return {unseen(DType::int32, {s, b}), unseen(DType::int32, {s, b}), unseen(accumulation_type(dtype), {s * b}),
-          unseen(DType::int64, {b})};
+model::MicroBatch unseen_micro_batch(const model::ModelConfig& config, std::int64_t s, std::int64_t b, DType dtype) {
+  model::MicroBatch batch{unseen(DType::int32, {s, b}), unseen(DType::int32, {s, b}),
+                          unseen(accumulation_type(dtype), {s * b}), unseen(DType::int64, {b})};
+  const data::SampleFields fields = sample_fields(config);
+  if (fields.token_types) batch.token_types = unseen(DType::int32, {s, b});
+  if (fields.length) batch.lengths = unseen(DType::int32, {b});
+  if (fields.is_random) {
+    batch.sample_labels = unseen(DType::int32, {b});
+    batch.sample_weights = unseen(accumulation_type(dtype), {b});
+  }
+  return batch;
 }
 
 class NoHooks final : public parallel::ParameterHooks {
@@ -55,7 +63,7 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
 
   const std::vector<model::MicroBatch> micro_batches(
       static_cast<std::size_t>(trainer.batches().max_micro_batches()),
-      unseen_micro_batch(model.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
+      unseen_micro_batch(config, model.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
   model.run(micro_batches,
             {.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout});
   model.reduce_gradients();
@@ -132,7 +140,7 @@ LayerActivations layer_activations(const Backend& backend, const model::ModelCon
        context_size > 1 ? &context_group : nullptr},
       parameters, config, shard, vocabulary, sequence_shard, execution.micro_batch_size, execution.dtype, recomputation,
       hooks);
-  stage.begin({unseen_micro_batch(sequence_shard.rows, execution.micro_batch_size, execution.dtype)},
+  stage.begin({unseen_micro_batch(config, sequence_shard.rows, execution.micro_batch_size, execution.dtype)},
               {.backward = true});
   stage.forward(0, 0, {}, unseen(stage.boundary_dtype(), stage.boundary_shape()));
   LayerActivations result;

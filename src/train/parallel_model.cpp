@@ -1,5 +1,7 @@
 #include "src/train/parallel_model.hpp"
 
+#include <array>
+
 namespace trireme::train {
 namespace {
 
@@ -29,6 +31,10 @@ std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::Transfor
 }
 
 }  // namespace
+
+data::SampleFields sample_fields(const model::ModelConfig& config) {
+  return {.token_types = config.has_binary_head(), .length = config.is_bert(), .is_random = config.has_binary_head()};
+}
 
 ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
                              parallel::GridCommunicators& communicators, const model::ModelConfig& config,
@@ -91,12 +97,19 @@ void ParallelModel::reduce_gradients() {
   }
 }
 
-double ParallelModel::take_global_loss_sum() {
-  double sum = stage_.take_loss_sum();
-  if (communicators_.tensor->rank() != 0) sum = 0;  // every tensor rank has the same sum
+model::LossSums ParallelModel::take_global_loss_sums() {
+  model::LossSums mine = stage_.take_loss_sums();
+  if (communicators_.tensor->rank() != 0) mine = {};  // every tensor rank has the same sums
+  std::array<double, 2> sums = {mine.tokens, mine.samples};
   ImmediateStream host;
-  world_.all_reduce(host, TensorView(&sum, {1}), ReduceOp::sum).wait(host);
-  return sum;
+  world_.all_reduce(host, TensorView(sums.data(), {std::ssize(sums)}), ReduceOp::sum).wait(host);
+  return {sums[0], sums[1]};
+}
+
+std::vector<double> ParallelModel::take_sample_scores() {
+  std::vector<double> scores = stage_.take_sample_scores();
+  if (communicators_.tensor->rank() != 0) scores.clear();  // every tensor rank has the same scores
+  return scores;
 }
 
 }  // namespace trireme::train

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "src/data/dataset/sample_source.hpp"
 #include "src/model/stage/recorded_stage.hpp"
 #include "src/model/stage/transformer_stage.hpp"
 #include "src/parallel/data/data_parallel.hpp"
@@ -12,6 +13,9 @@
 #include "src/train/train_options.hpp"
 
 namespace trireme::train {
+
+/// Optional fields of samples that a model reads.
+data::SampleFields sample_fields(const model::ModelConfig& config);
 
 /// One rank's shard of a model and the objects that run it on its grid: parameters, stage, schedule. Collective where
 /// it communicates: every rank of the grid makes the same calls.
@@ -46,8 +50,11 @@ class ParallelModel {
   /// Completes the sums of all gradients over the ranks that hold the same parameters. Then it sums partial gradients
   /// over the tensor group, and that of a tied embedding over first and last stage.
   void reduce_gradients();
-  /// Sum of weighted token losses of all samples since the last call, on every rank.
-  double take_global_loss_sum();
+  /// Sums of weighted losses of all samples since the last call, on every rank.
+  model::LossSums take_global_loss_sums();
+  /// Class scores of this data rank's samples evaluated since the last call (OutputHead::take_sample_scores), on the
+  /// one rank of each replica that has them first; empty on others.
+  std::vector<double> take_sample_scores();
 
   /// Bytes taken so far for data that lives at most as long as a micro-batch.
   struct RunningMemory {

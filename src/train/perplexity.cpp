@@ -30,7 +30,7 @@ PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore
   }
   PerplexityResult result;
   result.tokens = store.token_count() - 1;
-  result.loss = model.take_global_loss_sum() / static_cast<double>(result.tokens);
+  result.loss = model.take_global_loss_sums().tokens / static_cast<double>(result.tokens);
   result.perplexity = std::exp(result.loss);
   return result;
 }

@@ -18,6 +18,7 @@ class Window {
       skipped_ += 1;
     } else {
       loss_ += record.lm_loss;
+      if (record.sop_loss) sop_loss_ = sop_loss_.value_or(0) + *record.sop_loss;
     }
   }
 
@@ -26,11 +27,12 @@ class Window {
              std::int64_t next_batch) const {
     const double per_iteration_ms = elapsed_ms_ / iterations_;
     const int good = iterations_ - skipped_;
+    const auto mean = [&](double sum) { return good > 0 ? fmt::format("{:.4f}", sum / good) : "-"; };
     std::string line = fmt::format(
-        "{:>{}}/{} | loss {} | grad norm {:.3f} | lr {:.3e} | {:.1f} ms | {:.0f} tokens/s | {:.3f} TFLOP/s a rank",
+        "{:>{}}/{} | {} | grad norm {:.3f} | lr {:.3e} | {:.1f} ms | {:.0f} tokens/s | {:.3f} TFLOP/s a rank",
         last.iteration, std::to_string(train_iterations).size(), train_iterations,
-        good > 0 ? fmt::format("{:.4f}", loss_ / good) : "-", last.grad_norm, last.learning_rate, per_iteration_ms,
-        tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
+        sop_loss_ ? fmt::format("lm loss {} | sop loss {}", mean(loss_), mean(*sop_loss_)) : "loss " + mean(loss_),
+        last.grad_norm, last.learning_rate, per_iteration_ms, tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
     if (next_batch > 0) line += fmt::format(" | next batch {}", next_batch);
     if (dynamic_scale) line += fmt::format(" | loss scale {:g}", last.loss_scale);
     if (skipped_ > 0) line += fmt::format(" | {} skipped", skipped_);
@@ -42,6 +44,7 @@ class Window {
   int iterations_ = 0;
   int skipped_ = 0;
   double loss_ = 0;
+  std::optional<double> sop_loss_;
   double elapsed_ms_ = 0;
   double tokens_ = 0;
   double flops_ = 0;
@@ -136,8 +139,11 @@ class TrainingLoop {
         [&] { return stop_now(Stop::none); }, split);
     if (!evaluation) return;
     if (hooks_.metrics != nullptr) hooks_.metrics->write(*evaluation);
-    log::info("{} after {}: loss {:.4f}, perplexity {:.2f}", data::name_of(split), evaluation->iteration,
-              evaluation->loss, evaluation->perplexity);
+    const std::string order = evaluation->sop_loss ? fmt::format(", sop loss {:.4f}, sop accuracy {:.2f} %",
+                                                                 *evaluation->sop_loss, 100 * *evaluation->sop_accuracy)
+                                                   : "";
+    log::info("{} after {}: loss {:.4f}, perplexity {:.2f}{}", data::name_of(split), evaluation->iteration,
+              evaluation->loss, evaluation->perplexity, order);
   }
 
   bool stop_now(Stop mine) {

@@ -1,5 +1,7 @@
 #include "src/train/trainer.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "src/base/timer.hpp"
@@ -14,7 +16,7 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
       batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size,
                model.execution().micro_batch_size, model.grid().data_size()),
       loader_(model.backend(), model.sequence_shard(), model.execution().micro_batch_size, batches_.max_micro_batches(),
-              model.execution().dtype),
+              model.execution().dtype, sample_fields(model.config())),
       optimizer_(optim::make_optimizer(model.backend(), model.parameters(), options.optimizer)),
       loss_scaler_(options.loss_scale),
       norm_sum_(model.backend(), DType::fp64, {1}) {}
@@ -26,11 +28,31 @@ std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index
                                       {model_.execution().micro_batch_size, data.size()});
 }
 
-std::int64_t Trainer::sum_over_data_ranks(std::int64_t mine) const {
+Trainer::LabelCounts Trainer::loaded_labels() const {
+  const auto samples = std::ranges::count_if(loader_.sample_labels(), [](std::int32_t label) { return label >= 0; });
+  return {loader_.counted_tokens(), samples};
+}
+
+Trainer::LabelCounts Trainer::sum_over_data_ranks(const LabelCounts& mine) const {
   Communicator& world = model_.world();
+  std::array<std::int64_t, 2> counts = {mine.tokens, mine.samples};
   ImmediateStream host;
-  world.all_reduce(host, TensorView(&mine, {1}), ReduceOp::sum).wait(host);
-  return mine / (world.size() / model_.grid().data_size());
+  world.all_reduce(host, TensorView(counts.data(), {std::ssize(counts)}), ReduceOp::sum).wait(host);
+  const int ranks_of_replica = world.size() / model_.grid().data_size();
+  return {counts[0] / ranks_of_replica, counts[1] / ranks_of_replica};
+}
+
+std::int64_t Trainer::count_correct() {
+  const std::vector<double> scores = model_.take_sample_scores();
+  const std::vector<std::int32_t>& labels = loader_.sample_labels();
+  if (scores.empty()) return 0;
+  const std::size_t classes = scores.size() / labels.size();
+  std::int64_t correct = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto row = std::span(scores).subspan(i * classes, classes);
+    if (std::ranges::max_element(row) - row.begin() == labels[i]) ++correct;
+  }
+  return correct;
 }
 
 TrainRecord Trainer::step(const data::SampleSource& samples) {
@@ -78,27 +100,32 @@ std::vector<model::MicroBatch> Trainer::load_batch(const data::SampleSource& sam
 
 void Trainer::compute_gradients(std::vector<model::MicroBatch> micro_batches, std::int64_t batch_size,
                                 TrainRecord& record) {
-  // The loss is the weighted sum of token losses over this number: of tokens, or of micro-batches.
-  const std::int64_t parts = options_.loss_average == LossAverage::tokens
-                                 ? sum_over_data_ranks(loader_.counted_tokens())
-                                 : batch_size / model_.execution().micro_batch_size;
-  const double share = static_cast<double>(std::max<std::int64_t>(parts, 1));
+  // A loss is a weighted sum over this number: of labels, or of micro-batches.
+  const std::int64_t micro_batches_of_all = batch_size / model_.execution().micro_batch_size;
+  const LabelCounts parts = options_.loss_average == LossAverage::tokens
+                                ? sum_over_data_ranks(loaded_labels())
+                                : LabelCounts{micro_batches_of_all, micro_batches_of_all};
+  const double tokens = static_cast<double>(std::max<std::int64_t>(parts.tokens, 1));
+  const double samples = static_cast<double>(std::max<std::int64_t>(parts.samples, 1));
   model::StageMode mode;
   mode.backward = true;
   mode.hidden_dropout = model_.config().hidden_dropout;
   mode.attention_dropout = model_.config().attention_dropout;
   mode.seed = options_.seed;
-  mode.loss_gradient = record.loss_scale / share;
+  mode.loss_gradient = record.loss_scale / tokens;
+  mode.sample_loss_gradient = record.loss_scale / samples;
   model_.run(std::move(micro_batches), mode);
   model_.reduce_gradients();
   loader_.copy_ahead();
 
   const TraceScope norm(model_.trace(), "loss and gradient norm", "communication");
-  record.lm_loss = model_.take_global_loss_sum() / share;
+  const model::LossSums sums = model_.take_global_loss_sums();
+  record.lm_loss = sums.tokens / tokens;
+  if (model_.config().has_binary_head()) record.sop_loss = sums.samples / samples;
   record.grad_norm = optim::gradient_norm(model_.backend(), model_.parameters(), model_.communicators().tensor->rank(),
                                           *model_.communicators().model, model_.gradient_group(), norm_sum_) /
                      record.loss_scale;
-  record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss);
+  record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss + record.sop_loss.value_or(0));
 }
 
 void Trainer::update_parameters(const TrainRecord& record) {
@@ -118,7 +145,7 @@ void Trainer::check_skipped(const TrainRecord& record) const {
                 "loss or gradients were not finite in {} iterations in a row{}, the last one {} (loss {}, gradient "
                 "norm {}). Try a lower <lr>, check the data{}, or continue from an earlier checkpoint",
                 in_row, dynamic ? fmt::format(" at the least loss scale, {:g}", record.loss_scale) : "",
-                progress_.iteration, record.lm_loss, record.grad_norm,
+                progress_.iteration, record.lm_loss + record.sop_loss.value_or(0), record.grad_norm,
                 dynamic ? ", train in bf16, lower <min_loss_scale>" : "");
 }
 
@@ -126,11 +153,15 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
                                                   std::int64_t iterations, const std::function<bool()>& stop,
                                                   data::Split split) {
   const std::int64_t batch_size = batches_.max_size();
-  std::int64_t tokens = 0;
+  LabelCounts mine;
+  double correct = 0;
   bool stopped = false;
   for (std::int64_t i = 0; i < iterations && !stopped; ++i) {
     model_.run(loader_.load(samples, batch_samples(begin + i * batch_size, 0, batch_size)), {});
-    tokens += loader_.counted_tokens();
+    const LabelCounts loaded = loaded_labels();
+    mine.tokens += loaded.tokens;
+    mine.samples += loaded.samples;
+    correct += static_cast<double>(count_correct());
     stopped = stop && i + 1 < iterations && stop();
   }
   if (split == data::Split::test) {
@@ -138,13 +169,21 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   } else {
     progress_.evaluation_left = stopped;
   }
-  const double loss_sum = model_.take_global_loss_sum();
+  const model::LossSums sums = model_.take_global_loss_sums();
   if (stopped) return std::nullopt;
+  const LabelCounts counts = sum_over_data_ranks(mine);
   EvaluationRecord record;
   record.iteration = progress_.iteration;
   record.split = split;
-  record.loss = loss_sum / static_cast<double>(std::max<std::int64_t>(sum_over_data_ranks(tokens), 1));
+  record.loss = sums.tokens / static_cast<double>(std::max<std::int64_t>(counts.tokens, 1));
   record.perplexity = std::exp(std::min(20.0, record.loss));
+  if (model_.config().has_binary_head()) {
+    const double samples = static_cast<double>(std::max<std::int64_t>(counts.samples, 1));
+    ImmediateStream host;
+    model_.world().all_reduce(host, TensorView(&correct, {1}), ReduceOp::sum).wait(host);
+    record.sop_loss = sums.samples / samples;
+    record.sop_accuracy = correct / samples;
+  }
   return record;
 }
 

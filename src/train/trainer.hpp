@@ -22,6 +22,7 @@ struct TrainRecord {
   std::int64_t iteration = 0;         ///< 1 is the first update
   std::int64_t consumed_samples = 0;  ///< after the update
   double lm_loss = 0;                 ///< mean over the tokens of the global batch that count (see LossAverage), fp64
+  std::optional<double> sop_loss;     ///< BERT with a binary head: mean over the samples
   double grad_norm = 0;               ///< L2, before clipping, of the true gradient (loss scale taken out)
   double learning_rate = 0;           ///< the one used
   double loss_scale = 1;              ///< the one used
@@ -36,6 +37,8 @@ struct EvaluationRecord {
   std::int64_t iteration = 0;
   double loss = 0;
   double perplexity = 0;  ///< exp(min(20, loss))
+  /// BERT with a binary head: mean loss of the segments' order over samples, and fraction whose order was recognised.
+  std::optional<double> sop_loss, sop_accuracy;
   data::Split split = data::Split::valid;
 };
 
@@ -86,8 +89,18 @@ class Trainer {
   void update_parameters(const TrainRecord& record);
   /// Throws NumericalError where `record` is the last of too many iterations without an update.
   void check_skipped(const TrainRecord& record) const;
-  /// Sum over the data ranks; `mine` is the same on all ranks of a replica.
-  std::int64_t sum_over_data_ranks(std::int64_t mine) const;
+  /// Labels of tokens, and of whole samples.
+  struct LabelCounts {
+    std::int64_t tokens = 0;
+    std::int64_t samples = 0;
+  };
+  /// Labels of the micro-batches loaded last.
+  LabelCounts loaded_labels() const;
+  /// Sums over the data ranks; `mine` is the same on all ranks of a replica.
+  LabelCounts sum_over_data_ranks(const LabelCounts& mine) const;
+  /// Number of samples of the last evaluation batch whose likeliest class is their label, on the rank of each replica
+  /// that has scores; 0 on others.
+  std::int64_t count_correct();
 
   ParallelModel& model_;
   TrainOptions options_;

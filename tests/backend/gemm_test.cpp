@@ -23,18 +23,20 @@ constexpr Extents extents_list[] = {{0, 31, 33},    {31, 0, 33},    {31, 33, 0},
                                     {1025, 33, 31}, {31, 1025, 33}, {64, 64, 64}, {300, 530, 600}};
 constexpr DType dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
 
-double gelu(Activation activation, double x) {
+double activated(Activation activation, double x) {
   switch (activation) {
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
     case Activation::gelu_erf:
       return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::tanh:
+      return std::tanh(x);
     case Activation::none:
       break;
   }
   return x;
 }
-double gelu_derivative(Activation activation, double x) {
+double activation_slope(Activation activation, double x) {
   constexpr double pi = 3.14159265358979323846;
   switch (activation) {
     case Activation::gelu_tanh: {
@@ -43,6 +45,8 @@ double gelu_derivative(Activation activation, double x) {
     }
     case Activation::gelu_erf:
       return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * std::exp(-x * x / 2) / std::sqrt(2 * pi);
+    case Activation::tanh:
+      return 1 - std::tanh(x) * std::tanh(x);
     case Activation::none:
       break;
   }
@@ -125,7 +129,8 @@ TEST_P(Gemm, ForwardMatchesTheDefinitionAtAllSizes) {
     const Tensor bias = random_tensor(b(), dtype(), {e.out}, 4);
     const std::vector<double> bias_values = values_of(b(), bias);
     const auto products = table(e.n, e.out, [&](auto i, auto o) { return r.z(i, o); });
-    for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
+    for (const Activation activation :
+         {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh}) {
       for (const bool with_bias : {false, true}) {
         for (const bool keep : {false, true}) {
           const Tensor y = poisoned_tensor(b(), dtype(), {e.n, e.out});
@@ -136,7 +141,7 @@ TEST_P(Gemm, ForwardMatchesTheDefinitionAtAllSizes) {
           if (keep && activation != Activation::none) {
             expect_close(values_of(b(), z), expected, tolerance(dtype(), Operation::sum), "z, " + name(e));
           }
-          for (double& value : expected) value = gelu(activation, value);
+          for (double& value : expected) value = activated(activation, value);
           expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::sum), "y, " + name(e));
         }
       }
@@ -150,11 +155,12 @@ TEST_P(Gemm, BackwardInputMatchesTheDefinitionAtAllSizes) {
     const auto products = table(e.n, e.in, [&](auto i, auto k) { return r.dx(i, k); });
     const Tensor z = random_tensor(b(), dtype(), {e.n, e.in}, 5, -3, 3);
     const std::vector<double> z_values = values_of(b(), z);
-    for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
+    for (const Activation activation :
+         {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh}) {
       const Tensor dx = poisoned_tensor(b(), dtype(), {e.n, e.in});
       b().gemm().linear_backward_input(stream(), dy(e), w(e), activation, z, dx);
       std::vector<double> expected = products;
-      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= gelu_derivative(activation, z_values[i]);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= activation_slope(activation, z_values[i]);
       expect_close(values_of(b(), dx), expected, tolerance(dtype(), Operation::sum), "dx, " + name(e));
     }
   }
@@ -218,10 +224,11 @@ TEST(GemmGradient, MatchesFiniteDifference) {
   std::vector<double> p = random_values(e.n * e.in, 1, -3, 3), w = random_values(e.out * e.in, 2),
                       bias = random_values(e.out, 3);
   const std::vector<double> g = random_values(e.n * e.out, 4);
-  for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
+  for (const Activation activation :
+       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh}) {
     const auto activated = [&] {
       std::vector<double> x = p;
-      for (double& value : x) value = gelu(activation, value);
+      for (double& value : x) value = activated(activation, value);
       return x;
     };
     const auto loss = [&] {

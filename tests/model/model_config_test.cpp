@@ -34,6 +34,7 @@ TEST(ModelConfigAttributes, NameTheArchitecture) {
     variant.apply(config);
     EXPECT_EQ(kind_of(config), variant.name == "GPT-2"   ? "gpt2"
                                : variant.name == "Llama" ? "llama"
+                               : config.is_bert()        ? "bert"
                                                          : "gpt")
         << variant.name;
   }
@@ -53,13 +54,19 @@ TEST(ModelConfigAttributes, OfAnOlderLlamaNameItGpt2) {
 }
 
 TEST(ModelConfigAttributes, ThatContradictTheArchitectureAreRefused) {
-  for (const char* kind : {"llama", "gpt", "bert"}) {
+  for (const char* kind : {"llama", "gpt"}) {
     Attributes attributes = attributes_of(ModelConfig());
     attributes.put("model.kind", kind);
     EXPECT_THAT(
         [&] { config_from(attributes); },
         ThrowsMessage<CheckpointError>(HasSubstr(fmt::format("the attribute model.kind is '{}' instead of ", kind))));
   }
+}
+
+TEST(ModelConfigAttributes, OfAGptThatNameItBertLackAValue) {
+  Attributes attributes = attributes_of(ModelConfig());
+  attributes.put("model.kind", "bert");
+  EXPECT_THAT([&] { config_from(attributes); }, ThrowsMessage<CheckpointError>(HasSubstr("model.norm_placement")));
 }
 
 TEST(ModelConfigAttributes, KeepTheirNamesAndTexts) {

@@ -43,6 +43,28 @@ TEST(Presets, HaveTheParameterCountsOfLlama) {
   EXPECT_NO_THROW(validate(llama3));
 }
 
+TEST(Presets, HaveTheShapesAndParameterCountsOfBert) {
+  struct Shape {
+    const char* name;
+    int layers;
+    std::int64_t hidden, heads, parameters;
+    bool post_norm;
+  };
+  // V h + 512 h + 2 h + L (12 h^2 + 13 h) + 2 h, the heads (h^2 + 3 h + V) + (h^2 + h) + (2 h + 2).
+  for (const Shape& shape :
+       {Shape{"bert-336m", 24, 1024, 16, 336'226'108, false}, Shape{"bert-1.3b", 24, 2048, 32, 1'280'595'772, false},
+        Shape{"bert-3.9b", 48, 2560, 40, 3'869'081'404, false}, Shape{"bert-base", 12, 768, 12, 110'106'428, true},
+        Shape{"bert-large", 24, 1024, 16, 336'226'108, true}}) {
+    const ModelConfig config = preset(shape.name);
+    EXPECT_NO_THROW(validate(config)) << shape.name;
+    EXPECT_EQ(config.layers, shape.layers) << shape.name;
+    EXPECT_EQ(config.hidden, shape.hidden) << shape.name;
+    EXPECT_EQ(config.heads, shape.heads) << shape.name;
+    EXPECT_EQ(config.post_norm(), shape.post_norm) << shape.name;
+    EXPECT_EQ(parameter_count(config), shape.parameters) << shape.name;
+  }
+}
+
 TEST(Presets, TheLargestHas24HeadsOf128AsTrainedAnd32Of96InTheScalingStudy) {
   for (const auto& [name, heads, head_dim] : {std::tuple{"gpt2-8.3b", 24, 128}, {"gpt2-8.3b-scaling", 32, 96}}) {
     const ModelConfig config = preset(name);

@@ -7,7 +7,8 @@
 
 namespace trireme::test {
 
-/// GPT-2, each of the options that a Llama has instead, alone, and a Llama. For models of an even number of heads.
+/// GPT-2, each of the options that a Llama has instead, alone, a Llama, and BERTs. For models of an even number of
+/// heads.
 struct ModelVariant {
   std::string name;
   void (*apply)(model::ModelConfig&);
@@ -30,6 +31,18 @@ inline const std::vector<ModelVariant>& model_variants() {
       {"one query group", [](ModelConfig& c) { c.query_groups = 1; }},
       {"untied output", [](ModelConfig& c) { c.tied_output = false; }},
       {"no linear bias", [](ModelConfig& c) { c.linear_bias = false; }},
+      {"BERT", [](ModelConfig& c) { c.family = model::ModelFamily::bert; }},
+      {"post-norm BERT",
+       [](ModelConfig& c) {
+         c.family = model::ModelFamily::bert;
+         c.norm_placement = model::NormPlacement::post;
+       }},
+      {"BERT without a binary head",
+       [](ModelConfig& c) {
+         c.family = model::ModelFamily::bert;
+         c.binary_head = false;
+         c.activation = Activation::gelu_erf;
+       }},
       {"Llama",
        [](ModelConfig& c) {
          c.normalization = model::Normalization::rms_norm;

@@ -6,7 +6,7 @@
 
 #include "tests/support/training_run.hpp"
 
-// Runs of a small model that PyTorch computed in fp64. Compile with TRIREME_FIXTURES, the folder they are in.
+// Runs of small models that PyTorch computed in fp64. Compile with TRIREME_FIXTURES, the folder they are in.
 
 namespace trireme::test {
 
@@ -28,33 +28,26 @@ inline Comparison comparison_of(const std::string& name) {
   return name == "synthetic" || name == "llama" ? Comparison::pytorch : Comparison::pytorch_hot;
 }
 
-/// "synthetic", or "synthetic_hot", whose initial matrices are 16 times as large; "llama", "llama_hot", and "mixed" of
-/// both families.
-inline SyntheticRun synthetic_run(const std::string& name) {
-  const bool is_gpt2 = name.starts_with("synthetic");
+/// Runs of a file of tests/fixtures.
+inline nlohmann::json runs_of(const std::string& file) {
   const char* elsewhere = std::getenv("TRIREME_FIXTURES");  // where the program was carried to
-  std::ifstream file(std::string(elsewhere != nullptr ? elsewhere : TRIREME_FIXTURES) +
-                     (is_gpt2 ? "/synthetic_runs.json" : "/llama_runs.json"));
-  const nlohmann::json run = nlohmann::json::parse(file)["runs"][is_gpt2 ? name + "_fp64" : name];
+  std::ifstream stream(std::string(elsewhere != nullptr ? elsewhere : TRIREME_FIXTURES) + "/" + file);
+  return nlohmann::json::parse(stream)["runs"];
+}
+
+/// What the runs of all models have.
+inline SyntheticRun run_from(const nlohmann::json& run) {
   const nlohmann::json& shape = run["config"];
   SyntheticRun result;
   TrainingRunConfig& config = result.config;
   config.model.layers = shape["L"];
   config.model.hidden = shape["H"];
   config.model.heads = shape["heads"];
-  config.model.query_groups = shape.value("kv_heads", 0);
   config.model.ffn_hidden = shape.value("F", 4 * config.model.hidden);
   config.model.vocabulary = shape["V"];
   config.model.max_positions = shape["T"];
   config.model.hidden_dropout = 0;
   config.model.attention_dropout = 0;
-  if (shape.value("norm", "") == "RMSNorm") config.model.normalization = model::Normalization::rms_norm;
-  if (shape.value("positions", "") == "rope") config.model.position_embedding = model::PositionEmbedding::rope;
-  config.model.rotary_base = shape.value("rotary_base", config.model.rotary_base);
-  config.model.rotary_percent = shape.value("rotary_percent", config.model.rotary_percent);
-  config.model.swiglu = shape.value("swiglu", config.model.swiglu);
-  config.model.linear_bias = shape.value("linear_bias", config.model.linear_bias);
-  config.model.tied_output = shape.value("tied_output", config.model.tied_output);
   config.s = shape["T"];
   config.batch = shape["B"];
   config.init_method = model::InitMethod::hashed_uniform;
@@ -62,6 +55,39 @@ inline SyntheticRun synthetic_run(const std::string& name) {
   config.steps = 20;
   result.parameters = run["parameters"];
   result.curve = {run["loss"], run["grad_norm"]};
+  return result;
+}
+
+/// "synthetic", or "synthetic_hot", whose initial matrices are 16 times as large; "llama", "llama_hot", and "mixed" of
+/// both families.
+inline SyntheticRun synthetic_run(const std::string& name) {
+  const bool is_gpt2 = name.starts_with("synthetic");
+  const nlohmann::json run =
+      runs_of(is_gpt2 ? "synthetic_runs.json" : "llama_runs.json")[is_gpt2 ? name + "_fp64" : name];
+  const nlohmann::json& shape = run["config"];
+  SyntheticRun result = run_from(run);
+  model::ModelConfig& model = result.config.model;
+  model.query_groups = shape.value("kv_heads", 0);
+  if (shape.value("norm", "") == "RMSNorm") model.normalization = model::Normalization::rms_norm;
+  if (shape.value("positions", "") == "rope") model.position_embedding = model::PositionEmbedding::rope;
+  model.rotary_base = shape.value("rotary_base", model.rotary_base);
+  model.rotary_percent = shape.value("rotary_percent", model.rotary_percent);
+  model.swiglu = shape.value("swiglu", model.swiglu);
+  model.linear_bias = shape.value("linear_bias", model.linear_bias);
+  model.tied_output = shape.value("tied_output", model.tied_output);
+  return result;
+}
+
+/// A BERT: arrangement a (post-norm) or b (pre-norm) and form of GELU, as "bert_a_erf", "bert_b_tanh" and
+/// "bert_b_hot_erf".
+inline SyntheticRun bert_run(const std::string& name) {
+  const nlohmann::json run = runs_of("bert_runs.json")[name];
+  SyntheticRun result = run_from(run);
+  model::ModelConfig& model = result.config.model;
+  model.family = model::ModelFamily::bert;
+  if (run["config"]["arch"] == "a") model.norm_placement = model::NormPlacement::post;
+  model.activation = run["config"]["gelu"] == "erf" ? Activation::gelu_erf : Activation::gelu_tanh;
+  result.config.bert_rows = result.config.batch;
   return result;
 }
 

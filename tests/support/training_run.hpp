@@ -16,6 +16,7 @@
 #include "src/train/memory_estimate.hpp"
 #include "src/train/trainer.hpp"
 #include "tests/fakes/memory_token_store.hpp"
+#include "tests/support/bert_samples.hpp"
 #include "tests/support/tolerance.hpp"
 
 // Whole training runs of a small model on tokens given by a formula, on any layout. They test that the layout does not
@@ -76,6 +77,7 @@ struct TrainingRunConfig {
   model::InitMethod init_method = model::InitMethod::normal;
   double init_scale = 1;
   DType dtype = DType::fp64;
+  std::int64_t bert_rows = 64;  ///< samples of a BERT before they repeat
   std::int64_t steps = 5;
   double clip_grad = 1;
   optim::OptimizerOptions optimizer{};
@@ -141,7 +143,7 @@ struct TrainingRun {
   /// `change` may put other communicators in the place of the grid's.
   TrainingRun(Communicator& world, const TrainingRunConfig& config, const Layout& layout,
               const std::function<void(parallel::GridCommunicators&)>& change = {}, const DeviceChoice& device = {})
-      : data(data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options(config))),
+      : data(make_data(config)),
         backend(device.make()),
         grid(world.size(), layout.tensor, layout.pipeline, layout.context),
         device_world(make_device_world(*backend, world, device.transport)),
@@ -167,6 +169,12 @@ struct TrainingRun {
     return communicators;
   }
 
+  static data::SampleSplits make_data(const TrainingRunConfig& config) {
+    if (!config.model.is_bert()) return data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options(config));
+    data::SampleSplits splits;
+    splits.train = std::make_unique<FormulaBertSamples>(config.model, config.s, config.bert_rows);
+    return splits;
+  }
   static data::GptDataOptions data_options(const TrainingRunConfig& config) {
     data::GptDataOptions options;
     options.sequence_length = config.s;
@@ -197,7 +205,7 @@ inline Curve training_curve(Communicator& world, const TrainingRunConfig& config
   Curve curve;
   for (std::int64_t i = 0; i < config.steps; ++i) {
     const train::TrainRecord record = run.step();
-    curve.loss.push_back(record.lm_loss);
+    curve.loss.push_back(record.lm_loss + record.sop_loss.value_or(0));
     curve.grad_norm.push_back(record.grad_norm);
   }
   return curve;

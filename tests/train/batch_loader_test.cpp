@@ -173,7 +173,9 @@ TEST(BatchLoader, BringsTheFieldsAskedForInTheRowsOfEachContextRank) {
         EXPECT_EQ(batch.loss_weights.as<float>()[element], masked ? 1 : 0);
       }
       EXPECT_EQ(batch.lengths.as<std::int32_t>()[i % 2], counts ? expected(4, 0) : 8);
-      EXPECT_EQ(batch.is_random.as<std::int32_t>()[i % 2], counts ? expected(5, 0) : -1);
+      EXPECT_EQ(batch.sample_labels.as<std::int32_t>()[i % 2], expected(5, 0));
+      EXPECT_EQ(batch.sample_weights.as<float>()[i % 2], counts ? 1 : 0);
+      EXPECT_EQ(loader.sample_labels()[static_cast<std::size_t>(i)], counts ? expected(5, 0) : -1);
     }
   }
 }
@@ -188,7 +190,8 @@ TEST(BatchLoader, TakesMemoryOnlyForTheFieldsAskedFor) {
     EXPECT_EQ(static_cast<bool>(batch.token_types), asked.token_types);
     EXPECT_EQ(static_cast<bool>(batch.positions), asked.positions);
     EXPECT_EQ(static_cast<bool>(batch.lengths), asked.length);
-    EXPECT_EQ(static_cast<bool>(batch.is_random), asked.is_random);
+    EXPECT_EQ(static_cast<bool>(batch.sample_labels), asked.is_random);
+    EXPECT_EQ(static_cast<bool>(batch.sample_weights), asked.is_random);
     return backend->allocated_bytes() - before;
   };
   // Two sets. Tokens, labels and weights are 4 bytes a position each, numbers 8 bytes a sample.
@@ -197,7 +200,7 @@ TEST(BatchLoader, TakesMemoryOnlyForTheFieldsAskedFor) {
   EXPECT_EQ(bytes({.token_types = true}), min_bytes + 2 * m * b * 4 * s);
   EXPECT_EQ(bytes({.positions = true}), min_bytes + 2 * m * b * 4 * s);
   EXPECT_EQ(bytes({.length = true}), min_bytes + 2 * m * b * 4);
-  EXPECT_EQ(bytes({.is_random = true}), min_bytes + 2 * m * b * 4);
+  EXPECT_EQ(bytes({.is_random = true}), min_bytes + 2 * m * b * (4 + 4));  // a weight beside each label
 }
 
 TEST(BatchLoader, RefusesSamplesWithoutAFieldAskedFor) {

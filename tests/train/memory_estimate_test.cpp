@@ -24,8 +24,9 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       options.lr_schedule.maximum = 1e-3;
       options.lr_schedule.decay = 10;
       Trainer trainer(rig.gpt, options);
-      trainer.step(FormulaSamples());
-      trainer.evaluate(FormulaSamples(), 0, 1);
+      const auto samples = formula_samples(rig.gpt.config());
+      trainer.step(*samples);
+      trainer.evaluate(*samples, 0, 1);
       const MemoryEstimate estimate =
           estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.execution(), options, rig.grid, 0);
       EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
@@ -34,7 +35,11 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       EXPECT_GE(estimate.activations, rig.gpt.stage().activations().peak_bytes());
       // Ids, targets, weights and numbers of the batch and the next one; the rest are two sums.
       const std::size_t batch = 2 * 4 * (16 * (4 + 4 + size_of(accumulation_type(dtype))) + 8);
-      EXPECT_EQ(estimate.batches, 2 * batch + 2 * 64);
+      // A BERT's samples have a length, and for a binary head token types, a label and its weight. The rest has then
+      // one sum more, and the scores of two micro-batches evaluated.
+      const std::size_t binary = rig.gpt.config().has_binary_head() ? 1 : 0;
+      const std::size_t of_bert = (rig.gpt.config().is_bert() ? 64 : 0) + binary * (2 * 4 * 16 * 4 + 2 * 64);
+      EXPECT_EQ(estimate.batches, 2 * (batch + of_bert) + (2 + 3 * binary) * 64);
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);

@@ -5,6 +5,7 @@
 #include "src/model/initialisation.hpp"
 #include "src/train/trainer.hpp"
 #include "tests/fakes/memory_token_store.hpp"
+#include "tests/support/bert_samples.hpp"
 #include "tests/support/model_variants.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -79,5 +80,14 @@ class FormulaSamples final : public data::NextTokenSamples {
  private:
   std::int64_t length_;
 };
+
+/// Samples of 16 positions by a formula, for any model, and a loader of what it reads: `b` samples in a micro-batch.
+inline std::unique_ptr<data::SampleSource> formula_samples(const model::ModelConfig& config) {
+  if (config.is_bert()) return std::make_unique<test::FormulaBertSamples>(config, 16, 64);
+  return std::make_unique<FormulaSamples>();
+}
+inline BatchLoader loader_of(Rig& rig, std::int64_t b) {
+  return {*rig.backend, parallel::SequenceShard::of(16), b, 1, DType::fp64, sample_fields(rig.gpt.config())};
+}
 
 }  // namespace trireme::train

@@ -16,13 +16,13 @@ TEST(TransformerStage, BothHalvesOfBackwardMakeTheWhole) {
     Rig whole(layout_of(DType::fp64, 16, 4), config);
     Rig halves(layout_of(DType::fp64, 16, 4), config);
     for (Rig* rig : {&whole, &halves}) {
-      BatchLoader loader(*rig->backend, parallel::SequenceShard::of(16), 4, 1, DType::fp64);
+      BatchLoader loader = loader_of(*rig, 4);
       model::StageMode mode;
       mode.backward = true;
       mode.hidden_dropout = 0.1;
       mode.attention_dropout = 0.1;
       mode.seed = 5;
-      rig->gpt.stage().begin(loader.load(FormulaSamples(), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}), mode);
+      rig->gpt.stage().begin(loader.load(*formula_samples(config), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}), mode);
       rig->gpt.stage().forward(0, 0, {}, {});
       if (rig == &whole) {
         rig->gpt.stage().backward(0, 0, {}, {});
@@ -57,7 +57,7 @@ TEST(TransformerStage, AttendsToThePositionsWithinTheLengthsOfItsMicroBatch) {
     if (is_padded) batch.lengths = {lengths.data(), {1}};
     rig.gpt.stage().begin({batch}, {});
     rig.gpt.stage().forward(0, 0, {}, {});
-    return rig.gpt.stage().take_loss_sum();
+    return rig.gpt.stage().take_loss_sums().tokens;
   };
   EXPECT_EQ(loss_with(8, true), loss_with(14, true));
   EXPECT_NE(loss_with(7, true), loss_with(14, true));
@@ -67,17 +67,18 @@ TEST(TransformerStage, AttendsToThePositionsWithinTheLengthsOfItsMicroBatch) {
 TEST(TransformerStage, GradientsMatchFiniteDifferences) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     Rig rig(layout_of(DType::fp64, 16, 2), small_config(variant, 0.2), 0.2);
-    BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 2, 1, DType::fp64);
+    BatchLoader loader = loader_of(rig, 2);
     model::StageMode mode;
     mode.backward = true;
     mode.hidden_dropout = 0.2;
     mode.attention_dropout = 0.2;
     mode.seed = 3;
-    const std::vector<model::MicroBatch> batch = loader.load(FormulaSamples(), {{4, 0}, {9, 1}});
+    const std::vector<model::MicroBatch> batch = loader.load(*formula_samples(rig.gpt.config()), {{4, 0}, {9, 1}});
     const auto loss = [&] {
       rig.gpt.stage().begin(batch, mode);
       rig.gpt.stage().forward(0, 0, {}, {});
-      return rig.gpt.stage().take_loss_sum();
+      const model::LossSums sums = rig.gpt.stage().take_loss_sums();
+      return sums.tokens + sums.samples;
     };
     const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::model_difference);
     loss();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "src/backend/cpu/vector_math.hpp"
 #include "src/backend/kernels/gemm.hpp"
 
@@ -31,6 +33,8 @@ inline A activate(A x) {
     return x / (1 + gelu_exponential(gelu_bounded(x)));
   } else if constexpr (activation == Activation::gelu_erf) {
     return x * vector_normal(x).probability;
+  } else if constexpr (activation == Activation::tanh) {
+    return std::tanh(x);
   } else {
     return x;
   }
@@ -49,6 +53,9 @@ inline A activation_derivative(A x) {
   } else if constexpr (activation == Activation::gelu_erf) {
     const Normal<A> normal = vector_normal(x);
     return normal.probability + x * normal.density;
+  } else if constexpr (activation == Activation::tanh) {
+    const A y = std::tanh(x);
+    return 1 - y * y;
   } else {
     return A{1};
   }
@@ -62,6 +69,8 @@ decltype(auto) dispatch_activation(Activation activation, Function&& function) {
       return function.template operator()<Activation::gelu_tanh>();
     case Activation::gelu_erf:
       return function.template operator()<Activation::gelu_erf>();
+    case Activation::tanh:
+      return function.template operator()<Activation::tanh>();
     case Activation::none:
       break;
   }

@@ -225,6 +225,30 @@ class CpuElementwise final : public ElementwiseKernels {
     });
   }
 
+  void activate_backward(Stream&, Activation activation, ConstTensorView dy, ConstTensorView x,
+                         TensorView dx) override {
+    check_activate_backward(dy, x, dx);
+    dispatch_float(dx.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const T *gradient = dy.as<T>(), *in = x.as<T>();
+      T* out = dx.as<T>();
+      dispatch_activation(activation, [&]<Activation kind>() {
+        pool_.parallel_ranges(dx.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+          A dy_buffer[chunk], x_buffer[chunk], dx_buffer[chunk];
+          for (std::int64_t i = begin; i < end; i += chunk) {
+            const std::int64_t n = std::min(chunk, end - i);
+            const A* dy_row = row_in(gradient + i, n, dy_buffer);
+            const A* x_row = row_in(in + i, n, x_buffer);
+            A* row = row_out(out + i, dx_buffer);
+#pragma omp simd
+            for (std::int64_t j = 0; j < n; ++j) row[j] = dy_row[j] * cpu::activation_derivative<kind>(x_row[j]);
+            finish_row(row, n, out + i);
+          }
+        });
+      });
+    });
+  }
+
   void swiglu(Stream&, ConstTensorView gate_up, TensorView y) override {
     check_swiglu("swiglu", y, {gate_up});
     dispatch_float(y.dtype(), [&]<class T>() {

@@ -32,6 +32,9 @@ class ElementwiseKernels {
 
   /// y = activation(x), same size and type.
   virtual void activate(Stream& stream, Activation activation, ConstTensorView x, TensorView y) = 0;
+  /// dx = dy activation'(x), same size and type. dx may be the same memory as dy.
+  virtual void activate_backward(Stream& stream, Activation activation, ConstTensorView dy, ConstTensorView x,
+                                 TensorView dx) = 0;
 
   /// SwiGLU (Shazeer 2020, arXiv:2002.05202): y = silu(gate) up, silu(x) = x / (1 + exp(-x)). gate_up [n, 2 f] T: the
   /// gate's f columns and then those of up; y [n, f] T. Overwrites.

@@ -5,8 +5,9 @@
 
 namespace trireme {
 
-/// GELU in its two forms: tanh, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf, 0.5 x (1 + erf(x / sqrt 2)).
-enum class Activation { none, gelu_tanh, gelu_erf };
+/// GELU in its two forms, gelu_tanh: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), gelu_erf: 0.5 x (1 + erf(x / sqrt
+/// 2)); and tanh(x).
+enum class Activation { none, gelu_tanh, gelu_erf, tanh };
 
 /// Products of linear layers. Weights are [out, in], row-major. T is the training type, A its accumulation type
 /// (fp64 for fp64, else fp32). Sums are accumulated in A. Stream-ordered; the same inputs give the same bits.

@@ -96,6 +96,11 @@ inline void check_activate(ConstTensorView x, ConstTensorView y) {
   detail::check_size("activate", "x", x, y.numel(), y.dtype());
 }
 
+inline void check_activate_backward(ConstTensorView dy, ConstTensorView x, ConstTensorView dx) {
+  detail::check_size("activate_backward", "dy", dy, dx.numel(), dx.dtype());
+  detail::check_size("activate_backward", "x", x, dx.numel(), dx.dtype());
+}
+
 inline void check_add(ConstTensorView x, ConstTensorView y) { detail::check_size("add", "x", x, y.numel(), y.dtype()); }
 
 inline void check_bias_dropout_add(ConstTensorView x, ConstTensorView bias, ConstTensorView residual,

@@ -21,8 +21,9 @@ struct LayerShape {
   std::int64_t kv_local = 0;  ///< heads of keys and values of this rank
   bool swiglu = false;
   Normalization normalization = Normalization::layer_norm;
-  Positions positions;  ///< positions of the s rows
+  NormPlacement norm_placement = NormPlacement::pre;
   bool causal = true;   ///< a position attends to itself and earlier ones; false: to the whole sequence
+  Positions positions;  ///< positions of the s rows
   /// AttentionProblem::lengths of the micro-batch: positions of each sample before its padding; null: all.
   const std::int32_t* lengths = nullptr;
 
@@ -60,6 +61,8 @@ struct LayerShape {
             config.kv_heads() / tensor_size,
             config.swiglu,
             config.normalization,
+            config.norm_placement,
+            config.causal(),
             {}};
   }
 

@@ -20,7 +20,7 @@ TransformerLayer::Saved TransformerLayer::Saved::allocate(const LayerShape& shap
   saved.statistics_1 = shape.allocate_statistics(arena);
   saved.attention = SelfAttention::Saved::allocate(shape, selective, arena);
   saved.middle = shape.allocate_residual(arena);
-  saved.normed_2 = shape.allocate_residual(arena);
+  (shape.norm_placement == NormPlacement::pre ? saved.normed_2 : saved.sum_2) = shape.allocate_residual(arena);
   saved.statistics_2 = shape.allocate_statistics(arena);
   saved.mlp = Mlp::Saved::allocate(shape, selective, arena);
   return saved;
@@ -47,6 +47,21 @@ TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const
 
 void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                                TensorView y) const {
+  const auto arrangement = shape.norm_placement == NormPlacement::pre ? &TransformerLayer::forward_pre_norm
+                                                                      : &TransformerLayer::forward_post_norm;
+  (this->*arrangement)(shape, x, dropout, saved, y);
+}
+
+void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
+                                      const Saved& saved, Gradients& gradients, TensorView dx,
+                                      parallel::WeightGradient weights) const {
+  const auto arrangement = shape.norm_placement == NormPlacement::pre ? &TransformerLayer::backward_pre_norm
+                                                                      : &TransformerLayer::backward_post_norm;
+  (this->*arrangement)(shape, dy, dropout, saved, gradients, dx, weights);
+}
+
+void TransformerLayer::forward_pre_norm(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout,
+                                        Saved& saved, TensorView y) const {
   Backend& backend = context_.backend;
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
@@ -63,9 +78,48 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
                                          dropout.at(layer_, DropoutSite::mlp_output), y);
 }
 
-void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
-                                      const Saved& saved, Gradients& gradients, TensorView dx,
-                                      parallel::WeightGradient weights) const {
+void TransformerLayer::forward_post_norm(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout,
+                                         Saved& saved, TensorView y) const {
+  NormKernels& norm = context_.backend.norm();
+  Stream& stream = context_.stream();
+  const ArenaScope scope(context_.workspace);
+  const TensorView branch = shape.allocate_residual(context_.workspace);
+  saved.input = x;
+  attention_.forward(shape, x, dropout, saved.attention, branch);
+  norm.bias_dropout_add_norm(stream, branch, attention_bias_, x, dropout.at(layer_, DropoutSite::attention_output),
+                             norm_1_.weight, norm_1_.bias, epsilon_, saved.middle, saved.normed_1, saved.statistics_1);
+  mlp_.forward(shape, saved.normed_1, saved.mlp, branch);
+  if (!y) y = shape.allocate_residual(context_.workspace);  // backward reads the sum before it
+  norm.bias_dropout_add_norm(stream, branch, mlp_bias_, saved.normed_1, dropout.at(layer_, DropoutSite::mlp_output),
+                             norm_2_.weight, norm_2_.bias, epsilon_, saved.sum_2, y, saved.statistics_2);
+}
+
+void TransformerLayer::backward_post_norm(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
+                                          const Saved& saved, Gradients& gradients, TensorView dx,
+                                          parallel::WeightGradient weights) const {
+  Stream& stream = context_.stream();
+  NormKernels& norm = context_.backend.norm();
+  ElementwiseKernels& elementwise = context_.backend.elementwise();
+  const ArenaScope scope(context_.workspace);
+  const TensorView dsum = shape.allocate_residual(context_.workspace);
+  const TensorView dmiddle = shape.allocate_residual(context_.workspace);
+  norm.normalise_backward(stream, dy, saved.sum_2, norm_2_.weight, saved.statistics_2, {}, dsum,
+                          norm_2_.weight_gradient, norm_2_.bias_gradient);
+  elementwise.bias_dropout_add_backward(stream, dsum, dropout.at(layer_, DropoutSite::mlp_output), gradients.mlp.output,
+                                        mlp_bias_gradient_);
+  mlp_.backward_input(shape, saved.mlp, gradients.mlp, dmiddle, weights);
+  elementwise.add(stream, dsum, dmiddle);
+  norm.normalise_backward(stream, dmiddle, saved.middle, norm_1_.weight, saved.statistics_1, {}, dmiddle,
+                          norm_1_.weight_gradient, norm_1_.bias_gradient);
+  elementwise.bias_dropout_add_backward(stream, dmiddle, dropout.at(layer_, DropoutSite::attention_output),
+                                        gradients.attention.output, attention_bias_gradient_);
+  attention_.backward_input(shape, dropout, saved.attention, gradients.attention, dx, weights);
+  elementwise.add(stream, dmiddle, dx);
+}
+
+void TransformerLayer::backward_pre_norm(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
+                                         const Saved& saved, Gradients& gradients, TensorView dx,
+                                         parallel::WeightGradient weights) const {
   Stream& stream = context_.stream();
   NormKernels& norm = context_.backend.norm();
   ElementwiseKernels& elementwise = context_.backend.elementwise();

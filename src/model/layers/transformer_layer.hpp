@@ -14,8 +14,10 @@ struct NormParameters {
   TensorView bias_gradient;
 };
 
-/// One pre-norm transformer layer (Radford et al. 2019):
+/// One transformer layer. Pre-norm (Radford et al. 2019):
 ///   middle = x + dropout(attention(norm_1(x)) + b),  y = middle + dropout(mlp(norm_2(middle)) + b).
+/// Post-norm (Vaswani et al. 2017, arXiv:1706.03762):
+///   normed_1 = norm_1(x + dropout(attention(x) + b)),  y = norm_2(normed_1 + dropout(mlp(normed_1) + b)).
 class TransformerLayer {
  public:
   struct Saved {
@@ -23,8 +25,9 @@ class TransformerLayer {
     TensorView normed_1;
     NormStatistics statistics_1;
     SelfAttention::Saved attention;
-    TensorView middle;
-    TensorView normed_2;
+    TensorView middle;    // first sum of residual and branch
+    TensorView normed_2;  // pre-norm only
+    TensorView sum_2;     // post-norm only: second sum
     NormStatistics statistics_2;
     Mlp::Saved mlp;
     static Saved allocate(const LayerShape& shape, bool selective, Arena& arena);
@@ -55,6 +58,15 @@ class TransformerLayer {
   void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
 
  private:
+  void forward_pre_norm(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+                        TensorView y) const;
+  void forward_post_norm(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+                         TensorView y) const;
+  void backward_post_norm(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
+                          Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const;
+  void backward_pre_norm(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
+                         Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const;
+
   parallel::TensorContext context_;
   int layer_;
   double epsilon_;

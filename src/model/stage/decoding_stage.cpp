@@ -3,7 +3,12 @@
 namespace trireme::model {
 
 DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t capacity)
-    : model_(model), shape_(model.shape()), memory_(model.context().backend) {
+    : model_(model),
+      head_(dynamic_cast<const LanguageModelHead*>(model.head())),
+      shape_(model.shape()),
+      memory_(model.context().backend) {
+  TRIREME_CHECK(shape_.causal, ConfigError,
+                "generation failed: a BERT predicts masked tokens, not the next one. Try a checkpoint of a GPT.");
   TRIREME_CHECK(!model.context().sequence_parallel, ConfigError,
                 "generation failed: <sequence_parallel> splits the sequence, which here has one new position. Try it "
                 "without <sequence_parallel>.");
@@ -11,7 +16,7 @@ DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t capacit
   shape_.s = shape_.s_local = 0;
   caches_ = model.layers().make_caches(shape_, capacity, memory_);
   if (model.embedding()) ids_ = memory_.allocate(DType::int32, {capacity, 1});
-  if (model.head()) logits_ = memory_.allocate(shape_.dtype, {1, model.head()->vocabulary_rows()});
+  if (head_ != nullptr) logits_ = memory_.allocate(shape_.dtype, {1, head_->vocabulary_rows()});
 }
 
 void DecodingStage::begin(std::span<const std::int32_t> tokens) {
@@ -38,7 +43,7 @@ void DecodingStage::forward(int chunk, int /*micro_batch*/, ConstTensorView inpu
     MicroBatch batch;
     batch.tokens = ids_.rows(0, shape_.s);
     const TensorView x = layers.layers_of(chunk) == 0 && !last ? output : streams.next();
-    model_.embedding()->forward(shape_, batch, {}, x);
+    model_.embedding()->forward(shape_, batch, {}, x, model_.context().workspace);
     input = x;
   }
   const ConstTensorView result =
@@ -46,7 +51,7 @@ void DecodingStage::forward(int chunk, int /*micro_batch*/, ConstTensorView inpu
   if (!last) return;
   LayerShape newest = shape_;
   newest.s = newest.s_local = 1;
-  model_.head()->logits(newest, result.rows(shape_.s - 1, 1), logits_);
+  head_->logits(newest, result.rows(shape_.s - 1, 1), logits_);
 }
 
 void DecodingStage::backward_input(int /*chunk*/, int /*micro_batch*/, ConstTensorView /*output_gradient*/,

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "src/model/stage/language_model_head.hpp"
 #include "src/model/stage/transformer_stage.hpp"
 
 namespace trireme::model {
@@ -12,7 +13,8 @@ namespace trireme::model {
 /// earlier positions are in caches, to which each forward appends.
 class DecodingStage final : public parallel::Stage {
  public:
-  /// `model` must live longer. The caches hold `capacity` positions. ConfigError with sequence parallelism.
+  /// `model` must live longer. The caches hold `capacity` positions. ConfigError with sequence parallelism,
+  /// and for a model that is not causal.
   DecodingStage(const TransformerStage& model, std::int64_t capacity);
 
   /// Sets the tokens that the executor's next run appends. They must live until it is done.
@@ -36,7 +38,8 @@ class DecodingStage final : public parallel::Stage {
 
  private:
   const TransformerStage& model_;
-  LayerShape shape_;  // shape of the current run
+  const LanguageModelHead* head_;  // null unless this rank is of the last stage
+  LayerShape shape_;               // shape of the current run
   std::int64_t first_position_ = 0;
   Arena memory_;
   std::vector<KeyValueCache> caches_;  // one for each layer of this rank

@@ -16,9 +16,14 @@ struct MicroBatch {
   ConstTensorView token_types = {};  ///< [s, b] int32, optional
   ConstTensorView positions = {};    ///< [s, b] int32, optional: rows of a table of learned positions
   ConstTensorView lengths = {};      ///< [b] int32, optional: positions of the whole sequence before the padding
-  ConstTensorView is_random = {};    ///< [b] int32, optional: label of each sample's second segment; negative: none
-  /// [s b] A: gradient of each token's unweighted loss. Where empty, the head makes it of the weights and the mode.
+  /// [b] int32 and A, optional: class of each sample, and weight of its loss; 0 where it has none. BERT's class is 1
+  /// where the second segment does not follow the first.
+  ConstTensorView sample_labels = {};
+  ConstTensorView sample_weights = {};
+  /// [s b] and [b] A: gradient of each token's and sample's unweighted loss. Where empty, the head makes it of the
+  /// weights and the mode.
   ConstTensorView loss_gradient = {};
+  ConstTensorView sample_loss_gradient = {};
 };
 
 /// Mode in which a stage runs its micro-batches.
@@ -27,7 +32,8 @@ struct StageMode {
   double hidden_dropout = 0;
   double attention_dropout = 0;
   std::uint64_t seed = 0;
-  double loss_gradient = 1;  ///< gradient of the sum of weighted token losses: loss scale / tokens that count
+  double loss_gradient = 1;         ///< gradient of the sum of weighted token losses: loss scale / tokens that count
+  double sample_loss_gradient = 1;  ///< of the sum of weighted sample losses: loss scale / samples that count
 };
 
 }  // namespace trireme::model

@@ -7,11 +7,21 @@ namespace {
 
 constexpr int recording_round = 2;
 
-/// The data of a micro-batch, copied to fixed addresses; all but the gradient of the loss, which is made there.
-constexpr std::array copied_data = {&MicroBatch::tokens,  &MicroBatch::labels,      &MicroBatch::loss_weights,
-                                    &MicroBatch::samples, &MicroBatch::token_types, &MicroBatch::positions,
-                                    &MicroBatch::lengths, &MicroBatch::is_random};
-static_assert(sizeof(MicroBatch) == (copied_data.size() + 1) * sizeof(ConstTensorView));
+/// The data of a micro-batch, copied to fixed addresses; all but the gradients of losses, which are made there.
+constexpr std::array copied_data = {&MicroBatch::tokens,  &MicroBatch::labels,        &MicroBatch::loss_weights,
+                                    &MicroBatch::samples, &MicroBatch::token_types,   &MicroBatch::positions,
+                                    &MicroBatch::lengths, &MicroBatch::sample_labels, &MicroBatch::sample_weights};
+
+/// Gradient of a kind of losses: its weights times the mode's.
+struct LossGradient {
+  ConstTensorView MicroBatch::*gradient;
+  ConstTensorView MicroBatch::*weights;
+  double StageMode::*factor;
+};
+constexpr std::array loss_gradients = {
+    LossGradient{&MicroBatch::loss_gradient, &MicroBatch::loss_weights, &StageMode::loss_gradient},
+    LossGradient{&MicroBatch::sample_loss_gradient, &MicroBatch::sample_weights, &StageMode::sample_loss_gradient}};
+static_assert(sizeof(MicroBatch) == (copied_data.size() + loss_gradients.size()) * sizeof(ConstTensorView));
 
 GraphRecorder& recorder_of(Backend& backend) {
   auto* recorder = dynamic_cast<GraphRecorder*>(&backend);
@@ -39,7 +49,10 @@ void RecordedStage::begin(std::vector<MicroBatch> micro_batches, const StageMode
   for (std::size_t i = 0; i < copied_data.size(); ++i) {
     if (like.*copied_data[i]) loaded_.*copied_data[i] = fixed('b', i, like.*copied_data[i]);
   }
-  loaded_.loss_gradient = fixed('l', 0, like.loss_weights);
+  for (std::size_t i = 0; i < loss_gradients.size(); ++i) {
+    const ConstTensorView weights = like.*loss_gradients[i].weights;
+    if (weights) loaded_.*loss_gradients[i].gradient = fixed('l', i, weights);
+  }
   stage_.begin(std::vector<MicroBatch>(micro_batches_.size(), loaded_), mode);
 }
 
@@ -52,9 +65,13 @@ void RecordedStage::load(int micro_batch) {
     const ConstTensorView data = from.*copied_data[i];
     if (data) recorder_.copy_within(stream, data, fixed('b', i, data));
   }
-  const TensorView loss_gradient = fixed('l', 0, from.loss_weights);
-  backend_.elementwise().convert(stream, loaded_.loss_weights, loss_gradient);
-  backend_.elementwise().scale(stream, mode_.loss_gradient, loss_gradient);
+  for (std::size_t i = 0; i < loss_gradients.size(); ++i) {
+    const ConstTensorView weights = from.*loss_gradients[i].weights;
+    if (!weights) continue;
+    const TensorView gradient = fixed('l', i, weights);
+    backend_.elementwise().convert(stream, weights, gradient);
+    backend_.elementwise().scale(stream, mode_.*loss_gradients[i].factor, gradient);
+  }
 }
 
 TensorView RecordedStage::fixed(char name, std::size_t number, ConstTensorView like) {

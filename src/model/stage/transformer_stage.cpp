@@ -1,7 +1,17 @@
 #include "src/model/stage/transformer_stage.hpp"
 
+#include "src/model/stage/bert_head.hpp"
+#include "src/model/stage/language_model_head.hpp"
+
 namespace trireme::model {
 namespace {
+
+std::unique_ptr<OutputHead> make_head(const parallel::TensorContext& context,
+                                      const parallel::VocabularyPartition& vocabulary,
+                                      const parallel::ParameterBuffer& parameters, const ModelConfig& config) {
+  if (config.is_bert()) return std::make_unique<BertHead>(context, vocabulary, parameters, config);
+  return std::make_unique<LanguageModelHead>(context, vocabulary, parameters, config);
+}
 
 LayerShape shape_of(const parallel::TensorContext& context, const ModelConfig& config, const StageShard& shard,
                     const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype) {
@@ -27,8 +37,8 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
       shape_(shape_of(context, config, shard, sequence, micro_batch_size, dtype)),
       activations_(context.backend),
       layers_(context, parameters, config, shard, recomputation, hooks, first_layer_unit(), activations_) {
-  if (shard.first_stage) embedding_.emplace(context, vocabulary, parameters);
-  if (shard.last_stage) head_.emplace(context, vocabulary, parameters, config);
+  if (shard.first_stage) embedding_.emplace(context, vocabulary, parameters, config);
+  if (shard.last_stage) head_ = make_head(context, vocabulary, parameters, config);
 }
 
 void TransformerStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
@@ -38,10 +48,14 @@ void TransformerStage::begin(std::vector<MicroBatch> micro_batches, const StageM
   activations_.close_all();
 }
 
-double TransformerStage::take_loss_sum() {
-  if (head_) return head_->take_loss_sum();
+LossSums TransformerStage::take_loss_sums() {
+  if (head_) return head_->take_loss_sums();
   context_.stream().synchronize();
-  return 0;
+  return {};
+}
+
+std::vector<double> TransformerStage::take_sample_scores() {
+  return head_ ? head_->take_sample_scores() : std::vector<double>();
 }
 
 void TransformerStage::release(int chunk, int micro_batch) {
@@ -83,13 +97,15 @@ void TransformerStage::forward(int chunk, int micro_batch, ConstTensorView input
   if (is_first(chunk)) {
     const TensorView x = layers_.layers_of(chunk) == 0 && !last ? output : layers_.make_input(pass);
     hooks_.before_forward(embedding_unit);
-    embedding_->forward(shape_, batch(micro_batch), pass.dropout, x);
+    // Without a backward nothing is kept.
+    Arena& kept = mode_.backward ? arena : context_.workspace;
+    state.embedding = embedding_->forward(shape_, batch(micro_batch), pass.dropout, x, kept);
     input = x;
   }
   const ConstTensorView result = layers_.forward(pass, input, last ? TensorView() : output, state.layers);
   if (last) {
     hooks_.before_forward(head_unit());
-    state.head = head_->forward(shape_, batch(micro_batch), result, arena);
+    state.head = head_->forward(shape_, batch(micro_batch), mode_, result, arena);
   }
   activations_.note_peak();
   if (!mode_.backward) release(chunk, micro_batch);
@@ -107,7 +123,7 @@ void TransformerStage::run_backward(int chunk, int micro_batch, ConstTensorView 
     hooks_.before_backward(head_unit());
     if (shard_.first_stage && tied_output_) hooks_.before_backward(embedding_unit);  // the tied table
     const TensorView dx = layers_.layers_of(chunk) == 0 && !first ? input_gradient : streams.next();
-    head_->backward(shape_, batch(micro_batch), mode_.loss_gradient, *state.head, dx);
+    head_->backward(shape_, batch(micro_batch), mode_, *state.head, dx);
     hooks_.after_backward(head_unit(), pass.last);
     pass.arena.release(state.head->mark);
     dy = dx;
@@ -115,7 +131,7 @@ void TransformerStage::run_backward(int chunk, int micro_batch, ConstTensorView 
   dy = layers_.backward(pass, dy, first ? TensorView() : input_gradient, weights, state.layers);
   if (first) {
     hooks_.before_backward(embedding_unit);
-    embedding_->backward(shape_, batch(micro_batch), pass.dropout, dy);
+    embedding_->backward(shape_, batch(micro_batch), pass.dropout, state.embedding, dy);
     hooks_.after_backward(embedding_unit, pass.last);
   }
   activations_.note_peak();

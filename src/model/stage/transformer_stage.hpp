@@ -1,19 +1,20 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "src/model/stage/input_embedding.hpp"
-#include "src/model/stage/language_model_head.hpp"
 #include "src/model/stage/layer_stack.hpp"
 #include "src/model/stage/model_stage.hpp"
+#include "src/model/stage/output_head.hpp"
 #include "src/parallel/context/sequence_shard.hpp"
 
 namespace trireme::model {
 
-/// One rank's shard of a GPT: the embedding on the first stage, layers, and the head on the last. Calls the hooks for
+/// One rank's shard of a model: the embedding on the first stage, layers, and the head on the last. Calls the hooks for
 /// every unit of parameters it uses.
 class TransformerStage final : public ModelStage {
  public:
@@ -26,9 +27,10 @@ class TransformerStage final : public ModelStage {
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
   ActivationStore& activations() override { return activations_; }
   const ActivationStore& activations() const { return activations_; }
-  /// The sum of weighted token losses since the last call, on the last stage's ranks; 0 on others. Waits for the
-  /// device.
-  double take_loss_sum();
+  /// The sums of weighted losses since the last call, on the last stage's ranks; 0 on others. Waits for the device.
+  LossSums take_loss_sums();
+  /// OutputHead::take_sample_scores on the last stage's ranks; empty on others.
+  std::vector<double> take_sample_scores();
 
   DType boundary_dtype() const override { return shape_.dtype; }
   Shape boundary_shape() const override { return {shape_.s_local, shape_.b, shape_.h}; }
@@ -50,13 +52,14 @@ class TransformerStage final : public ModelStage {
   /// The parts of the model on this rank.
   const std::optional<InputEmbedding>& embedding() const { return embedding_; }
   const LayerStack& layers() const { return layers_; }
-  const std::optional<LanguageModelHead>& head() const { return head_; }
+  const OutputHead* head() const { return head_.get(); }
 
  private:
   /// State that one micro-batch of one chunk keeps between forward and backward.
   struct Saved {
+    InputEmbedding::Saved embedding;
     LayerStack::Saved layers;
-    std::optional<LanguageModelHead::Saved> head;
+    std::unique_ptr<OutputHead::Saved> head;
   };
 
   Saved& saved(int chunk, int micro_batch) { return saved_.at({chunk, micro_batch}); }
@@ -82,7 +85,7 @@ class TransformerStage final : public ModelStage {
   ActivationStore activations_;
   LayerStack layers_;
   std::optional<InputEmbedding> embedding_;
-  std::optional<LanguageModelHead> head_;
+  std::unique_ptr<OutputHead> head_;
 
   std::vector<MicroBatch> micro_batches_;
   StageMode mode_;

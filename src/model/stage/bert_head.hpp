@@ -1,0 +1,54 @@
+#pragma once
+
+#include <optional>
+
+#include "src/model/layers/transformer_layer.hpp"
+#include "src/model/stage/sample_classification.hpp"
+#include "src/model/stage/token_prediction.hpp"
+
+namespace trireme::model {
+
+/// Heads of BERT (Devlin et al. 2019, arXiv:1810.04805): the masked tokens, by norm(gelu(x W^T + b)) table^T + c, and
+/// with a binary head the order of the two segments, by the first position. A pre-norm model has a final norm before
+/// both.
+class BertHead final : public OutputHead {
+ public:
+  /// Takes the parameters mlm.*, the token table, and where the model has them ln_f.*, pooler.* and sop.*.
+  BertHead(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
+           const parallel::ParameterBuffer& parameters, const ModelConfig& config);
+
+  std::unique_ptr<OutputHead::Saved> forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
+                                             ConstTensorView x, Arena& arena) override;
+  void backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, const OutputHead::Saved& saved,
+                TensorView dx) const override;
+  LossSums take_loss_sums() override {
+    return {.tokens = tokens_.take_loss_sum(), .samples = order_ ? order_->take_loss_sum() : 0};
+  }
+  std::vector<double> take_sample_scores() override { return order_ ? order_->take_scores() : std::vector<double>(); }
+
+ private:
+  struct Saved final : OutputHead::Saved {
+    ConstTensorView input;    // result of the last layer
+    TensorView final_normed;  // pre-norm models: normed input, and its statistics
+    NormStatistics final_statistics;
+    TensorView pre_activation;  // [s_local, b, h], as are the next two
+    TensorView activated;
+    TensorView normed;
+    NormStatistics statistics;
+    TokenPrediction::Saved tokens;
+    SampleClassification::Saved order;
+    /// Input of both heads.
+    ConstTensorView hidden() const { return final_normed ? final_normed : input; }
+  };
+
+  parallel::TensorContext context_;
+  double epsilon_;
+  Activation activation_;
+  std::optional<NormParameters> final_norm_;
+  Dense dense_;
+  NormParameters norm_;
+  TokenPrediction tokens_;
+  std::optional<SampleClassification> order_;
+};
+
+}  // namespace trireme::model

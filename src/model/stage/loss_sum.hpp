@@ -1,0 +1,44 @@
+#pragma once
+
+#include "src/backend/backend.hpp"
+#include "src/tensor/memory.hpp"
+
+namespace trireme::model {
+
+/// Sum of losses in the memory of a backend.
+class LossSum {
+ public:
+  /// `backend` must live longer.
+  explicit LossSum(Backend& backend) : backend_(backend), sum_(backend, DType::fp64, {1}) { clear(); }
+
+  /// Adds the elements of `losses` to the sum. Stream-ordered.
+  void add(ConstTensorView losses) { backend_.reduce().sum(backend_.compute_stream(), losses, sum_); }
+
+  /// Returns the sum since the last call. Waits for the device.
+  double take() {
+    double sum = 0;
+    backend_.copy_to_host(backend_.compute_stream(), sum_.view(), TensorView(&sum, {1}));
+    backend_.compute_stream().synchronize();
+    clear();
+    return sum;
+  }
+
+ private:
+  void clear() { backend_.elementwise().fill(backend_.compute_stream(), 0, sum_); }
+
+  Backend& backend_;
+  Tensor sum_;  // [1]
+};
+
+/// Gradient of each weighted loss of `weights` [n] A: `given`, or where that is empty `factor` times the weights, from
+/// the work space.
+inline ConstTensorView loss_gradient(Backend& backend, ConstTensorView weights, ConstTensorView given, double factor,
+                                     Arena& workspace) {
+  if (given) return given;
+  const TensorView gradient = workspace.allocate(weights.dtype(), weights.shape());
+  backend.elementwise().convert(backend.compute_stream(), weights, gradient);
+  backend.elementwise().scale(backend.compute_stream(), factor, gradient);
+  return gradient;
+}
+
+}  // namespace trireme::model

@@ -1,0 +1,64 @@
+#pragma once
+
+#include "src/base/hash.hpp"
+#include "src/data/dataset/sample_source.hpp"
+#include "src/model/model_config.hpp"
+
+namespace trireme::test {
+
+/// BERT's samples by a formula, with padding in three of four: number x of the stream NAME is splitmix64(fnv1a(NAME),
+/// x). Sample i is row i mod `rows`. With s 48, 4 rows and BERT's vocabulary of 30522 it is the batch of
+/// tests/fixtures/bert_runs.json.
+class FormulaBertSamples final : public data::SampleSource {
+ public:
+  FormulaBertSamples(const model::ModelConfig& model, std::int64_t s, std::int64_t rows)
+      : binary_head_(model.binary_head), s_(s), rows_(rows), is_small_(model.vocabulary < 30000) {
+    words_ = is_small_ ? model.vocabulary - first_word() : 29000;
+  }
+
+  std::int64_t size() const override { return 1 << 20; }
+  std::int64_t sequence_length() const override { return s_; }
+  data::SampleFields fields() const override {
+    return {.token_types = binary_head_, .length = true, .is_random = binary_head_};
+  }
+
+  void read(std::int64_t index, const data::SampleView& sample) const override {
+    const std::int64_t row = index % rows_;
+    constexpr std::int64_t lengths[] = {48, 40, 33, 20};  // of 48 positions
+    const std::int64_t n = s_ * lengths[row % 4] / 48, second = n / 2;
+    for (std::int64_t t = 0; t < s_; ++t) {
+      const std::int64_t x = row * s_ + t;
+      const bool is_special = t == 0 || t == second || t >= n - 1;
+      const auto word = static_cast<std::int32_t>(first_word() + below("bert.tokens", x, words_));
+      const bool is_masked = !is_special && below("bert.mask", x, 100) < 15;
+      std::int32_t token = t >= n ? 0 : t == 0 ? special(1) : is_special ? special(2) : word;
+      if (is_masked) {
+        const std::int64_t how = below("bert.how", x, 10);
+        if (how < 8) token = special(3);
+        if (how == 8) token = static_cast<std::int32_t>(first_word() + below("bert.random", x, words_));
+      }
+      const auto i = static_cast<std::size_t>(t);
+      sample.tokens[i] = token;
+      sample.labels[i] = is_masked ? word : -1;
+      if (!sample.token_types.empty()) sample.token_types[i] = t <= second || t >= n ? 0 : 1;
+    }
+    if (!sample.length.empty()) sample.length[0] = static_cast<std::int32_t>(n);
+    if (!sample.is_random.empty()) sample.is_random[0] = static_cast<std::int32_t>(below("bert.sop", row, 2));
+  }
+
+ private:
+  static std::int64_t below(const char* stream, std::int64_t x, std::int64_t limit) {
+    return static_cast<std::int64_t>(splitmix64(fnv1a(stream), static_cast<std::uint64_t>(x)) %
+                                     static_cast<std::uint64_t>(limit));
+  }
+  std::int32_t special(std::int32_t number) const { return is_small_ ? number : 100 + number; }
+  std::int64_t first_word() const { return is_small_ ? 4 : 1000; }
+
+  bool binary_head_;
+  std::int64_t s_;
+  std::int64_t rows_;
+  bool is_small_;  // a vocabulary smaller than BERT's
+  std::int64_t words_;
+};
+
+}  // namespace trireme::test

@@ -1,0 +1,68 @@
+// BERT: against PyTorch, and the same on every grid.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/synthetic_runs.hpp"
+
+namespace trireme::test {
+namespace {
+
+using parallel::DataSharding;
+using parallel::ScheduleKind;
+
+Layout layout_of(int tensor, int pipeline, int context = 1) {
+  Layout layout{tensor, pipeline, {}};
+  layout.context = context;
+  return layout;
+}
+
+Layout sequence_parallel(Layout layout) {
+  layout.options.parallel.sequence_parallel = true;
+  return layout;
+}
+
+Layout sharded(Layout layout, DataSharding sharding) {
+  layout.options.parallel.data_parallel.sharding = sharding;
+  return layout;
+}
+
+/// Grids of `ranks` ranks for a batch of four samples and two layers.
+std::vector<Layout> layouts(int ranks) {
+  if (ranks == 1) return {layout_of(1, 1)};
+  if (ranks == 2) {
+    return {layout_of(2, 1), layout_of(1, 2), sharded(layout_of(1, 1), DataSharding::optimizer),
+            sequence_parallel(layout_of(2, 1)), layout_of(1, 1, 2)};
+  }
+  return {layout_of(2, 2), sharded(sequence_parallel(layout_of(2, 1)), DataSharding::optimizer_and_gradients),
+          layout_of(1, 2, 2)};
+}
+
+TEST(Bert, EveryGridReproducesPyTorchInFp64) {
+  Communicator& ranks = world();
+  for (const char* name : {"bert_a_erf", "bert_b_erf", "bert_b_tanh", "bert_a_hot_erf", "bert_b_hot_erf"}) {
+    SyntheticRun run = bert_run(name);
+    if (ranks.size() > 1) run.shorten(4);
+    EXPECT_EQ(model::parameter_count(run.config.model), run.parameters) << name;
+    for (const Layout& layout : layouts(ranks.size())) {
+      SCOPED_TRACE(testing::Message() << name << ": " << layout);
+      expect_close(training_curve(ranks, run.config, layout), run.curve, tolerance(DType::fp64, Comparison::pytorch));
+    }
+  }
+}
+
+TEST(Bert, Fp32StaysWithinItsTolerance) {
+  if (world().size() > 1) GTEST_SKIP() << "one rank is enough";
+  for (const char* name : {"bert_a_erf", "bert_b_erf", "bert_b_tanh", "bert_a_hot_erf", "bert_b_hot_erf"}) {
+    SyntheticRun run = bert_run(name);
+    run.config.dtype = DType::fp32;
+    SCOPED_TRACE(name);
+    expect_close(
+        training_curve(world(), run.config, layout_of(1, 1)), run.curve,
+        tolerance(DType::fp32, run.config.init_scale == 1 ? Comparison::pytorch : Comparison::pytorch_hot_bert));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
