@@ -37,9 +37,9 @@ struct EvaluationRecord {
   std::int64_t iteration = 0;
   double loss = 0;
   double perplexity = 0;  ///< exp(min(20, loss))
-  /// BERT with a binary head: mean loss of the segments' order over samples, and fraction whose order was recognised.
-  std::optional<double> sop_loss, sop_accuracy;
   data::Split split = data::Split::valid;
+  /// BERT with a binary head: mean loss of the segments' order over samples, and fraction whose order was recognised.
+  std::optional<double> sop_loss = {}, sop_accuracy = {};
 };
 
 /// Trains a model iteration by iteration. Collective over the whole grid.

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "tests/support/activations.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/tolerance.hpp"
@@ -22,36 +23,6 @@ constexpr Extents extents_list[] = {{0, 31, 33},    {31, 0, 33},    {31, 33, 0},
                                     {1, 33, 31},    {31, 1, 33},    {33, 31, 1},  {33, 31, 1025},
                                     {1025, 33, 31}, {31, 1025, 33}, {64, 64, 64}, {300, 530, 600}};
 constexpr DType dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
-
-double activated(Activation activation, double x) {
-  switch (activation) {
-    case Activation::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
-    case Activation::gelu_erf:
-      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case Activation::tanh:
-      return std::tanh(x);
-    case Activation::none:
-      break;
-  }
-  return x;
-}
-double activation_slope(Activation activation, double x) {
-  constexpr double pi = 3.14159265358979323846;
-  switch (activation) {
-    case Activation::gelu_tanh: {
-      const double t = std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x));
-      return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
-    }
-    case Activation::gelu_erf:
-      return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * std::exp(-x * x / 2) / std::sqrt(2 * pi);
-    case Activation::tanh:
-      return 1 - std::tanh(x) * std::tanh(x);
-    case Activation::none:
-      break;
-  }
-  return 1;
-}
 
 /// The products as their declarations write them.
 struct Reference {
@@ -226,14 +197,14 @@ TEST(GemmGradient, MatchesFiniteDifference) {
   const std::vector<double> g = random_values(e.n * e.out, 4);
   for (const Activation activation :
        {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh}) {
-    const auto activated = [&] {
+    const auto input = [&] {
       std::vector<double> x = p;
       for (double& value : x) value = activated(activation, value);
       return x;
     };
     const auto loss = [&] {
       const Tensor y = poisoned_tensor(b, DType::fp64, {e.n, e.out});
-      b.gemm().linear(stream, make_tensor(b, DType::fp64, {e.n, e.in}, activated()),
+      b.gemm().linear(stream, make_tensor(b, DType::fp64, {e.n, e.in}, input()),
                       make_tensor(b, DType::fp64, {e.out, e.in}, w), make_tensor(b, DType::fp64, {e.out}, bias),
                       Activation::none, {}, y);
       const std::vector<double> values = values_of(b, y);
@@ -249,7 +220,7 @@ TEST(GemmGradient, MatchesFiniteDifference) {
 
     const Tensor dw = make_tensor(b, DType::fp64, {e.out, e.in}, std::vector<double>(w.size()));
     const Tensor dbias = make_tensor(b, DType::fp64, {e.out}, std::vector<double>(bias.size()));
-    b.gemm().linear_backward_weight(stream, dy, make_tensor(b, DType::fp64, {e.n, e.in}, activated()), dw, dbias);
+    b.gemm().linear_backward_weight(stream, dy, make_tensor(b, DType::fp64, {e.n, e.in}, input()), dw, dbias);
     expect_derivative(w, values_of(b, dw), loss, "dw");
     expect_derivative(bias, values_of(b, dbias), loss, "dbias");
   }
