@@ -1,5 +1,6 @@
 #include "io/corpus/index_files.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -22,6 +23,7 @@ constexpr std::string_view magic("trireme-index-1\n", 16);
 constexpr std::size_t digest_digits = 32;
 constexpr std::size_t alignment = 64;
 constexpr std::size_t max_arrays = 16;
+constexpr std::size_t chunk_bytes = std::size_t{4} << 20;
 
 std::size_t aligned(std::size_t offset) { return (offset + alignment - 1) / alignment * alignment; }
 
@@ -53,6 +55,19 @@ void write(const std::string& path, const std::string& description, const data::
   out.close();
 }
 
+/// Digest of the bytes of a mapping from `offset` on. A chunk's memory is released when it is counted: an order of
+/// samples is larger than the part that a rank reads of it.
+std::string digest_from(const MappedFile& mapping, std::size_t offset) {
+  Digest digest;
+  for (std::span<const std::byte> rest = mapping.bytes().subspan(offset); !rest.empty();) {
+    const auto chunk = rest.first(std::min(rest.size(), chunk_bytes));
+    digest.update(chunk.data(), chunk.size());
+    mapping.release(chunk);
+    rest = rest.subspan(chunk.size());
+  }
+  return digest.hex();
+}
+
 /// Reads a file. Throws DataError where it is damaged, or holds another description.
 data::IndexCache::Kept read(const std::string& path, const std::string& description) {
   const auto mapping = std::make_shared<MappedFile>(path);
@@ -62,7 +77,7 @@ data::IndexCache::Kept read(const std::string& path, const std::string& descript
                 "{} is not a file of this cache", path);
   std::size_t offset = magic.size() + digest_digits;
   TRIREME_CHECK(all.size() > offset &&
-                    digest(all.data() + offset, all.size() - offset) ==
+                    digest_from(*mapping, offset) ==
                         std::string_view(reinterpret_cast<const char*>(all.data()), offset).substr(magic.size()),
                 DataError, "{} is damaged or cut short", path);
   const auto description_bytes = bytes.at<std::uint64_t>(offset, "a size");

@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <sstream>
 
 #include "src/data/dataset/gpt_data.hpp"
 #include "tests/fakes/memory_token_store.hpp"
@@ -147,6 +149,31 @@ TEST_F(IndexCacheFiles, AreNotMadeOfWhatIsSmall) {
   IndexFiles cache(folder_);
   samples(store(0), &cache);
   EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+/// Bytes of mapped files in this process' memory.
+std::int64_t resident_file_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string name;
+  std::int64_t kib = 0;
+  for (std::string line; std::getline(status, line);) {
+    std::istringstream words(line);
+    if (words >> name >> kib && name == "RssFile:") return kib << 10;
+  }
+  return 0;
+}
+
+TEST_F(IndexCacheFiles, TakeNoMemoryBeforeTheyAreRead) {
+  const auto corpus = store(0);
+  const std::vector<std::byte> array(std::size_t{32} << 20, std::byte{7});
+  cache_.keep(*corpus, "large", {array});
+  const std::int64_t before = resident_file_bytes();
+  const data::IndexCache::Kept kept = cache_.find(*corpus, "large");
+  const std::int64_t taken = resident_file_bytes() - before;
+  ASSERT_TRUE(kept.owner);
+  EXPECT_LT(taken, std::int64_t{8} << 20);
+  EXPECT_TRUE(std::ranges::equal(kept.arrays[0], array));
+  EXPECT_GT(resident_file_bytes() - before, std::int64_t{30} << 20);  // the measure works
 }
 
 TEST_F(IndexCacheFiles, MayBeMadeByManyProcessesAtOnce) {
