@@ -55,7 +55,12 @@ void CorpusWriter::append(std::span<const std::int32_t> ids) {
 
 void CorpusWriter::end_sentence() {
   if (token_count_ == sentence_begin_) return;
-  if (!sentences_) sentences_.emplace(file_.path() + ".sentences");
+  if (!sentences_) {
+    TRIREME_CHECK(document_begin_ == 0, DataError,
+                  "document {} has sentences, but the documents before it have none. Try a corpus for each kind",
+                  documents_ + 1);
+    sentences_.emplace(file_.path() + ".sentences");
+  }
   recent_sentences_.push_back(token_count_);
   sentence_begin_ = token_count_;
   ++sentence_count_;
@@ -64,7 +69,8 @@ void CorpusWriter::end_sentence() {
 
 void CorpusWriter::end_document() {
   TRIREME_CHECK(!sentences_ || sentence_begin_ == token_count_, DataError,
-                "document {} does not end with a sentence, though others do", documents_ + 1);
+                "document {} does not end with a sentence, but the documents before it do. Try a corpus for each kind",
+                documents_ + 1);
   recent_offsets_.push_back(token_count_);
   document_begin_ = token_count_;
   ++documents_;

@@ -171,7 +171,7 @@ void append(const std::string& path, std::span<const std::byte> bin, Index::File
 
 }  // namespace
 
-void import_megatron(const std::string& prefix, CorpusWriter& writer) {
+void import_megatron(const std::string& prefix, CorpusWriter& writer, Sequences sequences) {
   const std::string bin_path = prefix + ".bin";
   regular_file_size(prefix + ".idx");
   regular_file_size(bin_path);
@@ -194,12 +194,13 @@ void import_megatron(const std::string& prefix, CorpusWriter& writer) {
         return append<std::int64_t>(bin_path, bin.bytes(), extent, writer);
     }
   };
+  const bool are_sentences = sequences == Sequences::sentences || index.has_sentences();
   for (std::uint64_t d = 0; d < index.documents(); ++d) {
     const std::uint64_t begin = index.boundary(d);
     const std::uint64_t end = index.boundary(d + 1);
     for (std::uint64_t i = begin; i < end; ++i) {
       append_sequence(index.extent(i, bin.bytes().size()));
-      if (index.has_sentences()) writer.end_sentence();
+      if (are_sentences) writer.end_sentence();
     }
     writer.end_document();
   }

@@ -16,10 +16,15 @@ namespace trireme::io {
 // Megatron-LM writes u16 for vocabularies below 65,500 ids, else i32. For GPT a document is one sequence; for BERT each
 // sequence of a document is a sentence.
 
+enum class Sequences {
+  automatic,  ///< sentences where a document has several
+  sentences   ///< sentences, also where each document has one alone
+};
+
 /// Adds the documents of PREFIX.bin and PREFIX.idx to `writer`, in memory that does not grow with them where sequences
 /// lie in order. Throws DataError naming file, byte and fault; also where sequences overlap or PREFIX.bin holds more
 /// than them.
-void import_megatron(const std::string& prefix, CorpusWriter& writer);
+void import_megatron(const std::string& prefix, CorpusWriter& writer, Sequences sequences = Sequences::automatic);
 
 /// Writes the two files, byte for byte as Megatron-LM's builder does from the same documents: PREFIX.idx last, when
 /// everything is complete. Every block of the corpus is checked first. Throws DataError where a document has 2^31

@@ -130,7 +130,8 @@ TEST_F(ForeignCorpora, OfMegatronWithEveryTypeOfWholeNumbersAreImported) {
 }
 
 TEST_F(ForeignCorpora, OfMegatronHaveSentencesWhereADocumentIsSeveralSequences) {
-  const auto sentences = [&](std::initializer_list<std::int64_t> documents) {
+  const auto sentences = [&](std::initializer_list<std::int64_t> documents,
+                             Sequences sequences = Sequences::automatic) {
     file("m.idx", Bytes()
                       .add_text({"MMIDIDX\0\0", 9})
                       .add<std::uint64_t>({1})
@@ -140,13 +141,14 @@ TEST_F(ForeignCorpora, OfMegatronHaveSentencesWhereADocumentIsSeveralSequences) 
                       .add<std::int64_t>({0, 2})
                       .add<std::int64_t>(documents));
     file("m.bin", Bytes().add<std::uint16_t>({5, 6}));
-    return imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer); })
+    return imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer, sequences); })
         .sentence_offsets()
         .size();
   };
   EXPECT_EQ(sentences({0, 1, 2}), 0u);
   EXPECT_EQ(sentences({0, 1, 1, 2}), 0u);  // a document without any
   EXPECT_EQ(sentences({0, 0, 2}), 3u);     // as many sequences as documents
+  EXPECT_EQ(sentences({0, 1, 2}, Sequences::sentences), 3u);
 }
 
 TEST_F(ForeignCorpora, OfMegatronKeepSentencesBothWays) {
@@ -166,6 +168,15 @@ TEST_F(ForeignCorpora, OfMegatronKeepSentencesBothWays) {
   export_megatron(store, directory_ / "again");
   EXPECT_EQ(content("again.idx"), index.text());
   EXPECT_EQ(content("again.bin"), token_bytes.text());
+
+  file("flat.idx", index_bytes);
+  file("flat.bin", token_bytes);
+  for (const bool is_first : {true, false}) {
+    CorpusWriter writer(directory_ / "mixed.h5", *narrow_);
+    import_megatron(directory_ / (is_first ? "m" : "flat"), writer);
+    EXPECT_THAT([&] { import_megatron(directory_ / (is_first ? "flat" : "m"), writer); },
+                ThrowsMessage<DataError>(HasSubstr("Try a corpus for each kind")));
+  }
 }
 
 TEST_F(ForeignCorpora, OfMegatronThatAreDamagedAreRefusedByName) {

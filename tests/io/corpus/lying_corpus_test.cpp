@@ -16,6 +16,7 @@ struct Lie {
   std::int64_t max_id = 3;
   std::vector<std::int64_t> offsets{0, 2, 4};
   std::vector<std::uint16_t> tokens{1, 2, 3, 0};
+  std::vector<std::int64_t> sentences{};  ///< offsets; none where empty
 };
 class LyingCorpus : public CorpusFiles, public ::testing::WithParamInterface<Lie> {};
 
@@ -26,6 +27,7 @@ TEST_P(LyingCorpus, IsRefused) {
     const std::string digests = digest(lie.tokens.data(), lie.tokens.size() * 2);
     Digest table;
     table.update(lie.offsets.data(), lie.offsets.size() * 8);
+    table.update(lie.sentences.data(), lie.sentences.size() * 8);
     table.update(digests.data(), digests.size());
     h5::File file = h5::File::create(path);
     const auto add = [&](const char* name, const auto* data, std::size_t size) {
@@ -35,6 +37,7 @@ TEST_P(LyingCorpus, IsRefused) {
     };
     add("/tokens", lie.tokens.data(), lie.tokens.size());
     add("/document_offsets", lie.offsets.data(), lie.offsets.size());
+    if (!lie.sentences.empty()) add("/sentence_offsets", lie.sentences.data(), lie.sentences.size());
     add("/block_digests", reinterpret_cast<const std::uint8_t*>(digests.data()), digests.size());
     const std::string payload = narrow_->payload();
     add("/tokenizer_payload", reinterpret_cast<const std::uint8_t*>(payload.data()), payload.size());
@@ -62,7 +65,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Lie{.words = "holds token 300", .vocabulary_size = 257, .tokens = {1, 2, 300, 0}},
                       Lie{.words = "document offsets go from 0 to 5", .offsets = {0, 2, 5}},
                       Lie{.words = "document 1 begins at token 3 and ends at 2", .offsets = {0, 3, 2, 4}},
-                      Lie{.words = "document offsets go from 1 to 4", .offsets = {1, 2, 4}}));
+                      Lie{.words = "document offsets go from 1 to 4", .offsets = {1, 2, 4}},
+                      Lie{.words = "the sentences of", .vocabulary_size = 257, .sentences = {0, 1, 3, 4}}));
 
 }  // namespace
 }  // namespace trireme::io

@@ -111,7 +111,9 @@ int corpus_import_command(const CommandLine& line) {
   TokenizerOptions tokens;
   Options options(line.command(),
                   "Makes a corpus of token files: of Megatron-LM (PREFIX.bin with PREFIX.idx) or of llm.c (FILE.bin, "
-                  "cut into documents before every end-of-document token). Ids are taken as they are.");
+                  "cut into documents before every end-of-document token). Ids are taken as they are. The sequences of "
+                  "Megatron-LM's documents become sentences, as BERT needs them, where a document has several or the "
+                  "tokenizer is wordpiece.");
   options.add_arguments("FILE...", &inputs, "PREFIX, PREFIX.bin or FILE.bin; several are put one after another.");
   options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
   tokens.declare(options, TokenizerOptions::Ids::from_elsewhere);
@@ -123,7 +125,8 @@ int corpus_import_command(const CommandLine& line) {
   io::CorpusWriter writer(output, *tokenizer);
   for (const std::string& input : inputs) {
     if (const std::string prefix = megatron_prefix(input); !prefix.empty()) {
-      io::import_megatron(prefix, writer);
+      io::import_megatron(prefix, writer,
+                          tokens.tokenizer == "wordpiece" ? io::Sequences::sentences : io::Sequences::automatic);
     } else if (io::is_llmc(input)) {
       io::import_llmc(input, tokenizer->end_of_document(), writer);
     } else {
