@@ -41,6 +41,7 @@ constexpr Command command_table[] = {
     {.path = "corpus sample",
      .summary = "take a random sample of a corpus' documents",
      .function = corpus_sample_command},
+    {.path = "corpus samples", .summary = "print the samples that training reads", .function = corpus_samples_command},
     {.path = "corpus import",
      .summary = "read the token files of Megatron-LM or llm.c",
      .function = corpus_import_command},

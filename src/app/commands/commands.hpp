@@ -21,6 +21,7 @@ int corpus_inspect_command(const CommandLine& line);
 int corpus_merge_command(const CommandLine& line);
 int corpus_split_command(const CommandLine& line);
 int corpus_sample_command(const CommandLine& line);
+int corpus_samples_command(const CommandLine& line);
 int corpus_import_command(const CommandLine& line);
 int corpus_export_command(const CommandLine& line);
 int tokenizer_train_command(const CommandLine& line);

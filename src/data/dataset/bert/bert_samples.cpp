@@ -11,20 +11,6 @@ namespace {
 
 constexpr std::int64_t min_target_length = 2;
 
-void check_options(const BertSampleOptions& options) {
-  TRIREME_CHECK(options.sequence_length >= min_target_length + bert_special_tokens, ConfigError,
-                "<seq_length> {} must be at least {} for BERT: [CLS], two tokens and two [SEP]",
-                options.sequence_length, min_target_length + bert_special_tokens);
-  check_seed(options.seed);
-  const double mask = options.masking.mask_probability;
-  TRIREME_CHECK(mask > 0 && mask <= 1, ConfigError,
-                "the probability {} of masking must be above 0 and at most 1: BERT learns from masked tokens alone",
-                mask);
-  const double is_short = options.short_sequence_probability;
-  TRIREME_CHECK(is_short >= 0 && is_short <= 1, ConfigError,
-                "the probability {} of short sequences must be from 0 to 1", is_short);
-}
-
 /// Copies `values` and fills the rest of `field`, unless that was not asked for.
 void put(const std::vector<std::int32_t>& values, std::int32_t rest, std::span<std::int32_t> field) {
   if (field.empty()) return;
@@ -35,14 +21,27 @@ void put(const std::vector<std::int32_t>& values, std::int32_t rest, std::span<s
 
 }  // namespace
 
+void validate(const BertSampleOptions& options) {
+  TRIREME_CHECK(options.sequence_length >= min_target_length + bert_special_tokens, ConfigError,
+                "<seq_length> {} must be at least {} for BERT: [CLS], two tokens and two [SEP]",
+                options.sequence_length, min_target_length + bert_special_tokens);
+  check_seed(options.seed);
+  const double mask = options.masking.mask_probability;
+  TRIREME_CHECK(mask > 0 && mask <= 1, ConfigError,
+                "<mask_prob> {} must be above 0 and at most 1: BERT learns from masked tokens alone", mask);
+  const double is_short = options.short_sequence_probability;
+  TRIREME_CHECK(is_short >= 0 && is_short <= 1, ConfigError, "<short_seq_prob> {} must be from 0 to 1", is_short);
+}
+
 BertSamples::BertSamples(std::shared_ptr<const TokenStore> store, const DocumentRange& range, BertSampleOptions options,
                          std::span<const std::int64_t> budgets, IndexCache* cache)
     : store_(std::move(store)), options_(std::move(options)) {
-  check_options(options_);
+  validate(options_);
   BertSampleMapOptions map;
   map.max_target_length = max_target_length();
   map.short_sequence_probability = options_.short_sequence_probability;
   map.min_sentences = min_sentences_of(options_.masking);
+  map.max_epochs = options_.max_epochs;
   for (const std::int64_t budget : budgets) {
     if (budget <= size()) continue;
     map.max_samples = budget - size();

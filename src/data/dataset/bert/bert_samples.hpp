@@ -19,7 +19,11 @@ struct BertSampleOptions {
   std::int64_t seed = 1234;                 ///< 0 to 2^32 - 1, as NumPy takes it
   double short_sequence_probability = 0.1;  ///< 0 to 1
   BertMaskingOptions masking;
+  std::int64_t max_epochs = BertSampleMapOptions::no_limit;  ///< a map ends after these, whatever the budget
 };
+
+/// Throws ConfigError for an option out of its range.
+void validate(const BertSampleOptions& options);
 
 /// BERT's pretraining samples of a range of documents, in Megatron-LM's order. Sample `i` is drawn by NumPy's generator
 /// of seed + i.
