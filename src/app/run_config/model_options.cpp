@@ -24,7 +24,7 @@ void ModelOptions::declare(Options& options) {
               countable());
   options.add("max-position-embeddings", &max_positions, "N",
               "Longest sequence; default the preset's, else the sequence length.", countable());
-  options.add("vocab-size", &vocabulary, "N", "True size of the vocabulary; default the preset's, else the corpus'.",
+  options.add("vocab-size", &vocabulary, "N", "True size of the vocabulary; default a GPT preset's, else the corpus'.",
               countable());
   options.add_choice<std::optional<Activation>>("gelu", &activation,
                                                 {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
@@ -129,7 +129,9 @@ void ModelOptions::apply_positions(model::ModelConfig& config, std::int64_t sequ
 
 void ModelOptions::apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary,
                                     Problems& problems) const {
-  config.vocabulary = vocabulary.value_or(preset.empty() ? corpus_vocabulary : config.vocabulary);
+  // WordPiece vocabularies differ in size, and the tokenizer adds [BOS] and [EOS] to them.
+  const bool is_corpus = preset.empty() || config.is_bert();
+  config.vocabulary = vocabulary.value_or(is_corpus ? corpus_vocabulary : config.vocabulary);
   problems.expect(
       config.vocabulary >= corpus_vocabulary,
       vocabulary ? fmt::format("--vocab-size {} is smaller than the corpus' vocabulary of {} tokens", config.vocabulary,
@@ -145,7 +147,7 @@ std::string ModelOptions::preset_values(const model::ModelConfig& config) const 
   const auto add = [&](bool given, const char* name, auto value) {
     if (!given) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
   };
-  add(vocabulary.has_value(), "vocab-size", config.vocabulary);
+  add(vocabulary.has_value() || config.is_bert(), "vocab-size", config.vocabulary);
   add(max_positions.has_value(), "max-position-embeddings", config.max_positions);
   add(hidden_dropout.has_value(), "hidden-dropout", config.hidden_dropout);
   add(attention_dropout.has_value(), "attention-dropout", config.attention_dropout);

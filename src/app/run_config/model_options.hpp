@@ -45,8 +45,8 @@ struct ModelOptions {
   /// is not open yet.
   std::optional<model::ModelConfig> check(std::int64_t sequence_length, Problems& problems) const;
   /// Returns the configuration asked for. A preset's values hold where no option overrides them; without one, positions
-  /// default to the sequence length and the vocabulary to the corpus'. Throws one ConfigError that lists what is
-  /// missing or does not fit.
+  /// default to the sequence length and the vocabulary to the corpus'. A BERT's vocabulary is always the corpus'.
+  /// Throws one ConfigError that lists what is missing or does not fit.
   model::ModelConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
   /// Lists the values of `config` beside the shape that the preset has set, as "name value, ..."; empty without a
   /// preset.

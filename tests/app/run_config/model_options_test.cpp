@@ -81,5 +81,12 @@ TEST(ModelOptions, RefuseACorpusOfALargerVocabularyThanThePresets) {
   EXPECT_EQ(ask({"--model", "llama2-7b", "--vocab-size", "50257"}, 512, 50257).config.vocabulary, 50257);
 }
 
+TEST(ModelOptions, ABertHasTheVocabularyOfItsCorpus) {
+  const Asked bert = ask({"--model", "bert-336m"}, 512, 30524);
+  EXPECT_EQ(bert.config.vocabulary, 30524);
+  EXPECT_THAT(bert.preset_values, testing::Not(HasSubstr("vocab-size")));
+  EXPECT_EQ(ask({"--model", "bert-base", "--vocab-size", "30592"}, 512, 30524).config.vocabulary, 30592);
+}
+
 }  // namespace
 }  // namespace trireme::app
