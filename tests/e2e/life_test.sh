@@ -127,7 +127,7 @@ done_by 1 train "${run[@]/#90,6,4/90,10}" --metrics-file no_test.jsonl
 check "without a share there is no test" [ "$(grep -c test_loss no_test.jsonl) $(grep -c 'no test' err)" = "0 0" ]
 refused 3 "the test split of corpus.h5 has 0 tokens" 1 train "${run[@]/#90,6,4/969,30,1}"
 done_by 1 train "${run[@]:0:${#run[@]}-2}" --dry-run
-check "the default split's may be too small" grep -q "no test at the end: the default --split leaves too few tokens" err
+check "the default split's may be too small" grep -q "no test at the end: the default --split leaves too little text" err
 
 on 1 train "${run[@]}" --exit-interval 3
 check "a planned stop that saves nothing is done" [ "$code $(grep -c 'nothing is saved without --save' err)" = "0 1" ]

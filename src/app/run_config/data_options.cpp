@@ -23,6 +23,7 @@ void DataOptions::declare(Options& options) {
       "sampling", &sampling, {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
       "sequential reads the corpus from its start, ignores --split, evaluates only where --eval-iters is given, and "
       "has no test.");
+  masking.declare(options);
   options.add("data-cache-path", &cache_path, "DIR",
               "Folder that keeps the order of samples of large corpora for later runs; default index-cache beside each "
               "corpus.");
@@ -32,7 +33,7 @@ void DataOptions::declare(Options& options) {
   options.require("data-path");
 }
 
-void DataOptions::settle(const Options& options, Problems& problems) {
+void DataOptions::settle(const Options& options, const std::optional<model::ModelConfig>& model, Problems& problems) {
   has_default_split = !options.given("split");
   problems.attempt([&] {
     std::vector<double> weights;
@@ -40,6 +41,12 @@ void DataOptions::settle(const Options& options, Problems& problems) {
     data::normalized_weights(weights);
   });
   problems.attempt([&] { data::parse_split(split); });
+  if (!model) return;
+  problems.expect(!model->is_bert() || sampling == data::Sampling::shuffled,
+                  "--sampling sequential reads running text, but a BERT's samples are always shuffled: leave it out");
+  problems.expect(
+      model->is_bert() || (!options.given("mask-prob") && !options.given("short-seq-prob")),
+      "--mask-prob and --short-seq-prob are options of a BERT: give --model bert-336m or --model-type bert");
 }
 
 std::vector<DataOptions::WeightedPath> DataOptions::corpora() const {

@@ -28,9 +28,9 @@ void require_equal(const Attributes& stored, const Attributes& run, std::string_
 }  // namespace
 
 Attributes run_attributes(const model::ModelConfig& config, const std::vector<data::WeightedStore>& stores,
-                          const data::GptDataOptions& data_options, const train::TrainOptions& options, DType dtype) {
+                          const SampleOptions& samples, const train::TrainOptions& options, DType dtype) {
   Attributes attributes = attributes_of(config);
-  attributes.merge(attributes_of(stores, data_options));
+  attributes.merge(std::visit([&](const auto& family) { return attributes_of(stores, family); }, samples));
   attributes.merge(attributes_of(options));
   attributes.put("dtype", dtype, dtype_names);
   attributes.put("tokenizer", stores.front().store->info().tokenizer);

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "src/app/run_config/data_options.hpp"
 #include "src/base/attributes.hpp"
-#include "src/data/dataset/gpt_data.hpp"
 #include "src/model/model_config.hpp"
 #include "src/tensor/dtype.hpp"
 #include "src/train/train_options.hpp"
@@ -15,7 +15,7 @@ namespace trireme::app {
 /// Attributes of a run's checkpoints, but for its sample budgets and its state. Each type's codec stands beside the
 /// type.
 Attributes run_attributes(const model::ModelConfig& config, const std::vector<data::WeightedStore>& stores,
-                          const data::GptDataOptions& data_options, const train::TrainOptions& options, DType dtype);
+                          const SampleOptions& samples, const train::TrainOptions& options, DType dtype);
 
 /// The type that a checkpoint's run trained in. CheckpointError where it is missing or none to train in.
 DType trained_dtype(const Attributes& attributes);

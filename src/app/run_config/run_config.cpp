@@ -1,5 +1,7 @@
 #include "src/app/run_config/run_config.hpp"
 
+#include <utility>
+
 namespace trireme::app {
 
 RunConfigReader::RunConfigReader(Options& options) : options_(options) {
@@ -34,7 +36,10 @@ const RunConfig& RunConfigReader::settle(int data_ranks) {
   config_.parallel.settle(config_.precision.dtype, model, problems);
   config_.execution.settle(options_, config_.parallel, config_.device, problems);
   config_.optimizer.settle(options_, config_.batch, problems);
-  config_.data.settle(options_, problems);
+  config_.data.settle(options_, model, problems);
+  if (model && model->is_bert()) {
+    problems.attempt([&] { data::validate(config_.bert_data_options(*model, {}).samples); });
+  }
   config_.run.settle(options_, config_.data);
   config_.checkpoint.check(options_, problems);
   problems.attempt([&] { train::validate(config_.execution_config()); });
@@ -80,12 +85,26 @@ data::RunLength RunConfig::run_length(std::int64_t iterations) const {
           .eval_iters = run.schedule.eval_iterations};
 }
 
-data::GptDataOptions RunConfig::data_options(const model::ModelConfig& config) const {
+data::GptDataOptions RunConfig::gpt_data_options(const model::ModelConfig& config) const {
   return {.sequence_length = batch.sequence_length,
           .seed = static_cast<std::int64_t>(seed),
           .split_fractions = data::parse_split(data.split),
           .split_by = data.split_by,
           .sampling = data.sampling,
+          .vocabulary_size = config.vocabulary,
+          .budgets = {}};
+}
+
+data::BertDataOptions RunConfig::bert_data_options(const model::ModelConfig& config,
+                                                   data::BertVocabulary vocabulary) const {
+  return {.samples = {.sequence_length = batch.sequence_length,
+                      .seed = static_cast<std::int64_t>(seed),
+                      .short_sequence_probability = data.masking.short_sequence_probability,
+                      .masking = {.vocabulary = std::move(vocabulary),
+                                  .mask_probability = data.masking.mask_probability,
+                                  .binary_head = config.binary_head}},
+          .split_fractions = data::parse_split(data.split),
+          .split_by = data.split_by,
           .vocabulary_size = config.vocabulary,
           .budgets = {}};
 }

@@ -35,7 +35,9 @@ struct RunConfig {
   train::RunSchedule schedule() const;
   /// Returns what the number of samples that a run of `iterations` iterations reads depends on.
   data::RunLength run_length(std::int64_t iterations) const;
-  data::GptDataOptions data_options(const model::ModelConfig& config) const;
+  data::GptDataOptions gpt_data_options(const model::ModelConfig& config) const;
+  /// `vocabulary` is that of the corpora.
+  data::BertDataOptions bert_data_options(const model::ModelConfig& config, data::BertVocabulary vocabulary) const;
 };
 
 /// Makes a RunConfig of a command's options: declares them, and settles them after they were parsed.

@@ -76,7 +76,39 @@ TEST(RunConfig, HoldsTheSettledValues) {
   EXPECT_TRUE(config.train_options().loss_scale.dynamic);
   EXPECT_EQ(config.schedule().eval_iterations, 0);
   EXPECT_EQ(config.schedule().save_interval, 7);
-  EXPECT_EQ(config.data_options({}).sampling, data::Sampling::sequential);
+  EXPECT_EQ(config.gpt_data_options({}).sampling, data::Sampling::sequential);
+}
+
+TEST(RunConfig, GivesABertItsSamples) {
+  const RunConfig config =
+      read({"--model", "bert-336m", "--data-path", "a.h5", "--mask-prob", "0.2", "--short-seq-prob", "0", "--seed", "7",
+            "--split", "8,1,1", "--split-by", "documents", "--bert-no-binary-head"});
+  data::BertVocabulary vocabulary;
+  vocabulary.size = 30524;
+  const data::BertDataOptions options = config.bert_data_options(config.model.config(16, 30524), vocabulary);
+  EXPECT_EQ(options.samples.sequence_length, 16);
+  EXPECT_EQ(options.samples.seed, 7);
+  EXPECT_EQ(options.samples.short_sequence_probability, 0);
+  EXPECT_EQ(options.samples.masking.mask_probability, 0.2);
+  EXPECT_FALSE(options.samples.masking.binary_head);
+  EXPECT_EQ(options.samples.masking.vocabulary.size, 30524);
+  EXPECT_EQ(options.vocabulary_size, 30524);
+  EXPECT_EQ(options.split_fractions[0], 0.8);
+  EXPECT_EQ(options.split_by, data::SplitBy::documents);
+}
+
+TEST(RunConfig, RefusesSamplesThatAModelDoesNotRead) {
+  const std::vector<std::string> bert = {"--model", "bert-336m", "--data-path", "a.h5"};
+  const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  expect_refused(with(bert, {"--sampling", "sequential"}), "a BERT's samples are always shuffled");
+  expect_refused(with(bert, {"--mask-prob", "0"}), "--mask-prob 0 must be above 0 and at most 1");
+  expect_refused(with(bert, {"--short-seq-prob", "1.5"}), "--short-seq-prob 1.5");
+  for (const std::string name : {"--mask-prob", "--short-seq-prob"}) {
+    expect_refused({"--model", "gpt2-124m", "--data-path", "a.h5", name, "0.1"}, "are options of a BERT");
+  }
 }
 
 TEST(RunConfig, TakesOneCorpusOrAWeightForEach) {

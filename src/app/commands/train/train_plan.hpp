@@ -14,7 +14,7 @@ namespace trireme::app {
 struct TrainPlan {
   std::vector<data::WeightedStore> stores;
   model::ModelConfig model;
-  data::GptDataOptions data_options;
+  SampleOptions samples;
   OpenCheckpoint start;  ///< empty for a run from initial weights
   train::Progress done;
   std::int64_t iterations = 0;  ///< whole run, earlier lives included
