@@ -126,6 +126,22 @@ refused 2 "pipe.h5 is there and is not a file" 2 corpus clean --input corpus.jso
 check "the pipe is still there, and nothing is left of them" \
   [ -p pipe.h5 -a -z "$(find . -name 'folder.h5?*' -o -name 'pipe.h5?*')" ]
 
+# Corpora and vocabularies that a BERT cannot read.
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the ship crew rows oars . >vocab.txt
+done_by 1 corpus build --input corpus.jsonl --output flat.h5 --tokenizer wordpiece --vocab-file vocab.txt
+bert=("${model[@]}" --model-type bert --global-batch-size 4 --train-iters 8 --lr 0.01 --save bert)
+refused 3 "corpus.h5 was made by tokenizer bytes, but BERT reads WordPiece" 2 train "${bert[@]}" --data-path corpus.h5
+refused 3 "flat.h5 has no sentences, which BERT's samples consist of. Try to build it again with --split-sentences" \
+  1 train "${bert[@]}" --data-path flat.h5
+refused 2 "--mask-prob 0 must be above 0 and at most 1" 1 train "${bert[@]}" --data-path flat.h5 --mask-prob 0
+refused 3 "flat.h5 has no sentences" 1 corpus samples flat.h5 --model-type bert --seq-length 16
+check "no run that was refused has made the folder of its checkpoints" [ ! -e bert ]
+for token in '[MASK]' '[CLS]'; do
+  grep -vF "$token" vocab.txt >less.txt
+  built 3 "less.txt do not make a tokenizer: the vocabulary has no $token" --input corpus.jsonl --tokenizer wordpiece \
+    --vocab-file less.txt
+done
+
 # A killed build.
 for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do cat corpus.jsonl; done >long.jsonl
 "$trireme" corpus build --input long.jsonl --output new.h5 "${bpe[@]}" >/dev/null 2>&1 &
