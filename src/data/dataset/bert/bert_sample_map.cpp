@@ -122,23 +122,34 @@ void shuffle_rows(std::span<Number> rows, std::uint32_t seed) {
   }
 }
 
+/// Returns an empty list with memory for the rows of `samples`.
 template <class Number>
-std::vector<Number> shuffled_rows(const DocumentCutter& cutter, std::uint32_t seed) {
-  const std::int64_t samples = cutter.each_sample([](const BertSampleRow&) {});
+std::vector<Number> make_room(std::int64_t samples) {
+  constexpr std::size_t row_bytes = row_numbers * sizeof(Number);
   std::vector<Number> rows;
   try {
+    // A greater number is a length_error, or overflows.
+    if (samples > static_cast<std::int64_t>(PTRDIFF_MAX / row_bytes)) throw std::bad_alloc();
     rows.reserve(static_cast<std::size_t>(samples) * row_numbers);
   } catch (const std::bad_alloc&) {
     throw EnvironmentError(
-        "the map of {} BERT samples takes {} MiB of memory, which this machine does not give. Try fewer iterations",
-        samples, (static_cast<std::uint64_t>(samples) * row_numbers * sizeof(Number)) >> 20);
+        "the map of {} BERT samples takes {:.1f} GiB of memory, which this machine does not give. Try fewer iterations",
+        samples, static_cast<double>(samples) * row_bytes / 0x1p30);
   }
+  return rows;
+}
+
+template <class Number>
+std::vector<Number> shuffled_rows(const DocumentCutter& cutter, const BertSampleMapOptions& options) {
+  // Too many samples fail before they are counted.
+  if (options.max_epochs == BertSampleMapOptions::no_limit) make_room<Number>(options.max_samples);
+  std::vector<Number> rows = make_room<Number>(cutter.each_sample([](const BertSampleRow&) {}));
   cutter.each_sample([&](const BertSampleRow& row) {
     for (const std::int64_t number : {row.first_sentence, row.end_sentence, row.target_length}) {
       rows.push_back(static_cast<Number>(number));
     }
   });
-  shuffle_rows(std::span(rows), seed);
+  shuffle_rows(std::span(rows), options.seed);
   return rows;
 }
 
@@ -176,7 +187,7 @@ void BertSampleMap::make(const TokenStore& store, const DocumentRange& range, co
   const std::string description = cache == nullptr ? "" : description_of(store, range, options);
   if (cache != nullptr && take<Number>(cache->find(store, description))) return;
   const auto rows =
-      std::make_shared<const std::vector<Number>>(shuffled_rows<Number>({store, range, options}, options.seed));
+      std::make_shared<const std::vector<Number>>(shuffled_rows<Number>({store, range, options}, options));
   if (cache != nullptr) {
     cache->keep(store, description, {std::as_bytes(std::span(*rows))});
     // Mapped pages are shared between ranks and can be given back.

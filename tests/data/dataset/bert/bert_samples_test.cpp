@@ -119,6 +119,15 @@ TEST(BertSampleMap, LeavesOutDocumentsOfOneSentenceAndLongSentences) {
                                                  BertSampleRow{9, 10, 8}));
 }
 
+TEST(BertSampleMap, RefusesMoreSamplesThanMemoryHoldsBeforeItCountsThem) {
+  const auto store = sentence_store_of_sizes({{5, 7}});
+  BertSampleMapOptions options;
+  options.max_target_length = 8;
+  options.max_samples = std::int64_t{1} << 60;
+  EXPECT_THAT(message_of([&] { BertSampleMap(*store, all_of(*store), options); }),
+              HasSubstr("the map of 1152921504606846976 BERT samples takes 12884901888.0 GiB of memory"));
+}
+
 TEST(BertSampleMap, DrawsShortTargetsInTheirShare) {
   const auto store = sentence_store_of_sizes(std::vector<std::vector<std::size_t>>(4000, {5, 5}));
   BertSampleMapOptions options;
