@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(attention_threads)
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const BlockCoordinates block(problem.queries, problem.heads);
   const std::int64_t sample = block.sample, kv_head = block.head / (problem.heads / problem.kv_heads);
-  const std::int64_t keys = visible_keys(problem, block);
+  const Extent extent(problem, sample);
+  const std::int64_t keys = visible_keys(problem, extent, block);
   const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + block.head);
   A* own_q = gpu::dynamic_shared<A>();
   A* own_sum = own_q + rows_of_block * d;
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(attention_threads)
   A* tile_v = tile_k + tile_rows * stride;
   A* score = tile_v + tile_rows * stride + warp * weights_of_warp;
   A* weight = score + attention_warps * weights_of_warp;
-  load_rows(q.at(sample, block.head), block.begin, rows_of_block, problem.queries, d, d, static_cast<A>(problem.scale),
+  load_rows(q.at(sample, block.head), block.begin, rows_of_block, extent.queries, d, d, static_cast<A>(problem.scale),
             own_q);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) own_sum[i] = 0;
   const Rows<R> result = out.at(sample, block.head);
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(attention_threads)
     for (int row = 0; row < rows_of_warp; ++row) {
       const int own = warp * rows_of_warp + row;
       score[row * warp_threads + lane] =
-          sees(problem, keys, block.begin + own, key) ? dot(own_q + own * d, tile_k + lane * stride, d) : -infinity;
+          sees(problem, extent, block.begin + own, key) ? dot(own_q + own * d, tile_k + lane * stride, d) : -infinity;
     }
     __syncwarp();
     A rescale[rows_of_warp];
@@ -57,9 +58,9 @@ __global__ void __launch_bounds__(attention_threads)
       rescale[row] = max_score == maximum[row] ? A{1} : std::exp(maximum[row] - max_score);
       maximum[row] = max_score;
       A probability = 0;
-      if (sees(problem, keys, query, key)) probability = std::exp(score[row * warp_threads + lane] - max_score);
+      if (sees(problem, extent, query, key)) probability = std::exp(score[row * warp_threads + lane] - max_score);
       total[row] = total[row] * rescale[row] + probability;
-      if (problem.dropout.enabled() && sees(problem, keys, query, key)) {
+      if (problem.dropout.enabled() && sees(problem, extent, query, key)) {
         probability *= dropout_factor<A>(problem, head_key, sample, query, key);
       }
       weight[row * warp_threads + lane] = probability;
@@ -150,7 +151,8 @@ __global__ void __launch_bounds__(attention_threads)
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const BlockCoordinates block(problem.queries, problem.heads);
   const std::int64_t sample = block.sample, kv_head = block.head / (problem.heads / problem.kv_heads);
-  const std::int64_t keys = visible_keys(problem, block);
+  const Extent extent(problem, sample);
+  const std::int64_t keys = visible_keys(problem, extent, block);
   const std::int64_t statistics = (sample * problem.heads + block.head) * problem.queries;
   const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + block.head);
   const A scale = static_cast<A>(problem.scale);
@@ -160,8 +162,8 @@ __global__ void __launch_bounds__(attention_threads)
   A* tile_k = own_sum + rows_of_block * d;
   A* tile_v = tile_k + tile_rows * stride;
   A* weight = tile_v + tile_rows * stride + warp * weights_of_warp;
-  load_rows(in.q.at(sample, block.head), block.begin, rows_of_block, problem.queries, d, d, scale, own_q);
-  load_rows(in.dout.at(sample, block.head), block.begin, rows_of_block, problem.queries, d, d, A{1}, own_dout);
+  load_rows(in.q.at(sample, block.head), block.begin, rows_of_block, extent.queries, d, d, scale, own_q);
+  load_rows(in.dout.at(sample, block.head), block.begin, rows_of_block, extent.queries, d, d, A{1}, own_dout);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) own_sum[i] = 0;
   for (std::int64_t begin = 0; begin < keys; begin += tile_rows) {
     __syncthreads();
@@ -173,7 +175,7 @@ __global__ void __launch_bounds__(attention_threads)
       const int own = warp * rows_of_warp + row;
       const std::int64_t query = block.begin + own;
       ScoreGradient<A> gradient;
-      if (sees(problem, keys, query, key)) {
+      if (sees(problem, extent, query, key)) {
         gradient =
             score_gradient(problem, head_key, sample, query, key, dot(own_q + own * d, tile_k + lane * stride, d),
                            dot(own_dout + own * d, tile_v + lane * stride, d), in.log_sum_exp[statistics + query],
@@ -202,7 +204,7 @@ __global__ void __launch_bounds__(attention_threads)
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const BlockCoordinates block(problem.keys, problem.kv_heads);
   const std::int64_t sample = block.sample, heads_per_kv_head = problem.heads / problem.kv_heads;
-  const std::int64_t keys = problem.keys_of(sample);
+  const Extent extent(problem, sample);
   A* own_k = gpu::dynamic_shared<A>();
   A* own_v = own_k + rows_of_block * d;
   A* sum_k = own_v + rows_of_block * d;
@@ -213,21 +215,21 @@ __global__ void __launch_bounds__(attention_threads)
   A* probability_weight = score_weight + attention_warps * weights_of_warp;
   A* tile_lse = tile_dout + tile_rows * stride + 2 * attention_warps * weights_of_warp;
   A* tile_dot = tile_lse + tile_rows;
-  load_rows(in.k.at(sample, block.head), block.begin, rows_of_block, keys, d, d, A{1}, own_k);
-  load_rows(in.v.at(sample, block.head), block.begin, rows_of_block, keys, d, d, A{1}, own_v);
+  load_rows(in.k.at(sample, block.head), block.begin, rows_of_block, extent.keys, d, d, A{1}, own_k);
+  load_rows(in.v.at(sample, block.head), block.begin, rows_of_block, extent.keys, d, d, A{1}, own_v);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) sum_k[i] = sum_v[i] = 0;
   // First query that attends to the first of the keys; there is none where all keys are padding.
   const std::int64_t first = problem.causal ? block.begin - positions_between(problem) : 0;
-  const std::int64_t from = block.begin >= keys ? problem.queries : first > 0 ? first / tile_rows * tile_rows : 0;
+  const std::int64_t from = block.begin >= extent.keys ? extent.queries : first > 0 ? first / tile_rows * tile_rows : 0;
   for (std::int64_t head = block.head * heads_per_kv_head; head < (block.head + 1) * heads_per_kv_head; ++head) {
     const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + head);
     const std::int64_t statistics = (sample * problem.heads + head) * problem.queries;
-    for (std::int64_t begin = from; begin < problem.queries; begin += tile_rows) {
+    for (std::int64_t begin = from; begin < extent.queries; begin += tile_rows) {
       __syncthreads();
-      load_rows(in.q.at(sample, head), begin, tile_rows, problem.queries, d, stride, static_cast<A>(problem.scale),
+      load_rows(in.q.at(sample, head), begin, tile_rows, extent.queries, d, stride, static_cast<A>(problem.scale),
                 tile_q);
-      load_rows(in.dout.at(sample, head), begin, tile_rows, problem.queries, d, stride, A{1}, tile_dout);
-      if (threadIdx.x < tile_rows && begin + threadIdx.x < problem.queries) {
+      load_rows(in.dout.at(sample, head), begin, tile_rows, extent.queries, d, stride, A{1}, tile_dout);
+      if (threadIdx.x < tile_rows && begin + threadIdx.x < extent.queries) {
         tile_lse[threadIdx.x] = in.log_sum_exp[statistics + begin + threadIdx.x];
         tile_dot[threadIdx.x] = in.row_dot[statistics + begin + threadIdx.x];
       }
@@ -237,7 +239,7 @@ __global__ void __launch_bounds__(attention_threads)
         const int own = warp * rows_of_warp + row;
         const std::int64_t key = block.begin + own;
         ScoreGradient<A> gradient;
-        if (sees(problem, keys, query, key)) {
+        if (sees(problem, extent, query, key)) {
           gradient =
               score_gradient(problem, head_key, sample, query, key, dot(own_k + own * d, tile_q + lane * stride, d),
                              dot(own_v + own * d, tile_dout + lane * stride, d), tile_lse[lane], tile_dot[lane]);

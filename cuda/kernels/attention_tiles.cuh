@@ -25,15 +25,24 @@ struct BlockCoordinates {
         begin(blockIdx.x % row_tiles(rows) * rows_of_block) {}
 };
 
+/// Queries and keys of a sample without padding.
+struct Extent {
+  std::int64_t queries, keys;
+  __device__ Extent(const AttentionProblem& problem, std::int64_t sample)
+      : queries(problem.queries_of(sample)), keys(problem.keys_of(sample)) {}
+};
+
 /// End of the keys that queries of the block attend to.
-__device__ inline std::int64_t visible_keys(const AttentionProblem& problem, const BlockCoordinates& block) {
-  const std::int64_t keys = problem.keys_of(block.sample);
+__device__ inline std::int64_t visible_keys(const AttentionProblem& problem, const Extent& extent,
+                                            const BlockCoordinates& block) {
+  if (block.begin >= extent.queries) return 0;
   const std::int64_t seen = block.begin + rows_of_block + positions_between(problem);
-  return problem.causal && seen < keys ? seen : keys;
+  return problem.causal && seen < extent.keys ? seen : extent.keys;
 }
-/// Returns whether the query attends to the key, one of the first `keys`; both may be beyond the end.
-__device__ inline bool sees(const AttentionProblem& problem, std::int64_t keys, std::int64_t query, std::int64_t key) {
-  return query < problem.queries && key < keys && (!problem.causal || key <= query + positions_between(problem));
+/// Returns whether the query attends to the key; both may be beyond the end.
+__device__ inline bool sees(const AttentionProblem& problem, const Extent& extent, std::int64_t query,
+                            std::int64_t key) {
+  return query < extent.queries && key < extent.keys && (!problem.causal || key <= query + positions_between(problem));
 }
 template <class A>
 __device__ A dropout_factor(const AttentionProblem& problem, std::uint64_t head_key, std::int64_t sample,

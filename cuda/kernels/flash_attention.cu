@@ -70,14 +70,15 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
   const Rows<const T> all_keys = k.at(sample, kv_head), all_values = v.at(sample, kv_head);
   const int first = coordinates.begin + warp * rows * warp_rows;
   const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
+  const int queries_of_sample = static_cast<int>(problem.queries_of(sample));
   const int sure = visible_keys(problem, keys_of_sample, first);
-  const int last = visible_keys(problem, keys_of_sample, first + rows * warp_rows - 1);
-  const int end = visible_keys(problem, keys_of_sample, coordinates.begin + query_rows - 1);
+  const int last = visible_keys_of_rows(problem, queries_of_sample, keys_of_sample, first, rows * warp_rows);
+  const int end = visible_keys_of_rows(problem, queries_of_sample, keys_of_sample, coordinates.begin, query_rows);
   const float scale = static_cast<float>(problem.scale) * log2_e;
   T* stages = gpu::dynamic_shared<T>();
   T* own = stages + rows * key_stage<d>;
 
-  copy_tile<d, query_rows, threads>(q.at(sample, coordinates.head), coordinates.begin, problem.queries, own);
+  copy_tile<d, query_rows, threads>(q.at(sample, coordinates.head), coordinates.begin, queries_of_sample, own);
   gpu::commit_copies();
   const auto copy = [&](int begin) {
     // With two row tiles there are too few registers to keep the addresses of the thread's copies.
@@ -156,6 +157,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
   }
 
   const bool merge = problem.results == AttentionResults::merge;
+  const int end_queries = static_cast<int>(problem.queries_of(sample));  // not kept, for lack of registers
   float* statistics = log_sum_exp + (sample * problem.heads + coordinates.head) * problem.queries;
 #pragma unroll
   for (int m = 0; m < rows; ++m) {
@@ -164,7 +166,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = row + lane / 4 + 8 * half;
-      const float denominator = combine_row<Plus<float>>(total[m][half]);
+      const float added = combine_row<Plus<float>>(total[m][half]), denominator = query < end_queries ? added : 0;
       float factor = denominator == 0 ? 0 : problem.dropout.scale / denominator;
       lse[half] = maximum[m][half] * static_cast<float>(problem.scale) + std::log(denominator);
       if (merge && query < problem.queries) {

@@ -23,25 +23,27 @@ __global__ void __launch_bounds__(query_threads, 1)
   const Rows<const T> all_keys = in.k.at(sample, kv_head), all_values = in.v.at(sample, kv_head);
   const int first = coordinates.begin + warp * warp_rows;
   const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
+  const int queries_of_sample = static_cast<int>(problem.queries_of(sample));
   const auto visible = [&](int query) { return visible_keys(problem, keys_of_sample, query); };
-  const int sure = visible(first), last = visible(first + warp_rows - 1);
+  const int sure = visible(first);
+  const int last = visible_keys_of_rows(problem, queries_of_sample, keys_of_sample, first, warp_rows);
   const int seen[2] = {visible(first + lane / 4), visible(first + lane / 4 + 8)};
-  const int end = visible(coordinates.begin + query_rows - 1);
+  const int end = visible_keys_of_rows(problem, queries_of_sample, keys_of_sample, coordinates.begin, query_rows);
   const float scale = static_cast<float>(problem.scale) * log2_e;
   const std::int64_t statistics = (sample * problem.heads + coordinates.head) * problem.queries;
   float lse[2], row_dot[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int query = first + lane / 4 + 8 * half;
-    const bool there = query < problem.queries;
+    const bool there = query < queries_of_sample;
     lse[half] = there ? in.log_sum_exp[statistics + query] * log2_e : 0;
     row_dot[half] = there ? in.row_dot[statistics + query] : 0;
   }
   T* stages = gpu::dynamic_shared<T>();
 
-  copy_tile<d, query_rows, query_threads>(in.q.at(sample, coordinates.head), coordinates.begin, problem.queries,
+  copy_tile<d, query_rows, query_threads>(in.q.at(sample, coordinates.head), coordinates.begin, queries_of_sample,
                                           stages);
-  copy_tile<d, query_rows, query_threads>(in.dout.at(sample, coordinates.head), coordinates.begin, problem.queries,
+  copy_tile<d, query_rows, query_threads>(in.dout.at(sample, coordinates.head), coordinates.begin, queries_of_sample,
                                           stages + key_stage<d>);
   gpu::commit_copies();
   gpu::wait_for_copies<0>();
@@ -133,12 +135,12 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const std::int64_t kv_head = blockIdx.x / key_blocks % problem.kv_heads;
   const int block_begin = static_cast<int>(blockIdx.x % key_blocks) * key_rows, first = block_begin + warp * warp_rows;
   const std::int64_t heads_per_kv_head = problem.heads / problem.kv_heads;
-  const int keys = static_cast<int>(problem.keys_of(sample));
+  const int keys = static_cast<int>(problem.keys_of(sample)), queries = static_cast<int>(problem.queries_of(sample));
   // Query i attends to the keys up to i + between.
   const int between = static_cast<int>(positions_between(problem));
   const int first_query = problem.causal && block_begin > between ? block_begin - between : 0;
   const int first_tile = first_query / query_tile;
-  const int all_tiles = static_cast<int>(tiles_of(problem.queries, query_tile));
+  const int all_tiles = static_cast<int>(tiles_of(queries, query_tile));
   const bool seen = block_begin < keys && first_tile < all_tiles;
   const std::int64_t first_head = kv_head * heads_per_kv_head,
                      end_head = seen ? first_head + heads_per_kv_head : first_head;
@@ -153,13 +155,12 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const auto copy_queries = [&](std::int64_t head, int tile, int stage) {
     const int begin = tile * query_tile;
     T* to = stages + stage * query_stage<d>;
-    copy_tile<d, query_tile, key_threads>(in.q.at(sample, head), begin, problem.queries, to);
-    copy_tile<d, query_tile, key_threads>(in.dout.at(sample, head), begin, problem.queries,
-                                          to + query_tile * row_stride<d>);
+    copy_tile<d, query_tile, key_threads>(in.q.at(sample, head), begin, queries, to);
+    copy_tile<d, query_tile, key_threads>(in.dout.at(sample, head), begin, queries, to + query_tile * row_stride<d>);
     if (threadIdx.x < query_tile) {
       const int query = begin + static_cast<int>(threadIdx.x);
       const std::int64_t at = (sample * problem.heads + head) * problem.queries + query;
-      const bool there = query < problem.queries;
+      const bool there = query < queries;
       statistics[stage].lse[threadIdx.x] = there ? in.log_sum_exp[at] * log2_e : -minus_infinity;
       statistics[stage].row_dot[threadIdx.x] = there ? in.row_dot[at] : 0;
     }
@@ -183,15 +184,15 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
       __syncthreads();
       const int begin = tile * query_tile;
       if (first < keys && (!problem.causal || begin + query_tile - 1 + between >= first)) {
-        const T* queries = stages + stage * query_stage<d>;
-        const T* gradients = queries + query_tile * row_stride<d>;
+        const T* q_rows = stages + stage * query_stage<d>;
+        const T* gradients = q_rows + query_tile * row_stride<d>;
         const TileStatistics& of = statistics[stage];
         float score[query_tile / 8][4]{}, probability[query_tile / 8][4]{};
 #pragma unroll
         for (int step = 0; step < d / 16; ++step) {
           std::uint32_t own[4];
           load_left<d>(warp_k, step, own);
-          multiply_rows<d>(own, queries, step, score);
+          multiply_rows<d>(own, q_rows, step, score);
           load_left<d>(warp_v, step, own);
           multiply_rows<d>(own, gradients, step, probability);
         }
@@ -217,7 +218,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
           pack_left<T>(probability, step, own);
           multiply_columns<d>(own, gradients, step, sum_v);
           pack_left<T>(score, step, own);
-          multiply_columns<d>(own, queries, step, sum_k);
+          multiply_columns<d>(own, q_rows, step, sum_k);
         }
       }
       __syncthreads();

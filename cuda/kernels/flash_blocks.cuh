@@ -30,11 +30,18 @@ struct QueryCoordinates {
   }
 };
 
-/// End of the keys that a query of a sample with `keys` keys attends to.
+/// End of the keys that a query of a sample with `keys` keys attends to. Rows of padding beside those of queries are
+/// computed with q and dout of 0.
 __device__ inline int visible_keys(const AttentionProblem& problem, int keys, int query) {
   const int seen = problem.causal ? query + static_cast<int>(positions_between(problem)) + 1 : keys;
   if (seen <= 0) return 0;
   return seen < keys ? seen : keys;
+}
+
+/// End of the keys that `rows` rows from `first` on attend to; none where all of them are padding.
+__device__ inline int visible_keys_of_rows(const AttentionProblem& problem, int queries, int keys, int first,
+                                           int rows) {
+  return first < queries ? visible_keys(problem, keys, first + rows - 1) : 0;
 }
 
 /// Begins to copy the tile of keys and values from `begin` on, with zeros from `end` on. Rows that no query of the

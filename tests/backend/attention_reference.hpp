@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -24,7 +26,8 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
   for (std::int64_t index = 0; index < p.batch * p.heads * p.queries; ++index) {
     const std::int64_t i = index % p.queries, head = index / p.queries % p.heads, sample = index / p.queries / p.heads;
     const std::int64_t position = p.first_query + i;
-    const std::int64_t end = p.lengths == nullptr ? p.first_key + p.keys : p.lengths[sample];
+    const std::int64_t length = p.lengths == nullptr ? p.first_key + p.keys : p.lengths[sample];
+    const std::int64_t end = p.lengths != nullptr && position >= length ? p.first_key : length;
     const std::int64_t row = ((i * p.batch + sample) * p.heads + head) * d;
     std::vector<std::int64_t> kv_rows;
     std::vector<double> probability, kept;
@@ -75,6 +78,27 @@ inline void reference_attention_backward(const AttentionProblem& p, AttentionTen
       }
     }
   });
+}
+
+/// Calls `visit` with the elements of x [positions, batch, heads, d] that are padding; its first position is `first`.
+template <class Visit>
+void for_padding(const AttentionProblem& p, std::int64_t first, std::int64_t heads, std::vector<double>& x,
+                 Visit&& visit) {
+  const std::int64_t row = heads * p.head_dim;
+  for (std::int64_t i = 0; p.lengths != nullptr && i < std::ssize(x); ++i) {
+    if (first + i / row / p.batch >= p.lengths[i / row % p.batch]) visit(x[i]);
+  }
+}
+/// Puts NaN where inputs are padding and must not affect any result.
+inline void poison_padding(const AttentionProblem& p, AttentionTensors& t) {
+  const auto poison = [](double& x) { x = std::nan(""); };
+  for (std::vector<double>* x : {&t.q, &t.dout}) for_padding(p, p.first_query, p.heads, *x, poison);
+  for (std::vector<double>* x : {&t.k, &t.v}) for_padding(p, p.first_key, p.kv_heads, *x, poison);
+}
+inline void expect_padding_is_zero(const AttentionProblem& p, AttentionTensors t) {
+  const auto expect_zero = [](double x) { ASSERT_EQ(x, 0); };
+  for (std::vector<double>* x : {&t.out, &t.dq}) for_padding(p, p.first_query, p.heads, *x, expect_zero);
+  for (std::vector<double>* x : {&t.dk, &t.dv}) for_padding(p, p.first_key, p.kv_heads, *x, expect_zero);
 }
 
 }  // namespace trireme::test

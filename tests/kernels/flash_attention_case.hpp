@@ -7,7 +7,7 @@
 
 namespace trireme::test {
 
-/// A problem of attention with random inputs on a backend. Keys and values of padding are not numbers.
+/// A problem of attention with random inputs on a backend. Padding is not a number.
 class GivenAttention {
  public:
   GivenAttention(Backend& backend, DType dtype, const AttentionCase& shape, std::uint64_t seed)
@@ -24,38 +24,32 @@ class GivenAttention {
     b.compute_stream().synchronize();
     if (!shape.lengths.empty()) {
       lengths_on_device_ = make_tensor(b, {shape.batch}, lengths_);
-      for (Tensor* tensor : {&k, &v}) {
-        std::vector<double> values = values_of(b, *tensor);
-        for_padding([&](std::int64_t i) { values[i] = std::nan(""); });
-        *tensor = make_tensor(b, dtype, tensor->view().shape(), values);
-      }
     }
     problem = problem_of(shape);
     if (!shape.causal || shape.keys < shape.queries) problem.first_query = 0;
     problem.lengths = lengths_.empty() ? nullptr : lengths_on_device_.view().as<std::int32_t>();
     problem.dropout.samples = samples_.view().as<std::int64_t>();
+    AttentionTensors t = inputs();
+    poison_padding(on_host(), t);
+    q = make_tensor(b, dtype, q.view().shape(), t.q);
+    k = make_tensor(b, dtype, k.view().shape(), t.k);
+    v = make_tensor(b, dtype, v.view().shape(), t.v);
+    dout = make_tensor(b, dtype, dout.view().shape(), t.dout);
   }
   AttentionTensors reference() const {
-    AttentionTensors t;
-    t.q = values_of(b, q);
-    t.k = values_of(b, k);
-    t.v = values_of(b, v);
-    t.dout = values_of(b, dout);
+    AttentionTensors t = inputs();
     reference_attention(on_host(), t);
     return t;
   }
   void reference_backward(AttentionTensors& t) const { reference_attention_backward(on_host(), t); }
 
-  /// Calls `visit` with the offset of every element of keys and values that belongs to padding.
-  template <class Visit>
-  void for_padding(Visit&& visit) const {
-    const Shape shape = k.view().shape();
-    const std::int64_t row = shape[2] * shape[3];
-    for (std::int64_t i = 0; i < shape.numel() && !lengths_.empty(); ++i) {
-      if (i / row / shape[1] >= lengths_[i / row % shape[1]]) visit(i);
-    }
+  /// The problem with its lengths and samples on the host.
+  AttentionProblem on_host() const {
+    AttentionProblem p = problem;
+    p.dropout.samples = numbers_.data();
+    if (!lengths_.empty()) p.lengths = lengths_.data();
+    return p;
   }
-
   Heads queries(TensorView x) const { return heads_of(x, problem.heads); }
   Heads keys(TensorView x) const { return heads_of(x, problem.kv_heads); }
   Tensor like(const Tensor& x, DType type) const { return poisoned_tensor(b, type, x.view().shape()); }
@@ -67,11 +61,13 @@ class GivenAttention {
   Tensor q, k, v, dout;
 
  private:
-  AttentionProblem on_host() const {
-    AttentionProblem p = problem;
-    p.dropout.samples = numbers_.data();
-    if (!lengths_.empty()) p.lengths = lengths_.data();
-    return p;
+  AttentionTensors inputs() const {
+    AttentionTensors t;
+    t.q = values_of(b, q);
+    t.k = values_of(b, k);
+    t.v = values_of(b, v);
+    t.dout = values_of(b, dout);
+    return t;
   }
   Heads heads_of(TensorView x, std::int64_t count) const {
     const std::int64_t d = problem.head_dim;

@@ -115,6 +115,8 @@ TEST(SelfAttention, OfPaddedSamplesDoesNotDependOnThePadding) {
     EXPECT_EQ(other.dx, expected.dx);
     EXPECT_EQ(other.weight_gradients, expected.weight_gradients);
     const Values split = compute(config, shard, causal, &test::world(), lengths, 0.5);
+    test::expect_close(split.y, test::rows_of(expected.y, shard), close, "y of split samples, padding too");
+    test::expect_close(split.dx, test::rows_of(expected.dx, shard), close, "dx of split samples");
     test::expect_close(split.weight_gradients, expected.weight_gradients, close, "weight gradients of split samples");
   }
 }

@@ -41,7 +41,7 @@ struct AttentionBackwardTask {
     A* dk_chunk = lease.take<A>(key_chunk * width);
     A* dv_chunk = lease.take<A>(key_chunk * width);
     Tiles tiles(lease, width);
-    const std::int64_t all_keys = problem.keys_of(sample);
+    const std::int64_t all_keys = problem.keys_of(sample), all_queries = problem.queries_of(sample);
     for (std::int64_t begin = k_begin; begin < std::min(k_end, problem.keys); begin += key_chunk) {
       const std::int64_t owned = std::min({key_chunk, k_end - begin, problem.keys - begin});
       const std::int64_t keys = std::clamp<std::int64_t>(all_keys - begin, 0, owned);  // without padding
@@ -51,8 +51,8 @@ struct AttentionBackwardTask {
       std::fill_n(dv_chunk, key_chunk * width, A{0});
       for (std::int64_t member = 0; member < heads_per_kv_head; ++member) {
         const std::int64_t head = kv_head * heads_per_kv_head + member;
-        for (std::int64_t q_begin = 0; q_begin < problem.queries; q_begin += tile) {
-          const std::int64_t queries = std::min(tile, problem.queries - q_begin);
+        for (std::int64_t q_begin = 0; q_begin < all_queries; q_begin += tile) {
+          const std::int64_t queries = std::min(tile, all_queries - q_begin);
           std::int64_t seen = visible_keys(problem, sample, q_begin + queries - 1) - begin;
           if (seen <= 0) continue;
           seen = std::min(keys, round_up(seen, tile_rows));  // sums over queries are made for whole groups of keys

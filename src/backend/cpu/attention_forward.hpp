@@ -28,14 +28,16 @@ struct QueryTile {
   A* sum;              ///< sums of exp(score - maximum) v, [tile, width]
   A* maximum;          ///< largest scores so far
   A* total;            ///< sums of exp(score - maximum)
-  std::int64_t begin = 0, queries = 0;
+  std::int64_t begin = 0;
+  std::int64_t queries = 0;  ///< without padding
+  std::int64_t rows = 0;     ///< with padding
 
-  /// Begins without keys.
-  void clear() {
-    std::fill_n(sum, tile * width, A{0});
-    std::fill_n(total, tile, A{0});
+  /// Leaves the rows from `first` on without keys.
+  void clear(std::int64_t first) const {
+    std::fill(sum + first * width, sum + tile * width, A{0});
+    std::fill(total + first, total + tile, A{0});
     // Not minus infinity, so that the difference of two is a number.
-    std::fill_n(maximum, tile, std::numeric_limits<A>::lowest());
+    std::fill(maximum + first, maximum + tile, std::numeric_limits<A>::lowest());
   }
 
   /// Continues query i from earlier keys: out is a sum with the total 1 and the maximum lse.
@@ -47,10 +49,11 @@ struct QueryTile {
     std::copy_n(out_rows.merged(begin + i), d, sum + i * width);
   }
 
-  /// Writes the results and log(sum exp(score)) of all queries.
+  /// Writes the results and log(sum exp(score)) of all rows; those of padding have no keys.
   template <class Rows>
   void store(const Rows& out_rows, std::int64_t d, A* lse) const {
-    for (std::int64_t i = 0; i < queries; ++i) {
+    clear(queries);
+    for (std::int64_t i = 0; i < rows; ++i) {
       out_rows.store(begin + i, sum + i * width, d, total[i] == 0 ? A{0} : 1 / total[i]);
       lse[begin + i] = maximum[i] + std::log(total[i]);
     }
@@ -141,6 +144,7 @@ void attend(ScratchPool& scratch, const AttentionProblem& problem, std::int64_t 
   const std::int64_t d = problem.head_dim, width = round_up(d, column_grain);
   const std::int64_t kv_head = head / (problem.heads / problem.kv_heads);
   const std::int64_t end = std::min(problem.queries, begin + tiles_together * tile);
+  const std::int64_t end_queries = std::min(end, problem.queries_of(sample));
   ScratchPool::Lease lease(
       scratch,
       ((2 + 2 * tiles_together) * tile * width + 2 * tile * tile + (1 + 2 * tiles_together) * tile) * sizeof(A));
@@ -152,19 +156,20 @@ void attend(ScratchPool& scratch, const AttentionProblem& problem, std::int64_t 
   A* lse = log_sum_exp.as<A>() + (sample * problem.heads + head) * problem.queries;
   for (QueryTile<A>& queries : query_tiles) {
     queries.begin = begin + (&queries - query_tiles) * tile;
-    queries.queries = std::clamp<std::int64_t>(end - queries.begin, 0, tile);
-    queries.clear();
+    queries.queries = std::clamp<std::int64_t>(end_queries - queries.begin, 0, tile);
+    queries.rows = std::clamp<std::int64_t>(end - queries.begin, 0, tile);
+    queries.clear(0);
     if (problem.results == AttentionResults::merge) {
       for (std::int64_t i = 0; i < queries.queries; ++i) queries.resume(i, lse[queries.begin + i], out_rows, d);
     }
     A* loaded = key_tile.k;  // not in use yet
-    load_tile<T>(q_rows, queries.begin, queries.queries, end, d, width, static_cast<A>(problem.scale), loaded);
+    load_tile<T>(q_rows, queries.begin, queries.queries, end_queries, d, width, static_cast<A>(problem.scale), loaded);
     transpose_tile(loaded, width, round_up(queries.queries, column_grain), width, queries.transposed, tile);
   }
 
   const auto k_rows = rows_of<T>(k, sample, kv_head), v_rows = rows_of<T>(v, sample, kv_head);
   const std::uint64_t dropout_key = problem.dropout.head_key(problem.first_head + head);
-  const std::int64_t keys = visible_keys(problem, sample, end - 1);
+  const std::int64_t keys = begin < end_queries ? visible_keys(problem, sample, end_queries - 1) : 0;
   for (std::int64_t k_begin = 0; k_begin < keys; k_begin += tile) {
     const std::int64_t loaded = std::min(tile, keys - k_begin);
     load_tile<T>(k_rows, k_begin, loaded, keys, d, width, A{1}, key_tile.k);

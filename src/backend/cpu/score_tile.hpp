@@ -169,7 +169,7 @@ inline ScoreTile score_tile(const AttentionProblem& problem, std::int64_t q_begi
           round_up(problem.head_dim, column_grain)};
 }
 
-/// Number of keys that are visible to query q of a sample.
+/// Number of keys that are visible to query q of a sample, which is not padding.
 inline std::int64_t visible_keys(const AttentionProblem& problem, std::int64_t sample, std::int64_t q) {
   const std::int64_t keys = problem.keys_of(sample);
   if (!problem.causal) return keys;

@@ -26,20 +26,25 @@ struct AttentionProblem {
   std::int64_t head_dim = 0;
   double scale = 1;
   bool causal = true;  ///< a query attends to the keys up to its own position in the sequence
-  /// Lengths of padded samples, [batch] in the backend's memory; null: no padding. No query attends to keys from the
-  /// length of its sample on, whatever these hold. The lengths are read when the kernels run, so a graph may be
-  /// replayed with others. Queries in the padding are computed like others, over the keys of the sample. Their dout
-  /// must be 0; then they add nothing to any gradient.
+  /// Lengths of padded samples, [batch] in the backend's memory; null: no padding. Positions from the length of their
+  /// sample on are padding: no query attends to keys there, and queries there attend to nothing. So their out and dq
+  /// are 0, and they add nothing to any gradient, whatever q, k, v and dout hold there. Tiles that are all padding are
+  /// skipped. The lengths are read when the kernels run, so a graph may be replayed with others.
   const std::int32_t* lengths = nullptr;
   Dropout dropout;  ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
   std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
   AttentionResults results = AttentionResults::overwrite;
 
   /// Number of keys of one sample that are not padding.
-  constexpr std::int64_t keys_of(std::int64_t sample) const {
-    if (lengths == nullptr) return keys;
-    const std::int64_t own = lengths[sample] - first_key;
-    return own < 0 ? 0 : own < keys ? own : keys;
+  constexpr std::int64_t keys_of(std::int64_t sample) const { return before_padding(sample, first_key, keys); }
+  /// Number of queries of one sample that are not padding.
+  constexpr std::int64_t queries_of(std::int64_t sample) const { return before_padding(sample, first_query, queries); }
+
+ private:
+  constexpr std::int64_t before_padding(std::int64_t sample, std::int64_t first, std::int64_t count) const {
+    if (lengths == nullptr) return count;
+    const std::int64_t own = lengths[sample] - first;
+    return own < 0 ? 0 : own < count ? own : count;
   }
 };
 

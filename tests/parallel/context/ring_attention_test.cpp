@@ -53,24 +53,23 @@ std::ostream& operator<<(std::ostream& to, const Case& c) {
                            c.kv_heads, c.dropout, c.causal ? "causal" : "not causal", fmt::join(c.lengths, " "));
 }
 
-/// Forward and backward of the rows of `shard`: in the ring, or by the kernel where there is no group. Keys and values
-/// of padding are not numbers.
+/// Forward and backward of the rows of `shard`: in the ring, or by the kernel where there is no group. Inputs of
+/// padding are not numbers.
 Values compute(const Case& c, const SequenceShard& shard, Communicator* group) {
   const DType dtype = c.dtype;
   const std::int64_t kv_heads = c.kv_heads;
   const auto backend = make_backend(BackendChoice::cpu, 1);
   Stream& stream = backend->compute_stream();
   const AttentionProblem problem = c.problem(shard.rows);
-  const auto input = [&](std::int64_t count, std::uint64_t seed, double size, bool padded = false) {
+  const auto input = [&](std::int64_t count, std::uint64_t seed, double size) {
     std::vector<double> whole = random_values(c.s * batch * count * d, seed, -size, size);
-    for (std::size_t i = 0; padded && i < whole.size(); ++i) {
+    for (std::size_t i = 0; !c.lengths.empty() && i < whole.size(); ++i) {
       const std::int64_t row = static_cast<std::int64_t>(i) / (count * d);
       if (row / batch >= c.lengths[row % batch]) whole[i] = std::nan("");
     }
     return make_tensor(*backend, dtype, {shard.rows, batch, count, d}, rows_of(whole, shard));
   };
-  const bool padded = !c.lengths.empty();
-  const Tensor q = input(heads, 1, 3), k = input(kv_heads, 2, 3, padded), v = input(kv_heads, 3, 1, padded);
+  const Tensor q = input(heads, 1, 3), k = input(kv_heads, 2, 3), v = input(kv_heads, 3, 1);
   const Tensor dout = input(heads, 4, 1);
   const auto result = [&](std::int64_t count) {
     return poisoned_tensor(*backend, dtype, {shard.rows, batch, count, d});
@@ -139,14 +138,17 @@ TEST(RingAttention, WithoutACausalMaskEveryQuerySeesEveryKey) {
   }
 }
 
-// Samples that end within a chunk, at the end of one, with the first token, and with the sequence.
-TEST(RingAttention, NoQuerySeesPadding) {
+// Samples that end within a chunk and at the end of one, in any chunk; empty ones, and whole ones.
+TEST(RingAttention, PaddingNeitherSeesNorIsSeen) {
   for (const DType dtype : {DType::fp64, DType::bf16}) {
     for (const bool causal : {true, false}) {
-      for (const auto& lengths : {std::vector{33, 1}, {28, 56}, {56, 50}}) {
+      for (const auto& lengths : {std::vector{33, 1}, {28, 56}, {56, 50}, {0, 3}}) {
         expect_what_one_rank_computes({dtype, 56, heads / 2, 0.1, causal, lengths});
       }
     }
+  }
+  for (std::int32_t length = 0; length <= 16; ++length) {
+    expect_what_one_rank_computes({DType::fp64, 16, heads, 0.1, false, {length, 16 - length}});
   }
 }
 
