@@ -1,5 +1,7 @@
 #include <benchmark/benchmark.h>
 
+#include <chrono>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -33,59 +35,109 @@ HeadsOf<View> heads_of(const Tensor& tensor, std::int64_t index) {
   return {tensor.view().flat(index * h, size), shape[1] * shape[2] * h, shape[2] * h, shape[4]};
 }
 
+/// Attention of one shape, forward or backward.
+class AttentionCall {
+ public:
+  AttentionCall(DType dtype, const Heads4& shape, double probability, bool backward)
+      : backend_(cpu::make_backend(threads())),
+        backward_(backward),
+        samples_(static_cast<std::size_t>(shape.batch)),
+        qkv_(random_heads(*backend_, dtype, shape, 3)),
+        dqkv_(random_heads(*backend_, dtype, shape, 3)),
+        out_(random_heads(*backend_, dtype, shape, 1)),
+        dout_(random_heads(*backend_, dtype, shape, 1)),
+        log_sum_exp_(*backend_, accumulation_type(dtype), {shape.batch, shape.heads, shape.s}),
+        row_dot_(*backend_, accumulation_type(dtype), {shape.batch, shape.heads, shape.s}) {
+    std::iota(samples_.begin(), samples_.end(), 0);
+    problem = {.queries = shape.s,
+               .keys = shape.s,
+               .batch = shape.batch,
+               .heads = shape.heads,
+               .kv_heads = shape.heads,
+               .head_dim = shape.d,
+               .scale = 1 / std::sqrt(static_cast<double>(shape.d)),
+               .dropout = {probability, 1, 1, DropoutSite::attention_scores, samples_.data()}};
+    forward();
+  }
+  void run() const {
+    if (!backward_) return forward();
+    backend_->attention().attention_backward(backend_->compute_stream(), problem, heads_of<ConstTensorView>(dout_, 0),
+                                             heads_of<ConstTensorView>(qkv_, 0), heads_of<ConstTensorView>(qkv_, 1),
+                                             heads_of<ConstTensorView>(qkv_, 2), heads_of<ConstTensorView>(out_, 0),
+                                             log_sum_exp_, row_dot_, heads_of<TensorView>(dqkv_, 0),
+                                             heads_of<TensorView>(dqkv_, 1), heads_of<TensorView>(dqkv_, 2));
+  }
+  /// Time of a call with these lengths of all samples, `s` or less.
+  double seconds(const std::vector<std::int32_t>& lengths) {
+    problem.lengths = lengths.data();
+    if (backward_) forward();  // queries in the padding have other statistics
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  AttentionProblem problem;
+
+ private:
+  void forward() const {
+    backend_->attention().attention(backend_->compute_stream(), problem, heads_of<ConstTensorView>(qkv_, 0),
+                                    heads_of<ConstTensorView>(qkv_, 1), heads_of<ConstTensorView>(qkv_, 2),
+                                    heads_of<TensorView>(out_, 0), log_sum_exp_);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  bool backward_;
+  std::vector<std::int64_t> samples_;
+  Tensor qkv_, dqkv_, out_, dout_, log_sum_exp_, row_dot_;
+};
+
 /// Reports the operations of the products alone (2 forward, 5 backward), of which causal attention needs half, beside
 /// the rate of a large product.
 void attention(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
-  const auto backend = cpu::make_backend(threads());
-  Backend& b = *backend;
-  Stream& stream = b.compute_stream();
-  const Tensor qkv = random_heads(b, dtype, shape, 3), dqkv = random_heads(b, dtype, shape, 3);
-  const Tensor out = random_heads(b, dtype, shape, 1), dout = random_heads(b, dtype, shape, 1);
-  const Shape rows{shape.batch, shape.heads, shape.s};
-  const Tensor log_sum_exp(b, accumulation_type(dtype), rows), row_dot(b, accumulation_type(dtype), rows);
-  std::vector<std::int64_t> samples(static_cast<std::size_t>(shape.batch));
-  std::iota(samples.begin(), samples.end(), 0);
-  const AttentionProblem problem{.queries = shape.s,
-                                 .keys = shape.s,
-                                 .batch = shape.batch,
-                                 .heads = shape.heads,
-                                 .kv_heads = shape.heads,
-                                 .head_dim = shape.d,
-                                 .scale = 1 / std::sqrt(static_cast<double>(shape.d)),
-                                 .causal = true,
-                                 .dropout = {probability, 1, 1, DropoutSite::attention_scores, samples.data()},
-                                 .first_head = 0};
-  const auto q = heads_of<ConstTensorView>(qkv, 0), k = heads_of<ConstTensorView>(qkv, 1);
-  const auto v = heads_of<ConstTensorView>(qkv, 2);
-  b.attention().attention(stream, problem, q, k, v, heads_of<TensorView>(out, 0), log_sum_exp);
-  for (auto _ : state) {
-    if (backward) {
-      b.attention().attention_backward(
-          stream, problem, heads_of<ConstTensorView>(dout, 0), q, k, v, heads_of<ConstTensorView>(out, 0), log_sum_exp,
-          row_dot, heads_of<TensorView>(dqkv, 0), heads_of<TensorView>(dqkv, 1), heads_of<TensorView>(dqkv, 2));
-    } else {
-      b.attention().attention(stream, problem, q, k, v, heads_of<TensorView>(out, 0), log_sum_exp);
-    }
-  }
+  const AttentionCall call(dtype, shape, probability, backward);
+  for (auto _ : state) call.run();
   const double visible =
       static_cast<double>(shape.batch * shape.heads * shape.s) * static_cast<double>(shape.s + 1) / 2;
   const double operations = (backward ? 5 : 2) * 2e-9 * visible * static_cast<double>(shape.d);
   report_products(state, operations, dtype);
 }
 
+/// BERT's attention of samples that fill a quarter of their sequence, in turns with whole samples. `gain` is the time
+/// of these relative to that of the short ones.
+void padding(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
+  AttentionCall call(dtype, shape, probability, backward);
+  call.problem.causal = false;
+  const auto lengths_of = [&](std::int64_t length) {
+    return std::vector(static_cast<std::size_t>(shape.batch), static_cast<std::int32_t>(length));
+  };
+  const std::vector<std::int32_t> whole = lengths_of(shape.s), quarter = lengths_of(shape.s / 4);
+  call.seconds(whole);
+  double of_whole = 0, of_quarter = 0;
+  for (auto _ : state) {
+    const double padded = call.seconds(quarter);
+    state.SetIterationTime(padded);
+    of_quarter += padded;
+    of_whole += call.seconds(whole);
+  }
+  state.counters["gain"] = of_whole / of_quarter;
+}
+
 const bool registered = [] {
+  const auto add = [](DType dtype, const char* kind, const Heads4& shape, double probability, bool backward,
+                      auto function) {
+    return benchmark::RegisterBenchmark(
+               fmt::format("{}/{}{}/b{}_s{}_{}x{}/p{}", name_of(dtype), kind, backward ? "_backward" : "", shape.batch,
+                           shape.s, shape.heads, shape.d, probability)
+                   .c_str(),
+               [=](benchmark::State& state) { function(state, dtype, shape, probability, backward); })
+        ->Unit(benchmark::kMicrosecond);
+  };
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16, DType::fp64}) {
-    for (const Heads4& shape : shapes) {
-      for (const double probability : {0.0, 0.1}) {
-        for (const bool backward : {false, true}) {
-          benchmark::RegisterBenchmark(
-              fmt::format("{}/attention{}/b{}_s{}_{}x{}/p{}", name_of(dtype), backward ? "_backward" : "", shape.batch,
-                          shape.s, shape.heads, shape.d, probability)
-                  .c_str(),
-              [=](benchmark::State& state) { attention(state, dtype, shape, probability, backward); })
-              ->Unit(benchmark::kMicrosecond)
-              ->UseRealTime();
-        }
+    for (const double probability : {0.0, 0.1}) {
+      for (const bool backward : {false, true}) {
+        for (const Heads4& shape : shapes)
+          add(dtype, "attention", shape, probability, backward, attention)->UseRealTime();
+        add(dtype, "padded_attention", {4, 512, 16, 64}, probability, backward, padding)->UseManualTime();
       }
     }
   }

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <fstream>
 #include <iostream>
-#include <numeric>
 #include <vector>
 
 #include "bench/kernels/gpu_measure.hpp"
@@ -254,9 +253,8 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   const Tensor of_samples(b, DType::int32, {a.b});
   b.copy_from_host(bench.stream, ConstTensorView(lengths.data(), {a.b}), of_samples);
   bench.stream.synchronize();
-  // Keys of all samples. A causal mask leaves half of the pairs.
-  const double keys = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
-  const double pairs = static_cast<double>(a.causal ? a.s + 1 : 2 * a.s) / 2 * keys;
+  double pairs = 0;  // of queries and keys without padding; a causal mask leaves half
+  for (const double length : lengths) pairs += length * (a.causal ? (length + 1) / 2 : length);
   const double operations = 4.0 * static_cast<double>(row) * pairs;
   const AttentionProblem problem{
       .queries = a.s,

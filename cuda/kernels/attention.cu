@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(attention_threads)
 /// Lanes that share a row of row_dot: 128 channels.
 constexpr int row_dot_lanes = 16, row_dot_rows = attention_threads / row_dot_lanes;
 
-/// row_dot = sum of dout out over channels.
+/// row_dot = sum of dout out over channels; 0 for padding, which is not read.
 template <class T>
 __global__ void __launch_bounds__(attention_threads)
     row_dot_kernel(AttentionProblem problem, AllHeads<const T> dout, AllHeads<const T> out, Accumulation<T>* row_dot) {
@@ -112,8 +112,9 @@ __global__ void __launch_bounds__(attention_threads)
   const std::int64_t query = row % problem.queries, head = row / problem.queries % problem.heads;
   const std::int64_t sample = row / problem.queries / problem.heads;
   const Rows<const T> x = dout.at(sample, head), y = out.at(sample, head);
+  const std::int64_t vec8s = query < problem.queries_of(sample) ? vec8s_of(problem.head_dim) : 0;
   A sum = 0;
-  for (std::int64_t vec8 = threadIdx.x % row_dot_lanes; vec8 < vec8s_of(problem.head_dim); vec8 += row_dot_lanes) {
+  for (std::int64_t vec8 = threadIdx.x % row_dot_lanes; vec8 < vec8s; vec8 += row_dot_lanes) {
     const Vec8 columns = vec8_at(vec8, problem.head_dim);
     PackedVec8<T> of_x, of_y;
     of_x.load(x.data + query * x.stride + columns.begin, columns.size);

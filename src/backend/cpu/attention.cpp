@@ -70,6 +70,7 @@ class CpuAttention final : public AttentionKernels {
       for_query_tiles(problem, [&](std::int64_t sample, std::int64_t head, std::int64_t begin, std::int64_t end) {
         const auto a = rows_of<T>(dout, sample, head), b = rows_of<T>(out, sample, head);
         A* dot = row_dot.as<A>() + (sample * problem.heads + head) * problem.queries;
+        end = std::min(end, problem.queries_of(sample));
         for (std::int64_t i = begin; i < end; ++i) dot[i] = dot_product<A>(a[i], b[i], d);
       });
 
