@@ -8,15 +8,33 @@
 #include "src/data/text/utf8.hpp"
 
 namespace trireme::data {
-namespace {
 
-/// Python's str.isspace: the property White_Space and the separators U+001C to U+001F.
-bool is_white_space(char32_t c) {
+bool is_python_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-}  // namespace
+WordExtent word_extent(std::string_view text) {
+  WordExtent extent;
+  bool in_word = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Character c = decode_utf8(text.data() + at, text.data() + text.size());
+    const bool is_space = c.size_bytes != 0 && is_python_space(c.code_point);
+    if (!is_space && !in_word) {
+      if (extent.end == 0) extent.first_word = at;
+      extent.last_word = at;
+    }
+    in_word = !is_space;
+    at += static_cast<std::size_t>(std::max(c.size_bytes, 1));
+    if (in_word) extent.end = at;
+  }
+  return extent;
+}
+
+std::string_view stripped(std::string_view text) {
+  const WordExtent extent = word_extent(text);
+  return text.substr(extent.first_word, extent.end - extent.first_word);
+}
 
 bool is_word_cut(std::string_view text, std::size_t at) {
   if (at == 0 || at >= text.size() || !is_ascii_space(text[at])) return false;
@@ -39,7 +57,7 @@ bool WordReader::next() {
     // A byte that is not UTF-8 is a character of its own, which has no lower case.
     const Utf8Character c = byte < 0x80 ? Utf8Character{byte, 1} : decode_utf8(at, text_end);
     const int size_bytes = c.size_bytes == 0 ? 1 : c.size_bytes;
-    if (c.size_bytes != 0 && is_white_space(c.code_point)) {
+    if (c.size_bytes != 0 && is_python_space(c.code_point)) {
       if (!word_.empty()) break;
     } else {
       if (word_.empty()) begin_ = static_cast<std::size_t>(at - text_.data());

@@ -9,6 +9,20 @@ namespace trireme::data {
 /// Returns whether byte `c` is ASCII white space.
 constexpr bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+/// Returns whether `c` is white space to Python's str.split, str.strip and re's \s: Unicode's property White_Space and
+/// the separators U+001C to U+001F.
+bool is_python_space(char32_t c);
+
+/// Bytes at which the first and the last word of a text begin, and the last one ends; words are those of Python's
+/// str.split. All are 0 in a text without words.
+struct WordExtent {
+  std::size_t first_word = 0, last_word = 0, end = 0;
+};
+WordExtent word_extent(std::string_view text);
+
+/// Returns `text` without white space at its ends: Python's str.strip.
+std::string_view stripped(std::string_view text);
+
 /// Returns whether byte `at` of `text` is ASCII white space after another character, judged by its last three bytes. No
 /// word of GPT-2's pattern contains both, and none looks back.
 bool is_word_cut(std::string_view text, std::size_t at);

@@ -1,0 +1,93 @@
+#include "src/data/tasks/multiple_choice.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "src/base/check.hpp"
+#include "src/data/text/words.hpp"
+
+namespace trireme::data {
+namespace {
+
+std::int64_t characters_of(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+ChoiceQuestion lettered(const ChoiceQuestion& question, const std::string& subject) {
+  constexpr std::size_t letters = 26;
+  TRIREME_CHECK(question.choices.size() <= letters, DataError, "{} choices: there are letters for {}",
+                question.choices.size(), letters);
+  ChoiceQuestion result;
+  result.answer = question.answer;
+  if (!subject.empty()) {
+    std::string spaced = subject;
+    std::ranges::replace(spaced, '_', ' ');
+    result.context = "The following are multiple choice questions (with answers) about " + spaced + ".\n\n";
+  }
+  result.context += stripped(question.context);
+  for (std::size_t i = 0; i < question.choices.size(); ++i) {
+    result.choices.emplace_back(1, static_cast<char>('A' + i));
+    result.context += "\n" + result.choices.back() + ". " + question.choices[i];
+  }
+  result.context += "\nAnswer:";
+  return result;
+}
+
+void MultipleChoice::add(const ChoiceQuestion& question, const LengthLimit& limit) {
+  const std::int64_t choices = std::ssize(question.choices);
+  TRIREME_CHECK(choices >= 2, DataError, "the question has {} choices: it needs at least 2", choices);
+  TRIREME_CHECK(question.answer >= 0 && question.answer < choices, DataError,
+                "the answer {} is none of the {} choices, 0 to {}", question.answer, choices, choices - 1);
+  const std::string_view context = std::string_view(question.context).substr(0, word_extent(question.context).end);
+  std::vector<std::int32_t> context_ids;
+  tokenizer_.encode(context, context_ids);
+  const bool bare = context_ids.empty();
+  if (bare) context_ids.push_back(tokenizer_.end_of_document());
+
+  Question added{.first_text = texts_.size(), .answer = question.answer, .characters = {}};
+  std::vector<std::pair<std::vector<std::int32_t>, std::int64_t>> texts;  // ids and the number of them that is scored
+  for (const std::string& choice : question.choices) {
+    TRIREME_CHECK(!choice.empty(), DataError, "choice {} is empty", texts.size());
+    added.characters.push_back(characters_of(choice));
+    std::vector<std::int32_t> ids;
+    if (bare) ids = context_ids;
+    tokenizer_.encode(question.context + " " + choice, ids);
+    const std::int64_t scored = std::ssize(ids) - std::ssize(context_ids);
+    TRIREME_CHECK(scored >= 1, DataError, "the choice '{}' adds no token to its question", choice);
+    fit(limit, scored, ids);
+    texts.emplace_back(std::move(ids), scored);
+  }
+  for (const auto& [ids, scored] : texts) texts_.add(ids, scored);
+  questions_.push_back(std::move(added));
+}
+
+MultipleChoice::Result MultipleChoice::result(std::span<const TextScore> scores) const {
+  Result result;
+  TextScore right;
+  for (const Question& question : questions_) {
+    std::size_t best = 0, best_normalized = 0;
+    const auto loss = [&](std::size_t i) { return scores[static_cast<std::size_t>(question.first_text) + i].loss; };
+    const auto normalized = [&](std::size_t i) { return loss(i) / static_cast<double>(question.characters[i]); };
+    for (std::size_t i = 1; i < question.characters.size(); ++i) {
+      if (loss(i) < loss(best)) best = i;
+      if (normalized(i) < normalized(best_normalized)) best_normalized = i;
+    }
+    const auto answer = static_cast<std::size_t>(question.answer);
+    if (best == answer) ++result.correct;
+    if (best_normalized == answer) ++result.correct_normalized;
+    right.loss += loss(answer);
+    right.squared_loss += loss(answer) * loss(answer);
+  }
+  const auto share = [&](std::int64_t correct) {
+    return Mean::of(static_cast<double>(correct), static_cast<double>(correct), size());
+  };
+  result.accuracy = share(result.correct);
+  result.accuracy_normalized = share(result.correct_normalized);
+  result.loss = Mean::of(right.loss, right.squared_loss, size());
+  return result;
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/data/tasks/scored_texts.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
+
+namespace trireme::data {
+
+/// A question, and texts that may follow it.
+struct ChoiceQuestion {
+  std::string context;
+  std::vector<std::string> choices;
+  std::int64_t answer = 0;  ///< index of the right choice
+};
+
+/// Returns MMLU's prompt for a question about `subject`, which may be empty: "The following are multiple choice
+/// questions (with answers) about SUBJECT.\n\nQUESTION\nA. ...\nB. ...\nAnswer:". Its choices are the letters.
+ChoiceQuestion lettered(const ChoiceQuestion& question, const std::string& subject);
+
+/// Questions of multiple choice. A choice is scored after its question and one space.
+class MultipleChoice {
+ public:
+  explicit MultipleChoice(const Tokenizer& tokenizer) : tokenizer_(tokenizer), texts_(tokenizer.end_of_document()) {}
+
+  /// Adds a question with UTF-8 texts. Its tokens are those of the question, and behind them those that a choice adds
+  /// to the text of both; white space at the question's end belongs to the choice. An empty question is the token that
+  /// ends documents. DataError where there are fewer than two choices, one is empty or adds no token, the answer is
+  /// none of them, or a text exceeds the limit.
+  void add(const ChoiceQuestion& question, const LengthLimit& limit);
+
+  std::int64_t size() const { return std::ssize(questions_); }
+  /// The choices' texts, question after question.
+  const ScoredTexts& texts() const { return texts_; }
+
+  /// A question is answered by the choice of the largest sum of log-probabilities, of equal ones the first. The
+  /// normalised answer is that of the largest sum divided by the choice's number of characters (code points).
+  struct Result {
+    std::int64_t correct = 0;
+    std::int64_t correct_normalized = 0;
+    Mean accuracy;
+    Mean accuracy_normalized;
+    Mean loss;  ///< mean over the questions of minus the right choice's sum of log-probabilities
+  };
+  Result result(std::span<const TextScore> scores) const;
+
+ private:
+  struct Question {
+    std::int64_t first_text, answer;
+    std::vector<std::int64_t> characters;  // one number a choice
+  };
+
+  const Tokenizer& tokenizer_;
+  ScoredTexts texts_;
+  std::vector<Question> questions_;
+};
+
+}  // namespace trireme::data

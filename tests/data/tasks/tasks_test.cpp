@@ -1,0 +1,157 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/data/tasks/lambada.hpp"
+#include "src/data/tasks/multiple_choice.hpp"
+#include "src/data/tasks/wikitext.hpp"
+#include "src/data/text/words.hpp"
+#include "tests/support/message_of.hpp"
+
+namespace trireme::data {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+std::string text_of(const ScoredTexts& texts, std::int64_t index) {
+  std::string text;
+  for (const std::int32_t id : texts.ids(index)) text += id < 256 ? std::string(1, static_cast<char>(id)) : "|";
+  return text;
+}
+
+TEST(Words, WhiteSpaceIsPythons) {
+  EXPECT_EQ(stripped(" \u00a0\x1c a\u2009b \u3000\u0085\n"), "a\u2009b");
+  EXPECT_EQ(stripped("\u200b a\u200b"), "\u200b a\u200b");  // a zero-width space is none
+  EXPECT_EQ(stripped(" \t\u2028"), "");
+  EXPECT_EQ(stripped(""), "");
+  const WordExtent extent = word_extent(
+      " ab \xff\u00a0"
+      "c ");
+  EXPECT_EQ(extent.first_word, 1);
+  EXPECT_EQ(extent.last_word, 7);
+  EXPECT_EQ(extent.end, 8);
+}
+
+TEST(Detokenizer, UndoesTheSpacesOfWikiText) {
+  const auto wikitext = [](const char* text) { return detokenized(text, Detokenizer::wikitext); };
+  EXPECT_EQ(wikitext(" = Title = \n"), " = Title =\n");
+  EXPECT_EQ(wikitext("a guest @-@ star , 1 @,@ 000 @.@ 5"), "a guest-star, 1,000.5");
+  EXPECT_EQ(wikitext("( a ( b ) c ) \" \n d \""), "(a ( b) c ) \"d\"");
+  EXPECT_EQ(wikitext("/' 5/ /' 55/ /' /' 7/"), "/'[0-9]/ /' 55/ /'/'[0-9]/");
+  EXPECT_EQ(wikitext("( \u00a0a\x1c)"), "(a)");
+  EXPECT_EQ(wikitext("20 \u00b0 C N N"), "20\u00b0C 1 N");
+  EXPECT_EQ(detokenized("does n't N", Detokenizer::ptb), "doesn't N");
+  EXPECT_EQ(detokenized(" a , b", Detokenizer::lambada), " a , b");
+}
+
+TEST(Detokenizer, ComesFromThePath) {
+  EXPECT_EQ(detokenizer_of("wiki/ptb.txt"), Detokenizer::ptb);
+  EXPECT_EQ(detokenizer_of("/a/wiki.test.raw"), Detokenizer::wikitext);
+  EXPECT_EQ(detokenizer_of("WIKI.txt"), Detokenizer::none);
+}
+
+TEST(OverlappingWindows, ScoreEachTokenButTheFirstOnce) {
+  for (const std::int64_t tokens : {1, 2, 7, 8, 9, 10, 31}) {
+    for (const std::int64_t overlap : {0, 1, 3, 7, 8}) {
+      const ScoredTexts windows = overlapping_windows(Ids(static_cast<std::size_t>(tokens), 5), 8, overlap, 9);
+      EXPECT_EQ(windows.scored(), tokens - 1) << tokens << " " << overlap;
+    }
+  }
+  EXPECT_EQ(test::message_of<ConfigError>([] { overlapping_windows(Ids(20, 5), 8, 9, 0); }),
+            "<overlapping_eval> 9 exceeds the windows of <seq_length> 8: tokens between them would not be scored. Try "
+            "at most 8");
+}
+
+TEST(WikiText, AdjustsThePerplexityToTheWords) {
+  const auto tokenizer = make_byte_tokenizer();
+  const WikiText set = make_wikitext(" a bc\n", Detokenizer::none, *tokenizer, 4, 4);
+  EXPECT_EQ(set.original_tokens, 2);
+  EXPECT_EQ(set.tokenized_tokens, 6);
+  const TextScore scores[] = {{.loss = 3, .squared_loss = 5, .wrong = 4}, {.loss = 2, .squared_loss = 4, .wrong = 1}};
+  const WikiTextResult result = result_of(set, scores);
+  EXPECT_DOUBLE_EQ(result.loss.value, 1);
+  EXPECT_DOUBLE_EQ(result.loss.standard_error, std::sqrt((9.0 - 5) / 4 / 5));
+  EXPECT_DOUBLE_EQ(result.perplexity, std::exp(1));
+  EXPECT_DOUBLE_EQ(result.adjusted_perplexity, std::exp(5));
+  const TextScore diverged[] = {{.loss = std::nan("")}};
+  EXPECT_TRUE(std::isnan(result_of(set, diverged).perplexity));
+  EXPECT_THROW(make_wikitext("a", Detokenizer::none, *tokenizer, 4, 4), DataError);
+}
+
+TEST(Lambada, TakesTheLastTokenOrTheLastWord) {
+  const auto tokenizer = make_byte_tokenizer();
+  ScoredTexts examples(256);
+  const auto add = [&](const char* text, LambadaTarget target) {
+    add_lambada(text, target, *tokenizer, {8, false}, examples);
+    return text_of(examples, examples.size() - 1) + "/" + std::to_string(examples.scored(examples.size() - 1));
+  };
+  EXPECT_EQ(add("a bc ", LambadaTarget::last_token), "a bc /1");
+  EXPECT_EQ(add("a \n bc\n", LambadaTarget::last_word), "a bc/3");
+  EXPECT_EQ(add("b", LambadaTarget::last_token), "b/0");
+  EXPECT_EQ(add("b", LambadaTarget::last_word), " b/1");
+  EXPECT_EQ(add("aa a", LambadaTarget::last_word), "aa a/2");
+  EXPECT_THROW(add("", LambadaTarget::last_token), DataError);
+  EXPECT_THROW(add(" \n", LambadaTarget::last_word), DataError);
+  EXPECT_THROW(add("a text of 18 bytes", LambadaTarget::last_token), DataError);
+  EXPECT_EQ(examples.size(), 5);
+
+  const TextScore scores[] = {{.loss = 1}, {.loss = 3, .wrong = 1}, {}, {.loss = 1}, {.loss = 2, .wrong = 2}};
+  const LambadaResult result = result_of(examples, scores);
+  EXPECT_EQ(result.correct, 3);
+  EXPECT_EQ(result.unscored, 1);
+  EXPECT_DOUBLE_EQ(result.accuracy.value, 0.6);
+  EXPECT_DOUBLE_EQ(result.accuracy.standard_error, std::sqrt(0.6 * 0.4 / 4));
+  EXPECT_DOUBLE_EQ(result.loss.value, 1);
+}
+
+TEST(Lambada, CutsLongTextsAtTheLeft) {
+  const auto tokenizer = make_byte_tokenizer();
+  ScoredTexts examples(256);
+  add_lambada("one two three", LambadaTarget::last_word, *tokenizer, {8, true}, examples);
+  EXPECT_EQ(text_of(examples, 0), "two three");
+  EXPECT_EQ(examples.scored(0), 6);
+  EXPECT_THROW(add_lambada("a too-long-a-word", LambadaTarget::last_word, *tokenizer, {8, true}, examples), DataError);
+}
+
+TEST(MultipleChoice, ScoresEachChoiceBehindItsQuestion) {
+  const auto tokenizer = make_byte_tokenizer();
+  MultipleChoice set(*tokenizer);
+  const LengthLimit limit{64, false};
+  set.add({"q:  ", {"x", "\u00e9\u00e9\u00e9"}, 1}, limit);
+  set.add({"", {"x", "yy"}, 0}, limit);
+  EXPECT_EQ(text_of(set.texts(), 0), "q:   x");
+  EXPECT_EQ(set.texts().scored(0), 4);
+  EXPECT_EQ(text_of(set.texts(), 3), "| yy");
+  EXPECT_EQ(set.texts().scored(3), 3);
+  for (const ChoiceQuestion& bad : {ChoiceQuestion{"q", {"x"}, 0},
+                                    {"q", {"x", ""}, 0},
+                                    {"q", {"x", "y"}, 2},
+                                    {"q", {"x", "y"}, -1},
+                                    {"q", {"x", std::string(64, 'y')}, 0}}) {
+    EXPECT_THROW(set.add(bad, limit), DataError);
+  }
+  EXPECT_EQ(set.size(), 2);
+  EXPECT_EQ(set.texts().size(), 4);
+
+  // Sums favour the shorter choice of the first question, the mean over its 3 characters the longer one. Of equal
+  // choices the first counts.
+  const TextScore scores[] = {{.loss = 2}, {.loss = 3}, {.loss = 4}, {.loss = 4}};
+  const MultipleChoice::Result result = set.result(scores);
+  EXPECT_EQ(result.correct, 1);
+  EXPECT_EQ(result.correct_normalized, 1);
+  EXPECT_DOUBLE_EQ(result.accuracy.value, 0.5);
+  EXPECT_DOUBLE_EQ(result.accuracy.standard_error, 0.5);
+  EXPECT_DOUBLE_EQ(result.loss.value, 3.5);
+}
+
+TEST(MultipleChoice, LettersTheChoicesOfMmlu) {
+  const ChoiceQuestion question = lettered({" What? ", {"this", "that"}, 1}, "high_school_art");
+  EXPECT_EQ(question.context,
+            "The following are multiple choice questions (with answers) about high school art.\n\n"
+            "What?\nA. this\nB. that\nAnswer:");
+  EXPECT_EQ(question.choices, (std::vector<std::string>{"A", "B"}));
+  EXPECT_EQ(question.answer, 1);
+}
+
+}  // namespace
+}  // namespace trireme::data
