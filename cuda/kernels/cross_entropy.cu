@@ -85,6 +85,30 @@ __global__ void __launch_bounds__(block_threads) losses_kernel(std::int64_t n, c
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
+    rivals_kernel(std::int64_t columns, VocabularyShard shard, const T* logits, const std::int32_t* targets,
+                  const Accumulation<T>* target_logit, Accumulation<T>* rivals) {
+  using A = Accumulation<T>;
+  const T* row = logits + blockIdx.x * columns;
+  const A chosen = target_logit[blockIdx.x];
+  const std::int64_t target = targets[blockIdx.x] - shard.first_class;
+  A count = 0, value[8];
+  for (std::int64_t i = threadIdx.x; i < vec8s_of(shard.classes); i += block_threads) {
+    const Vec8 range = vec8_at(i, shard.classes);
+    PackedVec8<T> logit;
+    logit.load(row + range.begin, range.size);
+    logit.unpack(value);
+    for (int c = 0; c < 8; ++c) {
+      const std::int64_t own = range.begin + c;
+      const bool behind = value[c] < chosen || (value[c] == chosen && own > target);
+      count += c < range.size && !behind && own != target ? A{1} : A{0};
+    }
+  }
+  count = block_combine<Plus<A>>(count);
+  if (threadIdx.x == 0) rivals[blockIdx.x] = count;
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
     backward_kernel(std::int64_t columns, VocabularyShard shard, const Accumulation<T>* maximum,
                     const Accumulation<T>* sum_exp, const std::int32_t* targets, const Accumulation<T>* loss_gradient,
                     T* logits) {
@@ -146,6 +170,18 @@ class CudaCrossEntropy final : public CrossEntropyKernels {
       using A = Accumulation<T>;
       gpu::launch(stream, {"losses", blocks_for(losses.numel()), block_threads}, losses_kernel<A>, losses.numel(),
                   maximum.as<A>(), sum_exp.as<A>(), target_logit.as<A>(), weights.as<A>(), losses.as<A>());
+    });
+  }
+
+  void rivals(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView targets,
+              ConstTensorView target_logit, TensorView rivals) override {
+    check_cross_entropy("cross entropy's rivals", logits, shard, {target_logit, rivals});
+    check_targets("cross entropy's rivals", logits, targets);
+    dispatch_float(logits.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      gpu::launch(stream, {"cross_entropy_rivals", rows_of(logits.shape()), block_threads}, rivals_kernel<T>,
+                  logits.shape().back(), shard, logits.as<T>(), targets.as<std::int32_t>(), target_logit.as<A>(),
+                  rivals.as<A>());
     });
   }
 

@@ -100,6 +100,7 @@ struct RehearsalBackend::Kernels final : GemmKernels,
                   TensorView) override {}
   void rescale(Stream&, ConstTensorView, ConstTensorView, TensorView) override {}
   void losses(Stream&, ConstTensorView, ConstTensorView, ConstTensorView, ConstTensorView, TensorView) override {}
+  void rivals(Stream&, ConstTensorView, VocabularyShard, ConstTensorView, ConstTensorView, TensorView) override {}
   void backward(Stream&, VocabularyShard, ConstTensorView, ConstTensorView, ConstTensorView, ConstTensorView,
                 TensorView) override {}
 

@@ -213,6 +213,60 @@ TEST(CrossEntropy, TakesLogitsOfMinusInfinityAndPassesNaNOn) {
   }
 }
 
+/// Numbers of rivals of each row's target, in `dtype`, with the classes split at `splits`.
+std::vector<double> rivals_of(DType dtype, const CrossEntropy& c, std::vector<std::int64_t> splits = {}) {
+  constexpr std::int64_t padding = 3;
+  const auto backend = test::make_backend(2);
+  Backend& b = *backend;
+  const std::int64_t n = static_cast<std::int64_t>(c.targets.size());
+  splits.insert(splits.begin(), 0);
+  splits.push_back(c.classes);
+  std::vector<double> chosen(n), sums(n, 0);
+  for (std::int64_t i = 0; i < n; ++i) chosen[i] = c.logits[i * c.classes + c.targets[i]];
+  const Tensor targets = make_tensor(b, {n}, c.targets),
+               target_logit = make_tensor(b, accumulation_type(dtype), {n}, chosen);
+  for (std::size_t rank = 0; rank + 1 < splits.size(); ++rank) {
+    const VocabularyShard shard{splits[rank], splits[rank + 1] - splits[rank]};
+    const Tensor logits = make_tensor(b, dtype, {n, shard.classes + padding}, padded_columns(c, shard, padding));
+    const Tensor rivals = poisoned_tensor(b, accumulation_type(dtype), {n});
+    b.cross_entropy().rivals(b.compute_stream(), logits, shard, targets, target_logit, rivals);
+    const std::vector<double> own = values_of(b, rivals);
+    for (std::int64_t i = 0; i < n; ++i) sums[i] += own[i];
+  }
+  return sums;
+}
+
+TEST_P(CrossEntropyTypes, RivalsAreTheClassesThatComeBeforeTheTarget) {
+  for (const std::int64_t classes : {1, 9, 1030, 3000}) {
+    // Few different logits, which every type holds exactly: many are equal.
+    CrossEntropy c = random_case(20, classes);
+    for (double& logit : c.logits) logit = std::round(logit / 2);
+    c.targets[0] = 0;
+    c.targets[1] = static_cast<std::int32_t>(classes - 1);
+    std::vector<double> expected;
+    for (std::int64_t i = 0; i < 20; ++i) {
+      const double* row = c.logits.data() + i * classes;
+      const std::int32_t target = c.targets[i];
+      double before = 0;
+      for (std::int64_t j = 0; j < classes; ++j) {
+        before += row[j] > row[target] || (row[j] == row[target] && j < target) ? 1 : 0;
+      }
+      expected.push_back(before);
+    }
+    for (const auto& splits : {std::vector<std::int64_t>{}, {classes / 3, classes / 2}, {0, classes}}) {
+      EXPECT_EQ(rivals_of(GetParam(), c, splits), expected) << classes << " classes, " << splits.size() + 1 << " parts";
+    }
+  }
+}
+
+TEST(CrossEntropy, NaNIsARivalOfEveryTarget) {
+  CrossEntropy c;
+  c.classes = 3;
+  c.logits = {1, std::nan(""), 0, std::nan(""), 2, 3, 5, 5, 5};
+  c.targets = {0, 0, 0};
+  EXPECT_EQ(rivals_of(DType::fp32, c), (std::vector<double>{1, 2, 0}));
+}
+
 TEST(CrossEntropy, RefusesTensorsThatDoNotFit) {
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
@@ -226,6 +280,7 @@ TEST(CrossEntropy, RefusesTensorsThatDoNotFit) {
   EXPECT_THROW(kernels.statistics(stream, logits, {0, 8}, two, two, two, two), ShapeError)
       << "targets are whole numbers";
   EXPECT_THROW(kernels.rescale(stream, three, two, two), ShapeError);
+  EXPECT_THROW(kernels.rivals(stream, logits, {0, 8}, targets, two, three), ShapeError);
 }
 
 }  // namespace

@@ -41,6 +41,18 @@ void scaled_exponentials(const A* x, std::int64_t n, A shift, A factor, A* y) {
   for (std::int64_t c = 0; c < n; ++c) y[c] = vector_exp(x[c] - shift) * factor;
 }
 
+/// Number of x[c], c < n, that a prediction prefers to `chosen` of class `target`; `target` may lie outside.
+template <class A>
+A rivals_of(const A* x, std::int64_t n, A chosen, std::int64_t target) {
+  A count = 0;
+#pragma omp simd reduction(+ : count)
+  for (std::int64_t c = 0; c < n; ++c) {
+    const bool behind = x[c] < chosen || (x[c] == chosen && c > target);
+    count += behind || c == target ? A{0} : A{1};
+  }
+  return count;
+}
+
 class CpuCrossEntropy final : public CrossEntropyKernels {
  public:
   explicit CpuCrossEntropy(ThreadPool& pool) : pool_(pool) {}
@@ -100,6 +112,27 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
       for (std::int64_t i = 0; i < losses.numel(); ++i) {
         loss[i] = weight[i] == 0 ? A{0} : weight[i] * (std::log(sums[i]) + max_logits[i] - chosen[i]);
       }
+    });
+  }
+
+  void rivals(Stream&, ConstTensorView logits, VocabularyShard shard, ConstTensorView targets,
+              ConstTensorView target_logit, TensorView rivals) override {
+    check_cross_entropy("cross entropy's rivals", logits, shard, {target_logit, rivals});
+    check_targets("cross entropy's rivals", logits, targets);
+    dispatch_float(logits.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t columns = logits.shape()[1];
+      const T* all = logits.as<T>();
+      const std::int32_t* target = targets.as<std::int32_t>();
+      const A* chosen = target_logit.as<A>();
+      A* counts = rivals.as<A>();
+      pool_.parallel_for(logits.shape()[0], [&](std::int64_t i) {
+        A count = 0;
+        for_column_blocks(all + i * columns, shard.classes, [&](const A* x, std::int64_t begin, std::int64_t n) {
+          count += rivals_of(x, n, chosen[i], target[i] - shard.first_class - begin);
+        });
+        counts[i] = count;
+      });
     });
   }
 

@@ -34,6 +34,13 @@ class CrossEntropyKernels {
   virtual void losses(Stream& stream, ConstTensorView maximum, ConstTensorView sum_exp, ConstTensorView target_logit,
                       ConstTensorView weights, TensorView losses) = 0;
 
+  /// rivals[i] = number of this rank's classes, other than the target of row i, that a prediction prefers to it or that
+  /// are NaN: their logit is larger than target_logit[i], or equal while their class is lower. So the target is the
+  /// most likely class, the lowest of several, where the sum over ranks is 0. Exact in every type: target_logit [n] A
+  /// is the sum over ranks of that of `statistics`. rivals [n] A. Overwrites.
+  virtual void rivals(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView targets,
+                      ConstTensorView target_logit, TensorView rivals) = 0;
+
   /// logits = (exp(logits - maximum) / sum_exp - [class == target]) loss_gradient, in place: the logits' gradient.
   /// loss_gradient [n] A. Padding columns become 0.
   virtual void backward(Stream& stream, VocabularyShard shard, ConstTensorView maximum, ConstTensorView sum_exp,

@@ -24,6 +24,10 @@ struct MicroBatch {
   /// weights and the mode.
   ConstTensorView loss_gradient = {};
   ConstTensorView sample_loss_gradient = {};
+  /// [s b] A, optional: results of the last stage's forward for each token, the same on every tensor rank. The weighted
+  /// loss, and the number of tokens preferred to the label: 0 where the label is the most likely token.
+  TensorView token_losses = {};
+  TensorView rivals = {};
 };
 
 /// Mode in which a stage runs its micro-batches.

@@ -21,9 +21,9 @@ TokenPrediction::Saved TokenPrediction::forward(const LayerShape& shape, const M
   saved.loss = {arena.allocate(type, {n}), arena.allocate(type, {n})};
 
   const ArenaScope scope(context_.workspace);
-  const TensorView losses = context_.workspace.allocate(type, {n});
+  const TensorView losses = batch.token_losses ? batch.token_losses : context_.workspace.allocate(type, {n});
   logits(shape, x, saved.logits);
-  cross_entropy_.forward(saved.logits, batch.labels.reshape({n}), batch.loss_weights, saved.loss, losses);
+  cross_entropy_.forward(saved.logits, batch.labels.reshape({n}), batch.loss_weights, saved.loss, losses, batch.rivals);
   loss_sum_.add(losses);
   return saved;
 }

@@ -39,7 +39,7 @@ void VocabularyParallelEmbedding::backward(ConstTensorView ids, ConstTensorView 
 }
 
 void VocabularyParallelCrossEntropy::forward(ConstTensorView logits, ConstTensorView targets, ConstTensorView weights,
-                                             const Saved& saved, TensorView losses) const {
+                                             const Saved& saved, TensorView losses, TensorView rivals) const {
   CrossEntropyKernels& kernels = context_.backend.cross_entropy();
   Stream& stream = context_.stream();
   const std::int64_t n = losses.numel();
@@ -59,6 +59,10 @@ void VocabularyParallelCrossEntropy::forward(ConstTensorView logits, ConstTensor
   }
   context_.all_reduce(sums);
   context_.backend.elementwise().convert(stream, sums.flat(0, n), saved.sum_exponentials);
+  if (rivals) {
+    kernels.rivals(stream, logits, shard_, targets, target_logit, rivals);
+    context_.all_reduce(rivals);
+  }
   kernels.losses(stream, saved.maximum, saved.sum_exponentials, target_logit, weights, losses);
 }
 

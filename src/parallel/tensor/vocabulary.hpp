@@ -66,9 +66,10 @@ class VocabularyParallelCrossEntropy {
       : context_(context), shard_{partition.first(), partition.true_rows()} {}
 
   /// losses[i] = weights[i] (log sum exp(logits[i]) - logits[i][targets[i]]), the same on every rank.
-  /// logits [n, rows] T; targets [n] int32; weights, losses [n] A. Overwrites losses and saved.
+  /// logits [n, rows] T; targets [n] int32; weights, losses [n] A. Overwrites losses and saved, and `rivals` [n] A
+  /// where it is there: the number of classes preferred to the target (CrossEntropyKernels::rivals), on every rank.
   void forward(ConstTensorView logits, ConstTensorView targets, ConstTensorView weights, const Saved& saved,
-               TensorView losses) const;
+               TensorView losses, TensorView rivals = {}) const;
   /// logits = gradient of the sum of loss_gradient[i] times row i's loss, in place.
   void backward(TensorView logits, ConstTensorView targets, ConstTensorView loss_gradient, const Saved& saved) const;
 
