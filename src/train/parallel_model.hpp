@@ -39,6 +39,11 @@ class ParallelModel {
   model::TransformerStage& stage() { return stage_; }
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
+  /// Sets the sequence length of the runs without backward that follow; at first that of the execution. ConfigError or
+  /// ShapeError where the context and the tensor ranks cannot divide it. A multiple of `sequence_unit` divides.
+  void set_sequence_length(std::int64_t sequence_length);
+  std::int64_t sequence_unit() const;
+
   /// The shard of every sequence that this context rank holds.
   const parallel::SequenceShard& sequence_shard() const { return sequence_shard_; }
   /// Split of the layers over the stages.

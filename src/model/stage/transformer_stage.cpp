@@ -41,6 +41,14 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
   if (shard.last_stage) head_ = make_head(context, vocabulary, parameters, config);
 }
 
+void TransformerStage::set_sequence(const parallel::SequenceShard& sequence) {
+  const std::int64_t shards = shape_.s / shape_.s_local;
+  TRIREME_CHECK(sequence.rows % shards == 0, ShapeError, "{} rows do not split into {} shards", sequence.rows, shards);
+  shape_.s = sequence.rows;
+  shape_.s_local = sequence.rows / shards;
+  shape_.positions = sequence.positions;
+}
+
 void TransformerStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
   micro_batches_ = std::move(micro_batches);
   mode_ = mode;

@@ -24,6 +24,9 @@ class TransformerStage final : public ModelStage {
                    const Recomputation& recomputation, parallel::ParameterHooks& hooks);
   TransformerStage(const TransformerStage&) = delete;  // its parts refer to one another
 
+  /// Sets the sequence of the runs that follow. ShapeError where its rows do not divide over the tensor ranks.
+  void set_sequence(const parallel::SequenceShard& sequence);
+
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
   ActivationStore& activations() override { return activations_; }
   const ActivationStore& activations() const { return activations_; }
@@ -47,7 +50,7 @@ class TransformerStage final : public ModelStage {
   void backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) override;
 
   const parallel::TensorContext& context() const { return context_; }
-  /// Extents of a micro-batch in training.
+  /// Extents of a micro-batch of the present sequence.
   const LayerShape& shape() const { return shape_; }
   /// The parts of the model on this rank.
   const std::optional<InputEmbedding>& embedding() const { return embedding_; }

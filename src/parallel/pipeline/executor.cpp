@@ -172,9 +172,10 @@ void PipelineExecutor::run(const Schedule& schedule) {
     walk(schedule, ahead);
     if (options_.overlap && !ahead) walk(schedule, true);  // rehearses the later runs
     rehearses_ = false;
-    for (Tensor& buffer : buffers_) {
-      if (!buffer.view()) buffer = Tensor(backend_, stage_.boundary_dtype(), stage_.boundary_shape());
-    }
+  }
+  for (Tensor& buffer : buffers_) {
+    if (buffer.view() && buffer.view().shape() == stage_.boundary_shape()) continue;
+    buffer = Tensor(backend_, stage_.boundary_dtype(), stage_.boundary_shape());
   }
   walk(schedule, ahead);
 }

@@ -1,0 +1,169 @@
+#include "src/train/scoring.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "src/train/batch_loader.hpp"
+
+namespace trireme::train {
+namespace {
+
+using data::ScoredTexts;
+using data::TextScore;
+
+/// Lengths of sequences are multiples of this, and of what the grid can divide.
+constexpr std::int64_t length_multiple = 8;
+
+void check(const ParallelModel& model, const ScoredTexts& texts) {
+  TRIREME_CHECK(texts.sequence_length() <= model.execution().sequence_length, ShapeError,
+                "a text of {} tokens for a model run at {}", texts.sequence_length(),
+                model.execution().sequence_length);
+  const auto check_id = [&](std::int32_t id) {
+    TRIREME_CHECK(id >= 0 && id < model.config().vocabulary, DataError,
+                  "token {} is not in the model's vocabulary of {}: the tokenizer is not the model's", id,
+                  model.config().vocabulary);
+  };
+  check_id(texts.padding());
+  for (std::int64_t i = 0; i < texts.size(); ++i) std::ranges::for_each(texts.ids(i), check_id);
+}
+
+/// Runs a model on batches of texts and adds up their scores on the ranks that have the losses.
+class Scorer {
+ public:
+  Scorer(ParallelModel& model, const ScoredTexts& texts)
+      : model_(model),
+        texts_(texts),
+        // As many micro-batches at a time as the pipeline has stages keep all of them at work.
+        micro_batches_(model.grid().pipeline_size()),
+        grid_{model.execution().micro_batch_size, model.grid().data_size()},
+        // All ranks of the last stage's tensor group have the same results.
+        has_results_(model.communicators().pipeline->rank() + 1 == model.grid().pipeline_size() &&
+                     model.communicators().tensor->rank() == 0),
+        scores_(static_cast<std::size_t>(texts.size())) {
+    for (std::int64_t i = 0; i < texts.size(); ++i) {
+      if (texts.scored(i) > 0) order_.push_back(i);
+    }
+    std::ranges::stable_sort(order_, std::greater{}, [&](std::int64_t i) { return texts.length(i); });
+  }
+
+  TextScores run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+    const std::int64_t count = std::ssize(order_);
+    const std::int64_t batch_size = micro_batches_ * grid_.data_parallel_size * grid_.micro_batch_size;
+    TextScores result;
+    const auto tokens_of = [&](std::int64_t begin, std::int64_t end) {
+      std::int64_t sum = 0;
+      for (std::int64_t i = begin; i < end; ++i) sum += texts_.length(order_[static_cast<std::size_t>(i)]);
+      return sum;
+    };
+    const std::int64_t all_tokens = tokens_of(0, count);
+    for (std::int64_t first = 0; first < count; first += batch_size) {
+      set_length(texts_.length(order_[static_cast<std::size_t>(first)]));
+      run_batch(first, batch_size);
+      result.tokens += tokens_of(first, std::min(first + batch_size, count));
+      result.positions += batch_size * model_.sequence_shard().sequence;
+      progress(result.tokens, all_tokens);
+    }
+    model_.set_sequence_length(model_.execution().sequence_length);
+    static_cast<void>(model_.take_global_loss_sum());  // counts these texts no longer
+    sum_over_ranks();
+    result.scores = std::move(scores_);
+    return result;
+  }
+
+ private:
+  /// Makes sequences of at least `length`. The memory is that of the first, longest ones.
+  void set_length(std::int64_t length) {
+    const std::int64_t unit = std::lcm(length_multiple, model_.sequence_unit());
+    length = std::min((length + unit - 1) / unit * unit, model_.execution().sequence_length);
+    if (loader_ && length == model_.sequence_shard().sequence) return;
+    model_.set_sequence_length(length);
+    const DType type = accumulation_type(model_.execution().dtype);
+    const Shape shape{micro_batches_, model_.sequence_shard().rows * grid_.micro_batch_size};
+    loader_.emplace(model_.backend(), model_.sequence_shard(), grid_.micro_batch_size, micro_batches_,
+                    model_.execution().dtype);
+    losses_ = Tensor(model_.backend(), type, shape);
+    rivals_ = Tensor(model_.backend(), type, shape);
+  }
+
+  void run_batch(std::int64_t first, std::int64_t batch_size) {
+    std::vector<BatchLoader::Sample> samples =
+        BatchLoader::samples_of_rank(first, 0, batch_size, model_.communicators().data->rank(), grid_);
+    for (BatchLoader::Sample& sample : samples) {
+      sample.index = sample.index < std::ssize(order_) ? order_[static_cast<std::size_t>(sample.index)] : -1;
+    }
+    std::vector<model::MicroBatch> batches = loader_->load(texts_, samples);
+    for (std::int64_t j = 0; j < micro_batches_; ++j) {
+      model::MicroBatch& batch = batches[static_cast<std::size_t>(j)];
+      const Shape shape = batch.loss_weights.shape();
+      batch.token_losses = losses_.view().rows(j, 1).reshape(shape);
+      batch.rivals = rivals_.view().rows(j, 1).reshape(shape);
+    }
+    model_.run(std::move(batches), {});
+    if (has_results_) collect(samples);
+  }
+
+  void collect(const std::vector<BatchLoader::Sample>& samples) {
+    dispatch_float(losses_.view().dtype(), [&]<class T>() {
+      std::vector<Accumulation<T>> losses(static_cast<std::size_t>(losses_.view().numel())), rivals(losses.size());
+      Stream& stream = model_.backend().compute_stream();
+      model_.backend().copy_to_host(stream, losses_.view(), TensorView(losses.data(), losses_.view().shape()));
+      model_.backend().copy_to_host(stream, rivals_.view(), TensorView(rivals.data(), rivals_.view().shape()));
+      stream.synchronize();
+      for (std::int64_t i = 0; i < std::ssize(samples); ++i) {
+        const std::int64_t index = samples[static_cast<std::size_t>(i)].index;
+        if (index >= 0) add(i, index, losses, rivals);
+      }
+    });
+  }
+
+  /// Adds the tokens of sample `i` of this rank's batch, text `index`, to its score.
+  template <class A>
+  void add(std::int64_t i, std::int64_t index, const std::vector<A>& losses, const std::vector<A>& rivals) {
+    const std::int64_t b = grid_.micro_batch_size, rows = model_.sequence_shard().rows;
+    const std::int64_t end = texts_.length(index), begin = end - texts_.scored(index);
+    TextScore& score = scores_[static_cast<std::size_t>(index)];
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t position = model_.sequence_shard().positions[row];
+      if (position < begin || position >= end) continue;
+      const auto at = static_cast<std::size_t>((i / b * rows + row) * b + i % b);
+      const auto loss = static_cast<double>(losses[at]);
+      score.loss += loss;
+      score.squared_loss += loss * loss;
+      if (rivals[at] != A{0}) ++score.wrong;
+    }
+  }
+
+  /// Each text was scored on one data rank, by the context ranks that hold its positions.
+  void sum_over_ranks() {
+    std::vector<double> values;
+    for (const TextScore& score : scores_) {
+      values.insert(values.end(), {score.loss, score.squared_loss, static_cast<double>(score.wrong)});
+    }
+    ImmediateStream host;
+    model_.world().all_reduce(host, TensorView(values.data(), {std::ssize(values)}), ReduceOp::sum).wait(host);
+    for (std::size_t i = 0; i < scores_.size(); ++i) {
+      scores_[i] = {values[3 * i], values[3 * i + 1], static_cast<std::int64_t>(values[3 * i + 2])};
+    }
+  }
+
+  ParallelModel& model_;
+  const ScoredTexts& texts_;
+  std::int64_t micro_batches_;
+  data::SamplerGrid grid_;
+  bool has_results_;
+  std::vector<TextScore> scores_;
+  std::vector<std::int64_t> order_;  // texts to read, the longest first
+  std::optional<BatchLoader> loader_;
+  Tensor losses_, rivals_;  // [m, s b] A
+};
+
+}  // namespace
+
+TextScores score_texts(ParallelModel& model, const ScoredTexts& texts,
+                       const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  check(model, texts);
+  return Scorer(model, texts).run(progress);
+}
+
+}  // namespace trireme::train

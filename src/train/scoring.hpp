@@ -1,0 +1,26 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "src/data/tasks/scored_texts.hpp"
+#include "src/train/parallel_model.hpp"
+
+namespace trireme::train {
+
+struct TextScores {
+  std::vector<data::TextScore> scores;  ///< one a text, in their order, on every rank
+  std::int64_t tokens = 0;              ///< tokens that the model has read
+  std::int64_t positions = 0;           ///< positions that it has computed: the tokens and the padding
+};
+
+/// Scores texts by their next-token losses, each once, whatever the grid. The texts are read from the longest to the
+/// shortest, as many of about one length at a time as the grid processes; padding makes these equally long. Texts
+/// that score nothing are not read. The longest text decides the memory, at most that of the model's sequence length.
+///
+/// `progress` is called with the tokens read so far and all tokens to read. Collective. Throws DataError for a token
+/// beyond the model's vocabulary, ShapeError for a text longer than the model's sequences.
+TextScores score_texts(ParallelModel& model, const data::ScoredTexts& texts,
+                       const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+}  // namespace trireme::train

@@ -1,0 +1,133 @@
+// Scores of texts: the grid and the order of reading do not change them.
+#include <gtest/gtest.h>
+
+#include "src/comm/self_communicator.hpp"
+#include "src/train/scoring.hpp"
+#include "tests/support/message_of.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+using data::ScoredTexts;
+using data::TextScore;
+
+constexpr std::int64_t sequence = 24;
+
+TrainingRunConfig small_run() {
+  TrainingRunConfig config;
+  config.model = {.layers = 4, .hidden = 32, .heads = 4, .ffn_hidden = 64, .max_positions = sequence, .vocabulary = 11};
+  config.model.hidden_dropout = config.model.attention_dropout = 0;
+  config.s = sequence;
+  config.batch = 12;
+  config.init_method = model::InitMethod::hashed_uniform;
+  config.init_scale = 16;  // so that losses differ
+  config.steps = 1;
+  return config;
+}
+
+/// Seven texts of 0 to 24 positions, of which the third scores nothing.
+ScoredTexts texts() {
+  ScoredTexts result(10);
+  for (const auto& [ids, scored] : {std::pair{8, 1}, {25, 24}, {13, 0}, {2, 1}, {25, 3}, {1, 0}, {18, 17}}) {
+    std::vector<std::int32_t> text;
+    for (int i = 0; i < ids; ++i) text.push_back((i * i + 3 * ids + scored) % 11);
+    result.add(text, scored);
+  }
+  return result;
+}
+
+train::TextScores scores_of(train::ParallelModel& model) {
+  std::int64_t done = 0, all = 0;
+  train::TextScores scores = train::score_texts(model, texts(), [&](std::int64_t now, std::int64_t total) {
+    EXPECT_GT(now, done);
+    done = now;
+    all = total;
+  });
+  EXPECT_EQ(done, all);
+  EXPECT_EQ(scores.tokens, 7 + 24 + 1 + 24 + 17);
+  return scores;
+}
+
+std::vector<Layout> layouts(int ranks) {
+  std::vector<Layout> list = {{1, 1, {}}};  // data ranks alone; 5 texts that score, on 2 or 3 of them
+  list.push_back(list.front());
+  list.back().options.micro_batch_size = 2;
+  if (ranks != 2) return list;
+  Layout sequence_parallel{2, 1, {}}, interleaved{1, 2, {}}, context{1, 1, {}, 2};
+  sequence_parallel.options.parallel.sequence_parallel = true;
+  interleaved.options.parallel.pipeline.chunks = 2;
+  list.insert(list.end(), {{2, 1, {}}, {1, 2, {}}, sequence_parallel, interleaved, context});
+  list.back().options.micro_batch_size = 2;
+  return list;
+}
+
+TEST(ScoreTexts, EachTextCountsOnceOnEveryGrid) {
+  SelfCommunicator alone;
+  TrainingRun one(alone, small_run(), {});
+  const train::TextScores expected = scores_of(one.gpt);
+  EXPECT_EQ(expected.positions, 8 + 24 + 8 + 24 + 24);
+  for (const Layout& layout : layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    TrainingRun run(world(), small_run(), layout);
+    for (int time = 0; time < 2; ++time) {
+      const train::TextScores actual = scores_of(run.gpt);
+      ASSERT_EQ(actual.scores.size(), expected.scores.size());
+      for (std::size_t i = 0; i < actual.scores.size(); ++i) {
+        const TextScore &a = actual.scores[i], &b = expected.scores[i];
+        EXPECT_NEAR(a.loss, b.loss, 1e-10) << i;
+        EXPECT_NEAR(a.squared_loss, b.squared_loss, 1e-10) << i;
+        EXPECT_EQ(a.wrong, b.wrong) << i;
+      }
+    }
+    EXPECT_EQ(run.gpt.take_global_loss_sum(), 0);
+    EXPECT_EQ(run.gpt.sequence_shard().sequence, sequence);
+  }
+}
+
+TEST(ScoreTexts, TheLossesAreThoseOfTheModelAndTheWrongTokensThoseItFindsLessLikely) {
+  SelfCommunicator alone;
+  TrainingRun run(alone, small_run(), {});
+  const train::TextScores scores = scores_of(run.gpt);
+  train::BatchLoader loader(*run.backend, run.gpt.sequence_shard(), 1, 1, DType::fp64);
+  const auto loss_of = [&](const ScoredTexts& texts, std::int64_t index) {
+    run.gpt.run(loader.load(texts, {{index, 0}}), {});
+    return run.gpt.take_global_loss_sum();
+  };
+  for (std::int64_t i = 0; i < texts().size(); ++i) {
+    EXPECT_NEAR(scores.scores[static_cast<std::size_t>(i)].loss, loss_of(texts(), i), 1e-10) << i;
+  }
+  // The text's last token is wrong where another one in its place has a smaller loss.
+  for (const std::size_t index : {0, 3}) {
+    ScoredTexts changed(10);
+    const ScoredTexts all = texts();
+    const auto original = all.ids(static_cast<std::int64_t>(index));
+    std::vector<std::int32_t> ids(original.begin(), original.end());
+    bool is_wrong = false;
+    for (std::int32_t other = 0; other < 11; ++other) {
+      ids.back() = other;
+      changed.add(ids, 1);
+      is_wrong = is_wrong || loss_of(changed, other) < scores.scores[index].loss - 1e-12;
+    }
+    EXPECT_EQ(scores.scores[index].wrong, is_wrong ? 1 : 0) << index;
+  }
+}
+
+TEST(ScoreTexts, RefusesWhatTheModelCannotRead) {
+  SelfCommunicator alone;
+  TrainingRun run(alone, small_run(), {});
+  const auto score = [&](const std::vector<std::int32_t>& ids) {
+    ScoredTexts bad(10);
+    bad.add(ids, 1);
+    train::score_texts(run.gpt, bad, [](std::int64_t, std::int64_t) {});
+  };
+  EXPECT_EQ(message_of<DataError>([&] {
+              score({1, 11});
+            }),
+            "token 11 is not in the model's vocabulary of 11: the tokenizer is not the model's");
+  EXPECT_THROW(score(std::vector<std::int32_t>(26, 1)), ShapeError);
+}
+
+}  // namespace
+}  // namespace trireme::test
