@@ -7,9 +7,12 @@
 #include <cmath>
 #include <cstdio>
 
+#include "src/base/log.hpp"
+
 namespace trireme::app {
 namespace {
 constexpr double interval_s = 0.25;
+constexpr double log_interval_s = 10;
 constexpr int bar_width = 24;
 }  // namespace
 
@@ -46,6 +49,20 @@ void ProgressBar::update(std::int64_t done, std::int64_t total) {
   fmt::print(stderr, "\r{}\x1b[K", line);
   since_drawn_.restart();
   drawn_ = true;
+}
+
+void LoggedProgress::update(std::int64_t done, std::int64_t total) {
+  if (!bar_) {
+    begun_ = done;
+    bar_.emplace(label_, unit_, unit_size_, begun_);
+  }
+  bar_->update(done, total);
+  if (isatty(STDERR_FILENO) != 0 || since_logged_.elapsed_s() < log_interval_s || done == begun_) return;
+  since_logged_.restart();
+  const double rate = static_cast<double>(done - begun_) / since_start_.elapsed_s();
+  log::info("{} {:.0f} of {:.0f} {}, {:.1f} {}/s, {} left", past_, static_cast<double>(done) / unit_size_,
+            static_cast<double>(total) / unit_size_, unit_, rate / unit_size_, unit_,
+            duration_text(static_cast<double>(total - done) / rate));
 }
 
 }  // namespace trireme::app

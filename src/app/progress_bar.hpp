@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "src/base/timer.hpp"
 
@@ -28,6 +30,29 @@ class ProgressBar {
   bool drawn_ = false;
   Timer since_start_;
   Timer since_drawn_;
+};
+
+/// Progress as a bar on a terminal, elsewhere as a line of the log now and then: "scored 12 of 24 tokens, 3.0 tokens/s,
+/// 4 s left". The count of the first update was done before.
+class LoggedProgress {
+ public:
+  /// `past` is the label once it is done: "scoring", "scored".
+  LoggedProgress(std::string label, std::string past, std::string unit, double unit_size = 1)
+      : label_(std::move(label)), past_(std::move(past)), unit_(std::move(unit)), unit_size_(unit_size) {}
+
+  void update(std::int64_t done, std::int64_t total);
+  /// Removes the bar.
+  void end() { bar_.reset(); }
+  /// Count of the first update.
+  std::int64_t begun() const { return begun_; }
+
+ private:
+  std::string label_, past_, unit_;
+  double unit_size_;
+  std::optional<ProgressBar> bar_;
+  std::int64_t begun_ = 0;
+  Timer since_start_;
+  Timer since_logged_;
 };
 
 /// Returns the bar's line after `elapsed_s` seconds: "reading [#####     ]  50%  12.0 of 24.5 MB  6.0 MB/s  2 s left".

@@ -16,14 +16,14 @@ std::int64_t characters_of(std::string_view text) {
 
 }  // namespace
 
-ChoiceQuestion lettered(const ChoiceQuestion& question, const std::string& subject) {
+ChoiceQuestion lettered(const ChoiceQuestion& question) {
   constexpr std::size_t letters = 26;
   TRIREME_CHECK(question.choices.size() <= letters, DataError, "{} choices: there are letters for {}",
                 question.choices.size(), letters);
   ChoiceQuestion result;
   result.answer = question.answer;
-  if (!subject.empty()) {
-    std::string spaced = subject;
+  if (!question.subject.empty()) {
+    std::string spaced = question.subject;
     std::ranges::replace(spaced, '_', ' ');
     result.context = "The following are multiple choice questions (with answers) about " + spaced + ".\n\n";
   }

@@ -14,12 +14,13 @@ namespace trireme::data {
 struct ChoiceQuestion {
   std::string context;
   std::vector<std::string> choices;
-  std::int64_t answer = 0;  ///< index of the right choice
+  std::int64_t answer = 0;   ///< index of the right choice
+  std::string subject = {};  ///< subject that MMLU names in its prompt; may be empty
 };
 
-/// Returns MMLU's prompt for a question about `subject`, which may be empty: "The following are multiple choice
+/// Returns MMLU's prompt for a question: "The following are multiple choice
 /// questions (with answers) about SUBJECT.\n\nQUESTION\nA. ...\nB. ...\nAnswer:". Its choices are the letters.
-ChoiceQuestion lettered(const ChoiceQuestion& question, const std::string& subject);
+ChoiceQuestion lettered(const ChoiceQuestion& question);
 
 /// Questions of multiple choice. A choice is scored after its question and one space.
 class MultipleChoice {

@@ -145,7 +145,7 @@ TEST(MultipleChoice, ScoresEachChoiceBehindItsQuestion) {
 }
 
 TEST(MultipleChoice, LettersTheChoicesOfMmlu) {
-  const ChoiceQuestion question = lettered({" What? ", {"this", "that"}, 1}, "high_school_art");
+  const ChoiceQuestion question = lettered({" What? ", {"this", "that"}, 1, "high_school_art"});
   EXPECT_EQ(question.context,
             "The following are multiple choice questions (with answers) about high school art.\n\n"
             "What?\nA. this\nB. that\nAnswer:");

@@ -1,7 +1,6 @@
 #include "src/app/commands/commands.hpp"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <optional>
 
@@ -18,34 +17,6 @@
 
 namespace trireme::app {
 namespace {
-
-constexpr double log_interval_s = 10;
-
-/// Progress as a bar on a terminal, elsewhere as a line of the log now and then.
-class BuildProgress {
- public:
-  void update(std::int64_t done, std::int64_t total) {
-    if (!bar_) {
-      begun_ = done;
-      bar_.emplace("tokenizing", "MB", 1e6, begun_);
-    }
-    bar_->update(done, total);
-    if (isatty(STDERR_FILENO) != 0 || since_logged_.elapsed_s() < log_interval_s || done == begun_) return;
-    since_logged_ = Timer();
-    const double rate = static_cast<double>(done - begun_) / since_start_.elapsed_s();
-    log::info("tokenized {:.0f} of {:.0f} MB, {:.1f} MB/s, {} left", static_cast<double>(done) / 1e6,
-              static_cast<double>(total) / 1e6, rate / 1e6, duration_text(static_cast<double>(total - done) / rate));
-  }
-  void end() { bar_.reset(); }
-  /// Bytes that an earlier build has done.
-  std::int64_t begun() const { return begun_; }
-
- private:
-  std::optional<ProgressBar> bar_;
-  std::int64_t begun_ = 0;
-  Timer since_start_;
-  Timer since_logged_;
-};
 
 struct BuildCommandOptions {
   prepare::CorpusBuildOptions build;
@@ -138,7 +109,7 @@ int corpus_build_command(const CommandLine& line) {
   reader.check_utf8 = !o.keep_invalid_utf8 && o.tokens.tokenizer != "bytes";
   ThreadPool pool(thread_count(*world, o.workers));
   const Timer timer;
-  BuildProgress progress;
+  LoggedProgress progress("tokenizing", "tokenized", "MB", 1e6);
   const prepare::CorpusBuildReport report =
       prepare::build_corpus(io::prepare_files(), o.build, *tokenizer, pool, *world,
                             [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });

@@ -1,0 +1,71 @@
+#include "io/json/json_question.hpp"
+
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
+
+namespace trireme::io {
+namespace {
+
+using nlohmann::json;
+
+/// The value under the first of `keys` that the object has, and this key.
+std::pair<std::string, const json*> value_of(const json& object, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    if (const auto found = object.find(key); found != object.end()) return {key, &*found};
+  }
+  throw DataError("the object has no key '{}'", fmt::join(keys, "' or '"));
+}
+
+std::string text_of(const std::string& key, const json& value) {
+  TRIREME_CHECK(value.is_string(), DataError, "the value of '{}' is {}, not a string", key, shortened(value.dump()));
+  return value.get<std::string>();
+}
+
+std::int64_t answer_of(const std::string& key, const json& value) {
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
+  if (text.size() == 1 && text[0] >= 'A' && text[0] <= 'Z') return text[0] - 'A';
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  TRIREME_CHECK(!text.empty() && error == std::errc() && end == text.data() + text.size(), DataError,
+                "the value of '{}' is {}: neither the number of a choice nor its letter", key, shortened(value.dump()));
+  return number;
+}
+
+data::ChoiceQuestion question_of(const json& object, const QuestionKeys& keys) {
+  data::ChoiceQuestion question;
+  const auto [context_key, context] = value_of(object, keys.context);
+  question.context = text_of(context_key, *context);
+  const auto [choices_key, choices] = value_of(object, keys.choices);
+  TRIREME_CHECK(choices->is_array(), DataError, "the value of '{}' is {}, not a list", choices_key,
+                shortened(choices->dump()));
+  for (const json& choice : *choices) question.choices.push_back(text_of(choices_key, choice));
+  const auto [answer_key, answer] = value_of(object, keys.answer);
+  question.answer = answer_of(answer_key, *answer);
+  if (const auto subject = object.find("subject"); subject != object.end()) {
+    question.subject = text_of("subject", *subject);
+  }
+  return question;
+}
+
+}  // namespace
+
+data::ChoiceQuestion json_question(std::string_view line, const QuestionKeys& keys, const std::string& where) {
+  try {
+    const json object = json::parse(line);
+    TRIREME_CHECK(object.is_object(), DataError, "the line is {}, not an object", shortened(object.dump()));
+    return question_of(object, keys);
+  } catch (const json::exception& error) {
+    throw DataError("{}: not JSON: {}", where, shortened(error.what()));
+  } catch (const DataError& error) {
+    throw DataError("{}: {}", where, error.what());
+  }
+}
+
+}  // namespace trireme::io

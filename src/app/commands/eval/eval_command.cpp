@@ -1,0 +1,165 @@
+#include <cmath>
+
+#include "src/app/commands/commands.hpp"
+#include "src/app/commands/eval/zero_shot_task.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/progress_bar.hpp"
+#include "src/app/run_config/run_attributes.hpp"
+#include "src/app/saved_model.hpp"
+#include "src/base/log.hpp"
+#include "src/train/perplexity.hpp"
+#include "src/train/scoring.hpp"
+
+namespace trireme::app {
+namespace {
+
+std::vector<std::pair<std::string, EvalTask>> tasks() {
+  return {{"perplexity", EvalTask::perplexity}, {"WIKITEXT103", EvalTask::wikitext103},
+          {"LAMBADA", EvalTask::lambada},       {"MULTIPLE_CHOICE", EvalTask::multiple_choice},
+          {"HELLASWAG", EvalTask::hellaswag},   {"MMLU", EvalTask::mmlu}};
+}
+
+std::string name_of(EvalTask task) {
+  for (const auto& [name, named] : tasks()) {
+    if (named == task) return name;
+  }
+  return "";
+}
+
+struct EvalOptions {
+  EvalTask task = EvalTask::perplexity;
+  std::string data_path;
+  std::int64_t micro_batch_size = 1;
+  std::optional<std::int64_t> sequence_length;
+  ZeroShotOptions zero_shot;
+  SavedModelOptions model;
+
+  void declare(Options& options) {
+    options.section("Task");
+    options.add_choice("task", &task, tasks(),
+                       "perplexity: of every token of a corpus but the first. WIKITEXT103: perplexity of a text in "
+                       "overlapping windows, also adjusted to its words. LAMBADA: accuracy of the last token or word "
+                       "of texts. MULTIPLE_CHOICE: accuracy of the choice of the largest summed log-probability, and "
+                       "of the largest one a character; HELLASWAG and MMLU: the same for their files.");
+    options.add("data-path", &data_path, "FILE",
+                "perplexity: corpus of the model's tokenizer. WIKITEXT103: text, UTF-8. LAMBADA: JSON lines with "
+                "\"text\". MULTIPLE_CHOICE: JSON lines with \"question\" (or \"ctx\", \"context\", \"query\"), "
+                "\"choices\" (or \"endings\") and \"answer\" (or \"label\", \"gold\"), a number from 0 or a letter. "
+                "HELLASWAG: \"ctx\", \"endings\", \"label\". MMLU: \"question\", \"choices\", \"answer\".");
+    options.add("seq-length", &sequence_length, "N",
+                "Tokens of a window, or of the longest example; default that of the training.", countable());
+    options.add("micro-batch-size", &micro_batch_size, "N", "Windows or examples that one rank works on at a time.",
+                countable());
+    zero_shot.declare(options);
+    model.declare(options);
+    options.require("data-path");
+  }
+};
+
+/// Prints an object of JSON, in which numbers that are not finite are null.
+void print_figures(const Figures& figures) {
+  std::string line;
+  for (const auto& [name, value] : figures) {
+    line += fmt::format("{}\"{}\": ", line.empty() ? "{" : ", ", name);
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      line += '"' + *text + '"';
+    } else if (const auto* count = std::get_if<std::int64_t>(&value)) {
+      line += std::to_string(*count);
+    } else {
+      const double number = std::get<double>(value);
+      line += std::isfinite(number) ? fmt::format("{:.17g}", number) : "null";
+    }
+  }
+  fmt::print("{}}}\n", line);
+  std::fflush(stdout);
+}
+
+/// A result, and a loss that is finite where the model's losses are.
+struct Evaluation {
+  Figures figures;
+  double loss = 0;
+};
+
+Evaluation measure_corpus(const SavedModel& saved, const data::TokenStore& corpus) {
+  const Attributes& attributes = saved.description.attributes;
+  const auto tokenizer_digest = attributes.get<std::string>("data.tokenizer");
+  TRIREME_CHECK(
+      corpus.info().tokenizer_digest == tokenizer_digest, DataError,
+      "{} was built by the tokenizer {} (digest {}), the model was trained with {} (digest {}): build the corpus "
+      "with the model's tokenizer",
+      corpus.name(), corpus.info().tokenizer, corpus.info().tokenizer_digest, attributes.get<std::string>("tokenizer"),
+      tokenizer_digest);
+  const train::PerplexityResult result = train::measure_perplexity(*saved.model, corpus);
+  return {{{"tokens", result.tokens}, {"loss", result.loss}, {"perplexity", result.perplexity}}, result.loss};
+}
+
+void log_reading(const EvalOptions& o, const ZeroShotTask& task, const data::BadLines& bad_lines) {
+  for (const std::string& message : bad_lines.messages()) log::warn("skipped {}", message);
+  if (bad_lines.count() > 0) log::warn("skipped {} bad lines in all", bad_lines.count());
+  if (o.task == EvalTask::wikitext103) {
+    const bool by_path = !o.zero_shot.detokenizer.has_value();
+    log::info("detokenizer {}{}", name_of(o.zero_shot.detokenizer.value_or(data::detokenizer_of(o.data_path))),
+              by_path ? ", by the file's path; --detokenizer chooses another" : "");
+  }
+  log::info("{} texts to score, {} tokens of them", task.texts().size(), task.texts().scored());
+}
+
+Evaluation measure_task(const EvalOptions& o, Job& job, const SavedModel& saved) {
+  data::BadLines bad_lines(o.zero_shot.skip_bad_lines);
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::unique_ptr<ZeroShotTask> task;
+  collectively(*job.world, [&] {
+    tokenizer = tokenizer_of(saved.description);
+    task = read_zero_shot_task(o.task, o.data_path, o.zero_shot, *tokenizer, saved.model->execution().sequence_length,
+                               bad_lines);
+  });
+  if (job.speaks()) log_reading(o, *task, bad_lines);
+  const Timer timer;
+  LoggedProgress progress("scoring", "scored", "tokens");
+  const train::TextScores scores =
+      train::score_texts(*saved.model, task->texts(), [&](std::int64_t done, std::int64_t total) {
+        if (job.speaks()) progress.update(done, total);
+      });
+  progress.end();
+  if (job.speaks()) {
+    log::info("read {} tokens, with padding {}, in {:.1f} s: {:.0f} tokens/s", scores.tokens, scores.positions,
+              timer.elapsed_s(), static_cast<double>(scores.tokens) / timer.elapsed_s());
+  }
+  Figures figures = task->figures(scores.scores);
+  if (bad_lines.count() > 0) figures.emplace_back("skipped_lines", bad_lines.count());
+  return {std::move(figures), data::total(scores.scores).loss};
+}
+
+}  // namespace
+
+int eval_command(const CommandLine& line) {
+  EvalOptions o;
+  Options options(line.command(), "Measures a trained model.");
+  o.declare(options);
+  if (!line.read(options)) return 0;
+  o.zero_shot.check(options, o.task);
+
+  Job job(line.environment(), options, o.model.grid, o.model.device);
+  std::shared_ptr<data::TokenStore> corpus;
+  if (o.task == EvalTask::perplexity) corpus = open_corpus(*job.world, o.data_path);
+  const std::unique_ptr<SavedModel> saved =
+      load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
+        execution.sequence_length = o.sequence_length.value_or(execution.sequence_length);
+        execution.micro_batch_size = o.micro_batch_size;
+        model::check_sequence_length(config, execution.sequence_length);
+      });
+  Evaluation result = corpus ? measure_corpus(*saved, *corpus) : measure_task(o, job, *saved);
+  if (job.speaks()) {
+    result.figures.insert(result.figures.begin(), {"task", name_of(o.task)});
+    print_figures(result.figures);
+  }
+  TRIREME_CHECK(
+      std::isfinite(result.loss), NumericalError,
+      "the loss of {} is not finite: its training diverged, or --dtype {} cannot hold its values; load an earlier "
+      "step, or evaluate in fp32",
+      o.model.load, name_of(saved->model->execution().dtype));
+  return 0;
+}
+
+}  // namespace trireme::app
