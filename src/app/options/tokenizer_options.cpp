@@ -38,6 +38,9 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
   options.add_flag("cased", &cased,
                    "WordPiece keeps case and accents (Megatron-LM's BertWordPieceCase) instead of bringing text to "
                    "lower case (BertWordPieceLowerCase).");
+  options.add("max-word-characters", &max_word_characters, "N",
+              "WordPiece makes longer words [UNK]. Default 100, as Hugging Face; Megatron-LM has 200.",
+              between(1, 65536));
   if (ids == Ids::from_elsewhere) {
     options.add("vocab-size", &vocabulary_size, "N", "With --tokenizer null: ids are 0 to N - 1.",
                 between(1, 2147483648.0));
@@ -61,6 +64,8 @@ std::unique_ptr<data::Tokenizer> TokenizerOptions::make() const {
   check(is_huggingface, false, "eod-token", end_of_document, "");
   TRIREME_CHECK(!cased || is_wordpiece, ConfigError, "--tokenizer {} always keeps case: --cased is for wordpiece",
                 tokenizer);
+  TRIREME_CHECK(!max_word_characters || is_wordpiece, ConfigError,
+                "--tokenizer {} has no limit of a word: --max-word-characters is for wordpiece", tokenizer);
   const bool is_null = tokenizer == "null";
   TRIREME_CHECK(is_null ? vocabulary_size.has_value() : !vocabulary_size && !end_of_document_id, ConfigError,
                 "--tokenizer null needs --vocab-size, and may have --eod-id; other tokenizers have neither");
@@ -74,6 +79,7 @@ std::unique_ptr<data::Tokenizer> TokenizerOptions::make() const {
   if (is_wordpiece) {
     data::WordPieceVocabulary vocabulary = io::read_wordpiece_file(vocabulary_file);
     vocabulary.lower_case = !cased;
+    vocabulary.max_word_characters = max_word_characters.value_or(vocabulary.max_word_characters);
     return made_from("the lines of " + vocabulary_file,
                      [&] { return data::make_wordpiece_tokenizer(std::move(vocabulary)); });
   }

@@ -15,7 +15,7 @@ struct TokenizerOptions {
   std::string tokenizer = "gpt2";
   std::string vocabulary_file, merge_file, model_file, end_of_document;
   bool cased = false;
-
+  std::optional<std::int64_t> max_word_characters;
   std::optional<std::int64_t> vocabulary_size, end_of_document_id;
 
   enum class Ids { from_text, from_elsewhere };

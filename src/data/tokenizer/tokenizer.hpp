@@ -54,8 +54,9 @@ struct BpeVocabulary {
 
 /// The definition of BERT's tokenizer.
 struct WordPieceVocabulary {
-  std::vector<std::string> tokens;  ///< by id; "##" marks those that continue a word
-  bool lower_case = true;           ///< bring text to lower case and strip accents
+  std::vector<std::string> tokens;         ///< by id; "##" marks those that continue a word
+  bool lower_case = true;                  ///< bring text to lower case and strip accents
+  std::int64_t max_word_characters = 100;  ///< longer words are [UNK]; BERT's own limit is 200, as in Megatron-LM
 };
 
 /// 256 byte values and one end-of-document token, 256: 257 ids.

@@ -13,8 +13,9 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::string_view payload_title = "trireme wordpiece 1";
-constexpr std::ptrdiff_t max_word_characters = 100;
+// The second one's numbers include the longest word, which is 100 characters in the first.
+constexpr std::string_view payload_title = "trireme wordpiece 1", payload_title_2 = "trireme wordpiece 2";
+constexpr std::int64_t default_max_word_characters = WordPieceVocabulary{}.max_word_characters;
 
 bool is_ideograph(char32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
@@ -34,6 +35,7 @@ bool continues_character(char byte) { return (static_cast<unsigned char>(byte) &
 
 WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
     : lower_case_(vocabulary.lower_case),
+      max_word_characters_(vocabulary.max_word_characters),
       tokens_(std::move(vocabulary.tokens)),
       classes_(unicode_code_points, Class::letter) {
   // As Megatron-LM does, for documents.
@@ -116,26 +118,101 @@ void WordPieceTokenizer::encode(std::string_view text, std::vector<std::int32_t>
   finish_run();
 }
 
-void WordPieceTokenizer::encode_words(const std::string& words, bool is_ascii, std::vector<std::int32_t>& ids) const {
-  if (!is_ascii && lower_case_) return encode_words(lower_case_without_accents(words), true, ids);
+template <class Take>
+void WordPieceTokenizer::cut_at_punctuation(std::string_view words, const Take& take) const {
   const char* const end = words.data() + words.size();
   const char* word = words.data();
   for (const char* at = word; at != end;) {
     const Utf8Character character = decode_utf8(at, end);
     const char* const next = at + character.size_bytes;
     if (classes_[character.code_point] == Class::punctuation) {
-      if (word != at) encode_word({word, at}, ids);
-      encode_word({at, next}, ids);
+      if (word != at) take(std::string_view(word, at));
+      take(std::string_view(at, next));
       word = next;
     }
     at = next;
   }
-  if (word != end) encode_word({word, end}, ids);
+  if (word != end) take(std::string_view(word, end));
+}
+
+void WordPieceTokenizer::encode_words(const std::string& words, bool is_ascii, std::vector<std::int32_t>& ids) const {
+  if (!is_ascii && lower_case_) return encode_words(lower_case_without_accents(words), true, ids);
+  cut_at_punctuation(words, [&](std::string_view word) { encode_word(word, ids); });
+}
+
+/// Follows each byte of a run of cleaned characters back to the characters of the text.
+class WordPieceTokenizer::OffsetEncoder {
+ public:
+  OffsetEncoder(const WordPieceTokenizer& tokenizer, std::vector<TextToken>& tokens)
+      : tokenizer_(tokenizer), tokens_(tokens) {}
+
+  /// Adds the character at bytes [begin, end) of `text` to the run.
+  void add(std::string_view text, std::size_t begin, std::size_t end) {
+    const std::string_view character = text.substr(begin, end - begin);
+    run_ += character;
+    const std::string cleaned = tokenizer_.lower_case_ ? lower_case_without_accents(character) : std::string(character);
+    origins_.resize(origins_.size() + cleaned.size(), {begin, end});
+    if (cleaned.empty() && !origins_.empty()) origins_.back().end = end;  // a combining mark
+  }
+
+  void finish_run() {
+    const std::string words = tokenizer_.lower_case_ ? lower_case_without_accents(run_) : run_;
+    // Marks that change their order around another character: the run is then one stretch of text.
+    if (words.size() != origins_.size() && !words.empty()) {
+      const Origin all = origins_.empty() ? Origin{} : Origin{origins_.front().begin, origins_.back().end};
+      origins_.assign(words.size(), all);
+    }
+    tokenizer_.cut_at_punctuation(words, [&](std::string_view word) {
+      ids_.clear();
+      tokenizer_.encode_word(word, ids_);
+      auto first = static_cast<std::size_t>(word.data() - words.data());
+      for (const std::int32_t id : ids_) {
+        const std::size_t size = ids_.size() == 1 ? word.size() : piece_bytes(id);
+        tokens_.push_back({id, origins_[first].begin, origins_[first + size - 1].end});
+        first += size;
+      }
+    });
+    run_.clear();
+    origins_.clear();
+  }
+
+ private:
+  struct Origin {
+    std::size_t begin = 0, end = 0;
+  };
+
+  std::size_t piece_bytes(std::int32_t id) const {
+    const std::string_view token = tokenizer_.tokens_[static_cast<std::size_t>(id)];
+    return token.size() - (token.starts_with("##") && token.size() > 2 ? 2 : 0);
+  }
+
+  const WordPieceTokenizer& tokenizer_;
+  std::vector<TextToken>& tokens_;
+  std::string run_;
+  std::vector<Origin> origins_;  // of each byte of the cleaned run
+  std::vector<std::int32_t> ids_;
+};
+
+std::vector<TextToken> WordPieceTokenizer::encode_with_offsets(std::string_view text) const {
+  std::vector<TextToken> tokens;
+  OffsetEncoder encoder(*this, tokens);
+  const char* const end = text.data() + text.size();
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Character character = decode_utf8(text.data() + at, end);
+    const auto size = static_cast<std::size_t>(std::max(character.size_bytes, 1));
+    const Class kind = character.size_bytes == 0 ? Class::dropped : classes_[character.code_point];
+    if (kind == Class::space || kind == Class::ideograph) encoder.finish_run();
+    if (kind != Class::space && kind != Class::dropped) encoder.add(text, at, at + size);
+    if (kind == Class::ideograph) encoder.finish_run();
+    at += size;
+  }
+  encoder.finish_run();
+  return tokens;
 }
 
 void WordPieceTokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
-  if (word.size() > static_cast<std::size_t>(max_word_characters) &&
-      std::ranges::count_if(word, [](char c) { return !continues_character(c); }) > max_word_characters) {
+  if (std::ssize(word) > max_word_characters_ &&
+      std::ranges::count_if(word, [](char c) { return !continues_character(c); }) > max_word_characters_) {
     ids.push_back(unknown_);
     return;
   }
@@ -174,17 +251,28 @@ void WordPieceTokenizer::decode(std::span<const std::int32_t> ids, std::string& 
 }
 
 std::string WordPieceTokenizer::payload() const {
-  std::string text = fmt::format("{}\n{} {}\n", payload_title, tokens_.size(), int{lower_case_});
+  const bool usual = max_word_characters_ == default_max_word_characters;
+  std::string text =
+      fmt::format("{}\n{} {}", usual ? payload_title : payload_title_2, tokens_.size(), int{lower_case_});
+  text += usual ? "\n" : fmt::format(" {}\n", max_word_characters_);
   for (const std::string& token : tokens_) text += escape_bytes(token) + '\n';
   return text;
 }
 
 WordPieceVocabulary wordpiece_from_payload(std::string_view payload) {
   PayloadLines lines(payload);
-  lines.title(payload_title);
-  const auto [tokens, lower_case] = lines.numbers<2>(max_vocabulary_size);
+  std::int64_t tokens = 0, lower_case = 0, max_word_characters = default_max_word_characters;
+  if (payload.starts_with(payload_title_2)) {
+    lines.title(payload_title_2);
+    const auto numbers = lines.numbers<3>(max_vocabulary_size);
+    tokens = numbers[0], lower_case = numbers[1], max_word_characters = numbers[2];
+  } else {
+    lines.title(payload_title);
+    const auto numbers = lines.numbers<2>(max_vocabulary_size);
+    tokens = numbers[0], lower_case = numbers[1];
+  }
   TRIREME_CHECK(lower_case <= 1, DataError, "the embedded tokenizer is damaged: {} for lower case", lower_case);
-  WordPieceVocabulary vocabulary{lines.texts(tokens), lower_case == 1};
+  WordPieceVocabulary vocabulary{lines.texts(tokens), lower_case == 1, max_word_characters};
   lines.finish();
   return vocabulary;
 }

@@ -11,10 +11,16 @@
 
 namespace trireme::data {
 
+/// Token of a text and the bytes [begin, end) that it was made of.
+struct TextToken {
+  std::int32_t id = 0;
+  std::size_t begin = 0, end = 0;
+};
+
 /// BERT's tokenizer (Devlin et al. 2018). Control characters and bytes that are not UTF-8 are removed. Text is cut at
 /// white space, around ideographs and around punctuation. Unless case is kept, it is converted to lower case without
 /// accents. Each word becomes the longest piece of the vocabulary that starts it, then the longest "##" piece that
-/// continues it, and so on. A word of more than 100 characters, or without such pieces, is [UNK].
+/// continues it, and so on. A word of more than `max_word_characters`, or without such pieces, is [UNK].
 class WordPieceTokenizer final : public Tokenizer {
  public:
   explicit WordPieceTokenizer(WordPieceVocabulary vocabulary);
@@ -26,22 +32,30 @@ class WordPieceTokenizer final : public Tokenizer {
   /// [EOS].
   std::int32_t end_of_document() const override { return end_of_document_; }
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
+  /// Returns the tokens that `encode` makes of `text`, with their bytes in it. A token includes the combining marks
+  /// behind its last character.
+  std::vector<TextToken> encode_with_offsets(std::string_view text) const;
   /// The pieces, a space between words: not the text itself, which the ids do not hold.
   void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
   std::vector<std::string> special_spellings() const override {
     return {"[BOS]", "[CLS]", "[EOS]", "[MASK]", "[PAD]", "[SEP]", "[UNK]"};
   }
-  /// Printable ASCII lines: a title; the number of tokens and whether text is brought to lower case; each token,
-  /// escaped.
+  /// Printable ASCII lines: a title; the number of tokens, whether text is brought to lower case and, unless it is
+  /// 100, `max_word_characters`; each token, escaped.
   std::string payload() const override;
 
  private:
   enum class Class : std::uint8_t { letter, punctuation, ideograph, space, dropped };
   void encode_words(const std::string& words, bool is_ascii, std::vector<std::int32_t>& ids) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
+  /// Calls `take` with each word of `words`, cleaned characters between white space, cut around punctuation.
+  template <class Take>
+  void cut_at_punctuation(std::string_view words, const Take& take) const;
+  class OffsetEncoder;
 
   std::string name_ = "wordpiece";
   bool lower_case_;
+  std::int64_t max_word_characters_;
   std::vector<std::string> tokens_;
   std::unordered_map<std::string_view, std::int32_t> starts_, continuations_;  // the latter without "##"
   std::size_t max_token_bytes_ = 0;

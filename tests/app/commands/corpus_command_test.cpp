@@ -96,6 +96,8 @@ TEST_F(CorpusCommand, BuildsWithEveryTokenizerAndRefusesFilesOfAnother) {
   EXPECT_EQ(build({"--input", text, "--tokenizer", "huggingface", "--tokenizer-model", text}), 3);
   EXPECT_EQ(build({"--input", text, "--tokenizer", "bytes", "--cased"}), 2);
   EXPECT_THAT(message_, HasSubstr("--cased is for wordpiece"));
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "bytes", "--max-word-characters", "200"}), 2);
+  EXPECT_THAT(message_, HasSubstr("--max-word-characters is for wordpiece"));
 }
 
 TEST_F(CorpusCommand, VerifyFindsDamageWithExitCode3) {

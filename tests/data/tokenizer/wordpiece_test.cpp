@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/error.hpp"
-#include "src/data/tokenizer/tokenizer.hpp"
+#include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 #include "tests/support/gpt2_files.hpp"
 
 namespace trireme::data {
@@ -63,12 +63,41 @@ TEST(WordPiece, BringsTextToLowerCaseWithoutAccentsUnlessCased) {
   EXPECT_THAT(pieces(vocabulary, "Caf\u00E9 cafe CAFE", false), ElementsAre("Caf\u00E9", "cafe", "[UNK]"));
 }
 
-TEST(WordPiece, TakesWordsOfUpToAHundredCharacters) {
+TEST(WordPiece, TakesWordsOfUpToAHundredCharactersOrTheLimitGiven) {
   const auto vocabulary = tokens_of({"\u03B1", "##\u03B1"});
   std::string word;
   for (int i = 0; i < 100; ++i) word += "\u03B1";
   EXPECT_EQ(pieces(vocabulary, word).size(), 100u);
   EXPECT_THAT(pieces(vocabulary, word + "\u03B1"), ElementsAre("[UNK]"));
+  const auto longer = make_wordpiece_tokenizer({vocabulary, true, 101});
+  const auto copy = tokenizer_from_payload("wordpiece", longer->payload());
+  EXPECT_EQ(copy->payload(), longer->payload());
+  std::vector<std::int32_t> ids;
+  copy->encode(word + "\u03B1 " + word + "\u03B1\u03B1", ids);
+  EXPECT_EQ(ids.size(), 102u);
+  EXPECT_EQ(ids.back(), 1);  // [UNK]
+}
+
+TEST(WordPiece, TokensHaveTheirBytesInTheText) {
+  const std::vector<std::string> vocabulary =
+      tokens_of({"caf", "##e", ".", "i", "##x", "\u4E2D", "\u1112", "##\u1161", "a"});
+  const WordPieceTokenizer tokenizer({vocabulary, true});
+  const auto parts = [&](std::string_view text) {
+    std::string parts;
+    for (const TextToken& token : tokenizer.encode_with_offsets(text)) {
+      parts += vocabulary[static_cast<std::size_t>(token.id)] + "=";
+      parts += text.substr(token.begin, token.end - token.begin);
+      parts += '|';
+    }
+    return parts;
+  };
+  EXPECT_EQ(parts(" Caf\u00E9. CAFE\u0301x"), "caf=Caf|##e=\u00E9|.=.|caf=CAF|##e=E\u0301|##x=x|");
+  EXPECT_EQ(parts("\u0130x\u4E2Da"), "i=\u0130|##x=x|\u4E2D=\u4E2D|a=a|");
+  EXPECT_EQ(parts("zoo.a"), "[UNK]=zoo|.=.|a=a|");
+  // A Hangul syllable becomes two pieces of one character; a control character in a word is passed over.
+  EXPECT_EQ(parts("\uD558"), "\u1112=\uD558|##\u1161=\uD558|");
+  EXPECT_EQ(parts("a \x01i\xFFx"), "a=a|i=i|##x=x|");
+  EXPECT_EQ(parts("\u0301 "), "");
 }
 
 TEST(WordPiece, DecodesToWordsAndAddsMegatronsSpecialTokens) {
@@ -112,7 +141,7 @@ TEST(WordPieceGolden, EveryLineGivesTheReferencesTokens) {
   WordPieceVocabulary vocabulary;
   std::ifstream tokens(std::string(folder) + "/bert/bert-base-uncased-vocab.txt");
   for (std::string line; std::getline(tokens, line);) vocabulary.tokens.push_back(line);
-  const auto tokenizer = make_wordpiece_tokenizer(vocabulary);
+  const auto tokenizer = std::make_unique<WordPieceTokenizer>(vocabulary);
   EXPECT_EQ(tokenizer->vocabulary_size(), 30524);
   std::ifstream file(std::string(folder) + "/golden/golden_bert_wordpiece.jsonl");
   int lines = 0;
@@ -122,6 +151,14 @@ TEST(WordPieceGolden, EveryLineGivesTheReferencesTokens) {
     std::vector<std::int32_t> ids;
     tokenizer->encode(text, ids);
     EXPECT_EQ(ids, example.at("ids").get<std::vector<std::int32_t>>()) << example.at("src") << ": " << text;
+    std::vector<std::int32_t> with_offsets;
+    std::size_t last_begin = 0;
+    for (const TextToken& token : tokenizer->encode_with_offsets(text)) {
+      with_offsets.push_back(token.id);
+      ASSERT_TRUE(last_begin <= token.begin && token.begin < token.end && token.end <= text.size()) << text;
+      last_begin = token.begin;
+    }
+    EXPECT_EQ(with_offsets, ids) << text;
   }
   EXPECT_EQ(lines, 1000);
 }
