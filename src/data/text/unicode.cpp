@@ -40,6 +40,8 @@ bool is_case_ignorable(char32_t c) {
 }
 
 constexpr char32_t capital_sigma = 0x3A3, small_sigma = 0x3C3, final_sigma = 0x3C2;
+// The only letter whose lower case is two characters.
+constexpr char32_t capital_dotted_i = 0x130, combining_dot = 0x307;
 
 /// The last sigma of a word: a cased character before it and none behind it, passing over what case ignores.
 bool is_final_sigma(const std::u32string& word, std::size_t at) {
@@ -86,10 +88,10 @@ std::string composed(std::string_view text) {
   return result;
 }
 
-std::string lower_case_without_accents(std::string_view word) {
+std::string lower_case(std::string_view text) {
   std::u32string characters;
-  const char* const end = word.data() + word.size();
-  for (const char* at = word.data(); at != end;) {
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at != end;) {
     const Utf8Character character = decode_utf8(at, end);
     characters += character.code_point;
     at += character.size_bytes;
@@ -98,15 +100,27 @@ std::string lower_case_without_accents(std::string_view word) {
   for (std::size_t i = 0; i < characters.size(); ++i) {
     const char32_t c = characters[i];
     append_utf8(c == capital_sigma ? (is_final_sigma(characters, i) ? final_sigma : small_sigma) : lower(c), lowered);
+    if (c == capital_dotted_i) append_utf8(combining_dot, lowered);
   }
+  return lowered;
+}
+
+bool is_alphanumeric(char32_t c) {
+  const auto category = category_of(c);
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
+         (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+}
+
+std::string lower_case_without_accents(std::string_view word) {
+  const std::string lowered = lower_case(word);
   // No character decomposes into more than four.
-  std::vector<utf8proc_int32_t> decomposed(4 * characters.size());
+  std::vector<utf8proc_int32_t> decomposed(4 * lowered.size());
   const auto count = utf8proc_decompose(reinterpret_cast<const utf8proc_uint8_t*>(lowered.data()),
                                         static_cast<utf8proc_ssize_t>(lowered.size()), decomposed.data(),
                                         static_cast<utf8proc_ssize_t>(decomposed.size()),
                                         static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE));
   TRIREME_CHECK(count >= 0 && static_cast<std::size_t>(count) <= decomposed.size(), EnvironmentError,
-                "cannot decompose a word of {} characters: {}", characters.size(),
+                "cannot decompose a word of {} bytes: {}", lowered.size(),
                 count < 0 ? utf8proc_errmsg(count) : "it grows too long");
   std::string result;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {

@@ -20,8 +20,15 @@ bool is_surely_composed(std::string_view text);
 /// `text` in NFC. Bytes that are not UTF-8 stay as they are.
 std::string composed(std::string_view text);
 
-/// `word` in lower case and without accents, as in BERT: full lower case (a capital sigma at the end of a word becomes
-/// a final one), canonical decomposition (NFD), nonspacing marks left out. `word` is UTF-8 without white space.
+/// Python's str.lower: full lower case, in which a capital sigma at the end of a word becomes a final one. `text` is
+/// UTF-8.
+std::string lower_case(std::string_view text);
+
+/// Returns whether the character is a letter or a number: with the underscore, those that Python's \w matches.
+bool is_alphanumeric(char32_t c);
+
+/// `word` in lower case and without accents, as in BERT: `lower_case`, canonical decomposition (NFD), nonspacing marks
+/// left out. `word` is UTF-8 without white space.
 std::string lower_case_without_accents(std::string_view word);
 
 }  // namespace trireme::data

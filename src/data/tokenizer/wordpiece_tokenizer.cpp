@@ -189,7 +189,7 @@ class WordPieceTokenizer::OffsetEncoder {
   const WordPieceTokenizer& tokenizer_;
   std::vector<TextToken>& tokens_;
   std::string run_;
-  std::vector<Origin> origins_;  // of each byte of the cleaned run
+  std::vector<Origin> origins_;  // source of each byte of the cleaned run
   std::vector<std::int32_t> ids_;
 };
 

@@ -1,0 +1,143 @@
+#include "io/json/task_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
+
+namespace trireme::io {
+namespace {
+
+using nlohmann::json;
+
+json parse(std::string_view text, const std::string& where) {
+  try {
+    return json::parse(text);
+  } catch (const json::exception& error) {
+    throw DataError("{}: not JSON: {}", where, shortened(error.what()));
+  }
+}
+
+/// Returns the value as a T, the C++ type of what `type` names. Throws DataError where it has another type.
+template <class T>
+T value_of(const json& value, const char* type, const std::string& where) {
+  bool good = false;
+  if constexpr (std::is_same_v<T, std::string>) {
+    good = value.is_string();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    good = value.is_boolean();
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    good = value.is_number_integer() &&
+           (!value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX));
+  } else {
+    good = value.is_array();
+  }
+  TRIREME_CHECK(good, DataError, "{} is {} instead of {}", where, shortened(value.dump()), type);
+  return value.get<T>();
+}
+
+const json& member(const json& object, const char* name, const std::string& where) {
+  TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object", where, shortened(object.dump()));
+  const auto found = object.find(name);
+  TRIREME_CHECK(found != object.end(), DataError, "{}: there is no \"{}\"", where, name);
+  return *found;
+}
+
+std::string text_member(const json& object, const char* name, const std::string& where) {
+  return value_of<std::string>(member(object, name, where), "a text", fmt::format("{}: \"{}\"", where, name));
+}
+
+/// Calls `take` with each item of an array and its place.
+template <class Take>
+void for_each(const json& array, const std::string& where, const Take& take) {
+  TRIREME_CHECK(array.is_array(), DataError, "{} is {} instead of an array", where, shortened(array.dump()));
+  for (std::size_t i = 0; i < array.size(); ++i) take(array[i], fmt::format("{}[{}]", where, i));
+}
+
+template <class Take>
+void for_each_member(const json& object, const char* name, const std::string& where, const Take& take) {
+  const json& array = member(object, name, where);
+  for_each(array, fmt::format("{}: \"{}\"", where, name), take);
+}
+
+std::vector<std::string> texts_of(const json& array, const std::string& where) {
+  std::vector<std::string> texts;
+  for_each(array, where, [&](const json& item, const std::string& place) {
+    texts.push_back(value_of<std::string>(item, "a text", place));
+  });
+  return texts;
+}
+
+data::SquadQuestion parse_question(const json& object, const std::string& place, const std::string& path) {
+  data::SquadQuestion question;
+  question.id = text_member(object, "id", place);
+  const std::string where = fmt::format("{}: question '{}'", path, shortened(question.id));
+  question.question = text_member(object, "question", where);
+  if (object.contains("is_impossible")) {
+    question.is_impossible = value_of<bool>(object["is_impossible"], "true or false", where + ": \"is_impossible\"");
+  }
+  for_each_member(object, "answers", where, [&](const json& answer, const std::string& at) {
+    const std::string start_place = at + ": \"answer_start\"";
+    data::SquadAnswer made{text_member(answer, "text", at),
+                           value_of<std::int64_t>(member(answer, "answer_start", at), "a whole number", start_place)};
+    TRIREME_CHECK(made.start >= 0, DataError, "{} is {}, but must be at least 0", start_place, made.start);
+    question.answers.push_back(std::move(made));
+  });
+  return question;
+}
+
+}  // namespace
+
+data::RaceArticle parse_race_article(std::string_view line, const std::string& where) {
+  const json object = parse(line, where);
+  data::RaceArticle article;
+  article.article = text_member(object, "article", where);
+  article.questions = texts_of(member(object, "questions", where), where + ": \"questions\"");
+  article.answers = texts_of(member(object, "answers", where), where + ": \"answers\"");
+  for_each_member(object, "options", where, [&](const json& options, const std::string& place) {
+    article.options.push_back(texts_of(options, place));
+  });
+  return article;
+}
+
+data::SquadFile parse_squad(std::string_view text, const std::string& path, data::BadLines& bad) {
+  const json root = parse(text, path);
+  data::SquadFile file;
+  file.path = path;
+  TRIREME_CHECK(root.is_object(), DataError, "{}: {} instead of an object", path, shortened(root.dump()));
+  if (const auto version = root.find("version"); version != root.end() && version->is_string()) {
+    file.has_impossible = version->get_ref<const std::string&>().starts_with("v2");
+  }
+  for_each_member(root, "data", path, [&](const json& article, const std::string& article_place) {
+    for_each_member(article, "paragraphs", article_place, [&](const json& object, const std::string& place) {
+      data::SquadParagraph paragraph;
+      paragraph.context = text_member(object, "context", place);
+      for_each_member(object, "qas", place, [&](const json& question, const std::string& question_place) {
+        bad.attempt([&] { paragraph.questions.push_back(parse_question(question, question_place, path)); });
+        if (question.is_object() && question.contains("is_impossible")) file.has_impossible = true;
+      });
+      file.paragraphs.push_back(std::move(paragraph));
+    });
+  });
+  return file;
+}
+
+std::string squad_predictions_json(const std::map<std::string, std::string>& predictions) {
+  return json(predictions).dump(4) + "\n";
+}
+
+std::string squad_n_best_json(const std::map<std::string, data::SquadPrediction>& predictions) {
+  auto object = nlohmann::ordered_json::object();
+  for (const auto& [id, prediction] : predictions) {
+    auto& candidates = object[id] = nlohmann::ordered_json::array();
+    for (const data::SquadCandidate& candidate : prediction.n_best) {
+      candidates.push_back({{"text", candidate.text},
+                            {"probability", candidate.probability},
+                            {"start_logit", candidate.start_logit},
+                            {"end_logit", candidate.end_logit}});
+    }
+  }
+  return object.dump(4) + "\n";
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "src/data/tasks/race.hpp"
+#include "src/data/tasks/squad.hpp"
+#include "src/data/tasks/squad_predictions.hpp"
+
+namespace trireme::io {
+
+/// Reads a line of RACE: {"article", "questions", "options", "answers"}. Throws DataError that begins with `where`.
+data::RaceArticle parse_race_article(std::string_view line, const std::string& where);
+
+/// Reads a file of SQuAD 1.1 or 2.0: {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers":
+/// [{"text", "answer_start"}], "is_impossible"}]}]}]}. It is of version 2.0 where its "version" begins with "v2" or a
+/// question has "is_impossible". Throws DataError that names the file and the member that is missing or of another
+/// type; where it is one of a question, through `bad`.
+data::SquadFile parse_squad(std::string_view text, const std::string& path, data::BadLines& bad);
+
+/// Returns SQuAD's official form of predictions, {"id": "text"}.
+std::string squad_predictions_json(const std::map<std::string, std::string>& predictions);
+
+/// Returns {"id": [{"text", "probability", "start_logit", "end_logit"}]}, the best first.
+std::string squad_n_best_json(const std::map<std::string, data::SquadPrediction>& predictions);
+
+}  // namespace trireme::io

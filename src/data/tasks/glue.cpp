@@ -1,0 +1,133 @@
+#include "src/data/tasks/glue.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
+#include "src/data/text/utf8.hpp"
+#include "src/data/text/words.hpp"
+
+namespace trireme::data {
+namespace {
+
+using Columns = std::vector<std::string_view>;
+
+constexpr std::array mnli_labels = {"contradiction", "entailment", "neutral"};
+
+/// Reads the lines of one file.
+class GlueReader {
+ public:
+  GlueReader(GlueTask task, const std::string& path, BadLines& bad) : task_(task), path_(path), bad_(bad) {}
+
+  void read_header(const Columns& columns) {
+    const std::size_t count = columns.size();
+    if (task_ == GlueTask::mnli) {
+      check(count >= 10, "the header has {} columns instead of 10 or more. Try a file of MNLI", count);
+      examples_.is_test = count == 10;
+    } else {
+      check(count == 3 || count == 6, "the header has {} columns instead of 6, or 3 in a test. Try a file of QQP",
+            count);
+      examples_.is_test = count == 3;
+    }
+  }
+
+  void read_line(const Columns& columns) {
+    if (task_ == GlueTask::mnli) {
+      check(columns.size() >= 10, "the line has {} columns instead of 10 or more", columns.size());
+      const std::string_view label = examples_.is_test ? mnli_labels[0] : stripped(columns.back());
+      const auto found = std::ranges::find(mnli_labels, label);
+      check(found != mnli_labels.end(), "unknown label '{}' instead of contradiction, entailment or neutral",
+            shortened(label));
+      add(columns[0], columns[8], columns[9], static_cast<std::int32_t>(found - mnli_labels.begin()));
+    } else if (examples_.is_test) {
+      check(columns.size() == 3, "the line has {} columns instead of 3", columns.size());
+      add(columns[0], columns[1], columns[2], 0);
+    } else {
+      read_qqp_training(columns);
+    }
+  }
+
+  void at_line(std::int64_t number) { line_ = number; }
+  GlueExamples finish() { return std::move(examples_); }
+
+ private:
+  template <class... Values>
+  void check(bool good, fmt::format_string<Values...> format, Values&&... values) const {
+    TRIREME_CHECK(good, DataError, "{}:{}: {}", path_, line_, fmt::format(format, std::forward<Values>(values)...));
+  }
+
+  void read_qqp_training(const Columns& columns) {
+    if (columns.size() != 6) return leave_out(fmt::format("the line has {} columns instead of 6", columns.size()));
+    // Megatron-LM reads the numbers of a line before it leaves one out.
+    const std::int32_t label = qqp_label(columns[5]);
+    static_cast<void>(number_of(columns[0]));
+    if (stripped(columns[3]).empty()) return leave_out("the first question is empty");
+    if (stripped(columns[4]).empty()) return leave_out("the second question is empty");
+    check(label >= 0, "unknown label '{}' instead of 0 or 1", shortened(columns[5]));
+    add(columns[0], columns[3], columns[4], label);
+  }
+
+  void leave_out(const std::string& reason) { bad_.note(fmt::format("{}:{}: {}", path_, line_, reason)); }
+
+  /// Returns 0 or 1, or -1 for another number.
+  std::int32_t qqp_label(std::string_view column) const {
+    const auto label = whole_number(column);
+    check(label.has_value(), "unknown label '{}' instead of 0 or 1", shortened(column));
+    return *label == 0 || *label == 1 ? static_cast<std::int32_t>(*label) : -1;
+  }
+
+  std::int64_t number_of(std::string_view column) const {
+    const auto number = whole_number(column);
+    check(number.has_value(), "'{}' is no number of an example", shortened(column));
+    return *number;
+  }
+
+  void add(std::string_view number, std::string_view a, std::string_view b, std::int32_t label) {
+    TextPair pair{number_of(number), clean_text(stripped(a)), clean_text(stripped(b)), label};
+    check(pair.id >= 0, "the example's number {} is negative", pair.id);
+    check(!pair.a.empty(), "the first text is empty");
+    check(!pair.b.empty(), "the second text is empty");
+    examples_.pairs.push_back(std::move(pair));
+  }
+
+  GlueTask task_;
+  const std::string& path_;
+  BadLines& bad_;
+  std::int64_t line_ = 0;
+  GlueExamples examples_;
+};
+
+Columns columns_of(std::string_view line) {
+  Columns columns;
+  for (;;) {
+    const std::size_t tab = line.find('\t');
+    columns.push_back(line.substr(0, tab));
+    if (tab == line.npos) return columns;
+    line.remove_prefix(tab + 1);
+  }
+}
+
+}  // namespace
+
+GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad) {
+  GlueReader reader(task, file.path, bad);
+  for (TextLines lines(file.text); lines.next();) {
+    reader.at_line(lines.number());
+    const Columns columns = columns_of(stripped(lines.line()));
+    if (lines.number() == 1) {
+      reader.read_header(columns);
+      continue;
+    }
+    bad.attempt([&] {
+      TRIREME_CHECK(find_invalid_utf8(lines.line()) == lines.line().size(), DataError,
+                    "{}:{}: the line has bytes that are not UTF-8", file.path, lines.number());
+      reader.read_line(columns);
+    });
+  }
+  return reader.finish();
+}
+
+}  // namespace trireme::data

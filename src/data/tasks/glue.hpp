@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/data/tasks/bad_lines.hpp"
+#include "src/data/tasks/task_text.hpp"
+
+namespace trireme::data {
+
+enum class GlueTask { mnli, qqp };
+
+/// Labels of a task: MNLI has contradiction 0, entailment 1, neutral 2; QQP has 1 for questions that mean the same.
+constexpr std::int64_t classes_of(GlueTask task) { return task == GlueTask::mnli ? 3 : 2; }
+
+/// Two texts and their label.
+struct TextPair {
+  std::int64_t id = 0;  ///< the file's own number
+  std::string a, b;     ///< cleaned
+  std::int32_t label = 0;
+};
+
+struct GlueExamples {
+  std::vector<TextPair> pairs;
+  bool is_test = false;  ///< the file has no labels: all are 0
+};
+
+/// Reads a file of GLUE (Wang et al. 2018) as Megatron-LM does. The first line is a header and never an example. Each
+/// line is stripped, then cut at tabs; quotes mean nothing.
+///   MNLI  columns 0 (number), 8 and 9 (texts), the last (label); 10 columns of header mean a test without labels.
+///   QQP   columns 0, 3, 4 and 5 of exactly 6; 3 columns of header mean a test: number and texts.
+/// Lines of QQP's training with other counts or an empty text are left out always, and noted in `bad`. Throws DataError
+/// "path:line: ..." through `bad` for other lines that lack a column, a text, a number of at least 0 or a known label.
+/// Throws it always for a header that is none.
+GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad);
+
+}  // namespace trireme::data

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/data/tasks/squad.hpp"
+
+namespace trireme::data {
+
+struct SquadPredictionOptions {
+  std::int64_t n_best = 20;             ///< positions that are tried a window, and answers that are kept
+  std::int64_t max_answer_length = 30;  ///< in tokens
+  double null_threshold = 0;            ///< greatest `null_odds` of a question with an answer
+};
+
+/// Logits of a window's positions as first and last token of the answer.
+struct SpanLogits {
+  std::span<const float> start, end;
+};
+
+struct SquadCandidate {
+  std::string text;  ///< empty: no answer
+  double start_logit = 0, end_logit = 0;
+  double probability = 0;  ///< softmax of start_logit + end_logit over the candidates
+};
+
+struct SquadPrediction {
+  std::string text;
+  std::vector<SquadCandidate> n_best;  ///< the best first, with different texts
+  /// Least sum of the logits of [CLS] over the windows, less the sum of the best answer; 0 in version 1.1.
+  double null_odds = 0;
+};
+
+/// Chooses the answer to a question from the logits of its windows, as BERT's own program for SQuAD does (Devlin et
+/// al. 2018). Candidates are pairs of the `n_best` best first and last positions of a window that lie in the context,
+/// in order, at most `max_answer_length` tokens apart, and whose first token has the most context in this window: the
+/// least of the tokens before and behind it, plus 0.01 times the window's tokens. Equal ones keep their order. The text
+/// is cut out of the context. With `has_impossible`, the question has no answer where `null_odds` exceeds the
+/// threshold.
+SquadPrediction predict_answer(const SquadExamples& examples, std::int64_t question,
+                               std::span<const SpanLogits> windows, const SquadPredictionOptions& options);
+
+}  // namespace trireme::data

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trireme::data {
+
+/// Content of one of a task's files.
+struct TaskFile {
+  std::string path;  ///< for messages
+  std::string text;
+};
+
+/// Lines of a text as Python's text files have them: LF, CR LF or CR ends one.
+class TextLines {
+ public:
+  explicit TextLines(std::string_view text) : rest_(text) {}
+
+  /// Moves on to the next line. Returns false at the end.
+  bool next();
+  /// The line without its end.
+  std::string_view line() const { return line_; }
+  /// Number of the line, from 1.
+  std::int64_t number() const { return number_; }
+
+ private:
+  std::string_view rest_;
+  std::string_view line_;
+  std::int64_t number_ = 0;
+};
+
+/// Cleans a text as Megatron-LM's tasks do: each stretch of white space becomes one space; then " . " becomes ". ",
+/// from left to right, three times.
+std::string clean_text(std::string_view text);
+
+/// Python's int(text) in ASCII digits: white space around it, a sign, underscores between digits. None where it is no
+/// such number or beyond 64 bits.
+std::optional<std::int64_t> whole_number(std::string_view text);
+
+}  // namespace trireme::data

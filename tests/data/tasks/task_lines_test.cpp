@@ -1,0 +1,86 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/json/task_json.hpp"
+#include "src/data/tasks/glue.hpp"
+#include "tests/support/message_of.hpp"
+
+namespace trireme::data {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(TaskText, LinesEndAsInPython) {
+  std::vector<std::string> lines;
+  for (TextLines each("a\nb\r\nc\rd\n\ne"); each.next();) lines.emplace_back(each.line());
+  EXPECT_EQ(lines, (std::vector<std::string>{"a", "b", "c", "d", "", "e"}));
+  EXPECT_FALSE(TextLines("").next());
+}
+
+TEST(TaskText, WholeNumbersAreThoseOfPython) {
+  EXPECT_EQ(whole_number(" 12\u00A0"), 12);
+  EXPECT_EQ(whole_number("+7"), 7);
+  EXPECT_EQ(whole_number("-0"), 0);
+  EXPECT_EQ(whole_number("1_000"), 1000);
+  for (const char* text : {"", "-", "1_", "_1", "1__0", "1.0", "x1", "1 2", "--1", "99999999999999999999"}) {
+    EXPECT_EQ(whole_number(text), std::nullopt) << text;
+  }
+}
+
+TEST(Glue, BadLinesAreErrorsOrSkippedAndCounted) {
+  const std::string header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n";
+  const TaskFile file{"q.tsv",
+                      header + "1\t1\t2\ta\tb\t1\n\n2\t1\t2\ta\tb\t2\n3\t1\t2\ta\xFF\tb\t0\n4\t1\t2\tc\td\t0\n"};
+  BadLines stopping, skipping(true);
+  EXPECT_EQ(test::message_of([&] { read_glue(GlueTask::qqp, file, stopping); }),
+            "q.tsv:4: unknown label '2' instead of 0 or 1");
+  const GlueExamples examples = read_glue(GlueTask::qqp, file, skipping);
+  ASSERT_EQ(examples.pairs.size(), 2u);
+  EXPECT_EQ(examples.pairs[1].id, 4);
+  EXPECT_EQ(skipping.count(), 3);
+  EXPECT_THAT(skipping.messages(),
+              testing::ElementsAre(HasSubstr("q.tsv:3: the line has 1 columns"), HasSubstr("q.tsv:4"),
+                                   HasSubstr("q.tsv:5: the line has bytes that are not UTF-8")));
+  BadLines bad;
+  EXPECT_TRUE(read_glue(GlueTask::mnli, {"empty.tsv", ""}, bad).pairs.empty());
+}
+
+std::string race_line(const std::string& article, const std::string& options, const std::string& answers) {
+  return R"({"article": ")" + article + R"(", "questions": ["who _ ?"], "options": )" + options + R"(, "answers": )" +
+         answers + "}\n";
+}
+
+TEST(Race, BadLinesAreErrorsOrSkippedAndCounted) {
+  const auto tokenizer = make_byte_tokenizer();
+  const std::string good = race_line("a", R"([["w", "x", "y", "z"]])", R"(["C"])");
+  const auto message = [&](const std::string& line) {
+    return test::message_of([&] {
+      BadLines bad;
+      RaceExamples examples;
+      add_race({"r.txt", good + line}, io::parse_race_article, *tokenizer, 128, bad, examples);
+    });
+  };
+  EXPECT_EQ(message(race_line(" \\u3000", R"([["w", "x", "y", "z"]])", R"(["C"])")), "r.txt:2: the article is empty");
+  EXPECT_THAT(message(race_line("a", R"([["w", "x", "y", "z"]])", "[]")), HasSubstr("1 questions, but 0 answers"));
+  EXPECT_THAT(message(race_line("a", R"([["w", "x", "y"]])", R"(["C"])")), HasSubstr("question 1 has 3 options"));
+  for (const char* answer : {"E", "a", "", "AB", "@"}) {
+    EXPECT_THAT(message(race_line("a", R"([["w", "x", "y", "z"]])", R"([")" + std::string(answer) + R"("])")),
+                HasSubstr("r.txt:2: question 1 has the answer"));
+  }
+  EXPECT_THAT(message("\n"), HasSubstr("r.txt:2: not JSON"));
+  EXPECT_THAT(message("[]\n"), HasSubstr("r.txt:2: [] instead of an object"));
+  EXPECT_THAT(message("{}\n"), HasSubstr("r.txt:2: there is no \"article\""));
+  EXPECT_THAT(message(R"({"article": 1})"), HasSubstr("r.txt:2: \"article\" is 1 instead of a text"));
+
+  BadLines skipping(true);
+  RaceExamples examples;
+  add_race({"r.txt", "{}\n" + good + "\n"}, io::parse_race_article, *tokenizer, 6, skipping, examples);
+  EXPECT_EQ(skipping.count(), 2);
+  ASSERT_EQ(examples.questions.size(), 1u);
+  EXPECT_EQ(examples.questions[0].label, 2);
+  const auto tokens = examples.packed(examples.questions[0], 3, 20, {256, 256, 256}).tokens;
+  EXPECT_EQ(std::string(tokens.begin() + 1, tokens.begin() + 7), "who z ");
+}
+
+}  // namespace
+}  // namespace trireme::data
