@@ -65,7 +65,7 @@ class Scorer {
       progress(result.tokens, all_tokens);
     }
     model_.set_sequence_length(model_.execution().sequence_length);
-    static_cast<void>(model_.take_global_loss_sum());  // counts these texts no longer
+    static_cast<void>(model_.take_global_loss_sums());  // counts these texts no longer
     sum_over_ranks();
     result.scores = std::move(scores_);
     return result;

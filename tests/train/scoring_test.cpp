@@ -81,7 +81,7 @@ TEST(ScoreTexts, EachTextCountsOnceOnEveryGrid) {
         EXPECT_EQ(a.wrong, b.wrong) << i;
       }
     }
-    EXPECT_EQ(run.gpt.take_global_loss_sum(), 0);
+    EXPECT_EQ(run.gpt.take_global_loss_sums().tokens, 0);
     EXPECT_EQ(run.gpt.sequence_shard().sequence, sequence);
   }
 }
@@ -93,7 +93,7 @@ TEST(ScoreTexts, TheLossesAreThoseOfTheModelAndTheWrongTokensThoseItFindsLessLik
   train::BatchLoader loader(*run.backend, run.gpt.sequence_shard(), 1, 1, DType::fp64);
   const auto loss_of = [&](const ScoredTexts& texts, std::int64_t index) {
     run.gpt.run(loader.load(texts, {{index, 0}}), {});
-    return run.gpt.take_global_loss_sum();
+    return run.gpt.take_global_loss_sums().tokens;
   };
   for (std::int64_t i = 0; i < texts().size(); ++i) {
     EXPECT_NEAR(scores.scores[static_cast<std::size_t>(i)].loss, loss_of(texts(), i), 1e-10) << i;
