@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/base/check.hpp"
+#include "src/base/log.hpp"
 
 namespace trireme::data {
 namespace {
@@ -139,6 +140,16 @@ std::vector<Number> make_room(std::int64_t samples) {
   return rows;
 }
 
+void log_left_out(const TokenStore& store, const DocumentRange& range, const DocumentCutter& cutter,
+                  std::int64_t min_sentences) {
+  std::int64_t used = 0;
+  cutter.each_document([&](std::int64_t, std::int64_t) { return ++used > 0; });
+  if (used == range.documents) return;
+  log::info(
+      "{}: {} of {} documents give no BERT sample: they have fewer than {} sentences, or one of more than {} tokens",
+      store.name(), range.documents - used, range.documents, min_sentences, max_sentence_tokens);
+}
+
 template <class Number>
 std::vector<Number> shuffled_rows(const DocumentCutter& cutter, const BertSampleMapOptions& options) {
   // Too many samples fail before they are counted.
@@ -186,8 +197,9 @@ void BertSampleMap::make(const TokenStore& store, const DocumentRange& range, co
                          IndexCache* cache) {
   const std::string description = cache == nullptr ? "" : description_of(store, range, options);
   if (cache != nullptr && take<Number>(cache->find(store, description))) return;
-  const auto rows =
-      std::make_shared<const std::vector<Number>>(shuffled_rows<Number>({store, range, options}, options));
+  const DocumentCutter cutter(store, range, options);
+  log_left_out(store, range, cutter, options.min_sentences);
+  const auto rows = std::make_shared<const std::vector<Number>>(shuffled_rows<Number>(cutter, options));
   if (cache != nullptr) {
     cache->keep(store, description, {std::as_bytes(std::span(*rows))});
     // Mapped pages are shared between ranks and can be given back.

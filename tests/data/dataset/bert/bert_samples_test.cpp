@@ -7,6 +7,7 @@
 #include <set>
 
 #include "src/base/error.hpp"
+#include "src/base/log.hpp"
 #include "tests/data/dataset/bert/bert_corpus.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -114,7 +115,13 @@ TEST(BertSampleMap, IsMegatrons) {
 TEST(BertSampleMap, LeavesOutDocumentsOfOneSentenceAndLongSentences) {
   const auto store = sentence_store_of_sizes({{4}, {}, {4, 4}, {4, 513, 4}, {4, 512, 4}, {700}});
   // A sample takes two sentences where one would be left.
+  log::initialise(0, 1);
+  testing::internal::CaptureStderr();
   EXPECT_THAT(rows_of(*store, 8, 2), ElementsAre(BertSampleRow{1, 3, 8}, BertSampleRow{6, 9, 8}));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      HasSubstr("memory: 4 of 6 documents give no BERT sample: they have fewer than 2 sentences, or one of more "
+                "than 512 tokens"));
   EXPECT_THAT(rows_of(*store, 8, 1), ElementsAre(BertSampleRow{0, 1, 8}, BertSampleRow{1, 3, 8}, BertSampleRow{6, 9, 8},
                                                  BertSampleRow{9, 10, 8}));
 }
