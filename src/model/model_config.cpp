@@ -16,6 +16,10 @@ constexpr Choice<Normalization> normalization_names[] = {{"LayerNorm", Normaliza
                                                          {"RMSNorm", Normalization::rms_norm}};
 constexpr Choice<PositionEmbedding> position_names[] = {{"learned_absolute", PositionEmbedding::learned_absolute},
                                                         {"rope", PositionEmbedding::rope}};
+constexpr Choice<ModelOutput> output_names[] = {{"pretraining", ModelOutput::pretraining},
+                                                {"classes", ModelOutput::classes},
+                                                {"choices", ModelOutput::choices},
+                                                {"spans", ModelOutput::spans}};
 constexpr Choice<NormPlacement> placement_names[] = {{"pre", NormPlacement::pre}, {"post", NormPlacement::post}};
 
 /// Elements of the matrices of one layer.
@@ -63,6 +67,9 @@ void validate(const ModelConfig& config) {
          "<apply_residual_connection_post_layernorm> is an arrangement of BERT: a GPT's layers are pre-norm");
   expect(!config.is_bert() || config.tied_output,
          "<untie_embeddings_and_output_weights>: the output of a BERT is tied to its token embedding");
+  expect(config.classes >= 2, fmt::format("{} classes of a sample must be at least 2", config.classes));
+  expect(config.is_bert() || config.output != ModelOutput::spans,
+         "answers are spans of a BERT: a GPT's positions do not see the text after them");
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
   // Beyond any machine, and before a product of sizes leaves 64 bits.
   const double h = static_cast<double>(config.hidden);
@@ -91,11 +98,15 @@ std::int64_t parameter_count(const ModelConfig& config) {
   const std::int64_t positions =
       config.position_embedding == PositionEmbedding::learned_absolute ? config.max_positions : 0;
   const std::int64_t common =
-      ((config.tied_output ? 1 : 2) * config.vocabulary + positions) * h + config.layers * layer + norm;
+      ((config.has_tied_head() || !config.predicts_tokens() ? 1 : 2) * config.vocabulary + positions) * h +
+      config.layers * layer + norm + (config.has_token_types() ? 2 * h : 0);
+  const std::int64_t pooler = h * h + h;
+  if (!config.predicts_tokens()) {
+    return common + (config.has_task_pooler() ? pooler : 0) + config.task_outputs() * (h + 1);
+  }
   if (!config.is_bert()) return common;
   const std::int64_t masked_token_head = h * h + h + norm + config.vocabulary;
-  const std::int64_t types_pooler_binary_head = 2 * h + h * h + h + 2 * h + 2;
-  return common + masked_token_head + (config.binary_head ? types_pooler_binary_head : 0);
+  return common + masked_token_head + (config.binary_head ? pooler + 2 * h + 2 : 0);
 }
 
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s) {
@@ -104,7 +115,8 @@ double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s
   // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
   // forward and the two halves of backward.
   const double per_token = config.layers * (static_cast<double>(matrix_elements(config)) + 2 * sequence * h) +
-                           static_cast<double>(config.vocabulary) * h + (config.is_bert() ? h * h : 0);
+                           (config.predicts_tokens() ? static_cast<double>(config.vocabulary) * h : 0) +
+                           (config.is_bert() && config.predicts_tokens() ? h * h : 0);
   return 6 * static_cast<double>(batch) * sequence * per_token;
 }
 
@@ -143,6 +155,10 @@ Attributes attributes_of(const ModelConfig& config) {
     attributes.put("model.norm_placement", config.norm_placement, placement_names);
     attributes.put("model.binary_head", config.binary_head);
   }
+  if (!config.predicts_tokens()) {
+    attributes.put("model.output", config.output, output_names);
+    attributes.put("model.classes", config.classes);
+  }
   return attributes;
 }
 
@@ -173,6 +189,10 @@ ModelConfig config_from(const Attributes& attributes) {
     config.family = ModelFamily::bert;
     config.norm_placement = attributes.get("model.norm_placement", placement_names);
     config.binary_head = attributes.get<bool>("model.binary_head");
+  }
+  if (attributes.contains("model.output")) {
+    config.output = attributes.get("model.output", output_names);
+    config.classes = attributes.get("model.classes", std::int64_t{2});
   }
   try {
     validate(config);

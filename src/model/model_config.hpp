@@ -18,6 +18,11 @@ enum class PositionEmbedding { learned_absolute, rope };
 /// Place of a layer's normalisations. pre: before attention and feed-forward block, outside the residual stream, and
 /// one after the last layer. post: on each sum of residual and branch, and on the embeddings (BERT's original).
 enum class NormPlacement { pre, post };
+/// Result that a model is trained for. pretraining: tokens, and of a BERT with a binary head the order of two segments.
+/// classes: the class of a sample. choices: the right one of several samples that follow one another. spans: the first
+/// and the last position of an answer in the sample. A BERT classifies by the first position and a pooler, a GPT by
+/// its last token.
+enum class ModelOutput { pretraining, classes, choices, spans };
 
 /// The shape of a model. The defaults are GPT-2's: pre-norm layers, layer normalisation, learned positions, GELU,
 /// biases, output head tied to the token embedding. A Llama has RMSNorm, rotary positions, SwiGLU, an untied head and
@@ -45,12 +50,28 @@ struct ModelConfig {
   bool tied_output = true;
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT alone
   bool binary_head = true;  ///< of a BERT: token types, a pooler and the head that predicts the order of segments
+  ModelOutput output = ModelOutput::pretraining;
+  std::int64_t classes = 2;  ///< of outputs `classes` and `choices`: their number
 
   bool is_bert() const { return family == ModelFamily::bert; }
   /// Returns whether a position attends to itself and earlier ones only.
   bool causal() const { return !is_bert(); }
+  /// Returns whether the model predicts tokens, as in pretraining.
+  bool predicts_tokens() const { return output == ModelOutput::pretraining; }
   /// Returns whether the model tells two segments apart.
-  bool has_binary_head() const { return is_bert() && binary_head; }
+  bool has_token_types() const { return is_bert() && binary_head; }
+  /// Returns whether the model predicts the order of two segments.
+  bool has_binary_head() const { return has_token_types() && predicts_tokens(); }
+  /// Returns whether the output head shares the token embedding.
+  bool has_tied_head() const { return tied_output && predicts_tokens(); }
+  /// Returns whether the model classifies by a pooled first position, rather than its last token.
+  bool has_task_pooler() const { return is_bert() && !predicts_tokens() && output != ModelOutput::spans; }
+  /// Consecutive samples that have a label in common.
+  std::int64_t samples_per_label() const { return output == ModelOutput::choices ? classes : 1; }
+  /// Outputs of the last linear layer of a task's head.
+  std::int64_t task_outputs() const {
+    return output == ModelOutput::classes ? classes : output == ModelOutput::spans ? 2 : 1;
+  }
   bool post_norm() const { return norm_placement == NormPlacement::post; }
   std::int64_t head_dim() const { return hidden / heads; }
   std::int64_t kv_heads() const { return query_groups == 0 ? heads : query_groups; }
@@ -76,13 +97,14 @@ void check_sequence_length(const ModelConfig& config, std::int64_t sequence_leng
 /// Parameters of the whole model at the true vocabulary. Of a GPT-2: V h + S h + L (4 h^2 + 2 h f + 9 h + f) + 2 h,
 /// with f = 4 h L (12 h^2 + 13 h) + V h + S h + 2 h. Of a Llama with k = h kv_heads / heads: 2 V h + L (2 h^2 + 2 h k +
 /// 3 h f + 2 h) + h. A BERT has, beside a GPT-2's: its head of masked tokens h^2 + 3 h + V; token types, pooler and
-/// binary head 2 h + h^2 + h + 2 h + 2. Its post-norm arrangement has the embedding's norm in place of the last one.
+/// binary head 2 h + h^2 + h + 2 h + 2. Its post-norm arrangement has the embedding's norm in place of the last one. A
+/// task's head replaces those of pretraining: n (h + 1) with n outputs, and a BERT's pooler h^2 + h but for spans.
 std::int64_t parameter_count(const ModelConfig& config);
 
 /// Model FLOPs of one update on `batch` samples of `s` tokens, forward and backward, full (not causal) attention, no
 /// recomputation counted: 6 B s (L (m + 2 s h) + V h), m the elements of a layer's matrices. For a GPT-2 with f = 4 h:
 /// 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A BERT's head of masked tokens
-/// adds h^2 to V h.
+/// adds h^2 to V h; a task has neither.
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s);
 
 /// Name of a model's architecture. `gpt` is any mix of the parts of gpt2 and llama.

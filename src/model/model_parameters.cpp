@@ -96,7 +96,7 @@ Parameter token_table(const ModelConfig& config, const StageShard& shard,
                       const parallel::VocabularyPartition& vocabulary) {
   Parameter table = split_by_token(token_table_name(config), ParameterRole::embedding,
                                    {config.vocabulary, config.hidden}, shard, vocabulary);
-  table.tied = config.tied_output && !(shard.first_stage && shard.last_stage);
+  table.tied = config.has_tied_head() && !(shard.first_stage && shard.last_stage);
   return table;
 }
 
@@ -114,7 +114,7 @@ void append_embeddings(std::vector<Parameter>& list, const ModelConfig& config, 
     list.push_back(replicated(position_table_name(config), ParameterRole::embedding,
                               {config.max_positions, config.hidden}, shard));
   }
-  if (config.has_binary_head()) {
+  if (config.has_token_types()) {
     list.push_back(replicated("emb.type", ParameterRole::embedding, {2, config.hidden}, shard));
   }
   if (config.post_norm()) append_norm(list, config, outer_norm_name(config), shard);
@@ -123,6 +123,11 @@ void append_embeddings(std::vector<Parameter>& list, const ModelConfig& config, 
 void append_heads(std::vector<Parameter>& list, const ModelConfig& config, const StageShard& shard,
                   const parallel::VocabularyPartition& vocabulary) {
   if (!config.post_norm()) append_norm(list, config, outer_norm_name(config), shard);
+  if (!config.predicts_tokens()) {
+    if (config.has_task_pooler()) append_dense(list, config, "pooler", config.hidden, shard);
+    append_dense(list, config, task_head_name(config), config.task_outputs(), shard);
+    return;
+  }
   if (config.is_bert()) {
     append_dense(list, config, "mlm.dense", config.hidden, shard);
     append_norm(list, config, "mlm.ln", shard);

@@ -36,6 +36,10 @@ inline const char* position_table_name(const ModelConfig& config) { return confi
 /// Prefix of the norm of the residual stream's end: on the last layer's result, or of a post-norm model on the
 /// embeddings.
 inline const char* outer_norm_name(const ModelConfig& config) { return config.post_norm() ? "emb.ln" : "ln_f"; }
+/// Prefix of the last linear layer of a task's head.
+inline const char* task_head_name(const ModelConfig& config) {
+  return config.output == ModelOutput::spans ? "spans" : "classifier";
+}
 
 /// The parameters that a rank with `shard` holds, without memory yet, in the order in which they are laid out. Shapes
 /// and names are logical. Linear weights are [out, in]. `attn.qkv.weight` is [3, heads, head size, hidden]. With fewer
@@ -48,7 +52,8 @@ inline const char* outer_norm_name(const ModelConfig& config) { return config.po
 /// A BERT's embeddings are `emb.word`, `emb.pos` and `emb.type` [2, hidden]; a post-norm model has `emb.ln.*` in place
 /// of `ln_f.*`. Its heads are `mlm.dense.*`, `mlm.ln.*` and `mlm.out.bias` [vocabulary], split like the tied table, and
 /// `pooler.*` and `sop.*`, [hidden, hidden] and [2, hidden]. Models without a binary head lack `emb.type`, `pooler.*`
-/// and `sop.*`.
+/// and `sop.*`. A task's head replaces those of pretraining, and their tie: `pooler.*` of a BERT that classifies, then
+/// `classifier.*` [outputs, hidden] or `spans.*` [2, hidden].
 std::vector<parallel::Parameter> model_parameters(const ModelConfig& config, const StageShard& shard,
                                                   const parallel::VocabularyPartition& vocabulary);
 

@@ -22,6 +22,8 @@ void write_filler(const SampleView& sample) {
   std::ranges::fill(sample.positions, 0);
   std::ranges::fill(sample.length, static_cast<std::int32_t>(sample.tokens.size()));
   std::ranges::fill(sample.is_random, -1);
+  std::ranges::fill(sample.span_end, -1);
+  std::ranges::fill(sample.last_token, 0);
 }
 
 }  // namespace
@@ -32,9 +34,13 @@ std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& reque
       {"labels", &SampleView::labels, &MicroBatch::labels},
       {"token types", &SampleView::token_types, &MicroBatch::token_types, &SampleFields::token_types},
       {"positions", &SampleView::positions, &MicroBatch::positions, &SampleFields::positions},
-      {"lengths", &SampleView::length, &MicroBatch::lengths, &SampleFields::length, false},
+      {"lengths", &SampleView::length, &MicroBatch::lengths, &SampleFields::length, Extent::sample},
       {"labels of the second segment", &SampleView::is_random, &MicroBatch::sample_labels, &SampleFields::is_random,
-       false},
+       Extent::label},
+      {"last positions of answers", &SampleView::span_end, &MicroBatch::span_ends, &SampleFields::span_end,
+       Extent::sample},
+      {"positions of last tokens", &SampleView::last_token, &MicroBatch::last_rows, &SampleFields::last_token,
+       Extent::row},
   };
   std::vector<Field> fields;
   std::ranges::copy_if(all, std::back_inserter(fields),
@@ -42,15 +48,22 @@ std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& reque
   return fields;
 }
 
+Shape BatchLoader::shape_of(const Field& field) const {
+  return field.extent == Extent::position ? Shape{shard_.rows, b_}
+         : field.extent == Extent::label  ? Shape{labels_of_batch()}
+                                          : Shape{b_};
+}
+
 std::vector<Tensor> BatchLoader::make_tensors(std::int64_t micro_batches) const {
   const std::int64_t s = shard_.rows;
   std::vector<Tensor> tensors;
   tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, s * b_});
   tensors.emplace_back(backend_, DType::int64, Shape{micro_batches, b_});
-  if (requested_.is_random) tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, b_});
+  if (requested_.is_random) tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, labels_of_batch()});
   for (const Field& field : fields_) {
+    const Shape shape = shape_of(field);
     tensors.emplace_back(backend_, DType::int32,
-                         field.per_position ? Shape{micro_batches, s, b_} : Shape{micro_batches, b_});
+                         shape.rank() == 2 ? Shape{micro_batches, s, b_} : Shape{micro_batches, shape[0]});
   }
   return tensors;
 }
@@ -85,6 +98,9 @@ void BatchLoader::check(const Request& request) const {
   const std::int64_t max = sets_[0].tensors[weights_index].view().shape()[0];
   TRIREME_CHECK(samples % b_ == 0 && samples / b_ <= max, ShapeError,
                 "{} samples do not make up to {} micro-batches of {}", samples, max, b_);
+  TRIREME_CHECK(b_ % requested_.samples_per_label == 0, ConfigError,
+                "<micro_batch_size> {} is no multiple of the {} samples that share a label", b_,
+                requested_.samples_per_label);
   const SampleFields supplied = request.source->fields();
   for (const Field& field : fields_) {
     TRIREME_CHECK(
@@ -111,7 +127,8 @@ void BatchLoader::read(Set& set, const Request& request) const {
       write_filler(sample);
     }
     set.copies.host(numbers_index).as<std::int64_t>()[i] = number;
-    set.sample_labels.insert(set.sample_labels.end(), sample.is_random.begin(), sample.is_random.end());
+    const bool has_label = i % requested_.samples_per_label == 0;
+    if (has_label) set.sample_labels.insert(set.sample_labels.end(), sample.is_random.begin(), sample.is_random.end());
     counted[static_cast<std::size_t>(i / b_)] +=
         std::ranges::count_if(sample.labels, [](std::int32_t label) { return label >= 0; });
 
@@ -121,15 +138,24 @@ void BatchLoader::read(Set& set, const Request& request) const {
       weights[static_cast<std::size_t>(first + row * b_)] = sample.labels[position] >= 0 ? 1 : 0;
     }
     // Kernels look up every label, of weight 0 too.
-    for (const std::span<std::int32_t> labels : {sample.labels, sample.is_random}) {
+    for (const std::span<std::int32_t> labels : {sample.labels, sample.is_random, sample.span_end}) {
       std::ranges::transform(labels, labels.begin(), [](std::int32_t label) { return std::max(label, 0); });
     }
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       const std::span<const std::int32_t> values = sample.*fields_[f].of_sample;
       auto* const host = set.copies.host(first_field_index() + f).as<std::int32_t>();
-      if (!fields_[f].per_position) {
-        host[i] = values[0];
-        continue;
+      switch (fields_[f].extent) {
+        case Extent::label:
+          if (has_label) host[i / requested_.samples_per_label] = values[0];
+          continue;
+        case Extent::sample:
+          host[i] = values[0];
+          continue;
+        case Extent::row:
+          host[i] = static_cast<std::int32_t>(values[0] * b_ + i % b_);
+          continue;
+        case Extent::position:
+          break;
       }
       for (std::int64_t row = 0; row < s; ++row) {
         host[first + row * b_] = values[static_cast<std::size_t>(shard_.positions[row])];
@@ -142,7 +168,7 @@ void BatchLoader::read(Set& set, const Request& request) const {
   std::vector<double> sample_weights;
   std::vector<std::int64_t> counted_samples(counted.size());
   for (const std::int32_t label : set.sample_labels) {
-    counted_samples[sample_weights.size() / static_cast<std::size_t>(b_)] += label >= 0 ? 1 : 0;
+    counted_samples[sample_weights.size() / static_cast<std::size_t>(labels_of_batch())] += label >= 0 ? 1 : 0;
     sample_weights.push_back(label >= 0 ? 1 : 0);
   }
   write_weights(set, sample_weights_index, std::move(sample_weights), counted_samples, request.average);
@@ -175,8 +201,8 @@ void BatchLoader::upload(Set& set, const Request& request, Stream& stream) const
   const auto samples = static_cast<std::int64_t>(request.samples.size());
   const std::int64_t rows = samples * shard_.rows;
   std::vector<std::int64_t> count = {rows, samples};
-  if (requested_.is_random) count.push_back(samples);
-  for (const Field& field : fields_) count.push_back(field.per_position ? rows : samples);
+  if (requested_.is_random) count.push_back(samples / requested_.samples_per_label);
+  for (const Field& field : fields_) count.push_back(samples / b_ * shape_of(field).numel());
   set.copies.upload(stream, count);
 }
 
@@ -214,10 +240,9 @@ std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, cons
     MicroBatch& batch = batches[static_cast<std::size_t>(j)];
     batch.loss_weights = row_of(weights_index, j, {s * b_});
     batch.samples = row_of(numbers_index, j, {b_});
-    if (requested_.is_random) batch.sample_weights = row_of(sample_weights_index, j, {b_});
+    if (requested_.is_random) batch.sample_weights = row_of(sample_weights_index, j, {labels_of_batch()});
     for (std::size_t f = 0; f < fields_.size(); ++f) {
-      const Shape shape = fields_[f].per_position ? Shape{s, b_} : Shape{b_};
-      batch.*fields_[f].of_micro_batch = row_of(first_field_index() + f, j, shape);
+      batch.*fields_[f].of_micro_batch = row_of(first_field_index() + f, j, shape_of(fields_[f]));
     }
   }
   return batches;

@@ -59,15 +59,20 @@ class BatchLoader {
   void end_reading();
 
  private:
+  /// Extent of a field in a micro-batch: [s, b], [b], [b] as rows of [s, b] instead of positions, or a number for each
+  /// label.
+  enum class Extent { position, sample, row, label };
   /// An int32 field copied from samples to micro-batches.
   struct Field {
     const char* name;
     std::span<std::int32_t> data::SampleView::*of_sample;
     ConstTensorView model::MicroBatch::*of_micro_batch;
     bool data::SampleFields::*requested = nullptr;  // null: always
-    bool per_position = true;                       // [s] of a sample, [s, b] of a micro-batch; else [1] and [b]
+    Extent extent = Extent::position;               // [s] of a sample, else [1]
   };
   static std::vector<Field> fields_of(const data::SampleFields& requested);
+  Shape shape_of(const Field& field) const;
+  std::int64_t labels_of_batch() const { return b_ / requested_.samples_per_label; }
   /// Tensors of one update: weights [m, s b] A, numbers of the samples [m, b] int64, weights of the samples [m, b] A
   /// where they have labels, then the fields [m, s, b] or [m, b] int32; s are the rows of the shard.
   std::vector<Tensor> make_tensors(std::int64_t micro_batches) const;

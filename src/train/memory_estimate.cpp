@@ -36,9 +36,11 @@ model::MicroBatch unseen_micro_batch(const model::ModelConfig& config, std::int6
   if (fields.token_types) batch.token_types = unseen(DType::int32, {s, b});
   if (fields.length) batch.lengths = unseen(DType::int32, {b});
   if (fields.is_random) {
-    batch.sample_labels = unseen(DType::int32, {b});
-    batch.sample_weights = unseen(accumulation_type(dtype), {b});
+    batch.sample_labels = unseen(DType::int32, {b / fields.samples_per_label});
+    batch.sample_weights = unseen(accumulation_type(dtype), {b / fields.samples_per_label});
   }
+  if (fields.span_end) batch.span_ends = unseen(DType::int32, {b});
+  if (fields.last_token) batch.last_rows = unseen(DType::int32, {b});
   return batch;
 }
 
@@ -106,7 +108,8 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
                                     execution.padded_vocabulary_size)
           .padded_size();
   const auto h = static_cast<double>(config.hidden);
-  const double padding = (config.tied_output ? 1 : 2) * static_cast<double>(padded - config.vocabulary) * h;
+  const double padding = (config.has_tied_head() || !config.predicts_tokens() ? 1 : 2) *
+                         static_cast<double>(padded - config.vocabulary) * h;
   const double parameters = static_cast<double>(model::parameter_count(config)) + padding;
   const double tokens =
       static_cast<double>(execution.sequence_length) * static_cast<double>(execution.micro_batch_size);

@@ -33,7 +33,12 @@ std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::Transfor
 }  // namespace
 
 data::SampleFields sample_fields(const model::ModelConfig& config) {
-  return {.token_types = config.has_binary_head(), .length = config.is_bert(), .is_random = config.has_binary_head()};
+  return {.token_types = config.has_token_types(),
+          .length = config.is_bert(),
+          .is_random = config.has_binary_head() || !config.predicts_tokens(),
+          .span_end = config.output == model::ModelOutput::spans,
+          .last_token = !config.is_bert() && !config.predicts_tokens(),
+          .samples_per_label = config.samples_per_label()};
 }
 
 ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,

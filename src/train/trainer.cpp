@@ -120,7 +120,7 @@ void Trainer::compute_gradients(std::vector<model::MicroBatch> micro_batches, st
 
   const TraceScope norm(model_.trace(), "loss and gradient norm", "communication");
   const model::LossSums sums = model_.take_global_loss_sums();
-  record.lm_loss = sums.tokens / tokens;
+  record.lm_loss = model_.config().predicts_tokens() ? sums.tokens / tokens : sums.samples / samples;
   if (model_.config().has_binary_head()) record.sop_loss = sums.samples / samples;
   record.grad_norm = optim::gradient_norm(model_.backend(), model_.parameters(), model_.communicators().tensor->rank(),
                                           *model_.communicators().model, model_.gradient_group(), norm_sum_) /

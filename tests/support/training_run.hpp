@@ -170,7 +170,8 @@ struct TrainingRun {
   }
 
   static data::SampleSplits make_data(const TrainingRunConfig& config) {
-    if (!config.model.is_bert()) return data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options(config));
+    if (!config.model.is_bert() && config.model.predicts_tokens())
+      return data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options(config));
     data::SampleSplits splits;
     splits.train = std::make_unique<FormulaBertSamples>(config.model, config.s, config.bert_rows);
     return splits;

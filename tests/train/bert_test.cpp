@@ -66,5 +66,37 @@ TEST(Bert, Fp32StaysWithinItsTolerance) {
   }
 }
 
+TEST(TaskHeads, EveryGridComputesTheSameRun) {
+  Communicator& ranks = world();
+  using model::ModelOutput;
+  for (const bool is_bert : {true, false}) {
+    for (const ModelOutput output : {ModelOutput::classes, ModelOutput::choices, ModelOutput::spans}) {
+      if (!is_bert && output == ModelOutput::spans) continue;
+      TrainingRunConfig config;
+      config.model.family = is_bert ? model::ModelFamily::bert : model::ModelFamily::gpt;
+      config.model.layers = 2;
+      config.model.hidden = 32;
+      config.model.ffn_hidden = 64;
+      config.model.output = output;
+      config.model.classes = output == ModelOutput::choices ? 2 : 3;
+      config.steps = 3;
+      config.bert_rows = 13;
+      SCOPED_TRACE(testing::Message() << is_bert << static_cast<int>(output));
+      Layout alone = layout_of(1, 1);
+      alone.options.micro_batch_size = 8;
+      SelfCommunicator self;
+      const Curve expected = training_curve(self, config, alone);
+      for (const bool small : {true, false}) {
+        for (Layout layout : layouts(ranks.size())) {
+          layout.options.micro_batch_size = small ? config.model.samples_per_label() : 2;
+          SCOPED_TRACE(testing::Message() << layout);
+          expect_close(training_curve(ranks, config, layout), expected,
+                       tolerance(DType::fp64, Comparison::other_order));
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme::test

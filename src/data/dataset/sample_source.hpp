@@ -12,6 +12,9 @@ struct SampleFields {
   bool positions = false;
   bool length = false;
   bool is_random = false;
+  bool span_end = false;
+  bool last_token = false;
+  std::int64_t samples_per_label = 1;  ///< consecutive samples of which the first has the label of all
   bool operator==(const SampleFields&) const = default;
 };
 
@@ -22,7 +25,11 @@ struct SampleView {
   std::span<std::int32_t> token_types;  ///< [s] segment of each token
   std::span<std::int32_t> positions;    ///< [s] row of each token in a table of learned positions
   std::span<std::int32_t> length;       ///< [1] positions before the padding
-  std::span<std::int32_t> is_random;  ///< [1] 1 where the second segment does not follow the first; negative: no label
+  /// [1] label of the sample; negative: none. Of BERT's pretraining, 1 where the second segment does not follow the
+  /// first; of a task, the class, the right choice, or the answer's first position.
+  std::span<std::int32_t> is_random;
+  std::span<std::int32_t> span_end;    ///< [1] the answer's last position
+  std::span<std::int32_t> last_token;  ///< [1] position of the last token before the padding
 };
 
 /// Memory of one sample.
@@ -30,7 +37,7 @@ class SampleBuffer {
  public:
   SampleBuffer(std::int64_t sequence_length, const SampleFields& fields) {
     const auto s = static_cast<std::size_t>(sequence_length);
-    memory_.resize(4 * s + 2);
+    memory_.resize(4 * s + 4);
     std::span<std::int32_t> rest = memory_;
     const auto take = [&](bool wanted, std::size_t count) {
       const std::span<std::int32_t> taken = rest.first(wanted ? count : 0);
@@ -42,7 +49,9 @@ class SampleBuffer {
              take(fields.token_types, s),
              take(fields.positions, s),
              take(fields.length, 1),
-             take(fields.is_random, 1)};
+             take(fields.is_random, 1),
+             take(fields.span_end, 1),
+             take(fields.last_token, 1)};
   }
   SampleBuffer(const SampleBuffer&) = delete;
   SampleBuffer& operator=(const SampleBuffer&) = delete;

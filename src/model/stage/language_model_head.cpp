@@ -10,7 +10,7 @@ LanguageModelHead::LanguageModelHead(const parallel::TensorContext& context,
     : context_(context),
       epsilon_(config.norm_epsilon),
       norm_(parameters, outer_norm_name(config)),
-      tokens_(context, vocabulary, parameters.at(config.tied_output ? token_table_name(config) : "lm_head.weight"),
+      tokens_(context, vocabulary, parameters.at(config.has_tied_head() ? token_table_name(config) : "lm_head.weight"),
               nullptr) {}
 
 void LanguageModelHead::normalise(ConstTensorView x, TensorView normed, const NormStatistics& statistics) const {

@@ -17,9 +17,13 @@ struct MicroBatch {
   ConstTensorView positions = {};    ///< [s, b] int32, optional: rows of a table of learned positions
   ConstTensorView lengths = {};      ///< [b] int32, optional: positions of the whole sequence before the padding
   /// [b] int32 and A, optional: class of each sample, and weight of its loss; 0 where it has none. BERT's class is 1
-  /// where the second segment does not follow the first.
+  /// where the second segment does not follow the first. Of choices, [b / c]: the right one of each c samples. Of
+  /// spans, the first position.
   ConstTensorView sample_labels = {};
   ConstTensorView sample_weights = {};
+  ConstTensorView span_ends = {};  ///< [b] int32, optional: last position of each sample's answer
+  /// [b] int32, optional: row, in [s, b] of the whole sequence, of each sample's last token before the padding.
+  ConstTensorView last_rows = {};
   /// [s b] and [b] A: gradient of each token's and sample's unweighted loss. Where empty, the head makes it of the
   /// weights and the mode.
   ConstTensorView loss_gradient = {};

@@ -2,13 +2,16 @@
 
 #include "src/model/stage/bert_head.hpp"
 #include "src/model/stage/language_model_head.hpp"
+#include "src/model/stage/task_head.hpp"
 
 namespace trireme::model {
 namespace {
 
 std::unique_ptr<OutputHead> make_head(const parallel::TensorContext& context,
                                       const parallel::VocabularyPartition& vocabulary,
-                                      const parallel::ParameterBuffer& parameters, const ModelConfig& config) {
+                                      const parallel::ParameterBuffer& parameters, const ModelConfig& config,
+                                      std::int64_t sequence, std::int64_t b) {
+  if (!config.predicts_tokens()) return std::make_unique<TaskHead>(context, parameters, config, sequence, b);
   if (config.is_bert()) return std::make_unique<BertHead>(context, vocabulary, parameters, config);
   return std::make_unique<LanguageModelHead>(context, vocabulary, parameters, config);
 }
@@ -33,12 +36,12 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
     : context_(context),
       hooks_(hooks),
       shard_(shard),
-      tied_output_(config.tied_output),
+      tied_output_(config.has_tied_head()),
       shape_(shape_of(context, config, shard, sequence, micro_batch_size, dtype)),
       activations_(context.backend),
       layers_(context, parameters, config, shard, recomputation, hooks, first_layer_unit(), activations_) {
   if (shard.first_stage) embedding_.emplace(context, vocabulary, parameters, config);
-  if (shard.last_stage) head_ = make_head(context, vocabulary, parameters, config);
+  if (shard.last_stage) head_ = make_head(context, vocabulary, parameters, config, sequence.sequence, micro_batch_size);
 }
 
 void TransformerStage::set_sequence(const parallel::SequenceShard& sequence) {

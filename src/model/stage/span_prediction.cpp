@@ -1,0 +1,95 @@
+#include "src/model/stage/span_prediction.hpp"
+
+#include "src/model/stage/row_gathering.hpp"
+
+namespace trireme::model {
+
+SpanPrediction::SpanPrediction(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                               std::int64_t sequence, std::int64_t b)
+    : context_(context),
+      sequence_(sequence),
+      b_(b),
+      spans_(context, parameters, "spans"),
+      ids_(context.backend, DType::int32, {2 * b * sequence}),
+      loss_sum_(context.backend) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t end = 0; end < 2; ++end) {
+    for (std::int64_t i = 0; i < b; ++i) {
+      for (std::int64_t p = 0; p < sequence; ++p) ids.push_back(static_cast<std::int32_t>((p * b + i) * 2 + end));
+    }
+  }
+  context.backend.copy_from_host(context.stream(), TensorView(ids.data(), ids_.view().shape()), ids_);
+  context.stream().synchronize();
+}
+
+SpanPrediction::Saved SpanPrediction::forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
+                                              ConstTensorView x, Arena& arena) {
+  Backend& backend = context_.backend;
+  Stream& stream = context_.stream();
+  const DType type = accumulation_type(shape.dtype);
+  Saved saved{x, arena.allocate(shape.dtype, {2, b_, sequence_}), arena.allocate(type, {4, b_})};
+  const ArenaScope scope(context_.workspace);
+  const TensorView by_position = context_.workspace.allocate(shape.dtype, {shape.local_rows(), 2});
+  spans_.forward(shape.as_rows(x), Activation::none, {}, by_position);
+  gather_rows(context_, shape, ids_, by_position, saved.logits.reshape({2 * b_ * sequence_, 1}));
+  const bool adds = shape.residual_positions(context_.tensor_group.rank())[0] == 0;
+
+  const TensorView weights = context_.workspace.allocate(type, {b_}), losses = context_.workspace.allocate(type, {b_});
+  backend.elementwise().convert(stream, batch.sample_weights, weights);
+  backend.elementwise().scale(stream, 0.5, weights);
+  for (const std::int64_t end : {0, 1}) {
+    const ConstTensorView logits = saved.logits.rows(end, 1).reshape({b_, sequence_});
+    const TensorView maximum = saved.statistics.rows(2 * end, 1).reshape({b_});
+    const TensorView sum = saved.statistics.rows(2 * end + 1, 1).reshape({b_});
+    backend.cross_entropy().statistics(stream, logits, {0, sequence_}, end == 0 ? batch.sample_labels : batch.span_ends,
+                                       maximum, sum, losses);
+    backend.cross_entropy().losses(stream, maximum, sum, losses, weights, losses);
+    if (adds) loss_sum_.add(losses);
+  }
+  if (!mode.backward && adds) {
+    scores_.emplace_back(backend, DType::fp64, saved.logits.shape());
+    backend.elementwise().convert(stream, saved.logits, scores_.back());
+  }
+  return saved;
+}
+
+void SpanPrediction::backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient,
+                              const Saved& saved, TensorView dx) const {
+  Backend& backend = context_.backend;
+  Stream& stream = context_.stream();
+  const ArenaScope scope(context_.workspace);
+  const TensorView gradient = context_.workspace.allocate(accumulation_type(shape.dtype), {b_});
+  backend.elementwise().convert(stream,
+                                model::loss_gradient(backend, batch.sample_weights, batch.sample_loss_gradient,
+                                                     loss_gradient, context_.workspace),
+                                gradient);
+  backend.elementwise().scale(stream, 0.5, gradient);
+  for (const std::int64_t end : {0, 1}) {
+    backend.cross_entropy().backward(stream, {0, sequence_}, saved.statistics.rows(2 * end, 1).reshape({b_}),
+                                     saved.statistics.rows(2 * end + 1, 1).reshape({b_}),
+                                     end == 0 ? batch.sample_labels : batch.span_ends, gradient,
+                                     saved.logits.rows(end, 1).reshape({b_, sequence_}));
+  }
+  const TensorView by_position = context_.workspace.allocate(shape.dtype, {shape.local_rows(), 2});
+  scatter_rows(context_, shape, ids_, saved.logits.reshape({2 * b_ * sequence_, 1}), by_position);
+  spans_.backward(by_position, shape.as_rows(saved.input), Activation::none, {}, shape.as_rows(dx));
+}
+
+std::vector<double> SpanPrediction::take_scores() {
+  std::vector<double> result;
+  for (const Tensor& scores : scores_) {
+    std::vector<double> logits(static_cast<std::size_t>(scores.view().numel()));
+    context_.backend.copy_to_host(context_.stream(), scores.view(), TensorView(logits.data(), scores.view().shape()));
+    context_.stream().synchronize();
+    for (std::int64_t i = 0; i < b_; ++i) {
+      for (const std::int64_t row : {i, b_ + i}) {
+        const auto first = logits.begin() + row * sequence_;
+        result.insert(result.end(), first, first + sequence_);
+      }
+    }
+  }
+  scores_.clear();
+  return result;
+}
+
+}  // namespace trireme::model
