@@ -144,7 +144,7 @@ void log_left_out(const TokenStore& store, const DocumentRange& range, const Doc
                   std::int64_t min_sentences) {
   std::int64_t used = 0;
   cutter.each_document([&](std::int64_t, std::int64_t) { return ++used > 0; });
-  if (used == range.documents) return;
+  if (used == range.documents || used == 0) return;  // without any the caller throws
   log::info(
       "{}: {} of {} documents give no BERT sample: they have fewer than {} sentences, or one of more than {} tokens",
       store.name(), range.documents - used, range.documents, min_sentences, max_sentence_tokens);
