@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 
 #include "io/corpus/corpus_store.hpp"
@@ -82,7 +84,8 @@ struct SamplesOptions {
 };
 
 void print_line(const std::string& line) {
-  TRIREME_CHECK(std::fwrite(line.data(), 1, line.size(), stdout) == line.size(), IoError, "cannot write the samples");
+  TRIREME_CHECK(std::fwrite(line.data(), 1, line.size(), stdout) == line.size(), IoError,
+                "cannot write to standard output: {}", std::strerror(errno));
 }
 
 /// Prints the samples asked for, each as `text_of(index)` returns it.

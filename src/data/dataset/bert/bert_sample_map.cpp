@@ -53,6 +53,13 @@ class DocumentCutter {
     return false;
   }
 
+  /// Number of documents that give samples.
+  std::int64_t documents() const {
+    std::int64_t count = 0;
+    each_document([&](std::int64_t, std::int64_t) { return ++count > 0; });
+    return count;
+  }
+
   /// Calls `take` with the row of each sample and returns their number.
   template <class Take>
   std::int64_t each_sample(const Take& take) const {
@@ -140,10 +147,7 @@ std::vector<Number> make_room(std::int64_t samples) {
   return rows;
 }
 
-void log_left_out(const TokenStore& store, const DocumentRange& range, const DocumentCutter& cutter,
-                  std::int64_t min_sentences) {
-  std::int64_t used = 0;
-  cutter.each_document([&](std::int64_t, std::int64_t) { return ++used > 0; });
+void log_left_out(const TokenStore& store, const DocumentRange& range, std::int64_t used, std::int64_t min_sentences) {
   if (used == range.documents || used == 0) return;  // without any the caller throws
   log::info(
       "{}: {} of {} documents give no BERT sample: they have fewer than {} sentences, or one of more than {} tokens",
@@ -151,9 +155,12 @@ void log_left_out(const TokenStore& store, const DocumentRange& range, const Doc
 }
 
 template <class Number>
-std::vector<Number> shuffled_rows(const DocumentCutter& cutter, const BertSampleMapOptions& options) {
-  // Too many samples fail before they are counted.
-  if (options.max_epochs == BertSampleMapOptions::no_limit) make_room<Number>(options.max_samples);
+std::vector<Number> shuffled_rows(const DocumentCutter& cutter, std::int64_t documents,
+                                  const BertSampleMapOptions& options) {
+  // Too many samples fail before they are counted. Each epoch has at least one of each document.
+  std::int64_t min_samples = 0;
+  if (__builtin_mul_overflow(documents, options.max_epochs, &min_samples)) min_samples = options.max_samples;
+  make_room<Number>(std::min(min_samples, options.max_samples));
   std::vector<Number> rows = make_room<Number>(cutter.each_sample([](const BertSampleRow&) {}));
   cutter.each_sample([&](const BertSampleRow& row) {
     for (const std::int64_t number : {row.first_sentence, row.end_sentence, row.target_length}) {
@@ -198,8 +205,9 @@ void BertSampleMap::make(const TokenStore& store, const DocumentRange& range, co
   const std::string description = cache == nullptr ? "" : description_of(store, range, options);
   if (cache != nullptr && take<Number>(cache->find(store, description))) return;
   const DocumentCutter cutter(store, range, options);
-  log_left_out(store, range, cutter, options.min_sentences);
-  const auto rows = std::make_shared<const std::vector<Number>>(shuffled_rows<Number>(cutter, options));
+  const std::int64_t documents = cutter.documents();
+  log_left_out(store, range, documents, options.min_sentences);
+  const auto rows = std::make_shared<const std::vector<Number>>(shuffled_rows<Number>(cutter, documents, options));
   if (cache != nullptr) {
     cache->keep(store, description, {std::as_bytes(std::span(*rows))});
     // Mapped pages are shared between ranks and can be given back.

@@ -133,6 +133,8 @@ TEST(BertSampleMap, RefusesMoreSamplesThanMemoryHoldsBeforeItCountsThem) {
   options.max_samples = std::int64_t{1} << 60;
   EXPECT_THAT(message_of([&] { BertSampleMap(*store, all_of(*store), options); }),
               HasSubstr("the map of 1152921504606846976 BERT samples takes 12884901888.0 GiB of memory"));
+  std::swap(options.max_epochs, options.max_samples);
+  EXPECT_THAT(message_of([&] { BertSampleMap(*store, all_of(*store), options); }), HasSubstr("GiB of memory"));
 }
 
 TEST(BertSampleMap, DrawsShortTargetsInTheirShare) {
