@@ -49,7 +49,7 @@ struct ModelConfig {
   bool linear_bias = true;
   bool tied_output = true;
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT alone
-  bool binary_head = true;  ///< of a BERT: token types, a pooler and the head that predicts the order of segments
+  bool binary_head = true;  ///< BERT: token types, a pooler and the prediction of the order of segments
   ModelOutput output = ModelOutput::pretraining;
   std::int64_t classes = 2;  ///< of outputs `classes` and `choices`: their number
 

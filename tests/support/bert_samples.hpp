@@ -29,7 +29,7 @@ class FormulaBertSamples final : public data::SampleSource {
 
   void read(std::int64_t index, const data::SampleView& sample) const override {
     const std::int64_t row = index % rows_;
-    constexpr std::int64_t lengths[] = {48, 40, 33, 20};  // of 48 positions
+    constexpr std::int64_t lengths[] = {48, 40, 33, 20};  // lengths where s is 48
     const std::int64_t n = s_ * lengths[row % 4] / 48, second = n / 2;
     for (std::int64_t t = 0; t < s_; ++t) {
       const std::int64_t x = row * s_ + t;

@@ -35,7 +35,7 @@ inline nlohmann::json runs_of(const std::string& file) {
   return nlohmann::json::parse(stream)["runs"];
 }
 
-/// What the runs of all models have.
+/// Reads the fields that the runs of all models have.
 inline SyntheticRun run_from(const nlohmann::json& run) {
   const nlohmann::json& shape = run["config"];
   SyntheticRun result;

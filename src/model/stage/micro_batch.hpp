@@ -41,7 +41,7 @@ struct StageMode {
   double attention_dropout = 0;
   std::uint64_t seed = 0;
   double loss_gradient = 1;         ///< gradient of the sum of weighted token losses: loss scale / tokens that count
-  double sample_loss_gradient = 1;  ///< of the sum of weighted sample losses: loss scale / samples that count
+  double sample_loss_gradient = 1;  ///< gradient of the sum of weighted sample losses: loss scale / samples that count
 };
 
 }  // namespace trireme::model
