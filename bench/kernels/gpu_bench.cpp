@@ -253,7 +253,7 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   const Tensor of_samples(b, DType::int32, {a.b});
   b.copy_from_host(bench.stream, ConstTensorView(lengths.data(), {a.b}), of_samples);
   bench.stream.synchronize();
-  double pairs = 0;  // of queries and keys without padding; a causal mask leaves half
+  double pairs = 0;  // pairs of a query and a key without padding; a causal mask leaves half
   for (const double length : lengths) pairs += length * (a.causal ? (length + 1) / 2 : length);
   const double operations = 4.0 * static_cast<double>(row) * pairs;
   const AttentionProblem problem{

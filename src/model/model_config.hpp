@@ -51,7 +51,7 @@ struct ModelConfig {
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT alone
   bool binary_head = true;  ///< BERT: token types, a pooler and the prediction of the order of segments
   ModelOutput output = ModelOutput::pretraining;
-  std::int64_t classes = 2;  ///< of outputs `classes` and `choices`: their number
+  std::int64_t classes = 2;  ///< number of classes or choices, where the output is one of these
 
   bool is_bert() const { return family == ModelFamily::bert; }
   /// Returns whether a position attends to itself and earlier ones only.

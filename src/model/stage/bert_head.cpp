@@ -48,7 +48,7 @@ void BertHead::backward(const LayerShape& shape, const MicroBatch& batch, const 
   Backend& backend = context_.backend;
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
-  const TensorView gradient = shape.allocate_residual(context_.workspace);  // of each tensor in turn, in place
+  const TensorView gradient = shape.allocate_residual(context_.workspace);  // gradient of each tensor in turn, in place
   const TensorView dhidden = final_norm_ ? shape.allocate_residual(context_.workspace) : dx;
   tokens_.backward(shape, batch, mode.loss_gradient, saved.tokens, gradient);
   backend.norm().normalise_backward(stream, gradient, saved.activated, norm_.weight, saved.statistics, {}, gradient,
