@@ -81,6 +81,34 @@ TEST_F(GpuTraining, GraphsComputeTheSameBits) {
   }
 }
 
+/// A BERT with heads that have flash attention in 16 bits. Samples end in each of the tiles.
+TrainingRunConfig small_bert(model::NormPlacement placement, DType dtype) {
+  TrainingRunConfig config = small_run();
+  config.model.family = model::ModelFamily::bert;
+  config.model.norm_placement = placement;
+  config.model.activation = Activation::gelu_erf;
+  config.model.hidden = 128;
+  config.model.heads = 2;
+  config.s = config.model.max_positions = 80;
+  config.dtype = dtype;
+  return config;
+}
+
+TEST_F(GpuTraining, ABertComputesWhatTheCpuComputes) {
+  for (const auto& [placement, dtype] :
+       {std::pair{model::NormPlacement::pre, DType::bf16}, {model::NormPlacement::post, DType::fp32}}) {
+    SCOPED_TRACE(name_of(dtype));
+    const TrainingRunConfig config = small_bert(placement, dtype);
+    expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}),
+                 tolerance(dtype, Comparison::other_backend));
+  }
+}
+
+// The lengths of the samples differ from one micro-batch to the next.
+TEST_F(GpuTraining, GraphsOfABertComputeTheSameBits) {
+  expect_the_same_from_graphs(world_, small_bert(model::NormPlacement::post, DType::bf16), {});
+}
+
 TEST_F(GpuTraining, GraphsOfAllMicroBatchesInFlightComputeTheSameBits) {
   TrainingRunConfig config = small_run();
   config.model.layers = 1;
