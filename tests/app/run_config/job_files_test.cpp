@@ -19,10 +19,9 @@ struct JobFile {
   std::int64_t micro_batches;  ///< micro-batches of an iteration on a data rank of the last cluster
 };
 const std::vector<JobFile>& job_files() {
-  static const std::vector<JobFile> list = {{"gpt2_355m.ini", {8}, 8},
-                                            {"gpt2_2.5b.ini", {32, 128}, 1},
-                                            {"gpt2_8.3b.ini", {512}, 1},
-                                            {"llama2_7b.ini", {32, 128}, 16}};
+  static const std::vector<JobFile> list = {{"bert_336m.ini", {8}, 8},   {"bert_3.9b.ini", {256}, 1},
+                                            {"gpt2_355m.ini", {8}, 8},   {"gpt2_2.5b.ini", {32, 128}, 1},
+                                            {"gpt2_8.3b.ini", {512}, 1}, {"llama2_7b.ini", {32, 128}, 16}};
   return list;
 }
 
@@ -85,6 +84,9 @@ TEST(JobFiles, TrainTheModelsOfTheirPapers) {
   EXPECT_EQ(Settled("gpt2_8.3b.ini", 512).model.head_dim(), 128);
   EXPECT_EQ(Settled("gpt2_8.3b.ini", 512).model.hidden_dropout, 0.1);
   EXPECT_EQ(Settled("llama2_7b.ini", 32).model.hidden_dropout, 0);
+  EXPECT_NEAR(model::parameter_count(Settled("bert_336m.ini", 8).model), 336e6, 1e6);
+  EXPECT_NEAR(model::parameter_count(Settled("bert_3.9b.ini", 256).model), 3.9e9, 0.05e9);
+  EXPECT_FALSE(Settled("bert_3.9b.ini", 256).model.post_norm());
 }
 
 }  // namespace
