@@ -1,0 +1,97 @@
+#!/bin/bash
+# Tasks that need no training: the same result on every grid, and files that no task can use.
+source "$(dirname "$0")/functions.sh"
+
+make_corpus corpus 1
+done_by 1 train --num-layers 4 --hidden-size 16 --num-attention-heads 4 --seq-length 32 --data-path corpus.h5 \
+  --global-batch-size 4 --train-iters 150 --lr 0.01 --eval-iters 0 --dtype fp64 --save saved
+sed -n 's/.*"text": "\(.*\) "}/\1/p' corpus.jsonl | head -20 >text.txt
+done_by 1 corpus build --input text.txt --output text.h5 --tokenizer bytes
+eval_task() { # eval_task RANKS TASK FILE OPTION...
+  local ranks=$1 task=$2 file=$3
+  shift 3
+  on "$ranks" eval --load saved --task "$task" --data-path "$file" "$@"
+  [ $code -eq 0 ] || failed "exit code $code: $ranks ranks, $task $*"
+}
+number() { field "$1" out; }
+
+# WikiText-103: without overlap and detokenizer it is the perplexity of a corpus of this text.
+done_by 1 eval --load saved --data-path text.h5
+field loss out >corpus.loss
+eval_task 1 WIKITEXT103 text.txt --overlapping-eval 32
+field loss out >text.loss
+check "windows without overlap have the perplexity of a corpus" close_to text.loss corpus.loss 1e-12
+check "the log names the detokenizer" grep -q "detokenizer none, by the file's path" err
+bytes=$(wc -c <text.txt)
+eval_task 1 WIKITEXT103 text.txt --overlapping-eval 8
+field loss out >text.loss
+check "each token but the first is scored once" [ "$(number tokens)" -eq $((bytes - 1)) ]
+check "windows begin 8 tokens apart" [ "$(number windows)" -eq $(((bytes - 2) / 8 + 1)) ]
+for grid in "2 --tp 2" "2 --pp 2 --vpp 2" "2 --cp 2 --micro-batch-size 3" 3; do
+  # shellcheck disable=SC2086  # words
+  set -- $grid
+  eval_task "$1" WIKITEXT103 text.txt --overlapping-eval 8 "${@:2}"
+  field loss out >other.loss
+  check "WikiText-103 on $grid" close_to other.loss text.loss 1e-10
+done
+
+# LAMBADA: texts of many lengths, which end anywhere.
+sed 's/.*: "\(.*\)"}/\1/' corpus.jsonl | awk '{ print "{\"text\": \"" substr($0, 1, 8 + NR % 23) "\"}" }' >lines.jsonl
+eval_task 1 LAMBADA lines.jsonl
+cp out alone
+check "some examples are right, some wrong" [ "$(number correct)" -gt 0 -a "$(number correct)" -lt "$(number total)" ]
+eval_task 2 LAMBADA lines.jsonl --tp 2 --micro-batch-size 4
+counts() { grep -o '"tokens": [0-9]*\|"correct.*' "$1"; }
+check "LAMBADA counts the same on two tensor ranks" cmp <(counts out) <(counts alone)
+eval_task 1 LAMBADA lines.jsonl --strict-lambada
+check "the strict reading scores whole words" [ "$(number tokens)" -gt "$(field tokens alone)" ]
+cp out alone
+eval_task 3 LAMBADA lines.jsonl --strict-lambada
+check "LAMBADA counts the same on three data ranks" cmp <(counts out) <(counts alone)
+
+# Multiple choice in its three spellings.
+echo '{"question": "the ship rows 3", "choices": ["oars.", "zzzz."], "answer": 0}
+{"ctx": "the crew rows 4 ", "endings": ["qqqq", "oars"], "label": "1"}' >choices.jsonl
+eval_task 1 MULTIPLE_CHOICE choices.jsonl
+cp out alone
+check "the model prefers what it has read" [ "$(number accuracy) $(number accuracy_normalized) $(number total)" = "1 1 2" ]
+eval_task 2 MULTIPLE_CHOICE choices.jsonl --pp 2
+check "multiple choice on two ranks" [ "$(number loss | cut -c1-12)" = "$(field loss alone | cut -c1-12)" ]
+tail -1 choices.jsonl >hellaswag.jsonl
+eval_task 2 HELLASWAG hellaswag.jsonl
+check "HELLASWAG prints its name" grep -q '^{"task": "HELLASWAG", ' out
+head -1 choices.jsonl >mmlu.jsonl
+eval_task 1 MMLU mmlu.jsonl --long-examples cut
+check "MMLU scores one letter a choice" [ "$(number tokens)" -eq 4 ] # a space and a letter
+
+# Bad input: one error with file and line, or skipped and counted.
+bad() { # bad TASK LINE MESSAGE OPTION...
+  printf '%s\n\n%s\n' "$(head -1 lines.jsonl)" "$2" >bad.jsonl
+  [ "$1" = LAMBADA ] || { head -1 choices.jsonl; echo; echo "$2"; } >bad.jsonl
+  refused 3 "$3" 1 eval --load saved --task "$1" --data-path bad.jsonl "${@:4}"
+}
+bad LAMBADA '{"words": "a b"}' "bad.jsonl:3: the object has no key 'text'"
+bad LAMBADA '{"text": "a b"' "bad.jsonl:3:15: not JSON"
+bad LAMBADA '{"text": ""}' "bad.jsonl:3: the text is empty"
+bad LAMBADA '{"text": " \u2003"}' "bad.jsonl:3: the text has no word" --strict-lambada
+bad LAMBADA $'{"text": "a \xff"}' "bad.jsonl:3:13: not JSON"
+bad LAMBADA '{"text": "a text of more than 32 characters and oars"}' "Try --long-examples cut"
+bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"]}' "bad.jsonl:3: the object has no key 'label' or 'answer' or 'gold'"
+bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"], "answer": 2}' "bad.jsonl:3: the answer 2 is none of the 2 choices"
+bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"], "answer": ""}' "neither the number of a choice nor its letter"
+bad MULTIPLE_CHOICE '{"question": "a", "choices": "b", "answer": 0}' "bad.jsonl:3: the value of 'choices' is \"b\", not a list"
+bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", ""], "answer": 0}' "bad.jsonl:3: choice 1 is empty"
+bad HELLASWAG '[]' "bad.jsonl:1: the object has no key 'ctx'"
+refused 3 "bad.jsonl:3: the line is [], not an object" 2 eval --load saved --task MULTIPLE_CHOICE --data-path bad.jsonl
+eval_task 2 MULTIPLE_CHOICE bad.jsonl --on-bad-line skip
+check "bad lines are counted" [ "$(number total) $(number skipped_lines)" = "1 1" ]
+check "and shown" grep -q "skipped bad.jsonl:3: the line is \[\], not an object" err
+: >empty.jsonl
+refused 3 "empty.jsonl has no example" 2 eval --load saved --task LAMBADA --data-path empty.jsonl
+refused 3 "empty.jsonl: the text has 0 tokens: perplexity needs at least 2" 1 eval --load saved --task WIKITEXT103 --data-path empty.jsonl
+refused 5 "cannot open absent.jsonl" 2 eval --load saved --task LAMBADA --data-path absent.jsonl
+printf 'two lines\nof caf\xe9' >latin1.txt
+refused 3 "latin1.txt:2: byte 16 of the file is not UTF-8" 1 eval --load saved --task WIKITEXT103 --data-path latin1.txt
+refused 2 "--overlapping-eval 33 exceeds the windows of --seq-length 32" \
+  1 eval --load saved --task WIKITEXT103 --data-path text.txt --overlapping-eval 33
+refused 2 "--strict-lambada goes with --task LAMBADA alone" 1 eval --load saved --data-path text.h5 --strict-lambada
