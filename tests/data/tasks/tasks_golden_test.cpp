@@ -56,10 +56,10 @@ class TasksGolden : public testing::Test {
   static Padded padded(const ScoredTexts& texts, std::int64_t index, std::int64_t sequence_length) {
     std::vector<std::int32_t> labels(static_cast<std::size_t>(std::max(sequence_length, texts.length(index))));
     Padded result{Ids(labels.size()), {}};
-    SampleView sample;
-    sample.tokens = result.text;
-    sample.labels = labels;
-    texts.read(index, sample);
+    SampleView view;
+    view.tokens = result.text;
+    view.labels = labels;
+    texts.read(index, view);
     result.text.push_back(texts.length(index) == std::ssize(labels) ? texts.ids(index).back() : texts.padding());
     // Beside padding stands the text's last token.
     result.text[static_cast<std::size_t>(texts.length(index))] = texts.ids(index).back();
