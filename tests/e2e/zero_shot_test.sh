@@ -99,7 +99,8 @@ refused 2 "--strict-lambada goes with --task LAMBADA alone" 1 eval --load saved 
 # A model that predicts no next token.
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the crew ship rows oars . >vocab.txt
 done_by 1 corpus build --input corpus.jsonl --output sentences.h5 --tokenizer wordpiece --vocab-file vocab.txt --split-sentences
-done_by 1 train --model-type bert "${model[@]}" --data-path sentences.h5 --global-batch-size 1 --train-iters 0 --lr 0.01 --save bert
+done_by 1 train --model-type bert "${model[@]}" --data-path sentences.h5 --global-batch-size 1 --train-iters 0 --eval-iters 0 --lr 0.01 \
+  --save bert
 refused 3 "bert holds a BERT, which predicts masked tokens: --task LAMBADA needs a model that predicts the next token" \
   2 eval --load bert --task LAMBADA --data-path lines.jsonl
 refused 3 "generate needs a model that predicts the next token" 1 generate --load bert --prompt a
