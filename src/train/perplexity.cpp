@@ -1,5 +1,6 @@
 #include "src/train/perplexity.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -8,9 +9,12 @@
 
 namespace trireme::train {
 
-PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore& store) {
+PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore& store,
+                                    const std::function<void(std::int64_t, std::int64_t)>& progress) {
   TRIREME_CHECK(store.token_count() >= 2, DataError, "{} has {} tokens: perplexity needs at least 2", store.name(),
                 store.token_count());
+  PerplexityResult result;
+  result.tokens = store.token_count() - 1;
   const ExecutionConfig& execution = model.execution();
   const std::shared_ptr<const data::TokenStore> not_owned(std::shared_ptr<const void>(), &store);
   const data::SequentialSamples windows(data::CheckedTokens(not_owned, model.config().vocabulary),
@@ -27,9 +31,8 @@ PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore
       if (sample.index >= windows.size()) sample.index = -1;
     }
     model.run(loader.load(windows, samples), {});
+    progress(std::min((first + batch_size) * execution.sequence_length, result.tokens), result.tokens);
   }
-  PerplexityResult result;
-  result.tokens = store.token_count() - 1;
   result.loss = model.take_global_loss_sums().tokens / static_cast<double>(result.tokens);
   result.perplexity = std::exp(result.loss);
   return result;

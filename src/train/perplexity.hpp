@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+
 #include "src/data/dataset/token_store.hpp"
 #include "src/train/parallel_model.hpp"
 
@@ -12,8 +15,11 @@ struct PerplexityResult {
 };
 
 /// Scores every token of a corpus but the first, in windows of the model's sequence length that follow one another
-/// without overlap; the last one may be shorter. Each window is scored once, whatever the grid. Collective. Throws
-/// DataError for a corpus of fewer than two tokens.
-PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore& store);
+/// without overlap; the last one may be shorter. Each window is scored once, whatever the grid. `progress` is called
+/// with the tokens scored so far and all tokens to score. Collective. Throws DataError for a corpus of fewer than two
+/// tokens.
+PerplexityResult measure_perplexity(
+    ParallelModel& model, const data::TokenStore& store,
+    const std::function<void(std::int64_t, std::int64_t)>& progress = [](std::int64_t, std::int64_t) {});
 
 }  // namespace trireme::train

@@ -75,13 +75,35 @@ void print_figures(const Figures& figures) {
   std::fflush(stdout);
 }
 
+/// Progress of the tokens, shown by one rank, and at the end their rate.
+class TokenProgress {
+ public:
+  explicit TokenProgress(bool speaks) : speaks_(speaks) {}
+
+  void update(std::int64_t done, std::int64_t total) {
+    if (speaks_) bar_.update(done, total);
+  }
+  /// `positions` are the tokens with the padding beside them.
+  void end(std::int64_t tokens, std::int64_t positions) {
+    bar_.end();
+    if (!speaks_) return;
+    log::info("read {} tokens, with padding {}, in {:.1f} s: {:.0f} tokens/s", tokens, positions, timer_.elapsed_s(),
+              static_cast<double>(tokens) / timer_.elapsed_s());
+  }
+
+ private:
+  bool speaks_;
+  Timer timer_;
+  LoggedProgress bar_{"scoring", "scored", "tokens"};
+};
+
 /// A result, and a loss that is finite where the model's losses are.
 struct Evaluation {
   Figures figures;
   double loss = 0;
 };
 
-Evaluation measure_corpus(const SavedModel& saved, const data::TokenStore& corpus) {
+Evaluation measure_corpus(const Job& job, const SavedModel& saved, const data::TokenStore& corpus) {
   const Attributes& attributes = saved.description.attributes;
   const auto tokenizer_digest = attributes.get<std::string>("data.tokenizer");
   TRIREME_CHECK(
@@ -90,7 +112,11 @@ Evaluation measure_corpus(const SavedModel& saved, const data::TokenStore& corpu
       "with the model's tokenizer",
       corpus.name(), corpus.info().tokenizer, corpus.info().tokenizer_digest, attributes.get<std::string>("tokenizer"),
       tokenizer_digest);
-  const train::PerplexityResult result = train::measure_perplexity(*saved.model, corpus);
+  TokenProgress progress(job.speaks());
+  const train::PerplexityResult result = train::measure_perplexity(
+      *saved.model, corpus, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
+  const std::int64_t s = saved.model->execution().sequence_length;
+  progress.end(result.tokens, (result.tokens + s - 1) / s * s);
   return {{{"tokens", result.tokens}, {"loss", result.loss}, {"perplexity", result.perplexity}}, result.loss};
 }
 
@@ -115,17 +141,10 @@ Evaluation measure_task(const EvalOptions& o, Job& job, const SavedModel& saved)
                                bad_lines);
   });
   if (job.speaks()) log_reading(o, *task, bad_lines);
-  const Timer timer;
-  LoggedProgress progress("scoring", "scored", "tokens");
-  const train::TextScores scores =
-      train::score_texts(*saved.model, task->texts(), [&](std::int64_t done, std::int64_t total) {
-        if (job.speaks()) progress.update(done, total);
-      });
-  progress.end();
-  if (job.speaks()) {
-    log::info("read {} tokens, with padding {}, in {:.1f} s: {:.0f} tokens/s", scores.tokens, scores.positions,
-              timer.elapsed_s(), static_cast<double>(scores.tokens) / timer.elapsed_s());
-  }
+  TokenProgress progress(job.speaks());
+  const train::TextScores scores = train::score_texts(
+      *saved.model, task->texts(), [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
+  progress.end(scores.tokens, scores.positions);
   Figures figures = task->figures(scores.scores);
   if (bad_lines.count() > 0) figures.emplace_back("skipped_lines", bad_lines.count());
   return {std::move(figures), data::total(scores.scores).loss};
@@ -150,7 +169,7 @@ int eval_command(const CommandLine& line) {
         execution.micro_batch_size = o.micro_batch_size;
         model::check_sequence_length(config, execution.sequence_length);
       });
-  Evaluation result = corpus ? measure_corpus(*saved, *corpus) : measure_task(o, job, *saved);
+  Evaluation result = corpus ? measure_corpus(job, *saved, *corpus) : measure_task(o, job, *saved);
   if (job.speaks()) {
     result.figures.insert(result.figures.begin(), {"task", name_of(o.task)});
     print_figures(result.figures);
