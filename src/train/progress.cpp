@@ -14,6 +14,7 @@ void check_sums(const Attributes& attributes, const SavedState& state) {
   at_most("state.skipped_at_minimum_scale", progress.skipped_at_minimum_scale, "state.skipped_in_row",
           progress.skipped_in_row);
   at_most("state.iteration", progress.iteration, "state.consumed_samples", progress.consumed_samples);
+  at_most("state.best_iteration", progress.best_iteration, "state.iteration", progress.iteration);
   at_most("state.updated_samples", progress.updated_samples, "state.consumed_samples", progress.consumed_samples);
   attributes.require(state.updates == progress.iteration - progress.skipped, "state.updates",
                      fmt::format("state.iteration {} less state.skipped {}", progress.iteration, progress.skipped));
@@ -32,6 +33,13 @@ void Progress::add_iteration(std::int64_t batch_size, bool was_skipped, bool at_
   skipped_at_minimum_scale = was_skipped && at_minimum_scale ? skipped_at_minimum_scale + 1 : 0;
 }
 
+bool Progress::note_score(double score) {
+  if (best_iteration > 0 && score <= best_score) return false;
+  best_iteration = iteration;
+  best_score = score;
+  return true;
+}
+
 Attributes attributes_of(const SavedState& state) {
   const Progress& progress = state.progress;
   Attributes attributes;
@@ -43,6 +51,10 @@ Attributes attributes_of(const SavedState& state) {
   attributes.put("state.updated_samples", progress.updated_samples);
   attributes.put("state.evaluation_left", progress.evaluation_left);
   attributes.put("state.tested", progress.tested);
+  if (progress.best_iteration > 0) {
+    attributes.put("state.best_iteration", progress.best_iteration);
+    attributes.put("state.best_score", progress.best_score);
+  }
   attributes.put("state.updates", state.updates);
   attributes.put("state.loss_scale", state.loss_scale.scale);
   attributes.put("state.loss_scale_good_updates", state.loss_scale.good_updates);
@@ -66,6 +78,10 @@ SavedState state_from(const Attributes& attributes) {
   }
   progress.evaluation_left = is_true("state.evaluation_left");
   progress.tested = is_true("state.tested");
+  if (attributes.contains("state.best_iteration")) {
+    progress.best_iteration = count("state.best_iteration");
+    progress.best_score = attributes.get<double>("state.best_score");
+  }
   state.updates = count("state.updates");
   state.loss_scale.scale = attributes.get<double>("state.loss_scale");
   attributes.require(state.loss_scale.scale > 0, "state.loss_scale", "a number above 0");

@@ -17,11 +17,15 @@ struct Progress {
   std::int64_t updated_samples = 0;  ///< consumed by iterations with an update
   bool evaluation_left = false;      ///< the validation after this iteration was stopped before its end
   bool tested = false;               ///< the test split was evaluated after this iteration
+  std::int64_t best_iteration = 0;   ///< iteration of a task's best score on the validation data; 0: none yet
+  double best_score = 0;
   friend bool operator==(const Progress&, const Progress&) = default;
 
   /// Counts an iteration on `batch_size` samples. `was_skipped`: without an update; `at_minimum_scale`: at a loss scale
   /// that cannot be lowered.
   void add_iteration(std::int64_t batch_size, bool was_skipped, bool at_minimum_scale);
+  /// Notes the score of a task after this iteration. Returns whether it is the best so far; of equal ones the first is.
+  bool note_score(double score);
 };
 
 /// State of a run beside its tensors.

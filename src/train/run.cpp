@@ -79,7 +79,7 @@ class TrainingLoop {
         data_(data),
         schedule_(schedule),
         hooks_(hooks),
-        validates_(data.valid && schedule.eval_iterations > 0),
+        validates_(hooks.evaluate || (data.valid && schedule.eval_iterations > 0)),
         first_sample_(progress().consumed_samples) {
     if (progress().iteration > 0) saved_ = progress();
   }
@@ -128,6 +128,7 @@ class TrainingLoop {
 
   /// Validates on samples that no other validation of this run reads.
   void validate() {
+    if (hooks_.evaluate) return hooks_.evaluate();
     const std::int64_t earlier = schedule_.eval_interval > 0 ? (progress().iteration - 1) / schedule_.eval_interval : 0;
     evaluate(data::Split::valid, *data_.valid, earlier * schedule_.eval_iterations);
   }

@@ -36,6 +36,8 @@ struct RunHooks {
   std::function<bool()> stop_requested;
   /// Receiver of records; null on ranks that keep none.
   MetricsSink* metrics = nullptr;
+  /// Measures the model in the place of the loss on the validation split; may be empty.
+  std::function<void()> evaluate;
   /// Reports progress after each iteration; may be empty.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };

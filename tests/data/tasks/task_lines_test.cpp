@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "io/json/task_json.hpp"
-#include "src/data/tasks/glue.hpp"
+#include "src/data/tasks/task_samples.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::data {
@@ -80,6 +82,41 @@ TEST(Race, BadLinesAreErrorsOrSkippedAndCounted) {
   EXPECT_EQ(examples.questions[0].label, 2);
   const auto tokens = examples.packed(examples.questions[0], 3, 20, {256, 256, 256}).tokens;
   EXPECT_EQ(std::string(tokens.begin() + 1, tokens.begin() + 7), "who z ");
+}
+
+TEST(EpochSamples, EachEpochHasItsOwnOrderAndKeepsChoicesTogether) {
+  const auto tokenizer = make_byte_tokenizer();
+  std::string text;
+  for (int i = 0; i < 5; ++i)
+    text += race_line(std::string(1, static_cast<char>('a' + i)), R"([["w", "x", "y", "z"]])", R"(["C"])");
+  BadLines bad;
+  RaceExamples made;
+  add_race({"r.txt", text}, io::parse_race_article, *tokenizer, 128, bad, made);
+  const RaceSamples samples({20, {256, 256, 0}}, std::move(made));
+  EXPECT_EQ(samples.labels(), 5);
+  const EpochSamples epochs(samples, 7, 3, 4);
+  EXPECT_EQ(epochs.size(), 3 * 4 * 4);
+  const SampleBuffer buffer(20, epochs.fields());
+  std::vector<std::string> articles;
+  for (std::int64_t i = 0; i < epochs.size(); ++i) {
+    epochs.read(i, buffer.view());
+    const auto& tokens = buffer.view().tokens;
+    // [CLS] "who C ?" [SEP] article [SEP]
+    EXPECT_EQ(tokens[5], "wxyz"[i % 4]);
+    EXPECT_EQ(buffer.view().length[0], 11);
+    EXPECT_EQ(buffer.view().last_token[0], 10);
+    EXPECT_EQ(tokens[11], 0);
+    EXPECT_EQ(buffer.view().is_random[0], 2);
+    if (i % 16 == 0) articles.emplace_back();
+    if (i % 4 == 0) articles.back() += static_cast<char>(tokens[9]);
+    EXPECT_EQ(tokens[9], articles.back().back());
+  }
+  for (const std::string& order : articles) {
+    EXPECT_EQ(std::set<char>(order.begin(), order.end()).size(), 4u);
+  }
+  EXPECT_EQ(std::set<std::string>(articles.begin(), articles.end()).size(), 3u);
+  epochs.read(0, buffer.view());  // an order made again is the same
+  EXPECT_EQ(buffer.view().tokens[9], articles[0][0]);
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+#include "src/train/task_scoring.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/train/batch_loader.hpp"
+
+namespace trireme::train {
+
+TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples) {
+  const ExecutionConfig& execution = model.execution();
+  const model::ModelConfig& config = model.config();
+  const std::int64_t choices = config.samples_per_label(), labels = samples.size() / choices;
+  TaskScores result;
+  result.columns = config.output == model::ModelOutput::spans ? 2 * execution.sequence_length : config.classes;
+  result.scores.resize(static_cast<std::size_t>(labels * result.columns));
+
+  // As many micro-batches at a time as the pipeline has stages keep all of them at work.
+  const std::int64_t micro_batches = model.grid().pipeline_size();
+  const data::SamplerGrid grid{execution.micro_batch_size, model.grid().data_size()};
+  const std::int64_t batch_size = micro_batches * grid.data_parallel_size * grid.micro_batch_size;
+  BatchLoader loader(model.backend(), model.sequence_shard(), grid.micro_batch_size, micro_batches, execution.dtype,
+                     sample_fields(config));
+  for (std::int64_t first = 0; first < samples.size(); first += batch_size) {
+    std::vector<BatchLoader::Sample> mine =
+        BatchLoader::samples_of_rank(first, 0, batch_size, model.communicators().data->rank(), grid);
+    for (BatchLoader::Sample& sample : mine) {
+      if (sample.index >= samples.size()) sample.index = -1;
+    }
+    model.run(loader.load(samples, mine), {});
+    const std::vector<double> scores = model.take_sample_scores();
+    if (scores.empty()) continue;
+    for (std::size_t i = 0; i < mine.size(); i += static_cast<std::size_t>(choices)) {
+      if (mine[i].index < 0) continue;
+      const auto from = scores.begin() + static_cast<std::ptrdiff_t>(i) / choices * result.columns;
+      std::copy(from, from + result.columns, result.scores.begin() + mine[i].index / choices * result.columns);
+    }
+  }
+  result.loss = model.take_global_loss_sums().samples / static_cast<double>(std::max<std::int64_t>(labels, 1));
+  ImmediateStream host;
+  constexpr std::int64_t piece = std::int64_t{1} << 24;
+  for (std::int64_t at = 0; at < std::ssize(result.scores); at += piece) {
+    const std::int64_t size = std::min(piece, std::ssize(result.scores) - at);
+    model.world().all_reduce(host, TensorView(result.scores.data() + at, {size}), ReduceOp::sum).wait(host);
+  }
+  return result;
+}
+
+void to_probabilities(TaskScores& scores, int groups) {
+  const std::ptrdiff_t size = scores.columns / groups;
+  for (auto at = scores.scores.begin(); at != scores.scores.end(); at += size) {
+    const double maximum = *std::max_element(at, at + size);
+    double sum = 0;
+    std::for_each(at, at + size, [&](double& score) { sum += score = std::exp(score - maximum); });
+    std::for_each(at, at + size, [&](double& score) { score /= sum; });
+  }
+}
+
+std::int64_t best_column(const TaskScores& scores, std::int64_t row) {
+  const auto first = scores.scores.begin() + row * scores.columns;
+  return std::max_element(first, first + scores.columns) - first;
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <vector>
+
+#include "src/data/dataset/sample_source.hpp"
+#include "src/train/parallel_model.hpp"
+
+namespace trireme::train {
+
+/// Scores of a task's samples, the same on every rank.
+struct TaskScores {
+  std::int64_t columns = 0;    ///< classes or choices of a label; of spans, positions as first and as last one
+  std::vector<double> scores;  ///< logits [labels, columns], row-major
+  double loss = 0;             ///< mean cross entropy
+};
+
+/// Runs a model of a task on all samples of `samples`, each once on any grid, without dropout. Collective.
+TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples);
+
+/// Replaces each row's logits by their softmax, over `groups` equal parts of the row.
+void to_probabilities(TaskScores& scores, int groups = 1);
+
+/// Number of the greatest score in row `row`, the first of equal ones.
+std::int64_t best_column(const TaskScores& scores, std::int64_t row);
+
+}  // namespace trireme::train
