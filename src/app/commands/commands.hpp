@@ -12,6 +12,7 @@ int corpus_build_command(const CommandLine& line);
 int corpus_verify_command(const CommandLine& line);
 int train_command(const CommandLine& line);
 int eval_command(const CommandLine& line);
+int finetune_command(const CommandLine& line);
 int generate_command(const CommandLine& line);
 int checkpoint_reshard_command(const CommandLine& line);
 int info_command(const CommandLine& line);

@@ -22,11 +22,16 @@ train::BatchRampUp ramp_up_of(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-void BatchOptions::declare(Options& options) {
-  options.add("seq-length", &sequence_length, "N", "Tokens of a sample.", countable());
+void BatchOptions::declare(Options& options, RunKind kind) {
+  if (kind == RunKind::task) {
+    options.add("seq-length", &sequence_length, "N", "Tokens of a sample; default the model's positions.", countable());
+  } else {
+    options.add("seq-length", &sequence_length, "N", "Tokens of a sample.", countable());
+  }
   options.add("micro-batch-size", &micro_batch_size, "N", "Samples that one rank works on at a time.", countable());
   options.add("global-batch-size", &global_batch_size, "N",
               "Samples of an update; default one micro-batch a data rank.", countable());
+  if (kind == RunKind::task) return;
   options.add("rampup-batch-size", &ramp_up_text, "START INCREMENT SAMPLES",
               "With --train-samples: begin with batches of START and add INCREMENT at equal distances until the global "
               "batch is reached at sample number SAMPLES.");

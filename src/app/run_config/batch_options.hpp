@@ -14,6 +14,9 @@ namespace trireme::app {
 /// Number of updates or samples. Few enough that a share of them, computed in floating point, fits into 64 bits again.
 constexpr Range update_count(double min) { return {min, 1e18}; }
 
+/// Kind of a run: pretraining on corpora, or a task, whose length is given in epochs of its examples.
+enum class RunKind { pretraining, task };
+
 /// Options of samples, batches and the length of a run.
 struct BatchOptions {
   std::int64_t sequence_length = 0;
@@ -26,7 +29,7 @@ struct BatchOptions {
   std::optional<std::int64_t> train_iterations;  ///< either these
   std::optional<std::int64_t> train_samples;     ///< or those
 
-  void declare(Options& options);
+  void declare(Options& options, RunKind kind = RunKind::pretraining);
   /// Sets the global batch size and its ramp.
   void settle(int data_ranks, Problems& problems);
 

@@ -6,6 +6,14 @@
 
 namespace trireme::app {
 
+void ModelOptions::declare_dropout(Options& options) {
+  options.add("hidden-dropout", &hidden_dropout, "P",
+              "Probability of dropping an element of a hidden state; default the preset's, else 0.1.",
+              between(0, 0.99));
+  options.add("attention-dropout", &attention_dropout, "P",
+              "Probability of dropping an attention weight; default the preset's, else 0.1.", between(0, 0.99));
+}
+
 void ModelOptions::declare(Options& options) {
   options.section("Model");
   options.add("model", &preset, "NAME",
@@ -29,11 +37,7 @@ void ModelOptions::declare(Options& options) {
   options.add_choice<std::optional<Activation>>("gelu", &activation,
                                                 {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
                                                 "Form of the activation; default tanh.");
-  options.add("hidden-dropout", &hidden_dropout, "P",
-              "Probability of dropping an element of a hidden state; default the preset's, else 0.1.",
-              between(0, 0.99));
-  options.add("attention-dropout", &attention_dropout, "P",
-              "Probability of dropping an attention weight; default the preset's, else 0.1.", between(0, 0.99));
+  declare_dropout(options);
   options.add("layernorm-epsilon,norm-epsilon", &norm_epsilon, "X",
               "Added to the variance in normalisation; default the preset's, else 1e-5.", at_least(0));
   options.add_choice<std::optional<model::Normalization>>(

@@ -41,6 +41,8 @@ struct ModelOptions {
   bool no_binary_head = false;
 
   void declare(Options& options);
+  /// Declares the options that no checkpoint holds.
+  void declare_dropout(Options& options);
   /// Returns the configuration asked for, or none where there are problems. Does not check the vocabulary: the corpus
   /// is not open yet.
   std::optional<model::ModelConfig> check(std::int64_t sequence_length, Problems& problems) const;

@@ -32,10 +32,12 @@ Attributes run_attributes(const model::ModelConfig& config, const std::vector<da
   Attributes attributes = attributes_of(config);
   attributes.merge(std::visit([&](const auto& family) { return attributes_of(stores, family); }, samples));
   attributes.merge(attributes_of(options));
-  attributes.put("dtype", dtype, dtype_names);
+  put_dtype(attributes, dtype);
   attributes.put("tokenizer", stores.front().store->info().tokenizer);
   return attributes;
 }
+
+void put_dtype(Attributes& attributes, DType dtype) { attributes.put("dtype", dtype, dtype_names); }
 
 DType trained_dtype(const Attributes& attributes) { return attributes.get("dtype", dtype_names); }
 

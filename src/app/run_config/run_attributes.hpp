@@ -17,6 +17,9 @@ namespace trireme::app {
 Attributes run_attributes(const model::ModelConfig& config, const std::vector<data::WeightedStore>& stores,
                           const SampleOptions& samples, const train::TrainOptions& options, DType dtype);
 
+/// Records the type that a run trains in.
+void put_dtype(Attributes& attributes, DType dtype);
+
 /// The type that a checkpoint's run trained in. CheckpointError where it is missing or none to train in.
 DType trained_dtype(const Attributes& attributes);
 

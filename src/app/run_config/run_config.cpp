@@ -4,13 +4,15 @@
 
 namespace trireme::app {
 
-RunConfigReader::RunConfigReader(Options& options) : options_(options) {
+RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(options) {
+  const bool is_task = kind == RunKind::task;
   // The order is that of the help.
-  config_.model.declare(options);
+  if (!is_task) config_.model.declare(options);
   config_.parallel.grid.declare(options);
   config_.device.declare(options);
   options.section("Training");
-  config_.batch.declare(options);
+  config_.batch.declare(options, kind);
+  if (is_task) config_.model.declare_dropout(options);
   options.add("seed", &config_.seed, "N", "Seed of initial weights, dropout and sample order.",
               between(0, 4294967295.0));
   config_.precision.declare(options);
@@ -21,9 +23,9 @@ RunConfigReader::RunConfigReader(Options& options) : options_(options) {
   options.section("Optimizer");
   config_.optimizer.declare(options);
   config_.precision.declare_loss_scale(options);
-  config_.data.declare(options);
+  if (!is_task) config_.data.declare(options);
   options.section("Run");
-  config_.run.declare_intervals(options);
+  config_.run.declare_intervals(options, kind);
   config_.checkpoint.declare(options);
   config_.run.declare(options);
 }
@@ -31,16 +33,52 @@ RunConfigReader::RunConfigReader(Options& options) : options_(options) {
 const RunConfig& RunConfigReader::settle(int data_ranks) {
   Problems problems;
   const std::optional<model::ModelConfig> model = config_.model.check(config_.batch.sequence_length, problems);
-  config_.precision.settle(options_, problems);
-  config_.batch.settle(data_ranks, problems);
-  config_.parallel.settle(config_.precision.dtype, model, problems);
-  config_.execution.settle(options_, config_.parallel, config_.device, problems);
-  config_.optimizer.settle(options_, config_.batch, problems);
+  settle_training(data_ranks, model, problems);
   config_.data.settle(options_, model, problems);
   if (model && model->is_bert()) {
     problems.attempt([&] { data::validate(config_.bert_data_options(*model, {}).samples); });
   }
   config_.run.settle(options_, config_.data);
+  return finish(problems);
+}
+
+const RunConfig& RunConfigReader::settle(int data_ranks, const TaskRun& task) {
+  Problems problems;
+  BatchOptions& batch = config_.batch;
+  const std::int64_t samples = task.model.samples_per_label();
+  batch.sequence_length = task.sequence_length;
+  if (!batch.global_batch_size) batch.global_batch_size = batch.micro_batch_size * data_ranks;
+  problems.attempt([&] {
+    const std::int64_t per_epoch = task.labels / batch.batches(data_ranks).max_size();
+    TRIREME_CHECK(
+        per_epoch > 0, ConfigError,
+        "<global_batch_size> {}: the training data have {} examples, fewer than one batch. Try a smaller one.",
+        *batch.global_batch_size, task.labels);
+    batch.train_iterations = task.epochs * per_epoch;
+    config_.run.schedule.eval_interval = per_epoch;
+    const bool saves = !config_.checkpoint.save.empty();
+    if (saves && config_.checkpoint.save_interval == 0) config_.checkpoint.save_interval = per_epoch;
+  });
+  batch.micro_batch_size *= samples;
+  *batch.global_batch_size *= samples;
+  if (!options_.given("lr-warmup-fraction") && !options_.given("lr-warmup-iters")) {
+    config_.optimizer.lr_warmup_fraction = 0.065;
+  }
+  problems.report();
+  settle_training(data_ranks, task.model, problems);
+  return finish(problems);
+}
+
+void RunConfigReader::settle_training(int data_ranks, const std::optional<model::ModelConfig>& model,
+                                      Problems& problems) {
+  config_.precision.settle(options_, problems);
+  config_.batch.settle(data_ranks, problems);
+  config_.parallel.settle(config_.precision.dtype, model, problems);
+  config_.execution.settle(options_, config_.parallel, config_.device, problems);
+  config_.optimizer.settle(options_, config_.batch, problems);
+}
+
+const RunConfig& RunConfigReader::finish(Problems& problems) {
   config_.checkpoint.check(options_, problems);
   problems.attempt([&] { train::validate(config_.execution_config()); });
   problems.report();

@@ -40,11 +40,20 @@ struct RunConfig {
   data::BertDataOptions bert_data_options(const model::ModelConfig& config, data::BertVocabulary vocabulary) const;
 };
 
+/// Run of a task, whose model and data are known before its other options are settled.
+struct TaskRun {
+  model::ModelConfig model;
+  std::int64_t sequence_length = 0;
+  std::int64_t labels = 0;  ///< examples of an epoch
+  std::int64_t epochs = 0;
+};
+
 /// Makes a RunConfig of a command's options: declares them, and settles them after they were parsed.
 class RunConfigReader {
  public:
-  /// Declares the options of every group. `options` must live longer.
-  explicit RunConfigReader(Options& options);
+  /// Declares the options of every group. Those of a task lack the model's shape, corpora and the length of the run.
+  /// `options` must live longer.
+  explicit RunConfigReader(Options& options, RunKind kind = RunKind::pretraining);
   RunConfigReader(const RunConfigReader&) = delete;
   RunConfigReader& operator=(const RunConfigReader&) = delete;
 
@@ -53,8 +62,14 @@ class RunConfigReader {
   /// Settles what depends on several options or on the number of data ranks. Throws one ConfigError that lists the
   /// problems of all groups.
   const RunConfig& settle(int data_ranks);
+  /// Likewise for a task. Batches are given in examples; those of the RunConfig are in samples. An epoch has the whole
+  /// global batches of its examples. The model is evaluated and saved after each.
+  const RunConfig& settle(int data_ranks, const TaskRun& task);
 
  private:
+  void settle_training(int data_ranks, const std::optional<model::ModelConfig>& model, Problems& problems);
+  const RunConfig& finish(Problems& problems);
+
   Options& options_;
   RunConfig config_;
 };

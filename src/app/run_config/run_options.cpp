@@ -2,8 +2,9 @@
 
 namespace trireme::app {
 
-void RunOptions::declare_intervals(Options& options) {
+void RunOptions::declare_intervals(Options& options, RunKind kind) {
   options.add("log-interval", &schedule.log_interval, "N", "Iterations between lines of the log.", at_least(1));
+  if (kind == RunKind::task) return;
   options.add("eval-interval", &schedule.eval_interval, "N", "Iterations between evaluations.", at_least(1));
   options.add("eval-iters", &schedule.eval_iterations, "N", "Global batches of an evaluation; 0: none.", at_least(0));
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "src/app/options/options.hpp"
+#include "src/app/run_config/batch_options.hpp"
 #include "src/app/run_config/data_options.hpp"
 #include "src/train/run.hpp"
 
@@ -15,7 +16,7 @@ struct RunOptions {
   std::string trace_file;
   bool dry_run = false;
 
-  void declare_intervals(Options& options);
+  void declare_intervals(Options& options, RunKind kind = RunKind::pretraining);
   void declare(Options& options);
   /// Sets the iterations of an evaluation, of which sequential sampling has none by default.
   void settle(const Options& options, const DataOptions& data);

@@ -15,7 +15,9 @@ struct TrainPlan {
   std::vector<data::WeightedStore> stores;
   model::ModelConfig model;
   SampleOptions samples;
-  OpenCheckpoint start;  ///< empty for a run from initial weights
+  std::string tokenizer_payload;
+  OpenCheckpoint start;                        ///< empty for a run from initial weights
+  const OpenCheckpoint* pretrained = nullptr;  ///< weights to begin with, but for the heads; null: initial ones
   train::Progress done;
   std::int64_t iterations = 0;  ///< whole run, earlier lives included
   Attributes attributes;        ///< saved with every checkpoint

@@ -8,6 +8,7 @@
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/checkpoint/step_writer.hpp"
+#include "src/model/model_parameters.hpp"
 
 namespace trireme::app {
 namespace {
@@ -59,6 +60,21 @@ void TrainSession::initialise() {
                                              .threads = default_thread_count(job_.node.ranks_sharing_cores)};
   model::initialise(*job_.backend, model_.parameters().parameters(), initialisation);
   trainer_.start();
+  if (plan_.pretrained != nullptr) load_pretrained();
+}
+
+void TrainSession::load_pretrained() {
+  const model::ModelConfig before = model::config_from(plan_.pretrained->description.attributes);
+  std::vector<checkpoint::StateTensor> shared;
+  for (const checkpoint::StateTensor& tensor : trainer_.state_tensors()) {
+    const bool is_new = tensor.name.starts_with(fmt::format("model/{}.", model::task_head_name(plan_.model))) ||
+                        (tensor.name.starts_with("model/pooler.") && !before.has_binary_head());
+    if (tensor.name.starts_with("model/") && !is_new) shared.push_back(tensor);
+  }
+  train::HostState state(*job_.backend, std::move(shared));
+  checkpoint::load(*plan_.pretrained->reader, *job_.world, state.tensors(), checkpoint::ExtraTensors::leave);
+  state.store();
+  trainer_.restore(trainer_.state_attributes());  // gives the weights to the model
 }
 
 bool TrainSession::has_work(const data::SampleSplits& data) const {
@@ -77,15 +93,15 @@ std::unique_ptr<io::CheckpointStore> TrainSession::open_store() const {
   return store;
 }
 
-train::RunEnd TrainSession::run(const data::SampleSplits& data) {
+train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::function<void()>& evaluate) {
   train::RunHooks hooks;
+  hooks.evaluate = evaluate;
   std::unique_ptr<io::CheckpointStore> store;
   std::optional<train::CheckpointWriter> checkpoints;
   if (!config_.checkpoint.save.empty()) {
     store = open_store();
-    hooks.checkpoints =
-        &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes,
-                             plan_.stores.front().store->info().tokenizer_payload, config_.checkpoint.writer());
+    hooks.checkpoints = &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes,
+                                             plan_.tokenizer_payload, config_.checkpoint.writer());
   }
   std::unique_ptr<io::MetricsFile> metrics;
   collectively(*job_.world, [&] {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -20,14 +21,18 @@ class TrainSession {
   void restore();
   /// Returns whether the run has anything to train, to evaluate or to save.
   bool has_work(const data::SampleSplits& data) const;
-  /// Trains, evaluates and saves. Collective.
-  train::RunEnd run(const data::SampleSplits& data);
+  /// Trains, evaluates and saves. `evaluate` is RunHooks::evaluate. Collective.
+  train::RunEnd run(const data::SampleSplits& data, const std::function<void()>& evaluate = {});
 
   const train::Progress& progress() const { return trainer_.progress(); }
+  train::ParallelModel& model() { return model_; }
+  train::Trainer& trainer() { return trainer_; }
 
  private:
   /// Sets the initial weights.
   void initialise();
+  /// Replaces initial weights by those of the plan's pretrained model; heads that it lacks keep theirs.
+  void load_pretrained();
   /// Opens the folder of checkpoints, which must take a file as large as this rank's. Collective.
   std::unique_ptr<io::CheckpointStore> open_store() const;
 

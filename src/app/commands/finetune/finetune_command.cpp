@@ -1,0 +1,285 @@
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+
+#include "io/posix/folder.hpp"
+#include "src/app/commands/commands.hpp"
+#include "src/app/commands/finetune/task_result.hpp"
+#include "src/app/commands/train/configuration_log.hpp"
+#include "src/app/commands/train/train_session.hpp"
+#include "src/base/log.hpp"
+#include "src/base/shortened.hpp"
+
+namespace trireme::app {
+namespace {
+
+void print_line(const Job& job, const std::string& line) {
+  if (!job.speaks()) return;
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+/// Returns the folder of checkpoints of one seed among several.
+std::string folder_of_seed(const std::string& folder, const TaskOptions& task, std::uint64_t seed) {
+  return folder.empty() || task.seeds == 1 ? folder : fmt::format("{}/seed-{}", folder, seed);
+}
+
+/// Best scores of one seed: those of the epoch with the best result on the validation data.
+struct BestScores {
+  train::TaskScores valid, test;
+};
+
+/// Fine-tuning of a model: the data of its task, and a run for each seed.
+class Finetuning {
+ public:
+  Finetuning(const Options& options, const TaskOptions& task, Job& job, RunConfigReader& reader,
+             const std::string& pretrained)
+      : options_(options), task_(task), job_(job), reader_(reader) {
+    open_model(pretrained);
+    read_data();
+    config_ = reader_.settle(job_.grid.data_size(), {model_, sequence_length_, train_.samples->labels(), task_.epochs});
+    TRIREME_CHECK(!config_.execution.cuda_graphs, ConfigError, "--cuda-graphs is for pretraining");
+    check_training_type(*job_.backend, config_.precision.dtype);
+  }
+
+  int run() {
+    std::vector<BestScores> all;
+    std::vector<double> results;
+    for (int i = 0; i < task_.seeds; ++i) {
+      BestScores best;
+      const std::optional<double> score = run_seed(config_.seed + static_cast<std::uint64_t>(i), best);
+      if (!score) return static_cast<int>(ExitCode::stopped_early);
+      results.push_back(*score);
+      if (!best.valid.scores.empty()) all.push_back(std::move(best));
+    }
+    if (task_.seeds > 1 && !config_.run.dry_run) report_seeds(results, all);
+    return static_cast<int>(ExitCode::success);
+  }
+
+ private:
+  /// Finds the model: that of the pretrained checkpoint, or of the run to go on with.
+  void open_model(const std::string& pretrained) {
+    const CheckpointOptions& checkpoint = reader_.parsed().checkpoint;
+    const std::string load = folder_of_seed(checkpoint.load, task_, reader_.parsed().seed);
+    TRIREME_CHECK(!pretrained.empty() || !load.empty(), ConfigError,
+                  "fine-tuning begins with a model: give --pretrained-checkpoint, or --load to go on");
+    OpenCheckpoint base;
+    if (pretrained.empty()) {
+      base = open_checkpoint(*job_.world, load);
+    } else {
+      base = open_checkpoint(*job_.world, pretrained);
+    }
+    const Attributes& attributes = base.description.attributes;
+    model_ = model::config_from(attributes);
+    const bool is_pretrained = model_.predicts_tokens();
+    TRIREME_CHECK(
+        is_pretrained || pretrained.empty(), CheckpointError,
+        "--pretrained-checkpoint {} holds a model of the task {}. Try its pretrained model, or --load to go on",
+        pretrained, attributes.contains("data.task") ? attributes.get<std::string>("data.task") : "?");
+    const bool is_bert = model_.is_bert();
+    task_.set_output(model_);
+    const ModelOptions& given = reader_.parsed().model;
+    model_.hidden_dropout = given.hidden_dropout.value_or(model_.hidden_dropout);
+    model_.attention_dropout = given.attention_dropout.value_or(model_.attention_dropout);
+    tokenizer_name_ = attributes.get<std::string>("tokenizer");
+    const auto payload = base.description.blobs.find("tokenizer");
+    TRIREME_CHECK(payload != base.description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");
+    tokenizer_payload_ = payload->second;
+    collectively(*job_.world, [&] { tokenizer_ = make_task_tokenizer(tokenizer_name_, tokenizer_payload_, is_bert); });
+    if (is_pretrained) pretrained_ = std::move(base);
+    continues_ = !is_pretrained;
+  }
+
+  void read_data() {
+    const std::int64_t given = reader_.parsed().batch.sequence_length;
+    sequence_length_ = given > 0 ? given : model_.max_positions;
+    model::check_sequence_length(model_, sequence_length_);
+    const auto read = [&](const std::vector<std::string>& paths, bool is_training) {
+      return read_task(*job_.world, task_, paths, tokenizer_, sequence_length_, is_training);
+    };
+    train_ = read(task_.train, true);
+    valid_ = read(task_.valid, false);
+    if (!task_.test.empty()) test_ = read(task_.test, false);
+    log::info("{}: {} examples to train, {} to validate, {} to test", task_.name(), train_.samples->labels(),
+              valid_.samples->labels(), test_.samples ? test_.samples->labels() : 0);
+  }
+
+  TrainPlan make_plan(const RunConfig& config) const {
+    TrainPlan plan;
+    plan.model = model_;
+    plan.tokenizer_payload = tokenizer_payload_;
+    plan.iterations = *config.batch.train_iterations;
+    plan.attributes = attributes_of(model_);
+    plan.attributes.merge(attributes_of(config.train_options()));
+    put_dtype(plan.attributes, config.precision.dtype);
+    plan.attributes.put("tokenizer", tokenizer_name_);
+    plan.attributes.put("data.task", task_.name());
+    plan.attributes.put("data.train", train_.digest);
+    plan.attributes.put("data.tokenizer", tokenizer_.tokenizer->digest());
+    plan.attributes.put("data.sequence_length", sequence_length_);
+    plan.attributes.put("data.seed", static_cast<std::int64_t>(config.seed));
+    if (!config.checkpoint.load.empty() && (continues_ || config.checkpoint.load != pretrained_load())) {
+      plan.start = open_checkpoint(*job_.world, config.checkpoint.load, config.checkpoint.load_or_init);
+    }
+    if (plan.start.reader) {
+      const Attributes& stored = plan.start.description.attributes;
+      require_same_run(stored, plan.attributes, config.checkpoint.allow_new_data);
+      for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
+      plan.done = train::progress_from(stored);
+    } else {
+      TRIREME_CHECK(pretrained_.reader, CheckpointError, "{} has no checkpoint to go on with", config.checkpoint.load);
+      plan.pretrained = &pretrained_;
+    }
+    return plan;
+  }
+  /// Returns the folder that was given by --load and holds the pretrained model.
+  std::string pretrained_load() const {
+    return options_.given("pretrained-checkpoint") ? "" : reader_.parsed().checkpoint.load;
+  }
+
+  /// Returns the best score of a seed, or none where it was stopped early.
+  std::optional<double> run_seed(std::uint64_t seed, BestScores& best) {
+    RunConfig config = config_;
+    config.seed = seed;
+    config.checkpoint.save = folder_of_seed(config_.checkpoint.save, task_, seed);
+    config.checkpoint.load = folder_of_seed(config_.checkpoint.load, task_, seed);
+    TrainPlan plan = make_plan(config);
+    log_configuration(options_, job_, config, plan);
+    if (config.run.dry_run) {
+      log::info("dry run: everything is in order; {} iterations would run",
+                std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
+      return 0;
+    }
+    if (!config.checkpoint.save.empty()) {
+      collectively(*job_.world, [&] {
+        if (job_.speaks()) io::make_folders(config.checkpoint.save);
+      });
+    }
+    TrainSession session(job_, config, plan);
+    session.restore();
+    data::SampleSplits data;
+    const std::int64_t per_epoch = config.run.schedule.eval_interval;
+    data.train = std::make_unique<data::EpochSamples>(
+        *train_.samples, seed, task_.epochs,
+        per_epoch * config.batch.batches(job_.grid.data_size()).max_size() / model_.samples_per_label());
+    if (session.has_work(data)) {
+      const train::RunEnd end = session.run(data, [&] { evaluate(session, per_epoch, best); });
+      if (end == train::RunEnd::stopped_early) return std::nullopt;
+    }
+    const train::Progress& progress = session.progress();
+    print_line(
+        job_,
+        fmt::format(
+            "{{\"task\": \"{}\", \"seed\": {}, \"epoch\": {}, \"iteration\": {}, {}{}}}", task_.name(), seed,
+            progress.best_iteration / per_epoch, progress.best_iteration, best_json(progress, best.valid, valid_, ""),
+            test_.samples && !best.test.scores.empty() ? ", " + best_json(progress, best.test, test_, "test_") : ""));
+    return progress.best_score;
+  }
+
+  /// Returns the figures of the best epoch; where another life of the run measured it, only its score is known.
+  std::string best_json(const train::Progress& progress, const train::TaskScores& scores, const TaskSplit& split,
+                        const std::string& prefix) const {
+    if (scores.scores.empty()) {
+      return fmt::format("\"{}\": {:.17g}", split.squad ? "f1" : "accuracy",
+                         split.squad ? 100 * progress.best_score : progress.best_score);
+    }
+    const std::string json = measure(task_, split, scores).json();
+    if (prefix.empty()) return json;
+    return fmt::format("\"test\": {{{}}}", json);
+  }
+
+  void evaluate(TrainSession& session, std::int64_t per_epoch, BestScores& best) {
+    train::TaskScores scores = train::score_samples(session.model(), *valid_.samples);
+    const TaskResult result = measure(task_, valid_, scores);
+    const std::int64_t iteration = session.progress().iteration;
+    const bool is_best = session.trainer().note_score(result.score);
+    log::info("validation after iteration {}, epoch {:.2f}: {}, loss {:.4f}{}", iteration,
+              static_cast<double>(iteration) / static_cast<double>(per_epoch), result.text(), scores.loss,
+              is_best ? ", the best" : "");
+    if (!is_best) return;
+    best.valid = std::move(scores);
+    const TaskResult* predicted = &result;
+    TaskResult test_result;
+    if (test_.samples) {
+      best.test = train::score_samples(session.model(), *test_.samples);
+      test_result = measure(task_, test_, best.test);
+      log::info("test after iteration {}: {}, loss {:.4f}", iteration, test_result.text(), best.test.loss);
+      predicted = &test_result;
+    }
+    collectively(*job_.world, [&] {
+      if (job_.speaks()) write_predictions(task_, *predicted);
+    });
+  }
+
+  /// Prints the median over the seeds, and the result of their averaged probabilities.
+  void report_seeds(std::vector<double> results, const std::vector<BestScores>& all) const {
+    std::ranges::sort(results);
+    const std::size_t middle = results.size() / 2;
+    const double median = results.size() % 2 == 1 ? results[middle] : (results[middle - 1] + results[middle]) / 2;
+    std::string line = fmt::format("{{\"task\": \"{}\", \"seeds\": {}, \"median_{}\": {:.17g}", task_.name(),
+                                   task_.seeds, valid_.squad ? "f1" : "accuracy", valid_.squad ? 100 * median : median);
+    if (all.size() == results.size()) {
+      line += fmt::format(", \"ensemble\": {{{}}}", ensemble(all, &BestScores::valid, valid_).json());
+      if (test_.samples) {
+        line += fmt::format(", \"ensemble_test\": {{{}}}", ensemble(all, &BestScores::test, test_).json());
+      }
+    } else {
+      log::info("no ensemble: an earlier life of this run measured {} of its seeds", results.size() - all.size());
+    }
+    print_line(job_, line + "}");
+  }
+
+  /// Measures the mean of the seeds' probabilities.
+  TaskResult ensemble(const std::vector<BestScores>& all, train::TaskScores BestScores::*scores,
+                      const TaskSplit& split) const {
+    train::TaskScores sum;
+    for (const BestScores& seed : all) {
+      train::TaskScores probabilities = seed.*scores;
+      to_probabilities(probabilities, split.squad ? 2 : 1);
+      if (sum.scores.empty()) {
+        sum = std::move(probabilities);
+      } else {
+        std::ranges::transform(sum.scores, probabilities.scores, sum.scores.begin(), std::plus<>());
+      }
+    }
+    for (double& value : sum.scores) value = std::log(value / static_cast<double>(all.size()));
+    return measure(task_, split, sum);
+  }
+
+  const Options& options_;
+  const TaskOptions& task_;
+  Job& job_;
+  RunConfigReader& reader_;
+  RunConfig config_;
+  model::ModelConfig model_;
+  OpenCheckpoint pretrained_;  // empty where the run only goes on
+  bool continues_ = false;     // --load holds a run of the task
+  std::string tokenizer_name_, tokenizer_payload_;
+  TaskTokenizer tokenizer_;
+  std::int64_t sequence_length_ = 0;
+  TaskSplit train_, valid_, test_;
+};
+
+}  // namespace
+
+int finetune_command(const CommandLine& line) {
+  Options options(
+      line.command(),
+      "Trains a pretrained BERT or GPT on a task, measures each epoch on validation data and prints the best "
+      "as a line of JSON.");
+  TaskOptions task;
+  std::string pretrained;
+  task.declare(options);
+  options.add("pretrained-checkpoint", &pretrained, "DIR",
+              "Weights to begin with: a folder of checkpoints, or one step's folder. --load may name them, too.");
+  RunConfigReader reader(options, RunKind::task);
+  if (!line.read(options)) return 0;
+  task.check(options);
+  std::signal(SIGPIPE, SIG_IGN);  // a run goes on when the reader of its log is gone
+
+  Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
+  return Finetuning(options, task, job, reader, pretrained).run();
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,126 @@
+#include "src/app/commands/finetune/task_data.hpp"
+
+#include "io/json/task_json.hpp"
+#include "io/posix/folder.hpp"
+#include "io/posix/regular_file.hpp"
+#include "src/base/hash.hpp"
+#include "src/base/log.hpp"
+#include "src/data/dataset/bert/bert_vocabulary.hpp"
+
+namespace trireme::app {
+namespace {
+
+constexpr std::int64_t max_file_bytes = std::int64_t{8} << 30;
+constexpr std::int64_t max_qa_tokens = 128;
+
+/// Appends the files *.txt of a folder, sorted. Returns whether there are any.
+bool append_texts(const std::string& folder, std::vector<std::string>& files) {
+  const std::size_t before = files.size();
+  for (const std::string& name : io::names_in(folder)) {
+    if (name.ends_with(".txt")) files.push_back(folder + "/" + name);
+  }
+  return files.size() > before;
+}
+
+/// Returns the files that `paths` mean.
+std::vector<std::string> files_of(const std::vector<std::string>& paths, bool takes_folders) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    if (!takes_folders || !io::is_folder(path)) {
+      files.push_back(path);
+      continue;
+    }
+    bool found = append_texts(path, files);
+    if (!found) {
+      for (const std::string& name : io::names_in(path)) {
+        const std::string inner = path + "/" + name;
+        if (io::is_folder(inner)) found = append_texts(inner, files) || found;
+      }
+    }
+    TRIREME_CHECK(found, DataError, "{}: neither the folder nor those in it have files *.txt", path);
+  }
+  return files;
+}
+
+void log_skipped(const data::BadLines& bad) {
+  if (bad.count() == 0) return;
+  log::warn("{} lines or questions were left out:", bad.count());
+  for (const std::string& message : bad.messages()) log::warn("  {}", message);
+}
+
+TaskSplit read_files(const TaskOptions& options, const std::vector<std::string>& paths, const TaskTokenizer& tokenizer,
+                     const data::TaskPacking& packing, bool is_training) {
+  TaskSplit split;
+  data::BadLines bad(options.skip_bad_lines);
+  data::RaceExamples race;
+  std::vector<data::TextPair> pairs;
+  std::string digests;
+  for (const std::string& path : files_of(paths, options.task == FinetuneTask::race)) {
+    const data::TaskFile file{path, io::read_whole_file(path, max_file_bytes, io::Symlinks::follow)};
+    digests += digest(file.text.data(), file.text.size());
+    switch (options.task) {
+      case FinetuneTask::race:
+        add_race(file, io::parse_race_article, *tokenizer.tokenizer, max_qa_tokens, bad, race);
+        break;
+      case FinetuneTask::mnli:
+      case FinetuneTask::qqp: {
+        const auto task = options.task == FinetuneTask::mnli ? data::GlueTask::mnli : data::GlueTask::qqp;
+        data::GlueExamples examples = read_glue(task, file, bad);
+        TRIREME_CHECK(!examples.is_test || !is_training, DataError,
+                      "{}:1: the header is that of a test, whose examples have no labels", path);
+        std::ranges::move(examples.pairs, std::back_inserter(pairs));
+        break;
+      }
+      case FinetuneTask::squad:
+        split.squad_file = std::make_unique<data::SquadFile>(io::parse_squad(file.text, path, bad));
+        split.squad = std::make_unique<data::SquadExamples>(
+            *split.squad_file, dynamic_cast<const data::WordPieceTokenizer&>(*tokenizer.tokenizer),
+            data::SquadOptions{packing.sequence_length, options.doc_stride, options.max_query_length, packing.tokens},
+            is_training, bad);
+        break;
+    }
+  }
+  split.digest = digest(digests.data(), digests.size());
+  log_skipped(bad);
+  switch (options.task) {
+    case FinetuneTask::race:
+      split.samples = std::make_unique<data::RaceSamples>(packing, std::move(race));
+      break;
+    case FinetuneTask::mnli:
+    case FinetuneTask::qqp:
+      split.samples = std::make_unique<data::PairSamples>(packing, *tokenizer.tokenizer, pairs);
+      break;
+    case FinetuneTask::squad:
+      split.samples = std::make_unique<data::SquadSamples>(packing, *split.squad);
+      break;
+  }
+  TRIREME_CHECK(split.samples->labels() > 0, DataError, "{} has no examples", paths.front());
+  return split;
+}
+
+}  // namespace
+
+TaskTokenizer make_task_tokenizer(const std::string& name, const std::string& payload, bool is_bert) {
+  if (!is_bert) {
+    TaskTokenizer made{data::tokenizer_from_payload(name, payload), {}};
+    const std::int32_t end = made.tokenizer->end_of_document();
+    made.tokens = {end, end, end};
+    return made;
+  }
+  TRIREME_CHECK(name == "wordpiece", CheckpointError,
+                "the checkpoint's BERT has the tokenizer {}, but the tasks of BERT need WordPiece", name);
+  auto tokenizer = std::make_unique<data::WordPieceTokenizer>(data::wordpiece_from_payload(payload));
+  const data::BertVocabulary vocabulary = data::bert_vocabulary_of(data::wordpiece_from_payload(payload).tokens);
+  return {std::move(tokenizer), {vocabulary.cls, vocabulary.sep, vocabulary.pad}};
+}
+
+TaskSplit read_task(Communicator& world, const TaskOptions& options, const std::vector<std::string>& paths,
+                    const TaskTokenizer& tokenizer, std::int64_t sequence_length, bool is_training) {
+  TaskSplit split;
+  collectively(world, [&] {
+    split = read_files(options, paths, tokenizer, {sequence_length, tokenizer.tokens}, is_training);
+  });
+  return split;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/app/commands/finetune/task_options.hpp"
+#include "src/app/job.hpp"
+#include "src/data/tasks/task_samples.hpp"
+
+namespace trireme::app {
+
+/// Examples of one kind: training, validation or test.
+struct TaskSplit {
+  std::string digest;  ///< of the bytes of the files
+  std::unique_ptr<data::SquadFile> squad_file;
+  std::unique_ptr<data::SquadExamples> squad;
+  std::unique_ptr<data::TaskSamples> samples;
+};
+
+/// Tokenizer of a model and the tokens that it puts around texts: [CLS], [SEP] and [PAD] of a BERT; the end of a
+/// document of a GPT.
+struct TaskTokenizer {
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  data::PairTokens tokens;
+};
+/// Throws DataError where a BERT's vocabulary lacks one of them.
+TaskTokenizer make_task_tokenizer(const std::string& name, const std::string& payload, bool is_bert);
+
+/// Reads the files at `paths`, which are folders, too, for RACE: their files *.txt, or where there are none those of
+/// the folders in them. Logs what was left out. Throws DataError for bad files, and where nothing is left. Collective.
+TaskSplit read_task(Communicator& world, const TaskOptions& options, const std::vector<std::string>& paths,
+                    const TaskTokenizer& tokenizer, std::int64_t sequence_length, bool is_training);
+
+}  // namespace trireme::app

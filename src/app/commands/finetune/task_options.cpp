@@ -1,0 +1,75 @@
+#include "src/app/commands/finetune/task_options.hpp"
+
+#include "src/data/tasks/glue.hpp"
+#include "src/data/tasks/race.hpp"
+
+namespace trireme::app {
+
+void TaskOptions::declare(Options& options) {
+  options.section("Task");
+  options.add_choice("task", &task,
+                     {{"RACE", FinetuneTask::race},
+                      {"MNLI", FinetuneTask::mnli},
+                      {"QQP", FinetuneTask::qqp},
+                      {"SQUAD", FinetuneTask::squad}},
+                     "RACE: the right one of four choices. MNLI and QQP: the relation of two texts. SQUAD: answers as "
+                     "spans of a context, versions 1.1 and 2.0.");
+  options.add("train-data", &train, "FILE...",
+              "Training examples: RACE's folders or files of JSON lines, GLUE's TSV files, SQuAD's JSON file.");
+  options.add("valid-data", &valid, "FILE...", "Examples that measure each epoch.");
+  options.add("test-data", &test, "FILE...", "Examples that measure the best epochs, too.");
+  options.add("epochs", &epochs, "N", "Passes over the training examples.", countable());
+  options.add("seeds", &seeds, "N",
+              "Fine-tune with N seeds, --seed and those after it; print their median, and the result of averaged "
+              "probabilities. Checkpoints are in folders seed-S of --save.",
+              between(1, 1000));
+  options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
+                     "Lines or questions that cannot be used: an error, or left out and counted.");
+  options.add("max-query-length", &max_query_length, "N", "SQUAD: tokens of a question; the rest is cut off.",
+              countable());
+  options.add("doc-stride", &doc_stride, "N", "SQUAD: tokens from a window of a long context to the next.",
+              countable());
+  options.add("n-best-size", &prediction.n_best, "N", "SQUAD: answers that are tried and kept.", countable());
+  options.add("max-answer-length", &prediction.max_answer_length, "N", "SQUAD: tokens of an answer.", countable());
+  options.add("null-score-diff-threshold", &prediction.null_threshold, "X",
+              "SQUAD 2.0: no answer where its logits exceed those of the best one by more than X.");
+  options.add("predictions-file", &predictions_file, "FILE",
+              "SQUAD: answers of the best epoch, {\"id\": \"text\"}, to the test data, or else the validation data.");
+  options.add("n-best-file", &n_best_file, "FILE", "SQUAD: the best answers with their probabilities, likewise.");
+  options.require("task");
+  options.require("train-data");
+  options.require("valid-data");
+}
+
+void TaskOptions::check(const Options& options) const {
+  for (const char* option : {"max-query-length", "doc-stride", "n-best-size", "max-answer-length",
+                             "null-score-diff-threshold", "predictions-file", "n-best-file"}) {
+    TRIREME_CHECK(task == FinetuneTask::squad || !options.given(option), ConfigError, "--{} is for --task SQUAD",
+                  option);
+  }
+  for (const auto* paths : {&train, &valid, &test}) {
+    TRIREME_CHECK(task != FinetuneTask::squad || paths->size() <= 1, ConfigError,
+                  "--task SQUAD: the data of each kind are one file, not {} and {}", paths->at(0), paths->at(1));
+  }
+}
+
+const char* TaskOptions::name() const {
+  return task == FinetuneTask::race   ? "RACE"
+         : task == FinetuneTask::mnli ? "MNLI"
+         : task == FinetuneTask::qqp  ? "QQP"
+                                      : "SQUAD";
+}
+
+void TaskOptions::set_output(model::ModelConfig& config) const {
+  TRIREME_CHECK(config.is_bert() || task != FinetuneTask::squad, CheckpointError,
+                "--task SQUAD needs a BERT, but the checkpoint holds a GPT: its positions do not see the text behind "
+                "them. Give the checkpoint of a BERT.");
+  config.output = task == FinetuneTask::race    ? model::ModelOutput::choices
+                  : task == FinetuneTask::squad ? model::ModelOutput::spans
+                                                : model::ModelOutput::classes;
+  if (task == FinetuneTask::race) config.classes = data::race_choices;
+  if (task == FinetuneTask::mnli) config.classes = data::classes_of(data::GlueTask::mnli);
+  if (task == FinetuneTask::qqp) config.classes = data::classes_of(data::GlueTask::qqp);
+}
+
+}  // namespace trireme::app
