@@ -27,10 +27,13 @@ template <class A>
 __device__ A activation_slope(Activation activation, A x) {
   switch (activation) {
     case Activation::gelu_tanh: {
-      const A two_u = static_cast<A>(1.5957691216057307118) * (x + static_cast<A>(0.044715) * x * x * x);
-      const A sigmoid = 1 / (1 + std::exp(-two_u));
-      const A slope = static_cast<A>(1.5957691216057307118) * (1 + static_cast<A>(3 * 0.044715) * x * x);
-      return sigmoid + x * sigmoid * (1 - sigmoid) * slope;
+      // Beyond |x| = 10 the sigmoid is 0 or 1. Its complement is sigmoid e^-2u, without a difference.
+      const A bounded = x < -10 ? A{-10} : x > 10 ? A{10} : x;
+      const A two_u =
+          static_cast<A>(1.5957691216057307118) * (bounded + static_cast<A>(0.044715) * bounded * bounded * bounded);
+      const A e = std::exp(-two_u), sigmoid = 1 / (1 + e);
+      const A slope = static_cast<A>(1.5957691216057307118) * (1 + static_cast<A>(3 * 0.044715) * bounded * bounded);
+      return sigmoid + bounded * sigmoid * (sigmoid * e) * slope;
     }
     case Activation::gelu_erf:
       return static_cast<A>(0.5) * std::erfc(-static_cast<A>(0.70710678118654752440) * x) +

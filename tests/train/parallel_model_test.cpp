@@ -43,12 +43,15 @@ TEST(TransformerStage, BothHalvesOfBackwardMakeTheWhole) {
 }
 
 TEST(TransformerStage, AttendsToThePositionsWithinTheLengthsOfItsMicroBatch) {
-  Rig rig(layout_of(DType::fp64, 16, 1), small_config(), 0.5);
+  model::ModelConfig config = small_config();
+  config.family = model::ModelFamily::bert;
+  config.binary_head = false;
+  Rig rig(layout_of(DType::fp64, 16, 1), config, 0.5);
   std::vector<std::int32_t> ids(16, 3), lengths = {8};
   const std::vector<std::int32_t> targets(16, 7);
   const std::vector<std::int64_t> numbers = {0};
   std::vector<double> weights(16);
-  weights.back() = 1;  // the loss of the last position alone
+  weights.front() = 1;  // the loss of the first position alone
   const auto loss_with = [&](std::size_t changed, bool is_padded) {
     ids.assign(16, 3);
     ids[changed] = 4;
