@@ -77,6 +77,7 @@ class Scorer {
     const std::int64_t unit = std::lcm(length_multiple, model_.sequence_unit());
     length = std::min((length + unit - 1) / unit * unit, model_.execution().sequence_length);
     if (loader_ && length == model_.sequence_shard().sequence) return;
+    model_.backend().compute_stream().synchronize();  // before memory that it uses is freed
     model_.set_sequence_length(length);
     const DType type = accumulation_type(model_.execution().dtype);
     const Shape shape{micro_batches_, model_.sequence_shard().rows * grid_.micro_batch_size};

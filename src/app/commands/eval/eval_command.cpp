@@ -128,6 +128,11 @@ void log_reading(const EvalOptions& o, const ZeroShotTask& task, const data::Bad
     log::info("detokenizer {}{}", name_of(o.zero_shot.detokenizer.value_or(data::detokenizer_of(o.data_path))),
               by_path ? ", by the file's path; --detokenizer chooses another" : "");
   }
+  std::int64_t unscored = 0;
+  for (std::int64_t i = 0; i < task.texts().size(); ++i) unscored += task.texts().scored(i) == 0 ? 1 : 0;
+  if (o.task == EvalTask::lambada && unscored > 0) {
+    log::warn("{} examples of one token predict nothing, and count as correct", unscored);
+  }
   log::info("{} texts to score, {} tokens of them", task.texts().size(), task.texts().scored());
 }
 
