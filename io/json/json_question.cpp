@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "io/json/json_text.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 
@@ -13,6 +14,11 @@ namespace trireme::io {
 namespace {
 
 using nlohmann::json;
+
+/// A value in a message. That of a list or an object may nest deeper than the stack.
+std::string shown(const json& value) {
+  return value.is_structured() ? fmt::format("an {}", value.type_name()) : shortened(value.dump());
+}
 
 /// The value under the first of `keys` that the object has, and this key.
 std::pair<std::string, const json*> value_of(const json& object, const std::vector<std::string>& keys) {
@@ -23,7 +29,7 @@ std::pair<std::string, const json*> value_of(const json& object, const std::vect
 }
 
 std::string text_of(const std::string& key, const json& value) {
-  TRIREME_CHECK(value.is_string(), DataError, "the value of '{}' is {}, not a string", key, shortened(value.dump()));
+  TRIREME_CHECK(value.is_string(), DataError, "the value of '{}' is {}, not a string", key, shown(value));
   return value.get<std::string>();
 }
 
@@ -34,7 +40,7 @@ std::int64_t answer_of(const std::string& key, const json& value) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   TRIREME_CHECK(!text.empty() && error == std::errc() && end == text.data() + text.size(), DataError,
-                "the value of '{}' is {}: neither the number of a choice nor its letter", key, shortened(value.dump()));
+                "the value of '{}' is {}: neither the number of a choice nor its letter", key, shown(value));
   return number;
 }
 
@@ -43,8 +49,7 @@ data::ChoiceQuestion question_of(const json& object, const QuestionKeys& keys) {
   const auto [context_key, context] = value_of(object, keys.context);
   question.context = text_of(context_key, *context);
   const auto [choices_key, choices] = value_of(object, keys.choices);
-  TRIREME_CHECK(choices->is_array(), DataError, "the value of '{}' is {}, not a list", choices_key,
-                shortened(choices->dump()));
+  TRIREME_CHECK(choices->is_array(), DataError, "the value of '{}' is {}, not a list", choices_key, shown(*choices));
   for (const json& choice : *choices) question.choices.push_back(text_of(choices_key, choice));
   const auto [answer_key, answer] = value_of(object, keys.answer);
   question.answer = answer_of(answer_key, *answer);
@@ -59,10 +64,10 @@ data::ChoiceQuestion question_of(const json& object, const QuestionKeys& keys) {
 data::ChoiceQuestion json_question(std::string_view line, const QuestionKeys& keys, const std::string& where) {
   try {
     const json object = json::parse(line);
-    TRIREME_CHECK(object.is_object(), DataError, "the line is {}, not an object", shortened(object.dump()));
+    TRIREME_CHECK(object.is_object(), DataError, "the line is {}, not an object", shown(object));
     return question_of(object, keys);
-  } catch (const json::exception& error) {
-    throw DataError("{}: not JSON: {}", where, shortened(error.what()));
+  } catch (const json::parse_error& error) {
+    throw DataError("{}:{}: not JSON: {}", where, error.byte, json_fault(error.what()));
   } catch (const DataError& error) {
     throw DataError("{}: {}", where, error.what());
   }

@@ -51,13 +51,7 @@ class KeyHandler : public nlohmann::json_sax<json> {
   }
   bool end_array() override { return --depth_, true; }
   bool parse_error(std::size_t byte, const std::string&, const json::exception& error) override {
-    // The library's text is "[json.exception.parse_error.101] parse error at line 1, column 3: reason": replaces its
-    // line number by that of the file.
-    const std::string_view message = error.what();
-    const std::size_t column = message.find("column ");
-    const std::size_t colon = message.find(": ", column == message.npos ? 0 : column);
-    throw DataError("{}:{}: not JSON: {}", location_, byte,
-                    shortened(colon == message.npos ? message : message.substr(colon + 2)));
+    throw DataError("{}:{}: not JSON: {}", location_, byte, json_fault(error.what()));
   }
 
  private:
@@ -81,6 +75,13 @@ std::string json_text(std::string_view line, const std::string& key, const std::
   KeyHandler handler(key, fmt::format("{}:{}", path, line_number));
   json::sax_parse(line, &handler);
   return handler.finish();
+}
+
+std::string json_fault(std::string_view message) {
+  // "[json.exception.parse_error.101] parse error at line 1, column 3: reason"; the line is not that of the file.
+  const std::size_t column = message.find("column ");
+  const std::size_t colon = message.find(": ", column == std::string_view::npos ? 0 : column);
+  return shortened(colon == std::string_view::npos ? message : message.substr(colon + 2));
 }
 
 std::string json_line(const std::string& key, const std::string& text) { return json{{key, text}}.dump(); }

@@ -82,10 +82,10 @@ bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"], "answer": ""}' "ne
 bad MULTIPLE_CHOICE '{"question": "a", "choices": "b", "answer": 0}' "bad.jsonl:3: the value of 'choices' is \"b\", not a list"
 bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", ""], "answer": 0}' "bad.jsonl:3: choice 1 is empty"
 bad HELLASWAG '[]' "bad.jsonl:1: the object has no key 'ctx'"
-refused 3 "bad.jsonl:3: the line is [], not an object" 2 eval --load saved --task MULTIPLE_CHOICE --data-path bad.jsonl
+refused 3 "bad.jsonl:3: the line is an array, not an object" 2 eval --load saved --task MULTIPLE_CHOICE --data-path bad.jsonl
 eval_task 2 MULTIPLE_CHOICE bad.jsonl --on-bad-line skip
 check "bad lines are counted" [ "$(number total) $(number skipped_lines)" = "1 1" ]
-check "and shown" grep -q "skipped bad.jsonl:3: the line is \[\], not an object" err
+check "and shown" grep -q "skipped bad.jsonl:3: the line is an array, not an object" err
 : >empty.jsonl
 refused 3 "empty.jsonl has no example" 2 eval --load saved --task LAMBADA --data-path empty.jsonl
 refused 3 "empty.jsonl: the text has 0 tokens: perplexity needs at least 2" 1 eval --load saved --task WIKITEXT103 --data-path empty.jsonl

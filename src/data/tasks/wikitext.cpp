@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,9 @@ WikiTextResult result_of(const WikiText& set, std::span<const TextScore> scores)
   result.loss = Mean::of(sum.loss, sum.squared_loss, set.windows.scored());
   result.perplexity = std::exp(std::min(result.loss.value, max_exponent));
   result.adjusted_perplexity =
-      std::exp(std::min(sum.loss / static_cast<double>(set.original_tokens - 1), max_exponent));
+      set.original_tokens == 1
+          ? std::numeric_limits<double>::infinity()
+          : std::exp(std::min(sum.loss / static_cast<double>(set.original_tokens - 1), max_exponent));
   return result;
 }
 

@@ -73,6 +73,8 @@ TEST(WikiText, AdjustsThePerplexityToTheWords) {
   EXPECT_DOUBLE_EQ(result.loss.standard_error, std::sqrt((9.0 - 5) / 4 / 5));
   EXPECT_DOUBLE_EQ(result.perplexity, std::exp(1));
   EXPECT_DOUBLE_EQ(result.adjusted_perplexity, std::exp(5));
+  const WikiText word = make_wikitext("abc", Detokenizer::none, *tokenizer, 4, 4);
+  EXPECT_TRUE(std::isinf(result_of(word, {scores, 1}).adjusted_perplexity));  // there is no other word
   const TextScore diverged[] = {{.loss = std::nan("")}};
   EXPECT_TRUE(std::isnan(result_of(set, diverged).perplexity));
   EXPECT_THROW(make_wikitext("a", Detokenizer::none, *tokenizer, 4, 4), DataError);
