@@ -201,7 +201,9 @@ std::unique_ptr<ZeroShotTask> read_zero_shot_task(EvalTask task, const std::stri
     result = std::make_unique<MultipleChoiceTask>(std::move(set));
   }
   TRIREME_CHECK(result->texts().size() > 0, DataError, "{} has no example{}", path,
-                bad_lines.count() > 0 ? fmt::format(" beside its {} bad lines", bad_lines.count()) : "");
+                bad_lines.count() > 0 ? fmt::format(" beside its {} bad lines, the first: {}", bad_lines.count(),
+                                                    bad_lines.messages().front())
+                                      : "");
   return result;
 }
 
