@@ -54,6 +54,9 @@ std::unique_ptr<SavedModel> load_model(
   saved->description = checkpoint.description;
   const Attributes& attributes = saved->description.attributes;
   model::ModelConfig config = model::config_from(attributes);
+  TRIREME_CHECK(config.causal() && config.predicts_tokens(), CheckpointError,
+                "{} holds {}, which does not predict the next token. Try a checkpoint of a pretrained GPT.",
+                checkpoint.reader->description(), config.is_bert() ? "a BERT" : "a model fine-tuned for a task");
   config.hidden_dropout = 0;
   config.attention_dropout = 0;
   train::ExecutionConfig execution;

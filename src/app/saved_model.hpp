@@ -43,7 +43,8 @@ struct SavedModel {
 void check_is_gpt(const model::ModelConfig& config, const std::string& load, const std::string& use);
 
 /// Loads the weights of `options.load` on any grid. The sequence length is that of the training, and so is the type,
-/// unless `--dtype` says another; `settle` may change them. Collective.
+/// unless `--dtype` says another; `settle` may change them. CheckpointError where the model does not predict the next
+/// token. Collective.
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,
     const std::function<void(const model::ModelConfig&, train::ExecutionConfig&)>& settle);
