@@ -12,7 +12,7 @@ namespace trireme::app {
 
 int train_command(const CommandLine& line) {
   Options options(line.command(),
-                  "Trains a GPT-2 or a Llama on tokenized corpora, from initial weights or a checkpoint.");
+                  "Trains a GPT-2, a Llama or a BERT on tokenized corpora, from initial weights or a checkpoint.");
   RunConfigReader reader(options);
   if (!line.read(options)) return 0;
   std::signal(SIGPIPE, SIG_IGN);  // a run goes on when the reader of its log is gone
