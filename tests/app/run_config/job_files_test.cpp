@@ -32,7 +32,8 @@ struct Settled {
     const GridOptions& asked = reader.parsed().parallel.grid;
     grid.emplace(ranks, asked.tensor, asked.pipeline, asked.context);
     config = reader.settle(grid->data_size());
-    model = config.model.config(config.batch.sequence_length, 1);
+    // A BERT has the vocabulary of its corpus: that of bert-base-uncased, [BOS] and [EOS].
+    model = config.model.config(config.batch.sequence_length, name.starts_with("bert") ? 30524 : 1);
   }
   Options options;
   RunConfigReader reader;
