@@ -16,10 +16,11 @@ void ModelOptions::declare_dropout(Options& options) {
 
 void ModelOptions::declare(Options& options) {
   options.section("Model");
-  options.add("model", &preset, "NAME",
-              "Preset: " + model::preset_names() +
-                  ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the "
-                  "scaling study. A preset sets vocabulary, positions and dropout, too; single options override it.");
+  options.add(
+      "model", &preset, "NAME",
+      "Preset: " + model::preset_names() +
+          ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the "
+          "scaling study. A preset sets positions, dropout and a GPT's vocabulary, too; single options override it.");
   options.add_choice<std::optional<model::ModelFamily>>(
       "model-type", &family, {{"gpt", model::ModelFamily::gpt}, {"bert", model::ModelFamily::bert}},
       "Kind of model without a preset: gpt predicts the next token (default), bert masked tokens.");
