@@ -1,0 +1,100 @@
+#!/bin/bash
+# Fine-tuning: the tasks from files to predictions, on two grids, stopped and continued, and what it refuses.
+source "$(dirname "$0")/functions.sh"
+
+# A vocabulary, a pretrained BERT and a GPT: initial weights will do.
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the ship crew rows oars who what . '?' {a..z} {0..9} '##s' >vocab.txt
+make_text 1 | sed 's/\. the/. The/g' >text.jsonl  # sentences begin with capitals
+make_corpus corpus 1
+shape=(--num-layers 2 --hidden-size 16 --num-attention-heads 4 --seq-length 32 --dtype fp64 --lr 0.01 --train-iters 0)
+done_by 1 corpus build --input text.jsonl --output bert.h5 --tokenizer wordpiece --vocab-file vocab.txt --split-sentences
+done_by 1 train --model-type bert "${shape[@]}" --data-path bert.h5 --save bert
+done_by 1 train "${shape[@]}" --data-path corpus.h5 --save gpt
+
+# race N: articles of one question each, whose answer they state.
+race() {
+  awk -v n="$1" 'BEGIN { for (i = 0; i < n; ++i) {
+    right = i % 4
+    printf "{\"article\": \"the %c rows .\", \"questions\": [\"who rows ?\"], \"options\": [[\"a\", \"b\", \"c\", \"d\"]], ", 97 + right
+    printf "\"answers\": [\"%c\"], \"id\": \"%d\"}\n", 65 + right, i } }'
+}
+mkdir -p race/middle race/high
+race 6 >race/middle/1.txt
+race 5 >race/high/1.txt
+race 7 >dev.jsonl
+base=(finetune --task RACE --valid-data dev.jsonl --lr 0.01 --seq-length 24 --dtype fp64 --log-interval 1)
+tune=("${base[@]}" --train-data race --global-batch-size 4 --epochs 3)
+grid=(--tp 2 --pp 2)
+
+done_by 1 "${tune[@]}" --pretrained-checkpoint bert --metrics-file one.jsonl
+cp out one.json
+check "an epoch has the whole batches of its questions" [ "$(field iteration one.jsonl | tail -1)" -eq 6 ]
+check "the result counts each question once" grep -q '"total": 7' one.json
+done_by 4 "${tune[@]}" --load bert --metrics-file four.jsonl "${grid[@]}" --sequence-parallel
+field lm_loss one.jsonl >losses
+field lm_loss four.jsonl >losses4
+check "four ranks compute the same losses" close_to losses losses4 1e-10
+check "and the same result" cmp out one.json
+
+on 2 "${tune[@]}" --pretrained-checkpoint bert --save stopped --exit-interval 3 --use-distributed-optimizer
+check "a run stops in an epoch" [ $code -eq 75 ]
+check "and prints no result yet" [ ! -s out ]
+done_by 4 "${tune[@]}" --pretrained-checkpoint bert --load stopped --load-or-init --metrics-file rest.jsonl "${grid[@]}"
+tail -3 losses >last_losses
+field lm_loss rest.jsonl >rest_losses
+check "it goes on on another grid" close_to last_losses rest_losses 1e-10
+check "to the same result" [ "$(field accuracy out)" = "$(field accuracy one.json)" ]
+refused 3 "the checkpoint's run read other data" 1 "${tune[@]}" --load stopped --seed 7
+
+done_by 1 "${base[@]}" --train-data race --pretrained-checkpoint bert --seeds 3 --test-data dev.jsonl --epochs 1 --save seeds
+check "three seeds have a result each" [ "$(grep -c '"seed":' out)" -eq 3 ]
+check "a median and an ensemble" grep -q '"seeds": 3, "median_accuracy": .*"ensemble": {.*"ensemble_test": {' out
+check "and folders of their own" [ -d seeds/seed-1236 ]
+
+# SQuAD 2.0: one question of each kind.
+squad() {
+  cat <<EOF
+{"version": "v2.0", "data": [{"title": "t", "paragraphs": [{"context": "the ship rows 7 oars . the crew rows 9 oars .", "qas": [
+ {"id": "q1", "question": "what rows 7 oars ?", "is_impossible": false, "answers": [{"text": "ship", "answer_start": $1}]},
+ {"id": "q2", "question": "who rows 9 oars ?", "is_impossible": false, "answers": [{"text": "the crew", "answer_start": 23}]},
+ {"id": "q3", "question": "who ?", "is_impossible": true, "answers": []}]}]}]}
+EOF
+}
+squad 4 >squad.json
+answer=(finetune --task SQUAD --train-data squad.json --lr 0.01 --seq-length 16 --doc-stride 4
+  --dtype fp64 --global-batch-size 2 --epochs 2 --predictions-file p.json --n-best-file n.json)
+done_by 1 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert
+cp out one.json
+cp n.json n1.json
+check "predictions have every question" [ "$(grep -c '"q[123]": "' p.json)" -eq 3 ]
+check "SQuAD's figures are printed" grep -q '"exact": .*"f1": .*"HasAns_total": 2.*"NoAns_total": 1' one.json
+done_by 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert --tp 2 --sequence-parallel
+check "two ranks find the same answers" [ "$(grep text n.json)" = "$(grep text n1.json)" ]
+check "and the same figures" cmp out one.json
+
+# A GPT classifies by its last token.
+printf 'i\tp\tq\tg\tb1\tb2\tp1\tp2\ts1\ts2\tl\tgold\n' >mnli.tsv
+for i in 0 1 2 3; do printf '%d\tp\tq\tg\tb1\tb2\tp1\tp2\tthe ship\tthe crew %d\tl\tneutral\n' $i $i; done >>mnli.tsv
+pairs=(finetune --task MNLI --train-data mnli.tsv --valid-data mnli.tsv --lr 0.01 --seq-length 32 --dtype fp64
+  --global-batch-size 2 --epochs 2)
+done_by 1 "${pairs[@]}" --pretrained-checkpoint gpt --metrics-file one.jsonl
+done_by 2 "${pairs[@]}" --pretrained-checkpoint gpt --metrics-file two.jsonl --cp 2
+field lm_loss one.jsonl >losses
+field lm_loss two.jsonl >losses2
+check "a GPT computes the same on two context ranks" close_to losses losses2 1e-10
+
+# What it refuses.
+refused 3 "--task SQUAD needs a BERT" 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint gpt
+refused 3 "holds a model of the task RACE" 1 "${tune[@]}" --pretrained-checkpoint stopped
+refused 2 "give --pretrained-checkpoint, or --load" 1 "${tune[@]}"
+refused 2 "--doc-stride is for --task SQUAD" 1 "${tune[@]}" --pretrained-checkpoint bert --doc-stride 4
+refused 2 "have 11 examples, fewer than one batch" 1 "${base[@]}" --train-data race --pretrained-checkpoint bert --global-batch-size 12
+sed -i 's/neutral/maybe/' mnli.tsv
+refused 3 "mnli.tsv:2: unknown label 'maybe'" 2 "${pairs[@]}" --pretrained-checkpoint bert
+(race 4; echo '{"article": 1}'; race 1) >mixed.jsonl
+refused 3 'mixed.jsonl:5: "article" is 1 instead of a text' 2 "${base[@]}" --train-data mixed.jsonl --pretrained-checkpoint bert
+done_by 1 "${base[@]}" --train-data mixed.jsonl --pretrained-checkpoint bert --on-bad-line skip
+check "bad lines are counted where they are skipped" grep -q "1 lines or questions were left out" err
+refused 5 "absent" 1 "${answer[@]}" --valid-data absent --pretrained-checkpoint bert
+squad 5 >squad.json
+refused 3 "squad.json: question 'q1': the answer 'ship' is not at character 5" 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert
