@@ -83,7 +83,7 @@ field lm_loss one.jsonl >losses
 field lm_loss two.jsonl >losses2
 check "a GPT computes the same on two context ranks" close_to losses losses2 1e-10
 
-# What it refuses.
+# Refusals.
 refused 3 "--task SQUAD needs a BERT" 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint gpt
 refused 3 "holds a model of the task RACE" 1 "${tune[@]}" --pretrained-checkpoint stopped
 refused 2 "give --pretrained-checkpoint, or --load" 1 "${tune[@]}"

@@ -12,7 +12,7 @@ namespace trireme::app {
 
 /// Examples of one kind: training, validation or test.
 struct TaskSplit {
-  std::string digest;  ///< of the bytes of the files
+  std::string digest;  ///< digest of the bytes of the files
   std::unique_ptr<data::SquadFile> squad_file;
   std::unique_ptr<data::SquadExamples> squad;
   std::unique_ptr<data::TaskSamples> samples;
