@@ -39,13 +39,6 @@ void SavedModelOptions::declare(Options& options) {
   device.declare(options);
 }
 
-void check_is_gpt(const model::ModelConfig& config, const std::string& load, const std::string& use) {
-  TRIREME_CHECK(!config.is_bert(), CheckpointError,
-                "{} holds a BERT, which predicts masked tokens: {} needs a model that predicts the next token. Try the "
-                "checkpoint of a GPT",
-                load, use);
-}
-
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,
     const std::function<void(const model::ModelConfig&, train::ExecutionConfig&)>& settle) {

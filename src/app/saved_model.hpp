@@ -38,10 +38,6 @@ struct SavedModel {
   std::unique_ptr<train::ParallelModel> model;
 };
 
-/// Throws CheckpointError where the model loaded from `load` is a BERT, which predicts no next token. `use` needs one:
-/// "generate".
-void check_is_gpt(const model::ModelConfig& config, const std::string& load, const std::string& use);
-
 /// Loads the weights of `options.load` on any grid. The sequence length is that of the training, and so is the type,
 /// unless `--dtype` says another; `settle` may change them. CheckpointError where the model does not predict the next
 /// token. Collective.

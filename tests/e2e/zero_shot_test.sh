@@ -95,12 +95,3 @@ refused 3 "latin1.txt:2: byte 16 of the file is not UTF-8" 1 eval --load saved -
 refused 2 "--overlapping-eval 33 exceeds the windows of --seq-length 32" \
   1 eval --load saved --task WIKITEXT103 --data-path text.txt --overlapping-eval 33
 refused 2 "--strict-lambada goes with --task LAMBADA alone" 1 eval --load saved --data-path text.h5 --strict-lambada
-
-# A model that predicts no next token.
-printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the crew ship rows oars . >vocab.txt
-done_by 1 corpus build --input corpus.jsonl --output sentences.h5 --tokenizer wordpiece --vocab-file vocab.txt --split-sentences
-done_by 1 train --model-type bert "${model[@]}" --data-path sentences.h5 --global-batch-size 1 --train-iters 0 --eval-iters 0 --lr 0.01 \
-  --save bert
-refused 3 "bert holds a BERT, which predicts masked tokens: --task LAMBADA needs a model that predicts the next token" \
-  2 eval --load bert --task LAMBADA --data-path lines.jsonl
-refused 3 "generate needs a model that predicts the next token" 1 generate --load bert --prompt a

@@ -31,7 +31,6 @@ int generate_command(const CommandLine& line) {
   Job job(line.environment(), options, model.grid, model.device);
   const std::unique_ptr<SavedModel> saved =
       load_model(job, model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
-        check_is_gpt(config, model.load, "generate");
         execution.sequence_length = config.max_positions;
       });
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);

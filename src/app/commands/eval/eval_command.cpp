@@ -169,7 +169,6 @@ int eval_command(const CommandLine& line) {
   if (o.task == EvalTask::perplexity) corpus = open_corpus(*job.world, o.data_path);
   const std::unique_ptr<SavedModel> saved =
       load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
-        check_is_gpt(config, o.model.load, "--task " + name_of(o.task));
         execution.sequence_length = o.sequence_length.value_or(execution.sequence_length);
         execution.micro_batch_size = o.micro_batch_size;
         model::check_sequence_length(config, execution.sequence_length);
