@@ -10,6 +10,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/base/machine.hpp"
 
 namespace trireme::data {
 namespace {
@@ -134,15 +135,17 @@ void shuffle_rows(std::span<Number> rows, std::uint32_t seed) {
 template <class Number>
 std::vector<Number> make_room(std::int64_t samples) {
   constexpr std::size_t row_bytes = row_numbers * sizeof(Number);
+  const std::size_t machine = machine_memory_bytes();
   std::vector<Number> rows;
   try {
-    // A greater number is a length_error, or overflows.
-    if (samples > static_cast<std::int64_t>(PTRDIFF_MAX / row_bytes)) throw std::bad_alloc();
+    // Linux also reserves memory that it does not have, and kills the process that writes there.
+    if (samples > static_cast<std::int64_t>(machine / 4 * 3 / row_bytes)) throw std::bad_alloc();
     rows.reserve(static_cast<std::size_t>(samples) * row_numbers);
   } catch (const std::bad_alloc&) {
     throw EnvironmentError(
-        "the map of {} BERT samples takes {:.1f} GiB of memory, which this machine does not give. Try fewer iterations",
-        samples, static_cast<double>(samples) * row_bytes / 0x1p30);
+        "the map of {} BERT samples takes {:.1f} GiB of memory, too much for this machine of {:.1f} GiB. Try fewer "
+        "iterations",
+        samples, static_cast<double>(samples) * row_bytes / 0x1p30, static_cast<double>(machine) / 0x1p30);
   }
   return rows;
 }

@@ -8,6 +8,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/machine.hpp"
 #include "tests/data/dataset/bert/bert_corpus.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -135,6 +136,10 @@ TEST(BertSampleMap, RefusesMoreSamplesThanMemoryHoldsBeforeItCountsThem) {
               HasSubstr("the map of 1152921504606846976 BERT samples takes 12884901888.0 GiB of memory"));
   std::swap(options.max_epochs, options.max_samples);
   EXPECT_THAT(message_of([&] { BertSampleMap(*store, all_of(*store), options); }), HasSubstr("GiB of memory"));
+  // The system would reserve this much, but the machine has other uses for its memory, too.
+  options.max_epochs = static_cast<std::int64_t>(machine_memory_bytes() / (3 * sizeof(std::uint32_t)) / 8 * 7);
+  EXPECT_THAT(message_of([&] { BertSampleMap(*store, all_of(*store), options); }),
+              HasSubstr("too much for this machine"));
 }
 
 TEST(BertSampleMap, DrawsShortTargetsInTheirShare) {
