@@ -77,7 +77,7 @@ printf 'i\tp\tq\tg\tb1\tb2\tp1\tp2\ts1\ts2\tl\tgold\n' >mnli.tsv
 for i in 0 1 2 3; do printf '%d\tp\tq\tg\tb1\tb2\tp1\tp2\tthe ship\tthe crew %d\tl\tneutral\n' $i $i; done >>mnli.tsv
 pairs=(finetune --task MNLI --train-data mnli.tsv --valid-data mnli.tsv --lr 0.01 --seq-length 32 --dtype fp64
   --global-batch-size 2 --epochs 2)
-done_by 1 "${pairs[@]}" --pretrained-checkpoint gpt --metrics-file one.jsonl
+done_by 1 "${pairs[@]}" --pretrained-checkpoint gpt --metrics-file one.jsonl --save tuned
 done_by 2 "${pairs[@]}" --pretrained-checkpoint gpt --metrics-file two.jsonl --cp 2
 field lm_loss one.jsonl >losses
 field lm_loss two.jsonl >losses2
@@ -98,3 +98,5 @@ check "bad lines are counted where they are skipped" grep -q "1 lines or questio
 refused 5 "absent" 1 "${answer[@]}" --valid-data absent --pretrained-checkpoint bert
 squad 5 >squad.json
 refused 3 "squad.json: question 'q1': the answer 'ship' is not at character 5" 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert
+refused 3 "holds a BERT, which predicts no next token" 2 eval --load bert --data-path corpus.h5
+refused 3 "holds a model of a task" 1 generate --load tuned --prompt a

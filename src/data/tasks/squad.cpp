@@ -95,7 +95,7 @@ void SquadExamples::add_question(const SquadQuestion& question, std::int64_t par
   const std::int64_t room = options_.sequence_length - std::ssize(made.tokens) - 3;
   TRIREME_CHECK(room > 0, DataError,
                 "{}: beside its {} tokens a sample of <seq_length> {} has no room for the context. Try a greater "
-                "<seq_length> or a smaller limit of the question",
+                "<seq_length> or a smaller <max_query_length>",
                 where, made.tokens.size(), options_.sequence_length);
   std::vector<SquadWindow> windows;
   bool holds_answer = false;
@@ -113,7 +113,7 @@ void SquadExamples::add_question(const SquadQuestion& question, std::int64_t par
   }
   TRIREME_CHECK(!is_training || question.is_impossible || holds_answer, DataError,
                 "{}: no window of {} tokens of the context holds the answer's {}. Try a greater <seq_length> or a "
-                "smaller stride",
+                "smaller <doc_stride>",
                 where, room, last_token - first_token + 1);
   made.windows = std::ssize(windows);
   windows_.insert(windows_.end(), windows.begin(), windows.end());
