@@ -146,5 +146,33 @@ TEST(RunConfig, BoundsSizes) {
   expect_refused({"--data-path", "a.h5", "--global-batch-size", max_int}, "more than the 100000 that can be planned");
 }
 
+TEST(RunConfig, TasksCountExamplesAndRunWholeEpochs) {
+  const auto read_task = [](std::vector<std::string> arguments, int data_ranks) {
+    arguments.insert(arguments.end(), {"--lr", "1", "--save", "a", "--micro-batch-size", "2"});
+    Options options("trireme finetune", "");
+    RunConfigReader reader(options, RunKind::task);
+    options.parse(arguments);
+    model::ModelConfig model;
+    model.output = model::ModelOutput::choices;
+    model.classes = 4;
+    return RunConfig(reader.settle(data_ranks, {model, 128, 103, 5}));
+  };
+  const RunConfig config = read_task({"--global-batch-size", "10"}, 1);
+  EXPECT_EQ(config.batch.micro_batch_size, 8);  // 2 questions of 4 choices
+  EXPECT_EQ(config.batch.global_batch_size, 40);
+  EXPECT_EQ(config.batch.train_iterations, 50);  // 5 epochs of 10 whole batches; 3 questions of each are left out
+  EXPECT_EQ(config.schedule().eval_interval, 10);
+  EXPECT_EQ(config.schedule().save_interval, 10);
+  EXPECT_EQ(config.optimizer.lr.decay, 50);
+  EXPECT_EQ(config.optimizer.lr.warmup, 3);  // 0.065 of 50
+  EXPECT_EQ(read_task({"--lr-warmup-iters", "7", "--save-interval", "4"}, 3).optimizer.lr.warmup, 7);
+  EXPECT_EQ(*read_task({}, 3).batch.global_batch_size, 24);  // a micro-batch for each data rank
+  EXPECT_THAT(
+      [&] {
+        read_task({"--global-batch-size", "104"}, 1);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("have 103 examples, fewer than one batch")));
+}
+
 }  // namespace
 }  // namespace trireme::app

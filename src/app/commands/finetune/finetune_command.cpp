@@ -144,6 +144,9 @@ class Finetuning {
     config.seed = seed;
     config.checkpoint.save = folder_of_seed(config_.checkpoint.save, task_, seed);
     config.checkpoint.load = folder_of_seed(config_.checkpoint.load, task_, seed);
+    for (std::string* file : {&config.run.metrics_file, &config.run.trace_file}) {
+      if (task_.seeds > 1 && !file->empty()) *file += fmt::format(".seed-{}", seed);
+    }
     TrainPlan plan = make_plan(config);
     log_configuration(options_, job_, config, plan);
     if (config.run.dry_run) {

@@ -66,8 +66,9 @@ TaskSplit read_files(const TaskOptions& options, const std::vector<std::string>&
       case FinetuneTask::qqp: {
         const auto task = options.task == FinetuneTask::mnli ? data::GlueTask::mnli : data::GlueTask::qqp;
         data::GlueExamples examples = read_glue(task, file, bad);
-        TRIREME_CHECK(!examples.is_test || !is_training, DataError,
-                      "{}:1: the header is that of a test, whose examples have no labels", path);
+        TRIREME_CHECK(!examples.is_test, DataError,
+                      "{}:1: the header is that of a test, whose examples have no labels to train on or to measure by",
+                      path);
         std::ranges::move(examples.pairs, std::back_inserter(pairs));
         break;
       }

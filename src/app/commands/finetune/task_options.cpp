@@ -21,7 +21,7 @@ void TaskOptions::declare(Options& options) {
   options.add("epochs", &epochs, "N", "Passes over the training examples.", countable());
   options.add("seeds", &seeds, "N",
               "Fine-tune with N seeds, --seed and those after it; print their median, and the result of averaged "
-              "probabilities. Checkpoints are in folders seed-S of --save.",
+              "probabilities. Checkpoints are in folders seed-S of --save, metrics in files with .seed-S behind.",
               between(1, 1000));
   options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
                      "Lines or questions that cannot be used: an error, or left out and counted.");
