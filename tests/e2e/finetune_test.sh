@@ -98,5 +98,5 @@ check "bad lines are counted where they are skipped" grep -q "1 lines or questio
 refused 5 "absent" 1 "${answer[@]}" --valid-data absent --pretrained-checkpoint bert
 squad 5 >squad.json
 refused 3 "squad.json: question 'q1': the answer 'ship' is not at character 5" 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert
-refused 3 "holds a BERT, which predicts no next token" 2 eval --load bert --data-path corpus.h5
-refused 3 "holds a model of a task" 1 generate --load tuned --prompt a
+refused 3 "holds a BERT, which does not predict the next token" 2 eval --load bert --data-path corpus.h5
+refused 3 "holds a model fine-tuned for a task, which does not predict the next token" 1 generate --load tuned --prompt a
