@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/data/tasks/multiple_choice.hpp"
+#include "src/data/tasks/zero_shot/multiple_choice.hpp"
 
 namespace trireme::io {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/train/perplexity.hpp"
+#include "src/train/evaluation/perplexity.hpp"
 #include "tests/support/model_variants.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/train/perplexity.hpp"
+#include "src/train/evaluation/perplexity.hpp"
 #include "src/train/trainer.hpp"
 #include "tests/train/one_rank.hpp"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
+#include "src/train/evaluation/perplexity.hpp"
 #include "src/train/generation.hpp"
-#include "src/train/perplexity.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/train/scoring.hpp"
+#include "src/train/evaluation/scoring.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "src/model/layers/transformer_layer.hpp"
-#include "src/model/stage/micro_batch.hpp"
+#include "src/model/micro_batch.hpp"
 #include "src/parallel/tensor/vocabulary.hpp"
 
 namespace trireme::model {

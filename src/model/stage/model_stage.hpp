@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "src/model/micro_batch.hpp"
 #include "src/model/stage/activation_store.hpp"
-#include "src/model/stage/micro_batch.hpp"
 #include "src/parallel/pipeline/stage.hpp"
 
 namespace trireme::model {

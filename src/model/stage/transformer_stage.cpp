@@ -1,8 +1,8 @@
 #include "src/model/stage/transformer_stage.hpp"
 
-#include "src/model/stage/bert_head.hpp"
-#include "src/model/stage/language_model_head.hpp"
-#include "src/model/stage/task_head.hpp"
+#include "src/model/heads/bert_head.hpp"
+#include "src/model/heads/language_model_head.hpp"
+#include "src/model/heads/task_head.hpp"
 
 namespace trireme::model {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "src/model/heads/output_head.hpp"
 #include "src/model/stage/input_embedding.hpp"
 #include "src/model/stage/layer_stack.hpp"
 #include "src/model/stage/model_stage.hpp"
-#include "src/model/stage/output_head.hpp"
 #include "src/parallel/context/sequence_shard.hpp"
 
 namespace trireme::model {

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/data/tasks/lambada.hpp"
-#include "src/data/tasks/wikitext.hpp"
+#include "src/data/tasks/zero_shot/lambada.hpp"
+#include "src/data/tasks/zero_shot/wikitext.hpp"
 #include "tests/support/gpt2_files.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/sha256.hpp"

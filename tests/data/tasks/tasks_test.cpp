@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "src/data/tasks/lambada.hpp"
-#include "src/data/tasks/multiple_choice.hpp"
-#include "src/data/tasks/wikitext.hpp"
+#include "src/data/tasks/zero_shot/lambada.hpp"
+#include "src/data/tasks/zero_shot/multiple_choice.hpp"
+#include "src/data/tasks/zero_shot/wikitext.hpp"
 #include "src/data/text/words.hpp"
 #include "tests/support/message_of.hpp"
 

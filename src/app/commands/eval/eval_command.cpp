@@ -8,8 +8,8 @@
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
-#include "src/train/perplexity.hpp"
-#include "src/train/scoring.hpp"
+#include "src/train/evaluation/perplexity.hpp"
+#include "src/train/evaluation/scoring.hpp"
 
 namespace trireme::app {
 namespace {

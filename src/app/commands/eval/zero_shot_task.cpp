@@ -5,9 +5,9 @@
 #include "io/corpus/prepare_files.hpp"
 #include "io/json/json_question.hpp"
 #include "io/json/json_text.hpp"
-#include "src/data/tasks/lambada.hpp"
-#include "src/data/tasks/multiple_choice.hpp"
-#include "src/data/tasks/wikitext.hpp"
+#include "src/data/tasks/zero_shot/lambada.hpp"
+#include "src/data/tasks/zero_shot/multiple_choice.hpp"
+#include "src/data/tasks/zero_shot/wikitext.hpp"
 #include "src/data/text/utf8.hpp"
 #include "src/prepare/text_reader.hpp"
 

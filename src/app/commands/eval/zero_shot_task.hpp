@@ -10,8 +10,8 @@
 
 #include "src/app/options/options.hpp"
 #include "src/data/tasks/bad_lines.hpp"
-#include "src/data/tasks/detokenizer.hpp"
-#include "src/data/tasks/scored_texts.hpp"
+#include "src/data/tasks/zero_shot/detokenizer.hpp"
+#include "src/data/tasks/zero_shot/scored_texts.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::app {

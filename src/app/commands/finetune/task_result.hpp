@@ -6,7 +6,7 @@
 
 #include "src/app/commands/finetune/task_data.hpp"
 #include "src/data/tasks/squad_metrics.hpp"
-#include "src/train/task_scoring.hpp"
+#include "src/train/evaluation/task_scoring.hpp"
 
 namespace trireme::app {
 

@@ -1,4 +1,4 @@
-#include "src/data/tasks/detokenizer.hpp"
+#include "src/data/tasks/zero_shot/detokenizer.hpp"
 
 #include <initializer_list>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "src/model/stage/token_prediction.hpp"
+#include "src/model/heads/token_prediction.hpp"
 
 namespace trireme::model {
 

@@ -1,4 +1,4 @@
-#include "src/model/stage/language_model_head.hpp"
+#include "src/model/heads/language_model_head.hpp"
 
 #include "src/model/model_parameters.hpp"
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-#include "src/data/tasks/scored_texts.hpp"
+#include "src/data/tasks/zero_shot/scored_texts.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::data {

@@ -1,4 +1,4 @@
-#include "src/model/stage/task_head.hpp"
+#include "src/model/heads/task_head.hpp"
 
 #include "src/model/model_parameters.hpp"
 

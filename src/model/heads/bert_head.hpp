@@ -2,9 +2,9 @@
 
 #include <optional>
 
+#include "src/model/heads/sample_classification.hpp"
+#include "src/model/heads/token_prediction.hpp"
 #include "src/model/layers/transformer_layer.hpp"
-#include "src/model/stage/sample_classification.hpp"
-#include "src/model/stage/token_prediction.hpp"
 
 namespace trireme::model {
 

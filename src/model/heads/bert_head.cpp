@@ -1,4 +1,4 @@
-#include "src/model/stage/bert_head.hpp"
+#include "src/model/heads/bert_head.hpp"
 
 #include "src/model/model_parameters.hpp"
 

@@ -1,4 +1,4 @@
-#include "src/train/scoring.hpp"
+#include "src/train/evaluation/scoring.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "src/model/stage/loss_sum.hpp"
-#include "src/model/stage/output_head.hpp"
+#include "src/model/heads/loss_sum.hpp"
+#include "src/model/heads/output_head.hpp"
 #include "src/parallel/tensor/linear.hpp"
 #include "src/parallel/tensor/vocabulary.hpp"
 

@@ -1,4 +1,4 @@
-#include "src/data/tasks/multiple_choice.hpp"
+#include "src/data/tasks/zero_shot/multiple_choice.hpp"
 
 #include <algorithm>
 #include <string_view>

@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include "src/data/tasks/scored_texts.hpp"
+#include "src/data/tasks/zero_shot/scored_texts.hpp"
 #include "src/train/parallel_model.hpp"
 
 namespace trireme::train {

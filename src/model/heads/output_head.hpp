@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/model/layers/layer_shape.hpp"
-#include "src/model/stage/micro_batch.hpp"
+#include "src/model/micro_batch.hpp"
 
 namespace trireme::model {
 

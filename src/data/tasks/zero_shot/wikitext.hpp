@@ -4,8 +4,8 @@
 #include <span>
 #include <string_view>
 
-#include "src/data/tasks/detokenizer.hpp"
-#include "src/data/tasks/scored_texts.hpp"
+#include "src/data/tasks/zero_shot/detokenizer.hpp"
+#include "src/data/tasks/zero_shot/scored_texts.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::data {

@@ -1,4 +1,4 @@
-#include "src/data/tasks/scored_texts.hpp"
+#include "src/data/tasks/zero_shot/scored_texts.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
-#include "src/model/stage/sample_classification.hpp"
+#include "src/model/heads/sample_classification.hpp"
 
-#include "src/model/stage/row_gathering.hpp"
+#include "src/model/heads/row_gathering.hpp"
 
 namespace trireme::model {
 

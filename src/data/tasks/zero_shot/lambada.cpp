@@ -1,4 +1,4 @@
-#include "src/data/tasks/lambada.hpp"
+#include "src/data/tasks/zero_shot/lambada.hpp"
 
 #include <algorithm>
 #include <string>

@@ -2,9 +2,9 @@
 
 #include <optional>
 
+#include "src/model/heads/sample_classification.hpp"
+#include "src/model/heads/span_prediction.hpp"
 #include "src/model/layers/transformer_layer.hpp"
-#include "src/model/stage/sample_classification.hpp"
-#include "src/model/stage/span_prediction.hpp"
 
 namespace trireme::model {
 

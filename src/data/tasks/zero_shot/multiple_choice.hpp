@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/data/tasks/scored_texts.hpp"
+#include "src/data/tasks/zero_shot/scored_texts.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::data {

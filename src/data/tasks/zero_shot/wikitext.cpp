@@ -1,4 +1,4 @@
-#include "src/data/tasks/wikitext.hpp"
+#include "src/data/tasks/zero_shot/wikitext.hpp"
 
 #include <algorithm>
 #include <cmath>

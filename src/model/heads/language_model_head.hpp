@@ -1,7 +1,7 @@
 #pragma once
 
+#include "src/model/heads/token_prediction.hpp"
 #include "src/model/layers/transformer_layer.hpp"
-#include "src/model/stage/token_prediction.hpp"
 
 namespace trireme::model {
 

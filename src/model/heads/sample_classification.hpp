@@ -2,9 +2,9 @@
 
 #include <optional>
 
+#include "src/model/heads/loss_sum.hpp"
+#include "src/model/heads/output_head.hpp"
 #include "src/model/layers/dense.hpp"
-#include "src/model/stage/loss_sum.hpp"
-#include "src/model/stage/output_head.hpp"
 
 namespace trireme::model {
 

@@ -1,4 +1,4 @@
-#include "src/train/task_scoring.hpp"
+#include "src/train/evaluation/task_scoring.hpp"
 
 #include <algorithm>
 #include <cmath>

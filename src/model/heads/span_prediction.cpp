@@ -1,6 +1,6 @@
-#include "src/model/stage/span_prediction.hpp"
+#include "src/model/heads/span_prediction.hpp"
 
-#include "src/model/stage/row_gathering.hpp"
+#include "src/model/heads/row_gathering.hpp"
 
 namespace trireme::model {
 

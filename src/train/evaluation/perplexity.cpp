@@ -1,4 +1,4 @@
-#include "src/train/perplexity.hpp"
+#include "src/train/evaluation/perplexity.hpp"
 
 #include <algorithm>
 #include <cmath>
