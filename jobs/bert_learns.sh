@@ -26,7 +26,7 @@ init-method-std = 0.06
 
 micro-batch-size = 16
 global-batch-size = 16
-train-iters = 6000
+train-iters = 8000
 lr = 2e-3
 lr-warmup-iters = 200
 adam-beta2 = 0.98
@@ -34,7 +34,7 @@ weight-decay = 0.01
 
 split = 19,1,0
 split-by = documents
-eval-interval = 1000
+eval-interval = 2000
 eval-iters = 60
 log-interval = 500
 I
