@@ -13,7 +13,9 @@
 namespace trireme::mpi {
 
 StartupWatchdog::StartupWatchdog(double minutes) {
-  if (minutes > 0) thread_ = std::thread([this, minutes] { watch(minutes); });
+  if (minutes <= 0) return;
+  // Only this thread may read the environment: MPI changes it while it starts.
+  thread_ = std::thread([this, minutes, rank = launched_rank()] { watch(minutes, rank); });
 }
 
 StartupWatchdog::~StartupWatchdog() {
@@ -25,8 +27,8 @@ StartupWatchdog::~StartupWatchdog() {
   if (thread_.joinable()) thread_.join();
 }
 
-void StartupWatchdog::watch(double minutes) {
-  const std::chrono::duration<double> limit(60 * minutes + std::min(3 * launched_rank(), 30));
+void StartupWatchdog::watch(double minutes, int rank) {
+  const std::chrono::duration<double> limit(60 * minutes + std::min(3 * rank, 30));
   std::unique_lock lock(mutex_);
   if (changed_.wait_for(lock, limit, [this] { return started_; })) return;
   log::error(
@@ -34,7 +36,7 @@ void StartupWatchdog::watch(double minutes) {
       "for "
       "the host without a trireme process, or with one that does not run, and start without it. If hosts start slowly, "
       "try a larger <startup_timeout_minutes>",
-      launched_rank(), host_name(), minutes);
+      rank, host_name(), minutes);
   // The other threads are inside MPI, which cannot be left in order.
   _exit(static_cast<int>(ExitCode::hung));
 }

@@ -20,7 +20,7 @@ class StartupWatchdog {
   StartupWatchdog& operator=(const StartupWatchdog&) = delete;
 
  private:
-  void watch(double minutes);
+  void watch(double minutes, int rank);
 
   std::mutex mutex_;
   std::condition_variable changed_;

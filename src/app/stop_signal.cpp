@@ -29,14 +29,14 @@ void end_by(int signal) {
 
 /// Prints one line on the first rank, outside the log, which may not be there yet. None for SIGTERM, which mpirun sends
 /// to the ranks of a job that has failed.
-void acknowledge(int signal) {
-  if (mpi::launched_rank() != 0 || signal == SIGTERM) return;
+void acknowledge(int signal, bool is_first_rank) {
+  if (!is_first_rank || signal == SIGTERM) return;
   const std::string line = std::string("trireme: SIG") + sigabbrev_np(signal) +
                            " received: the run saves and stops at the end of this iteration\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 
-[[noreturn]] void take(OnStopSignal action) {
+[[noreturn]] void take(OnStopSignal action, bool is_first_rank) {
   const sigset_t signals = stop_signals();
   bool interrupted = false;
   while (true) {
@@ -49,7 +49,7 @@ void acknowledge(int signal) {
       continue;
     }
     if (signal == SIGINT && std::exchange(interrupted, true)) end_by(signal);
-    if (!received.exchange(true)) acknowledge(signal);
+    if (!received.exchange(true)) acknowledge(signal, is_first_rank);
   }
 }
 
@@ -58,12 +58,14 @@ void acknowledge(int signal) {
 void take_stop_signals(OnStopSignal action) {
   sigset_t blocked = stop_signals();
   pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
-  std::thread([action] {
+  // Read here: MPI changes the environment while it starts, which no other thread may read then.
+  const bool is_first_rank = mpi::launched_rank() == 0;
+  std::thread([action, is_first_rank] {
     sigset_t pipe;  // the reader of stderr may be gone
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
-    take(action);
+    take(action, is_first_rank);
   }).detach();
 }
 
