@@ -58,6 +58,8 @@ void check_writers(Communicator& world, const Shard& shard) {
 void verify_saved(Store& store, Communicator& world, std::int64_t step) {
   try {
     open_checkpoint(store, world, store.step_name(step));
+  } catch (const HungError&) {
+    throw;  // a rank that does not answer is no fault of the step
   } catch (const Error& error) {
     throw CollectiveError(
         ExitCode::io, fmt::format("step {} was written, but does not read back whole: {}; earlier steps are left alone",
