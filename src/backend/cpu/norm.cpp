@@ -17,18 +17,28 @@ namespace {
 constexpr std::int64_t row_grain = 16;
 
 // The loops over a row are functions of their own: a pointer captured by reference prevents good vectorisation.
+// Statistics are summed in fp64: their rounding errors would shift and scale the whole row, in every layer again.
+
+/// 1 / sqrt(mean of (x - centre)^2 + epsilon) of one row.
+template <class A>
+A reciprocal_deviation(const A* x, A centre, A epsilon, std::int64_t h) {
+  double squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (std::int64_t j = 0; j < h; ++j) {
+    const double difference = static_cast<double>(x[j]) - centre;
+    squares += difference * difference;
+  }
+  return static_cast<A>(1 / std::sqrt(squares / static_cast<double>(h) + epsilon));
+}
 
 /// y = (x - mean) rstd weight + bias for one row.
 template <class A>
 void layer_norm(const A* x, const A* weight, const A* bias, A epsilon, std::int64_t h, A* y, A& mean, A& rstd) {
-  A sum = 0;
+  double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t j = 0; j < h; ++j) sum += x[j];
-  const A average = sum / static_cast<A>(h);
-  A squares = 0;
-#pragma omp simd reduction(+ : squares)
-  for (std::int64_t j = 0; j < h; ++j) squares += (x[j] - average) * (x[j] - average);
-  const A reciprocal = 1 / std::sqrt(squares / static_cast<A>(h) + epsilon);
+  const A average = static_cast<A>(sum / static_cast<double>(h));
+  const A reciprocal = reciprocal_deviation(x, average, epsilon, h);
 #pragma omp simd
   for (std::int64_t j = 0; j < h; ++j) y[j] = (x[j] - average) * reciprocal * weight[j] + bias[j];
   mean = average;
@@ -38,10 +48,7 @@ void layer_norm(const A* x, const A* weight, const A* bias, A epsilon, std::int6
 /// y = x rstd weight for one row.
 template <class A>
 void rms_norm(const A* x, const A* weight, A epsilon, std::int64_t h, A* y, A& rstd) {
-  A squares = 0;
-#pragma omp simd reduction(+ : squares)
-  for (std::int64_t j = 0; j < h; ++j) squares += x[j] * x[j];
-  const A reciprocal = 1 / std::sqrt(squares / static_cast<A>(h) + epsilon);
+  const A reciprocal = reciprocal_deviation(x, A{0}, epsilon, h);
 #pragma omp simd
   for (std::int64_t j = 0; j < h; ++j) y[j] = x[j] * reciprocal * weight[j];
   rstd = reciprocal;
