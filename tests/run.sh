@@ -8,4 +8,4 @@ source tests/support/run_tests.sh
 
 install_packages "${build_packages[@]}" "${test_packages[@]}"
 [ $# -gt 0 ] || set -- -LE slow
-build_and_test build/test -D CMAKE_BUILD_TYPE=Release -D TRIREME_CUDA_ARCHITECTURES=90a-real -- "$@"
+build_and_test build/test -D CMAKE_BUILD_TYPE=Release -D TRIREME_CUDA_ARCHITECTURES=90 -- "$@"

@@ -1,11 +1,11 @@
 #!/bin/bash
 # Registers, spills and static shared memory of every CUDA kernel, from the compiler's report; no GPU is needed. With 256
 # threads a block, 64 registers a thread let eight warps of a multiprocessor's quarter run at once, 255 two.
-# usage: bench/kernels/resources.sh [ARCHITECTURE...]   default: 80 90a; prints a table in Markdown
+# usage: bench/kernels/resources.sh [ARCHITECTURE...]   default: 80 90; prints a table in Markdown
 # Exit status 1 where a kernel spills registers, but for the attention without tensor cores.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-[ $# -gt 0 ] || set -- 80 90a
+[ $# -gt 0 ] || set -- 80 90
 nvcc=${NVCC:-$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")}
 reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT

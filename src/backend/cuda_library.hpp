@@ -25,7 +25,7 @@ struct CudaExports {
   /// A new backend, or null and the reason.
   Backend* (*make_backend)(const BackendOptions& options, std::string* reason);
   GpuReport (*take_inventory)(int local_rank);
-  const char* architectures;  ///< architectures of its kernels: "80-real,90a-real"
+  const char* architectures;  ///< architectures of its kernels: "80-real,90"
 };
 
 /// Opens the CUDA backend's library, only on demand: the program starts where there is no driver and no CUDA library.

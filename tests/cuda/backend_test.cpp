@@ -181,7 +181,7 @@ TEST_F(CudaBackendOnFakes, SaysWhichKernelWantsMoreSharedMemoryThanThereIs) {
 
 TEST_F(CudaBackendOnFakes, IsUnavailableWithoutAGpu) {
   fake_cuda::set_devices(0);
-  EXPECT_THAT(message_of([] { make_backend({}, "90a-real"); }), HasSubstr("no GPU is visible on "));
+  EXPECT_THAT(message_of([] { make_backend({}, "90"); }), HasSubstr("no GPU is visible on "));
 }
 
 TEST_F(CudaBackendOnFakes, IsUnavailableWhereItsKernelsDoNotRun) {
@@ -194,10 +194,12 @@ TEST(Architectures, CodeRunsOnItsOwnGenerationAndPtxOnLaterOnes) {
   const auto runs = [](const char* built_for, int capability) {
     return architecture_problem(built_for, capability).empty();
   };
-  EXPECT_TRUE(runs("80-real,90a-real", 80));
-  EXPECT_TRUE(runs("80-real,90a-real", 86));
+  EXPECT_TRUE(runs("80-real,90", 80));
+  EXPECT_TRUE(runs("80-real,90", 86));
+  EXPECT_TRUE(runs("80-real,90", 90));
+  EXPECT_TRUE(runs("80-real,90", 100));
+  EXPECT_FALSE(runs("80-real,90", 70));
   EXPECT_TRUE(runs("80-real,90a-real", 90));
-  EXPECT_FALSE(runs("80-real,90a-real", 70));
   EXPECT_FALSE(runs("80-real,90a-real", 100));
   EXPECT_FALSE(runs("90-real", 80));
   EXPECT_TRUE(runs("80", 100));

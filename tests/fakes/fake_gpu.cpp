@@ -16,7 +16,7 @@ std::unique_ptr<Backend> make_gpu_backend(const BackendOptions& options) {
   fake_cuda::guard_device_memory();
   fake_cublaslt::behaviour().algorithms = 1;
   fake_cuda::start_kernels_on_streams();
-  return cuda::make_backend(options, "90a-real");
+  return cuda::make_backend(options, "90");
 }
 
 }  // namespace trireme::test
