@@ -120,7 +120,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     }
     // NVLink switches add in no fixed order. A value that the user has set stays.
     if (deterministic_) setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
-    return NcclCommunicator::make(device_, memory_, *host);
+    return NcclCommunicator::make(device_, memory_, std::move(host));
   }
 
   std::unique_ptr<Graph> record(const std::function<void()>& enqueue) override {

@@ -8,11 +8,15 @@
 
 namespace trireme::cuda {
 
+std::string machine_name(const DeviceLocation& location) {
+  const char* named = std::getenv("NCCL_HOSTID");
+  return named != nullptr ? named : location.host;
+}
+
 std::vector<RankGpu> gather_gpu_table(Communicator& host, const Device& device) {
   const DeviceLocation& location = device.location();
-  const char* named = std::getenv("NCCL_HOSTID");
-  const std::string mine = fmt::format("{}\n{}\nGPU {} ({})", named != nullptr ? named : location.host, device.uuid(),
-                                       location.device, location.device_name);
+  const std::string mine =
+      fmt::format("{}\n{}\nGPU {} ({})", machine_name(location), device.uuid(), location.device, location.device_name);
   std::vector<RankGpu> table;
   for (const std::string& text : all_gather_text(host, mine)) {
     const std::size_t first = text.find('\n'), second = text.find('\n', first + 1);

@@ -58,8 +58,13 @@ ncclDataType_t nccl_type(DType dtype) {
 ncclRedOp_t nccl_operation(ReduceOp op) { return op == ReduceOp::sum ? ncclSum : ncclMax; }
 
 /// Thread blocks of a p2p communicator, which occupy multiprocessors during a wait for a message. NCCL's default takes
-/// up to 32 of a GPU's 132 multiprocessors. To be measured.
-constexpr int p2p_blocks = 8;
+/// up to 32 of a GPU's 132 multiprocessors. Between machines the network is slower than two blocks. To be measured.
+constexpr int p2p_blocks_within_machine = 8, p2p_blocks_between_machines = 2;
+
+std::unique_ptr<Communicator> make_self_communicator(const std::string& name) {
+  return std::make_unique<SelfCommunicator>(
+      name, [](Stream& stream, ConstTensorView in, TensorView out) { copy(cuda_stream(stream), in, out); });
+}
 
 /// Calls do not block, so that the host can react to errors. NCCL takes a name, for its own log, from version 2.27 on;
 /// NCCL may keep the pointer.
@@ -90,8 +95,11 @@ std::size_t count(ConstTensorView tensor) { return static_cast<std::size_t>(tens
 
 }  // namespace
 
-std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device> device,
-                                                         std::shared_ptr<DeviceMemory> memory, Communicator& host) {
+std::unique_ptr<Communicator> NcclCommunicator::make(std::shared_ptr<Device> device,
+                                                     std::shared_ptr<DeviceMemory> memory,
+                                                     std::unique_ptr<Communicator> host_ranks) {
+  Communicator& host = *host_ranks;
+  if (host.size() == 1) return make_self_communicator(host.name());
   check_one_rank_a_gpu(gather_gpu_table(host, *device));
   // Groups that share resources wait for one another, and p2p communicators must not.
   constexpr const char* share = "NCCL_COMM_SPLIT_SHARE_RESOURCES";
@@ -113,11 +121,16 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::make(std::shared_ptr<Device>
   const ncclResult_t status = ncclCommInitRankConfig(&comm, host.size(), id, host.rank(), &config);
   wait_for_communicator(*device, status, &comm, "ncclCommInitRankConfig");
   auto group = std::make_shared<NcclHandle>(std::move(device), comm, host.name());
-  return std::unique_ptr<NcclCommunicator>(new NcclCommunicator(std::move(group), std::move(memory)));
+  return std::unique_ptr<Communicator>(
+      new NcclCommunicator(std::move(host_ranks), std::move(group), std::move(memory)));
 }
 
-NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclHandle> group, std::shared_ptr<DeviceMemory> memory)
-    : handle_(std::move(group)), memory_(std::move(memory)), token_(memory_->allocate(2 * sizeof(std::int32_t))) {}
+NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host, std::shared_ptr<NcclHandle> group,
+                                   std::shared_ptr<DeviceMemory> memory)
+    : host_(std::move(host)),
+      handle_(std::move(group)),
+      memory_(std::move(memory)),
+      token_(memory_->allocate(2 * sizeof(std::int32_t))) {}
 
 NcclCommunicator::~NcclCommunicator() {
   // Destroying a p2p communicator waits for the other rank: both destroy theirs in the same order.
@@ -176,7 +189,6 @@ Work NcclCommunicator::broadcast(Stream& stream, TensorView data, int root) {
 std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
   if (transfers.empty()) return {};
   handle_->check_alive();
-  if (size() == 1) return exchange_with_self(stream, transfers);
   if (p2p_communicators_.empty()) make_p2p_communicators();
   const std::unique_ptr<Event> before = stream.record();
   std::vector<Work> works(transfers.size());
@@ -212,20 +224,13 @@ Work NcclCommunicator::transfer(const Event& before, const Transfer& transfer) {
   return Work(std::make_unique<NcclWork>(p2p, p2p->enqueued(describe(sends ? "send" : "receive", data))));
 }
 
-std::vector<Work> NcclCommunicator::exchange_with_self(Stream& stream, std::span<const Transfer> transfers) {
-  const auto messages = self_messages(transfers);
-  begin(stream);
-  for (const auto& [sent, received] : messages) copy(handle_->stream(), sent, received);
-  const std::shared_ptr<Event> end = handle_->enqueued("exchange with itself");
-  std::vector<Work> works;
-  for (std::size_t i = 0; i < transfers.size(); ++i) works.emplace_back(std::make_unique<NcclWork>(handle_, end));
-  return works;
-}
-
 void NcclCommunicator::make_p2p_communicators() {
+  const std::vector<std::string> machines = all_gather_text(*host_, machine_name(handle_->device().location()));
+  const auto machine_of = [&](int rank) { return machines[static_cast<std::size_t>(rank)]; };
   for (const P2pSplit& split : p2p_splits(rank(), size())) {
     const int from = split.sends ? rank() : split.peer, to = split.sends ? split.peer : rank();
-    auto p2p = split_handle(split.colour, split.key, fmt::format("{} {} to {}", name(), from, to), p2p_blocks);
+    const int blocks = machine_of(from) == machine_of(to) ? p2p_blocks_within_machine : p2p_blocks_between_machines;
+    auto p2p = split_handle(split.colour, split.key, fmt::format("{} {} to {}", name(), from, to), blocks);
     if (p2p == nullptr) continue;
     // NCCL connects two ranks at their first message, where each host waits for the other. So they connect here, where
     // both have no earlier message to start.
@@ -243,9 +248,12 @@ void NcclCommunicator::barrier() {
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key, const std::string& name) {
-  std::shared_ptr<NcclHandle> group = split_handle(colour, key, name);
-  if (group == nullptr) return nullptr;
-  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(group), memory_));
+  std::unique_ptr<Communicator> host = host_->split(colour, key, name);
+  const bool alone = host != nullptr && host->size() == 1;
+  std::shared_ptr<NcclHandle> group = split_handle(alone ? -1 : colour, key, name);
+  if (host == nullptr) return nullptr;
+  if (alone) return make_self_communicator(name);
+  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(host), std::move(group), memory_));
 }
 
 std::shared_ptr<NcclHandle> NcclCommunicator::split_handle(int colour, int key, const std::string& name,

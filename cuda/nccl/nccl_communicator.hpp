@@ -15,13 +15,16 @@ namespace trireme::cuda {
 /// its own (see P2pSplit), made at the group's first exchange. So every rank must reach its first exchange without
 /// waiting for another rank's.
 ///
+/// A group of one rank has no communicator of NCCL's: its collectives copy on the caller's stream. So a job on one GPU
+/// needs no network interface.
+///
 /// Destruction is collective: all ranks destroy groups in the same order.
 class NcclCommunicator final : public Communicator {
  public:
-  /// A communicator of the ranks of `host`, which broadcasts NCCL's unique id. Collective over `host`. Throws
-  /// EnvironmentError where ranks share a GPU.
-  static std::unique_ptr<NcclCommunicator> make(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
-                                                Communicator& host);
+  /// A communicator of the ranks of `host`, which works on host memory and serves this one alone. Collective over
+  /// `host`. Throws EnvironmentError where ranks share a GPU.
+  static std::unique_ptr<Communicator> make(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
+                                            std::unique_ptr<Communicator> host);
   ~NcclCommunicator() override;
 
   int rank() const override { return handle_->rank(); }
@@ -36,7 +39,8 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
 
  private:
-  NcclCommunicator(std::shared_ptr<NcclHandle> group, std::shared_ptr<DeviceMemory> memory);
+  NcclCommunicator(std::unique_ptr<Communicator> host, std::shared_ptr<NcclHandle> group,
+                   std::shared_ptr<DeviceMemory> memory);
   /// Makes the group's stream wait for the work on `stream`.
   void begin(Stream& stream);
   Work finish(ncclResult_t status, const char* call, std::string operation);
@@ -46,8 +50,8 @@ class NcclCommunicator final : public Communicator {
   void make_p2p_communicators();
   /// On the p2p communicator with the peer, after `before`.
   Work transfer(const Event& before, const Transfer& transfer);
-  std::vector<Work> exchange_with_self(Stream& stream, std::span<const Transfer> transfers);
 
+  std::unique_ptr<Communicator> host_;  // of the same ranks
   std::shared_ptr<NcclHandle> handle_;
   std::shared_ptr<DeviceMemory> memory_;
   Buffer token_;  // operand of barriers, and of the p2p communicators' first operations

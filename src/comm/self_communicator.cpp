@@ -4,25 +4,44 @@
 
 namespace trireme {
 namespace {
-Work copy(ConstTensorView in, TensorView out) {
-  TRIREME_CHECK(in.size_bytes() == out.size_bytes(), ShapeError, "a group of one copies {} bytes into {}",
-                in.size_bytes(), out.size_bytes());
-  if (in.data() != out.data()) std::memcpy(out.data(), in.data(), in.size_bytes());
-  return {};
-}
+
+class WorkUntil final : public Work::State {
+ public:
+  explicit WorkUntil(std::unique_ptr<Event> end) : end_(std::move(end)) {}
+  bool done() override { return end_->done(); }
+  void wait(Stream& stream) override { stream.wait(*end_); }
+
+ private:
+  std::unique_ptr<Event> end_;
+};
+
+/// The work that ends with what `stream` holds.
+Work work_on(Stream& stream) { return Work(std::make_unique<WorkUntil>(stream.record())); }
+
 }  // namespace
 
-Work SelfCommunicator::all_reduce(Stream&, TensorView, ReduceOp) { return {}; }
-Work SelfCommunicator::reduce_scatter(Stream&, ConstTensorView in, TensorView out, ReduceOp) { return copy(in, out); }
-Work SelfCommunicator::all_gather(Stream&, ConstTensorView in, TensorView out) { return copy(in, out); }
-Work SelfCommunicator::broadcast(Stream&, TensorView, int) { return {}; }
-
-std::vector<Work> SelfCommunicator::exchange(Stream&, std::span<const Transfer> transfers) {
-  for (const auto& [sent, received] : self_messages(transfers)) copy(sent, received);
-  return std::vector<Work>(transfers.size());
+void SelfCommunicator::copy_on_host(Stream&, ConstTensorView in, TensorView out) {
+  std::memcpy(out.data(), in.data(), in.size_bytes());
 }
 
-std::vector<std::pair<ConstTensorView, TensorView>> self_messages(std::span<const Transfer> transfers) {
+void SelfCommunicator::copy(Stream& stream, ConstTensorView in, TensorView out) const {
+  TRIREME_CHECK(in.size_bytes() == out.size_bytes(), ShapeError, "a group of one copies {} bytes into {}",
+                in.size_bytes(), out.size_bytes());
+  if (in.data() != out.data()) copy_(stream, in, out);
+}
+
+Work SelfCommunicator::all_reduce(Stream&, TensorView, ReduceOp) { return {}; }
+Work SelfCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp) {
+  copy(stream, in, out);
+  return work_on(stream);
+}
+Work SelfCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
+  copy(stream, in, out);
+  return work_on(stream);
+}
+Work SelfCommunicator::broadcast(Stream&, TensorView, int) { return {}; }
+
+std::vector<Work> SelfCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
   std::vector<const Transfer*> sends;
   std::vector<const Transfer*> receives;
   for (const Transfer& transfer : transfers) {
@@ -30,14 +49,15 @@ std::vector<std::pair<ConstTensorView, TensorView>> self_messages(std::span<cons
   }
   TRIREME_CHECK(sends.size() == receives.size(), ShapeError,
                 "a group of one has {} sends and {} receives in one exchange", sends.size(), receives.size());
-  std::vector<std::pair<ConstTensorView, TensorView>> messages;
-  for (std::size_t i = 0; i < sends.size(); ++i) messages.emplace_back(sends[i]->data, receives[i]->data);
-  return messages;
+  for (std::size_t i = 0; i < sends.size(); ++i) copy(stream, sends[i]->data, receives[i]->data);
+  std::vector<Work> works;
+  for (std::size_t i = 0; i < transfers.size(); ++i) works.push_back(work_on(stream));
+  return works;
 }
 
 std::unique_ptr<Communicator> SelfCommunicator::split(int colour, int, const std::string& name) {
   if (colour < 0) return nullptr;
-  return std::make_unique<SelfCommunicator>(name);
+  return std::make_unique<SelfCommunicator>(name, copy_);
 }
 
 }  // namespace trireme

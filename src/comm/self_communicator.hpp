@@ -1,15 +1,21 @@
 #pragma once
 
+#include <functional>
 #include <utility>
 
 #include "src/comm/communicator.hpp"
 
 namespace trireme {
 
-/// The communicator of a group of one rank, for host memory: collectives copy or do nothing.
+/// The communicator of a group of one rank: collectives copy or do nothing.
 class SelfCommunicator final : public Communicator {
  public:
-  explicit SelfCommunicator(std::string name = "self") : name_(std::move(name)) {}
+  /// Enqueues out = in, of equal sizes, on `stream`.
+  using Copy = std::function<void(Stream& stream, ConstTensorView in, TensorView out)>;
+
+  /// `copy` serves memory that is not the host's.
+  explicit SelfCommunicator(std::string name = "self", Copy copy = copy_on_host)
+      : name_(std::move(name)), copy_(std::move(copy)) {}
   int rank() const override { return 0; }
   int size() const override { return 1; }
   const std::string& name() const override { return name_; }
@@ -22,11 +28,11 @@ class SelfCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
 
  private:
-  std::string name_;
-};
+  static void copy_on_host(Stream& stream, ConstTensorView in, TensorView out);
+  void copy(Stream& stream, ConstTensorView in, TensorView out) const;
 
-/// Returns sends and receives of an exchange in a group of one: the n-th send meets the n-th receive. Throws ShapeError
-/// unless there are as many of each.
-std::vector<std::pair<ConstTensorView, TensorView>> self_messages(std::span<const Transfer> transfers);
+  std::string name_;
+  Copy copy_;
+};
 
 }  // namespace trireme

@@ -50,7 +50,8 @@ class GpuNccl : public GpuRanks {
   void SetUp() override {
     if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
     GpuRanks::SetUp();
-    if (!IsSkipped() && !HasFatalFailure()) comm_ = cuda::NcclCommunicator::make(device_, memory_, world());
+    if (!IsSkipped() && !HasFatalFailure())
+      comm_ = cuda::NcclCommunicator::make(device_, memory_, world().split(0, world().rank(), "gpu"));
   }
   cuda::DeviceLocation location(int gpus) const override {
     return {world().rank(), "this machine", cuda::choose_device(world().rank(), gpus), ""};

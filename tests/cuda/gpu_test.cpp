@@ -149,11 +149,10 @@ TEST_F(GpuTf32, IsTakenWhereItIsAllowed) {
   EXPECT_TRUE(results[0] != results[1]);
 }
 
-using GpuNccl = GpuTest;
+using GpuOneRank = GpuTest;
 
-TEST_F(GpuNccl, OneRankRunsEveryCollective) {
-  SelfCommunicator host("world");
-  const auto world = cuda::NcclCommunicator::make(device_, memory_, host);
+TEST_F(GpuOneRank, RunsEveryCollective) {
+  const auto world = cuda::NcclCommunicator::make(device_, memory_, std::make_unique<SelfCommunicator>("world"));
   const auto comm = world->split(0, 0, "tensor");
   const Tensor x = random(DType::bf16, {1000}, 1), y = poisoned(DType::bf16, {1000}), z = poisoned(DType::bf16, {1000});
   const std::vector<double> expected = values(x);

@@ -23,6 +23,35 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
+/// First of two ranks, for host memory. The other gives what this one gives, from another machine or the same.
+class HostOfTwo final : public test::ForwardingCommunicator {
+ public:
+  explicit HostOfTwo(std::string name, bool other_machine = true)
+      : ForwardingCommunicator(self_), self_(std::move(name)), other_machine_(other_machine) {}
+  int size() const override { return 2; }
+  Work all_gather(Stream&, ConstTensorView in, TensorView out) override {
+    for (int rank = 0; rank < 2; ++rank) std::memcpy(out.data() + rank * in.size_bytes(), in.data(), in.size_bytes());
+    if (in.dtype() != DType::uint8) return {};
+    // A text begins with the machine's name; the GPU's is in the second line.
+    std::byte* const begin = out.data() + in.size_bytes();
+    std::byte* const end = begin + in.size_bytes();
+    std::byte* const changed = other_machine_ ? begin : std::find(begin, end, std::byte{'\n'}) + 1;
+    if (changed < end) *changed = std::byte{'X'};
+    return {};
+  }
+  /// The colour `alone` is this rank's only.
+  static constexpr int alone = 9;
+  std::unique_ptr<Communicator> split(int colour, int, const std::string& name) override {
+    if (colour < 0) return nullptr;
+    if (colour == alone) return std::make_unique<SelfCommunicator>(name);
+    return std::make_unique<HostOfTwo>(name, other_machine_);
+  }
+
+ private:
+  SelfCommunicator self_;
+  bool other_machine_;
+};
+
 class Nccl : public testing::Test {
  protected:
   void SetUp() override {
@@ -34,29 +63,30 @@ class Nccl : public testing::Test {
     comm_.reset();
     EXPECT_EQ(fake_nccl::live(), 0);
   }
-  std::unique_ptr<Communicator> make() { return NcclCommunicator::make(device_, memory_, host_); }
+  std::unique_ptr<Communicator> make(bool other_machine = true) {
+    return NcclCommunicator::make(device_, memory_, std::make_unique<HostOfTwo>("world", other_machine));
+  }
 
-  SelfCommunicator host_{"world"};
   std::shared_ptr<Device> device_ = std::make_shared<Device>(DeviceLocation{0, "node7", 0, ""}, LaunchChecks::deferred);
   std::shared_ptr<DeviceMemory> memory_ = std::make_shared<DeviceMemory>(device_);
   CudaStream compute_{device_};
   std::unique_ptr<Communicator> comm_;
   std::vector<float> x_ = std::vector<float>(4);
-  std::vector<float> y_ = std::vector<float>(4);
+  std::vector<float> y_ = std::vector<float>(8);
 };
 
 TEST_F(Nccl, CollectivesBeginAfterTheStreamAndTheStreamGoesOnAfterThem) {
   for (unsigned seed = 0; seed < 100; ++seed) {
     fake_cuda::reset(seed);
     x_.assign(4, 0);
-    y_.assign(4, 0);
+    y_.assign(8, 0);
     float seen = 0;
     fake_cuda::enqueue(compute_.handle(), "make x", [&] { x_.assign(4, 7); });
-    Work work = comm_->all_gather(compute_, ConstTensorView(x_.data(), {4}), TensorView(y_.data(), {4}));
+    Work work = comm_->all_gather(compute_, ConstTensorView(x_.data(), {4}), TensorView(y_.data(), {8}));
     bool beside = false;
     fake_cuda::enqueue(compute_.handle(), "beside", [&] { beside = true; });
     work.wait(compute_);
-    fake_cuda::enqueue(compute_.handle(), "use y", [&] { seen = y_[3]; });
+    fake_cuda::enqueue(compute_.handle(), "use y", [&] { seen = y_[7]; });
     compute_.synchronize();
     EXPECT_EQ(seen, 7);
     EXPECT_TRUE(beside);
@@ -67,9 +97,9 @@ TEST_F(Nccl, TheHostWaitsForAWorkThatIsDropped) {
   fake_cuda::enqueue(compute_.handle(), "make x", [&] { x_.assign(4, 7); });
   {
     const Work work =
-        comm_->reduce_scatter(compute_, ConstTensorView(x_.data(), {4}), TensorView(y_.data(), {4}), ReduceOp::sum);
+        comm_->reduce_scatter(compute_, ConstTensorView(x_.data(), {4}), TensorView(y_.data(), {2}), ReduceOp::sum);
   }
-  EXPECT_EQ(y_[0], 7);
+  EXPECT_EQ(y_[0], 14);
 }
 
 TEST_F(Nccl, OperationsRunOnTheGroupsOwnStream) {
@@ -91,7 +121,7 @@ TEST_F(Nccl, AnAsynchronousErrorEndsTheWaitAndNamesTheCollective) {
   fake_nccl::break_communicators(ncclRemoteError);
   const int aborted = fake_nccl::aborted();
   EXPECT_THAT(message_of<NcclError>([&] { compute_.synchronize(); }),
-              AllOf(HasSubstr("NCCL: "), HasSubstr("failed on rank 0 of 1 of the group"),
+              AllOf(HasSubstr("NCCL: "), HasSubstr("failed on rank 0 of 2 of the group"),
                     HasSubstr("remote process exited or there was a network error: socket closed by peer"),
                     HasSubstr("rank 0 on node7, GPU 0")));
   comm_.reset();
@@ -115,7 +145,7 @@ TEST_F(Nccl, ACallThatFailsNamesItself) {
   fake_nccl::fail_next("ncclAllReduce", ncclSystemError);
   EXPECT_THAT(
       message_of<NcclError>([&] { (void)comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum); }),
-      HasSubstr("NCCL: ncclAllReduce failed on rank 0 of 1 of the group world: unhandled system error"));
+      HasSubstr("NCCL: ncclAllReduce failed on rank 0 of 2 of the group world: unhandled system error"));
 }
 
 TEST_F(Nccl, AGroupThatCannotBeMadeNamesTheCallAndTheRank) {
@@ -161,13 +191,38 @@ TEST_F(Nccl, MemoryIsFreedWhereTheOtherRanksNeverCome) {
               HasSubstr("another error"));
 }
 
-TEST_F(Nccl, ExchangeWithItselfCopies) {
-  fake_cuda::enqueue(compute_.handle(), "make x", [&] { x_.assign(4, 3); });
-  const Transfer transfers[] = {{Transfer::Direction::receive, 0, TensorView(y_.data(), {4})},
-                                {Transfer::Direction::send, 0, TensorView(x_.data(), {4})}};
-  for (Work& work : comm_->exchange(compute_, transfers)) work.wait(compute_);
-  compute_.synchronize();
-  EXPECT_EQ(y_[2], 3);
+TEST_F(Nccl, AGroupOfOneRankCopiesOnTheCallersStreamWithoutNccl) {
+  const int live = fake_nccl::live();
+  SelfCommunicator host("world");
+  const std::unique_ptr<Communicator> groups[] = {NcclCommunicator::make(device_, memory_, host.split(0, 0, "world")),
+                                                  comm_->split(HostOfTwo::alone, 0, "tensor"),
+                                                  comm_->split(HostOfTwo::alone, 0, "tensor")->split(0, 0, "data")};
+  EXPECT_EQ(fake_nccl::live(), live);
+  for (const auto& group : groups) {
+    EXPECT_EQ(group->size(), 1);
+    CudaStream after(device_);
+    const auto expect_copy = [&](const std::function<void()>& enqueue) {
+      x_.assign(4, 0), y_.assign(8, 0);
+      float seen = 0;
+      fake_cuda::enqueue(compute_.handle(), "make x", [&] { x_.assign(4, 3); });
+      enqueue();
+      fake_cuda::enqueue(after.handle(), "use y", [&] { seen = y_[2]; });
+      after.synchronize();
+      EXPECT_EQ(seen, 3);
+    };
+    const ConstTensorView x(x_.data(), {4});
+    const TensorView y(y_.data(), {4});
+    expect_copy([&] { group->all_gather(compute_, x, y).wait(after); });
+    expect_copy([&] { group->reduce_scatter(compute_, x, y, ReduceOp::sum).wait(after); });
+    const Transfer transfers[] = {{Transfer::Direction::receive, 0, y},
+                                  {Transfer::Direction::send, 0, TensorView(x_.data(), {4})}};
+    for (const bool wait_for_send : {true, false}) {
+      expect_copy([&] {
+        std::vector<Work> works = group->exchange(compute_, transfers);
+        works[wait_for_send].wait(after);
+      });
+    }
+  }
 }
 
 TEST_F(Nccl, ReductionsRefuseTypesWithoutSums) {
@@ -177,24 +232,8 @@ TEST_F(Nccl, ReductionsRefuseTypesWithoutSums) {
                ShapeError);
 }
 
-/// First of two ranks, for host memory. The other gives what this one gives, from another machine.
-class HostOfTwo final : public test::ForwardingCommunicator {
- public:
-  HostOfTwo() : ForwardingCommunicator(self_) {}
-  int size() const override { return 2; }
-  Work all_gather(Stream&, ConstTensorView in, TensorView out) override {
-    for (int rank = 0; rank < 2; ++rank) std::memcpy(out.data() + rank * in.size_bytes(), in.data(), in.size_bytes());
-    if (in.dtype() == DType::uint8) out.data()[in.size_bytes()] = std::byte{'X'};  // changes the host's name
-    return {};
-  }
-
- private:
-  SelfCommunicator self_{"pipeline"};
-};
-
 TEST_F(Nccl, EachDirectionOfAnExchangeHasAStreamOfItsOwn) {
-  HostOfTwo host;
-  const auto pipeline = NcclCommunicator::make(device_, memory_, host);
+  const auto pipeline = comm_->split(0, 0, "pipeline");
   const auto stream_of = [](const std::string& call) {
     for (const std::string& line : fake_cuda::log()) {
       if (line.starts_with(call)) return line.substr(line.find("stream"));
@@ -221,6 +260,20 @@ TEST_F(Nccl, EachDirectionOfAnExchangeHasAStreamOfItsOwn) {
     EXPECT_EQ(std::ranges::count_if(fake_cuda::log(), [](auto& line) { return line.starts_with("ncclCommSplit"); }),
               round == 0 ? 2 : 0)
         << "p2p communicators are made at the first exchange";
+  }
+}
+
+TEST_F(Nccl, LanesBetweenMachinesHoldFewMultiprocessors) {
+  for (const bool other_machine : {true, false}) {
+    const auto comm = make(other_machine);
+    fake_cuda::clear_log();
+    const Transfer message[] = {{Transfer::Direction::send, 1, TensorView(x_.data(), {4})}};
+    for (Work& work : comm->exchange(compute_, message)) work.wait(compute_);
+    for (const std::string& line : fake_cuda::log()) {
+      if (!line.starts_with("ncclCommSplit")) continue;
+      EXPECT_THAT(line, HasSubstr(other_machine ? "2 blocks" : "8 blocks"));
+    }
+    compute_.synchronize();
   }
 }
 

@@ -231,8 +231,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, in
   *comm = new_communicator(fake_nccl::join_ranks(rank, size));
   return config->blocking == 0 ? begin("ncclCommInitRankConfig", *comm) : ncclInvalidArgument;
 }
-ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* shard, ncclConfig_t*) {
-  fake_cuda::note(fmt::format("ncclCommSplit colour {} key {}", colour, key));
+ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* shard, ncclConfig_t* config) {
+  fake_cuda::note(fmt::format("ncclCommSplit colour {} key {}, {} blocks", colour, key, config->maxCTAs));
   *shard = nullptr;
   const ncclResult_t status = begin("ncclCommSplit", comm, [=] {
     if (auto ranks = comm->ranks->split(colour, key)) *shard = new_communicator(std::move(ranks));
