@@ -1,7 +1,5 @@
 #include "src/model/heads/bert_head.hpp"
 
-#include "src/model/model_parameters.hpp"
-
 namespace trireme::model {
 
 BertHead::BertHead(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
@@ -9,10 +7,10 @@ BertHead::BertHead(const parallel::TensorContext& context, const parallel::Vocab
     : context_(context),
       epsilon_(config.norm_epsilon),
       activation_(config.activation),
+      final_norm_(context, parameters, config),
       dense_(context, parameters, "mlm.dense"),
       norm_(parameters, "mlm.ln"),
       tokens_(context, vocabulary, parameters.at(token_table_name(config)), &parameters.at("mlm.out.bias")) {
-  if (!config.post_norm()) final_norm_.emplace(parameters, outer_norm_name(config));
   if (config.binary_head) order_.emplace(context, parameters, "sop");
 }
 
@@ -22,22 +20,17 @@ std::unique_ptr<OutputHead::Saved> BertHead::forward(const LayerShape& shape, co
   Stream& stream = context_.stream();
   auto saved = std::make_unique<Saved>();
   saved->mark = arena.mark();
-  saved->input = x;
-  if (final_norm_) {
-    saved->final_normed = shape.allocate_residual(arena);
-    saved->final_statistics = shape.allocate_statistics(arena);
-    backend.norm().normalise(stream, x, final_norm_->weight, final_norm_->bias, epsilon_, saved->final_normed,
-                             saved->final_statistics);
-  }
+  saved->hidden = final_norm_.forward(shape, x, arena);
+  const ConstTensorView hidden = saved->hidden.output;
   saved->pre_activation = shape.allocate_residual(arena);
   saved->activated = shape.allocate_residual(arena);
   saved->normed = shape.allocate_residual(arena);
   saved->statistics = shape.allocate_statistics(arena);
-  dense_.forward(shape.as_rows(saved->hidden()), activation_, shape.as_rows(saved->pre_activation),
+  dense_.forward(shape.as_rows(hidden), activation_, shape.as_rows(saved->pre_activation),
                  shape.as_rows(saved->activated));
   backend.norm().normalise(stream, saved->activated, norm_.weight, norm_.bias, epsilon_, saved->normed,
                            saved->statistics);
-  if (order_) saved->order = order_->forward(shape, batch, mode, saved->hidden(), arena);
+  if (order_) saved->order = order_->forward(shape, batch, mode, hidden, arena);
   saved->tokens = tokens_.forward(shape, batch, saved->normed, arena);
   return saved;
 }
@@ -49,17 +42,15 @@ void BertHead::backward(const LayerShape& shape, const MicroBatch& batch, const 
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
   const TensorView gradient = shape.allocate_residual(context_.workspace);  // gradient of each tensor in turn, in place
-  const TensorView dhidden = final_norm_ ? shape.allocate_residual(context_.workspace) : dx;
+  const TensorView dhidden = final_norm_.gradient(shape, dx);
   tokens_.backward(shape, batch, mode.loss_gradient, saved.tokens, gradient);
   backend.norm().normalise_backward(stream, gradient, saved.activated, norm_.weight, saved.statistics, {}, gradient,
                                     norm_.weight_gradient, norm_.bias_gradient);
   backend.elementwise().activate_backward(stream, activation_, gradient, saved.pre_activation, gradient);
-  dense_.backward(shape.as_rows(gradient), shape.as_rows(saved.hidden()), Activation::none, {}, shape.as_rows(dhidden));
-  if (order_) order_->backward(shape, batch, mode.sample_loss_gradient, saved.order, dhidden);
-  if (final_norm_) {
-    backend.norm().normalise_backward(stream, dhidden, saved.input, final_norm_->weight, saved.final_statistics, {}, dx,
-                                      final_norm_->weight_gradient, final_norm_->bias_gradient);
-  }
+  dense_.backward(shape.as_rows(gradient), shape.as_rows(saved.hidden.output), Activation::none, {},
+                  shape.as_rows(dhidden));
+  if (order_) order_->backward(shape, batch, mode.sample_loss_gradient, *saved.order, dhidden);
+  final_norm_.backward(saved.hidden, dhidden, dx);
 }
 
 }  // namespace trireme::model

@@ -2,9 +2,10 @@
 
 #include <optional>
 
+#include "src/model/heads/final_norm.hpp"
+#include "src/model/heads/output_head.hpp"
 #include "src/model/heads/sample_classification.hpp"
 #include "src/model/heads/token_prediction.hpp"
-#include "src/model/layers/transformer_layer.hpp"
 
 namespace trireme::model {
 
@@ -28,23 +29,19 @@ class BertHead final : public OutputHead {
 
  private:
   struct Saved final : OutputHead::Saved {
-    ConstTensorView input;    // result of the last layer
-    TensorView final_normed;  // pre-norm models: normed input, and its statistics
-    NormStatistics final_statistics;
+    FinalNorm::Saved hidden;    // its output is the input of both heads
     TensorView pre_activation;  // [s_local, b, h], as are the next two
     TensorView activated;
     TensorView normed;
     NormStatistics statistics;
     TokenPrediction::Saved tokens;
-    SampleClassification::Saved order;
-    /// Input of both heads.
-    ConstTensorView hidden() const { return final_normed ? final_normed : input; }
+    std::unique_ptr<SamplePrediction::Saved> order;
   };
 
   parallel::TensorContext context_;
   double epsilon_;
   Activation activation_;
-  std::optional<NormParameters> final_norm_;
+  FinalNorm final_norm_;
   Dense dense_;
   NormParameters norm_;
   TokenPrediction tokens_;

@@ -1,7 +1,8 @@
 #pragma once
 
+#include "src/model/heads/final_norm.hpp"
+#include "src/model/heads/output_head.hpp"
 #include "src/model/heads/token_prediction.hpp"
-#include "src/model/layers/transformer_layer.hpp"
 
 namespace trireme::model {
 
@@ -24,16 +25,12 @@ class LanguageModelHead final : public OutputHead {
 
  private:
   struct Saved final : OutputHead::Saved {
-    ConstTensorView input;
-    TensorView normed;
-    NormStatistics statistics;
+    FinalNorm::Saved norm;
     TokenPrediction::Saved tokens;
   };
-  void normalise(ConstTensorView x, TensorView normed, const NormStatistics& statistics) const;
 
   parallel::TensorContext context_;
-  double epsilon_;
-  NormParameters norm_;
+  FinalNorm norm_;
   TokenPrediction tokens_;
 };
 

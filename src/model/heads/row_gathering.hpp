@@ -21,6 +21,14 @@ void for_each_stretch(const LayerShape& shape, int tensor_rank, const Take& take
   }
 }
 
+/// Sums `data` over the ranks that share a sequence: those of the tensor group, with sequence parallelism, and of the
+/// context group. Collective.
+inline void sum_over_sequence(const parallel::TensorContext& context, const LayerShape& shape, TensorView data) {
+  Stream& stream = context.stream();
+  if (shape.s_local != shape.s) context.all_reduce(data);
+  if (context.context_group != nullptr) context.context_group->all_reduce(stream, data, ReduceOp::sum).wait(stream);
+}
+
 /// Gathers rows of a matrix that is divided along the sequence: y[i] = x[ids[i]] on every rank, where x [s, n] has its
 /// positions on the ranks of the tensor group, with sequence parallelism, and of the context group. ids [m] int32 count
 /// elements of [s, n / columns]; x is this rank's [s_local, n]; y [m, columns], overwritten. Collective.
@@ -40,8 +48,7 @@ inline void gather_rows(const parallel::TensorContext& context, const LayerShape
         if (!first) backend.elementwise().add(stream, stretch_rows, y);
         first = false;
       });
-  if (shape.s_local != shape.s) context.all_reduce(y);
-  if (context.context_group != nullptr) context.context_group->all_reduce(stream, y, ReduceOp::sum).wait(stream);
+  sum_over_sequence(context, shape, y);
 }
 
 /// Gradient of `gather_rows`: dx[ids[i]] = sum of dy[i], 0 for rows that were not gathered. dy [m, columns] is the same

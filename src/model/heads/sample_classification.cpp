@@ -7,19 +7,21 @@ namespace trireme::model {
 SampleClassification::SampleClassification(const parallel::TensorContext& context,
                                            const parallel::ParameterBuffer& parameters, const std::string& classifier,
                                            SampleSummary summary, std::int64_t choices)
-    : context_(context), classifier_(context, parameters, classifier), choices_(choices), loss_sum_(context.backend) {
+    : SamplePrediction(context), classifier_(context, parameters, classifier), choices_(choices) {
   if (summary == SampleSummary::pooled_first) pooler_.emplace(context, parameters, "pooler");
 }
 
-SampleClassification::Saved SampleClassification::forward(const LayerShape& shape, const MicroBatch& batch,
-                                                          const StageMode& mode, ConstTensorView x, Arena& arena) {
-  Saved saved;
+std::unique_ptr<SamplePrediction::Saved> SampleClassification::forward(const LayerShape& shape, const MicroBatch& batch,
+                                                                       const StageMode& mode, ConstTensorView x,
+                                                                       Arena& arena) {
+  auto result = std::make_unique<Saved>();
+  Saved& saved = *result;
   if (reads_last()) {
     const TensorView last = arena.allocate(shape.dtype, {shape.b, shape.h});
     gather_rows(context_, shape, batch.last_rows, x, last);
     saved.row = last;
   }
-  if (!holds_first_position(shape)) return saved;
+  if (!holds_first_position(shape)) return result;
   const DType type = accumulation_type(shape.dtype);
   const std::int64_t labels = shape.b / choices_;
   Backend& backend = context_.backend;
@@ -42,15 +44,13 @@ SampleClassification::Saved SampleClassification::forward(const LayerShape& shap
                                      saved.sum_exponentials, losses);
   backend.cross_entropy().losses(stream, saved.maximum, saved.sum_exponentials, losses, batch.sample_weights, losses);
   loss_sum_.add(losses);
-  if (!mode.backward) {
-    scores_.emplace_back(backend, DType::fp64, saved.logits.shape());
-    backend.elementwise().convert(stream, saved.logits, scores_.back());
-  }
-  return saved;
+  if (!mode.backward) backend.elementwise().convert(stream, saved.logits, make_scores(saved.logits.shape()));
+  return result;
 }
 
 void SampleClassification::backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient,
-                                    const Saved& saved, TensorView dx) const {
+                                    const SamplePrediction::Saved& of_forward, TensorView dx) const {
+  const auto& saved = static_cast<const Saved&>(of_forward);
   if (!saved.row) return;
   Backend& backend = context_.backend;
   Stream& stream = context_.stream();
@@ -65,10 +65,7 @@ void SampleClassification::backward(const LayerShape& shape, const MicroBatch& b
     backend.elementwise().add(stream, drow.reshape({shape.b * shape.h}), dx.flat(0, shape.b * shape.h));
     return;
   }
-  if (shape.s_local != shape.s) context_.all_reduce(drow);
-  if (context_.context_group != nullptr) {
-    context_.context_group->all_reduce(stream, drow, ReduceOp::sum).wait(stream);
-  }
+  sum_over_sequence(context_, shape, drow);
   const TensorView scattered = shape.allocate_residual(context_.workspace);
   scatter_rows(context_, shape, batch.last_rows, drow, scattered);
   backend.elementwise().add(stream, scattered, dx);
@@ -87,19 +84,6 @@ void SampleClassification::backward_row(const LayerShape& shape, const MicroBatc
   const TensorView dpooler = context_.workspace.allocate(shape.dtype, {shape.b, shape.h});
   classifier_.backward(dlogits, saved.pooled, Activation::tanh, saved.pre_activation, dpooler);
   pooler_->backward(dpooler, saved.row, Activation::none, {}, drow);
-}
-
-std::vector<double> SampleClassification::take_scores() {
-  std::vector<double> result;
-  for (const Tensor& scores : scores_) {
-    const std::size_t before = result.size();
-    result.resize(before + static_cast<std::size_t>(scores.view().numel()));
-    context_.backend.copy_to_host(context_.stream(), scores.view(),
-                                  TensorView(result.data() + before, scores.view().shape()));
-    context_.stream().synchronize();
-  }
-  scores_.clear();
-  return result;
 }
 
 }  // namespace trireme::model

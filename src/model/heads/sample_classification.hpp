@@ -2,8 +2,7 @@
 
 #include <optional>
 
-#include "src/model/heads/loss_sum.hpp"
-#include "src/model/heads/output_head.hpp"
+#include "src/model/heads/sample_prediction.hpp"
 #include "src/model/layers/dense.hpp"
 
 namespace trireme::model {
@@ -13,13 +12,13 @@ namespace trireme::model {
 enum class SampleSummary { pooled_first, last };
 
 /// Classification of whole samples: logits = summary classifier^T + c, and their cross entropy. With c choices the
-/// classifier has one output, and the logits of c samples that follow one another are those of one choice. Sums the
-/// weighted losses of all micro-batches. The parameters are whole on every rank; only ranks that hold the first
-/// position compute. Those that hold a last token send it to them.
-class SampleClassification {
+/// classifier has one output, and the logits of c samples that follow one another are those of one choice. The
+/// parameters are whole on every rank; only ranks that hold the first position compute. Those that hold a last token
+/// send it to them.
+class SampleClassification final : public SamplePrediction {
  public:
-  /// State between forward and backward; empty on ranks without the first position.
-  struct Saved {
+  /// Empty on ranks without the first position.
+  struct Saved final : SamplePrediction::Saved {
     ConstTensorView row;        // [b, h]: the first position's rows, or those of the last tokens
     TensorView pre_activation;  // [b, h]
     TensorView pooled;          // [b, h]
@@ -33,34 +32,21 @@ class SampleClassification {
                        const std::string& classifier, SampleSummary summary = SampleSummary::pooled_first,
                        std::int64_t choices = 1);
 
-  /// Adds the losses of x [s_local, b, h] to the sum, with the micro-batch's sample labels and weights. Without a
-  /// backward it keeps the scores. x must live as long as the result, which comes from `arena`.
-  Saved forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, ConstTensorView x,
-                Arena& arena);
-  /// Adds the losses' gradient to the summarised rows of dx [s_local, b, h]; accumulates the parameters' gradients.
-  void backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient, const Saved& saved,
-                TensorView dx) const;
-  /// Returns the sum of losses since the last call, 0 on ranks without the first position. Waits for the device.
-  double take_loss_sum() { return loss_sum_.take(); }
-  /// OutputHead::take_sample_scores.
-  std::vector<double> take_scores();
+  std::unique_ptr<SamplePrediction::Saved> forward(const LayerShape& shape, const MicroBatch& batch,
+                                                   const StageMode& mode, ConstTensorView x, Arena& arena) override;
+  void backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient,
+                const SamplePrediction::Saved& saved, TensorView dx) const override;
 
  private:
-  bool holds_first_position(const LayerShape& shape) const {
-    return shape.residual_positions(context_.tensor_group.rank())[0] == 0;
-  }
   /// Gradient of the summarised rows, overwritten, where the first position is held.
   void backward_row(const LayerShape& shape, const MicroBatch& batch, double loss_gradient, const Saved& saved,
                     TensorView drow) const;
   VocabularyShard classes() const { return {0, choices_ > 1 ? choices_ : classifier_.outputs()}; }
   bool reads_last() const { return !pooler_; }
 
-  parallel::TensorContext context_;
   std::optional<Dense> pooler_;
   Dense classifier_;
   std::int64_t choices_;
-  LossSum loss_sum_;
-  std::vector<Tensor> scores_;  // [b, classes] fp64 of each micro-batch evaluated
 };
 
 }  // namespace trireme::model

@@ -6,12 +6,11 @@ namespace trireme::model {
 
 SpanPrediction::SpanPrediction(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                                std::int64_t sequence, std::int64_t b)
-    : context_(context),
+    : SamplePrediction(context),
       sequence_(sequence),
       b_(b),
       spans_(context, parameters, "spans"),
-      ids_(context.backend, DType::int32, {2 * b * sequence}),
-      loss_sum_(context.backend) {
+      ids_(context.backend, DType::int32, {2 * b * sequence}) {
   std::vector<std::int32_t> ids;
   for (std::int64_t end = 0; end < 2; ++end) {
     for (std::int64_t i = 0; i < b; ++i) {
@@ -22,17 +21,22 @@ SpanPrediction::SpanPrediction(const parallel::TensorContext& context, const par
   context.stream().synchronize();
 }
 
-SpanPrediction::Saved SpanPrediction::forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
-                                              ConstTensorView x, Arena& arena) {
+std::unique_ptr<SamplePrediction::Saved> SpanPrediction::forward(const LayerShape& shape, const MicroBatch& batch,
+                                                                 const StageMode& mode, ConstTensorView x,
+                                                                 Arena& arena) {
   Backend& backend = context_.backend;
   Stream& stream = context_.stream();
   const DType type = accumulation_type(shape.dtype);
-  Saved saved{x, arena.allocate(shape.dtype, {2, b_, sequence_}), arena.allocate(type, {4, b_})};
+  auto result = std::make_unique<Saved>();
+  Saved& saved = *result;
+  saved.input = x;
+  saved.logits = arena.allocate(shape.dtype, {2, b_, sequence_});
+  saved.statistics = arena.allocate(type, {4, b_});
   const ArenaScope scope(context_.workspace);
   const TensorView by_position = context_.workspace.allocate(shape.dtype, {shape.local_rows(), 2});
   spans_.forward(shape.as_rows(x), Activation::none, {}, by_position);
   gather_rows(context_, shape, ids_, by_position, saved.logits.reshape({2 * b_ * sequence_, 1}));
-  const bool adds = shape.residual_positions(context_.tensor_group.rank())[0] == 0;
+  const bool adds = holds_first_position(shape);
 
   const TensorView weights = context_.workspace.allocate(type, {b_}), losses = context_.workspace.allocate(type, {b_});
   backend.elementwise().convert(stream, batch.sample_weights, weights);
@@ -47,14 +51,18 @@ SpanPrediction::Saved SpanPrediction::forward(const LayerShape& shape, const Mic
     if (adds) loss_sum_.add(losses);
   }
   if (!mode.backward && adds) {
-    scores_.emplace_back(backend, DType::fp64, saved.logits.shape());
-    backend.elementwise().convert(stream, saved.logits, scores_.back());
+    const TensorView scores = make_scores({2 * b_, sequence_});
+    for (std::int64_t i = 0; i < 2 * b_; ++i) {  // rows of sample i / 2
+      backend.elementwise().convert(stream, saved.logits.reshape({2 * b_, sequence_}).rows(i % 2 * b_ + i / 2, 1),
+                                    scores.rows(i, 1));
+    }
   }
-  return saved;
+  return result;
 }
 
 void SpanPrediction::backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient,
-                              const Saved& saved, TensorView dx) const {
+                              const SamplePrediction::Saved& of_forward, TensorView dx) const {
+  const auto& saved = static_cast<const Saved&>(of_forward);
   Backend& backend = context_.backend;
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
@@ -72,24 +80,9 @@ void SpanPrediction::backward(const LayerShape& shape, const MicroBatch& batch, 
   }
   const TensorView by_position = context_.workspace.allocate(shape.dtype, {shape.local_rows(), 2});
   scatter_rows(context_, shape, ids_, saved.logits.reshape({2 * b_ * sequence_, 1}), by_position);
-  spans_.backward(by_position, shape.as_rows(saved.input), Activation::none, {}, shape.as_rows(dx));
-}
-
-std::vector<double> SpanPrediction::take_scores() {
-  std::vector<double> result;
-  for (const Tensor& scores : scores_) {
-    std::vector<double> logits(static_cast<std::size_t>(scores.view().numel()));
-    context_.backend.copy_to_host(context_.stream(), scores.view(), TensorView(logits.data(), scores.view().shape()));
-    context_.stream().synchronize();
-    for (std::int64_t i = 0; i < b_; ++i) {
-      for (const std::int64_t row : {i, b_ + i}) {
-        const auto first = logits.begin() + row * sequence_;
-        result.insert(result.end(), first, first + sequence_);
-      }
-    }
-  }
-  scores_.clear();
-  return result;
+  const TensorView dinput = shape.allocate_residual(context_.workspace);
+  spans_.backward(by_position, shape.as_rows(saved.input), Activation::none, {}, shape.as_rows(dinput));
+  backend.elementwise().add(stream, dinput, dx);
 }
 
 }  // namespace trireme::model

@@ -1,39 +1,37 @@
 #include "src/model/heads/task_head.hpp"
 
+#include "src/model/heads/sample_classification.hpp"
+#include "src/model/heads/span_prediction.hpp"
 #include "src/model/model_parameters.hpp"
 
 namespace trireme::model {
+namespace {
+
+std::unique_ptr<SamplePrediction> make_prediction(const parallel::TensorContext& context,
+                                                  const parallel::ParameterBuffer& parameters,
+                                                  const ModelConfig& config, std::int64_t sequence, std::int64_t b) {
+  if (config.output == ModelOutput::spans) {
+    return std::make_unique<SpanPrediction>(context, parameters, sequence, b);
+  }
+  const SampleSummary summary = config.has_task_pooler() ? SampleSummary::pooled_first : SampleSummary::last;
+  return std::make_unique<SampleClassification>(context, parameters, task_head_name(config), summary,
+                                                config.samples_per_label());
+}
+
+}  // namespace
 
 TaskHead::TaskHead(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const ModelConfig& config, std::int64_t sequence, std::int64_t b)
-    : context_(context), epsilon_(config.norm_epsilon) {
-  if (!config.post_norm()) final_norm_.emplace(parameters, outer_norm_name(config));
-  if (config.output == ModelOutput::spans) {
-    spans_.emplace(context, parameters, sequence, b);
-  } else {
-    samples_.emplace(context, parameters, task_head_name(config),
-                     config.has_task_pooler() ? SampleSummary::pooled_first : SampleSummary::last,
-                     config.samples_per_label());
-  }
-}
+    : context_(context),
+      norm_(context, parameters, config),
+      prediction_(make_prediction(context, parameters, config, sequence, b)) {}
 
 std::unique_ptr<OutputHead::Saved> TaskHead::forward(const LayerShape& shape, const MicroBatch& batch,
                                                      const StageMode& mode, ConstTensorView x, Arena& arena) {
   auto saved = std::make_unique<Saved>();
   saved->mark = arena.mark();
-  saved->input = x;
-  if (final_norm_) {
-    saved->final_normed = shape.allocate_residual(arena);
-    saved->final_statistics = shape.allocate_statistics(arena);
-    context_.backend.norm().normalise(context_.stream(), x, final_norm_->weight, final_norm_->bias, epsilon_,
-                                      saved->final_normed, saved->final_statistics);
-    x = saved->final_normed;
-  }
-  if (spans_) {
-    saved->spans = spans_->forward(shape, batch, mode, x, arena);
-  } else {
-    saved->samples = samples_->forward(shape, batch, mode, x, arena);
-  }
+  saved->norm = norm_.forward(shape, x, arena);
+  saved->prediction = prediction_->forward(shape, batch, mode, saved->norm.output, arena);
   return saved;
 }
 
@@ -41,18 +39,10 @@ void TaskHead::backward(const LayerShape& shape, const MicroBatch& batch, const 
                         const OutputHead::Saved& of_forward, TensorView dx) const {
   const auto& saved = static_cast<const Saved&>(of_forward);
   const ArenaScope scope(context_.workspace);
-  const TensorView dhidden = final_norm_ ? shape.allocate_residual(context_.workspace) : dx;
-  if (spans_) {
-    spans_->backward(shape, batch, mode.sample_loss_gradient, saved.spans, dhidden);
-  } else {
-    context_.backend.elementwise().fill(context_.stream(), 0, dhidden);
-    samples_->backward(shape, batch, mode.sample_loss_gradient, saved.samples, dhidden);
-  }
-  if (final_norm_) {
-    context_.backend.norm().normalise_backward(context_.stream(), dhidden, saved.input, final_norm_->weight,
-                                               saved.final_statistics, {}, dx, final_norm_->weight_gradient,
-                                               final_norm_->bias_gradient);
-  }
+  const TensorView dnormed = norm_.gradient(shape, dx);
+  context_.backend.elementwise().fill(context_.stream(), 0, dnormed);
+  prediction_->backward(shape, batch, mode.sample_loss_gradient, *saved.prediction, dnormed);
+  norm_.backward(saved.norm, dnormed, dx);
 }
 
 }  // namespace trireme::model

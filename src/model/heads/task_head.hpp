@@ -1,10 +1,8 @@
 #pragma once
 
-#include <optional>
-
-#include "src/model/heads/sample_classification.hpp"
-#include "src/model/heads/span_prediction.hpp"
-#include "src/model/layers/transformer_layer.hpp"
+#include "src/model/heads/final_norm.hpp"
+#include "src/model/heads/output_head.hpp"
+#include "src/model/heads/sample_prediction.hpp"
 
 namespace trireme::model {
 
@@ -21,27 +19,18 @@ class TaskHead final : public OutputHead {
                                              ConstTensorView x, Arena& arena) override;
   void backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, const OutputHead::Saved& saved,
                 TensorView dx) const override;
-  LossSums take_loss_sums() override {
-    return {.samples = samples_ ? samples_->take_loss_sum() : spans_->take_loss_sum()};
-  }
-  std::vector<double> take_sample_scores() override {
-    return samples_ ? samples_->take_scores() : spans_->take_scores();
-  }
+  LossSums take_loss_sums() override { return {.samples = prediction_->take_loss_sum()}; }
+  std::vector<double> take_sample_scores() override { return prediction_->take_scores(); }
 
  private:
   struct Saved final : OutputHead::Saved {
-    ConstTensorView input;    // result of the last layer
-    TensorView final_normed;  // pre-norm models: normed input, and its statistics
-    NormStatistics final_statistics;
-    SampleClassification::Saved samples;
-    SpanPrediction::Saved spans;
+    FinalNorm::Saved norm;
+    std::unique_ptr<SamplePrediction::Saved> prediction;
   };
 
   parallel::TensorContext context_;
-  double epsilon_;
-  std::optional<NormParameters> final_norm_;
-  std::optional<SampleClassification> samples_;  // one of the two
-  std::optional<SpanPrediction> spans_;
+  FinalNorm norm_;
+  std::unique_ptr<SamplePrediction> prediction_;
 };
 
 }  // namespace trireme::model

@@ -52,14 +52,6 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
   (this->*arrangement)(shape, x, dropout, saved, y);
 }
 
-void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
-                                      const Saved& saved, Gradients& gradients, TensorView dx,
-                                      parallel::WeightGradient weights) const {
-  const auto arrangement = shape.norm_placement == NormPlacement::pre ? &TransformerLayer::backward_pre_norm
-                                                                      : &TransformerLayer::backward_post_norm;
-  (this->*arrangement)(shape, dy, dropout, saved, gradients, dx, weights);
-}
-
 void TransformerLayer::forward_pre_norm(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout,
                                         Saved& saved, TensorView y) const {
   Backend& backend = context_.backend;
@@ -94,48 +86,42 @@ void TransformerLayer::forward_post_norm(const LayerShape& shape, ConstTensorVie
                              norm_2_.weight, norm_2_.bias, epsilon_, saved.sum_2, y, saved.statistics_2);
 }
 
-void TransformerLayer::backward_post_norm(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
-                                          const Saved& saved, Gradients& gradients, TensorView dx,
-                                          parallel::WeightGradient weights) const {
-  Stream& stream = context_.stream();
-  NormKernels& norm = context_.backend.norm();
-  ElementwiseKernels& elementwise = context_.backend.elementwise();
-  const ArenaScope scope(context_.workspace);
-  const TensorView dsum = shape.allocate_residual(context_.workspace);
-  const TensorView dmiddle = shape.allocate_residual(context_.workspace);
-  norm.normalise_backward(stream, dy, saved.sum_2, norm_2_.weight, saved.statistics_2, {}, dsum,
-                          norm_2_.weight_gradient, norm_2_.bias_gradient);
-  elementwise.bias_dropout_add_backward(stream, dsum, dropout.at(layer_, DropoutSite::mlp_output), gradients.mlp.output,
-                                        mlp_bias_gradient_);
-  mlp_.backward_input(shape, saved.mlp, gradients.mlp, dmiddle, weights);
-  elementwise.add(stream, dsum, dmiddle);
-  norm.normalise_backward(stream, dmiddle, saved.middle, norm_1_.weight, saved.statistics_1, {}, dmiddle,
-                          norm_1_.weight_gradient, norm_1_.bias_gradient);
-  elementwise.bias_dropout_add_backward(stream, dmiddle, dropout.at(layer_, DropoutSite::attention_output),
-                                        gradients.attention.output, attention_bias_gradient_);
-  attention_.backward_input(shape, dropout, saved.attention, gradients.attention, dx, weights);
-  elementwise.add(stream, dmiddle, dx);
+void TransformerLayer::backward_norm(const NormParameters& norm, ConstTensorView dy, ConstTensorView x,
+                                     const NormStatistics& statistics, ConstTensorView dresidual, TensorView dx) const {
+  context_.backend.norm().normalise_backward(context_.stream(), dy, x, norm.weight, statistics, dresidual, dx,
+                                             norm.weight_gradient, norm.bias_gradient);
 }
 
-void TransformerLayer::backward_pre_norm(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
-                                         const Saved& saved, Gradients& gradients, TensorView dx,
-                                         parallel::WeightGradient weights) const {
+void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
+                                      const Saved& saved, Gradients& gradients, TensorView dx,
+                                      parallel::WeightGradient weights) const {
   Stream& stream = context_.stream();
-  NormKernels& norm = context_.backend.norm();
   ElementwiseKernels& elementwise = context_.backend.elementwise();
+  const bool pre_norm = shape.norm_placement == NormPlacement::pre;
   const ArenaScope scope(context_.workspace);
   const TensorView dmiddle = shape.allocate_residual(context_.workspace);
+  if (!pre_norm) {
+    const TensorView dsum = shape.allocate_residual(context_.workspace);
+    backward_norm(norm_2_, dy, saved.sum_2, saved.statistics_2, {}, dsum);
+    dy = dsum;  // gradient of the second sum of residual and branch
+  }
   elementwise.bias_dropout_add_backward(stream, dy, dropout.at(layer_, DropoutSite::mlp_output), gradients.mlp.output,
                                         mlp_bias_gradient_);
   mlp_.backward_input(shape, saved.mlp, gradients.mlp, dmiddle, weights);
-  norm.normalise_backward(stream, dmiddle, saved.middle, norm_2_.weight, saved.statistics_2, dy, dmiddle,
-                          norm_2_.weight_gradient, norm_2_.bias_gradient);
-
+  if (pre_norm) {
+    backward_norm(norm_2_, dmiddle, saved.middle, saved.statistics_2, dy, dmiddle);
+  } else {
+    elementwise.add(stream, dy, dmiddle);
+    backward_norm(norm_1_, dmiddle, saved.middle, saved.statistics_1, {}, dmiddle);
+  }
   elementwise.bias_dropout_add_backward(stream, dmiddle, dropout.at(layer_, DropoutSite::attention_output),
                                         gradients.attention.output, attention_bias_gradient_);
   attention_.backward_input(shape, dropout, saved.attention, gradients.attention, dx, weights);
-  norm.normalise_backward(stream, dx, saved.input, norm_1_.weight, saved.statistics_1, dmiddle, dx,
-                          norm_1_.weight_gradient, norm_1_.bias_gradient);
+  if (pre_norm) {
+    backward_norm(norm_1_, dx, saved.input, saved.statistics_1, dmiddle, dx);
+  } else {
+    elementwise.add(stream, dmiddle, dx);
+  }
 }
 
 void TransformerLayer::keep_for_weights(const Saved& saved, Gradients& gradients) const {

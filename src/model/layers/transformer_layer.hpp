@@ -62,10 +62,9 @@ class TransformerLayer {
                         TensorView y) const;
   void forward_post_norm(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                          TensorView y) const;
-  void backward_post_norm(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
-                          Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const;
-  void backward_pre_norm(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
-                         Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const;
+  /// NormKernels::normalise_backward with the parameters `norm`.
+  void backward_norm(const NormParameters& norm, ConstTensorView dy, ConstTensorView x,
+                     const NormStatistics& statistics, ConstTensorView dresidual, TensorView dx) const;
 
   parallel::TensorContext context_;
   int layer_;
