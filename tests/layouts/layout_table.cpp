@@ -114,8 +114,8 @@ class Table {
  private:
   static TrainingRunConfig config_of(const app::RunConfig& row) {
     TrainingRunConfig config;
-    config.model = row.model.config(row.batch.sequence_length, 1);
-    config.s = row.batch.sequence_length;
+    config.model = row.model.config(*row.batch.sequence_length, 1);
+    config.s = *row.batch.sequence_length;
     config.batch = *row.batch.global_batch_size;
     config.dtype = row.precision.dtype;
     config.steps = *row.batch.train_iterations;

@@ -23,11 +23,7 @@ train::BatchRampUp ramp_up_of(const std::vector<std::string>& texts) {
 }  // namespace
 
 void BatchOptions::declare(Options& options, RunKind kind) {
-  if (kind == RunKind::task) {
-    options.add("seq-length", &sequence_length, "N", "Tokens of a sample; default the model's positions.", countable());
-  } else {
-    options.add("seq-length", &sequence_length, "N", "Tokens of a sample.", countable());
-  }
+  options.add("seq-length", &sequence_length, "N", "Tokens of a sample; default the model's positions.", countable());
   options.add("micro-batch-size", &micro_batch_size, "N", "Samples that one rank works on at a time.", countable());
   options.add("global-batch-size", &global_batch_size, "N",
               "Samples of an update; default one micro-batch a data rank.", countable());
@@ -48,7 +44,6 @@ void BatchOptions::declare(Options& options, RunKind kind) {
   options.add("train-samples", &train_samples, "N",
               "Samples of the whole run, instead of --train-iters; an incomplete last batch is left out.",
               update_count(1));
-  options.require("seq-length");
 }
 
 void BatchOptions::settle(int data_ranks, Problems& problems) {

@@ -19,7 +19,7 @@ enum class RunKind { pretraining, task };
 
 /// Options of samples, batches and the length of a run.
 struct BatchOptions {
-  std::int64_t sequence_length = 0;
+  std::optional<std::int64_t> sequence_length;  ///< the model's positions, unless given
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> global_batch_size;  ///< one micro-batch a data rank, unless given
   std::vector<std::string> ramp_up_text;

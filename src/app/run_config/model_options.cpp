@@ -67,10 +67,12 @@ void ModelOptions::declare(Options& options) {
                    "BERT: leave out token types and the prediction of the segments' order; samples have one segment.");
 }
 
-std::optional<model::ModelConfig> ModelOptions::check(std::int64_t sequence_length, Problems& problems) const {
-  std::optional<model::ModelConfig> result;
-  problems.attempt([&] { result = config(sequence_length, /*corpus_vocabulary=*/1); });
-  return result;
+std::int64_t ModelOptions::default_sequence_length() const {
+  Problems problems;
+  const std::int64_t preset_positions = known_config(problems).max_positions;
+  TRIREME_CHECK(max_positions || !preset.empty(), ConfigError,
+                "--seq-length must be given: without --model and --max-position-embeddings it has no default");
+  return max_positions.value_or(preset_positions);
 }
 
 model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const {

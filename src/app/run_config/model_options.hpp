@@ -43,9 +43,9 @@ struct ModelOptions {
   void declare(Options& options);
   /// Declares the options that no checkpoint holds.
   void declare_dropout(Options& options);
-  /// Returns the configuration asked for, or none where there are problems. Does not check the vocabulary: the corpus
-  /// is not open yet.
-  std::optional<model::ModelConfig> check(std::int64_t sequence_length, Problems& problems) const;
+  /// Returns the sequence length of a run that gives none: the positions given, or else the preset's. Throws
+  /// ConfigError where there are neither.
+  std::int64_t default_sequence_length() const;
   /// Returns the configuration asked for. A preset's values hold where no option overrides them; without one, positions
   /// default to the sequence length and the vocabulary to the corpus'. A BERT's vocabulary is always the corpus'.
   /// Throws one ConfigError that lists what is missing or does not fit.

@@ -32,7 +32,13 @@ RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(opti
 
 const RunConfig& RunConfigReader::settle(int data_ranks) {
   Problems problems;
-  const std::optional<model::ModelConfig> model = config_.model.check(config_.batch.sequence_length, problems);
+  std::optional<model::ModelConfig> model;
+  problems.attempt([&] {
+    std::optional<std::int64_t>& sequence_length = config_.batch.sequence_length;
+    if (!sequence_length) sequence_length = config_.model.default_sequence_length();
+    // The vocabulary is not checked: the corpus is not open yet.
+    model = config_.model.config(*sequence_length, /*corpus_vocabulary=*/1);
+  });
   settle_training(data_ranks, model, problems);
   config_.data.settle(options_, model, problems);
   if (model && model->is_bert()) {
@@ -87,7 +93,7 @@ const RunConfig& RunConfigReader::finish(Problems& problems) {
 
 train::ExecutionConfig RunConfig::execution_config() const {
   return {.dtype = precision.dtype,
-          .sequence_length = batch.sequence_length,
+          .sequence_length = batch.sequence_length.value_or(0),
           .micro_batch_size = batch.micro_batch_size,
           .vocabulary_multiple = parallel.grid.vocabulary_multiple,
           .padded_vocabulary_size = parallel.grid.padded_vocabulary,
@@ -124,7 +130,7 @@ data::RunLength RunConfig::run_length(std::int64_t iterations) const {
 }
 
 data::GptDataOptions RunConfig::gpt_data_options(const model::ModelConfig& config) const {
-  return {.sequence_length = batch.sequence_length,
+  return {.sequence_length = *batch.sequence_length,
           .seed = static_cast<std::int64_t>(seed),
           .split_fractions = data::parse_split(data.split),
           .split_by = data.split_by,
@@ -135,7 +141,7 @@ data::GptDataOptions RunConfig::gpt_data_options(const model::ModelConfig& confi
 
 data::BertDataOptions RunConfig::bert_data_options(const model::ModelConfig& config,
                                                    data::BertVocabulary vocabulary) const {
-  return {.samples = {.sequence_length = batch.sequence_length,
+  return {.samples = {.sequence_length = *batch.sequence_length,
                       .seed = static_cast<std::int64_t>(seed),
                       .short_sequence_probability = data.masking.short_sequence_probability,
                       .masking = {.vocabulary = std::move(vocabulary),

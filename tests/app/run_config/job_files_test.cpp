@@ -33,7 +33,7 @@ struct Settled {
     grid.emplace(ranks, asked.tensor, asked.pipeline, asked.context);
     config = reader.settle(grid->data_size());
     // A BERT has the vocabulary of its corpus: that of bert-base-uncased, [BOS] and [EOS].
-    model = config.model.config(config.batch.sequence_length, name.starts_with("bert") ? 30524 : 1);
+    model = config.model.config(*config.batch.sequence_length, name.starts_with("bert") ? 30524 : 1);
   }
   Options options;
   RunConfigReader reader;

@@ -12,8 +12,9 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 /// Reads a command line on one rank. It needs options beside the few that every run has.
-RunConfig read(std::vector<std::string> arguments) {
-  for (const char* given : {"--seq-length", "16", "--lr", "1", "--train-iters", "1"}) arguments.emplace_back(given);
+RunConfig read(std::vector<std::string> arguments, const std::string& sequence_length = "16") {
+  for (const char* given : {"--lr", "1", "--train-iters", "1"}) arguments.emplace_back(given);
+  if (!sequence_length.empty()) arguments.insert(arguments.end(), {"--seq-length", sequence_length});
   Options options("trireme train", "");
   RunConfigReader reader(options);
   options.parse(arguments);
@@ -95,6 +96,27 @@ TEST(RunConfig, GivesABertItsSamples) {
   EXPECT_EQ(options.vocabulary_size, 30524);
   EXPECT_EQ(options.split_fractions[0], 0.8);
   EXPECT_EQ(options.split_by, data::SplitBy::documents);
+}
+
+TEST(RunConfig, TakesTheSequenceLengthOfItsModel) {
+  const auto length = [](std::vector<std::string> arguments, const std::string& given = "") {
+    arguments.insert(arguments.end(), {"--data-path", "a.h5"});
+    const RunConfig config = read(std::move(arguments), given);
+    EXPECT_EQ(config.execution_config().sequence_length, *config.batch.sequence_length);
+    return *config.batch.sequence_length;
+  };
+  for (const std::string name : {"bert-336m", "bert-1.3b", "bert-3.9b", "bert-base", "bert-large"}) {
+    EXPECT_EQ(length({"--model", name}), 512);
+  }
+  EXPECT_EQ(length({"--model", "gpt2-124m"}), 1024);
+  EXPECT_EQ(length({"--model", "llama2-7b"}), 4096);
+  EXPECT_EQ(length({"--model", "bert-336m", "--max-position-embeddings", "128"}), 128);
+  EXPECT_EQ(length({"--model", "bert-336m"}, "64"), 64);
+  const std::vector<std::string> shape = {"--num-layers", "2", "--hidden-size", "16", "--num-attention-heads", "4"};
+  EXPECT_EQ(length(shape, "64"), 64);
+  EXPECT_THAT([&] { length(shape); }, ThrowsMessage<ConfigError>(HasSubstr("--seq-length must be given")));
+  EXPECT_THAT([&] { length({}); }, ThrowsMessage<ConfigError>(HasSubstr("the model's shape is missing")));
+  EXPECT_THAT([&] { length({"--model", "bert"}); }, ThrowsMessage<ConfigError>(HasSubstr("unknown --model 'bert'")));
 }
 
 TEST(RunConfig, RefusesSamplesThatAModelDoesNotRead) {

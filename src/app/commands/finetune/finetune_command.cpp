@@ -92,8 +92,7 @@ class Finetuning {
   }
 
   void read_data() {
-    const std::int64_t given = reader_.parsed().batch.sequence_length;
-    sequence_length_ = given > 0 ? given : model_.max_positions;
+    sequence_length_ = reader_.parsed().batch.sequence_length.value_or(model_.max_positions);
     model::check_sequence_length(model_, sequence_length_);
     const auto read = [&](const std::vector<std::string>& paths, bool is_training) {
       return read_task(*job_.world, task_, paths, tokenizer_, sequence_length_, is_training);

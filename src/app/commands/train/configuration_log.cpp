@@ -43,7 +43,7 @@ void log_model(const Job& job, const RunConfig& config, const model::ModelConfig
 void log_batches(const Job& job, const BatchOptions& batch, const train::Progress& done) {
   const train::BatchSchedule batches = batch.batches(job.grid.data_size());
   log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", batches.max_size(),
-            batch.sequence_length, job.grid.data_size(), batches.max_micro_batches(), batch.micro_batch_size);
+            *batch.sequence_length, job.grid.data_size(), batches.max_micro_batches(), batch.micro_batch_size);
   if (batches.max_size() != *batch.global_batch_size) {
     log::info("--decrease-batch-size-if-needed: global batches are rounded down to multiples of {}, {} becomes {}",
               batch.micro_batch_size * job.grid.data_size(), *batch.global_batch_size, batches.max_size());

@@ -32,7 +32,7 @@ std::int64_t test_samples(std::int64_t wanted, const RunConfig& config, const Tr
   };
   if (!config.data.has_default_split || std::visit(has_samples, plan.samples)) return wanted;
   log::info("no test at the end: the default --split leaves too little text for a sample of --seq-length {}",
-            config.batch.sequence_length);
+            *config.batch.sequence_length);
   return 0;
 }
 
@@ -49,7 +49,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   TrainPlan plan;
   plan.stores = open_corpora(job, config);
   plan.tokenizer_payload = plan.stores.front().store->info().tokenizer_payload;
-  plan.model = config.model.config(config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
+  plan.model = config.model.config(*config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
   plan.samples = sample_options(config, plan);
   plan.attributes =
       run_attributes(plan.model, plan.stores, plan.samples, config.train_options(), config.precision.dtype);
