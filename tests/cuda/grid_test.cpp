@@ -131,6 +131,24 @@ TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
   expect_the_same_from_graphs(config, {Layout{ranks, 1, {}}, tensor, data, context});
 }
 
+// Rows of the summarised tokens, and of all positions, come from the ranks that have them.
+TEST_F(GpuGrid, GraphsOfTaskHeadsComputeTheSameBits) {
+  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+  const int ranks = world().size();
+  Layout tensor{ranks, 1, {}}, context{1, 1, {}, ranks};
+  tensor.options.parallel.sequence_parallel = true;
+  for (const bool is_bert : {true, false}) {
+    TrainingRunConfig config = small_run();
+    config.model.family = is_bert ? model::ModelFamily::bert : model::ModelFamily::gpt;
+    config.model.output = is_bert ? model::ModelOutput::spans : model::ModelOutput::classes;
+    config.model.classes = 3;
+    config.model.layers = 1;
+    config.batch = 3;  // plain, recorded, replayed
+    expect_the_losses_of_one_rank(config, {tensor, context}, DeviceTransport::nccl, own_gpu());
+    expect_the_same_from_graphs(config, {tensor, context});
+  }
+}
+
 TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   TrainingRunConfig config = small_run();

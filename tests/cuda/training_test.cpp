@@ -5,6 +5,7 @@
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/train/evaluation/perplexity.hpp"
+#include "src/train/evaluation/task_scoring.hpp"
 #include "src/train/generation.hpp"
 #include "src/train/state_tensors.hpp"
 #include "tests/cuda/gpu_backend.hpp"
@@ -13,6 +14,20 @@
 
 namespace trireme::test {
 namespace {
+
+/// The first samples of a source.
+class FirstSamples final : public data::SampleSource {
+ public:
+  FirstSamples(const data::SampleSource& source, std::int64_t size) : source_(source), size_(size) {}
+  std::int64_t size() const override { return size_; }
+  std::int64_t sequence_length() const override { return source_.sequence_length(); }
+  data::SampleFields fields() const override { return source_.fields(); }
+  void read(std::int64_t index, const data::SampleView& sample) const override { source_.read(index, sample); }
+
+ private:
+  const data::SampleSource& source_;
+  std::int64_t size_;
+};
 
 class GpuTraining : public GpuBackendTest {
  protected:
@@ -107,6 +122,80 @@ TEST_F(GpuTraining, ABertComputesWhatTheCpuComputes) {
 // The lengths of the samples differ from one micro-batch to the next.
 TEST_F(GpuTraining, GraphsOfABertComputeTheSameBits) {
   expect_the_same_from_graphs(world_, small_bert(model::NormPlacement::post, DType::bf16), {});
+}
+
+/// Short runs of every head of a task, of both families, with two samples or the choices of two in a micro-batch.
+/// Lengths and labels differ from one micro-batch to the next.
+std::vector<std::pair<TrainingRunConfig, Layout>> task_runs() {
+  using model::ModelOutput;
+  std::vector<std::pair<TrainingRunConfig, Layout>> runs;
+  const auto add = [&](model::ModelFamily family, model::NormPlacement placement, DType dtype, ModelOutput output) {
+    TrainingRunConfig config = small_run();
+    config.model.family = family;
+    config.model.norm_placement = placement;
+    config.model.layers = 1;
+    config.model.output = output;
+    config.model.classes = output == ModelOutput::choices ? 2 : 3;
+    config.dtype = dtype;
+    Layout layout;
+    layout.options.micro_batch_size = 2 * config.model.samples_per_label();
+    config.batch = 4 * layout.options.micro_batch_size;
+    runs.emplace_back(config, layout);
+  };
+  for (const auto output : {ModelOutput::classes, ModelOutput::choices, ModelOutput::spans}) {
+    add(model::ModelFamily::bert, model::NormPlacement::pre, DType::bf16, output);
+    add(model::ModelFamily::bert, model::NormPlacement::post, DType::fp32, output);
+    if (output != ModelOutput::spans) add(model::ModelFamily::gpt, model::NormPlacement::pre, DType::fp32, output);
+  }
+  return runs;
+}
+
+TEST_F(GpuTraining, TaskHeadsComputeWhatTheCpuComputes) {
+  for (const auto& [config, layout] : task_runs()) {
+    SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", output " << static_cast<int>(config.model.output));
+    TrainingRun gpu(world_, config, layout, {}, gpu_device()), cpu(world_, config, layout);
+    const RunTolerance tolerated = tolerance(config.dtype, Comparison::other_backend);
+    const FirstSamples samples(*gpu.data.train, 6);
+    const train::TaskScores actual = train::score_samples(gpu.gpt, samples);
+    const train::TaskScores expected = train::score_samples(cpu.gpt, samples);
+    EXPECT_NEAR(actual.loss / expected.loss, 1, tolerated.loss);
+    EXPECT_THAT(actual.scores, testing::Pointwise(testing::DoubleNear(10 * tolerated.loss), expected.scores));
+    for (std::int64_t i = 0; i < config.steps; ++i) {
+      const train::TrainRecord actual = gpu.step(), expected = cpu.step();
+      EXPECT_NEAR(actual.lm_loss / expected.lm_loss, 1, tolerated.loss);
+      EXPECT_NEAR(actual.grad_norm / expected.grad_norm, 1, tolerated.grad_norm);
+    }
+  }
+}
+
+TEST_F(GpuTraining, GraphsOfTaskHeadsComputeTheSameBits) {
+  for (const auto& [config, layout] : task_runs()) {
+    SCOPED_TRACE(testing::Message() << "output " << static_cast<int>(config.model.output));
+    expect_the_same_from_graphs(world_, config, layout);
+  }
+}
+
+TEST_F(GpuTraining, ScoringBetweenGraphsChangesNothing) {
+  auto [config, layout] = task_runs().front();
+  std::vector<double> figures[2];
+  for (const bool graphs : {false, true}) {
+    layout.options.cuda_graphs = graphs;
+    TrainingRun run(world_, config, layout, {}, gpu_device(DeviceTransport::nccl, {.deterministic = true}));
+    const FirstSamples samples(*run.data.train, 3);
+    for (std::int64_t i = 0; i < config.steps; ++i) {
+      figures[graphs].push_back(run.step().lm_loss);
+      std::ranges::copy(train::score_samples(run.gpt, samples).scores, std::back_inserter(figures[graphs]));
+    }
+  }
+  EXPECT_EQ(figures[0], figures[1]);
+}
+
+TEST_F(GpuTraining, MemoryOfATaskIsAsPredicted) {
+  for (auto [config, layout] : task_runs()) {
+    config.steps = 1;
+    layout.options.cuda_graphs = true;
+    expect_predicted_memory(world_, config, layout, gpu_device());
+  }
 }
 
 TEST_F(GpuTraining, GraphsOfAllMicroBatchesInFlightComputeTheSameBits) {
