@@ -56,6 +56,21 @@ done
 check "--cuda-graphs gives the same bits" cmp <(field lm_loss graphs.jsonl) <(field lm_loss graphs--cuda-graphs.jsonl)
 refused 2 "--cuda-graphs and --communicator staged exclude each other" 2 train "${run[@]}" --cuda-graphs --communicator staged
 
+# Fine-tuning, also recorded.
+printf 'i\tp\tq\tg\tb1\tb2\tp1\tp2\ts1\ts2\tl\tgold\n' >mnli.tsv
+for i in 0 1 2 3 4 5; do
+  label=$([ $((i % 2)) -eq 0 ] && echo neutral || echo entailment)
+  printf '%d\tp\tq\tg\tb1\tb2\tp1\tp2\tship\t%d oars\tl\t%s\n' $i $i "$label"
+done >>mnli.tsv
+for options in "--backend cpu" --deterministic-mode "--deterministic-mode --cuda-graphs"; do
+  # shellcheck disable=SC2086 # words
+  done_by 1 finetune --task MNLI --train-data mnli.tsv --valid-data mnli.tsv --pretrained-checkpoint one --epochs 2 \
+    --global-batch-size 3 --lr 0.01 --log-interval 1 $options --metrics-file "tuned${options// /}.jsonl"
+done
+check "fine-tuning: the losses are the CPU's" same_losses tuned--deterministic-mode.jsonl tuned--backendcpu.jsonl 2e-4
+check "fine-tuning: --cuda-graphs gives the same bits" \
+  cmp <(field lm_loss tuned--deterministic-mode.jsonl) <(field lm_loss tuned--deterministic-mode--cuda-graphs.jsonl)
+
 # Results of the run.
 for backend in cuda cpu; do
   done_by 1 eval --load one --data-path held_out.h5 --backend $backend

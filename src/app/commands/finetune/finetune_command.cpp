@@ -39,7 +39,6 @@ class Finetuning {
     open_model(pretrained);
     read_data();
     config_ = reader_.settle(job_.grid.data_size(), {model_, sequence_length_, train_.samples->labels(), task_.epochs});
-    TRIREME_CHECK(!config_.execution.cuda_graphs, ConfigError, "--cuda-graphs is for pretraining");
     check_training_type(*job_.backend, config_.precision.dtype);
   }
 
