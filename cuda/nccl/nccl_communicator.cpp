@@ -66,12 +66,12 @@ std::unique_ptr<Communicator> make_self_communicator(const std::string& name) {
       name, [](Stream& stream, ConstTensorView in, TensorView out) { copy(cuda_stream(stream), in, out); });
 }
 
-/// Calls do not block, so that the host can react to errors. NCCL takes a name, for its own log, from version 2.27 on;
-/// NCCL may keep the pointer.
+/// Calls block, and return to the host when they are enqueued. NCCL takes a name, for its own log, from version 2.27
+/// on; NCCL may keep the pointer.
 template <class Config = ncclConfig_t>
 Config configuration(const std::string& name, int max_blocks = NCCL_CONFIG_UNDEF_INT) {
   Config config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
+  config.blocking = 1;
   config.maxCTAs = max_blocks;
   if constexpr (requires { config.commName; }) {
     static std::set<std::string> names;
@@ -89,6 +89,15 @@ void check_shard(const char* what, const Communicator& comm, ConstTensorView who
 
 std::string describe(const char* what, ConstTensorView data) {
   return fmt::format("{} of {} {}", what, data.numel(), name_of(data.dtype()));
+}
+
+/// Enqueues a message of a p2p communicator.
+void pass(NcclHandle& p2p, bool sends, std::byte* data, std::size_t bytes) {
+  const int other = 1 - p2p.rank();
+  p2p.run(sends ? "ncclSend" : "ncclRecv", [&] {
+    return sends ? ncclSend(data, bytes, ncclUint8, other, p2p.handle(), p2p.stream().handle())
+                 : ncclRecv(data, bytes, ncclUint8, other, p2p.handle(), p2p.stream().handle());
+  });
 }
 
 std::size_t count(ConstTensorView tensor) { return static_cast<std::size_t>(tensor.numel()); }
@@ -116,11 +125,9 @@ std::unique_ptr<Communicator> NcclCommunicator::make(std::shared_ptr<Device> dev
   });
   const std::string bytes = broadcast_text(host, std::string(id.internal, sizeof id.internal), 0);
   std::memcpy(id.internal, bytes.data(), sizeof id.internal);
-  ncclConfig_t config = configuration(host.name());
-  ncclComm_t comm = nullptr;
-  const ncclResult_t status = ncclCommInitRankConfig(&comm, host.size(), id, host.rank(), &config);
-  wait_for_communicator(*device, status, &comm, "ncclCommInitRankConfig");
-  auto group = std::make_shared<NcclHandle>(std::move(device), comm, host.name());
+  auto watchdog = std::make_shared<CallWatchdog>();
+  const ncclComm_t comm = make_nccl_world(*device, *watchdog, host.rank(), host.size(), id, configuration(host.name()));
+  auto group = std::make_shared<NcclHandle>(std::move(device), std::move(watchdog), comm, host.name());
   return std::unique_ptr<Communicator>(
       new NcclCommunicator(std::move(host_ranks), std::move(group), std::move(memory)));
 }
@@ -142,8 +149,9 @@ void NcclCommunicator::begin(Stream& stream) {
   handle_->stream().wait(*stream.record());
 }
 
-Work NcclCommunicator::finish(ncclResult_t status, const char* call, std::string operation) {
-  handle_->settle(status, call);
+Work NcclCommunicator::enqueue(const char* call, std::string operation,
+                               const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& function) {
+  handle_->run(call, [&] { return function(handle_->handle(), handle_->stream().handle()); });
   return Work(std::make_unique<NcclWork>(handle_, handle_->enqueued(std::move(operation))));
 }
 
@@ -151,9 +159,9 @@ Work NcclCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) 
   const ncclDataType_t type = nccl_type(data.dtype());
   if (data.numel() == 0) return {};
   begin(stream);
-  return finish(ncclAllReduce(data.data(), data.data(), count(data), type, nccl_operation(op), handle_->handle(),
-                              handle_->stream().handle()),
-                "ncclAllReduce", describe("all-reduce", data));
+  return enqueue("ncclAllReduce", describe("all-reduce", data), [&](ncclComm_t comm, cudaStream_t on) {
+    return ncclAllReduce(data.data(), data.data(), count(data), type, nccl_operation(op), comm, on);
+  });
 }
 
 Work NcclCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) {
@@ -161,9 +169,9 @@ Work NcclCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, Tensor
   const ncclDataType_t type = nccl_type(in.dtype());
   if (out.numel() == 0) return {};
   begin(stream);
-  return finish(ncclReduceScatter(in.data(), out.data(), count(out), type, nccl_operation(op), handle_->handle(),
-                                  handle_->stream().handle()),
-                "ncclReduceScatter", describe("reduce-scatter", in));
+  return enqueue("ncclReduceScatter", describe("reduce-scatter", in), [&](ncclComm_t comm, cudaStream_t on) {
+    return ncclReduceScatter(in.data(), out.data(), count(out), type, nccl_operation(op), comm, on);
+  });
 }
 
 Work NcclCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
@@ -171,9 +179,9 @@ Work NcclCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView
   if (in.numel() == 0) return {};
   begin(stream);
   // Bytes: data of any type is moved, not computed with.
-  return finish(
-      ncclAllGather(in.data(), out.data(), in.size_bytes(), ncclUint8, handle_->handle(), handle_->stream().handle()),
-      "ncclAllGather", describe("all-gather", out));
+  return enqueue("ncclAllGather", describe("all-gather", out), [&](ncclComm_t comm, cudaStream_t on) {
+    return ncclAllGather(in.data(), out.data(), in.size_bytes(), ncclUint8, comm, on);
+  });
 }
 
 Work NcclCommunicator::broadcast(Stream& stream, TensorView data, int root) {
@@ -181,9 +189,9 @@ Work NcclCommunicator::broadcast(Stream& stream, TensorView data, int root) {
                 size());
   if (data.numel() == 0) return {};
   begin(stream);
-  return finish(ncclBroadcast(data.data(), data.data(), data.size_bytes(), ncclUint8, root, handle_->handle(),
-                              handle_->stream().handle()),
-                "ncclBroadcast", describe("broadcast", data));
+  return enqueue("ncclBroadcast", describe("broadcast", data), [&](ncclComm_t comm, cudaStream_t on) {
+    return ncclBroadcast(data.data(), data.data(), data.size_bytes(), ncclUint8, root, comm, on);
+  });
 }
 
 std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
@@ -213,14 +221,7 @@ Work NcclCommunicator::transfer(const Event& before, const Transfer& transfer) {
   p2p->check_alive();
   p2p->stream().wait(before);
   const TensorView& data = transfer.data;
-  const int other = 1 - p2p->rank();
-  if (sends) {
-    p2p->settle(ncclSend(data.data(), data.size_bytes(), ncclUint8, other, p2p->handle(), p2p->stream().handle()),
-                "ncclSend");
-  } else {
-    p2p->settle(ncclRecv(data.data(), data.size_bytes(), ncclUint8, other, p2p->handle(), p2p->stream().handle()),
-                "ncclRecv");
-  }
+  pass(*p2p, sends, data.data(), data.size_bytes());
   return Work(std::make_unique<NcclWork>(p2p, p2p->enqueued(describe(sends ? "send" : "receive", data))));
 }
 
@@ -235,9 +236,7 @@ void NcclCommunicator::make_p2p_communicators() {
     // NCCL connects two ranks at their first message, where each host waits for the other. So they connect here, where
     // both have no earlier message to start.
     std::byte* const sent = token_.data() + sizeof(std::int32_t);
-    p2p->settle(split.sends ? ncclSend(sent, 1, ncclUint8, 1, p2p->handle(), p2p->stream().handle())
-                            : ncclRecv(sent + 1, 1, ncclUint8, 0, p2p->handle(), p2p->stream().handle()),
-                split.sends ? "ncclSend" : "ncclRecv");
+    pass(*p2p, split.sends, split.sends ? sent : sent + 1, 1);
     p2p_communicators_.push_back({split.peer, split.sends, std::move(p2p)});
   }
 }
@@ -258,15 +257,13 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key, const
 
 std::shared_ptr<NcclHandle> NcclCommunicator::split_handle(int colour, int key, const std::string& name,
                                                            int max_blocks) {
-  handle_->check_alive();
   ncclConfig_t config = configuration(name, max_blocks);
   ncclComm_t group = nullptr;
-  const ncclResult_t status =
-      ncclCommSplit(handle_->handle(), colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &group, &config);
-  handle_->settle(status, "ncclCommSplit");
+  handle_->run("ncclCommSplit", [&] {
+    return ncclCommSplit(handle_->handle(), colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &group, &config);
+  });
   if (colour < 0) return nullptr;
-  wait_for_communicator(handle_->device(), ncclInProgress, &group, "ncclCommSplit");
-  return std::make_shared<NcclHandle>(handle_->shared_device(), group, name);
+  return std::make_shared<NcclHandle>(handle_->shared_device(), handle_->watchdog(), group, name);
 }
 
 }  // namespace trireme::cuda

@@ -43,7 +43,9 @@ class NcclCommunicator final : public Communicator {
                    std::shared_ptr<DeviceMemory> memory);
   /// Makes the group's stream wait for the work on `stream`.
   void begin(Stream& stream);
-  Work finish(ncclResult_t status, const char* call, std::string operation);
+  /// Enqueues an operation on the group's stream.
+  Work enqueue(const char* call, std::string operation,
+               const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& function);
   /// Splits this group by colour; null without a colour. Collective.
   std::shared_ptr<NcclHandle> split_handle(int colour, int key, const std::string& name,
                                            int max_blocks = NCCL_CONFIG_UNDEF_INT);

@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <exception>
 #include <source_location>
-#include <thread>
 #include <utility>
 
 #include "src/base/log.hpp"
-#include "src/base/timer.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -20,47 +17,30 @@ std::string reason_of(ncclResult_t status, ncclComm_t comm) {
                      detail == nullptr || *detail == '\0' ? "" : fmt::format(": {}", detail));
 }
 
-/// Waits for the final state of a call, or returns ncclInProgress after the longest wait. It polls the communicator:
-/// ncclCommSplit returns success before it is complete.
-ncclResult_t final_state(const Device& device, ncclResult_t status, ncclComm_t comm) {
-  if (status != ncclSuccess && status != ncclInProgress) return status;
-  const Timer timer;
-  for (Patience patience(device.max_wait_s());;) {
-    if (ncclCommGetAsyncError(comm, &status) != ncclSuccess) return ncclInternalError;
-    if (status != ncclInProgress || patience.over()) return status;
-    if (timer.elapsed_ms() > 1) std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
-}
-
-std::string too_long(const Device& device) { return fmt::format("not done after {:g} s", device.max_wait_s()); }
-
-// The flags that end a communicator's kernels are set at once; the rest of its end may wait for graphs that hold it,
-// and for other ranks.
-constexpr auto max_abort_time = std::chrono::seconds(5);
-
-/// Begins to abort a communicator, in a thread of its own.
-std::future<ncclResult_t> begin_to_abort(ncclComm_t comm) {
-  std::packaged_task<ncclResult_t()> abort([comm] { return ncclCommAbort(comm); });
-  std::future<ncclResult_t> end = abort.get_future();
-  std::thread(std::move(abort)).detach();
-  return end;
-}
-
 }  // namespace
 
-void wait_for_communicator(const Device& device, ncclResult_t status, const ncclComm_t* comm, const char* call) {
-  const ncclComm_t made = *comm;
-  if (made != nullptr) status = final_state(device, status, made);
-  if (status == ncclSuccess) return;
-  std::string reason = status == ncclInProgress ? too_long(device) : reason_of(status, made);
-  if (made != nullptr) begin_to_abort(made).wait_for(max_abort_time);
+ncclComm_t make_nccl_world(const Device& device, CallWatchdog& watchdog, int rank, int size, ncclUniqueId id,
+                           ncclConfig_t config) {
+  constexpr const char* call = "ncclCommInitRankConfig";
+  ncclComm_t comm = nullptr;
+  const CallWatchdog::Outcome made =
+      watchdog.run(nullptr, device.max_wait_s(), fmt::format("{}; {}", call, to_string(device.location())),
+                   [&] { return ncclCommInitRankConfig(&comm, size, id, rank, &config); });
+  if (made.status == ncclSuccess) return comm;
+  const std::string reason = reason_of(made.status, comm);
+  if (comm != nullptr) begin_to_abort(comm).wait_for(max_abort_time);
   throw NcclError(error_text(call, reason, device.location(), std::source_location::current()));
 }
 
-NcclHandle::NcclHandle(std::shared_ptr<Device> device, ncclComm_t comm, std::string name)
-    : device_(std::move(device)), comm_(comm), name_(std::move(name)), stream_(device_, CudaStream::Priority::high) {
-  settle(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank");
-  settle(ncclCommCount(comm_, &size_), "ncclCommCount");
+NcclHandle::NcclHandle(std::shared_ptr<Device> device, std::shared_ptr<CallWatchdog> watchdog, ncclComm_t comm,
+                       std::string name)
+    : device_(std::move(device)),
+      watchdog_(std::move(watchdog)),
+      comm_(comm),
+      name_(std::move(name)),
+      stream_(device_, CudaStream::Priority::high) {
+  run("ncclCommUserRank", [&] { return ncclCommUserRank(comm_, &rank_); });
+  run("ncclCommCount", [&] { return ncclCommCount(comm_, &size_); });
   const auto text = [this] {
     const std::string operation = under_way();
     return operation.empty() ? "" : fmt::format("the group {}: {}", name_, operation);
@@ -75,7 +55,7 @@ NcclHandle::~NcclHandle() {
   if (comm_ == nullptr) return;
   try {
     stream_.synchronize();
-    settle(ncclCommFinalize(comm_), "ncclCommFinalize");
+    run("ncclCommFinalize", [&] { return ncclCommFinalize(comm_); });
     ncclCommDestroy(comm_);
   } catch (const std::exception& error) {
     log::error("the communicator {} did not end in order: {}", name_, error.what());
@@ -96,9 +76,16 @@ void NcclHandle::check_alive() const {
   }
 }
 
-void NcclHandle::settle(ncclResult_t status, const char* call) {
-  status = final_state(*device_, status, comm_);
-  if (status != ncclSuccess) give_up(call, status == ncclInProgress ? too_long(*device_) : reason_of(status, comm_));
+void NcclHandle::run(const char* call, const std::function<ncclResult_t()>& function) {
+  check_alive();
+  const std::string text =
+      fmt::format("{} on rank {} of {} of the group {}; {}", call, rank_, size_, name_, to_string(device_->location()));
+  const CallWatchdog::Outcome outcome = watchdog_->run(comm_, device_->max_wait_s(), text, function);
+  if (outcome.aborted) {
+    comm_ = nullptr;
+    give_up(call, *outcome.aborted);
+  }
+  if (outcome.status != ncclSuccess) give_up(call, reason_of(outcome.status, comm_));
 }
 
 void NcclHandle::poll() {

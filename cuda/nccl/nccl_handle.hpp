@@ -7,17 +7,18 @@
 #include <deque>
 #include <future>
 
+#include "cuda/nccl/call_watchdog.hpp"
 #include "cuda/runtime/memory.hpp"
 
 namespace trireme::cuda {
 
-/// One NCCL communicator, with the stream its collectives run on and the names of those under way. Its calls do not
-/// block: the host polls until they have taken effect, and any wait for the GPU detects NCCL's errors. An error aborts
-/// all communicators of the GPU (ncclCommAbort), so that their kernels end.
+/// One NCCL communicator, with the stream its collectives run on and the names of those under way. A watchdog ends
+/// calls that are held up, and any wait for the GPU detects NCCL's errors. An error aborts all communicators of the GPU
+/// (ncclCommAbort), so that their kernels end.
 class NcclHandle {
  public:
-  /// Takes ownership of `comm` once it is complete.
-  NcclHandle(std::shared_ptr<Device> device, ncclComm_t comm, std::string name);
+  /// Takes ownership of `comm`.
+  NcclHandle(std::shared_ptr<Device> device, std::shared_ptr<CallWatchdog> watchdog, ncclComm_t comm, std::string name);
   /// Collective on the orderly path; while an exception unwinds, the communicator is aborted.
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;
@@ -28,13 +29,14 @@ class NcclHandle {
   const std::string& name() const { return name_; }
   Device& device() const { return *device_; }
   std::shared_ptr<Device> shared_device() const { return device_; }
+  std::shared_ptr<CallWatchdog> watchdog() const { return watchdog_; }
   ncclComm_t handle() const { return comm_; }
   CudaStream& stream() { return stream_; }
 
   /// Throws NcclError where the communicator was aborted before.
   void check_alive() const;
-  /// Blocks until a call that was begun has taken effect; throws NcclError where it failed or takes too long.
-  void settle(ncclResult_t status, const char* call);
+  /// Runs a call of NCCL with this communicator; throws NcclError where it failed or takes too long.
+  void run(const char* call, const std::function<ncclResult_t()>& function);
   /// Throws NcclError where NCCL has reported an error.
   void poll();
   /// Keeps the name of the operation just enqueued until it is complete, unless it was recorded as part of a graph.
@@ -54,6 +56,7 @@ class NcclHandle {
   [[noreturn]] void give_up(const std::string& what, const std::string& reason);
 
   std::shared_ptr<Device> device_;
+  std::shared_ptr<CallWatchdog> watchdog_;
   ncclComm_t comm_;
   std::string name_;
   int rank_ = 0;
@@ -66,7 +69,8 @@ class NcclHandle {
   std::chrono::steady_clock::time_point aborted_since_;
 };
 
-/// Waits until a communicator is made; `comm` may be null until then. Throws NcclError.
-void wait_for_communicator(const Device& device, ncclResult_t status, const ncclComm_t* comm, const char* call);
+/// Joins the communicator of all `size` ranks. Collective. Throws NcclError.
+ncclComm_t make_nccl_world(const Device& device, CallWatchdog& watchdog, int rank, int size, ncclUniqueId id,
+                           ncclConfig_t config);
 
 }  // namespace trireme::cuda

@@ -8,6 +8,7 @@
 #include "cuda/nccl/gpu_table.hpp"
 #include "cuda/nccl/nccl_communicator.hpp"
 #include "cuda/nccl/p2p_communicators.hpp"
+#include "src/base/log.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/fake_nccl.hpp"
@@ -152,6 +153,41 @@ TEST_F(Nccl, AGroupThatCannotBeMadeNamesTheCallAndTheRank) {
   fake_nccl::fail_next("ncclCommInitRankConfig", ncclSystemError);
   EXPECT_THAT(message_of<NcclError>([&] { make(); }),
               AllOf(HasSubstr("ncclCommInitRankConfig failed: unhandled system error"), HasSubstr("rank 0 on node7")));
+}
+
+TEST_F(Nccl, ACallThatIsHeldUpEndsAfterTheLongestWait) {
+  device_->set_max_wait(0.05);
+  const auto reduce = [&] { (void)comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum); };
+  fake_nccl::hold_calls("ncclAllReduce");
+  EXPECT_THAT(message_of<NcclError>(reduce), AllOf(HasSubstr("NCCL: ncclAllReduce failed on rank 0 of 2"),
+                                                   HasSubstr("of the group world: not done after 0.05 s")));
+  EXPECT_THAT(message_of<NcclError>(reduce), HasSubstr("world was aborted"));
+  comm_ = make();
+  EXPECT_THAT(message_of<NcclError>([&] {
+                fake_nccl::hold_calls("ncclCommSplit");
+                (void)comm_->split(0, 0, "tensor");
+              }),
+              HasSubstr("ncclCommSplit failed on rank 0 of 2 of the group world: not done after 0.05 s"));
+}
+
+TEST_F(Nccl, ACallThatIsHeldUpEndsWhenItsCommunicatorReportsAnError) {
+  fake_nccl::hold_calls("ncclBroadcast");
+  fake_nccl::break_communicators(ncclRemoteError);
+  EXPECT_THAT(message_of<NcclError>([&] { (void)comm_->broadcast(compute_, TensorView(x_.data(), {4}), 0); }),
+              HasSubstr("ncclBroadcast failed on rank 0 of 2 of the group world: remote process exited"));
+}
+
+TEST_F(Nccl, TheProcessEndsWhereTheOtherRanksNeverJoinTheWorld) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        log::initialise(0, 1);
+        device_->set_max_wait(0.05);
+        fake_nccl::hold_calls("ncclCommInitRankConfig");
+        make();
+      },
+      testing::ExitedWithCode(7),
+      "held in a call of NCCL: ncclCommInitRankConfig; rank 0 on node7.*not done after 0.05 s");
 }
 
 TEST_F(Nccl, SplitGivesNoGroupWithoutAColour) {

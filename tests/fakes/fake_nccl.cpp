@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,42 +19,8 @@
 
 using fake_nccl::Ranks;
 
-namespace {
-
-/// Pending call of a non-blocking communicator: one at a time. It takes effect after the communicator was polled
-/// several times and `done` returns true.
-class CallUnderWay {
- public:
-  /// Returns ncclInvalidArgument while another call is under way, else ncclInProgress.
-  ncclResult_t begin(std::function<void()> effect, Ranks::Done done) {
-    if (is_) return ncclInvalidArgument;
-    is_ = true;
-    polls_left_ = 2;
-    effect_ = std::move(effect);
-    done_ = std::move(done);
-    return ncclInProgress;
-  }
-  ncclResult_t poll() {
-    if (!is_) return ncclSuccess;
-    if (polls_left_ > 0) --polls_left_;
-    if (polls_left_ > 0 || !done_()) return ncclInProgress;
-    is_ = false;
-    std::exchange(effect_, nullptr)();  // a kept effect would count as a use of the group
-    return ncclSuccess;
-  }
-
- private:
-  bool is_ = false;
-  int polls_left_ = 0;
-  std::function<void()> effect_;
-  Ranks::Done done_;
-};
-
-}  // namespace
-
 struct ncclComm {
-  std::shared_ptr<Ranks> ranks;  // shared with enqueued work and graphs
-  CallUnderWay call = {};
+  std::shared_ptr<Ranks> ranks;      // shared with enqueued work and graphs
   bool greeted[2] = {false, false};  // receives and sends of a group of two
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
 };
@@ -61,7 +29,8 @@ namespace {
 
 struct State {
   std::map<std::string, ncclResult_t> failures;
-  ncclResult_t broken = ncclSuccess;
+  std::string held;                                // a function
+  std::atomic<ncclResult_t> broken = ncclSuccess;  // watchdogs look at it
   bool peers_lost = false;
   std::atomic<int> live = 0;  // groups are aborted by threads of their own
   std::atomic<int> aborted = 0;
@@ -81,16 +50,23 @@ void end(ncclComm_t comm) {
   --state().live;
 }
 
-/// Begins a call, unless a test made it fail.
-ncclResult_t begin(
-    const char* function, ncclComm_t comm, std::function<void()> effect = [] {},
-    Ranks::Done done = [] { return true; }) {
+/// A call that blocks until `done`, and then takes effect; unless a test made it fail, or the communicator is aborted.
+ncclResult_t call(
+    const char* function, ncclComm_t comm, const std::function<void()>& effect = [] {},
+    const Ranks::Done& done = [] { return true; }) {
   if (const auto it = state().failures.find(function); it != state().failures.end()) {
     const ncclResult_t status = it->second;
     state().failures.erase(it);
     return status;
   }
-  return comm->call.begin(std::move(effect), std::move(done));
+  const auto ended = comm->ended;  // a communicator that is aborted is gone
+  const bool held = state().held == function;
+  while (held || !done()) {
+    if (*ended) return ncclInternalError;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  effect();
+  return ncclSuccess;
 }
 
 std::size_t size_of(ncclDataType_t type) {
@@ -142,8 +118,8 @@ ncclResult_t gather(const char* function, std::size_t moved, ncclComm_t comm, cu
     message.others.resize(bytes * static_cast<std::size_t>(ranks.size()));
     return ranks.all_gather(message.mine.data(), message.others.data(), bytes);
   };
-  return begin(function, comm,
-               enqueuing(function, moved, comm, stream, start, [=](const Message& m) { use(m.others.data()); }));
+  return call(function, comm,
+              enqueuing(function, moved, comm, stream, start, [=](const Message& m) { use(m.others.data()); }));
 }
 
 /// A message of a group of two. The first of each direction waits, as a call under way, for the peer's host: both are
@@ -151,11 +127,10 @@ ncclResult_t gather(const char* function, std::size_t moved, ncclComm_t comm, cu
 ncclResult_t pass(const char* function, std::size_t bytes, ncclComm_t comm, cudaStream_t stream, bool sends, int peer,
                   std::function<Ranks::Done(Ranks&, Message&)> start, std::function<void(const Message&)> finish) {
   auto enqueue = enqueuing(function, bytes, comm, stream, std::move(start), std::move(finish));
-  if (std::exchange(comm->greeted[sends], true)) return begin(function, comm, std::move(enqueue));
+  if (std::exchange(comm->greeted[sends], true)) return call(function, comm, std::move(enqueue));
   constexpr auto greeting = Ranks::Channel::greeting;
-  return begin(
-      function, comm, std::move(enqueue),
-      sends ? comm->ranks->send(nullptr, 0, peer, greeting) : comm->ranks->receive(nullptr, 0, peer, greeting));
+  return call(function, comm, enqueue,
+              sends ? comm->ranks->send(nullptr, 0, peer, greeting) : comm->ranks->receive(nullptr, 0, peer, greeting));
 }
 
 /// out[i] = sum or maximum over ranks of element first + i of their `count`.
@@ -203,11 +178,13 @@ ncclResult_t reduce(const char* function, ncclComm_t comm, cudaStream_t stream, 
 namespace fake_nccl {
 void reset() {
   state().failures.clear();
+  state().held.clear();
   state().broken = ncclSuccess;
   state().peers_lost = false;
 }
 void lose_peers() { state().peers_lost = true; }
 void fail_next(const char* function, ncclResult_t status) { state().failures[function] = status; }
+void hold_calls(const char* function) { state().held = function; }
 void break_communicators(ncclResult_t status) { state().broken = status; }
 int live() { return state().live; }
 int aborted() { return state().aborted; }
@@ -229,19 +206,17 @@ const char* ncclGetErrorString(ncclResult_t result) {
 const char* ncclGetLastError(ncclComm_t) { return "socket closed by peer"; }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank, ncclConfig_t* config) {
   *comm = new_communicator(fake_nccl::join_ranks(rank, size));
-  return config->blocking == 0 ? begin("ncclCommInitRankConfig", *comm) : ncclInvalidArgument;
+  return config->blocking == 1 ? call("ncclCommInitRankConfig", *comm) : ncclInvalidArgument;
 }
 ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* shard, ncclConfig_t* config) {
   fake_cuda::note(fmt::format("ncclCommSplit colour {} key {}, {} blocks", colour, key, config->maxCTAs));
   *shard = nullptr;
-  const ncclResult_t status = begin("ncclCommSplit", comm, [=] {
+  return call("ncclCommSplit", comm, [=] {
     if (auto ranks = comm->ranks->split(colour, key)) *shard = new_communicator(std::move(ranks));
   });
-  // NCCL, too, returns success when the call has only begun.
-  return status == ncclInProgress ? ncclSuccess : status;
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* status) {
-  *status = state().broken != ncclSuccess ? state().broken : comm->call.poll();
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* status) {
+  *status = state().broken;
   return ncclSuccess;
 }
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
@@ -252,7 +227,7 @@ ncclResult_t ncclCommCount(ncclComm_t comm, int* size) {
   *size = comm->ranks->size();
   return ncclSuccess;
 }
-ncclResult_t ncclCommFinalize(ncclComm_t comm) { return begin("ncclCommFinalize", comm); }
+ncclResult_t ncclCommFinalize(ncclComm_t comm) { return call("ncclCommFinalize", comm); }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm->ranks.use_count() > 1) {
     std::fputs("ncclCommDestroy would wait for ever: a graph still has the communicator\n", stderr);

@@ -6,15 +6,17 @@
 #include <functional>
 #include <memory>
 
-/// NCCL for tests without a GPU. What is enqueued runs late, on its stream of the fake CUDA runtime. Calls return
-/// ncclInProgress first, as those of communicators that do not block. A program is linked with one kind of ranks:
-/// fake_nccl_alone.cpp or fake_nccl_mpi.cpp.
+/// NCCL for tests without a GPU. What is enqueued runs late, on its stream of the fake CUDA runtime. Calls block, as
+/// those of communicators that do. A program is linked with one kind of ranks: fake_nccl_alone.cpp or
+/// fake_nccl_mpi.cpp.
 namespace fake_nccl {
 
-/// Forgets failures.
+/// Forgets failures and held calls.
 void reset();
 /// Makes the next call of this function return `status`.
 void fail_next(const char* function, ncclResult_t status);
+/// Holds up all calls of this function until their communicator is aborted.
+void hold_calls(const char* function);
 /// Makes every communicator report this error from now on.
 void break_communicators(ncclResult_t status);
 /// Gives every operation enqueued from now on a peer that never joins: it ends when its communicator is aborted.

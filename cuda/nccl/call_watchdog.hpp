@@ -1,0 +1,66 @@
+#pragma once
+
+#include <nccl.h>
+
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "src/base/timer.hpp"
+
+namespace trireme::cuda {
+
+// The flags that end a communicator's kernels and calls are set at once; the rest of its end may wait for graphs that
+// hold it, and for other ranks.
+inline constexpr auto max_abort_time = std::chrono::seconds(5);
+
+/// Begins to abort a communicator, in a thread of its own.
+std::future<ncclResult_t> begin_to_abort(ncclComm_t comm);
+
+/// Runs calls of NCCL that block, one at a time. A thread beside them aborts the communicator of a call that takes too
+/// long, or whose communicator reports an error meanwhile: the call then returns. It sleeps but for ten looks a second.
+/// Where NCCL returns nevertheless not, it ends the process with ExitCode::hung.
+///
+/// Communicators that do not block would need no thread here, but recent versions of NCCL start one for each of their
+/// collectives.
+class CallWatchdog {
+ public:
+  CallWatchdog();
+  ~CallWatchdog();
+  CallWatchdog(const CallWatchdog&) = delete;
+  CallWatchdog& operator=(const CallWatchdog&) = delete;
+
+  struct Outcome {
+    ncclResult_t status = ncclSuccess;
+    /// Set where the communicator was aborted; why.
+    std::optional<std::string> aborted;
+  };
+  /// Returns what `function` returns. `comm` is the communicator of the call, or null while it is being made: then the
+  /// process ends after the longest wait. `max_wait_s` 0: no limit. `text` names the call and the rank in that message.
+  Outcome run(ncclComm_t comm, double max_wait_s, const std::string& text,
+              const std::function<ncclResult_t()>& function);
+
+ private:
+  struct Call {
+    ncclComm_t comm;
+    double max_wait_s;
+    std::string text;
+    Patience patience;
+    Patience until_end{std::chrono::duration<double>(max_abort_time).count()};
+    std::optional<std::string> aborted = std::nullopt;
+  };
+  void watch();
+  void look();
+
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool ending_ = false;
+  std::optional<Call> call_;
+  std::thread thread_;  // the last member: it uses the others
+};
+
+}  // namespace trireme::cuda
