@@ -11,7 +11,9 @@ fi
 
 # How ranks are started inside a job; srun --mpi=list shows what SLURM was built with. When one rank has ended, the
 # others get a minute to do the same: time enough after a save, and a dead rank does not keep the rest waiting for ever.
-LAUNCH=(srun --mpi=pmix --kill-on-bad-exit=0 --wait=60)
+# near_gpu.sh binds each rank to the cores and memory near its GPU, so SLURM binds to none.
+LAUNCH=(srun --mpi=pmix --kill-on-bad-exit=0 --wait=60 --cpu-bind=none
+  ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} "$(dirname "${BASH_SOURCE[0]}")/near_gpu.sh")
 
 # Open MPI: where a node has a network of its own for MPI, name it, so that no other is tried.
 # export OMPI_MCA_btl_tcp_if_include=ib0

@@ -38,6 +38,7 @@ seconds=150
 # submit NAME TIME_LIMIT OPTION...: prints the job's number
 submit() {
   sbatch --parsable --job-name="$1" --time="$2" --signal=B:USR1@60 --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 \
+    --cpus-per-task=1 \
     --output="$folder/%x.log" jobs/several_nodes.sbatch "$folder/model.ini" "$folder/$1" \
     --data-path "$folder/corpus.h5" "${@:3}"
 }

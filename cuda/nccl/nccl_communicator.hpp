@@ -53,7 +53,7 @@ class NcclCommunicator final : public Communicator {
   /// On the p2p communicator with the peer, after `before`.
   Work transfer(const Event& before, const Transfer& transfer);
 
-  std::unique_ptr<Communicator> host_;  // of the same ranks
+  std::unique_ptr<Communicator> host_;  // communicator of the same ranks on the host
   std::shared_ptr<NcclHandle> handle_;
   std::shared_ptr<DeviceMemory> memory_;
   Buffer token_;  // operand of barriers, and of the p2p communicators' first operations

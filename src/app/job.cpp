@@ -4,6 +4,8 @@
 
 #include "io/corpus/corpus_store.hpp"
 #include "src/base/hash.hpp"
+#include "src/base/log.hpp"
+#include "src/base/machine.hpp"
 #include "src/base/signals.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/device_communicators.hpp"
@@ -46,7 +48,21 @@ void Job::make_backend(const DeviceOptions& device) {
                 on_gpu, on_cpu, reasons[static_cast<std::size_t>(on_cpu)]);
   // A GPU's description names its slot, so ranks with equal descriptions share a GPU.
   const std::string& own = devices[static_cast<std::size_t>(world->rank())];
+  if (!backend->memory_is_host()) warn_of_single_cores();
   ranks_on_device = backend->memory_is_host() ? node.local_size : static_cast<int>(std::ranges::count(devices, own));
+}
+
+void Job::warn_of_single_cores() const {
+  const bool single = cores_of_rank(node.ranks_sharing_cores) == 1;
+  std::string hosts;
+  for (const std::string& host : all_gather_text(*world, single ? host_name() : "")) {
+    if (!host.empty() && hosts.find(host) == std::string::npos) hosts += (hosts.empty() ? "" : ", ") + host;
+  }
+  if (hosts.empty() || !speaks()) return;
+  log::warn(
+      "a rank has one core on {}: launching kernels, NCCL's threads, reading and saving share it, and the GPU "
+      "waits; give each rank several (srun --cpus-per-task, mpirun --map-by slot:PE=4)",
+      hosts);
 }
 
 std::string Job::description() const {
@@ -56,7 +72,7 @@ std::string Job::description() const {
                   grid.context_size(), grid.data_size(), node.local_size, backend->name(), backend->description());
   if (grid.world_size() > 1) text += " a rank";
   if (!backend_reason.empty()) text += " (" + backend_reason + ")";
-  if (device_world) {
+  if (device_world && world->size() > 1) {
     text += transport_ == DeviceTransport::nccl ? "; communication by NCCL"
                                                 : "; communication staged through host memory, which is slow";
   }

@@ -37,6 +37,7 @@ struct Job {
 
  private:
   void make_backend(const DeviceOptions& device);
+  void warn_of_single_cores() const;
   DeviceTransport transport_ = DeviceTransport::nccl;
 };
 

@@ -120,6 +120,15 @@ void ThreadPool::run(std::int64_t count, TaskPointer task, void* context) {
   if (state.failure) std::rethrow_exception(std::exchange(state.failure, nullptr));
 }
 
+int cores_of_rank(int ranks_sharing_cores) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  const int usable = sched_getaffinity(0, sizeof cores, &cores) == 0
+                         ? CPU_COUNT(&cores)
+                         : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, usable / std::max(1, ranks_sharing_cores));
+}
+
 int default_thread_count(int ranks_sharing_cores) {
   for (const char* name : {"TRIREME_THREADS", "OMP_NUM_THREADS"}) {
     if (const char* text = std::getenv(name); text != nullptr && *text != '\0') {
@@ -130,12 +139,7 @@ int default_thread_count(int ranks_sharing_cores) {
       return static_cast<int>(threads);
     }
   }
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  const int usable = sched_getaffinity(0, sizeof cores, &cores) == 0
-                         ? CPU_COUNT(&cores)
-                         : static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, usable / std::max(1, ranks_sharing_cores));
+  return cores_of_rank(ranks_sharing_cores);
 }
 
 }  // namespace trireme

@@ -48,6 +48,9 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
+/// Cores that this process may run on, divided among the ranks that share them; at least 1.
+int cores_of_rank(int ranks_sharing_cores);
+
 /// Threads a rank may use: `TRIREME_THREADS`, else `OMP_NUM_THREADS`, else the cores the process may run on divided by
 /// the ranks that may run on the same cores (at least 1). Throws ConfigError where a variable is not a number.
 int default_thread_count(int ranks_sharing_cores);

@@ -1,0 +1,22 @@
+#!/bin/bash
+# Starts a rank on the cores and in the memory of the NUMA node of its GPU; where there is no GPU, as it is. The batch files
+# start every rank by it (environment.sh). Rank n of a node takes the n-th GPU that it sees, as the program does.
+# usage: jobs/near_gpu.sh PROGRAM [ARGUMENT...]    under srun or mpirun
+# Environment: DEVICES (/sys/bus/pci/devices), the kernel's table of devices
+set -uo pipefail
+[ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
+rank=${SLURM_LOCALID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}
+
+# The PCI address of the rank's GPU: "00000000:1B:00.0" in nvidia-smi, "0000:1b:00.0" in the kernel's table.
+gpus=$(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} \
+  2>/dev/null) || exec "$@"
+mapfile -t gpus <<<"${gpus,,}"
+gpu=${gpus[rank % ${#gpus[@]}]}
+device=${DEVICES:-/sys/bus/pci/devices}/${gpu#0000}
+node=$(cat "$device/numa_node" 2>/dev/null) || node=-1
+
+# -1: the machine has one node, or does not tell.
+[ "$node" -ge 0 ] 2>/dev/null || exec "$@"
+command -v numactl >/dev/null && exec numactl --cpunodebind="$node" --membind="$node" "$@"
+# Without numactl memory lies where it is first written, which is near these cores.
+exec taskset --cpu-list "$(cat "$device/local_cpulist")" "$@"
