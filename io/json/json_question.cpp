@@ -46,8 +46,12 @@ std::int64_t answer_of(const std::string& key, const json& value) {
 
 data::ChoiceQuestion question_of(const json& object, const QuestionKeys& keys) {
   data::ChoiceQuestion question;
-  const auto [context_key, context] = value_of(object, keys.context);
-  question.context = text_of(context_key, *context);
+  if (!keys.parts.empty() && object.contains(keys.parts.front())) {
+    for (const std::string& key : keys.parts) question.parts.push_back(text_of(key, *value_of(object, {key}).second));
+  } else {
+    const auto [context_key, context] = value_of(object, keys.context);
+    question.context = text_of(context_key, *context);
+  }
   const auto [choices_key, choices] = value_of(object, keys.choices);
   TRIREME_CHECK(choices->is_array(), DataError, "the value of '{}' is {}, not a list", choices_key, shown(*choices));
   for (const json& choice : *choices) question.choices.push_back(text_of(choices_key, choice));

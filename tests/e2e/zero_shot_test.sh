@@ -60,6 +60,13 @@ check "multiple choice on two ranks" [ "$(number loss | cut -c1-12)" = "$(field 
 tail -1 choices.jsonl >hellaswag.jsonl
 eval_task 2 HELLASWAG hellaswag.jsonl
 check "HELLASWAG prints its name" grep -q '^{"task": "HELLASWAG", ' out
+echo '{"activity_label": "Row", "ctx_a": "the crew [x]", "ctx_b": "ROWS", "ctx": "a", "endings": ["q[y]", "oars"], "label": 1}' \
+  >published.jsonl
+echo '{"ctx": "Row: the crew Rows", "endings": ["q", "oars"], "label": "1"}' >hellaswag.jsonl
+eval_task 1 HELLASWAG hellaswag.jsonl
+cp out alone
+eval_task 1 HELLASWAG published.jsonl
+check "a published line is joined and cleaned" cmp out alone
 head -1 choices.jsonl >mmlu.jsonl
 eval_task 1 MMLU mmlu.jsonl --long-examples cut
 check "MMLU scores one letter a choice" [ "$(number tokens)" -eq 4 ] # a space and a letter
@@ -82,6 +89,8 @@ bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"], "answer": ""}' "ne
 bad MULTIPLE_CHOICE '{"question": "a", "choices": "b", "answer": 0}' "bad.jsonl:3: the value of 'choices' is \"b\", not a list"
 bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", ""], "answer": 0}' "bad.jsonl:3: choice 1 is empty"
 bad HELLASWAG '[]' "bad.jsonl:1: the object has no key 'ctx'"
+echo '{"activity_label": "a", "ctx_a": "b", "ctx": "c", "endings": ["d", "e"], "label": 0}' >half.jsonl
+refused 3 "half.jsonl:1: the object has no key 'ctx_b'" 1 eval --load saved --task HELLASWAG --data-path half.jsonl
 refused 3 "bad.jsonl:3: the line is an array, not an object" 2 eval --load saved --task MULTIPLE_CHOICE --data-path bad.jsonl
 eval_task 2 MULTIPLE_CHOICE bad.jsonl --on-bad-line skip
 check "bad lines are counted" [ "$(number total) $(number skipped_lines)" = "1 1" ]

@@ -105,6 +105,15 @@ std::string lower_case(std::string_view text) {
   return lowered;
 }
 
+std::string capitalized(std::string_view text) {
+  if (text.empty()) return {};
+  const Utf8Character first = decode_utf8(text.data(), text.data() + text.size());
+  std::string result;
+  append_utf8(static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(first.code_point))), result);
+  // All of the text is lowered: a sigma's form depends on the characters before it.
+  return result + lower_case(text).substr(lower_case(text.substr(0, first.size_bytes)).size());
+}
+
 bool is_alphanumeric(char32_t c) {
   const auto category = category_of(c);
   return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||

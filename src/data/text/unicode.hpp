@@ -24,6 +24,10 @@ std::string composed(std::string_view text);
 /// UTF-8.
 std::string lower_case(std::string_view text);
 
+/// Python's str.capitalize: the first character in title case, the others in lower case. A first character whose title
+/// case is several characters stays as it is. `text` is UTF-8.
+std::string capitalized(std::string_view text);
+
 /// Returns whether the character is a letter or a number: with the underscore, those that Python's \w matches.
 bool is_alphanumeric(char32_t c);
 

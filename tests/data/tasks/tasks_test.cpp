@@ -146,6 +146,27 @@ TEST(MultipleChoice, ScoresEachChoiceBehindItsQuestion) {
   EXPECT_DOUBLE_EQ(result.loss.value, 3.5);
 }
 
+TEST(MultipleChoice, JoinsAndCleansThePartsOfHellaSwag) {
+  const auto context_of = [](const std::string& activity, const std::string& a, const std::string& b) {
+    return joined_parts({"", {"x", "y"}, 1, "", {activity, a, b}}).context;
+  };
+  EXPECT_EQ(context_of("Rowing", "A man sits in a boat.", "the Man ROWS"),
+            "Rowing: A man sits in a boat. The man rows");
+  // Without a second half a space would be left at the end.
+  EXPECT_EQ(context_of("Rowing", "A man rows.", ""), "Rowing: A man rows.");
+  EXPECT_EQ(context_of("Home", "[header] How to row [title] Buy oars. [step] Go.", "[substeps] in a shop"),
+            "Home: How to row. Buy oars. Go. in a shop");
+  EXPECT_EQ(context_of("A", "[title] b", "c"), "A:. b C");
+  EXPECT_EQ(context_of("A", "b [x", "]c [y\nz] d] [[e]"), "A: b c [y\nz] d] ");
+  EXPECT_EQ(context_of("A", "b    c   d", "e"), "A: b  c  d E");  // in one pass
+  EXPECT_EQ(context_of("A", "b", "\u00e9T\u00c9 \u039f\u03a3"), "A: b \u00c9t\u00e9 \u03bf\u03c2");
+  EXPECT_EQ(context_of("A", "b", "\u01c6"), "A: b \u01c5");  // title case is not upper case
+
+  const ChoiceQuestion question = joined_parts({"", {" a [step] b\n", "c [title] d", "e"}, 2, "", {"A", "b", "c"}});
+  EXPECT_EQ(question.choices, (std::vector<std::string>{"a b", "c. d", "e"}));
+  EXPECT_EQ(question.answer, 2);
+}
+
 TEST(MultipleChoice, LettersTheChoicesOfMmlu) {
   const ChoiceQuestion question = lettered({" What? ", {"this", "that"}, 1, "high_school_art"});
   EXPECT_EQ(question.context,

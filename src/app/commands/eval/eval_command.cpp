@@ -46,7 +46,8 @@ struct EvalOptions {
                 "perplexity: corpus of the model's tokenizer. WIKITEXT103: text, UTF-8. LAMBADA: JSON lines with "
                 "\"text\". MULTIPLE_CHOICE: JSON lines with \"question\" (or \"ctx\", \"context\", \"query\"), "
                 "\"choices\" (or \"endings\") and \"answer\" (or \"label\", \"gold\"), a number from 0 or a letter. "
-                "HELLASWAG: \"ctx\", \"endings\", \"label\". MMLU: \"question\", \"choices\", \"answer\".");
+                "HELLASWAG: \"activity_label\", \"ctx_a\", \"ctx_b\" or \"ctx\" alone, \"endings\", \"label\". MMLU: "
+                "\"question\", \"choices\", \"answer\".");
     options.add("seq-length", &sequence_length, "N",
                 "Tokens of a window, or of the longest example; default that of the training.", countable());
     options.add("micro-batch-size", &micro_batch_size, "N", "Windows or examples that one rank works on at a time.",

@@ -123,9 +123,15 @@ class MultipleChoiceTask final : public ZeroShotTask {
 };
 
 io::QuestionKeys keys_of(EvalTask task) {
-  if (task == EvalTask::hellaswag) return {{"ctx"}, {"endings"}, {"label"}};
+  if (task == EvalTask::hellaswag) return {{"ctx"}, {"endings"}, {"label"}, {"activity_label", "ctx_a", "ctx_b"}};
   if (task == EvalTask::mmlu) return {{"question"}, {"choices"}, {"answer"}};
   return {{"ctx", "context", "question", "query"}, {"choices", "endings"}, {"label", "answer", "gold"}};
+}
+
+/// Returns the question that a task asks of a line of its file.
+data::ChoiceQuestion asked(EvalTask task, const data::ChoiceQuestion& question) {
+  if (task == EvalTask::mmlu) return lettered(question);
+  return question.parts.empty() ? question : joined_parts(question);
 }
 
 std::unique_ptr<ZeroShotTask> read_wikitext(const std::string& path, const ZeroShotOptions& options,
@@ -196,7 +202,7 @@ std::unique_ptr<ZeroShotTask> read_zero_shot_task(EvalTask task, const std::stri
     data::MultipleChoice set(tokenizer);
     for_each_line(path, bad_lines, [&](const std::string& line, std::int64_t, const std::string& where) {
       const data::ChoiceQuestion question = io::json_question(line, keys_of(task), where);
-      located(where, [&] { set.add(task == EvalTask::mmlu ? lettered(question) : question, limit); });
+      located(where, [&] { set.add(asked(task, question), limit); });
     });
     result = std::make_unique<MultipleChoiceTask>(std::move(set));
   }

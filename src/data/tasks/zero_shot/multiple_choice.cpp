@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/data/text/unicode.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
@@ -14,7 +15,37 @@ std::int64_t characters_of(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
+void replace_all(std::string_view old, std::string_view by, std::string& text) {
+  for (std::size_t at = 0; (at = text.find(old, at)) != text.npos; at += by.size()) text.replace(at, old.size(), by);
+}
+
+/// Leaves out the brackets of WikiHow's texts, and what they enclose on one line.
+std::string without_brackets(std::string_view given) {
+  std::string text(stripped(given));
+  replace_all(" [title]", ". ", text);
+  for (std::size_t open = 0; (open = text.find('[', open)) != text.npos;) {
+    const std::size_t end = text.find_first_of("]\n", open);
+    if (end != text.npos && text[end] == ']') {
+      text.erase(open, end - open + 1);
+    } else {
+      ++open;
+    }
+  }
+  replace_all("  ", " ", text);
+  return text;
+}
+
 }  // namespace
+
+ChoiceQuestion joined_parts(const ChoiceQuestion& question) {
+  TRIREME_CHECK(question.parts.size() == 3, DataError, "the question has {} parts instead of 3", question.parts.size());
+  ChoiceQuestion result;
+  result.answer = question.answer;
+  result.context =
+      without_brackets(question.parts[0] + ": " + question.parts[1] + " " + capitalized(question.parts[2]));
+  for (const std::string& choice : question.choices) result.choices.push_back(without_brackets(choice));
+  return result;
+}
 
 ChoiceQuestion lettered(const ChoiceQuestion& question) {
   constexpr std::size_t letters = 26;

@@ -16,11 +16,18 @@ struct ChoiceQuestion {
   std::vector<std::string> choices;
   std::int64_t answer = 0;   ///< index of the right choice
   std::string subject = {};  ///< subject that MMLU names in its prompt; may be empty
+  /// HellaSwag's activity and both halves of its context, in the place of `context`; empty for other questions.
+  std::vector<std::string> parts = {};
 };
 
 /// Returns MMLU's prompt for a question: "The following are multiple choice
 /// questions (with answers) about SUBJECT.\n\nQUESTION\nA. ...\nB. ...\nAnswer:". Its choices are the letters.
 ChoiceQuestion lettered(const ChoiceQuestion& question);
+
+/// Returns the question that the Language Model Evaluation Harness makes of HellaSwag's parts, "ACTIVITY: A B", where B
+/// is `capitalized`. In it and in the choices " [title]" becomes ". ", other text in brackets is left out, and two
+/// spaces become one.
+ChoiceQuestion joined_parts(const ChoiceQuestion& question);
 
 /// Questions of multiple choice. A choice is scored after its question and one space.
 class MultipleChoice {
