@@ -108,42 +108,48 @@ std::string IndexFiles::folder_of(const data::TokenStore& store) const {
   return (std::filesystem::path(store.name()).parent_path() / "index-cache").string();
 }
 
-std::string IndexFiles::path_of(const data::TokenStore& store, const std::string& description) const {
-  return folder_of(store) + "/" + digest(description.data(), description.size()) + ".index";
+std::string IndexFiles::path_of(const data::SampleOrder& order) const {
+  return folder_of(order.store) + "/" + digest(order.description.data(), order.description.size()) + ".index";
 }
 
-data::IndexCache::Kept IndexFiles::find(const data::TokenStore& store, const std::string& description) {
-  const std::string path = path_of(store, description);
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return {};
+data::IndexCache::Kept IndexFiles::read_sound(const std::string& path, const data::SampleOrder& order) {
   try {
-    Kept kept = read(path, description);
-    log::info("order of samples of {}: read from {}", store.name(), path);
-    return kept;
+    return read(path, order.description);
   } catch (const Error& error) {
     log::warn("{}: it is computed and written again", error.what());
     return {};
   }
 }
 
-void IndexFiles::keep(const data::TokenStore& store, const std::string& description, const Arrays& arrays) {
+data::IndexCache::Kept IndexFiles::find(const data::SampleOrder& order) {
+  const std::string path = path_of(order);
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};
+  Kept kept = read_sound(path, order);
+  if (kept.owner) log::info("order of {}: read from {}", order.name, path);
+  return kept;
+}
+
+data::IndexCache::Kept IndexFiles::keep(const data::SampleOrder& order, const Arrays& arrays) {
   std::size_t size = 0;
   for (const auto& array : arrays) size += array.size();
-  const std::string folder = folder_of(store);
-  if (size < min_bytes_ || refused_.contains(folder)) return;
+  const std::string folder = folder_of(order.store);
+  if (size < min_bytes_ || refused_.contains(folder)) return {};
   try {
     make_folders(folder);
-    const TemporaryFile file(path_of(store, description));
-    write(file.path(), description, arrays);
+    const TemporaryFile file(path_of(order));
+    write(file.path(), order.description, arrays);
     // Not synchronized to the disk: the digest detects an incomplete file after a crash.
     TRIREME_CHECK(std::rename(file.path().c_str(), file.target().c_str()) == 0, IoError, "cannot rename {} to {}: {}",
                   file.path(), file.target(), std::strerror(errno));
-    log::info("order of samples of {}: computed, and stored in {}", store.name(), file.target());
+    log::info("order of {}: stored in {}", order.name, file.target());
+    return read_sound(file.target(), order);
   } catch (const Error& error) {
     refused_.insert(folder);
     log::warn(
         "storing the order of samples failed: {}; every start computes it again. Try another folder: <data_cache_path>",
         error.what());
+    return {};
   }
 }
 

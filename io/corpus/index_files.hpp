@@ -18,12 +18,14 @@ class IndexFiles final : public data::IndexCache {
   /// stored: computing it is as fast as reading it.
   explicit IndexFiles(std::string folder, std::size_t min_bytes = std::size_t{1} << 20);
 
-  Kept find(const data::TokenStore& store, const std::string& description) override;
-  void keep(const data::TokenStore& store, const std::string& description, const Arrays& arrays) override;
+  Kept find(const data::SampleOrder& order) override;
+  Kept keep(const data::SampleOrder& order, const Arrays& arrays) override;
 
  private:
   std::string folder_of(const data::TokenStore& store) const;
-  std::string path_of(const data::TokenStore& store, const std::string& description) const;
+  std::string path_of(const data::SampleOrder& order) const;
+  /// Reads the file of an order. Without a sound one it returns nothing, and logs what is wrong.
+  static Kept read_sound(const std::string& path, const data::SampleOrder& order);
   std::string folder_;
   std::size_t min_bytes_;
   std::set<std::string> refused_;  // folders that cannot be written, already reported

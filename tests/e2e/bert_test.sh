@@ -81,6 +81,16 @@ check "without a binary head there is one loss" [ "$(grep -c sop single.jsonl) $
 done_by 1 train "${pre[@]}" --save dry --dry-run
 check "--dry-run trains and writes nothing" [ "$(grep -c '| lm loss' err) $(ls -d dry 2>/dev/null)" = "0 " ]
 
+# A large order of samples is kept: each rank reads it, and each event is logged once.
+long=("${pre[@]/#6/20000}" --dry-run)
+events() { grep -oE 'order of .*: (stored in|read from)' err | paste -sd,; }
+done_by 2 train "${long[@]}"
+check "each split's order is stored once" \
+  [ "$(events)" = "order of training samples of corpus.h5: stored in,order of validation samples of corpus.h5: stored in" ]
+done_by 1 train "${long[@]}"
+check "and read once by a later start" \
+  [ "$(events)" = "order of training samples of corpus.h5: read from,order of validation samples of corpus.h5: read from" ]
+
 # Refused: once, and on all ranks.
 refused 3 "flat.h5 has no sentences, which BERT's samples consist of. Try to build it again with --split-sentences" \
   2 train "${shape[@]}" --model-type bert --data-path flat.h5 --train-iters 1 --split 1 --eval-iters 0

@@ -64,10 +64,11 @@ GptIndex::GptIndex(const DocumentRange& range, std::int64_t sequence_length, std
       "shuffled together: {} samples, {} documents\nseed {}\n",
       store.info().content_digest, range.documents, range.first_document, range.begin_token, range.end_token,
       sequence_length, plan_.epochs, plan_.apart, plan_.entries_apart, seed);
-  if (take(cache.find(store, description))) return;
+  const SampleOrder order{store, range.name, description};
+  if (take(cache.find(order))) return;
   build(range, seed);
   const auto shuffle = std::visit([](const auto& order) { return std::as_bytes(order); }, shuffle_);
-  cache.keep(store, description, {std::as_bytes(document_order_), std::as_bytes(starts_), shuffle});
+  cache.keep(order, {std::as_bytes(document_order_), std::as_bytes(starts_), shuffle});
 }
 
 bool GptIndex::take(const IndexCache::Kept& kept) {
@@ -91,7 +92,9 @@ bool GptIndex::take(const IndexCache::Kept& kept) {
 
 void GptIndex::build(const DocumentRange& range, std::uint32_t seed) {
   try {
-    compute(range, seed);
+    compute_with_log(range.name, static_cast<double>(plan_.size) + static_cast<double>(plan_.entries),
+                     fmt::format("{} samples, {} epochs of {} documents", plan_.size, plan_.epochs, range.documents),
+                     [&] { compute(range, seed); });
   } catch (const std::bad_alloc&) {
     throw EnvironmentError(
         "the order of {} samples, {} epochs of {} documents, takes {} MiB of memory, more than this machine has free: "

@@ -1,5 +1,7 @@
 #include "src/data/dataset/split.hpp"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cmath>
 
@@ -59,6 +61,7 @@ DocumentRange documents_of(const TokenStore& store, Split split, const std::arra
   const auto which = static_cast<std::size_t>(split);
   if (by == SplitBy::automatic) by = store.documents() < few_documents ? SplitBy::tokens : SplitBy::documents;
   DocumentRange range{offsets};
+  range.name = fmt::format("{} samples of {}", name_of(split), store.name());
   if (by == SplitBy::documents) {
     const auto boundaries = split_boundaries(fractions, store.documents());
     range.first_document = boundaries[which];

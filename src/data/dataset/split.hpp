@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "src/data/dataset/token_store.hpp"
@@ -34,6 +35,7 @@ struct DocumentRange {
   std::span<const std::int64_t> offsets;  ///< offsets of the whole corpus
   std::int64_t first_document = 0, documents = 0;
   std::int64_t begin_token = 0, end_token = 0;
+  std::string name = {};  ///< for messages: "training samples of CORPUS"
 
   std::int64_t tokens() const { return end_token - begin_token; }
   /// Tokens [begin, end) of document 0 <= d < documents.

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "src/base/log.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "tests/fakes/memory_token_store.hpp"
 #include "tests/support/sample_text.hpp"
@@ -76,6 +77,18 @@ TEST_F(IndexCacheFiles, AreReallyRead) {
   samples(corpus, &cache_);
   std::filesystem::permissions(folder_, std::filesystem::perms::owner_all);
   EXPECT_EQ(std::filesystem::last_write_time(files_in(folder_)[0]), written);
+}
+
+TEST_F(IndexCacheFiles, AreLoggedWithTheirSplit) {
+  const auto corpus = store(0);
+  log::initialise(0, 1);
+  const auto lines = [&] {
+    testing::internal::CaptureStderr();
+    samples(corpus, &cache_);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(lines(), ::testing::MatchesRegex(".* order of training samples of memory: stored in .*/cache/[^ ]*\n"));
+  EXPECT_THAT(lines(), ::testing::MatchesRegex(".* order of training samples of memory: read from .*/cache/[^ ]*\n"));
 }
 
 TEST_F(IndexCacheFiles, ThereIsOneForEachThingTheOrderDependsOn) {
@@ -166,9 +179,10 @@ std::int64_t resident_file_bytes() {
 TEST_F(IndexCacheFiles, TakeNoMemoryBeforeTheyAreRead) {
   const auto corpus = store(0);
   const std::vector<std::byte> array(std::size_t{32} << 20, std::byte{7});
-  cache_.keep(*corpus, "large", {array});
+  const data::SampleOrder order{*corpus, "", "large"};
+  cache_.keep(order, {array});
   const std::int64_t before = resident_file_bytes();
-  const data::IndexCache::Kept kept = cache_.find(*corpus, "large");
+  const data::IndexCache::Kept kept = cache_.find(order);
   const std::int64_t taken = resident_file_bytes() - before;
   ASSERT_TRUE(kept.owner);
   EXPECT_LT(taken, std::int64_t{8} << 20);

@@ -54,6 +54,19 @@ class DocumentCutter {
     return false;
   }
 
+  /// Number of sentences that are read at least once, and of samples that they give at most.
+  double max_steps() const {
+    const auto count = static_cast<double>(sentences());
+    return count +
+           std::min(count * static_cast<double>(options_.max_epochs), static_cast<double>(options_.max_samples));
+  }
+  /// Size of the map as the options give it, for messages.
+  std::string size_text() const {
+    return options_.max_samples == BertSampleMapOptions::no_limit
+               ? fmt::format("{} epochs of {} sentences", options_.max_epochs, sentences())
+               : fmt::format("at least {} samples of {} sentences", options_.max_samples, sentences());
+  }
+
   /// Number of documents that give samples.
   std::int64_t documents() const {
     std::int64_t count = 0;
@@ -79,6 +92,9 @@ class DocumentCutter {
   }
 
  private:
+  std::int64_t sentences() const {
+    return std::ranges::lower_bound(sentences_, range_.end_token) - sentences_.begin() - first_;
+  }
   std::int64_t begin(std::int64_t sentence) const { return sentences_[static_cast<std::size_t>(sentence)]; }
 
   bool is_used(std::int64_t first, std::int64_t end) const {
@@ -158,8 +174,10 @@ void log_left_out(const TokenStore& store, const DocumentRange& range, std::int6
 }
 
 template <class Number>
-std::vector<Number> shuffled_rows(const DocumentCutter& cutter, std::int64_t documents,
+std::vector<Number> shuffled_rows(const DocumentCutter& cutter, const TokenStore& store, const DocumentRange& range,
                                   const BertSampleMapOptions& options) {
+  const std::int64_t documents = cutter.documents();
+  log_left_out(store, range, documents, options.min_sentences);
   // Too many samples fail before they are counted. Each epoch has at least one of each document.
   std::int64_t min_samples = 0;
   if (__builtin_mul_overflow(documents, options.max_epochs, &min_samples)) min_samples = options.max_samples;
@@ -205,17 +223,14 @@ BertSampleMap::BertSampleMap(const TokenStore& store, const DocumentRange& range
 template <class Number>
 void BertSampleMap::make(const TokenStore& store, const DocumentRange& range, const BertSampleMapOptions& options,
                          IndexCache* cache) {
-  const std::string description = cache == nullptr ? "" : description_of(store, range, options);
-  if (cache != nullptr && take<Number>(cache->find(store, description))) return;
+  const SampleOrder order{store, range.name, cache == nullptr ? "" : description_of(store, range, options)};
+  if (cache != nullptr && take<Number>(cache->find(order))) return;
   const DocumentCutter cutter(store, range, options);
-  const std::int64_t documents = cutter.documents();
-  log_left_out(store, range, documents, options.min_sentences);
-  const auto rows = std::make_shared<const std::vector<Number>>(shuffled_rows<Number>(cutter, documents, options));
-  if (cache != nullptr) {
-    cache->keep(store, description, {std::as_bytes(std::span(*rows))});
-    // Mapped pages are shared between ranks and can be given back.
-    if (take<Number>(cache->find(store, description))) return;
-  }
+  const auto rows = std::make_shared<std::vector<Number>>();
+  compute_with_log(range.name, cutter.max_steps(), cutter.size_text(),
+                   [&] { *rows = shuffled_rows<Number>(cutter, store, range, options); });
+  // Mapped pages are shared between ranks and can be given back.
+  if (cache != nullptr && take<Number>(cache->keep(order, {std::as_bytes(std::span(*rows))}))) return;
   rows_ = Rows<Number>(*rows);
   owner_ = rows;
 }

@@ -319,17 +319,20 @@ TEST(BertVocabulary, IsThatOfAListOfTokens) {
 /// Keeps arrays in memory, under their descriptions.
 class MemoryCache final : public IndexCache {
  public:
-  Kept find(const TokenStore&, const std::string& description) override {
-    const auto found = kept.find(description);
+  Kept find(const SampleOrder& order) override {
+    ++searches;
+    const auto found = kept.find(order.description);
     if (found == kept.end()) return {};
     return {{std::as_bytes(std::span(*found->second))}, found->second};
   }
-  void keep(const TokenStore&, const std::string& description, const Arrays& arrays) override {
-    ASSERT_EQ(arrays.size(), 1u);
+  Kept keep(const SampleOrder& order, const Arrays& arrays) override {
+    EXPECT_EQ(arrays.size(), 1u);
     const auto copy = std::make_shared<std::vector<std::uint32_t>>(arrays[0].size() / sizeof(std::uint32_t));
     std::ranges::copy(arrays[0], std::as_writable_bytes(std::span(*copy)).begin());
-    kept[description] = copy;
+    kept[order.description] = copy;
+    return {{std::as_bytes(std::span(*copy))}, copy};
   }
+  int searches = 0;
   std::map<std::string, std::shared_ptr<std::vector<std::uint32_t>>> kept;
 };
 
@@ -339,6 +342,7 @@ TEST(BertSamples, TakeTheirMapFromTheCache) {
   const BertSamples plain = samples_of(store, options_of(24), {20});
   const BertSamples made = samples_of(store, options_of(24), {20}, &cache);
   ASSERT_EQ(cache.kept.size(), 1u);
+  EXPECT_EQ(cache.searches, 1);
   std::vector<std::uint32_t>& rows = *cache.kept.begin()->second;
   EXPECT_EQ(rows.size(), 3 * static_cast<std::size_t>(plain.size()));
   for (std::int64_t i = 0; i < plain.size(); ++i) EXPECT_EQ(made.make(i).tokens, plain.make(i).tokens);
