@@ -21,7 +21,6 @@ struct WrittenFiles {
 WrittenFiles write_shards(Store& store, const std::string& staging, std::vector<ShardContent>& shards) {
   WrittenFiles result;
   for (ShardContent& shard : shards) {
-    if (shard.datasets.empty()) continue;
     const ShardFile written = store.write_shard(staging, shard.file_name, shard.datasets);
     for (std::size_t i = 0; i < shard.datasets.size(); ++i) {
       const bool is_piece = i < shard.pieces.size();
@@ -117,10 +116,11 @@ std::int64_t sum_over_ranks(Communicator& world, std::int64_t value) {
 void write_step(Store& store, Communicator& world, const RunDescription& description,
                 std::vector<ShardContent>& shards) {
   const Timer timer;
+  std::erase_if(shards, [](const ShardContent& shard) { return shard.datasets.empty(); });
   std::int64_t size_bytes = 0;
   for (const ShardContent& shard : shards) size_bytes += shard.size_bytes();
   size_bytes = sum_over_ranks(world, size_bytes);
-  const std::int64_t files = sum_over_ranks(world, static_cast<std::int64_t>(shards.size()));
+  const std::int64_t files = sum_over_ranks(world, std::ssize(shards));
   std::string staging;
   collectively(world, [&] {
     if (world.rank() == 0) staging = store.begin(description.step, size_bytes + shard_overhead_bytes * files);

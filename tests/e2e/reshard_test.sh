@@ -29,6 +29,10 @@ check "without a grid it is one file" [ "$(ls one/$step | paste -sd' ')" = "mani
 done_by 1 checkpoint reshard --load one --save one --tp 4
 check "a step can be replaced by itself" [ "$(ls one/$step | grep -c '^rank-')" -eq 4 ]
 check "nothing is left of what it was" [ -z "$(find one -name '.tmp*' -o -name '.trash*')" ]
+done_by 1 checkpoint reshard --load a --save wide --data-parallel-size 99999
+check "data ranks that hold nothing take neither a file nor room" [ "$(ls wide/$step | grep -c '^rank-')" -eq 52 ]
+done_by 1 checkpoint reshard --load wide --save narrow "${grid_a[@]}"
+check "and the others hold all of it" cmp <(tensors a/$step) <(tensors narrow/$step)
 
 # Training goes on from any of them as if nothing had been.
 for folder in back b one; do

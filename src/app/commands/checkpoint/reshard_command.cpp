@@ -63,7 +63,8 @@ std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& s
   for (int rank = 0; rank < grid.world_size(); ++rank) {
     checkpoint::TargetFile& file = files.emplace_back();
     for (const checkpoint::StateTensor& piece : train::state_pieces(config, execution, grid, rank)) {
-      if (!piece.written_here) continue;
+      // Most shards of many data ranks hold nothing of most tensors.
+      if (!piece.written_here || piece.data.numel() == 0) continue;
       for (const std::string& kind : kinds) {
         file.push_back({.tensor = kind + "/" + piece.name,
                         .shape = piece.shape,
