@@ -9,13 +9,14 @@
 namespace trireme::train {
 
 CheckpointWriter::CheckpointWriter(checkpoint::Store& store, Communicator& world, Trainer& trainer, HostState& state,
-                                   Attributes attributes, std::string tokenizer, const CheckpointWriterOptions& options)
+                                   Attributes attributes, const std::map<std::string, std::string>& blobs,
+                                   const CheckpointWriterOptions& options)
     : store_(store),
       world_(world),
       trainer_(trainer),
       state_(state),
       attributes_(std::move(attributes)),
-      tokenizer_(std::move(tokenizer)),
+      blobs_(blobs),
       options_(options) {
   checkpoint::prepare_saving(store_, world, state.tensors(), trainer.progress().iteration);
   if (!options.asynchronous) return;
@@ -42,9 +43,8 @@ void CheckpointWriter::save() {
   attempt(step_, [&] { wait(); });
   step_ = trainer_.progress().iteration;
   failed_ = false;
-  checkpoint::RunDescription description{.step = step_, .attributes = attributes_, .blobs = {}};
+  checkpoint::RunDescription description{.step = step_, .attributes = attributes_, .blobs = blobs_};
   description.attributes.merge(trainer_.state_attributes());
-  description.blobs["tokenizer"] = tokenizer_;
   if (!writers_) {
     state_.fetch();
     attempt(step_, [&] { write(world_, description); });

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -25,11 +26,12 @@ struct CheckpointWriterOptions {
 /// Saves the checkpoints of a training run.
 class CheckpointWriter {
  public:
-  /// Claims `store` (checkpoint::prepare_saving). Collective. `store`, `world`, `trainer` and `state` must live longer;
-  /// `attributes` and `tokenizer` go into every checkpoint. An asynchronous writer needs a `state` with memory of its
-  /// own.
+  /// Claims `store` (checkpoint::prepare_saving). Collective. `store`, `world`, `trainer`, `state` and `blobs` must
+  /// live `attributes` go into every checkpoint, and `blobs` as they are when it is saved. An asynchronous writer needs
+  /// a `state` with memory of its own.
   CheckpointWriter(checkpoint::Store& store, Communicator& world, Trainer& trainer, HostState& state,
-                   Attributes attributes, std::string tokenizer, const CheckpointWriterOptions& options);
+                   Attributes attributes, const std::map<std::string, std::string>& blobs,
+                   const CheckpointWriterOptions& options);
 
   /// Saves the present state, or begins to. With OnSaveError::warn a failed save is a warning. Collective.
   void save();
@@ -51,7 +53,7 @@ class CheckpointWriter {
   Trainer& trainer_;
   HostState& state_;
   Attributes attributes_;
-  std::string tokenizer_;
+  const std::map<std::string, std::string>& blobs_;
   CheckpointWriterOptions options_;
   std::unique_ptr<Communicator> writers_;  // joins the writing threads; null without them
   std::int64_t step_ = -1;                 // saved last

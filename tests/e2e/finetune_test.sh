@@ -43,13 +43,27 @@ done_by 4 "${tune[@]}" --pretrained-checkpoint bert --load stopped --load-or-ini
 tail -3 losses >last_losses
 field lm_loss rest.jsonl >rest_losses
 check "it goes on on another grid" close_to last_losses rest_losses 1e-10
-check "to the same result" [ "$(field accuracy out)" = "$(field accuracy one.json)" ]
+check "to the same result" cmp out one.json
 refused 3 "the checkpoint's run read other data" 1 "${tune[@]}" --load stopped --seed 7
 
-done_by 1 "${base[@]}" --train-data race --pretrained-checkpoint bert --seeds 3 --test-data dev.jsonl --epochs 1 --save seeds
+race 3 >test.jsonl
+seeds=("${base[@]}" --train-data race --pretrained-checkpoint bert --seeds 3 --test-data test.jsonl --epochs 1)
+done_by 1 "${seeds[@]}" --save seeds
+cp out seeds.json
 check "three seeds have a result each" [ "$(grep -c '"seed":' out)" -eq 3 ]
 check "a median and an ensemble" grep -q '"seeds": 3, "median_accuracy": .*"ensemble": {.*"ensemble_test": {' out
 check "and folders of their own" [ -d seeds/seed-1236 ]
+
+for life in 1 2; do  # stopped in each of the first two seeds
+  on $life "${seeds[@]}" --load again --load-or-init --save again --tp $life --exit-interval 8
+  check "a run stops in seed number $life" [ $code -eq 75 ]
+done
+check "after the results of those before" cmp out <(head -1 seeds.json)
+done_by 2 "${seeds[@]}" --load again --load-or-init --save again --pp 2
+check "it goes on to the same results, the ensemble's too" cmp out seeds.json
+done_by 1 "${seeds[@]}" --load again --save again --test-data dev.jsonl
+check "measured on other test data it leaves out what it lacks" [ "$(grep -c '"test": {\|"ensemble_test"' out)" -eq 0 ]
+check "and says so" grep -q 'no ensemble_test: an earlier run measured 3 of the seeds, without these data' err
 
 # SQuAD 2.0: one question of each kind.
 squad() {

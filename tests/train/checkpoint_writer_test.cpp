@@ -31,7 +31,7 @@ struct SavedRun {
   explicit SavedRun(const train::CheckpointWriterOptions& options)
       : run(alone, tiny_run(), {}),
         state(*run.backend, run.trainer.state_tensors(), HostCopies::Allocation::always),
-        writer(store, alone, run.trainer, state, {{"dtype", "fp64"}}, "tokenizer", options) {}
+        writer(store, alone, run.trainer, state, {{"dtype", "fp64"}}, blobs, options) {}
 
   std::vector<std::string> steps() {
     std::vector<std::string> names;
@@ -45,6 +45,7 @@ struct SavedRun {
   BreakableStore store;
   TrainingRun run;
   train::HostState state;
+  std::map<std::string, std::string> blobs = {{"tokenizer", "tokenizer"}};
   CheckpointWriter writer;
 };
 

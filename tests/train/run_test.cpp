@@ -71,7 +71,8 @@ RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks) {
     run.trainer.restore(checkpoint::read_description(*step).attributes);
   }
   train::HostState state(*run.backend, run.trainer.state_tensors());
-  train::CheckpointWriter checkpoints(store, alone, run.trainer, state, {}, "tokenizer", {});
+  const std::map<std::string, std::string> blobs;
+  train::CheckpointWriter checkpoints(store, alone, run.trainer, state, {}, blobs, {});
   train::RunHooks hooks;
   hooks.checkpoints = &checkpoints;
   hooks.stop_requested = [&] { return --looks <= 0; };

@@ -3,6 +3,7 @@
 
 #include "src/comm/self_communicator.hpp"
 #include "src/train/evaluation/scoring.hpp"
+#include "src/train/evaluation/task_scoring.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
@@ -127,6 +128,23 @@ TEST(ScoreTexts, RefusesWhatTheModelCannotRead) {
             }),
             "token 11 is not in the model's vocabulary of 11: the tokenizer is not the model's");
   EXPECT_THROW(score(std::vector<std::int32_t>(26, 1)), ShapeError);
+}
+
+TEST(TaskScores, ComeBackFromTheirBytesForTheSameSamplesOnly) {
+  const train::TaskScores scores{2, {0.1, -3e300, 1.0 / 3, 4, 5, 6}, 0.7};
+  const std::string bytes = to_bytes(scores, "dev 512");
+  const auto again = train::scores_from(bytes, "dev 512", 3);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->columns, 2);
+  EXPECT_EQ(again->scores, scores.scores);
+  EXPECT_EQ(again->loss, scores.loss);
+  EXPECT_FALSE(train::scores_from(bytes, "dev 384", 3));
+  EXPECT_FALSE(train::scores_from(bytes, "dev", 3));
+  EXPECT_FALSE(train::scores_from(bytes, "dev 512", 2));
+  EXPECT_FALSE(train::scores_from(bytes, "dev 512", 0));
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(train::scores_from(bytes.substr(0, size), "dev 512", 3)) << size;
+  }
 }
 
 }  // namespace

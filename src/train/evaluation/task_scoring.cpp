@@ -1,7 +1,9 @@
 #include "src/train/evaluation/task_scoring.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "src/train/batch_loader.hpp"
 
@@ -44,6 +46,34 @@ TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples
     model.world().all_reduce(host, TensorView(result.scores.data() + at, {size}), ReduceOp::sum).wait(host);
   }
   return result;
+}
+
+std::string to_bytes(const TaskScores& scores, const std::string& key) {
+  std::string bytes = key + "\n";
+  const auto append = [&](const void* from, std::size_t size) { bytes.append(static_cast<const char*>(from), size); };
+  append(&scores.columns, sizeof scores.columns);
+  append(&scores.loss, sizeof scores.loss);
+  append(scores.scores.data(), scores.scores.size() * sizeof(double));
+  return bytes;
+}
+
+std::optional<TaskScores> scores_from(std::string_view bytes, const std::string& key, std::int64_t labels) {
+  static_assert(std::endian::native == std::endian::little);
+  TaskScores scores;
+  constexpr std::size_t head = sizeof scores.columns + sizeof scores.loss;
+  if (!bytes.starts_with(key + "\n")) return std::nullopt;
+  bytes.remove_prefix(key.size() + 1);
+  if (bytes.size() < head) return std::nullopt;
+  std::memcpy(&scores.columns, bytes.data(), sizeof scores.columns);
+  std::memcpy(&scores.loss, bytes.data() + sizeof scores.columns, sizeof scores.loss);
+  bytes.remove_prefix(head);
+  const auto count = static_cast<std::int64_t>(bytes.size() / sizeof(double));
+  if (bytes.size() % sizeof(double) != 0 || labels <= 0 || count % labels != 0 || scores.columns != count / labels) {
+    return std::nullopt;
+  }
+  scores.scores.resize(static_cast<std::size_t>(count));
+  std::memcpy(scores.scores.data(), bytes.data(), bytes.size());
+  return scores;
 }
 
 void to_probabilities(TaskScores& scores, int groups) {

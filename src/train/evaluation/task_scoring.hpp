@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/data/dataset/sample_source.hpp"
@@ -16,6 +19,12 @@ struct TaskScores {
 
 /// Runs a model of a task on all samples of `samples`, each once on any grid, without dropout. Collective.
 TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples);
+
+/// Returns the scores as bytes, for a checkpoint: `key`, which names their samples, and a line feed; columns int64 and
+/// loss fp64; the scores fp64; all little-endian.
+std::string to_bytes(const TaskScores& scores, const std::string& key);
+/// Returns the scores of `labels` labels of which to_bytes made `bytes`; none where these have another key or size.
+std::optional<TaskScores> scores_from(std::string_view bytes, const std::string& key, std::int64_t labels);
 
 /// Replaces each row's logits by their softmax, over `groups` equal parts of the row.
 void to_probabilities(TaskScores& scores, int groups = 1);

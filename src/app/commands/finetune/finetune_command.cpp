@@ -5,6 +5,7 @@
 
 #include "io/posix/folder.hpp"
 #include "src/app/commands/commands.hpp"
+#include "src/app/commands/finetune/best_scores.hpp"
 #include "src/app/commands/finetune/task_result.hpp"
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_session.hpp"
@@ -25,11 +26,6 @@ std::string folder_of_seed(const std::string& folder, const TaskOptions& task, s
   return folder.empty() || task.seeds == 1 ? folder : fmt::format("{}/seed-{}", folder, seed);
 }
 
-/// Best scores of one seed: those of the epoch with the best result on the validation data.
-struct BestScores {
-  train::TaskScores valid, test;
-};
-
 /// Fine-tuning of a model: the data of its task, and a run for each seed.
 class Finetuning {
  public:
@@ -43,14 +39,13 @@ class Finetuning {
   }
 
   int run() {
-    std::vector<BestScores> all;
+    std::vector<BestScores> all(static_cast<std::size_t>(task_.seeds));
     std::vector<double> results;
     for (int i = 0; i < task_.seeds; ++i) {
-      BestScores best;
-      const std::optional<double> score = run_seed(config_.seed + static_cast<std::uint64_t>(i), best);
+      const std::optional<double> score =
+          run_seed(config_.seed + static_cast<std::uint64_t>(i), all[static_cast<std::size_t>(i)]);
       if (!score) return static_cast<int>(ExitCode::stopped_early);
       results.push_back(*score);
-      if (!best.valid.scores.empty()) all.push_back(std::move(best));
     }
     if (task_.seeds > 1 && !config_.run.dry_run) report_seeds(results, all);
     return static_cast<int>(ExitCode::success);
@@ -106,7 +101,7 @@ class Finetuning {
   TrainPlan make_plan(const RunConfig& config) const {
     TrainPlan plan;
     plan.model = model_;
-    plan.tokenizer_payload = tokenizer_payload_;
+    plan.blobs["tokenizer"] = tokenizer_payload_;
     plan.iterations = *config.batch.train_iterations;
     plan.attributes = attributes_of(model_);
     plan.attributes.merge(attributes_of(config.train_options()));
@@ -157,6 +152,8 @@ class Finetuning {
         if (job_.speaks()) io::make_folders(config.checkpoint.save);
       });
     }
+    best = BestScores::from(plan.start.description.blobs, task_, valid_, test_);
+    if (!best.valid.scores.empty()) best.put(task_, valid_, test_, plan.blobs);
     TrainSession session(job_, config, plan);
     session.restore();
     data::SampleSplits data;
@@ -165,7 +162,7 @@ class Finetuning {
         *train_.samples, seed, task_.epochs,
         per_epoch * config.batch.batches(job_.grid.data_size()).max_size() / model_.samples_per_label());
     if (session.has_work(data)) {
-      const train::RunEnd end = session.run(data, [&] { evaluate(session, per_epoch, best); });
+      const train::RunEnd end = session.run(data, [&] { evaluate(session, per_epoch, best, plan.blobs); });
       if (end == train::RunEnd::stopped_early) return std::nullopt;
     }
     const train::Progress& progress = session.progress();
@@ -178,7 +175,7 @@ class Finetuning {
     return progress.best_score;
   }
 
-  /// Returns the figures of the best epoch; where another life of the run measured it, only its score is known.
+  /// Returns the figures of the best epoch. Where an earlier run measured it on other data, only its score is known.
   std::string best_json(const train::Progress& progress, const train::TaskScores& scores, const TaskSplit& split,
                         const std::string& prefix) const {
     if (scores.scores.empty()) {
@@ -190,7 +187,8 @@ class Finetuning {
     return fmt::format("\"test\": {{{}}}", json);
   }
 
-  void evaluate(TrainSession& session, std::int64_t per_epoch, BestScores& best) {
+  void evaluate(TrainSession& session, std::int64_t per_epoch, BestScores& best,
+                std::map<std::string, std::string>& blobs) {
     train::TaskScores scores = train::score_samples(session.model(), *valid_.samples);
     const TaskResult result = measure(task_, valid_, scores);
     const std::int64_t iteration = session.progress().iteration;
@@ -208,6 +206,7 @@ class Finetuning {
       log::info("test after iteration {}: {}, loss {:.4f}", iteration, test_result.text(), best.test.loss);
       predicted = &test_result;
     }
+    best.put(task_, valid_, test_, blobs);
     collectively(*job_.world, [&] {
       if (job_.speaks()) write_predictions(task_, *predicted);
     });
@@ -220,32 +219,19 @@ class Finetuning {
     const double median = results.size() % 2 == 1 ? results[middle] : (results[middle - 1] + results[middle]) / 2;
     std::string line = fmt::format("{{\"task\": \"{}\", \"seeds\": {}, \"median_{}\": {:.17g}", task_.name(),
                                    task_.seeds, valid_.squad ? "f1" : "accuracy", valid_.squad ? 100 * median : median);
-    if (all.size() == results.size()) {
-      line += fmt::format(", \"ensemble\": {{{}}}", ensemble(all, &BestScores::valid, valid_).json());
-      if (test_.samples) {
-        line += fmt::format(", \"ensemble_test\": {{{}}}", ensemble(all, &BestScores::test, test_).json());
+    for (const auto& [name, scores, split] : {std::tuple{"ensemble", &BestScores::valid, &valid_},
+                                              std::tuple{"ensemble_test", &BestScores::test, &test_}}) {
+      if (!split->samples) continue;
+      const auto lacking =
+          std::ranges::count_if(all, [&](const BestScores& seed) { return (seed.*scores).scores.empty(); });
+      if (lacking > 0) {
+        log::warn("no {}: an earlier run measured {} of the seeds, without these data", name, lacking);
+        continue;
       }
-    } else {
-      log::info("no ensemble: an earlier life of this run measured {} of its seeds", results.size() - all.size());
+      const TaskResult result = measure(task_, *split, mean_of(all, scores, split->squad != nullptr));
+      line += fmt::format(", \"{}\": {{{}}}", name, result.json());
     }
     print_line(job_, line + "}");
-  }
-
-  /// Measures the mean of the seeds' probabilities.
-  TaskResult ensemble(const std::vector<BestScores>& all, train::TaskScores BestScores::*scores,
-                      const TaskSplit& split) const {
-    train::TaskScores sum;
-    for (const BestScores& seed : all) {
-      train::TaskScores probabilities = seed.*scores;
-      to_probabilities(probabilities, split.squad ? 2 : 1);
-      if (sum.scores.empty()) {
-        sum = std::move(probabilities);
-      } else {
-        std::ranges::transform(sum.scores, probabilities.scores, sum.scores.begin(), std::plus<>());
-      }
-    }
-    for (double& value : sum.scores) value = std::log(value / static_cast<double>(all.size()));
-    return measure(task_, split, sum);
   }
 
   const Options& options_;

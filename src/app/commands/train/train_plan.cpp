@@ -48,7 +48,7 @@ data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, 
 TrainPlan make_plan(const Job& job, const RunConfig& config) {
   TrainPlan plan;
   plan.stores = open_corpora(job, config);
-  plan.tokenizer_payload = plan.stores.front().store->info().tokenizer_payload;
+  plan.blobs["tokenizer"] = plan.stores.front().store->info().tokenizer_payload;
   plan.model = config.model.config(*config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
   plan.samples = sample_options(config, plan);
   plan.attributes =

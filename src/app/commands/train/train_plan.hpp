@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,12 @@ struct TrainPlan {
   std::vector<data::WeightedStore> stores;
   model::ModelConfig model;
   SampleOptions samples;
-  std::string tokenizer_payload;
   OpenCheckpoint start;                        ///< empty for a run from initial weights
   const OpenCheckpoint* pretrained = nullptr;  ///< weights to begin with, but for the heads; null: initial ones
   train::Progress done;
-  std::int64_t iterations = 0;  ///< whole run, earlier lives included
-  Attributes attributes;        ///< saved with every checkpoint
+  std::int64_t iterations = 0;               ///< whole run, earlier lives included
+  Attributes attributes;                     ///< saved with every checkpoint
+  std::map<std::string, std::string> blobs;  ///< likewise: the tokenizer's definition, and scores of a task
 };
 
 /// Plans the run that `config` asks for. Collective.

@@ -100,8 +100,8 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
   std::optional<train::CheckpointWriter> checkpoints;
   if (!config_.checkpoint.save.empty()) {
     store = open_store();
-    hooks.checkpoints = &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes,
-                                             plan_.tokenizer_payload, config_.checkpoint.writer());
+    hooks.checkpoints = &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes, plan_.blobs,
+                                             config_.checkpoint.writer());
   }
   std::unique_ptr<io::MetricsFile> metrics;
   collectively(*job_.world, [&] {
