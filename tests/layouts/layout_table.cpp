@@ -70,13 +70,19 @@ double max_difference(const std::vector<double>& actual, const std::vector<doubl
   return largest;
 }
 
+/// Heads of tasks by the tags that name them.
+const std::map<std::string, model::ModelOutput> task_outputs = {{"classes", model::ModelOutput::classes},
+                                                                {"choices", model::ModelOutput::choices},
+                                                                {"spans", model::ModelOutput::spans}};
+
 class Table {
  public:
   Table(Communicator& world, const std::string& folder) : world_(world), base_(folder + "/base.ini") {}
 
   /// Trains a row; a line of Markdown, and whether the row holds.
   std::pair<std::string, bool> run(const Row& row) {
-    const std::string options = row.options.empty() ? "one rank" : fmt::format("{}", fmt::join(row.options, " "));
+    std::string options = row.options.empty() ? "one rank" : fmt::format("{}", fmt::join(row.options, " "));
+    for (const auto& [task, output] : task_outputs) options += row.tags.contains(task) ? ", task of " + task : "";
     const std::string head = fmt::format("| {} | {} |", row.ranks, options);
     try {
       const Timer timer;
@@ -93,7 +99,7 @@ class Table {
                           .options = row_config.execution_config(),
                           .context = grid.context_size()};
       const bool oracle = row.tags.contains("oracle");
-      const TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(row_config);
+      const TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(row, row_config);
       const Tolerance tolerance = oracle ? Tolerance{1e-9, 1e-9} : tolerance_of(config.dtype);
       const Curve expected = oracle ? synthetic_run("synthetic_hot").curve : reference(config);
       const Curve curve = training_curve(world_, config, layout);
@@ -112,15 +118,20 @@ class Table {
   }
 
  private:
-  static TrainingRunConfig config_of(const app::RunConfig& row) {
+  static TrainingRunConfig config_of(const Row& row, const app::RunConfig& options) {
     TrainingRunConfig config;
-    config.model = row.model.config(*row.batch.sequence_length, 1);
-    config.s = *row.batch.sequence_length;
-    config.batch = *row.batch.global_batch_size;
-    config.dtype = row.precision.dtype;
-    config.steps = *row.batch.train_iterations;
+    config.model = options.model.config(*options.batch.sequence_length, 1);
+    for (const auto& [task, output] : task_outputs) {
+      if (!row.tags.contains(task)) continue;
+      config.model.output = output;
+      config.model.classes = 4;
+    }
+    config.s = *options.batch.sequence_length;
+    config.batch = *options.batch.global_batch_size;
+    config.dtype = options.precision.dtype;
+    config.steps = *options.batch.train_iterations;
     config.init_scale = 8;  // attention far from uniform, so that a wrong position or mask is seen
-    config.loss_scale = row.precision.loss_scale;
+    config.loss_scale = options.precision.loss_scale;
     return config;
   }
 
