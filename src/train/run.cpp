@@ -14,11 +14,11 @@ class Window {
     elapsed_ms_ += record.elapsed_ms;
     tokens_ += record.tokens_per_second * record.elapsed_ms;  // thousandths
     flops_ += record.tflops_per_rank * record.elapsed_ms;
+    if (record.sop_loss) sop_loss_ = sop_loss_.value_or(0) + (record.skipped ? 0 : *record.sop_loss);
     if (record.skipped) {
       skipped_ += 1;
     } else {
       loss_ += record.lm_loss;
-      if (record.sop_loss) sop_loss_ = sop_loss_.value_or(0) + *record.sop_loss;
     }
   }
 
@@ -29,10 +29,11 @@ class Window {
     const int good = iterations_ - skipped_;
     const auto mean = [&](double sum) { return good > 0 ? fmt::format("{:.4f}", sum / good) : "-"; };
     std::string line = fmt::format(
-        "{:>{}}/{} | {} | grad norm {:.3f} | lr {:.3e} | {:.1f} ms | {:.0f} tokens/s | {:.3f} TFLOP/s a rank",
-        last.iteration, std::to_string(train_iterations).size(), train_iterations,
+        "{:>{}}/{} | {} | {} | lr {:.3e} | {:.1f} ms | {:.0f} tokens/s | {:.3f} TFLOP/s a rank", last.iteration,
+        std::to_string(train_iterations).size(), train_iterations,
         sop_loss_ ? fmt::format("lm loss {} | sop loss {}", mean(loss_), mean(*sop_loss_)) : "loss " + mean(loss_),
-        last.grad_norm, last.learning_rate, per_iteration_ms, tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
+        last.skipped ? "loss or gradient not finite, update skipped" : fmt::format("grad norm {:.3f}", last.grad_norm),
+        last.learning_rate, per_iteration_ms, tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
     if (next_batch > 0) line += fmt::format(" | next batch {}", next_batch);
     if (dynamic_scale) line += fmt::format(" | loss scale {:g}", last.loss_scale);
     if (skipped_ > 0) line += fmt::format(" | {} skipped", skipped_);
@@ -143,8 +144,8 @@ class TrainingLoop {
     const std::string order = evaluation->sop_loss ? fmt::format(", sop loss {:.4f}, sop accuracy {:.2f} %",
                                                                  *evaluation->sop_loss, 100 * *evaluation->sop_accuracy)
                                                    : "";
-    log::info("{} after {}: loss {:.4f}, perplexity {:.2f}{}", data::name_of(split), evaluation->iteration,
-              evaluation->loss, evaluation->perplexity, order);
+    log::info("{} after {}: {}loss {:.4f}, perplexity {:.2f}{}", data::name_of(split), evaluation->iteration,
+              evaluation->sop_loss ? "lm " : "", evaluation->loss, evaluation->perplexity, order);
   }
 
   bool stop_now(Stop mine) {

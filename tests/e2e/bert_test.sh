@@ -29,7 +29,8 @@ cp err log
 done_by 1 train "${post[@]}" --metrics-file post.jsonl
 check "the arrangements differ" [ "$(field lm_loss pre.jsonl)" != "$(field lm_loss post.jsonl)" ]
 check "both tasks are in the log, with the share of right orders" \
-  grep -Eq 'validation after 3: loss [0-9.]+, perplexity [0-9.]+, sop loss [0-9.]+, sop accuracy [0-9.]+ %' log
+  grep -Eq 'validation after 3: lm loss [0-9.]+, perplexity [0-9.]+, sop loss [0-9.]+, sop accuracy [0-9.]+ %' log
+check "and under the same names where it trains" grep -Eq ' 3/6 \| lm loss [0-9.]+ \| sop loss [0-9.]+ \| grad norm' log
 check "evaluation lines have both tasks" [ "$(field valid_sop_accuracy pre.jsonl | wc -l)" -eq 2 ]
 on_grid() { # on_grid RANKS METRICS OPTION...: the run of these metrics on another grid
   local ranks=$1 name=$2

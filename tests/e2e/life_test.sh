@@ -72,6 +72,8 @@ overflow=("${run[@]/#0.01/1e20}" --fp16 --initial-loss-scale 4 --max-skipped 3)
 last_words="3 iterations in a row at the least loss scale, 1, the last one 7"
 refused 8 "$last_words" 1 train "${overflow[@]}"
 on 1 train "${overflow[@]}" --save overflow --exit-interval 6
+check "the log says that updates are skipped" grep -q '| loss - | loss or gradient not finite, update skipped |.*| 1 skipped' err
+check "and shows no norm of them" [ "$(grep -cE '(nan|inf) \|' err)" -eq 0 ]
 refused 8 "$last_words" 1 train "${overflow[@]}" --load overflow
 
 # The initial weights alone.
