@@ -130,4 +130,13 @@ GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad) {
   return reader.finish();
 }
 
+std::string glue_predictions(GlueTask task, std::span<const std::int64_t> ids, std::span<const std::int32_t> classes) {
+  std::string text = "index\tprediction\n";
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto number = static_cast<std::size_t>(classes[i]);
+    text += fmt::format("{}\t{}\n", ids[i], task == GlueTask::mnli ? mnli_labels.at(number) : std::to_string(number));
+  }
+  return text;
+}
+
 }  // namespace trireme::data

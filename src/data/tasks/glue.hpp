@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,5 +35,9 @@ struct GlueExamples {
 /// "path:line: ..." through `bad` for other lines that lack a column, a text, a number of at least 0 or a known label.
 /// Throws it always for a header that is none.
 GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad);
+
+/// Returns predicted classes in GLUE's form of submissions: a header, then the number and the class of each example, by
+/// its name (MNLI) or number (QQP). `ids` and `classes` have one element for each example.
+std::string glue_predictions(GlueTask task, std::span<const std::int64_t> ids, std::span<const std::int32_t> classes);
 
 }  // namespace trireme::data

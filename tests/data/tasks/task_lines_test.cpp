@@ -47,6 +47,15 @@ TEST(Glue, BadLinesAreErrorsOrSkippedAndCounted) {
   EXPECT_TRUE(read_glue(GlueTask::mnli, {"empty.tsv", ""}, bad).pairs.empty());
 }
 
+TEST(Glue, PredictionsHaveTheFormOfSubmissions) {
+  const std::vector<std::int64_t> ids = {7, 0, 9};
+  EXPECT_EQ(glue_predictions(GlueTask::mnli, ids, std::vector<std::int32_t>{0, 1, 2}),
+            "index\tprediction\n7\tcontradiction\n0\tentailment\n9\tneutral\n");
+  EXPECT_EQ(glue_predictions(GlueTask::qqp, ids, std::vector<std::int32_t>{1, 0, 1}),
+            "index\tprediction\n7\t1\n0\t0\n9\t1\n");
+  EXPECT_EQ(glue_predictions(GlueTask::qqp, {}, {}), "index\tprediction\n");
+}
+
 std::string race_line(const std::string& article, const std::string& options, const std::string& answers) {
   return R"({"article": ")" + article + R"(", "questions": ["who _ ?"], "options": )" + options + R"(, "answers": )" +
          answers + "}\n";

@@ -88,12 +88,12 @@ class Finetuning {
   void read_data() {
     sequence_length_ = reader_.parsed().batch.sequence_length.value_or(model_.max_positions);
     model::check_sequence_length(model_, sequence_length_);
-    const auto read = [&](const std::vector<std::string>& paths, bool is_training) {
-      return read_task(*job_.world, task_, paths, tokenizer_, sequence_length_, is_training);
+    const auto read = [&](const std::vector<std::string>& paths, SplitUse use) {
+      return read_task(*job_.world, task_, paths, tokenizer_, sequence_length_, use);
     };
-    train_ = read(task_.train, true);
-    valid_ = read(task_.valid, false);
-    if (!task_.test.empty()) test_ = read(task_.test, false);
+    train_ = read(task_.train, SplitUse::training);
+    valid_ = read(task_.valid, SplitUse::validation);
+    if (!task_.test.empty()) test_ = read(task_.test, SplitUse::test);
     log::info("{}: {} examples to train, {} to validate, {} to test", task_.name(), train_.samples->labels(),
               valid_.samples->labels(), test_.samples ? test_.samples->labels() : 0);
   }
@@ -138,7 +138,7 @@ class Finetuning {
     config.checkpoint.save = folder_of_seed(config_.checkpoint.save, task_, seed);
     config.checkpoint.load = folder_of_seed(config_.checkpoint.load, task_, seed);
     for (std::string* file : {&config.run.metrics_file, &config.run.trace_file}) {
-      if (task_.seeds > 1 && !file->empty()) *file += fmt::format(".seed-{}", seed);
+      if (!file->empty()) *file += suffix_of_seed(seed);
     }
     TrainPlan plan = make_plan(config);
     log_configuration(options_, job_, config, plan);
@@ -162,7 +162,7 @@ class Finetuning {
         *train_.samples, seed, task_.epochs,
         per_epoch * config.batch.batches(job_.grid.data_size()).max_size() / model_.samples_per_label());
     if (session.has_work(data)) {
-      const train::RunEnd end = session.run(data, [&] { evaluate(session, per_epoch, best, plan.blobs); });
+      const train::RunEnd end = session.run(data, [&] { evaluate(session, seed, per_epoch, best, plan.blobs); });
       if (end == train::RunEnd::stopped_early) return std::nullopt;
     }
     const train::Progress& progress = session.progress();
@@ -187,7 +187,7 @@ class Finetuning {
     return fmt::format("\"test\": {{{}}}", json);
   }
 
-  void evaluate(TrainSession& session, std::int64_t per_epoch, BestScores& best,
+  void evaluate(TrainSession& session, std::uint64_t seed, std::int64_t per_epoch, BestScores& best,
                 std::map<std::string, std::string>& blobs) {
     train::TaskScores scores = train::score_samples(session.model(), *valid_.samples);
     const TaskResult result = measure(task_, valid_, scores);
@@ -198,27 +198,36 @@ class Finetuning {
               is_best ? ", the best" : "");
     if (!is_best) return;
     best.valid = std::move(scores);
-    const TaskResult* predicted = &result;
-    TaskResult test_result;
     if (test_.samples) {
       best.test = train::score_samples(session.model(), *test_.samples);
-      test_result = measure(task_, test_, best.test);
-      log::info("test after iteration {}: {}, loss {:.4f}", iteration, test_result.text(), best.test.loss);
-      predicted = &test_result;
+      log::info("test after iteration {}: {}{}", iteration, measure(task_, test_, best.test).text(),
+                test_.has_labels ? fmt::format(", loss {:.4f}", best.test.loss) : "");
     }
     best.put(task_, valid_, test_, blobs);
+    write_predictions_of(best, suffix_of_seed(seed));
+  }
+
+  /// Returns what stands behind the names of a seed's files.
+  std::string suffix_of_seed(std::uint64_t seed) const { return task_.seeds == 1 ? "" : fmt::format(".seed-{}", seed); }
+
+  /// Writes the predictions that are asked for: of the test data, or else the validation data.
+  void write_predictions_of(const BestScores& best, const std::string& suffix) const {
+    if (task_.predictions_file.empty() && task_.n_best_file.empty()) return;
+    const TaskSplit& split = test_.samples ? test_ : valid_;
+    const train::TaskScores& scores = test_.samples ? best.test : best.valid;
     collectively(*job_.world, [&] {
-      if (job_.speaks()) write_predictions(task_, *predicted);
+      if (job_.speaks()) write_predictions(task_, split, measure(task_, split, scores), suffix);
     });
   }
 
-  /// Prints the median over the seeds, and the result of their averaged probabilities.
+  /// Prints the median over the seeds, and the result of their averaged probabilities; writes the predictions of these.
   void report_seeds(std::vector<double> results, const std::vector<BestScores>& all) const {
     std::ranges::sort(results);
     const std::size_t middle = results.size() / 2;
     const double median = results.size() % 2 == 1 ? results[middle] : (results[middle - 1] + results[middle]) / 2;
     std::string line = fmt::format("{{\"task\": \"{}\", \"seeds\": {}, \"median_{}\": {:.17g}", task_.name(),
                                    task_.seeds, valid_.squad ? "f1" : "accuracy", valid_.squad ? 100 * median : median);
+    BestScores mean;
     for (const auto& [name, scores, split] : {std::tuple{"ensemble", &BestScores::valid, &valid_},
                                               std::tuple{"ensemble_test", &BestScores::test, &test_}}) {
       if (!split->samples) continue;
@@ -228,9 +237,10 @@ class Finetuning {
         log::warn("no {}: an earlier run measured {} of the seeds, without these data", name, lacking);
         continue;
       }
-      const TaskResult result = measure(task_, *split, mean_of(all, scores, split->squad != nullptr));
-      line += fmt::format(", \"{}\": {{{}}}", name, result.json());
+      mean.*scores = mean_of(all, scores, split->squad != nullptr);
+      line += fmt::format(", \"{}\": {{{}}}", name, measure(task_, *split, mean.*scores).json());
     }
+    if (!(test_.samples ? mean.test : mean.valid).scores.empty()) write_predictions_of(mean, "");
     print_line(job_, line + "}");
   }
 

@@ -49,7 +49,7 @@ void log_skipped(const data::BadLines& bad) {
 }
 
 TaskSplit read_files(const TaskOptions& options, const std::vector<std::string>& paths, const TaskTokenizer& tokenizer,
-                     const data::TaskPacking& packing, bool is_training) {
+                     const data::TaskPacking& packing, SplitUse use) {
   TaskSplit split;
   data::BadLines bad(options.skip_bad_lines);
   data::RaceExamples race;
@@ -64,11 +64,17 @@ TaskSplit read_files(const TaskOptions& options, const std::vector<std::string>&
         break;
       case FinetuneTask::mnli:
       case FinetuneTask::qqp: {
-        const auto task = options.task == FinetuneTask::mnli ? data::GlueTask::mnli : data::GlueTask::qqp;
-        data::GlueExamples examples = read_glue(task, file, bad);
-        TRIREME_CHECK(!examples.is_test, DataError,
-                      "{}:1: the header is that of a test, whose examples have no labels to train on or to measure by",
+        data::GlueExamples examples = read_glue(options.glue_task(), file, bad);
+        TRIREME_CHECK(!examples.is_test || use == SplitUse::test, DataError,
+                      "{}:1: the header is that of a test, whose examples have no labels to train on or to measure by. "
+                      "Try it as --test-data",
                       path);
+        TRIREME_CHECK(!examples.is_test || !options.predictions_file.empty(), ConfigError,
+                      "{}:1: the header is that of a test without labels, which gives predictions alone: name a "
+                      "--predictions-file for them",
+                      path);
+        split.has_labels = !examples.is_test;
+        for (const data::TextPair& pair : examples.pairs) split.ids.push_back(pair.id);
         std::ranges::move(examples.pairs, std::back_inserter(pairs));
         break;
       }
@@ -77,7 +83,7 @@ TaskSplit read_files(const TaskOptions& options, const std::vector<std::string>&
         split.squad = std::make_unique<data::SquadExamples>(
             *split.squad_file, dynamic_cast<const data::WordPieceTokenizer&>(*tokenizer.tokenizer),
             data::SquadOptions{packing.sequence_length, options.doc_stride, options.max_query_length, packing.tokens},
-            is_training, bad);
+            use == SplitUse::training, bad);
         break;
     }
   }
@@ -116,11 +122,9 @@ TaskTokenizer make_task_tokenizer(const std::string& name, const std::string& pa
 }
 
 TaskSplit read_task(Communicator& world, const TaskOptions& options, const std::vector<std::string>& paths,
-                    const TaskTokenizer& tokenizer, std::int64_t sequence_length, bool is_training) {
+                    const TaskTokenizer& tokenizer, std::int64_t sequence_length, SplitUse use) {
   TaskSplit split;
-  collectively(world, [&] {
-    split = read_files(options, paths, tokenizer, {sequence_length, tokenizer.tokens}, is_training);
-  });
+  collectively(world, [&] { split = read_files(options, paths, tokenizer, {sequence_length, tokenizer.tokens}, use); });
   return split;
 }
 

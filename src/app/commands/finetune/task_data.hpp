@@ -10,12 +10,17 @@
 
 namespace trireme::app {
 
-/// Examples of one kind: training, validation or test.
+/// Use of some examples. Those of a test need no labels where the task is one of GLUE's.
+enum class SplitUse { training, validation, test };
+
+/// Examples of one use.
 struct TaskSplit {
   std::string digest;  ///< digest of the bytes of the files
   std::unique_ptr<data::SquadFile> squad_file;
   std::unique_ptr<data::SquadExamples> squad;
   std::unique_ptr<data::TaskSamples> samples;
+  std::vector<std::int64_t> ids;  ///< numbers of GLUE's examples
+  bool has_labels = true;
 };
 
 /// Tokenizer of a model and the tokens that it puts around texts: [CLS], [SEP] and [PAD] of a BERT; the end of a
@@ -30,6 +35,6 @@ TaskTokenizer make_task_tokenizer(const std::string& name, const std::string& pa
 /// Reads the files at `paths`, which are folders, too, for RACE: their files *.txt, or where there are none those of
 /// the folders in them. Logs what was left out. Throws DataError for bad files, and where nothing is left. Collective.
 TaskSplit read_task(Communicator& world, const TaskOptions& options, const std::vector<std::string>& paths,
-                    const TaskTokenizer& tokenizer, std::int64_t sequence_length, bool is_training);
+                    const TaskTokenizer& tokenizer, std::int64_t sequence_length, SplitUse use);
 
 }  // namespace trireme::app

@@ -1,6 +1,5 @@
 #include "src/app/commands/finetune/task_options.hpp"
 
-#include "src/data/tasks/glue.hpp"
 #include "src/data/tasks/race.hpp"
 
 namespace trireme::app {
@@ -17,7 +16,8 @@ void TaskOptions::declare(Options& options) {
   options.add("train-data", &train, "FILE...",
               "Training examples: RACE's folders or files of JSON lines, GLUE's TSV files, SQuAD's JSON file.");
   options.add("valid-data", &valid, "FILE...", "Examples that measure each epoch.");
-  options.add("test-data", &test, "FILE...", "Examples that measure the best epochs, too.");
+  options.add("test-data", &test, "FILE...",
+              "Examples that measure the best epochs, too; those of MNLI and QQP may lack labels.");
   options.add("epochs", &epochs, "N", "Passes over the training examples.", countable());
   options.add("seeds", &seeds, "N",
               "Fine-tune with N seeds, --seed and those after it; print their median, and the result of averaged "
@@ -33,8 +33,11 @@ void TaskOptions::declare(Options& options) {
   options.add("max-answer-length", &prediction.max_answer_length, "N", "SQUAD: tokens of an answer.", countable());
   options.add("null-score-diff-threshold", &prediction.null_threshold, "X",
               "SQUAD 2.0: no answer where its logits exceed those of the best one by more than X.");
-  options.add("predictions-file", &predictions_file, "FILE",
-              "SQUAD: answers of the best epoch, {\"id\": \"text\"}, to the test data, or else the validation data.");
+  options.add(
+      "predictions-file", &predictions_file, "FILE",
+      "Predictions of the best epoch for the test data, or else the validation data. SQUAD: {\"id\": \"text\"}. "
+      "MNLI, QQP: GLUE's lines of number and class. Several seeds: theirs are in files with .seed-S behind, and "
+      "FILE has those of averaged probabilities.");
   options.add("n-best-file", &n_best_file, "FILE", "SQUAD: the best answers with their probabilities, likewise.");
   options.require("task");
   options.require("train-data");
@@ -43,10 +46,16 @@ void TaskOptions::declare(Options& options) {
 
 void TaskOptions::check(const Options& options) const {
   for (const char* option : {"max-query-length", "doc-stride", "n-best-size", "max-answer-length",
-                             "null-score-diff-threshold", "predictions-file", "n-best-file"}) {
+                             "null-score-diff-threshold", "n-best-file"}) {
     TRIREME_CHECK(task == FinetuneTask::squad || !options.given(option), ConfigError, "--{} is for --task SQUAD",
                   option);
   }
+  TRIREME_CHECK(task != FinetuneTask::race || predictions_file.empty(), ConfigError,
+                "--predictions-file is for --task MNLI, QQP and SQUAD");
+  const std::vector<std::string>& predicted = test.empty() ? valid : test;
+  TRIREME_CHECK(predictions_file.empty() || predicted.size() <= 1, ConfigError,
+                "--predictions-file takes the examples of one file, not those of {} and {}", predicted.at(0),
+                predicted.at(1));
   for (const auto* paths : {&train, &valid, &test}) {
     TRIREME_CHECK(task != FinetuneTask::squad || paths->size() <= 1, ConfigError,
                   "--task SQUAD: the data of each kind are one file, not {} and {}", paths->at(0), paths->at(1));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/app/options/options.hpp"
+#include "src/data/tasks/glue.hpp"
 #include "src/data/tasks/squad_predictions.hpp"
 #include "src/model/model_config.hpp"
 
@@ -28,6 +29,8 @@ struct TaskOptions {
   void check(const Options& options) const;
   /// Returns "RACE".
   const char* name() const;
+  /// The task, which is MNLI or QQP.
+  data::GlueTask glue_task() const { return task == FinetuneTask::mnli ? data::GlueTask::mnli : data::GlueTask::qqp; }
   /// Sets what a model of the task predicts. Throws CheckpointError where it cannot.
   void set_output(model::ModelConfig& config) const;
 };

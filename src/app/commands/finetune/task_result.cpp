@@ -40,19 +40,23 @@ TaskResult measure(const TaskOptions& options, const TaskSplit& split, const tra
     return result;
   }
   result.total = split.samples->labels();
+  result.has_labels = split.has_labels;
   for (std::int64_t i = 0; i < result.total; ++i) {
-    if (train::best_column(scores, i) == split.samples->label(i)) ++result.correct;
+    result.classes.push_back(static_cast<std::int32_t>(train::best_column(scores, i)));
+    if (split.has_labels && result.classes.back() == split.samples->label(i)) ++result.correct;
   }
   result.score = static_cast<double>(result.correct) / static_cast<double>(result.total);
   return result;
 }
 
 std::string TaskResult::text() const {
+  if (!has_labels) return fmt::format("{} predictions", total);
   if (squad) return fmt::format("exact {:.2f}, F1 {:.2f} ({} questions)", squad->all.exact, squad->all.f1, total);
   return fmt::format("accuracy {:.2f} % ({} of {})", 100 * score, correct, total);
 }
 
 std::string TaskResult::json() const {
+  if (!has_labels) return fmt::format("\"total\": {}", total);
   if (!squad) return fmt::format("\"correct\": {}, \"total\": {}, \"accuracy\": {:.17g}", correct, total, score);
   std::string json =
       fmt::format("\"total\": {}, \"exact\": {:.17g}, \"f1\": {:.17g}", total, squad->all.exact, squad->all.f1);
@@ -66,13 +70,21 @@ std::string TaskResult::json() const {
   return json;
 }
 
-void write_predictions(const TaskOptions& options, const TaskResult& result) {
-  if (!options.predictions_file.empty()) {
+void write_predictions(const TaskOptions& options, const TaskSplit& split, const TaskResult& result,
+                       const std::string& suffix) {
+  if (!options.n_best_file.empty()) {
+    io::write_durably(options.n_best_file + suffix, io::squad_n_best_json(result.predictions));
+  }
+  if (options.predictions_file.empty()) return;
+  std::string predictions;
+  if (split.squad) {
     std::map<std::string, std::string> texts;
     for (const auto& [id, prediction] : result.predictions) texts[id] = prediction.text;
-    io::write_durably(options.predictions_file, io::squad_predictions_json(texts));
+    predictions = io::squad_predictions_json(texts);
+  } else {
+    predictions = data::glue_predictions(options.glue_task(), split.ids, result.classes);
   }
-  if (!options.n_best_file.empty()) io::write_durably(options.n_best_file, io::squad_n_best_json(result.predictions));
+  io::write_durably(options.predictions_file + suffix, predictions);
 }
 
 }  // namespace trireme::app

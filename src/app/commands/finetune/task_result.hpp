@@ -16,8 +16,10 @@ struct TaskResult {
   std::int64_t correct = 0, total = 0;
   std::optional<data::SquadScores> squad;
   std::map<std::string, data::SquadPrediction> predictions;  ///< by question
+  std::vector<std::int32_t> classes;                         ///< predicted for each label, but for SQuAD
+  bool has_labels = true;                                    ///< without them there are predictions and no score
 
-  /// Returns "accuracy 93.75 % (150 of 160)", or SQuAD's figures.
+  /// Returns "accuracy 93.75 % (150 of 160)", SQuAD's figures, or without labels "160 predictions".
   std::string text() const;
   /// Returns the figures as members of a JSON object, without braces.
   std::string json() const;
@@ -26,7 +28,8 @@ struct TaskResult {
 /// Measures `scores`, which are those of the split's samples.
 TaskResult measure(const TaskOptions& options, const TaskSplit& split, const train::TaskScores& scores);
 
-/// Writes the files of predictions that the options name. Throws IoError.
-void write_predictions(const TaskOptions& options, const TaskResult& result);
+/// Writes the files of predictions that the options name, with `suffix` behind their names. Throws IoError.
+void write_predictions(const TaskOptions& options, const TaskSplit& split, const TaskResult& result,
+                       const std::string& suffix);
 
 }  // namespace trireme::app
