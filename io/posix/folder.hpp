@@ -31,6 +31,9 @@ std::int64_t free_bytes(const std::string& path);
 /// PATH.new. One process at a time.
 void write_durably(const std::string& path, std::string_view bytes);
 
+/// Throws IoError where `write_durably` could not write the file now.
+void check_writable(const std::string& path);
+
 /// Returns eight hexadecimal digits that no other process uses.
 std::string unique_suffix();
 

@@ -32,6 +32,11 @@ class Finetuning {
   Finetuning(const Options& options, const TaskOptions& task, Job& job, RunConfigReader& reader,
              const std::string& pretrained)
       : options_(options), task_(task), job_(job), reader_(reader) {
+    collectively(*job_.world, [&] {
+      for (const std::string& file : {task_.predictions_file, task_.n_best_file}) {
+        if (job_.speaks() && !file.empty()) io::check_writable(file);  // before hours of training
+      }
+    });
     open_model(pretrained);
     read_data();
     config_ = reader_.settle(job_.grid.data_size(), {model_, sequence_length_, train_.samples->labels(), task_.epochs});
