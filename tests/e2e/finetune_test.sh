@@ -85,6 +85,8 @@ check "SQuAD's figures are printed" grep -q '"exact": .*"f1": .*"HasAns_total": 
 done_by 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert --tp 2 --sequence-parallel
 check "two ranks find the same answers" [ "$(grep text n.json)" = "$(grep text n1.json)" ]
 check "and the same figures" cmp out one.json
+done_by 1 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert --micro-batch-size 2
+check "and so do micro-batches of two samples" [ "$(grep text n.json)" = "$(grep text n1.json)" ]
 
 # A GPT classifies by its last token.
 printf 'i\tp\tq\tg\tb1\tb2\tp1\tp2\ts1\ts2\tl\tgold\n' >mnli.tsv
