@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme::ptx {
+
+/// Shared memory of a block, which finds races: accesses of two threads to one word of which one writes, without a
+/// barrier between them. That of the block orders all threads; that of a warp (bar.warp.sync) the lanes of the warp. A
+/// word that an asynchronous copy writes may not be touched until the copy was waited for.
+class SharedMemory {
+ public:
+  SharedMemory(std::size_t size_bytes, int threads);
+
+  /// Fills it with NaN for a new block.
+  void reset();
+  std::size_t size() const { return bytes_.size(); }
+  std::byte* at(std::size_t offset) { return bytes_.data() + offset; }
+
+  void pass_block_barrier() { ++block_epoch_; }
+  void pass_warp_barrier(int warp) { ++warp_epochs_[static_cast<std::size_t>(warp)]; }
+
+  // Accesses of `thread` to bytes within the memory. They return a description of the race, if there is one.
+  std::optional<std::string> read(int thread, std::size_t offset, std::size_t size_bytes);
+  std::optional<std::string> write(int thread, std::size_t offset, std::size_t size_bytes);
+  std::optional<std::string> begin_copy(int thread, std::size_t offset, std::size_t size_bytes);
+  void end_copy(int thread, std::size_t offset, std::size_t size_bytes);
+
+ private:
+  static constexpr std::size_t word_bytes = 4;
+  static constexpr int nobody = -1, several_lanes = -2, several_warps = -3;
+  struct Access {
+    int thread = nobody;
+    int warp = 0;
+    std::uint32_t block_epoch = 0, warp_epoch = 0;
+  };
+  struct Word {
+    Access write, read;
+    int copying = nobody;  // thread whose copy is under way
+  };
+  Access access_of(int thread) const;
+  /// Returns whether a barrier orders the access before what `now` does.
+  static bool comes_before(const Access& access, const Access& now);
+  static std::string description(const char* what, const Access& before);
+
+  std::vector<std::byte> bytes_;
+  std::vector<Word> words_;
+  std::uint32_t block_epoch_ = 0;
+  std::vector<std::uint32_t> warp_epochs_;
+};
+
+}  // namespace trireme::ptx

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+
+#include "tests/ptx/instruction.hpp"
+#include "tests/ptx/shared_memory.hpp"
+
+namespace trireme::ptx {
+
+/// Bytes [begin, end); none where begin == end.
+struct Region {
+  std::uintptr_t begin = 0, end = 0;
+  bool contains(std::uintptr_t address, std::size_t size_bytes) const {
+    return address >= begin && address < end && size_bytes <= end - address;
+  }
+};
+/// Returns the allocation that an address of global memory lies in.
+using Regions = std::function<Region(std::uintptr_t address)>;
+
+/// Generic addresses with these bits set are those of shared and of local memory.
+constexpr std::uint64_t shared_window = std::uint64_t{1} << 56, local_window = std::uint64_t{2} << 56;
+
+/// Parts of a block that its warps share.
+struct BlockState {
+  const Kernel* kernel;
+  const std::vector<std::byte>* parameters;
+  const Regions* regions;
+  SharedMemory* shared;
+  unsigned number, count;  ///< index of the block, number of blocks
+  int threads;
+};
+
+enum class Access { read, write, copy };
+
+/// The threads of a warp. Lanes that stand at the same instruction execute it together. Of lanes at different ones,
+/// those at the first go on, so that they meet again after a branch.
+class Warp {
+ public:
+  Warp(const BlockState& block, int number);
+
+  /// Prepares it for the block's next number.
+  void reset();
+  /// Runs until all lanes have ended or wait at a barrier of the block. Throws PtxError, which names kernel, block,
+  /// thread, line and instruction.
+  void run();
+  bool has_ended() const { return ended_ == all_lanes; }
+  bool is_at_barrier() const { return at_barrier_ == all_lanes; }
+  void pass_barrier();
+  /// Throws PtxError for lanes at a barrier that the other threads of the block do not reach.
+  [[noreturn]] void fail_at_barrier() const;
+
+  // For operations.
+
+  std::uint64_t* row(int number) { return &registers_[static_cast<std::size_t>(number * warp_size)]; }
+  int number() const { return number_; }
+  SharedMemory& shared() { return *block_.shared; }
+  /// Memory of an instruction's address for a lane. Throws PtxError where it is outside of what the kernel may touch,
+  /// not aligned to its size, or where there is a race.
+  std::byte* memory(const Instruction& instruction, Space space, int address, int lane, std::size_t size_bytes,
+                    Access access);
+  [[noreturn]] void fail(const Instruction& instruction, int lane, const std::string& reason) const;
+
+  /// An asynchronous copy of a lane; `from` is null for zeros.
+  struct Copy {
+    const std::byte* from;
+    std::size_t to, size_bytes, valid_bytes;
+  };
+  void begin_copy(int lane, const Copy& copy) { groups_[lane_index(lane)].back().push_back(copy); }
+  void commit_copies(int lane) { groups_[lane_index(lane)].emplace_back(); }
+  /// Makes the copies of all committed groups of the lane but the latest.
+  void wait_for_copies(int lane, std::size_t latest);
+
+ private:
+  static std::size_t lane_index(int lane) { return static_cast<std::size_t>(lane); }
+  int thread_of(int lane) const { return number_ * warp_size + lane; }
+  /// The running lanes at the first instruction that any of them stands at.
+  Lanes first_lanes();
+  void run_together(Lanes lanes);
+  /// Executes a collective operation, or lets the lanes wait for the others.
+  void meet(const Instruction& instruction, Lanes lanes);
+  Lanes guarded(const Instruction& instruction, Lanes lanes);
+  Lanes lanes_at(int instruction) const;
+  void go_to(Lanes lanes, int instruction);
+  std::uint64_t check_global(const Instruction& instruction, int lane, std::uint64_t address, std::size_t size_bytes);
+  void check_race(const Instruction& instruction, int lane, std::size_t offset, std::size_t size_bytes, Access access);
+
+  const BlockState& block_;
+  int number_;
+  std::vector<std::uint64_t> registers_;
+  std::vector<std::byte> local_;
+  std::array<int, warp_size> at_{};                 // instruction that each lane stands at
+  int first_other_ = 0;                             // first instruction of the running lanes that stand still
+  Lanes ended_ = 0, at_barrier_ = 0, waiting_ = 0;  // the rest runs
+  Region region_;                                   // allocation of the latest access
+  std::array<std::deque<std::vector<Copy>>, warp_size> groups_;  // the last is not committed
+};
+
+}  // namespace trireme::ptx
