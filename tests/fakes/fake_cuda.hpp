@@ -2,8 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// A CUDA runtime for tests without a GPU: host memory replaces the GPU's. Work enqueued on a stream runs late, when
@@ -47,6 +49,8 @@ void set_devices(int count, unsigned char uuid = 0);
 void guard_device_memory();
 /// Returns whether copies and kernels may use this memory.
 bool gpu_may_touch(const void* pointer);
+/// Returns the begin and the size in bytes of the GPU's block that holds the address; size 0: there is none.
+std::pair<std::uintptr_t, std::size_t> allocation_at(std::uintptr_t address);
 /// Number of blocks of memory that were not freed.
 int live_allocations();
 /// "stream 2"

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/fake_streams.hpp"
@@ -20,8 +21,9 @@ namespace {
 /// Lives as long as the program: buffers may outlive a `reset`.
 struct MemoryState {
   int allocations = 0;
-  std::unique_ptr<GuardedHeap> heap;          // null: the GPU's memory is the host's
-  std::map<const void*, std::size_t> pinned;  // sizes by address
+  std::unique_ptr<GuardedHeap> heap;            // null: the GPU's memory is the host's
+  std::map<std::uintptr_t, std::size_t> sizes;  // sizes of the GPU's blocks, by address
+  std::map<const void*, std::size_t> pinned;    // sizes by address
 };
 MemoryState& memory() {
   static MemoryState the_memory;
@@ -41,12 +43,22 @@ bool gpu_may_touch(const void* pointer) {
   const auto& [begin, size] = *std::prev(behind);
   return static_cast<const std::byte*>(pointer) < static_cast<const std::byte*>(begin) + size;
 }
+std::pair<std::uintptr_t, std::size_t> allocation_at(std::uintptr_t address) {
+  const auto behind = memory().sizes.upper_bound(address);
+  if (behind == memory().sizes.begin()) return {};
+  const auto& [begin, size] = *std::prev(behind);
+  if (address - begin >= size) return {};
+  return {begin, size};
+}
 void* allocate(std::size_t size) {
   ++memory().allocations;
-  return memory().heap ? memory().heap->allocate(size) : std::aligned_alloc(256, (size + 255) / 256 * 256);
+  void* block = memory().heap ? memory().heap->allocate(size) : std::aligned_alloc(256, (size + 255) / 256 * 256);
+  memory().sizes[reinterpret_cast<std::uintptr_t>(block)] = size;
+  return block;
 }
 void release(void* pointer) {
   --memory().allocations;
+  memory().sizes.erase(reinterpret_cast<std::uintptr_t>(pointer));
   if (memory().heap && memory().heap->contains(pointer)) {
     memory().heap->free(pointer);
   } else {

@@ -3,7 +3,7 @@
 
 #include "tests/ptx/mapped.hpp"
 
-// Results are rounded to nearest, ties to even, as the compiler of this file does; it fuses nothing.
+// Results are rounded to nearest, ties to even, and nothing is fused (-ffp-contract=off of the whole project).
 
 namespace trireme::ptx {
 namespace {

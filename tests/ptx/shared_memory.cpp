@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/ptx/instruction.hpp"
 
@@ -28,49 +29,44 @@ bool SharedMemory::comes_before(const Access& access, const Access& now) {
   return access.thread != several_warps && access.warp == now.warp && access.warp_epoch < now.warp_epoch;
 }
 
-std::string SharedMemory::description(const char* what, const Access& before) {
-  const std::string thread = before.thread >= 0 ? fmt::format("thread {}", before.thread) : "other threads";
-  return fmt::format("race: {} {} the same shared memory, and no barrier is between", thread, what);
+bool SharedMemory::is_free(const Word& word, const Access& earlier, const char* what, const Access& now) {
+  if (word.copying == nobody && comes_before(earlier, now)) return true;
+  if (word.copying != nobody) {
+    race_ = fmt::format("the copy by thread {} into this shared memory was not waited for", word.copying);
+  } else {
+    const std::string thread = earlier.thread >= 0 ? fmt::format("thread {}", earlier.thread) : "other threads";
+    race_ = fmt::format("race: {} {} the same shared memory, and no barrier is between", thread, what);
+  }
+  return false;
 }
 
-std::optional<std::string> SharedMemory::read(int thread, std::size_t offset, std::size_t size_bytes) {
+bool SharedMemory::read(int thread, std::size_t offset, std::size_t size_bytes) {
   const Access now = access_of(thread);
   for (std::size_t i = offset / word_bytes; i * word_bytes < offset + size_bytes; ++i) {
     Word& word = words_[i];
-    if (word.copying != nobody) {
-      return fmt::format("the copy by thread {} into this shared memory was not waited for", word.copying);
-    }
-    if (!comes_before(word.write, now)) return description("wrote", word.write);
-    Access& read = word.read;
-    if (read.thread != nobody && read.thread != thread && read.block_epoch == now.block_epoch) {
-      const bool same_warp = read.warp == now.warp && read.thread != several_warps;
-      read = now;
-      read.thread = same_warp ? several_lanes : several_warps;
-    } else {
-      read = now;
+    if (!is_free(word, word.write, "wrote", now)) return false;
+    const Access before = std::exchange(word.read, now);
+    if (before.thread != nobody && before.thread != thread && before.block_epoch == now.block_epoch) {
+      word.read.thread = before.warp == now.warp && before.thread != several_warps ? several_lanes : several_warps;
     }
   }
-  return {};
+  return true;
 }
 
-std::optional<std::string> SharedMemory::write(int thread, std::size_t offset, std::size_t size_bytes) {
+bool SharedMemory::write(int thread, std::size_t offset, std::size_t size_bytes) {
   const Access now = access_of(thread);
   for (std::size_t i = offset / word_bytes; i * word_bytes < offset + size_bytes; ++i) {
     Word& word = words_[i];
-    if (word.copying != nobody) {
-      return fmt::format("the copy by thread {} into this shared memory was not waited for", word.copying);
-    }
-    if (!comes_before(word.write, now)) return description("wrote", word.write);
-    if (!comes_before(word.read, now)) return description("read", word.read);
+    if (!is_free(word, word.write, "wrote", now) || !is_free(word, word.read, "read", now)) return false;
     word.write = now;
   }
-  return {};
+  return true;
 }
 
-std::optional<std::string> SharedMemory::begin_copy(int thread, std::size_t offset, std::size_t size_bytes) {
-  std::optional<std::string> race = write(thread, offset, size_bytes);
+bool SharedMemory::begin_copy(int thread, std::size_t offset, std::size_t size_bytes) {
+  if (!write(thread, offset, size_bytes)) return false;
   for (std::size_t i = offset / word_bytes; i * word_bytes < offset + size_bytes; ++i) words_[i].copying = thread;
-  return race;
+  return true;
 }
 
 void SharedMemory::end_copy(int thread, std::size_t offset, std::size_t size_bytes) {

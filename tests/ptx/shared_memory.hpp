@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,10 +22,12 @@ class SharedMemory {
   void pass_block_barrier() { ++block_epoch_; }
   void pass_warp_barrier(int warp) { ++warp_epochs_[static_cast<std::size_t>(warp)]; }
 
-  // Accesses of `thread` to bytes within the memory. They return a description of the race, if there is one.
-  std::optional<std::string> read(int thread, std::size_t offset, std::size_t size_bytes);
-  std::optional<std::string> write(int thread, std::size_t offset, std::size_t size_bytes);
-  std::optional<std::string> begin_copy(int thread, std::size_t offset, std::size_t size_bytes);
+  // Accesses of `thread` to bytes within the memory. They return false where there is a race.
+  bool read(int thread, std::size_t offset, std::size_t size_bytes);
+  bool write(int thread, std::size_t offset, std::size_t size_bytes);
+  bool begin_copy(int thread, std::size_t offset, std::size_t size_bytes);
+  /// Description of the latest race.
+  const std::string& race() const { return race_; }
   void end_copy(int thread, std::size_t offset, std::size_t size_bytes);
 
  private:
@@ -44,12 +45,15 @@ class SharedMemory {
   Access access_of(int thread) const;
   /// Returns whether a barrier orders the access before what `now` does.
   static bool comes_before(const Access& access, const Access& now);
-  static std::string description(const char* what, const Access& before);
+  /// Returns whether the word is not being copied to and its earlier access comes before `now`. Else describes the
+  /// race.
+  bool is_free(const Word& word, const Access& earlier, const char* what, const Access& now);
 
   std::vector<std::byte> bytes_;
   std::vector<Word> words_;
   std::uint32_t block_epoch_ = 0;
   std::vector<std::uint32_t> warp_epochs_;
+  std::string race_;
 };
 
 }  // namespace trireme::ptx

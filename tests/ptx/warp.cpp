@@ -174,10 +174,10 @@ std::uint64_t Warp::check_global(const Instruction& instruction, int lane, std::
 void Warp::check_race(const Instruction& instruction, int lane, std::size_t offset, std::size_t size_bytes,
                       Access access) {
   const int thread = thread_of(lane);
-  const auto race = access == Access::read    ? shared().read(thread, offset, size_bytes)
-                    : access == Access::write ? shared().write(thread, offset, size_bytes)
-                                              : shared().begin_copy(thread, offset, size_bytes);
-  if (race) fail(instruction, lane, *race);
+  const bool is_free = access == Access::read    ? shared().read(thread, offset, size_bytes)
+                       : access == Access::write ? shared().write(thread, offset, size_bytes)
+                                                 : shared().begin_copy(thread, offset, size_bytes);
+  if (!is_free) fail(instruction, lane, shared().race());
 }
 
 std::byte* Warp::memory(const Instruction& instruction, Space space, int address, int lane, std::size_t size_bytes,

@@ -1,0 +1,131 @@
+// The PTX of all kernels, and mistakes planted in it: what nvcc made is really executed, and mistakes are found.
+#include <gmock/gmock.h>
+
+#include "tests/kernels/flash_attention_case.hpp"
+#include "tests/ptx/runtime.hpp"
+#include "tests/support/test_backend.hpp"
+
+namespace trireme::ptx {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(PtxOfKernels, IsUnderstood) {
+  int kernels = 0;
+  for (std::string& text : embedded_ptx()) {
+    Module module(std::move(text));
+    for (const std::string& name : module.kernel_names()) {
+      EXPECT_NO_THROW(module.kernel(name)) << name;
+      ++kernels;
+    }
+  }
+  EXPECT_GT(kernels, 100);
+}
+
+/// Largest difference between tensors, relative to the largest expected element.
+double difference(const std::vector<double>& actual, const std::vector<double>& expected) {
+  double worst = 0, largest = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double here = std::fabs(actual[i] - expected[i]);
+    worst = here <= worst ? worst : here;  // NaN stays
+    largest = std::max(largest, std::fabs(expected[i]));
+  }
+  return std::isnan(worst) ? 1e9 : worst / largest;
+}
+
+/// Largest error of attention and its gradients, with the PTX as it is now.
+double attention_error() {
+  const auto backend = test::make_backend(1);
+  const test::GivenAttention given(*backend, DType::bf16, {70, 70, 1, 1, 1, 64}, 1);
+  const test::AttentionTensors actual = compute(given);
+  test::AttentionTensors expected = given.reference();
+  given.reference_backward(expected);
+  return std::max({difference(actual.out, expected.out), difference(actual.dq, expected.dq),
+                   difference(actual.dk, expected.dk), difference(actual.dv, expected.dv)});
+}
+
+/// Exchanges two registers of a list in braces, number `list` of the line.
+std::string with_exchanged(std::string line, int list, std::size_t first, std::size_t second) {
+  std::size_t begin = 0;
+  for (int i = 0; i <= list; ++i) begin = line.find('{', begin) + 1;
+  const std::size_t end = line.find('}', begin);
+  std::vector<std::string> registers(1);
+  for (std::size_t at = begin; at < end; ++at) {
+    if (line[at] == ',') registers.emplace_back();
+    if (line[at] != ',') registers.back() += line[at];
+  }
+  std::swap(registers.at(first), registers.at(second));
+  std::string joined;
+  for (const std::string& name : registers) joined += (joined.empty() ? "" : ",") + name;
+  return line.replace(begin, end - begin, joined);
+}
+
+class PlantedMistake : public testing::Test {
+ protected:
+  ~PlantedMistake() override { edit_ptx({}); }
+  /// Changes every line that has `part` in it.
+  void plant(const std::string& part, std::function<std::string(const std::string& line)> change) {
+    edit_ptx([this, part, change](const std::string& text) {
+      std::string edited;
+      for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+        end = std::min(text.find('\n', at), text.size());
+        const std::string line = text.substr(at, end - at);
+        const bool changes = line.find(part) != std::string::npos;
+        planted_ += changes ? 1 : 0;
+        edited += (changes ? change(line) : line) + "\n";
+      }
+      return edited;
+    });
+  }
+  std::string error() {
+    try {
+      attention_error();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  int planted_ = 0;
+};
+
+constexpr double right = 0.02, wrong = 0.1;
+
+TEST_F(PlantedMistake, OfNoneTheAttentionIsRight) { EXPECT_LT(attention_error(), right); }
+
+TEST_F(PlantedMistake, ExchangedOperandsOfAProductAreFound) {
+  for (const auto& [list, first, second] : {std::array{1, 1, 2}, {1, 0, 1}, {2, 0, 1}, {3, 0, 1}, {0, 1, 2}}) {
+    plant("mma.sync", [&](const std::string& line) {
+      return with_exchanged(line, list, static_cast<std::size_t>(first), static_cast<std::size_t>(second));
+    });
+    EXPECT_GT(attention_error(), wrong) << "list " << list << ", registers " << first << " and " << second;
+  }
+  EXPECT_GT(planted_, 0);
+}
+
+TEST_F(PlantedMistake, ExchangedOrTransposedMatricesAreFound) {
+  plant("ldmatrix", [](const std::string& line) { return with_exchanged(line, 0, 1, 2); });
+  EXPECT_GT(attention_error(), wrong);
+  plant(".trans", [](std::string line) { return line.replace(line.find(".trans"), 6, ""); });
+  EXPECT_GT(attention_error(), wrong);
+  EXPECT_GT(planted_, 0);
+}
+
+TEST_F(PlantedMistake, ACopyThatIsNotWaitedForIsFound) {
+  plant("cp.async.wait_group", [](const std::string&) { return "cp.async.wait_group 2;"; });
+  EXPECT_THAT(error(), HasSubstr("into this shared memory was not waited for"));
+}
+
+TEST_F(PlantedMistake, AMissingBarrierIsFound) {
+  for (const std::string barrier : {"bar.sync", "bar.warp.sync"}) {
+    plant(barrier, [](const std::string&) { return ""; });
+    EXPECT_THAT(error(), HasSubstr("and no barrier is between")) << barrier;
+  }
+}
+
+TEST_F(PlantedMistake, AnInstructionThatIsUnknownIsNamed) {
+  plant("ex2.approx.ftz.f32", [](std::string line) { return line.replace(line.find("ftz"), 3, "rtz"); });
+  EXPECT_THAT(error(), HasSubstr("the instruction ex2.approx.rtz.f32 is unknown"));
+}
+
+}  // namespace
+}  // namespace trireme::ptx

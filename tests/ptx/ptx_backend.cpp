@@ -1,0 +1,8 @@
+#include "tests/cuda/gpu_backend.hpp"
+#include "tests/support/test_backend.hpp"
+
+namespace trireme::test {
+
+std::unique_ptr<Backend> make_backend(int) { return make_gpu_backend({.check_launches = true}); }
+
+}  // namespace trireme::test

@@ -1,0 +1,150 @@
+// Launches of the fake CUDA runtime. The code that nvcc puts beside kernels calls these functions.
+#include "tests/ptx/runtime.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "tests/fakes/fake_cuda.hpp"
+#include "tests/fakes/fake_streams.hpp"
+#include "tests/ptx/fat_binary.hpp"
+#include "tests/ptx/run.hpp"
+
+namespace trireme::ptx {
+namespace {
+
+struct Object {
+  const void* fat_binary;
+  std::unique_ptr<Module> module;  // null: not yet read
+};
+/// A kernel of the program; its address is the handle that launches give.
+struct Registered {
+  Object* object;
+  std::string name;
+  std::size_t max_shared_bytes = std::size_t{48} << 10;
+  int launches = 0;
+};
+struct Configuration {
+  dim3 grid, block;
+  std::size_t shared_bytes;
+  cudaStream_t stream;
+};
+struct State {
+  std::deque<Object> objects;
+  std::map<const void*, Registered> kernels;  // by the host's function
+  std::vector<Configuration> configurations;  // launches that begin
+  std::function<std::string(const std::string&)> edit;
+};
+State& state() {
+  static State the_state;
+  return the_state;
+}
+
+Module& module_of(Object& object) {
+  if (!object.module) {
+    std::string text = ptx_of_fat_binary(object.fat_binary);
+    object.module = std::make_unique<Module>(state().edit ? state().edit(text) : std::move(text));
+  }
+  return *object.module;
+}
+
+Regions regions_of(const Module& module) {
+  return [&module](std::uintptr_t address) -> Region {
+    if (const auto [begin, size] = fake_cuda::allocation_at(address); size > 0) return {begin, begin + size};
+    const std::vector<std::byte>* global = module.global_at(address);
+    if (global == nullptr) return {};
+    const auto begin = reinterpret_cast<std::uintptr_t>(global->data());
+    return {begin, begin + global->size()};
+  };
+}
+
+cudaError_t launch(Registered& registered, const Configuration& configuration, void** arguments) {
+  FAKE_OUTCOME("cudaLaunchKernel");
+  const auto& [grid, block, shared_bytes, stream] = configuration;
+  if (grid.y != 1 || grid.z != 1 || block.y != 1 || block.z != 1) return cudaErrorInvalidConfiguration;
+  Module& module = module_of(*registered.object);
+  const Kernel& kernel = module.kernel(registered.name);
+  if (kernel.shared_bytes + shared_bytes > registered.max_shared_bytes) return cudaErrorInvalidValue;
+  // CUDA loads a kernel at its first launch, for which it may wait until the GPU has nothing to do.
+  if (registered.launches++ == 0) fake_cuda::run_all();
+  Launch launch{grid.x, static_cast<int>(block.x), shared_bytes,
+                pack_parameters(kernel, {arguments, kernel.parameters.size()})};
+  fake_cuda::enqueue(stream, registered.name,
+                     [&kernel, &module, launch = std::move(launch)] { run(kernel, launch, regions_of(module)); });
+  return cudaSuccess;
+}
+
+}  // namespace
+
+std::vector<std::string> embedded_ptx() {
+  std::vector<std::string> texts;
+  for (const Object& object : state().objects) texts.push_back(ptx_of_fat_binary(object.fat_binary));
+  return texts;
+}
+
+void edit_ptx(std::function<std::string(const std::string&)> edit) {
+  state().edit = std::move(edit);
+  for (Object& object : state().objects) object.module.reset();
+}
+
+}  // namespace trireme::ptx
+
+// Kernels are enqueued by their launches, without more.
+void fake_cuda::start_kernels_on_streams() {}
+
+using namespace trireme::ptx;
+
+extern "C" {
+
+void** __cudaRegisterFatBinary(void* wrapper) {
+  struct Wrapper {
+    int magic, version;
+    const void* data;
+  };
+  return reinterpret_cast<void**>(
+      &state().objects.emplace_back(Object{static_cast<const Wrapper*>(wrapper)->data, nullptr}));
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+void __cudaRegisterFunction(void** object, const char* function, char*, const char* name, int, uint3*, uint3*, dim3*,
+                            dim3*, int*) {
+  state().kernels.try_emplace(function, Registered{reinterpret_cast<Object*>(object), name});
+}
+// Variables of the PTX are not seen by the host.
+void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream) {
+  state().configurations.push_back({grid, block, shared_bytes, stream});
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* shared_bytes, void* stream) {
+  const Configuration latest = state().configurations.back();
+  state().configurations.pop_back();
+  *grid = latest.grid;
+  *block = latest.block;
+  *shared_bytes = latest.shared_bytes;
+  *static_cast<cudaStream_t*>(stream) = latest.stream;
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, std::size_t shared_bytes,
+                             cudaStream_t stream) {
+  return launch(state().kernels.at(function), {grid, block, shared_bytes, stream}, arguments);
+}
+// CUDA 13 looks a kernel up once.
+cudaError_t __cudaGetKernel(void** kernel, const void* function) {
+  *kernel = &state().kernels.at(function);
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(void* kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared_bytes,
+                               cudaStream_t stream) {
+  return launch(*static_cast<Registered*>(kernel), {grid, block, shared_bytes, stream}, arguments);
+}
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaErrorInvalidValue;
+  state().kernels.at(function).max_shared_bytes = static_cast<std::size_t>(value);
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <functional>
+
+#include "tests/ptx/module.hpp"
+
+// Kernels of the fake CUDA runtime, in programs that are linked with nvcc's objects: a launch runs the PTX in them.
+
+namespace trireme::ptx {
+
+/// The PTX of every object of the program. Throws PtxError for an object without it.
+std::vector<std::string> embedded_ptx();
+
+/// Changes the PTX of every object by `edit` from now on; without it, as it was made. Nothing may be enqueued.
+void edit_ptx(std::function<std::string(const std::string& text)> edit);
+
+}  // namespace trireme::ptx
