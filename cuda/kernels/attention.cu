@@ -341,7 +341,9 @@ class CudaAttention final : public AttentionKernels {
     const std::int64_t vec8s = shape.positions * shape.batch * shape.heads * vec8s_of(shape.head_dim);
     dispatch_float(from.data.dtype(), [&]<class From>() {
       dispatch_float(to.data.dtype(), [&]<class To>() {
-        if constexpr (std::is_same_v<Accumulation<From>, Accumulation<To>>) {
+        // Between the two types of 16 bits nothing is copied: see check_copy_heads.
+        if constexpr (std::is_same_v<From, To> || std::is_same_v<From, Accumulation<To>> ||
+                      std::is_same_v<Accumulation<From>, To>) {
           gpu::launch(stream, {"copy_heads", blocks_for(vec8s), block_threads}, copy_heads_kernel<From, To>, shape,
                       all_heads<const From>(from), all_heads<To>(to));
         }
