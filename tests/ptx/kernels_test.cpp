@@ -1,6 +1,8 @@
 // The PTX of all kernels, and mistakes planted in it: what nvcc made is really executed, and mistakes are found.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "tests/kernels/flash_attention_case.hpp"
 #include "tests/ptx/runtime.hpp"
 #include "tests/support/test_backend.hpp"
@@ -9,6 +11,16 @@ namespace trireme::ptx {
 namespace {
 
 using testing::HasSubstr;
+
+/// Fails where a kernel was never launched, unless a filter on the command line leaves tests out.
+class EveryKernelWasLaunched : public testing::Environment {
+  void TearDown() override {
+    const char* required = std::getenv("TRIREME_EVERY_KERNEL");
+    if (required == nullptr || std::string(required) != "1") return;
+    for (const std::string& name : kernels_not_launched()) ADD_FAILURE() << name << " was not launched";
+  }
+};
+const testing::Environment* const environment = testing::AddGlobalTestEnvironment(new EveryKernelWasLaunched);
 
 TEST(PtxOfKernels, IsUnderstood) {
   int kernels = 0;

@@ -89,6 +89,14 @@ void edit_ptx(std::function<std::string(const std::string&)> edit) {
   for (Object& object : state().objects) object.module.reset();
 }
 
+std::set<std::string> kernels_not_launched() {
+  std::set<std::string> names, launched;
+  for (const auto& [function, kernel] : state().kernels) (kernel.launches == 0 ? names : launched).insert(kernel.name);
+  // A template that several objects have is one kernel.
+  for (const std::string& name : launched) names.erase(name);
+  return names;
+}
+
 }  // namespace trireme::ptx
 
 // Kernels are enqueued by their launches, without more.

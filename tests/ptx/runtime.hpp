@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 
 #include "tests/ptx/module.hpp"
 
@@ -13,5 +14,8 @@ std::vector<std::string> embedded_ptx();
 
 /// Changes the PTX of every object by `edit` from now on; without it, as it was made. Nothing may be enqueued.
 void edit_ptx(std::function<std::string(const std::string& text)> edit);
+
+/// Names of the kernels that were never launched.
+std::set<std::string> kernels_not_launched();
 
 }  // namespace trireme::ptx
