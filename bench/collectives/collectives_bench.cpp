@@ -6,7 +6,7 @@
 //
 // The definitions are those of nccl-tests. The size is that of the data reduced, gathered or sent by one rank;
 // all-gather and reduce-scatter count all ranks' shards. Algorithm bandwidth = size / time; bus bandwidth = algorithm
-// bandwidth times the factor in definitions.hpp. All groups of a kind work at the same time, as in training. The time
+// bandwidth times the factor in bus_bandwidth.hpp. All groups of a kind work at the same time, as in training. The time
 // of a run is that of the slowest rank. On GPUs a run is as many operations, one after another, as take at least 2 ms:
 // the host sees their end some microseconds late. background_us, on the CPU, is the time of operations while the
 // callers compute and do not wait. Printed are the median of all runs, and the first and third quartile. fp32, sums.
@@ -21,13 +21,13 @@
 #include <string>
 #include <vector>
 
-#include "bench/collectives/definitions.hpp"
 #include "mpi/error.hpp"
 #include "mpi/run_main.hpp"
 #include "src/app/command_line.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/options.hpp"
 #include "src/base/timer.hpp"
+#include "src/comm/bus_bandwidth.hpp"
 #include "src/comm/self_communicator.hpp"
 
 namespace trireme {
@@ -105,7 +105,7 @@ void compute() {
 
 struct Case {
   std::string name;
-  bench::Collective collective;
+  Collective collective;
   std::function<std::vector<Work>()> start;
   std::function<void(MPI_Comm)> mpi;
 };
@@ -125,7 +125,7 @@ std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, Tenso
     works.push_back(std::move(work));
     return works;
   };
-  using enum bench::Collective;
+  using enum Collective;
   return {
       {"all_reduce", all_reduce, [=, &group, &stream] { return one(group.all_reduce(stream, x, ReduceOp::sum)); },
        [=](MPI_Comm comm) {

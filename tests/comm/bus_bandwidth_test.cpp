@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "bench/collectives/definitions.hpp"
+#include "src/comm/bus_bandwidth.hpp"
 
-namespace trireme::bench {
+namespace trireme {
 namespace {
 
 // nccl-tests' doc/PERFORMANCE.md: the factors by which a ring's links carry more, or less, than the size.
@@ -25,4 +25,4 @@ TEST(BusFactor, OfOneRankIsZeroWhereNothingIsSent) {
 }
 
 }  // namespace
-}  // namespace trireme::bench
+}  // namespace trireme

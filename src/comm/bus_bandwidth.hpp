@@ -1,7 +1,8 @@
 #pragma once
 
-namespace trireme::bench {
+namespace trireme {
 
+/// Collective operations of which bandwidths are measured.
 enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast, send_receive };
 
 /// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: the least bytes that a rank's link carries for
@@ -22,4 +23,4 @@ constexpr double bus_factor(Collective collective, int ranks) {
   return 1;
 }
 
-}  // namespace trireme::bench
+}  // namespace trireme
