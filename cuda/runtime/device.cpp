@@ -21,10 +21,13 @@ std::string hexadecimal(const cudaUUID_t& uuid) {
 
 }  // namespace
 
+std::string pci_address(const cudaDeviceProp& properties) {
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
+}
+
 std::string to_text(const cudaDeviceProp& properties) {
-  return fmt::format("{}, {} GiB, compute capability {}.{}, PCI {:04x}:{:02x}:{:02x}.0", properties.name,
-                     properties.totalGlobalMem >> 30, properties.major, properties.minor, properties.pciDomainID,
-                     properties.pciBusID, properties.pciDeviceID);
+  return fmt::format("{}, {} GiB, compute capability {}.{}, PCI {}", properties.name, properties.totalGlobalMem >> 30,
+                     properties.major, properties.minor, pci_address(properties));
 }
 
 Device::Device(DeviceLocation location, LaunchChecks checks) : location_(std::move(location)), checks_(checks) {

@@ -18,6 +18,8 @@ inline int choose_device(int local_rank, int visible) { return local_rank % visi
 
 /// "NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0"
 std::string to_text(const cudaDeviceProp& properties);
+/// "0000:17:00.0"
+std::string pci_address(const cudaDeviceProp& properties);
 
 struct EventTraits {
   using Handle = cudaEvent_t;

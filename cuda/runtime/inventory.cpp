@@ -54,6 +54,8 @@ GpuReport take_inventory(int local_rank) {
   }
   for (int device = 0; device < count; ++device) report.devices.push_back(describe(device));
   report.device = choose_device(local_rank, count);
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, report.device) == cudaSuccess) report.pci_address = pci_address(properties);
   return report;
 }
 

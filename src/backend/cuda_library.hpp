@@ -16,6 +16,7 @@ struct GpuReport {
   std::string versions;              ///< versions of driver, runtime, cuBLASLt and NCCL
   std::vector<std::string> devices;  ///< one line each
   int device = -1;                   ///< device of this rank; -1: none
+  std::string pci_address;           ///< PCI address of that device, "0000:17:00.0"
   std::string problem;               ///< reason why there is none
 };
 
