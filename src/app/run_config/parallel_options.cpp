@@ -17,8 +17,7 @@ void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* s
                      "Order of forwards and backwards in a pipeline; default 1f1b, or interleaved where --vpp > 1.");
 }
 
-void GridOptions::declare(Options& options, const std::string& title) {
-  options.section(title);
+void GridOptions::declare_sizes(Options& options) {
   options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that divide every layer.", rank_count());
   options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that divide the layers among them.",
               rank_count());
@@ -26,6 +25,11 @@ void GridOptions::declare(Options& options, const std::string& title) {
       "context-parallel-size,cp", &context, "N",
       "Ranks that divide each sequence: each holds two chunks of it, and attention passes keys and values round.",
       rank_count());
+}
+
+void GridOptions::declare(Options& options, const std::string& title) {
+  options.section(title);
+  declare_sizes(options);
   options.add("num-virtual-stages-per-pipeline-rank,vpp", &split.chunks, "N",
               "Chunks of layers on each pipeline rank; default 1.", layer_count());
   options.add("num-layers-per-virtual-pipeline-stage", &split.layers_per_chunk, "N", "The same, as layers per chunk.",

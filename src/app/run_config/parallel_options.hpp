@@ -29,6 +29,8 @@ struct GridOptions {
   std::int64_t vocabulary_multiple = 128;
   std::int64_t padded_vocabulary = 0;
 
+  /// Declares the sizes of the grid's axes.
+  void declare_sizes(Options& options);
   void declare(Options& options, const std::string& title = "Grid (data ranks: ranks / (tensor x pipeline x context))");
   /// Returns how the layers are to be divided. ConfigError where the list of layers is none.
   parallel::PipelineSplit pipeline_split() const;

@@ -1,0 +1,142 @@
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "io/json/selftest_json.hpp"
+#include "io/posix/durable_file.hpp"
+#include "io/posix/file_output.hpp"
+#include "io/posix/folder.hpp"
+#include "io/posix/selftest_files.hpp"
+#include "src/app/commands/commands.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/field_names.hpp"
+#include "src/app/options/options.hpp"
+#include "src/backend/cuda_library.hpp"
+#include "src/base/log.hpp"
+#include "src/base/machine.hpp"
+#include "src/base/thread_pool.hpp"
+#include "src/selftest/run.hpp"
+
+namespace trireme::app {
+namespace {
+
+struct SelftestOptions {
+  double seconds = 10;
+  double min_share = 0.8;
+  std::string save;
+  std::string json;
+  GridOptions grid;
+  DeviceOptions device;
+
+  void declare(Options& options) {
+    options.section("Test");
+    options.add("seconds", &seconds, "X", "Time for which every rank repeats one product and compares its results.",
+                at_least(0));
+    options.add("min-share", &min_share, "X",
+                "A rank is slow below this share of the median rate of all ranks. Bandwidths, latencies and files may "
+                "differ more.",
+                between(0, 1));
+    options.add("save", &save, "DIR", "Folder of the run, whose file system is tested with 16 MiB a rank.");
+    options.add("json", &json, "FILE", "Also write all results of all ranks.");
+    options.section("Grid (data ranks: ranks / (tensor x pipeline x context))");
+    grid.declare_sizes(options);
+    device.declare(options);
+  }
+};
+
+/// Returns the name of this node as the scheduler spells it.
+std::string node_name() {
+  const char* name = std::getenv("SLURMD_NODENAME");
+  return name != nullptr && *name != '\0' ? name : host_name();
+}
+
+/// Returns the groups of the grid and the world, for the memory of the backend. Collective.
+std::vector<selftest::Group> groups_of(Job& job) {
+  const std::vector<std::string> nodes = all_gather_text(*job.world, std::to_string(job.node.first_rank));
+  const auto spans_nodes = [&](const std::vector<int>& ranks) {
+    for (const int rank : ranks) {
+      if (nodes[static_cast<std::size_t>(rank)] != nodes[static_cast<std::size_t>(ranks.front())]) return true;
+    }
+    return false;
+  };
+  std::vector<int> all;
+  for (int rank = 0; rank < job.world->size(); ++rank) all.push_back(rank);
+  Communicator* world = job.device_world ? job.device_world.get() : job.world.get();
+  std::vector<selftest::Group> groups = {{"world", world, spans_nodes(all)}};
+  for (const parallel::GroupKind kind : parallel::all_group_kinds) {
+    groups.push_back(
+        {to_string(kind), job.communicators.of(kind).get(), spans_nodes(job.grid.group(kind, job.world->rank()))});
+  }
+  return groups;
+}
+
+/// Adds the versions of libraries, and the place of the GPU where the job runs on GPUs.
+void describe_libraries(const Job& job, selftest::Context& context) {
+  context.properties.push_back({"MPI", mpi::library_version()});
+  if (job.backend->memory_is_host()) {
+    context.properties.push_back({"backend", job.backend->name() + ", " + job.backend->description()});
+    return;
+  }
+  std::string problem;
+  if (const CudaExports* library = open_cuda_library(problem)) {
+    const GpuReport gpu = library->take_inventory(job.node.local_rank);
+    context.properties.push_back({"CUDA", gpu.versions});
+    context.pci_address = gpu.pci_address;
+  }
+}
+
+/// Writes the report beside its file and gives it its name.
+void write_report(io::TemporaryFile& file, const selftest::Report& report) {
+  io::FileOutput output(file.path());
+  const std::string text = io::selftest_json(report);
+  output.write_bytes(std::as_bytes(std::span(text)));
+  output.close();
+  file.commit();
+}
+
+}  // namespace
+
+int selftest_command(const CommandLine& line) {
+  SelftestOptions o;
+  Options options(
+      line.command(),
+      "Tests every rank's kernels, device, network and file system. Prints a table, the worst first, and at "
+      "last the bad nodes, separated by commas, or 'ok'. Exit code 4 where there are bad nodes.");
+  o.declare(options);
+  if (!line.read(options)) return 0;
+  Job job(line.environment(), options, o.grid, o.device);
+  std::unique_ptr<Backend> reference;
+  std::optional<io::TemporaryFile> json;
+  collectively(*job.world, [&] {
+    if (job.speaks() && !o.json.empty()) json.emplace(o.json);  // fails before the test rather than after it
+    if (job.speaks() && !o.save.empty()) io::make_folders(o.save);
+    reference = make_backend(BackendChoice::cpu, default_thread_count(job.node.ranks_sharing_cores));
+  });
+  if (job.speaks()) log::info("{}", job.description());
+  io::SelftestFiles files;
+  selftest::Context context{.backend = *job.backend,
+                            .reference = *reference,
+                            .world = *job.world,
+                            .groups = groups_of(job),
+                            .place = {job.world->rank(), node_name(), job.node.first_rank, job.node.local_rank},
+                            .pci_address = {},
+                            .properties = {},
+                            .allow_tf32 = o.device.allow_tf32,
+                            .burn_seconds = o.seconds,
+                            .min_share = o.min_share,
+                            .files = &files,
+                            .folder = o.save};
+  describe_libraries(job, context);
+  const selftest::Report report = selftest::run(selftest::all_checks(), context);
+  if (job.speaks()) {
+    std::fputs(with_flags(selftest::table_of(report)).c_str(), stdout);
+    std::fflush(stdout);
+  }
+  collectively(*job.world, [&] {
+    if (json) write_report(*json, report);
+  });
+  // The rank that prints returns the exit code: mpirun may end the whole job, and its output, once a rank has failed.
+  return static_cast<int>(report.passed() || !job.speaks() ? ExitCode::success : ExitCode::environment);
+}
+
+}  // namespace trireme::app

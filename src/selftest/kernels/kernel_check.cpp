@@ -1,0 +1,141 @@
+#include "src/selftest/kernels/kernel_check.hpp"
+
+#include <cmath>
+
+namespace trireme::selftest {
+namespace {
+
+double unit_roundoff(DType type) {
+  switch (type) {
+    case DType::fp64:
+      return 0x1p-53;
+    case DType::fp32:
+      return 0x1p-24;
+    case DType::fp16:
+      return 0x1p-11;
+    default:
+      return 0x1p-8;  // bf16
+  }
+}
+
+struct Allowed {
+  double relative;
+  double absolute;
+};
+
+/// `inputs` is the unit roundoff of the numbers that products multiply where it is not that of `tested`; 0: it is.
+Allowed allowed_error(const Outcome& outcome, DType tested, double inputs) {
+  if (inputs > 0) return {0, 4 * inputs};
+  const double u = unit_roundoff(outcome.stored), wide = unit_roundoff(accumulation_type(outcome.stored));
+  switch (outcome.precision) {
+    case Precision::exact:
+      return {0, 0};
+    case Precision::rounded:
+      return {1.01 * u + 4 * wide, 300 * wide + 0.001 * u};
+    case Precision::mixed:
+      return {2 * u, 4 * unit_roundoff(tested) + 300 * wide};
+  }
+  return {0, 0};
+}
+
+/// Largest error of an outcome over the allowed one, and its element.
+struct Error {
+  double ratio = 0;
+  std::string text;
+};
+
+Error error_of(const Outcome& outcome, const Outcome& expected, const Allowed& allowed) {
+  double scale = 0;
+  for (const double value : expected.values) {
+    if (std::isfinite(value)) scale = std::max(scale, std::abs(value));
+  }
+  Error worst;
+  for (std::size_t i = 0; i < expected.values.size(); ++i) {
+    const double actual = outcome.values[i], right = expected.values[i];
+    if (actual == right) continue;  // infinities too
+    const double limit = allowed.relative * std::abs(right) + allowed.absolute * scale;
+    double ratio = std::abs(actual - right) / limit;
+    if (!std::isfinite(ratio)) ratio = std::numeric_limits<double>::max();  // NaN, or an error where none is allowed
+    if (ratio <= worst.ratio) continue;
+    worst = {ratio,
+             fmt::format("element {} of {} is {:.8g} instead of {:.8g}", i, expected.values.size(), actual, right)};
+  }
+  return worst;
+}
+
+Result compare(const Case& test, Context& context, DType dtype, double inputs) {
+  Result result{.item = test.name, .unit = "of allowed", .expected = 1};
+  Trial reference(context.reference, dtype, DType::fp64), first(context.backend, dtype, dtype);
+  test.run(reference);
+  test.run(first);
+  for (std::size_t i = 0; i < first.outcomes().size(); ++i) {
+    const Outcome& outcome = first.outcomes()[i];
+    const Error error = error_of(outcome, reference.outcomes()[i], allowed_error(outcome, dtype, inputs));
+    if (error.ratio <= result.value) continue;
+    result.value = error.ratio;
+    if (error.ratio > 1) result.detail = fmt::format("result {}: {}", i + 1, error.text);
+  }
+  result.passed = result.value <= 1;
+  for (int repetition = 2; repetition <= 3 && result.passed; ++repetition) {
+    Trial again(context.backend, dtype, dtype);
+    test.run(again);
+    for (std::size_t i = 0; i < again.outcomes().size() && result.passed; ++i) {
+      result.passed = again.outcomes()[i].digest == first.outcomes()[i].digest;
+      if (!result.passed) result.detail = fmt::format("result {} has other bits in repetition {}", i + 1, repetition);
+    }
+  }
+  return result;
+}
+
+/// Extents of which no tile is a divisor.
+constexpr Extents small_extents{.s = 13, .b = 3, .h = 48, .heads = 4, .kv_heads = 2, .d = 16, .f = 72, .v = 107};
+
+Extents model_extents(const Backend& backend) {
+  if (backend.memory_is_host()) {
+    return {.s = 64, .b = 2, .h = 256, .heads = 4, .kv_heads = 2, .d = 64, .f = 512, .v = 1024};
+  }
+  return {.s = 512, .b = 2, .h = 1024, .heads = 16, .kv_heads = 4, .d = 64, .f = 4096, .v = 8192};
+}
+
+}  // namespace
+
+std::vector<Result> KernelCheck::run(Context& context) {
+  std::vector<Result> results;
+  std::vector<Case> cases = cases_(small_extents);
+  if (sizes_ == CaseSizes::small_and_model) {
+    for (Case& test : cases_(model_extents(context.backend))) cases.push_back(std::move(test));
+  }
+  for (const DType dtype : types_) {
+    const double inputs = context.allow_tf32 && dtype == DType::fp32 && family_ == "gemm" ? 0x1p-11 : 0;
+    for (const Case& test : cases) {
+      Result result;
+      try {
+        result = compare(test, context, dtype, inputs);
+      } catch (const std::exception& error) {
+        result = {.item = test.name, .passed = false, .detail = error.what()};
+      }
+      result.check = fmt::format("{} {}", family_, name_of(dtype));
+      results.push_back(std::move(result));
+    }
+  }
+  return results;
+}
+
+std::vector<std::unique_ptr<Check>> kernel_checks(CaseSizes sizes, const std::vector<DType>& types) {
+  std::vector<std::unique_ptr<Check>> checks;
+  const auto add = [&](const char* family, KernelCheck::Cases cases) {
+    checks.push_back(std::make_unique<KernelCheck>(family, cases, sizes, types));
+  };
+  add("gemm", gemm_cases);
+  add("norm", norm_cases);
+  add("attention", attention_cases);
+  add("elementwise", elementwise_cases);
+  add("embedding", embedding_cases);
+  add("cross_entropy", cross_entropy_cases);
+  add("optimizer", optimizer_cases);
+  add("reduce", reduce_cases);
+  add("rotary", rotary_cases);
+  return checks;
+}
+
+}  // namespace trireme::selftest

@@ -1,0 +1,242 @@
+#include "src/selftest/network_checks.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "src/base/timer.hpp"
+#include "src/comm/bus_bandwidth.hpp"
+
+namespace trireme::selftest {
+namespace {
+
+/// Groups share links with others, so their bandwidths differ more than the rates of devices.
+constexpr double bandwidth_tolerance = 0.6;
+/// Latencies of a healthy network differ by its distances.
+constexpr double latency_tolerance = 0.3;
+
+constexpr int period = 17;
+/// Element i of the data of one rank: small integers, of which all sums are exact in fp32.
+float element(int rank, std::int64_t i) { return static_cast<float>((i * 7 + rank * 13) % period) - period / 2; }
+
+struct Operation {
+  const char* name;
+  Collective collective;
+  ReduceOp op = ReduceOp::sum;
+};
+constexpr Operation operations[] = {
+    {"all_reduce", Collective::all_reduce},         {"all_reduce max", Collective::all_reduce, ReduceOp::max},
+    {"reduce_scatter", Collective::reduce_scatter}, {"all_gather", Collective::all_gather},
+    {"broadcast", Collective::broadcast},           {"exchange", Collective::send_receive}};
+
+/// One operation of one group on n shards of k elements.
+class Trial {
+ public:
+  Trial(Backend& backend, Communicator& group, const Operation& operation, std::int64_t shard)
+      : b_(backend),
+        group_(group),
+        operation_(operation),
+        n_(group.size()),
+        k_(shard),
+        from_(backend, DType::fp32, {n_ * k_}),
+        to_(backend, DType::fp32, {n_ * k_}) {}
+
+  double size_bytes() const { return 4.0 * static_cast<double>(n_ * k_); }
+
+  /// Returns the seconds of an operation on zeros: the median of some runs on the slowest rank. A broadcast's root,
+  /// say, ends before the others.
+  double seconds() {
+    const int runs = b_.memory_is_host() ? 5 : 9, calls = b_.memory_is_host() ? 1 : 4;
+    for (const Tensor* tensor : {&from_, &to_}) b_.elementwise().fill(stream(), 0, *tensor);
+    std::vector<double> times;
+    for (int run = -1; run < runs; ++run) {
+      stream().synchronize();
+      group_.barrier();
+      const Timer timer;
+      for (int call = 0; call < calls; ++call) communicate();
+      stream().synchronize();
+      if (run >= 0) times.push_back(timer.elapsed_s() / calls);
+    }
+    std::ranges::nth_element(times, times.begin() + runs / 2);
+    return slowest(times[static_cast<std::size_t>(runs / 2)]);
+  }
+
+  /// Communicates data of which the result is known. Returns the text of the first wrong element; empty: none.
+  std::string fault() {
+    std::vector<float> host(static_cast<std::size_t>(n_ * k_));
+    for (std::size_t i = 0; i < host.size(); ++i) host[i] = element(group_.rank(), static_cast<std::int64_t>(i));
+    b_.copy_from_host(stream(), ConstTensorView(host.data(), from_.view().shape()), from_);
+    b_.elementwise().fill(stream(), -1000, to_);
+    communicate();
+    b_.copy_to_host(stream(), result(), TensorView(host.data(), result().shape()));
+    stream().synchronize();
+    for (std::int64_t i = 0; i < result().numel(); ++i) {
+      const float right = expected(i), actual = host[static_cast<std::size_t>(i)];
+      if (actual != right)
+        return fmt::format("element {} of {} is {} instead of {}", i, result().numel(), actual, right);
+    }
+    return "";
+  }
+
+ private:
+  Stream& stream() { return b_.compute_stream(); }
+  int rank() const { return group_.rank(); }
+  /// Returns the largest of the ranks' numbers.
+  double slowest(double seconds) {
+    const Tensor number(b_, DType::fp64, {1});
+    b_.copy_from_host(stream(), ConstTensorView(&seconds, {1}), number);
+    group_.all_reduce(stream(), number, ReduceOp::max).wait(stream());
+    b_.copy_to_host(stream(), number, TensorView(&seconds, {1}));
+    stream().synchronize();
+    return seconds;
+  }
+
+  void communicate() {
+    Stream& s = stream();
+    const TensorView from = from_.view(), to = to_.view();
+    switch (operation_.collective) {
+      case Collective::all_reduce:
+        return group_.all_reduce(s, from, operation_.op).wait(s);
+      case Collective::reduce_scatter:
+        return group_.reduce_scatter(s, from, to.flat(0, k_), operation_.op).wait(s);
+      case Collective::all_gather:
+        return group_.all_gather(s, from.flat(0, k_), to).wait(s);
+      case Collective::broadcast:
+        return group_.broadcast(s, from, n_ - 1).wait(s);
+      case Collective::send_receive: {
+        const Transfer transfers[] = {{Transfer::Direction::send, (rank() + 1) % n_, from},
+                                      {Transfer::Direction::receive, (rank() + n_ - 1) % n_, to}};
+        for (Work& work : group_.exchange(s, transfers)) work.wait(s);
+      }
+    }
+  }
+
+  TensorView result() const {
+    switch (operation_.collective) {
+      case Collective::all_reduce:
+      case Collective::broadcast:
+        return from_;
+      case Collective::reduce_scatter:
+        return to_.view().flat(0, k_);
+      case Collective::all_gather:
+      case Collective::send_receive:
+        break;
+    }
+    return to_;
+  }
+
+  float expected(std::int64_t i) const {
+    switch (operation_.collective) {
+      case Collective::all_reduce:
+        return reduced(i);
+      case Collective::reduce_scatter:
+        return reduced(rank() * k_ + i);
+      case Collective::all_gather:
+        return element(static_cast<int>(i / k_), i % k_);
+      case Collective::broadcast:
+        return element(n_ - 1, i);
+      case Collective::send_receive:
+        break;
+    }
+    return element((rank() + n_ - 1) % n_, i);
+  }
+
+  /// Sum or maximum over the ranks of element i. Elements repeat after `period` ranks.
+  float reduced(std::int64_t i) const {
+    float sum = 0, maximum = -period;
+    for (int turn = 0; turn < std::min(n_, period); ++turn) {
+      const float value = element(turn, i);
+      sum += value * static_cast<float>((n_ - turn + period - 1) / period);
+      maximum = std::max(maximum, value);
+    }
+    return operation_.op == ReduceOp::sum ? sum : maximum;
+  }
+
+  Backend& b_;
+  Communicator& group_;
+  Operation operation_;
+  int n_;
+  std::int64_t k_;
+  Tensor from_, to_;
+};
+
+/// Results of one operation in this rank's group.
+void test_operation(Context& context, const Group& group, const Operation& operation, std::vector<Result>& results) {
+  const std::int64_t large = context.backend.memory_is_host() ? std::int64_t{1} << 18 : std::int64_t{1} << 24;
+  const int n = group.members->size();
+  const std::string place =
+      fmt::format("group of {} ranks {}", n, group.spans_nodes ? "across nodes" : "inside one node");
+  std::string fault;
+  for (const std::int64_t elements : {std::int64_t{1000}, large}) {
+    Trial trial(context.backend, *group.members, operation, std::max<std::int64_t>(1, elements / n) + 1);
+    if (elements == large && operation.op == ReduceOp::sum) {
+      results.push_back({.check = fmt::format("{} {} bandwidth", group.name, operation.name),
+                         .item = fmt::format("{}, {:.0f} MiB", place, trial.size_bytes() / (1 << 20)),
+                         .kind = Kind::rate,
+                         .value = 1e-9 * trial.size_bytes() * bus_factor(operation.collective, n) / trial.seconds(),
+                         .unit = "GB/s",
+                         .min_share = context.min_share * bandwidth_tolerance});
+    }
+    const std::string found = trial.fault();
+    if (fault.empty() && !found.empty()) fault = fmt::format("{} elements: {}", elements, found);
+  }
+  results.push_back({.check = fmt::format("{} collectives", group.name),
+                     .item = fmt::format("{}, {}", operation.name, place),
+                     .passed = fault.empty(),
+                     .value = fault.empty() ? 0.0 : 1.0,
+                     .unit = "wrong",
+                     .detail = fault});
+}
+
+/// Returns microseconds of an exchange with another rank: the median of some.
+double latency_us(Communicator& world, int peer) {
+  constexpr int warm_up = 5, runs = 50;
+  std::array<std::int64_t, 2> data{};
+  const Transfer transfers[] = {{Transfer::Direction::send, peer, TensorView(data.data(), {1})},
+                                {Transfer::Direction::receive, peer, TensorView(data.data() + 1, {1})}};
+  ImmediateStream host;
+  std::vector<double> times;
+  for (int run = -warm_up; run < runs; ++run) {
+    const Timer timer;
+    for (Work& work : world.exchange(host, transfers)) work.wait(host);
+    if (run >= 0) times.push_back(1000 * timer.elapsed_ms());
+  }
+  std::ranges::nth_element(times, times.begin() + runs / 2);
+  return times[runs / 2];
+}
+
+}  // namespace
+
+std::vector<Result> CollectivesCheck::run(Context& context) {
+  std::vector<Result> results;
+  for (const Group& group : context.groups) {
+    context.world.barrier();
+    if (group.members == nullptr || group.members->size() == 1) continue;
+    for (const Operation& operation : operations) test_operation(context, group, operation, results);
+  }
+  return results;
+}
+
+std::vector<Result> LatencyCheck::run(Context& context) {
+  const int size = context.world.size(), rank = context.place.rank, half = size / 2;
+  std::vector<int> nodes(static_cast<std::size_t>(size));
+  ImmediateStream host;
+  context.world.all_gather(host, ConstTensorView(&context.place.node, {1}), TensorView(nodes.data(), {size}))
+      .wait(host);
+  const int neighbour = rank ^ 1, far = rank < half ? rank + half : rank - half;
+  std::vector<Result> results;
+  for (const auto& [peer, is_there] : {std::pair{neighbour, neighbour < size}, std::pair{far, rank < 2 * half}}) {
+    context.world.barrier();
+    if (!is_there || (peer == neighbour && !results.empty())) continue;
+    const bool is_inside = nodes[static_cast<std::size_t>(peer)] == context.place.node;
+    results.push_back({.check = fmt::format("MPI latency {}", is_inside ? "inside a node" : "across nodes"),
+                       .item = peer == neighbour ? "with the neighbour" : "with the rank half the job apart",
+                       .kind = Kind::time,
+                       .value = latency_us(context.world, peer),
+                       .unit = "us",
+                       .min_share = context.min_share * latency_tolerance,
+                       .detail = fmt::format("rank {}", peer)});
+  }
+  return results;
+}
+
+}  // namespace trireme::selftest

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/selftest/result.hpp"
+
+namespace trireme::selftest {
+
+/// Judged results of all ranks, in rank order.
+struct Report {
+  std::vector<Result> results;
+  std::vector<std::string> nodes;      ///< all nodes, sorted
+  std::vector<std::string> bad_nodes;  ///< nodes with a result that failed or is slow, sorted
+  bool passed() const { return bad_nodes.empty(); }
+};
+
+/// Judges results of all ranks. Rates and times of one check and item are compared with their median over the ranks: a
+/// rank is slow where its speed is below `min_share` of the median's. Properties are compared with the most common
+/// text; a difference is shown and excludes no node. The same results give the same report on every rank.
+Report judge(std::vector<Result> results);
+
+/// The report for a terminal, the worst first: a line for each result that is not as it should be, then one for each
+/// check, with its worst rank. The last line is "ok" or the bad nodes, separated by commas, as sbatch excludes them.
+std::string table_of(const Report& report);
+
+}  // namespace trireme::selftest

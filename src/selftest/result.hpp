@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::selftest {
+
+/// Rule by which a result is judged.
+enum class Kind {
+  correctness,  ///< `value` is an error in units of the allowed one, or 0; the check itself decides
+  rate,         ///< larger is better; compared with the median of all ranks
+  time,         ///< smaller is better; compared with the median of all ranks
+  property,     ///< `detail` is a text that should be the same everywhere
+  skipped       ///< not measured; `detail` says why
+};
+
+/// Judgement of a result, the worst first.
+enum class Verdict { failed, slow, differs, skipped, passed };
+std::string_view name_of(Verdict verdict);
+
+/// Result of a check on one rank.
+struct Result {
+  std::string check = {};  ///< one line of the table: "gemm bf16"
+  std::string item = {};   ///< part of the check: "linear bias gelu_tanh [1024, 1024] x 4096"; may be empty
+  Kind kind = Kind::correctness;
+  bool passed = true;  ///< false: the check itself found a fault
+  double value = 0;
+  std::string unit = {};
+  double expected = 0;   ///< median of all ranks (judge) or limit; 0: none
+  double min_share = 0;  ///< rates and times: share of the median's speed below which the rank is slow; 0: not judged
+  std::string detail = {};
+  int rank = 0;
+  std::string host = {};  ///< name of the node, as the scheduler spells it
+  Verdict verdict = Verdict::passed;
+};
+
+/// Returns results as text, one line each, that `results_of` reads. Control characters in them become spaces.
+std::string text_of(const std::vector<Result>& results);
+std::vector<Result> results_of(const std::string& text);
+
+}  // namespace trireme::selftest

@@ -1,0 +1,60 @@
+#include "src/selftest/run.hpp"
+
+#include "src/base/log.hpp"
+
+namespace trireme::selftest {
+namespace {
+
+/// Returns the first rank of which a check on its own device threw; -1: none. Collective.
+int first_failed_rank(Context& context, bool has_failed) {
+  std::int64_t first = has_failed ? -context.place.rank : -context.world.size();
+  ImmediateStream host;
+  context.world.all_reduce(host, TensorView(&first, {1}), ReduceOp::max).wait(host);
+  return -first == context.world.size() ? -1 : static_cast<int>(-first);
+}
+
+std::vector<Result> run_alone(Check& check, Context& context, bool& has_failed) {
+  std::vector<Result> results;
+  try {
+    results = check.run(context);
+    context.backend.compute_stream().synchronize();  // throws where a kernel has left the device unusable
+  } catch (const std::exception& error) {
+    has_failed = true;
+    results.push_back({.check = check.name(), .passed = false, .detail = error.what()});
+  }
+  return results;
+}
+
+}  // namespace
+
+Report run(const Checks& checks, Context& context) {
+  std::vector<Result> own;
+  bool has_failed = false;
+  for (const std::unique_ptr<Check>& check : checks) {
+    log::info("{}: {}", check->name(), check->measures());
+    context.world.barrier();
+    std::vector<Result> results;
+    if (check->scope() == Scope::rank) {
+      results = run_alone(*check, context, has_failed);
+    } else if (const int failed = check->scope() == Scope::devices ? first_failed_rank(context, has_failed) : -1;
+               failed >= 0) {
+      results = {{.check = check->name(),
+                  .kind = Kind::skipped,
+                  .detail = fmt::format("the device of rank {} failed before", failed)}};
+    } else {
+      results = check->run(context);
+    }
+    for (Result& result : results) {
+      result.rank = context.place.rank;
+      result.host = context.place.host;
+      own.push_back(std::move(result));
+    }
+  }
+  std::vector<Result> all;
+  for (const std::string& text : all_gather_text(context.world, text_of(own))) {
+    for (Result& result : results_of(text)) all.push_back(std::move(result));
+  }
+  return judge(std::move(all));
+}
+
+}  // namespace trireme::selftest

@@ -1,0 +1,157 @@
+#include "src/selftest/speed_check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "src/base/timer.hpp"
+#include "src/selftest/kernels/trial.hpp"
+
+namespace trireme::selftest {
+namespace {
+
+/// Matrices of a product y = x w^T of [n, n], of random numbers: constants would draw less power.
+class Product {
+ public:
+  explicit Product(Backend& backend)
+      : trial_(backend, type_on(backend), type_on(backend)),
+        n_(backend.memory_is_host() ? 512 : 4096),
+        x_(trial_.input({n_, n_})),
+        w_(trial_.input({n_, n_}, 2 / std::sqrt(static_cast<double>(n_)))) {}
+
+  /// The type in which this backend is to be fast.
+  static DType type_on(const Backend& backend) { return backend.memory_is_host() ? DType::fp32 : DType::bf16; }
+
+  Tensor result() { return {trial_.b, trial_.type, {n_, n_}}; }
+  void compute(TensorView y) { trial_.b.gemm().linear(trial_.stream(), x_, w_, {}, Activation::none, {}, y); }
+  double operations() const { return 2.0 * static_cast<double>(n_) * static_cast<double>(n_ * n_); }
+  std::string text() const { return fmt::format("[{0}, {0}] x {0} {1}", n_, name_of(trial_.type)); }
+
+ private:
+  Trial trial_;
+  std::int64_t n_;
+  TensorView x_, w_;
+};
+
+/// Returns the seconds of one call of `work`: the median of seven runs, each of as many calls as take 5 ms.
+double seconds_of(Stream& stream, const std::function<void()>& work) {
+  const auto seconds = [&](int calls) {
+    stream.synchronize();
+    const Timer timer;
+    for (int i = 0; i < calls; ++i) work();
+    stream.synchronize();
+    return timer.elapsed_s() / calls;
+  };
+  seconds(1);  // products choose their algorithm
+  const int calls = std::clamp(static_cast<int>(5e-3 / seconds(1)), 1, 1000);
+  std::vector<double> times(7);
+  for (double& time : times) time = seconds(calls);
+  std::ranges::nth_element(times, times.begin() + 3);
+  return times[3];
+}
+
+double copy_seconds(Backend& backend, std::int64_t numel) {
+  const DType dtype = Product::type_on(backend);
+  const Tensor from(backend, dtype, {numel}), to(backend, dtype, {numel});
+  backend.elementwise().fill(backend.compute_stream(), 1, from);
+  return seconds_of(backend.compute_stream(),
+                    [&] { backend.elementwise().convert(backend.compute_stream(), from, to); });
+}
+
+/// Differences of products from the first one. The minus of the first is added to each, so that the sum of the squares
+/// is 0 only where all elements are the same: differences of unequal numbers of one type do not round to 0.
+class Comparison {
+ public:
+  Comparison(Backend& backend, Product& product)
+      : b_(backend),
+        product_(product),
+        minus_first_(product.result()),
+        y_(product.result()),
+        squares_(backend, DType::fp64, {batch}) {
+    product_.compute(minus_first_);
+    b_.elementwise().scale(b_.compute_stream(), -1, minus_first_);
+  }
+
+  static constexpr int batch = 32;  ///< products between two looks at their differences
+
+  /// Computes that many products, and returns the number of the first one that differs; -1: none does.
+  int run(int products) {
+    Stream& stream = b_.compute_stream();
+    b_.elementwise().fill(stream, 0, squares_);
+    for (int i = 0; i < products; ++i) {
+      product_.compute(y_);
+      b_.elementwise().add(stream, minus_first_, y_);
+      b_.reduce().sum_squares(stream, y_, squares_.view().flat(i, 1));
+    }
+    std::vector<double> squares(batch);
+    b_.copy_to_host(stream, squares_, TensorView(squares.data(), {batch}));
+    stream.synchronize();
+    const auto different = std::ranges::find_if(squares, [](double x) { return x != 0; });
+    return different == squares.end() ? -1 : static_cast<int>(different - squares.begin());
+  }
+
+ private:
+  Backend& b_;
+  Product& product_;
+  Tensor minus_first_, y_, squares_;
+};
+
+}  // namespace
+
+std::vector<Result> SpeedCheck::run(Context& context) {
+  Backend& backend = context.backend;
+  Product product(backend);
+  const Tensor y = product.result();
+  const double product_rate = product.operations() / seconds_of(backend.compute_stream(), [&] { product.compute(y); });
+  const std::int64_t numel = backend.memory_is_host() ? std::int64_t{1} << 22 : std::int64_t{1} << 29;
+  const double bytes = 2.0 * static_cast<double>(numel) * static_cast<double>(size_of(Product::type_on(backend)));
+  const double copy_rate = bytes / copy_seconds(backend, numel);
+  return {{.check = "product rate",
+           .item = product.text(),
+           .kind = Kind::rate,
+           .value = 1e-9 * product_rate,
+           .unit = "GFLOP/s",
+           .min_share = context.min_share},
+          {.check = "copy rate",
+           .item = fmt::format("{} MiB", static_cast<std::int64_t>(bytes / 2) >> 20),
+           .kind = Kind::rate,
+           .value = 1e-9 * copy_rate,
+           .unit = "GB/s",
+           .min_share = context.min_share}};
+}
+
+std::vector<Result> BurnCheck::run(Context& context) {
+  Product product(context.backend);
+  Comparison comparison(context.backend, product);
+  std::int64_t done = 0, first_wrong = -1, wrong = 0;
+  double min_rate = std::numeric_limits<double>::max();
+  const Timer timer;
+  int products = 1;
+  do {
+    const Timer since_begin;
+    const int different = comparison.run(products);
+    if (different >= 0) {
+      if (wrong++ == 0) first_wrong = done + different + 1;
+    }
+    done += products;
+    if (done > 1) min_rate = std::min(min_rate, products * product.operations() / since_begin.elapsed_s());
+    products = since_begin.elapsed_s() / products < 0.2 / Comparison::batch ? Comparison::batch : 4;
+  } while (timer.elapsed_s() < context.burn_seconds);
+  const double rate = static_cast<double>(done) * product.operations() / timer.elapsed_s();
+  const std::string count = fmt::format("{} products {}", done, product.text());
+  return {{.check = "burn results",
+           .passed = wrong == 0,
+           .value = static_cast<double>(wrong),
+           .unit = "wrong",
+           .detail = wrong == 0 ? count + ", all with the same bits"
+                                : fmt::format("repetition {} of {} has other bits than the first", first_wrong, count)},
+          {.check = "burn rate",
+           .item = product.text(),
+           .kind = Kind::rate,
+           .value = 1e-9 * rate,
+           .unit = "GFLOP/s",
+           .min_share = context.min_share,
+           .detail = done <= 1 ? "" : fmt::format("slowest part {:.0f} % of it", 100 * min_rate / rate)}};
+}
+
+}  // namespace trireme::selftest

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "src/selftest/check.hpp"
+
+namespace trireme::selftest {
+
+/// Rates of this rank's device while all others work too: a copy between tensors beyond the caches, and a product of
+/// large matrices. Operations of a product of [n, n] matrices: 2 n^3. Bytes of a copy: those read and those written.
+class SpeedCheck final : public Check {
+ public:
+  std::string name() const override { return "speed"; }
+  std::string measures() const override { return "rates of a copy and of a product"; }
+  std::vector<Result> run(Context& context) override;
+};
+
+/// Repeats one product for `burn_seconds` and compares every result with the first one, element by element. Finds
+/// corruption that no error report shows, and devices that slow down when they are hot.
+class BurnCheck final : public Check {
+ public:
+  std::string name() const override { return "burn"; }
+  std::string measures() const override { return "products of which every result must have the first one's bits"; }
+  std::vector<Result> run(Context& context) override;
+};
+
+}  // namespace trireme::selftest

@@ -1,0 +1,36 @@
+#!/bin/bash
+# The self-test of an allocation, of two ranks that stand for two nodes.
+source "$(dirname "$0")/functions.sh"
+shim=$3
+
+# Rates of ranks that share cores with other tests say nothing: --min-share 0 compares none.
+arguments=(selftest --seconds 0.1 --min-share 0 --save runs/a --json report.json --tp 2)
+
+# test_nodes VARIABLE=VALUE...: runs it; the variables are those of the second node.
+test_nodes() {
+  timeout -k 5 60 "$mpiexec" -n 1 env SLURMD_NODENAME=node01 "$trireme" "${arguments[@]}" : \
+    -n 1 env SLURMD_NODENAME=node02 "$@" "$trireme" "${arguments[@]}" >out 2>err
+  code=$?
+}
+verdicts() { field verdict report.json | sort | uniq -c; }
+
+test_nodes
+check "a good allocation passes" [ $code -eq 0 ]
+check "the last line says so" [ "$(tail -n 1 out)" = ok ]
+for row in "gemm bf16" "attention fp32" "cross_entropy fp16" "burn results" "product rate" "MPI latency" \
+  "world collectives" "tensor all_reduce bandwidth" "file system" "kernel"; do
+  check "the table has the row $row" grep -qE "^(ok|differs) +$row" out
+done
+check "the file of results names both nodes" grep -q '"node02"' report.json
+check "and says that they passed" grep -q '^ "passed": true,$' report.json
+check "no file is left in the run's folder" [ -z "$(ls -A runs/a)" ]
+
+test_nodes LD_PRELOAD="$shim" TRIREME_FAULT_FOLDER=runs/a TRIREME_FAULT_AT=2 TRIREME_FAULT=28
+check "a full file system on one node gives exit code 4" [ $code -eq 4 ]
+check "that node alone is named, ready for --exclude" [ "$(tail -n 1 out)" = node02 ]
+check "the table begins with it" grep -qE '^FAILED +file system .* node02 .*No space left on device' <(sed -n 2p out)
+check "the file of results names it" grep -qzE '"bad_nodes": \[[[:space:]]*"node02"[[:space:]]*\]' report.json
+check "no file is left after a failure" [ -z "$(ls -A runs/a)" ]
+
+refused 2 "--min-share" 1 selftest --min-share 1.5
+refused 5 "no/such/report.json" 2 selftest --seconds 0 --json no/such/report.json

@@ -1,0 +1,243 @@
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "src/selftest/file_check.hpp"
+#include "src/selftest/gpu_check.hpp"
+#include "src/selftest/kernels/kernel_check.hpp"
+#include "src/selftest/machine_check.hpp"
+#include "src/selftest/network_checks.hpp"
+#include "src/selftest/run.hpp"
+#include "src/selftest/speed_check.hpp"
+#include "tests/fakes/faulty_backend.hpp"
+#include "tests/fakes/forwarding_communicator.hpp"
+#include "tests/support/mpi_world.hpp"
+
+// Faults are planted on rank 1 of two, each of which stands for a node; every rank must name the second node.
+
+namespace trireme::selftest {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Files in memory.
+class MemoryFiles : public Files {
+ public:
+  void write_and_sync(const std::string& path, std::span<const std::byte> bytes) override {
+    files_[path].assign(bytes.begin(), bytes.end());
+  }
+  std::vector<std::byte> read(const std::string& path) override {
+    if (const auto found = files_.find(path); found != files_.end()) return found->second;
+    throw IoError("cannot read {}: there is no such file", path);
+  }
+  void remove(const std::string& path) noexcept override { files_.erase(path); }
+  std::size_t count() const { return files_.size(); }
+
+ protected:
+  std::map<std::string, std::vector<std::byte>> files_;
+};
+
+class Selftest : public testing::Test {
+ protected:
+  template <class OneCheck, class... Arguments>
+  Report run_check(Arguments&&... arguments) {
+    Checks checks;
+    checks.push_back(std::make_unique<OneCheck>(std::forward<Arguments>(arguments)...));
+    return run(checks, context_);
+  }
+  static bool is_second() { return test::world().rank() == 1; }
+
+  /// Expects that one result of the second node failed, and nothing else.
+  static void expect_fault(const Report& report, const std::string& check, const std::string& detail) {
+    EXPECT_THAT(report.bad_nodes, ElementsAre("node1"));
+    int faults = 0;
+    for (const Result& result : report.results) {
+      if (result.verdict != Verdict::failed) continue;
+      ++faults;
+      EXPECT_EQ(result.check, check);
+      EXPECT_EQ(result.rank, 1);
+      EXPECT_THAT(result.detail, HasSubstr(detail));
+    }
+    EXPECT_EQ(faults, 1) << table_of(report);
+  }
+
+  std::unique_ptr<Backend> cpu_ = make_backend(BackendChoice::cpu, 1);
+  test::FaultyBackend backend_{*cpu_};
+  MemoryFiles files_;
+  Context context_{
+      .backend = backend_,
+      .reference = *cpu_,
+      .world = test::world(),
+      .groups = {{"world", &test::world(), true}},
+      .place = {test::world().rank(), "node" + std::to_string(test::world().rank()), test::world().rank(), 0},
+      .pci_address = {},
+      .properties = {},
+      .allow_tf32 = false,
+      .burn_seconds = 0.1,
+      .min_share = 0.1,
+      .files = &files_,
+      .folder = {}};
+};
+
+TEST_F(Selftest, AllKernelsOfTheCpuAgreeWithFp64) {
+  Checks checks = kernel_checks(CaseSizes::small_and_model, {DType::fp32, DType::bf16, DType::fp16});
+  const Report report = run(checks, context_);
+  EXPECT_THAT(report.bad_nodes, IsEmpty()) << table_of(report);
+}
+
+TEST_F(Selftest, FindsOneWrongElementOfOneFusedProduct) {
+  // Calls of case 4 in fp32, "linear bias gelu_tanh": the first run, before its repetitions.
+  backend_.after_product = [](int call, TensorView result) {
+    if (is_second() && call == 3 * 3 + 1) result.as<float>()[70] += 0.01F;
+  };
+  expect_fault(run_check<KernelCheck>("gemm", gemm_cases, CaseSizes::small, std::vector{DType::fp32}), "gemm fp32",
+               "result 1: element 70 of 2808");
+}
+
+TEST_F(Selftest, FindsOneOtherBitInARepetitionOfAKernel) {
+  backend_.after_product = [](int call, TensorView result) {
+    if (is_second() && call == 2) result.as<bf16>()[5].bits ^= 1;
+  };
+  expect_fault(run_check<KernelCheck>("gemm", gemm_cases, CaseSizes::small, std::vector{DType::bf16}), "gemm bf16",
+               "other bits in repetition 2");
+}
+
+TEST_F(Selftest, FailureOfOneRanksKernelIsAResultAndNotTheEnd) {
+  backend_.after_product = [](int call, TensorView) {
+    if (is_second() && call == 1) throw EnvironmentError("no kernel image is available");
+  };
+  expect_fault(run_check<KernelCheck>("gemm", gemm_cases, CaseSizes::small, std::vector{DType::fp32}), "gemm fp32",
+               "no kernel image is available");
+}
+
+TEST_F(Selftest, FindsOneFlippedBitInTheBurnAndSaysInWhichRepetition) {
+  context_.burn_seconds = 0.2;
+  backend_.after_product = [](int call, TensorView result) {
+    if (!is_second() || call != 3) return;
+    std::uint32_t word = 0;
+    std::memcpy(&word, result.data() + 400, sizeof word);
+    word ^= 1;  // the last bit of the mantissa
+    std::memcpy(result.data() + 400, &word, sizeof word);
+  };
+  expect_fault(run_check<BurnCheck>(), "burn results", "repetition 2 of ");
+}
+
+TEST_F(Selftest, FindsASlowRank) {
+  context_.min_share = 0.6;
+  backend_.after_product = [](int, TensorView) {
+    if (is_second()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  };
+  const Report report = run_check<SpeedCheck>();
+  int slow = 0;
+  for (const Result& result : report.results) {
+    if (result.check != "product rate" || result.verdict != Verdict::slow) continue;
+    ++slow;
+    EXPECT_EQ(result.host, "node1");
+  }
+  EXPECT_EQ(slow, 1) << table_of(report);
+}
+
+/// Sums of which one element is wrong on the second rank.
+class WrongSums final : public test::ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+    ForwardingCommunicator::reduce_scatter(stream, in, out, op).wait(stream);
+    if (rank() == 1) out.as<float>()[out.numel() - 1] += 1;
+    return {};
+  }
+};
+
+TEST_F(Selftest, FindsAWrongCollective) {
+  EXPECT_THAT(run_check<CollectivesCheck>().bad_nodes, IsEmpty());
+  WrongSums wrong(test::world());
+  context_.groups = {{"world", &test::world(), true}, {"tensor", &wrong, true}, {"embedding", nullptr, false}};
+  expect_fault(run_check<CollectivesCheck>(), "tensor collectives", "1000 elements: element 500 of 501");
+}
+
+TEST_F(Selftest, CollectivesAreLeftOutWhereADeviceHasFailed) {
+  class Failing final : public Check {
+   public:
+    std::string name() const override { return "failing"; }
+    std::string measures() const override { return "nothing"; }
+    std::vector<Result> run(Context& context) override {
+      if (context.place.rank == 1) throw EnvironmentError("the device is lost");
+      return {};
+    }
+  };
+  Checks checks;
+  checks.push_back(std::make_unique<Failing>());
+  checks.push_back(std::make_unique<CollectivesCheck>());
+  checks.push_back(std::make_unique<LatencyCheck>());
+  const Report report = run(checks, context_);
+  expect_fault(report, "failing", "the device is lost");
+  EXPECT_THAT(table_of(report), HasSubstr("the device of rank 1 failed before"));
+  EXPECT_THAT(table_of(report), HasSubstr("MPI latency across nodes"));
+}
+
+/// A file system that drops the last byte of what the second rank writes.
+class LossyFiles final : public MemoryFiles {
+ public:
+  void write_and_sync(const std::string& path, std::span<const std::byte> bytes) override {
+    MemoryFiles::write_and_sync(path, bytes.first(bytes.size() - 1));
+  }
+};
+
+TEST_F(Selftest, LeavesOutTheFileSystemWithoutAFolder) {
+  const Report report = run_check<FileCheck>();
+  EXPECT_TRUE(report.passed());
+  EXPECT_THAT(table_of(report), HasSubstr("skipped  file system"));
+}
+
+TEST_F(Selftest, FindsAFileSystemThatLosesBytes) {
+  context_.folder = "run";
+  LossyFiles lossy;
+  if (is_second()) context_.files = &lossy;
+  const Report report = run_check<FileCheck>();
+  EXPECT_FALSE(report.passed());
+  EXPECT_THAT(table_of(report), HasSubstr("-rank1, read after writing: 16777215 bytes instead of 16777216"));
+  EXPECT_EQ(files_.count() + lossy.count(), 0);
+}
+
+TEST_F(Selftest, FindsAFolderThatIsAnotherOnEachNode) {
+  context_.folder = "run";
+  const Report report = run_check<FileCheck>();  // each rank's files are its own
+  EXPECT_THAT(report.bad_nodes, ElementsAre("node0", "node1"));
+  EXPECT_THAT(table_of(report), HasSubstr("there is no such file"));
+  EXPECT_EQ(files_.count(), 0);
+}
+
+TEST_F(Selftest, FindsAGpuWithErrorsThatEccDidNotCorrect) {
+  EXPECT_TRUE(run_check<GpuCheck>(NVML_STUB).results.empty());  // no GPU
+  context_.pci_address = "0000:17:00.0";
+  setenv("NVML_STUB_UNCORRECTED", is_second() ? "2" : "0", 1);
+  const Report report = run_check<GpuCheck>(NVML_STUB);
+  expect_fault(report, "GPU ECC errors", "2 uncorrected and 7 corrected");
+  for (const char* row : {"GPU driver", "580.1", "GPU largest clock", "1980", "GPU power limit", "700"}) {
+    EXPECT_THAT(table_of(report), HasSubstr(row));
+  }
+}
+
+TEST_F(Selftest, SaysWhyNothingIsKnownOfAGpu) {
+  context_.pci_address = "0000:99:00.0";
+  EXPECT_THAT(table_of(run_check<GpuCheck>(NVML_STUB)), HasSubstr("NVML finds no GPU at PCI 0000:99:00.0"));
+  const Report report = run_check<GpuCheck>("no_such_library.so");
+  EXPECT_TRUE(report.passed());
+  EXPECT_THAT(table_of(report), HasSubstr("skipped  GPU state"));
+  EXPECT_THAT(table_of(report), HasSubstr("no_such_library.so"));
+}
+
+TEST_F(Selftest, FindsANodeWithLessMemoryOrOtherVersions) {
+  context_.properties = {{"driver", is_second() ? "550" : "580"}};
+  const Report report = run_check<MachineCheck>();
+  EXPECT_TRUE(report.passed());
+  EXPECT_THAT(table_of(report), HasSubstr("differs  driver"));
+  EXPECT_THAT(table_of(report), HasSubstr("memory"));
+}
+
+}  // namespace
+}  // namespace trireme::selftest

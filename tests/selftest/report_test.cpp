@@ -1,0 +1,107 @@
+#include "src/selftest/report.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+namespace trireme::selftest {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string node_of(int rank) { return "node" + std::to_string(rank / 2); }
+
+/// Results of one check by rank, two ranks a node.
+std::vector<Result> series(Kind kind, const std::vector<double>& values, double min_share = 0.8) {
+  std::vector<Result> results;
+  for (std::size_t rank = 0; rank < values.size(); ++rank) {
+    results.push_back({.check = "check",
+                       .kind = kind,
+                       .value = values[rank],
+                       .unit = "GB/s",
+                       .min_share = min_share,
+                       .rank = static_cast<int>(rank),
+                       .host = node_of(static_cast<int>(rank))});
+  }
+  return results;
+}
+
+TEST(SelftestReport, RankBelowItsShareOfTheMedianIsSlowAndItsNodeNamed) {
+  const Report report = judge(series(Kind::rate, {100, 102, 98, 79, 101, 100}));
+  EXPECT_THAT(report.bad_nodes, ElementsAre("node1"));
+  EXPECT_THAT(report.nodes, ElementsAre("node0", "node1", "node2"));
+  EXPECT_EQ(report.results[3].verdict, Verdict::slow);
+  EXPECT_EQ(report.results[3].expected, 100);
+  const std::string table = table_of(report);
+  EXPECT_THAT(table, HasSubstr("79 % of the median's speed"));
+  EXPECT_TRUE(table.ends_with("\nnode1\n")) << table;
+}
+
+TEST(SelftestReport, TimesAreSlowWhereTheyAreLong) {
+  EXPECT_THAT(judge(series(Kind::time, {10, 10, 10, 10, 13, 10})).bad_nodes, ElementsAre("node2"));
+  EXPECT_THAT(judge(series(Kind::time, {10, 10, 10, 10, 1, 10})).bad_nodes, IsEmpty());
+}
+
+TEST(SelftestReport, NotANumberAndZeroAreSlow) {
+  EXPECT_THAT(judge(series(Kind::rate, {1, 1, std::nan(""), 1, 0, 1})).bad_nodes, ElementsAre("node1", "node2"));
+}
+
+TEST(SelftestReport, OneRankIsItsOwnMedian) {
+  const Report report = judge(series(Kind::rate, {3}));
+  EXPECT_TRUE(report.passed());
+  EXPECT_TRUE(table_of(report).ends_with("\nok\n"));
+}
+
+TEST(SelftestReport, DifferentVersionsAreShownAndExcludeNothing) {
+  std::vector<Result> results = series(Kind::property, {0, 0, 0, 0, 0, 0});
+  for (Result& result : results) result.detail = result.rank == 4 ? "driver 2" : "driver 1";
+  const Report report = judge(std::move(results));
+  EXPECT_TRUE(report.passed());
+  EXPECT_EQ(report.results[4].verdict, Verdict::differs);
+  EXPECT_THAT(table_of(report), HasSubstr("driver 2; most ranks: driver 1"));
+}
+
+TEST(SelftestReport, TableBeginsWithTheWorstAndListsEachNodeOnce) {
+  std::vector<Result> results = series(Kind::rate, {5, 5, 5, 5});
+  for (Result& result : series(Kind::rate, {5, 5, 5, 1})) {
+    result.check = "a slow one";
+    results.push_back(result);
+  }
+  for (const int rank : {0, 1}) {
+    results.push_back({.check = "z", .passed = false, .detail = "wrong", .rank = rank, .host = node_of(rank)});
+  }
+  const std::string table = table_of(judge(std::move(results)));
+  const auto row = [&](int number) {
+    std::size_t begin = 0;
+    for (int i = 0; i < number; ++i) begin = table.find('\n', begin) + 1;
+    return table.substr(begin, table.find('\n', begin) - begin);
+  };
+  EXPECT_THAT(row(1), HasSubstr("FAILED   z"));
+  EXPECT_THAT(row(2), HasSubstr("FAILED   z"));
+  EXPECT_THAT(row(3), HasSubstr("SLOW     a slow one"));
+  EXPECT_THAT(row(4), HasSubstr("ok       check"));
+  EXPECT_TRUE(table.ends_with("\nnode0,node1\n")) << table;
+  EXPECT_THAT(table, HasSubstr("all nodes fail")) << table;
+}
+
+TEST(SelftestReport, ResultsPassAsText) {
+  std::vector<Result> results = series(Kind::rate, {0.1, std::numeric_limits<double>::infinity(), std::nan("")});
+  results[0].detail = std::string("two\nlines\tand a zero\0", 22);
+  results[1].passed = false;
+  const std::vector<Result> copies = results_of(text_of(results));
+  ASSERT_EQ(copies.size(), 3);
+  EXPECT_EQ(copies[0].value, 0.1);
+  EXPECT_EQ(copies[0].detail, "two lines and a zero");
+  EXPECT_EQ(copies[0].kind, Kind::rate);
+  EXPECT_FALSE(copies[1].passed);
+  EXPECT_TRUE(std::isinf(copies[1].value));
+  EXPECT_TRUE(std::isnan(copies[2].value));
+  EXPECT_EQ(copies[2].host, "node1");
+  EXPECT_TRUE(results_of("").empty());
+}
+
+}  // namespace
+}  // namespace trireme::selftest
