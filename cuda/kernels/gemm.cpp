@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "cuda/cublaslt/product.hpp"
@@ -102,6 +103,14 @@ class CublasLtGemm final : public GemmKernels {
     run(cuda_stream(stream), task);
   }
 
+  bool separate_latest_epilogue() override {
+    if (latest_epilogue_ == Epilogue::none) return false;
+    separate_.insert(latest_epilogue_);
+    std::erase_if(choices_, [&](const auto& entry) { return separate_.contains(entry.first.epilogue); });
+    latest_epilogue_ = Epilogue::none;
+    return true;
+  }
+
  private:
   /// Forward epilogue that cuBLASLt can fuse: its GELU is the tanh form.
   static Epilogue linear_epilogue(const Task& task) {
@@ -129,6 +138,7 @@ class CublasLtGemm final : public GemmKernels {
 
   void run(CudaStream& stream, Task& task) {
     ProductShape& shape = task.shape;
+    latest_epilogue_ = Epilogue::none;
     if (shape.m == 0 || shape.n == 0 || shape.k == 0) {
       // cuBLASLt takes no empty matrix: the product is zero, and only the epilogue runs.
       const std::size_t size_bytes = static_cast<std::size_t>(shape.m * shape.n) * size_of(shape.out);
@@ -170,6 +180,7 @@ class CublasLtGemm final : public GemmKernels {
   /// Runs the fused product where `choice` has one, else the product and then its epilogue.
   void run_with(CudaStream& stream, const Task& task, const Choice& choice) {
     ProductOperands operands = task.operands;
+    latest_epilogue_ = choice.fused ? task.shape.epilogue : Epilogue::none;
     if (!choice.fused) {
       operands.d = plain_result(task);
       products_.run(stream, plain(task.shape), choice, operands);
@@ -206,7 +217,8 @@ class CublasLtGemm final : public GemmKernels {
   }
 
   /// Returns whether cuBLASLt can fuse the epilogue. It does not check all of its documented rules for kept values.
-  static bool can_fuse(const Task& task) {
+  bool can_fuse(const Task& task) const {
+    if (separate_.contains(task.shape.epilogue)) return false;
     const bool supports_kept_values =
         task.pre_activation == nullptr || (task.shape.m % 8 == 0 && task.shape.alignment == 16);
     return task.shape.epilogue != Epilogue::none && supports_kept_values;
@@ -263,6 +275,8 @@ class CublasLtGemm final : public GemmKernels {
   AlgorithmCache cache_;
   Products products_;
   std::map<ProductShape, Choice> choices_;
+  std::set<Epilogue> separate_;                // never fused
+  Epilogue latest_epilogue_ = Epilogue::none;  // the one fused into the latest product
 };
 
 }  // namespace

@@ -230,10 +230,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, con
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   state().last = {algorithm->data[0], what.epilogue, what.compute};
   ++state().products;
-  fake_cuda::enqueue(stream, "cublasLtMatmul",
-                     [what, scale, a, la = layout(layout_a), b, lb = layout(layout_b), keep, d, ld = layout(layout_d)] {
-                       multiply(what, scale, a, la, b, lb, keep, d, ld);
-                     });
+  const bool is_wrong = state().behaviour.wrong.contains(what.epilogue);
+  fake_cuda::enqueue(
+      stream, "cublasLtMatmul",
+      [is_wrong, what, scale, a, la = layout(layout_a), b, lb = layout(layout_b), keep, d, ld = layout(layout_d)] {
+        multiply(what, scale, a, la, b, lb, keep, d, ld);
+        if (is_wrong) store(d, ld.type, 0, load(d, ld.type, 0) + 1);
+      });
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -94,7 +94,7 @@ TEST_F(Selftest, FindsOneWrongElementOfOneFusedProduct) {
   backend_.after_product = [](int call, TensorView result) {
     if (is_second() && call == 3 * 3 + 1) result.as<float>()[70] += 0.01F;
   };
-  expect_fault(run_check<KernelCheck>("gemm", gemm_cases, CaseSizes::small, std::vector{DType::fp32}), "gemm fp32",
+  expect_fault(run_check<KernelCheck>(families[0], CaseSizes::small, std::vector{DType::fp32}), "gemm fp32",
                "result 1: element 70 of 2808");
 }
 
@@ -102,7 +102,7 @@ TEST_F(Selftest, FindsOneOtherBitInARepetitionOfAKernel) {
   backend_.after_product = [](int call, TensorView result) {
     if (is_second() && call == 2) result.as<bf16>()[5].bits ^= 1;
   };
-  expect_fault(run_check<KernelCheck>("gemm", gemm_cases, CaseSizes::small, std::vector{DType::bf16}), "gemm bf16",
+  expect_fault(run_check<KernelCheck>(families[0], CaseSizes::small, std::vector{DType::bf16}), "gemm bf16",
                "other bits in repetition 2");
 }
 
@@ -110,7 +110,7 @@ TEST_F(Selftest, FailureOfOneRanksKernelIsAResultAndNotTheEnd) {
   backend_.after_product = [](int call, TensorView) {
     if (is_second() && call == 1) throw EnvironmentError("no kernel image is available");
   };
-  expect_fault(run_check<KernelCheck>("gemm", gemm_cases, CaseSizes::small, std::vector{DType::fp32}), "gemm fp32",
+  expect_fault(run_check<KernelCheck>(families[0], CaseSizes::small, std::vector{DType::fp32}), "gemm fp32",
                "no kernel image is available");
 }
 

@@ -21,6 +21,8 @@ void RunOptions::declare(Options& options) {
               "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For runs of few "
               "iterations: everything is kept in memory until then.");
   options.add_flag("dry-run", &dry_run, "Check everything, print the run's configuration and memory, and exit.");
+  options.add_flag("no-selftest", &no_selftest,
+                   "GPU: do not compare the kernels with the CPU's at the start, which takes about two seconds.");
 }
 
 void RunOptions::settle(const Options& options, const DataOptions& data) {

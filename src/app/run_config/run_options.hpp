@@ -15,6 +15,7 @@ struct RunOptions {
   std::string metrics_file;
   std::string trace_file;
   bool dry_run = false;
+  bool no_selftest = false;
 
   void declare_intervals(Options& options, RunKind kind = RunKind::pretraining);
   void declare(Options& options);

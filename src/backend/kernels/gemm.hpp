@@ -32,6 +32,10 @@ class GemmKernels {
   /// dy [n, out] T; x [n, in] T; dw [out, in] A; dbias [out] A or empty. Accumulates.
   virtual void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
                                       TensorView dbias) = 0;
+
+  /// For an epilogue that was found to be wrong: the activation, bias or bias' gradient of the latest product is no
+  /// longer fused into it, in products of all shapes. Returns false where it was not fused.
+  virtual bool separate_latest_epilogue() { return false; }
 };
 
 }  // namespace trireme

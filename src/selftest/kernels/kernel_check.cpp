@@ -23,9 +23,9 @@ struct Allowed {
   double absolute;
 };
 
-/// `inputs` is the unit roundoff of the numbers that products multiply where it is not that of `tested`; 0: it is.
-Allowed allowed_error(const Outcome& outcome, DType tested, double inputs) {
-  if (inputs > 0) return {0, 4 * inputs};
+Allowed allowed_error(const Outcome& outcome, const Comparison& c) {
+  constexpr double tf32_roundoff = 0x1p-11;
+  if (c.rounds_to_tf32 && c.dtype == DType::fp32) return {0, 4 * tf32_roundoff};
   const double u = unit_roundoff(outcome.stored), wide = unit_roundoff(accumulation_type(outcome.stored));
   switch (outcome.precision) {
     case Precision::exact:
@@ -33,7 +33,7 @@ Allowed allowed_error(const Outcome& outcome, DType tested, double inputs) {
     case Precision::rounded:
       return {1.01 * u + 4 * wide, 300 * wide + 0.001 * u};
     case Precision::mixed:
-      return {2 * u, 4 * unit_roundoff(tested) + 300 * wide};
+      return {2 * u, 4 * unit_roundoff(c.dtype) + 300 * wide};
   }
   return {0, 0};
 }
@@ -63,21 +63,21 @@ Error error_of(const Outcome& outcome, const Outcome& expected, const Allowed& a
   return worst;
 }
 
-Result compare(const Case& test, Context& context, DType dtype, double inputs) {
+Result compare(const Case& test, const Comparison& c) {
   Result result{.item = test.name, .unit = "of allowed", .expected = 1};
-  Trial reference(context.reference, dtype, DType::fp64), first(context.backend, dtype, dtype);
+  Trial reference(c.reference, c.dtype, DType::fp64), first(c.backend, c.dtype, c.dtype);
   test.run(reference);
   test.run(first);
   for (std::size_t i = 0; i < first.outcomes().size(); ++i) {
     const Outcome& outcome = first.outcomes()[i];
-    const Error error = error_of(outcome, reference.outcomes()[i], allowed_error(outcome, dtype, inputs));
+    const Error error = error_of(outcome, reference.outcomes()[i], allowed_error(outcome, c));
     if (error.ratio <= result.value) continue;
     result.value = error.ratio;
     if (error.ratio > 1) result.detail = fmt::format("result {}: {}", i + 1, error.text);
   }
   result.passed = result.value <= 1;
   for (int repetition = 2; repetition <= 3 && result.passed; ++repetition) {
-    Trial again(context.backend, dtype, dtype);
+    Trial again(c.backend, c.dtype, c.dtype);
     test.run(again);
     for (std::size_t i = 0; i < again.outcomes().size() && result.passed; ++i) {
       result.passed = again.outcomes()[i].digest == first.outcomes()[i].digest;
@@ -99,22 +99,32 @@ Extents model_extents(const Backend& backend) {
 
 }  // namespace
 
+Result Comparison::run(const Case& test) const {
+  try {
+    return compare(test, *this);
+  } catch (const std::exception& error) {
+    return {.item = test.name, .passed = false, .detail = error.what()};
+  }
+}
+
+bool Comparison::is_right_in_parts(const Family& family, const Case& test) const {
+  return family.is_product() && backend.gemm().separate_latest_epilogue() && run(test).passed;
+}
+
 std::vector<Result> KernelCheck::run(Context& context) {
   std::vector<Result> results;
-  std::vector<Case> cases = cases_(small_extents);
+  std::vector<Case> cases = family_.cases(small_extents);
   if (sizes_ == CaseSizes::small_and_model) {
-    for (Case& test : cases_(model_extents(context.backend))) cases.push_back(std::move(test));
+    for (Case& test : family_.cases(model_extents(context.backend))) cases.push_back(std::move(test));
   }
   for (const DType dtype : types_) {
-    const double inputs = context.allow_tf32 && dtype == DType::fp32 && family_ == "gemm" ? 0x1p-11 : 0;
+    const Comparison comparison{context.backend, context.reference, dtype, context.allow_tf32 && family_.is_product()};
     for (const Case& test : cases) {
-      Result result;
-      try {
-        result = compare(test, context, dtype, inputs);
-      } catch (const std::exception& error) {
-        result = {.item = test.name, .passed = false, .detail = error.what()};
+      Result result = comparison.run(test);
+      if (!result.passed && comparison.is_right_in_parts(family_, test)) {
+        result.detail += "; right where the epilogue is not fused";
       }
-      result.check = fmt::format("{} {}", family_, name_of(dtype));
+      result.check = fmt::format("{} {}", family_.name, name_of(dtype));
       results.push_back(std::move(result));
     }
   }
@@ -123,18 +133,7 @@ std::vector<Result> KernelCheck::run(Context& context) {
 
 std::vector<std::unique_ptr<Check>> kernel_checks(CaseSizes sizes, const std::vector<DType>& types) {
   std::vector<std::unique_ptr<Check>> checks;
-  const auto add = [&](const char* family, KernelCheck::Cases cases) {
-    checks.push_back(std::make_unique<KernelCheck>(family, cases, sizes, types));
-  };
-  add("gemm", gemm_cases);
-  add("norm", norm_cases);
-  add("attention", attention_cases);
-  add("elementwise", elementwise_cases);
-  add("embedding", embedding_cases);
-  add("cross_entropy", cross_entropy_cases);
-  add("optimizer", optimizer_cases);
-  add("reduce", reduce_cases);
-  add("rotary", rotary_cases);
+  for (const Family& family : families) checks.push_back(std::make_unique<KernelCheck>(family, sizes, types));
   return checks;
 }
 

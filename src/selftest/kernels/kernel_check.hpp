@@ -11,26 +11,52 @@ enum class CaseSizes {
   small_and_model  ///< also those of a model, which take longer to compare
 };
 
-/// Compares a family of kernels with the reference backend in fp64, on the same inputs, and its repeated runs with one
-/// another bit by bit. `value` of a result is the largest error over the allowed one.
+/// A family of kernels and its cases.
+struct Family {
+  const char* name;
+  std::vector<Case> (*cases)(const Extents&);
+  /// Returns whether these are products, of which the backend may fuse several steps.
+  bool is_product() const { return cases == gemm_cases; }
+};
+
+/// All families.
+inline constexpr Family families[] = {{"gemm", gemm_cases},           {"norm", norm_cases},
+                                      {"attention", attention_cases}, {"elementwise", elementwise_cases},
+                                      {"embedding", embedding_cases}, {"cross_entropy", cross_entropy_cases},
+                                      {"optimizer", optimizer_cases}, {"reduce", reduce_cases},
+                                      {"rotary", rotary_cases}};
+
+/// Compares a case with the reference backend in fp64, on the same inputs, and its repeated runs with one another bit
+/// by bit. `value` of a result is the largest error over the allowed one. Errors that are thrown are faults, too.
 ///
 /// Allowed are |error| <= r |expected| + a max |expected|. With the unit roundoffs u of the stored type, t of the
 /// training type, and U of the accumulation type: exact r = a = 0; rounded r = 1.01 u + 4 U, a = 300 U + 0.001 u; mixed
 /// r = 2 u, a = 4 t + 300 U. Where products round their inputs to TF32: a = 4 / 2048. Sums cancel, and so their errors
 /// are proportional to their terms: hence the maximum.
+struct Comparison {
+  Backend& backend;
+  Backend& reference;
+  DType dtype;
+  bool rounds_to_tf32 = false;
+
+  Result run(const Case& test) const;
+  /// After a fault: returns whether the case is right where the backend no longer fuses the epilogue of its product.
+  /// The backend keeps to that.
+  bool is_right_in_parts(const Family& family, const Case& test) const;
+};
+
+/// Comparisons of all cases of a family.
 class KernelCheck final : public Check {
  public:
-  using Cases = std::vector<Case> (*)(const Extents&);
-  KernelCheck(std::string family, Cases cases, CaseSizes sizes, std::vector<DType> types)
-      : family_(std::move(family)), cases_(cases), sizes_(sizes), types_(std::move(types)) {}
+  KernelCheck(const Family& family, CaseSizes sizes, std::vector<DType> types)
+      : family_(family), sizes_(sizes), types_(std::move(types)) {}
 
-  std::string name() const override { return family_; }
+  std::string name() const override { return family_.name; }
   std::string measures() const override { return "errors against the CPU in fp64, and bits of repeated runs"; }
   std::vector<Result> run(Context& context) override;
 
  private:
-  std::string family_;
-  Cases cases_;
+  Family family_;
   CaseSizes sizes_;
   std::vector<DType> types_;
 };

@@ -9,6 +9,7 @@
 #include "src/app/commands/finetune/task_result.hpp"
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_session.hpp"
+#include "src/app/kernel_test.hpp"
 #include "src/base/log.hpp"
 #include "src/base/shortened.hpp"
 
@@ -41,6 +42,7 @@ class Finetuning {
     read_data();
     config_ = reader_.settle(job_.grid.data_size(), {model_, sequence_length_, train_.samples->labels(), task_.epochs});
     check_training_type(*job_.backend, config_.precision.dtype);
+    test_kernels(job_, config_);
   }
 
   int run() {

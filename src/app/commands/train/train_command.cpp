@@ -5,6 +5,7 @@
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
+#include "src/app/kernel_test.hpp"
 #include "src/app/memory_report.hpp"
 #include "src/base/log.hpp"
 
@@ -20,6 +21,7 @@ int train_command(const CommandLine& line) {
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
   const RunConfig& config = reader.settle(job.grid.data_size());
   check_training_type(*job.backend, config.precision.dtype);
+  test_kernels(job, config);
 
   TrainPlan plan = make_plan(job, config);
   log_configuration(options, job, config, plan);

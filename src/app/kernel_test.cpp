@@ -1,0 +1,26 @@
+#include "src/app/kernel_test.hpp"
+
+#include "mpi/error.hpp"
+#include "src/base/log.hpp"
+#include "src/base/thread_pool.hpp"
+#include "src/base/timer.hpp"
+#include "src/selftest/startup.hpp"
+
+namespace trireme::app {
+
+void test_kernels(Job& job, const RunConfig& config) {
+  if (config.run.no_selftest || job.backend->memory_is_host()) return;
+  const Timer timer;
+  std::vector<std::string> warnings;
+  collectively(*job.world, [&] {
+    const std::unique_ptr<Backend> reference =
+        make_backend(BackendChoice::cpu, default_thread_count(job.node.ranks_sharing_cores));
+    warnings = selftest::test_at_start(*job.backend, *reference,
+                                       {config.precision.dtype, config.device.allow_tf32, mpi::this_rank_and_host()});
+  });
+  for (const std::string& warning : warnings) log::warn("{}", warning);
+  log::info("the kernels agree with the CPU's in {}, tested in {:.1f} s", name_of(config.precision.dtype),
+            timer.elapsed_s());
+}
+
+}  // namespace trireme::app

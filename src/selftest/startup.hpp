@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/backend/backend.hpp"
+
+namespace trireme::selftest {
+
+/// Kernels that a run tests at its start.
+struct StartupTest {
+  DType dtype = DType::fp32;  ///< type in which the run computes
+  bool allow_tf32 = false;    ///< fp32 products may round their inputs to TF32
+  std::string where;          ///< this rank, for messages: "rank 3 on host node7"
+};
+
+/// Compares small cases of every kernel family with `reference`, the CPU's backend, in about two seconds. A product
+/// whose fused epilogue is wrong has it computed by a kernel of its own from now on. Returns warnings that name these
+/// products. Throws EnvironmentError that names the kernels that are wrong.
+std::vector<std::string> test_at_start(Backend& backend, Backend& reference, const StartupTest& test);
+
+}  // namespace trireme::selftest

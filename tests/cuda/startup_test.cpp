@@ -1,0 +1,57 @@
+// The test of kernels at the start of a run, on the fakes of the CUDA libraries.
+#include "src/selftest/startup.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/cuda/gpu_backend.hpp"
+#include "tests/fakes/fake_cublaslt.hpp"
+#include "tests/fakes/fake_cuda.hpp"
+#include "tests/support/message_of.hpp"
+
+namespace trireme::selftest {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class StartupTestOnFakes : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake_cuda::reset();
+    fake_cublaslt::reset();
+    backend_ = test::make_gpu_backend({.deterministic = true});
+  }
+  void TearDown() override { fake_cublaslt::reset(); }
+  std::vector<std::string> test_kernels(DType dtype = DType::bf16) {
+    return test_at_start(*backend_, *cpu_, {dtype, false, "rank 3 on host node7"});
+  }
+  std::unique_ptr<Backend> cpu_ = make_backend(BackendChoice::cpu, 1);
+  std::unique_ptr<Backend> backend_;
+};
+
+TEST_F(StartupTestOnFakes, ReplacesAWrongFusedProductByItsPartsWithAWarning) {
+  fake_cublaslt::behaviour().wrong = {CUBLASLT_EPILOGUE_GELU_BIAS};
+  EXPECT_THAT(test_kernels(),
+              ElementsAre(AllOf(HasSubstr("rank 3 on host node7: the fused product gives wrong results"),
+                                HasSubstr("gemm bf16 linear bias gelu_tanh [64, 128] x 136: result 1: element 0 of"))));
+  EXPECT_THAT(test_kernels(), IsEmpty()) << "the backend keeps to the parts";
+}
+
+TEST_F(StartupTestOnFakes, AnEpilogueThatCublasLtRefusesNeedsNoWarning) {
+  fake_cublaslt::behaviour().cannot_fuse = {CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADB,
+                                            CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
+  EXPECT_THAT(test_kernels(), IsEmpty());
+  for (const DType dtype : {DType::fp32, DType::fp16}) EXPECT_THAT(test_kernels(dtype), IsEmpty());
+}
+
+TEST_F(StartupTestOnFakes, WrongKernelThatNothingReplacesIsAnErrorOfTheEnvironment) {
+  fake_cublaslt::behaviour().wrong = {CUBLASLT_EPILOGUE_DEFAULT};
+  const std::string message = test::message_of<EnvironmentError>([&] { test_kernels(); });
+  EXPECT_THAT(message, AllOf(HasSubstr("rank 3 on host node7: kernels give wrong results: gemm bf16 linear [64, 128]"),
+                             HasSubstr("leave this node out")));
+}
+
+}  // namespace
+}  // namespace trireme::selftest
