@@ -29,8 +29,11 @@ bool SharedMemory::comes_before(const Access& access, const Access& now) {
   return access.thread != several_warps && access.warp == now.warp && access.warp_epoch < now.warp_epoch;
 }
 
-bool SharedMemory::is_free(const Word& word, const Access& earlier, const char* what, const Access& now) {
-  if (word.copying == nobody && comes_before(earlier, now)) return true;
+bool SharedMemory::is_free(const Word& word, const Access& earlier, const Access& now) {
+  return word.copying == nobody && comes_before(earlier, now);
+}
+
+bool SharedMemory::refuse(const Word& word, const Access& earlier, const char* what) {
   if (word.copying != nobody) {
     race_ = fmt::format("the copy by thread {} into this shared memory was not waited for", word.copying);
   } else {
@@ -44,7 +47,9 @@ bool SharedMemory::read(int thread, std::size_t offset, std::size_t size_bytes) 
   const Access now = access_of(thread);
   for (std::size_t i = offset / word_bytes; i * word_bytes < offset + size_bytes; ++i) {
     Word& word = words_[i];
-    if (!is_free(word, word.write, "wrote", now)) return false;
+    if (!is_free(word, word.write, now)) return refuse(word, word.write, "wrote");
+    // Most reads are those of a word that all threads read.
+    if (word.read.thread == several_warps && word.read.block_epoch == now.block_epoch) continue;
     const Access before = std::exchange(word.read, now);
     if (before.thread != nobody && before.thread != thread && before.block_epoch == now.block_epoch) {
       word.read.thread = before.warp == now.warp && before.thread != several_warps ? several_lanes : several_warps;
@@ -57,7 +62,8 @@ bool SharedMemory::write(int thread, std::size_t offset, std::size_t size_bytes)
   const Access now = access_of(thread);
   for (std::size_t i = offset / word_bytes; i * word_bytes < offset + size_bytes; ++i) {
     Word& word = words_[i];
-    if (!is_free(word, word.write, "wrote", now) || !is_free(word, word.read, "read", now)) return false;
+    if (!is_free(word, word.write, now)) return refuse(word, word.write, "wrote");
+    if (!is_free(word, word.read, now)) return refuse(word, word.read, "read");
     word.write = now;
   }
   return true;

@@ -45,9 +45,10 @@ class SharedMemory {
   Access access_of(int thread) const;
   /// Returns whether a barrier orders the access before what `now` does.
   static bool comes_before(const Access& access, const Access& now);
-  /// Returns whether the word is not being copied to and its earlier access comes before `now`. Else describes the
-  /// race.
-  bool is_free(const Word& word, const Access& earlier, const char* what, const Access& now);
+  /// Returns whether the word is not being copied to and its earlier access comes before `now`.
+  static bool is_free(const Word& word, const Access& earlier, const Access& now);
+  /// Describes the race with an earlier access, and returns false.
+  bool refuse(const Word& word, const Access& earlier, const char* what);
 
   std::vector<std::byte> bytes_;
   std::vector<Word> words_;
