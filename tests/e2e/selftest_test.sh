@@ -32,5 +32,9 @@ check "the table begins with it" grep -qE '^FAILED +file system .* node02 .*No s
 check "the file of results names it" grep -qzE '"bad_nodes": \[[[:space:]]*"node02"[[:space:]]*\]' report.json
 check "no file is left after a failure" [ -z "$(ls -A runs/a)" ]
 
+arguments+=(--backend cuda)
+test_nodes
+check "nodes without a GPU are named, with the reason" \
+  [ "$code $(tail -n 1 out) $(grep -c '^FAILED   GPU .* node0[12] ' out)" = "4 node01,node02 2" ]
 refused 2 "--min-share" 1 selftest --min-share 1.5
 refused 5 "no/such/report.json" 2 selftest --seconds 0 --json no/such/report.json

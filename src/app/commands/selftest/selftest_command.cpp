@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -70,6 +71,27 @@ std::vector<selftest::Group> groups_of(Job& job) {
   return groups;
 }
 
+/// Looks for a GPU on every rank of a job that is to run on GPUs. Returns a report of the nodes without one: their
+/// backend cannot be made, and the other checks need all ranks. Collective.
+selftest::Report find_missing_gpus(const mpi::MpiEnvironment& environment, BackendChoice backend) {
+  const std::unique_ptr<mpi::MpiCommunicator> world = environment.make_world();
+  const mpi::NodeLocation node = mpi::find_node_location(*world);
+  GpuReport gpu;
+  if (const CudaExports* library = backend == BackendChoice::cpu ? nullptr : open_cuda_library(gpu.problem)) {
+    gpu = library->take_inventory(node.local_rank);
+  }
+  const std::vector<selftest::Result> own = {
+      {.check = "GPU", .passed = gpu.device >= 0, .detail = gpu.problem, .rank = world->rank(), .host = node_name()}};
+  std::vector<selftest::Result> all;
+  for (const std::string& text : all_gather_text(*world, selftest::text_of(own))) {
+    for (selftest::Result& result : selftest::results_of(text)) all.push_back(std::move(result));
+  }
+  const bool wants_gpus = backend == BackendChoice::cuda ||
+                          (backend == BackendChoice::automatic && std::ranges::any_of(all, &selftest::Result::passed));
+  if (!wants_gpus) return {};
+  return selftest::judge(std::move(all));
+}
+
 /// Adds the versions of libraries, and the place of the GPU where the job runs on GPUs.
 void describe_libraries(const Job& job, selftest::Context& context) {
   context.properties.push_back({"MPI", mpi::library_version()});
@@ -83,6 +105,17 @@ void describe_libraries(const Job& job, selftest::Context& context) {
     context.properties.push_back({"CUDA", gpu.versions});
     context.pci_address = gpu.pci_address;
   }
+}
+
+void print(const selftest::Report& report) {
+  std::fputs(with_flags(selftest::table_of(report)).c_str(), stdout);
+  std::fflush(stdout);
+}
+
+/// Returns the exit code of a rank. The rank that prints returns that of the job: mpirun may end the whole job, and its
+/// output, once a rank has failed.
+int exit_code_of(const selftest::Report& report, int rank) {
+  return static_cast<int>(report.passed() || rank != 0 ? ExitCode::success : ExitCode::environment);
 }
 
 /// Writes the report beside its file and gives it its name.
@@ -104,6 +137,11 @@ int selftest_command(const CommandLine& line) {
       "last the bad nodes, separated by commas, or 'ok'. Exit code 4 where there are bad nodes.");
   o.declare(options);
   if (!line.read(options)) return 0;
+  line.environment().engine()->set_max_wait(60 * o.device.timeout_minutes);
+  if (const selftest::Report missing = find_missing_gpus(line.environment(), o.device.backend); !missing.passed()) {
+    if (line.environment().rank() == 0) print(missing);
+    return exit_code_of(missing, line.environment().rank());
+  }
   Job job(line.environment(), options, o.grid, o.device);
   std::unique_ptr<Backend> reference;
   std::optional<io::TemporaryFile> json;
@@ -128,15 +166,11 @@ int selftest_command(const CommandLine& line) {
                             .folder = o.save};
   describe_libraries(job, context);
   const selftest::Report report = selftest::run(selftest::all_checks(), context);
-  if (job.speaks()) {
-    std::fputs(with_flags(selftest::table_of(report)).c_str(), stdout);
-    std::fflush(stdout);
-  }
+  if (job.speaks()) print(report);
   collectively(*job.world, [&] {
     if (json) write_report(*json, report);
   });
-  // The rank that prints returns the exit code: mpirun may end the whole job, and its output, once a rank has failed.
-  return static_cast<int>(report.passed() || !job.speaks() ? ExitCode::success : ExitCode::environment);
+  return exit_code_of(report, job.world->rank());
 }
 
 }  // namespace trireme::app
