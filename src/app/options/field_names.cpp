@@ -66,6 +66,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"min_loss_scale", "min-loss-scale"},
     {"min_lr", "min-lr"},
     {"model", "model"},
+    {"no_selftest", "no-selftest"},
     {"num_attention_heads", "num-attention-heads"},
     {"num_layers", "num-layers"},
     {"num_layers_per_virtual_pipeline_stage", "num-layers-per-virtual-pipeline-stage"},

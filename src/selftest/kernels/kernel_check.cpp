@@ -44,7 +44,7 @@ struct Error {
   std::string text;
 };
 
-Error error_of(const Outcome& outcome, const Outcome& expected, const Allowed& allowed) {
+Error error_of(const Outcome& outcome, const Outcome& expected, const Allowed& allowed, double slack) {
   double scale = 0;
   for (const double value : expected.values) {
     if (std::isfinite(value)) scale = std::max(scale, std::abs(value));
@@ -53,7 +53,7 @@ Error error_of(const Outcome& outcome, const Outcome& expected, const Allowed& a
   for (std::size_t i = 0; i < expected.values.size(); ++i) {
     const double actual = outcome.values[i], right = expected.values[i];
     if (actual == right) continue;  // infinities too
-    const double limit = allowed.relative * std::abs(right) + allowed.absolute * scale;
+    const double limit = slack * (allowed.relative * std::abs(right) + allowed.absolute * scale);
     double ratio = std::abs(actual - right) / limit;
     if (!std::isfinite(ratio)) ratio = std::numeric_limits<double>::max();  // NaN, or an error where none is allowed
     if (ratio <= worst.ratio) continue;
@@ -70,7 +70,7 @@ Result compare(const Case& test, const Comparison& c) {
   test.run(first);
   for (std::size_t i = 0; i < first.outcomes().size(); ++i) {
     const Outcome& outcome = first.outcomes()[i];
-    const Error error = error_of(outcome, reference.outcomes()[i], allowed_error(outcome, c));
+    const Error error = error_of(outcome, reference.outcomes()[i], allowed_error(outcome, c), c.slack);
     if (error.ratio <= result.value) continue;
     result.value = error.ratio;
     if (error.ratio > 1) result.detail = fmt::format("result {}: {}", i + 1, error.text);

@@ -38,6 +38,7 @@ struct Comparison {
   Backend& reference;
   DType dtype;
   bool rounds_to_tf32 = false;
+  double slack = 1;  ///< factor of all allowed errors
 
   Result run(const Case& test) const;
   /// After a fault: returns whether the case is right where the backend no longer fuses the epilogue of its product.
