@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tests/ptx/operations.hpp"
+#include "tests/ptx/operations/operations.hpp"
 #include "tests/ptx/statements.hpp"
 
 namespace trireme::ptx {

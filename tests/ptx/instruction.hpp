@@ -36,7 +36,7 @@ void for_lanes(Lanes lanes, Function&& function) {
 }
 
 /// Address spaces. Addresses of `generic` say themselves which space they belong to (see cvta in
-/// memory_operations.cpp).
+/// operations/memory.cpp).
 enum class Space { generic, global, shared, local, parameter };
 
 class Warp;

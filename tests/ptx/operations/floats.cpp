@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/ptx/mapped.hpp"
+#include "tests/ptx/operations/mapped.hpp"
 
 // Results are rounded to nearest, ties to even, and nothing is fused (-ffp-contract=off of the whole project).
 

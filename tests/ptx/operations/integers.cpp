@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tests/ptx/mapped.hpp"
+#include "tests/ptx/operations/mapped.hpp"
 
 namespace trireme::ptx {
 namespace {

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "src/tensor/dtype.hpp"
-#include "tests/ptx/mapped.hpp"
+#include "tests/ptx/operations/mapped.hpp"
 
 // Operations of the lanes of a warp together.
 

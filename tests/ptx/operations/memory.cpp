@@ -1,7 +1,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "tests/ptx/mapped.hpp"
+#include "tests/ptx/operations/mapped.hpp"
 
 namespace trireme::ptx {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/ptx/mapped.hpp"
+#include "tests/ptx/operations/mapped.hpp"
 
 namespace trireme::ptx {
 namespace {

@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "tests/ptx/operations.hpp"
+#include "tests/ptx/operations/operations.hpp"
 #include "tests/ptx/warp.hpp"
 
 // Operations that do the same for each lane: from functions of the operands' values.
