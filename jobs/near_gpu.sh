@@ -8,10 +8,11 @@ set -uo pipefail
 rank=${SLURM_LOCALID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}
 
 # The PCI address of the rank's GPU: "00000000:1B:00.0" in nvidia-smi, "0000:1b:00.0" in the kernel's table.
-gpus=$(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} \
-  2>/dev/null) || exec "$@"
-mapfile -t gpus <<<"${gpus,,}"
-gpu=${gpus[rank % ${#gpus[@]}]}
+gpus=${CUDA_VISIBLE_DEVICES-$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null)}
+read -ra gpus -d '' <<<"${gpus//,/ }"
+[ ${#gpus[@]} -gt 0 ] || exec "$@"
+gpu=$(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader -i "${gpus[rank % ${#gpus[@]}]}" 2>/dev/null) || exec "$@"
+gpu=${gpu,,}
 device=${DEVICES:-/sys/bus/pci/devices}/${gpu#0000}
 node=$(cat "$device/numa_node" 2>/dev/null) || node=-1
 

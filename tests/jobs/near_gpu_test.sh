@@ -19,8 +19,7 @@ mkdir "$folder/smi" "$folder/numa"
 cat >"$folder/smi/nvidia-smi" <<'P'
 #!/bin/bash
 gpus=(00000000:1B:00.0 00000000:9D:00.0 00000000:C3:00.0)
-[ "${3:-}" != -i ] || { IFS=, read -ra chosen <<<"$4"; for i in "${chosen[@]}"; do echo "${gpus[i]}"; done; exit; }
-printf '%s\n' "${gpus[@]}"
+if [ "$1" = --query-gpu=index ]; then printf '%s\n' 0 1 2; else echo "${gpus[$4]}"; fi
 P
 printf '#!/bin/bash\necho "numactl $*"\n' >"$folder/numa/numactl"
 chmod +x "$folder/smi/nvidia-smi" "$folder/numa/numactl"
@@ -40,6 +39,8 @@ expect "numactl --cpunodebind=1 --membind=1 echo trained" OMPI_COMM_WORLD_LOCAL_
 expect "trained" SLURM_LOCALID=2 "$with_gpus"
 expect "numactl --cpunodebind=0 --membind=0 echo trained" SLURM_LOCALID=3 "$with_gpus"
 expect "numactl --cpunodebind=1 --membind=1 echo trained" SLURM_LOCALID=1 CUDA_VISIBLE_DEVICES=2,1 "$with_gpus"
+expect "numactl --cpunodebind=0 --membind=0 echo trained" SLURM_LOCALID=2 CUDA_VISIBLE_DEVICES=0,1 "$with_gpus"
+expect "trained" SLURM_LOCALID=0 CUDA_VISIBLE_DEVICES= "$with_gpus"
 
 # Without numactl: taskset.
 mkdir "$folder/tools"
