@@ -166,10 +166,10 @@ std::string program_help() {
     if (!command.overview.empty()) text += fmt::format("  {:18} {}\n", command.path, command.overview);
   }
   return text +
-         "\n'trireme COMMAND --help' explains each. Exit codes: 0 done; 2 usage or configuration; 3 bad data or "
-         "checkpoint;\n"
-         "4 environment; 5 input or output failed; 6 a rank died; 7 a rank hung; 8 numerical; 75 stopped early with "
-         "everything\nsaved, run the same command again.\n";
+         "\n'trireme COMMAND --help' explains each; 'trireme --version' prints the version. Exit codes: 0 done; 2 "
+         "usage or\n"
+         "configuration; 3 bad data or checkpoint; 4 environment; 5 input or output failed; 6 a rank died; 7 a rank "
+         "hung;\n8 numerical; 75 stopped early with everything saved, run the same command again.\n";
 }
 
 std::string unknown_command_text(const std::string& word) {

@@ -11,6 +11,7 @@
 
 #include "mpi/run_main.hpp"
 #include "src/app/command_table.hpp"
+#include "src/app/job.hpp"
 #include "src/app/options/field_names.hpp"
 #include "src/app/process_limits.hpp"
 #include "src/app/run_config/device_options.hpp"
@@ -61,6 +62,10 @@ extern "C" int trireme_main(int argc, char** argv) {
   const bool first = mpi::launched_rank() == 0;  // under mpirun, help is printed once
   if (name == "--help" || name == "-h" || name == "help") {
     if (first) std::fputs(app::program_help().c_str(), stdout);
+    return 0;
+  }
+  if (name == "--version") {
+    if (first) fmt::print("trireme {}\n", app::version());
     return 0;
   }
   const app::Call call = app::find_command(words);

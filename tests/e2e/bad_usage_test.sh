@@ -19,6 +19,10 @@ for command in "corpus build" "corpus inspect" "corpus verify" train eval genera
   done
 done
 
+version=$("$trireme" info | sed -n 's/^trireme  */trireme /p')
+on 2 --version
+check "trireme --version prints once what info says" [ "$code $(cat out)" = "0 $version" ]
+
 # The grid.
 shape=(--seq-length 16 --data-path corpus.h5 --train-iters 1 --lr 1 --num-layers 4)
 refused 2 "2 ranks do not make a grid of tensor size 3" 2 train "${run[@]}" --tp 3
