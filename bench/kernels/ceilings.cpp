@@ -76,17 +76,19 @@ double product_ceiling(DType dtype) {
   return entry->second;
 }
 
-double copy_ceiling() {
-  static const double measured = [] {
+double copy_ceiling(double bytes) {
+  static std::map<double, double> measured;
+  const auto [entry, is_new] = measured.try_emplace(bytes, 0);
+  if (is_new) {
     ThreadPool pool(threads());
-    constexpr std::size_t size = std::size_t{256} << 20;
+    const std::size_t slice = std::max<std::size_t>(1, static_cast<std::size_t>(bytes / 2) / pool.threads());
+    const std::size_t size = slice * pool.threads();
     std::vector<char> from(size, 1), to(size);
-    const std::size_t slice = size / pool.threads();
     const double time =
         shortest(pool, [&](std::int64_t i) { std::memcpy(to.data() + i * slice, from.data() + i * slice, slice); });
-    return 2e-9 * static_cast<double>(slice * pool.threads()) / time;
-  }();
-  return measured;
+    entry->second = 2e-9 * static_cast<double>(size) / time;
+  }
+  return entry->second;
 }
 
 void report_products(benchmark::State& state, double operations, DType dtype) {

@@ -16,8 +16,8 @@ double product_ceiling(DType dtype);
 /// Reports GFLOP/s, the ceiling of products, and their ratio; `operations` of an iteration in units of 1e9.
 void report_products(benchmark::State& state, double operations, DType dtype);
 
-/// GB/s, read and written together, of a copy between arrays too large for the caches, on all threads. Measured once,
-/// the best of several.
-double copy_ceiling();
+/// GB/s of a copy, on all threads, that reads half of `bytes` and writes as many. Where these fit into the caches, they
+/// are there, as they are for a kernel that runs again and again. Measured once for each size, the best of several.
+double copy_ceiling(double bytes);
 
 }  // namespace trireme::bench

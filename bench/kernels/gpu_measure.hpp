@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <ostream>
 #include <string>
 
@@ -9,24 +10,28 @@
 
 namespace trireme::bench {
 
-/// Times kernels of a backend. Prints a line for each: time, rate, and the share of the rate of a plain copy or a large
-/// product in the same run. The CPU backend stands in for a GPU in a dry run, with which a program checks itself.
+/// Times kernels of a backend. Prints a line for each: time, rate, and the share of the rate of a ceiling in the same
+/// run. The ceiling of a kernel that moves memory is a plain copy that moves as many bytes, as small copies are slower.
+/// That of products is a large one, and that of copies one of 1 GiB. The CPU backend stands in for a GPU in a dry run,
+/// with which a program checks itself.
 class GpuMeasure {
  public:
-  /// Measures the copy and the product. `json` receives one object a line.
+  /// Measures the copy of 1 GiB and the product. `json` receives one object a line.
   GpuMeasure(Backend& backend, bool dry_run, std::ostream& json);
 
   /// Random numbers in [-1, 1): constants would draw less power, and let the clock rise.
   Tensor filled(DType dtype, const Shape& shape);
 
   using Work = std::function<void(int call)>;  // calls are numbered, so that they can take turns with memory
-  /// A kernel that moves `bytes` from and to memory, as its definition has it: each input once, each output once.
+  /// A kernel that moves `bytes` from and to memory, as its definition has it: each input once, each output once. The
+  /// first of a size measures the copy, too.
   void memory(const std::string& kernel, const std::string& shape, double bytes, const Work& work) {
-    measure({kernel, shape, DType::bf16, "GB/s", 1e-9}, copy_, bytes, work);
+    measure({kernel, shape, DType::bf16, "GB/s", 1e-9}, copy_rate(bytes), bytes, work);
   }
   /// One on tensor cores.
   void products(const std::string& kernel, const std::string& shape, double operations, const Work& work) {
-    measure({kernel, shape, DType::bf16, "TFLOP/s", 1e-12}, product_, operations, work);
+    const double rate = measure({kernel, shape, DType::bf16, "TFLOP/s", 1e-12}, product_, operations, work);
+    if (product_ == 0) product_ = rate;
   }
   /// How many tensors of a size it takes that no call finds its own in the caches.
   int copies_beyond_caches(double bytes) const { return dry_run_ ? 2 : static_cast<int>(4e8 / bytes) + 1; }
@@ -41,8 +46,10 @@ class GpuMeasure {
     const char* unit;
     double per_unit;
   };
-  /// `ceiling` is set where it is still 0.
-  void measure(const Line& line, double& ceiling, double amount, const Work& work);
+  /// Returns the rate. `ceiling` 0: the rate is its own ceiling.
+  double measure(const Line& line, double ceiling, double amount, const Work& work);
+  /// Bytes a second of a copy that reads half of `bytes` and writes as many. Measured once for each size.
+  double copy_rate(double bytes);
   /// Seconds of a call: the median over seven runs after a warm-up. A run has as many calls as take about 2 ms, at
   /// least one.
   double seconds(const Work& work);
@@ -51,7 +58,8 @@ class GpuMeasure {
   std::ostream& json_;
   Tensor random_;
   cuda::EventTimer timer_;
-  double copy_ = 0, product_ = 0;  // bytes and operations a second
+  double large_copy_ = 0, product_ = 0;  // bytes and operations a second
+  std::map<double, double> copies_;      // rates by the bytes that they move
 };
 
 }  // namespace trireme::bench

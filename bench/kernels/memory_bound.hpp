@@ -7,14 +7,15 @@
 
 namespace trireme::bench {
 
-/// Runs `kernel`, which moves `bytes` from and to memory, and reports GB/s beside a plain copy's.
+/// Runs `kernel`, which moves `bytes` from and to memory, and reports GB/s beside those of a copy
+/// of as many bytes.
 template <class Kernel>
 void measure(benchmark::State& state, double bytes, Kernel&& kernel) {
   for (auto _ : state) kernel();
   state.counters["GB/s"] = benchmark::Counter(1e-9 * bytes, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["ceiling"] = copy_ceiling();
-  state.counters["share"] =
-      benchmark::Counter(1e-9 * bytes / copy_ceiling(), benchmark::Counter::kIsIterationInvariantRate);
+  const double ceiling = copy_ceiling(bytes);
+  state.counters["ceiling"] = ceiling;
+  state.counters["share"] = benchmark::Counter(1e-9 * bytes / ceiling, benchmark::Counter::kIsIterationInvariantRate);
 }
 
 /// A tensor of one number, not 0.

@@ -47,7 +47,13 @@ case $1 in
     check "a line of the table for every measurement" lines "$(wc -l <"$scratch/json")" \
       ' bf16 +[0-9.]+ +[0-9.]+ (GB/s|TFLOP/s) +[0-9.]+$'
     check "one of JSON, too" lines "$(wc -l <"$scratch/out")" \
-      '^\{"kernel": ".+", "shape": ".+", "dtype": "bf16", "us": [0-9.]+, "rate": [0-9.e+-]+, "unit": "(GB|TFLOP)/s", "share": [0-9.]+\}$' "$scratch/json"
+      '^\{"kernel": ".+", "shape": ".+", "dtype": "bf16", "us": [0-9.]+, "rate": [0-9.e+-]+, "unit": "(GB|TFLOP)/s", "ceiling": [0-9.e+-]+, "share": [0-9.]+\}$' "$scratch/json"
+    check "kernels that move memory have copies of several sizes as their ceilings" awk -F'"' '
+      !/"unit": "GB/ { next }
+      { split($0, rate, /"rate": |, "unit"/); split($0, ceiling, /"ceiling": |, "share"/) }
+      $4 == "copy" { copied[rate[2]]; next }
+      { kernels[ceiling[2]]; if (!(ceiling[2] in copied)) { print; wrong = 1 } }
+      END { exit wrong || length(kernels) < 3 }' "$scratch/json"
     for kernel in copy product "layer norm" "rotary embedding" "logits, weight gradient" "attention, causal, dropout 0.1"; do
       check "$kernel is among them" grep -qE "^$kernel  " "$scratch/out"
     done
