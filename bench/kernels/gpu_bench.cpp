@@ -1,8 +1,11 @@
 // The CUDA kernels at the shapes of GPT-2 1.2B, of 124M at micro-batch 64 and of a TP-8 rank of 8.3B. Attention also
 // has the shapes that others publish. Prints time, rate, and the share of the rate of a copy of as many bytes or a
-// large product in the same run. usage: kernels_gpu_bench [--json FILE] [--dry-run] --json FILE   also one JSON object
-// a line
-// --dry-run     tiny shapes on the CPU backend: whether this program works
+// large product in the same run.
+//
+// usage: kernels_gpu_bench [--json FILE] [--dry-run]
+//
+//   --json FILE   also one JSON object a line
+//   --dry-run     tiny shapes on the CPU backend: whether this program works
 #include <fmt/format.h>
 
 #include <algorithm>
