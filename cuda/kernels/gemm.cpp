@@ -103,12 +103,15 @@ class CublasLtGemm final : public GemmKernels {
     run(cuda_stream(stream), task);
   }
 
-  bool separate_latest_epilogue() override {
-    if (latest_epilogue_ == Epilogue::none) return false;
-    separate_.insert(latest_epilogue_);
-    std::erase_if(choices_, [&](const auto& entry) { return separate_.contains(entry.first.epilogue); });
-    latest_epilogue_ = Epilogue::none;
+  bool set_epilogue_form(EpilogueForm form) override {
+    form_ = form;
     return true;
+  }
+  bool latest_epilogue_is_fused() const override { return latest_is_fused_; }
+  void separate_latest_epilogue() override {
+    if (latest_epilogue_ == Epilogue::none) return;
+    separate_.insert(latest_epilogue_);
+    std::erase_if(choices_, [&](const auto& entry) { return separate_.contains(entry.first.second.epilogue); });
   }
 
  private:
@@ -138,7 +141,8 @@ class CublasLtGemm final : public GemmKernels {
 
   void run(CudaStream& stream, Task& task) {
     ProductShape& shape = task.shape;
-    latest_epilogue_ = Epilogue::none;
+    latest_epilogue_ = shape.epilogue;
+    latest_is_fused_ = false;
     if (shape.m == 0 || shape.n == 0 || shape.k == 0) {
       // cuBLASLt takes no empty matrix: the product is zero, and only the epilogue runs.
       const std::size_t size_bytes = static_cast<std::size_t>(shape.m * shape.n) * size_of(shape.out);
@@ -151,17 +155,18 @@ class CublasLtGemm final : public GemmKernels {
     }
     shape.alignment =
         alignment_of({task.operands.a, task.operands.b, task.operands.d, task.bias, task.pre_activation, task.dbias});
-    if (const auto found = choices_.find(shape); found != choices_.end()) {
+    const std::pair key(form_, shape);
+    if (const auto found = choices_.find(key); found != choices_.end()) {
       run_with(stream, task, found->second);
     } else {
-      choices_.emplace(shape, run_first(stream, task));
+      choices_.emplace(key, run_first(stream, task));
     }
   }
 
   /// Runs the product and returns the choice.
   Choice run_first(CudaStream& stream, const Task& task) {
     const auto run_task = [&](const Choice& choice) { run_with(stream, task, choice); };
-    if (deterministic_) return first_that_runs(candidates(stream, task), run_task);
+    if (deterministic_ || form_ != EpilogueForm::chosen) return first_that_runs(candidates(stream, task), run_task);
     const std::string key = to_string(task.shape);
     if (const std::optional<Choice> kept = cache_.find(key); kept && is_usable(task, *kept)) {
       try {
@@ -180,7 +185,7 @@ class CublasLtGemm final : public GemmKernels {
   /// Runs the fused product where `choice` has one, else the product and then its epilogue.
   void run_with(CudaStream& stream, const Task& task, const Choice& choice) {
     ProductOperands operands = task.operands;
-    latest_epilogue_ = choice.fused ? task.shape.epilogue : Epilogue::none;
+    latest_is_fused_ = choice.fused;
     if (!choice.fused) {
       operands.d = plain_result(task);
       products_.run(stream, plain(task.shape), choice, operands);
@@ -218,7 +223,7 @@ class CublasLtGemm final : public GemmKernels {
 
   /// Returns whether cuBLASLt can fuse the epilogue. It does not check all of its documented rules for kept values.
   bool can_fuse(const Task& task) const {
-    if (separate_.contains(task.shape.epilogue)) return false;
+    if (form_ == EpilogueForm::separate || separate_.contains(task.shape.epilogue)) return false;
     const bool supports_kept_values =
         task.pre_activation == nullptr || (task.shape.m % 8 == 0 && task.shape.alignment == 16);
     return task.shape.epilogue != Epilogue::none && supports_kept_values;
@@ -274,9 +279,11 @@ class CublasLtGemm final : public GemmKernels {
   bool deterministic_;
   AlgorithmCache cache_;
   Products products_;
-  std::map<ProductShape, Choice> choices_;
+  std::map<std::pair<EpilogueForm, ProductShape>, Choice> choices_;
+  EpilogueForm form_ = EpilogueForm::chosen;
   std::set<Epilogue> separate_;                // never fused
-  Epilogue latest_epilogue_ = Epilogue::none;  // the one fused into the latest product
+  Epilogue latest_epilogue_ = Epilogue::none;  // that of the latest product, in either form
+  bool latest_is_fused_ = false;
 };
 
 }  // namespace

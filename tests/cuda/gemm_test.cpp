@@ -192,6 +192,25 @@ TEST_F(CudaGemm, AnEpilogueThatCannotBeFusedRunsInItsOwnKernel) {
   expect_close(separate, fused, {3 * once.relative, once.absolute + 2 * once.relative}, "separate against fused");
 }
 
+TEST_F(CudaGemm, TestsReachTheFormThatTimesDoNotChoose) {
+  for (const bool fused_is_faster : {true, false}) {
+    const auto gemm = make(fused_is_faster ? prefer_fused : prefer_separate);
+    for (const auto& [form, is_fused] : {std::pair{EpilogueForm::chosen, fused_is_faster},
+                                         {EpilogueForm::fused, true},
+                                         {EpilogueForm::separate, false},
+                                         {EpilogueForm::chosen, fused_is_faster}}) {
+      EXPECT_TRUE(gemm->set_epilogue_form(form));
+      multiply(*gemm);
+      EXPECT_EQ(gemm->latest_epilogue_is_fused(), is_fused);
+      EXPECT_EQ(fake_cublaslt::last().epilogue, is_fused ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+    }
+    gemm->separate_latest_epilogue();
+    EXPECT_TRUE(gemm->set_epilogue_form(EpilogueForm::fused));
+    multiply(*gemm);
+    EXPECT_FALSE(gemm->latest_epilogue_is_fused());
+  }
+}
+
 TEST_F(CudaGemm, DeterministicTakesTheFirstSuggestionAndMeasuresNothing) {
   const TemporaryDirectory folder;
   const std::string file = folder / "algorithms";

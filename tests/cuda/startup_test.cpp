@@ -1,8 +1,9 @@
-// The test of kernels at the start of a run, on the fakes of the CUDA libraries.
+// Comparisons of kernels, and the test at the start of a run, on the fakes of the CUDA libraries.
 #include "src/selftest/startup.hpp"
 
 #include <gmock/gmock.h>
 
+#include "src/selftest/kernels/kernel_check.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/fake_cublaslt.hpp"
 #include "tests/fakes/fake_cuda.hpp"
@@ -23,7 +24,23 @@ class StartupTestOnFakes : public testing::Test {
     fake_cublaslt::reset();
     backend_ = test::make_gpu_backend({.deterministic = true});
   }
-  void TearDown() override { fake_cublaslt::reset(); }
+  void TearDown() override {
+    fake_cublaslt::reset();
+    fake_cuda::spoil_kernel("");
+  }
+  /// Names of the forms of a small product with bias and GELU that are wrong.
+  std::vector<std::string> wrong_forms() {
+    const Comparison comparison{.backend = *backend_,
+                                .reference = *cpu_,
+                                .dtype = DType::bf16,
+                                .forms = {EpilogueForm::chosen, EpilogueForm::fused, EpilogueForm::separate}};
+    const std::vector<Case> cases = gemm_cases({.s = 4, .b = 2, .h = 16, .f = 24});
+    std::vector<std::string> wrong;
+    for (const Result& result : comparison.run(cases[3])) {
+      if (!result.passed) wrong.push_back(result.item);
+    }
+    return wrong;
+  }
   std::vector<std::string> test_kernels(DType dtype = DType::bf16) {
     return test_at_start(*backend_, *cpu_, {dtype, false, "rank 3 on host node7"});
   }
@@ -33,10 +50,26 @@ class StartupTestOnFakes : public testing::Test {
 
 TEST_F(StartupTestOnFakes, ReplacesAWrongFusedProductByItsPartsWithAWarning) {
   fake_cublaslt::behaviour().wrong = {CUBLASLT_EPILOGUE_GELU_BIAS};
-  EXPECT_THAT(test_kernels(),
-              ElementsAre(AllOf(HasSubstr("rank 3 on host node7: the fused product gives wrong results"),
-                                HasSubstr("gemm bf16 linear bias gelu_tanh [64, 128] x 136: result 1: element 0 of"))));
+  EXPECT_THAT(
+      test_kernels(),
+      ElementsAre(AllOf(HasSubstr("rank 3 on host node7: the fused product gives wrong results"),
+                        HasSubstr("gemm bf16 linear bias gelu_tanh [64, 128] x 136, fused: result 1: element 0 of"))));
   EXPECT_THAT(test_kernels(), IsEmpty()) << "the backend keeps to the parts";
+}
+
+TEST_F(StartupTestOnFakes, BothFormsOfAnEpilogueAreCompared) {
+  const std::string name = "linear bias gelu_tanh [8, 16] x 24";
+  EXPECT_THAT(wrong_forms(), IsEmpty());
+  fake_cuda::spoil_kernel("bias_activation");
+  EXPECT_THAT(wrong_forms(), ElementsAre(name + ", not fused")) << "the backend chooses the fused form";
+  fake_cublaslt::behaviour().wrong = {CUBLASLT_EPILOGUE_GELU_BIAS};
+  EXPECT_THAT(wrong_forms(), ElementsAre(name, name + ", fused", name + ", not fused"));
+}
+
+TEST_F(StartupTestOnFakes, WrongKernelOfAnEpilogueIsAnErrorThoughTheFusedFormIsRight) {
+  fake_cuda::spoil_kernel("bias_activation");
+  EXPECT_THAT(test::message_of<EnvironmentError>([&] { test_kernels(); }),
+              HasSubstr("gemm bf16 linear bias [64, 128] x 128, not fused: result 1: element"));
 }
 
 TEST_F(StartupTestOnFakes, AnEpilogueThatCublasLtRefusesNeedsNoWarning) {

@@ -229,14 +229,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, con
   const auto layout = [](cublasLtMatrixLayout_t l) { return *reinterpret_cast<const Layout*>(l); };
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   state().last = {algorithm->data[0], what.epilogue, what.compute};
-  ++state().products;
+  const bool is_flipped = ++state().products == state().behaviour.flipped_product;
   const bool is_wrong = state().behaviour.wrong.contains(what.epilogue);
-  fake_cuda::enqueue(
-      stream, "cublasLtMatmul",
-      [is_wrong, what, scale, a, la = layout(layout_a), b, lb = layout(layout_b), keep, d, ld = layout(layout_d)] {
-        multiply(what, scale, a, la, b, lb, keep, d, ld);
-        if (is_wrong) store(d, ld.type, 0, load(d, ld.type, 0) + 1);
-      });
+  fake_cuda::enqueue(stream, "cublasLtMatmul",
+                     [is_wrong, is_flipped, what, scale, a, la = layout(layout_a), b, lb = layout(layout_b), keep, d,
+                      ld = layout(layout_d)] {
+                       multiply(what, scale, a, la, b, lb, keep, d, ld);
+                       if (is_wrong) store(d, ld.type, 0, load(d, ld.type, 0) + 1);
+                       if (is_flipped) *static_cast<std::byte*>(d) ^= std::byte{1};
+                     });
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -35,6 +35,8 @@ void enqueue_until(cudaStream_t stream, const std::string& name, std::function<v
 /// Enqueues kernels on the host (tests/support/gpu), too, from now on, and refuses them pointers to memory that they
 /// may not touch. The first launch of each kernel waits until all enqueued work is done.
 void start_kernels_on_streams();
+/// Makes this kernel on the host wrong from now on, in the first element of the last tensor that it is given; "": none.
+void spoil_kernel(const std::string& name);
 /// Puts a line into the log.
 void note(const std::string& text);
 /// Runs everything that is enqueued.

@@ -9,6 +9,13 @@ namespace trireme {
 /// 2)); and tanh(x).
 enum class Activation { none, gelu_tanh, gelu_erf, tanh };
 
+/// Form in which the epilogue of a product is computed: its bias, its activation or the gradient of its bias.
+enum class EpilogueForm {
+  chosen,   ///< the one that the backend chooses
+  fused,    ///< in the product's kernel, where the library offers that
+  separate  ///< in a kernel of its own
+};
+
 /// Products of linear layers. Weights are [out, in], row-major. T is the training type, A its accumulation type
 /// (fp64 for fp64, else fp32). Sums are accumulated in A. Stream-ordered; the same inputs give the same bits.
 /// Outputs may not overlap inputs.
@@ -33,9 +40,14 @@ class GemmKernels {
   virtual void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
                                       TensorView dbias) = 0;
 
-  /// For an epilogue that was found to be wrong: the activation, bias or bias' gradient of the latest product is no
-  /// longer fused into it, in products of all shapes. Returns false where it was not fused.
-  virtual bool separate_latest_epilogue() { return false; }
+  /// Sets the form of the epilogues of later products, for tests of each. In forms other than `chosen` the library's
+  /// first suggestion is taken. Returns false, and changes nothing, on a backend of one form.
+  virtual bool set_epilogue_form(EpilogueForm form) { return form == EpilogueForm::chosen; }
+  /// Returns whether the latest product had an epilogue that was fused into it.
+  virtual bool latest_epilogue_is_fused() const { return false; }
+  /// Never fuses epilogues such as that of the latest product again, in products of all shapes: for forms that were
+  /// found to be wrong.
+  virtual void separate_latest_epilogue() {}
 };
 
 }  // namespace trireme

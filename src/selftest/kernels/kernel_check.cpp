@@ -63,14 +63,13 @@ Error error_of(const Outcome& outcome, const Outcome& expected, const Allowed& a
   return worst;
 }
 
-Result compare(const Case& test, const Comparison& c) {
-  Result result{.item = test.name, .unit = "of allowed", .expected = 1};
-  Trial reference(c.reference, c.dtype, DType::fp64), first(c.backend, c.dtype, c.dtype);
-  test.run(reference);
+Result compare(const Case& test, const Comparison& c, const std::vector<Outcome>& expected) {
+  Result result{.unit = "of allowed", .expected = 1};
+  Trial first(c.backend, c.dtype, c.dtype);
   test.run(first);
   for (std::size_t i = 0; i < first.outcomes().size(); ++i) {
     const Outcome& outcome = first.outcomes()[i];
-    const Error error = error_of(outcome, reference.outcomes()[i], allowed_error(outcome, c), c.slack);
+    const Error error = error_of(outcome, expected[i], allowed_error(outcome, c), c.slack);
     if (error.ratio <= result.value) continue;
     result.value = error.ratio;
     if (error.ratio > 1) result.detail = fmt::format("result {}: {}", i + 1, error.text);
@@ -99,16 +98,27 @@ Extents model_extents(const Backend& backend) {
 
 }  // namespace
 
-Result Comparison::run(const Case& test) const {
-  try {
-    return compare(test, *this);
-  } catch (const std::exception& error) {
-    return {.item = test.name, .passed = false, .detail = error.what()};
+std::vector<Result> Comparison::run(const Case& test) const {
+  Trial expected(reference, dtype, DType::fp64);
+  test.run(expected);
+  GemmKernels& gemm = backend.gemm();
+  std::vector<Result> results;
+  for (const EpilogueForm form : forms) {
+    if (!gemm.set_epilogue_form(form) && !results.empty()) break;
+    Result result;
+    try {
+      result = compare(test, *this, expected.outcomes());
+    } catch (const std::exception& error) {
+      result = {.passed = false, .detail = error.what()};
+    }
+    const bool is_fused = gemm.latest_epilogue_is_fused();
+    result.item = test.name;
+    if (form != EpilogueForm::chosen) result.item += is_fused ? ", fused" : ", not fused";
+    results.push_back(std::move(result));
+    if (form == EpilogueForm::fused && !is_fused) break;
   }
-}
-
-bool Comparison::is_right_in_parts(const Family& family, const Case& test) const {
-  return family.is_product() && backend.gemm().separate_latest_epilogue() && run(test).passed;
+  gemm.set_epilogue_form(EpilogueForm::chosen);
+  return results;
 }
 
 std::vector<Result> KernelCheck::run(Context& context) {
@@ -118,14 +128,17 @@ std::vector<Result> KernelCheck::run(Context& context) {
     for (Case& test : family_.cases(model_extents(context.backend))) cases.push_back(std::move(test));
   }
   for (const DType dtype : types_) {
-    const Comparison comparison{context.backend, context.reference, dtype, context.allow_tf32 && family_.is_product()};
+    Comparison comparison{context.backend, context.reference, dtype, context.allow_tf32 && family_.is_product()};
+    if (family_.is_product()) comparison.forms = {EpilogueForm::chosen, EpilogueForm::fused, EpilogueForm::separate};
     for (const Case& test : cases) {
-      Result result = comparison.run(test);
-      if (!result.passed && comparison.is_right_in_parts(family_, test)) {
-        result.detail += "; right where the epilogue is not fused";
+      std::vector<Result> forms = comparison.run(test);
+      for (Result& result : forms) {
+        if (!result.passed && comparison.is_right_in_parts(forms)) {
+          result.detail += "; right where the epilogue is not fused";
+        }
+        result.check = fmt::format("{} {}", family_.name, name_of(dtype));
+        results.push_back(result);
       }
-      result.check = fmt::format("{} {}", family_.name, name_of(dtype));
-      results.push_back(std::move(result));
     }
   }
   return results;

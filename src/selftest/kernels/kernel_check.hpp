@@ -27,7 +27,8 @@ inline constexpr Family families[] = {{"gemm", gemm_cases},           {"norm", n
                                       {"rotary", rotary_cases}};
 
 /// Compares a case with the reference backend in fp64, on the same inputs, and its repeated runs with one another bit
-/// by bit. `value` of a result is the largest error over the allowed one. Errors that are thrown are faults, too.
+/// by bit. `value` of a result is the largest error over the allowed one. Errors that the backend throws are faults,
+/// too.
 ///
 /// Allowed are |error| <= r |expected| + a max |expected|. With the unit roundoffs u of the stored type, t of the
 /// training type, and U of the accumulation type: exact r = a = 0; rounded r = 1.01 u + 4 U, a = 300 U + 0.001 u; mixed
@@ -39,11 +40,17 @@ struct Comparison {
   DType dtype;
   bool rounds_to_tf32 = false;
   double slack = 1;  ///< factor of all allowed errors
+  /// Forms of a product's epilogue that are compared, each with fp64.
+  std::vector<EpilogueForm> forms = {EpilogueForm::chosen};
 
-  Result run(const Case& test) const;
-  /// After a fault: returns whether the case is right where the backend no longer fuses the epilogue of its product.
-  /// The backend keeps to that.
-  bool is_right_in_parts(const Family& family, const Case& test) const;
+  /// Returns a result for each form that the backend has for this case, in order; at least one. An epilogue that the
+  /// library does not fuse has no result of the later forms. Its item names the form.
+  std::vector<Result> run(const Case& test) const;
+  /// Returns whether the results are those of all forms, and are right where the epilogue is separate. `separate` is
+  /// the last of the forms.
+  bool is_right_in_parts(const std::vector<Result>& results) const {
+    return forms.size() > 1 && results.size() == forms.size() && results.back().passed;
+  }
 };
 
 /// Comparisons of all cases of a family.
