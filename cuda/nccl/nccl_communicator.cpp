@@ -136,6 +136,9 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host, std::shar
                                    std::shared_ptr<DeviceMemory> memory)
     : host_(std::move(host)),
       handle_(std::move(group)),
+      collectives_(handle_->device().watch(
+          {.check = [] {},
+           .collectives = [handle = handle_.get()] { return cudaStreamQuery(handle->stream().handle()); }})),
       memory_(std::move(memory)),
       token_(memory_->allocate(2 * sizeof(std::int32_t))) {}
 

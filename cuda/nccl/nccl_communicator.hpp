@@ -55,6 +55,7 @@ class NcclCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> host_;  // communicator of the same ranks on the host
   std::shared_ptr<NcclHandle> handle_;
+  Device::Watch collectives_;
   std::shared_ptr<DeviceMemory> memory_;
   Buffer token_;  // operand of barriers, and of the p2p communicators' first operations
   struct P2pCommunicator {

@@ -39,6 +39,7 @@ Device::Device(DeviceLocation location, LaunchChecks checks) : location_(std::mo
   properties_ = to_text(properties);
   compute_capability_ = 10 * properties.major + properties.minor;
   shared_bytes_of_block_ = properties.sharedMemPerBlockOptin;
+  l2_bytes_ = static_cast<std::size_t>(properties.l2CacheSize);
   mark_ = make_event();
 }
 
@@ -126,6 +127,10 @@ void Device::throw_hung() const {
 
 void Device::abandon() const {
   for (const Watched& watched : watched_) watched.abandon();
+}
+
+void Device::wait_for_collectives() {
+  for (const Watched& watched : watched_) wait_until(watched.collectives, "cudaStreamQuery");
 }
 
 Device::Watch Device::watch(Watched communication) {

@@ -48,6 +48,7 @@ class Device {
   int compute_capability() const { return compute_capability_; }  ///< 90 for 9.0
   /// Maximum shared memory of a block.
   std::size_t shared_bytes_of_block() const { return shared_bytes_of_block_; }
+  std::size_t l2_bytes() const { return l2_bytes_; }  ///< size of the L2 cache
 
   void check(cudaError_t status, const char* call,
              const std::source_location& location = std::source_location::current()) const;
@@ -84,10 +85,16 @@ class Device {
     std::function<void()> check;                                            ///< throws to end a wait
     std::function<std::string()> under_way = [] { return std::string(); };  ///< for messages; empty: nothing
     std::function<void()> abandon = [] {};  ///< ends the communication without other ranks
+    std::function<cudaError_t()> collectives = [] { return cudaSuccess; };  ///< queries the stream of collectives
   };
   /// Watches `communication` during the lifetime of the token: waits of the host call its `check` repeatedly.
   using Watch = std::shared_ptr<void>;
   [[nodiscard]] Watch watch(Watched communication);
+  /// Blocks the host, as `wait_until` does, until the collectives that it has enqueued are complete. Ranks may do so at
+  /// different places. A collective needs the same call of its other ranks, which they make after the same calls as
+  /// this rank, and they wait only for what they enqueued before it. Messages between two ranks are not waited for: one
+  /// that was posted ahead may depend on what this rank enqueues later.
+  void wait_for_collectives();
   /// Ends all watched communication. To be called before an error of this rank alone frees memory: freeing waits for
   /// the GPU, and an operation there may wait for a rank that has failed.
   void abandon() const;
@@ -103,6 +110,7 @@ class Device {
   std::string properties_;
   int compute_capability_ = 0;
   std::size_t shared_bytes_of_block_ = 0;
+  std::size_t l2_bytes_ = 0;
   LaunchChecks checks_;
   std::list<Watched> watched_;
   double max_wait_s_ = 0;

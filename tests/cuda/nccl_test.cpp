@@ -227,6 +227,24 @@ TEST_F(Nccl, MemoryIsFreedWhereTheOtherRanksNeverCome) {
               HasSubstr("another error"));
 }
 
+TEST_F(Nccl, WhoWantsNoCollectiveBesideWaitsForThemAndNotForMessages) {
+  comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum);
+  device_->wait_for_collectives();
+  EXPECT_EQ(fake_cuda::pending(), 0u);
+  Transfer receive{Transfer::Direction::receive, 1, TensorView(x_.data(), {4})};
+  fake_nccl::lose_peers();
+  device_->set_max_wait(0.05);
+  comm_->exchange(compute_, {&receive, 1});
+  device_->wait_for_collectives();
+  EXPECT_THROW(
+      {
+        const Buffer buffer = memory_->allocate(16);  // whose end aborts what is under way
+        const Work work = comm_->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum);
+        device_->wait_for_collectives();
+      },
+      HungError);
+}
+
 TEST_F(Nccl, AGroupOfOneRankCopiesOnTheCallersStreamWithoutNccl) {
   const int live = fake_nccl::live();
   SelfCommunicator host("world");
