@@ -109,8 +109,9 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   std::size_t device_memory_bytes() const override { return memory_->device_bytes(); }
   std::size_t free_memory_bytes() const override { return memory_->free_bytes(); }
   std::size_t kernel_memory_bytes(const KernelExtents& extents) const override {
-    // The pool caches the memory of trial products and partial sums.
-    const std::size_t trial = deterministic_ ? 0 : static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);
+    // The pool caches the memory of trial products (TrialOperands) and partial sums.
+    const std::size_t gradient = static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);
+    const std::size_t trial = deterministic_ ? 0 : device_->l2_bytes() + gradient;
     return workspace_bytes + trial + column_sums_bytes(extents.summed_rows, extents.summed_columns);
   }
 

@@ -1,8 +1,8 @@
 #include "cuda/cublaslt/choose.hpp"
 
 #include <algorithm>
-#include <array>
-#include <limits>
+#include <utility>
+#include <vector>
 
 namespace trireme::cuda {
 namespace {
@@ -19,21 +19,45 @@ class TimedEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Median of several measurements, after one run that is not counted. A short run is repeated between two events: the
-/// host takes some microseconds to enqueue it.
-double median_us(CudaStream& stream, WorkTimer& timer, const std::function<void()>& run) {
-  constexpr double enough_us = 100, max_runs = 16;
-  run();
-  const double once_us = std::max(timer.time_us(stream, run), 1.0);
-  const int runs = static_cast<int>(std::clamp(enough_us / once_us, 1.0, max_runs));
-  std::array<double, 5> times_us{};
-  for (double& time_us : times_us) {
-    time_us = timer.time_us(stream, [&] {
-      for (int i = 0; i < runs; ++i) run();
-    });
+constexpr double warm_up_us = 2e5;
+// A short run is repeated between two events: the host takes some microseconds to enqueue it.
+constexpr double enough_us = 100, max_runs = 16;
+constexpr int counted_rounds = 5;
+constexpr double max_counted_us = 5e5;
+// Disturbances only add time, so the least time is near the true one from the first rounds on. That of single runs
+// includes the host's time to enqueue them.
+constexpr double far_behind_once = 2, far_behind = 1.1;
+
+struct Contender {
+  const Choice* choice;
+  int runs = 1;  // the number in a measurement
+  std::vector<double> times_us{};
+  double least_us() const { return *std::ranges::min_element(times_us); }
+  double median_us() const {
+    std::vector<double> sorted = times_us;
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
+    std::ranges::nth_element(sorted, middle);
+    return *middle;
   }
-  std::ranges::nth_element(times_us, times_us.begin() + 2);
-  return times_us[2] / runs;
+};
+
+/// Runs every candidate once. Returns those that cuBLASLt does not refuse, although it has suggested them.
+std::vector<Contender> load(const std::vector<Choice>& candidates, const std::function<void(const Choice&)>& run) {
+  std::vector<Contender> loaded;
+  for (const Choice& candidate : candidates) {
+    try {
+      run(candidate);
+      loaded.push_back({&candidate});
+    } catch (const CublasError&) {
+      if (loaded.empty() && &candidate == &candidates.back()) throw;
+    }
+  }
+  return loaded;
+}
+
+void drop_far_behind(std::vector<Contender>& contenders, double factor) {
+  const double best_us = std::ranges::min_element(contenders, {}, &Contender::least_us)->least_us();
+  std::erase_if(contenders, [&](const Contender& one) { return one.least_us() > factor * best_us; });
 }
 
 }  // namespace
@@ -50,23 +74,45 @@ double EventTimer::time_us(CudaStream& stream, const std::function<void()>& run)
   return 1000.0 * elapsed_ms;
 }
 
-// cuBLASLt may refuse its own suggestion: then the next candidate is tried.
-
-Choice choose_fastest(CudaStream& stream, WorkTimer& timer, const std::vector<Choice>& candidates,
-                      const std::function<void(const Choice&)>& run) {
-  const Choice* best = nullptr;
-  double best_us = std::numeric_limits<double>::infinity();
-  for (const Choice& candidate : candidates) {
-    try {
-      const double time_us = median_us(stream, timer, [&] { run(candidate); });
-      if (best != nullptr && time_us >= best_us) continue;
-      best_us = time_us;
-      best = &candidate;
-    } catch (const CublasError&) {
-      if (best == nullptr && &candidate == &candidates.back()) throw;
-    }
+void Tuner::warm_up(CudaStream& stream, const std::function<void()>& run) {
+  constexpr int runs = 16;
+  for (double worked_us = 0; worked_us < warm_up_us;) {
+    worked_us += std::max(1.0, timer_->time_us(stream, [&] {
+      for (int i = 0; i < runs; ++i) run();
+    }));
   }
-  return *best;
+}
+
+Choice Tuner::fastest(CudaStream& stream, const std::vector<Choice>& candidates,
+                      const std::function<void(const Choice&)>& run) {
+  stream.device().wait_for_collectives();
+  std::vector<Contender> contenders = load(candidates, run);
+  if (contenders.size() == 1) return *contenders.front().choice;
+  if (!std::exchange(is_warm_, true)) warm_up(stream, [&] { run(*contenders.front().choice); });
+
+  const auto measure = [&](const Contender& one) {
+    const auto repeat = [&] {
+      for (int i = 0; i < one.runs; ++i) run(*one.choice);
+    };
+    return timer_->time_us(stream, repeat);
+  };
+  for (Contender& one : contenders) one.times_us = {std::max(1.0, measure(one))};
+  drop_far_behind(contenders, far_behind_once);
+  for (Contender& one : contenders) {
+    one.runs = static_cast<int>(std::clamp(enough_us / one.times_us.front(), 1.0, max_runs));
+    one.times_us.clear();
+  }
+  double counted_us = 0;
+  for (int round = 0; round < counted_rounds && contenders.size() > 1 && counted_us < max_counted_us; ++round) {
+    for (Contender& one : contenders) {
+      const double time_us = measure(one);
+      counted_us += time_us;
+      one.times_us.push_back(time_us / one.runs);
+    }
+    drop_far_behind(contenders, far_behind);
+  }
+  if (contenders.size() == 1) return *contenders.front().choice;
+  return *std::ranges::min_element(contenders, {}, &Contender::median_us)->choice;
 }
 
 Choice first_that_runs(const std::vector<Choice>& candidates, const std::function<void(const Choice&)>& run) {

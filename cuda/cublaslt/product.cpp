@@ -7,7 +7,7 @@
 namespace trireme::cuda {
 namespace {
 
-constexpr int max_candidates = 8;
+constexpr int max_candidates = 32;
 
 cudaDataType_t cuda_type(DType dtype) {
   switch (dtype) {

@@ -38,11 +38,11 @@ struct ProductShape {
   std::int64_t k = 0;
   bool accumulate = false;
   Epilogue epilogue = Epilogue::none;
-  int alignment = 16;  ///< bytes that divide all addresses, at most 16
+  int alignment = 16;  ///< bytes that divide all addresses
   auto operator<=>(const ProductShape&) const = default;
 };
 
-/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 16"
+/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 64"
 std::string to_string(const ProductShape& shape);
 
 /// The memory a product works on. `aux` is the kept value, written by gelu_aux and read by dgelu; `bias` is written by

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cuda/cublaslt/product.hpp"
+#include "cuda/cublaslt/trial_operands.hpp"
 #include "cuda/kernels/epilogue.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
 #include "src/base/log.hpp"
@@ -28,9 +29,11 @@ struct Task {
   float* dbias = nullptr;          // linear_backward_weight
 };
 
-/// The largest power of two, at most 16, that divides all addresses.
+/// The largest power of two, at most 64, that divides all addresses. Arenas and parameter buffers align tensors to 64
+/// bytes. More depends on the place of a tensor among others: layers and micro-batches would measure one product up to
+/// three times, and take algorithms of their own.
 int alignment_of(std::initializer_list<const void*> pointers) {
-  std::uintptr_t bits = 16;
+  std::uintptr_t bits = 64;
   for (const void* pointer : pointers) bits |= reinterpret_cast<std::uintptr_t>(pointer);
   return 1 << std::countr_zero(bits);
 }
@@ -40,7 +43,7 @@ class CublasLtGemm final : public GemmKernels {
   CublasLtGemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, std::unique_ptr<WorkTimer> timer,
                const GemmOptions& options)
       : memory_(memory),
-        timer_(std::move(timer)),
+        tuner_(std::move(timer)),
         deterministic_(options.deterministic),
         cache_(options.deterministic ? "" : options.cache_file,
                device->location().device_name + (options.allow_tf32 ? ", TF32" : ""), Products::library_version()),
@@ -166,7 +169,9 @@ class CublasLtGemm final : public GemmKernels {
   /// Runs the product and returns the choice.
   Choice run_first(CudaStream& stream, const Task& task) {
     const auto run_task = [&](const Choice& choice) { run_with(stream, task, choice); };
-    if (deterministic_ || form_ != EpilogueForm::chosen) return first_that_runs(candidates(stream, task), run_task);
+    if (deterministic_ || form_ != EpilogueForm::chosen || is_recording(stream)) {
+      return first_that_runs(candidates(stream, task), run_task);
+    }
     const std::string key = to_string(task.shape);
     if (const std::optional<Choice> kept = cache_.find(key); kept && is_usable(task, *kept)) {
       try {
@@ -176,10 +181,19 @@ class CublasLtGemm final : public GemmKernels {
         // cuBLASLt may refuse it although it passed the check: another one is chosen below.
       }
     }
-    const Choice choice = fastest(stream, task, candidates(stream, task));
-    cache_.keep(key, choice);
-    run_task(choice);
-    return choice;
+    const std::vector<Choice> list = candidates(stream, task);
+    const std::optional<Choice> choice = fastest(stream, task, list);
+    if (!choice) return first_that_runs(list, run_task);
+    cache_.keep(key, *choice);
+    run_task(*choice);
+    return *choice;
+  }
+
+  /// Recorded work does not run: it has no time.
+  static bool is_recording(const CudaStream& stream) {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    stream.device().check(cudaStreamIsCapturing(stream.handle(), &capture), "cudaStreamIsCapturing");
+    return capture != cudaStreamCaptureStatusNone;
   }
 
   /// Runs the fused product where `choice` has one, else the product and then its epilogue.
@@ -225,7 +239,7 @@ class CublasLtGemm final : public GemmKernels {
   bool can_fuse(const Task& task) const {
     if (form_ == EpilogueForm::separate || separate_.contains(task.shape.epilogue)) return false;
     const bool supports_kept_values =
-        task.pre_activation == nullptr || (task.shape.m % 8 == 0 && task.shape.alignment == 16);
+        task.pre_activation == nullptr || (task.shape.m % 8 == 0 && task.shape.alignment >= 16);
     return task.shape.epilogue != Epilogue::none && supports_kept_values;
   }
 
@@ -252,30 +266,32 @@ class CublasLtGemm final : public GemmKernels {
                         : products_.usable(plain(task.shape), task.operands, choice);
   }
 
-  /// Chooses by time. Products that accumulate are measured on scratch memory, the others on the real outputs.
-  Choice fastest(CudaStream& stream, const Task& task, const std::vector<Choice>& candidates) {
+  /// Chooses by time; none where there is no memory for the trial runs.
+  std::optional<Choice> fastest(CudaStream& stream, const Task& task, const std::vector<Choice>& candidates) {
     Task trial = task;
-    Buffer d, dbias;
-    if (task.shape.accumulate) {
-      try {
-        d = memory_->allocate_on(stream, static_cast<std::size_t>(task.shape.m * task.shape.n) * sizeof(float));
-        if (task.dbias != nullptr) {
-          dbias = memory_->allocate_on(stream, static_cast<std::size_t>(task.shape.n) * sizeof(float));
-        }
-      } catch (const EnvironmentError& error) {
-        log::warn("the product {} uses cuBLASLt's first suggestion, not its fastest: {}", to_string(task.shape),
-                  error.what());
-        return candidates.front();
+    ProductOperands operands = task.operands;
+    operands.aux = task.pre_activation;
+    try {
+      TrialOperands rotated(stream, *memory_, task.shape, operands);
+      Buffer dbias;
+      if (task.dbias != nullptr) {
+        dbias = memory_->allocate_on(stream, static_cast<std::size_t>(task.shape.n) * sizeof(float));
+        trial.dbias = reinterpret_cast<float*>(dbias.data());
       }
-      trial.operands.d = d.data();
-      trial.dbias = task.dbias == nullptr ? nullptr : reinterpret_cast<float*>(dbias.data());
+      return tuner_.fastest(stream, candidates, [&](const Choice& candidate) {
+        trial.operands = rotated.next();
+        trial.pre_activation = std::exchange(trial.operands.aux, nullptr);
+        run_with(stream, trial, candidate);
+      });
+    } catch (const EnvironmentError& error) {
+      log::warn("the product {} uses cuBLASLt's first suggestion, not its fastest: {}", to_string(task.shape),
+                error.what());
+      return std::nullopt;
     }
-    return choose_fastest(stream, *timer_, candidates,
-                          [&](const Choice& candidate) { run_with(stream, trial, candidate); });
   }
 
   std::shared_ptr<DeviceMemory> memory_;
-  std::unique_ptr<WorkTimer> timer_;
+  Tuner tuner_;
   bool deterministic_;
   AlgorithmCache cache_;
   Products products_;

@@ -126,10 +126,11 @@ TEST_F(CudaBackendOnFakes, CountsItsMemory) {
 }
 
 TEST_F(CudaBackendOnFakes, SaysWhatItsKernelsTake) {
-  // The workspace of products, a gradient to try them on, and partial sums of at most 256 parts of the rows.
-  constexpr std::size_t workspace = std::size_t{32} << 20;
-  EXPECT_EQ(backend_->kernel_memory_bytes({1000, 64, 50}), workspace + 4 * 1000 + 2 * 50 * 4);
-  EXPECT_EQ(backend_->kernel_memory_bytes({0, 1'000'000, 50}), workspace + 256 * 50 * 4);
+  // The workspace of products, an L2 cache of operands and a gradient to try them on, and partial sums of at most 256
+  // parts of the rows.
+  constexpr std::size_t workspace = std::size_t{32} << 20, l2 = std::size_t{1} << 16;
+  EXPECT_EQ(backend_->kernel_memory_bytes({1000, 64, 50}), workspace + l2 + 4 * 1000 + 2 * 50 * 4);
+  EXPECT_EQ(backend_->kernel_memory_bytes({0, 1'000'000, 50}), workspace + l2 + 256 * 50 * 4);
 }
 
 TEST_F(CudaBackendOnFakes, SupportsWhatItsInterfacesSay) {

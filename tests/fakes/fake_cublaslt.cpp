@@ -31,9 +31,15 @@ struct Layout {
   std::int64_t stride;
 };
 
+/// The documented alignment where none is set.
+struct Preference {
+  std::array<std::uint32_t, 4> alignment{256, 256, 256, 256};
+};
+
 struct State {
   fake_cublaslt::Behaviour behaviour;
   fake_cublaslt::Last last;
+  fake_cublaslt::Search last_search;
   int products = 0;
   int searches = 0;
 };
@@ -120,6 +126,7 @@ void multiply(const Description& what, double alpha, const void* a, const Layout
 namespace fake_cublaslt {
 Behaviour& behaviour() { return state().behaviour; }
 const Last& last() { return state().last; }
+const Search& last_search() { return state().last_search; }
 int products() { return state().products; }
 int searches() { return state().searches; }
 void reset() { state() = {}; }
@@ -183,22 +190,27 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new int(0));
+  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete reinterpret_cast<int*>(preference);
+  delete reinterpret_cast<Preference*>(preference);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, size_t) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t opaque,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    size_t) {
+  auto& alignment = reinterpret_cast<Preference*>(opaque)->alignment;
+  const int matrix = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+  if (matrix >= 0 && matrix < 4) std::memcpy(&alignment[static_cast<std::size_t>(matrix)], value, sizeof alignment[0]);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int wanted,
+                                              cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
   ++state().searches;
+  state().last_search = {wanted, reinterpret_cast<const Preference*>(preference)->alignment};
   *found = 0;
   const auto* description = reinterpret_cast<const Description*>(opaque);
   if (description->aux != nullptr && description->aux_stride % 8 != 0) {
@@ -228,7 +240,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, con
   const Description what = *reinterpret_cast<const Description*>(opaque);
   const auto layout = [](cublasLtMatrixLayout_t l) { return *reinterpret_cast<const Layout*>(l); };
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  state().last = {algorithm->data[0], what.epilogue, what.compute};
+  state().last = {algorithm->data[0], what.epilogue, what.compute, a, b, d};
   const bool is_flipped = ++state().products == state().behaviour.flipped_product;
   const bool is_wrong = state().behaviour.wrong.contains(what.epilogue);
   fake_cuda::enqueue(stream, "cublasLtMatmul",

@@ -2,6 +2,7 @@
 
 #include <cublasLt.h>
 
+#include <array>
 #include <cstdint>
 #include <set>
 
@@ -24,8 +25,17 @@ struct Last {
   std::uint64_t algorithm = 0;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* d = nullptr;
 };
 const Last& last();
+/// Last search for algorithms.
+struct Search {
+  int wanted = 0;                            ///< algorithms
+  std::array<std::uint32_t, 4> alignment{};  ///< least ones of a, b, c and d, in bytes
+};
+const Search& last_search();
 /// Products enqueued, and searches for algorithms.
 int products();
 int searches();

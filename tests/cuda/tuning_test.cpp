@@ -1,0 +1,273 @@
+// Choice of the algorithm of a product, by scripted times.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "cuda/runtime/error.hpp"
+#include "cuda/runtime/graph.hpp"
+#include "tests/cuda/scripted_gemm.hpp"
+#include "tests/support/temporary_directory.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+using namespace test;
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+TEST_F(CudaGemm, TakesTheFormAndAlgorithmOfLeastTimeAndRemembersThem) {
+  const auto gemm = make([](const fake_cublaslt::Last& last) {
+    return last.epilogue == CUBLASLT_EPILOGUE_DEFAULT && last.algorithm == 2 ? 2e5 : 3e5;
+  });
+  multiply(*gemm);
+  EXPECT_EQ(fake_cublaslt::last().algorithm, 2u);
+  EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_DEFAULT);
+  const int products = fake_cublaslt::products(), searches = fake_cublaslt::searches();
+  multiply(*gemm);
+  EXPECT_EQ(fake_cublaslt::products(), products + 1);
+  EXPECT_EQ(fake_cublaslt::searches(), searches);
+}
+
+TEST_F(CudaGemm, OfEqualTimesTheFusedFormAndTheFirstSuggestionStand) {
+  multiply(*make([](const fake_cublaslt::Last&) { return 2e5; }));
+  EXPECT_EQ(fake_cublaslt::last().algorithm, 0u);
+  EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
+}
+
+TEST_F(CudaGemm, AnEpilogueThatCannotBeFusedRunsInItsOwnKernel) {
+  const std::vector<double> fused = multiply(*make(prefer_fused));
+  fake_cublaslt::behaviour().cannot_fuse = {CUBLASLT_EPILOGUE_BIAS};
+  const std::vector<double> separate = multiply(*make(prefer_fused));
+  EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_DEFAULT);
+  const Tolerance once = tolerance(DType::bf16, Operation::sum);
+  expect_close(separate, fused, {3 * once.relative, once.absolute + 2 * once.relative}, "separate against fused");
+}
+
+TEST_F(CudaGemm, TestsReachTheFormThatTimesDoNotChoose) {
+  for (const bool fused_is_faster : {true, false}) {
+    const auto gemm = make(fused_is_faster ? prefer_fused : prefer_separate);
+    for (const auto& [form, is_fused] : {std::pair{EpilogueForm::chosen, fused_is_faster},
+                                         {EpilogueForm::fused, true},
+                                         {EpilogueForm::separate, false},
+                                         {EpilogueForm::chosen, fused_is_faster}}) {
+      EXPECT_TRUE(gemm->set_epilogue_form(form));
+      multiply(*gemm);
+      EXPECT_EQ(gemm->latest_epilogue_is_fused(), is_fused);
+      EXPECT_EQ(fake_cublaslt::last().epilogue, is_fused ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+    }
+    gemm->separate_latest_epilogue();
+    EXPECT_TRUE(gemm->set_epilogue_form(EpilogueForm::fused));
+    multiply(*gemm);
+    EXPECT_FALSE(gemm->latest_epilogue_is_fused());
+  }
+}
+
+TEST_F(CudaGemm, DeterministicTakesTheFirstSuggestionAndMeasuresNothing) {
+  const TemporaryDirectory folder;
+  const std::string file = folder / "algorithms";
+  multiply(*make(prefer_separate, {.deterministic = true, .cache_file = file}));
+  EXPECT_THAT(measured_.products, IsEmpty());
+  EXPECT_EQ(fake_cublaslt::last().algorithm, 0u);
+  EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST_F(CudaGemm, TheNextRunTakesItsChoicesFromTheFile) {
+  const TemporaryDirectory folder;
+  const GemmOptions options{.cache_file = folder / "algorithms"};
+  const auto second_best = [](const fake_cublaslt::Last& last) { return last.algorithm == 1 ? 2e5 : 3e5; };
+  multiply(*make(second_best, options));
+  measured_ = {};
+  multiply(*make(prefer_separate, options));
+  EXPECT_THAT(measured_.products, IsEmpty());
+  EXPECT_EQ(fake_cublaslt::last().algorithm, 1u);
+  EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
+  // TF32 is another product.
+  multiply(*make(second_best, {.allow_tf32 = true, .cache_file = options.cache_file}));
+  EXPECT_THAT(measured_.products, Not(IsEmpty()));
+}
+
+TEST_F(CudaGemm, AKeptAlgorithmThatTheLibraryRefusesIsChosenAnew) {
+  const TemporaryDirectory folder;
+  const GemmOptions options{.cache_file = folder / "algorithms"};
+  multiply(*make([](const fake_cublaslt::Last& last) { return last.algorithm == 2 ? 2e5 : 3e5; }, options));
+  fake_cublaslt::behaviour().usable_algorithms = 2;
+  fake_cublaslt::behaviour().algorithms = 2;
+  measured_ = {};
+  multiply(*make(prefer_fused, options));
+  EXPECT_THAT(measured_.products, Not(IsEmpty()));
+  // It fails in the query, or in the run.
+  const std::uint64_t kept = fake_cublaslt::last().algorithm;
+  fake_cublaslt::behaviour().refused = {kept};
+  measured_ = {};
+  multiply(*make(prefer_fused, options));
+  EXPECT_THAT(measured_.products, Not(IsEmpty()));
+  EXPECT_NE(fake_cublaslt::last().algorithm, kept);
+}
+
+TEST_F(CudaGemm, ASuggestionThatTheLibraryRefusesIsPassedOver) {
+  for (const bool deterministic : {false, true}) {
+    fake_cublaslt::behaviour().refused = {0, 2};
+    multiply(*make(prefer_fused, {.deterministic = deterministic, .cache_file = ""}));
+    EXPECT_EQ(fake_cublaslt::last().algorithm, 1u);
+    fake_cublaslt::behaviour().refused = {0, 1, 2};
+    EXPECT_THROW(multiply(*make(prefer_fused, {.deterministic = deterministic, .cache_file = ""})), CublasError);
+  }
+}
+
+TEST_F(CudaGemm, AProductWithoutAlgorithmIsAnErrorThatNamesIt) {
+  fake_cublaslt::behaviour().algorithms = 0;
+  try {
+    multiply(*make(prefer_fused));
+    FAIL() << "no error";
+  } catch (const CublasError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("no algorithm for the product bf16 bf16 TN 24x8x16 = bias align 64"),
+                                    HasSubstr("rank 0 on node7, GPU 0 (Fake H200)")));
+  }
+}
+
+TEST_F(CudaGemm, WithoutMemoryForTheMeasurementItTakesTheFirstSuggestionForThisRunAlone) {
+  const TemporaryDirectory folder;
+  const std::string file = folder / "algorithms";
+  const auto gemm = make(prefer_separate, {.cache_file = file});
+  fake_cublaslt::behaviour().refused = {0};
+  fake_cuda::fail_next("cudaMallocFromPoolAsync", cudaErrorMemoryAllocation);
+  multiply(*gemm);
+  EXPECT_THAT(measured_.products, IsEmpty());
+  EXPECT_EQ(fake_cublaslt::products(), 1);
+  EXPECT_EQ(fake_cublaslt::last().algorithm, 1u);
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST_F(CudaGemm, MeasuresAllCandidatesInTurnAfterOneWarmUpOfTheGpu) {
+  const auto gemm = make([](const fake_cublaslt::Last& last) {
+    return 1000.0 + static_cast<double>(last.algorithm) + (last.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 10 : 0);
+  });
+  for (const std::int64_t rows : {8, 4}) {
+    measured_.products.clear();
+    multiply(*gemm, rows);
+    EXPECT_EQ(measured_.warm_ups, 13) << "200 ms, by 16 products of 1 ms, at the first measurement";
+    std::vector<std::pair<cublasLtEpilogue_t, std::uint64_t>> expected, actual;
+    for (int round = 0; round < 6; ++round) {
+      for (const auto epilogue : {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_DEFAULT}) {
+        for (std::uint64_t algorithm = 0; algorithm < 3; ++algorithm) expected.emplace_back(epilogue, algorithm);
+      }
+    }
+    for (const fake_cublaslt::Last& one : measured_.products) actual.emplace_back(one.epilogue, one.algorithm);
+    EXPECT_EQ(actual, expected);
+  }
+}
+
+TEST_F(CudaGemm, ClocksThatRiseMeanwhileDoNotMisleadIt) {
+  fake_cublaslt::behaviour().algorithms = 10;
+  double slower = 1.5;
+  multiply(*make([&](const fake_cublaslt::Last& last) {
+    slower = std::max(1.0, slower - 0.005);
+    return slower * (last.algorithm == 1 ? 960 : 1000);
+  }));
+  EXPECT_EQ(fake_cublaslt::last().algorithm, 1u);
+}
+
+TEST_F(CudaGemm, DropsCandidatesThatAreFarBehindAndEndsInTime) {
+  fake_cublaslt::behaviour().cannot_fuse = {CUBLASLT_EPILOGUE_BIAS};
+  fake_cublaslt::behaviour().algorithms = 4;
+  for (const double unit_us : {10.0, 1000.0, 4000.0}) {
+    measured_ = {};
+    multiply(*make([&](const fake_cublaslt::Last& last) {
+      return unit_us * std::array{105.0, 100.0, 150.0, 250.0}[last.algorithm];
+    }));
+    std::array<int, 4> times{};
+    for (const fake_cublaslt::Last& one : measured_.products) ++times[one.algorithm];
+    // In counted rounds 150 is measured once; half a second ends them.
+    const int rounds = unit_us == 10 ? 5 : unit_us == 1000 ? 2 : 1;
+    EXPECT_THAT(times, ElementsAre(1 + rounds, 1 + rounds, 2, 1)) << unit_us;
+    EXPECT_EQ(fake_cublaslt::last().algorithm, 1u);
+  }
+}
+
+TEST_F(CudaGemm, NoTrialRunFindsItsOperandsInTheL2Cache) {
+  constexpr std::size_t set_bytes = 2 * (8 * 16 + 24 * 16 + 8 * 24);
+  ASSERT_GT(device_->l2_bytes(), 10 * set_bytes);
+  fake_cublaslt::behaviour().algorithms = 32;
+  multiply(*make([](const fake_cublaslt::Last&) { return 1000.0; }));
+  for (const auto matrix : {&fake_cublaslt::Last::a, &fake_cublaslt::Last::b, &fake_cublaslt::Last::d}) {
+    std::map<const void*, std::size_t> latest;
+    std::size_t shortest = measured_.products.size();
+    for (std::size_t i = 0; i < measured_.products.size(); ++i) {
+      const auto [found, is_new] = latest.try_emplace(measured_.products[i].*matrix, i);
+      if (!is_new) shortest = std::min(shortest, i - std::exchange(found->second, i));
+    }
+    // Between two runs on one address the others move more than the cache holds. Between the matrices are up to 256
+    // bytes that nothing reads.
+    EXPECT_EQ(shortest, latest.size());
+    EXPECT_GT(latest.size() * (set_bytes + 3 * 256), device_->l2_bytes());
+  }
+}
+
+TEST_F(CudaGemm, TrialRunsHaveTheAlignmentThatCublasLtIsTold) {
+  const Tensor x = random_tensor(*cpu_, DType::bf16, {9, 16}, 1), w = random_tensor(*cpu_, DType::bf16, {24, 16}, 2);
+  const Tensor y = poisoned_tensor(*cpu_, DType::bf16, {8, 24});
+  fake_cublaslt::behaviour().algorithms = 50;
+  for (const std::int64_t row : {0, 1}) {
+    measured_ = {};
+    const unsigned alignment = row == 0 ? 64 : 32;
+    make([](const fake_cublaslt::Last&) {
+      return 1e5;
+    })->linear(stream_, x.view().rows(row, 8), w, {}, Activation::none, {}, y);
+    stream_.synchronize();
+    EXPECT_EQ(fake_cublaslt::last_search().wanted, 32);
+    EXPECT_THAT(fake_cublaslt::last_search().alignment, Each(alignment));
+    for (std::size_t i = 1; i < measured_.products.size(); ++i) {
+      const fake_cublaslt::Last &before = measured_.products[i - 1], &one = measured_.products[i];
+      for (const void* address : {one.a, one.b, one.d}) {
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % alignment, 0u);
+      }
+      EXPECT_NE(one.a, before.a);
+    }
+  }
+}
+
+TEST_F(CudaGemm, MeasuresNothingBesideACollectiveNorWaitsForAMessage) {
+  multiply(*make(prefer_fused));  // the first launch of a kernel waits for all that is under way
+  CudaStream collectives(device_), messages(device_);
+  const auto watch =
+      device_->watch({.check = [] {}, .collectives = [&] { return cudaStreamQuery(collectives.handle()); }});
+  bool collective_done = false, message_came = false;
+  fake_cuda::enqueue(collectives.handle(), "all-reduce", [&] { collective_done = true; });
+  fake_cuda::enqueue_until(
+      messages.handle(), "receive", [] {}, [&] { return message_came; }, [] {});
+  int beside = 0;
+  measured_ = {};
+  const auto gemm = make([&](const fake_cublaslt::Last&) {
+    beside += collective_done ? 0 : 1;
+    return 1e5;
+  });
+  multiply(*gemm);
+  EXPECT_EQ(beside, 0);
+  EXPECT_THAT(measured_.products, Not(IsEmpty()));
+  message_came = true;
+  messages.synchronize();
+}
+
+TEST_F(CudaGemm, RecordedProductsTakeTheFirstSuggestionUnlessOneIsKnown) {
+  const auto gemm = make(prefer_separate);
+  const Tensor x = random_tensor(*cpu_, DType::bf16, {8, 16}, 1), w = random_tensor(*cpu_, DType::bf16, {24, 16}, 2);
+  const Tensor bias = random_tensor(*cpu_, DType::bf16, {24}, 3), y = poisoned_tensor(*cpu_, DType::bf16, {8, 24});
+  const auto linear = [&](ConstTensorView b) { gemm->linear(stream_, x, w, b, Activation::none, {}, y); };
+  linear({});  // takes the workspace
+  measured_ = {};
+  CudaGraph::record(device_, stream_, [&] { linear(bias); });
+  stream_.synchronize();
+  EXPECT_THAT(measured_.products, IsEmpty());
+  EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
+}
+
+}  // namespace
+}  // namespace trireme::cuda
