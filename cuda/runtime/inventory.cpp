@@ -39,6 +39,36 @@ std::string versions() {
                      with_headers(three(static_cast<std::size_t>(nccl)), three(NCCL_VERSION_CODE)));
 }
 
+/// Attribute of a device; 0 where it has none.
+double attribute(cudaDeviceAttr name, int device) {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, name, device) == cudaSuccess ? value : 0;
+}
+
+/// Dense bf16 operations of a multiprocessor in a clock, from NVIDIA's peak rates; 0: not known here. "A100 Tensor Core
+/// GPU Architecture", table of specifications: 312 TFLOPS of 108 multiprocessors at 1.41 GHz. "H100 Tensor Core GPU
+/// Architecture": 989.4 TFLOPS of 132 multiprocessors at 1.83 GHz.
+double operations_per_clock(int compute_capability) {
+  switch (compute_capability) {
+    case 80:
+      return 2048;
+    case 90:
+      return 4096;
+    default:
+      return 0;
+  }
+}
+
+/// Bandwidth: memory clock x width x 2, as in "CUDA C++ Best Practices Guide", Theoretical Bandwidth Calculation.
+Ceilings ceilings_of(int device, const cudaDeviceProp& properties) {
+  constexpr double hz = 1000, bits = 8;  // clocks are in kHz
+  return {.bytes_per_s = 2 * hz * attribute(cudaDevAttrMemoryClockRate, device) *
+                         attribute(cudaDevAttrGlobalMemoryBusWidth, device) / bits,
+          .operations_per_s = hz * attribute(cudaDevAttrClockRate, device) *
+                              attribute(cudaDevAttrMultiProcessorCount, device) *
+                              operations_per_clock(10 * properties.major + properties.minor)};
+}
+
 }  // namespace
 
 std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000, number / 10 % 100); }
@@ -55,7 +85,10 @@ GpuReport take_inventory(int local_rank) {
   for (int device = 0; device < count; ++device) report.devices.push_back(describe(device));
   report.device = choose_device(local_rank, count);
   cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, report.device) == cudaSuccess) report.pci_address = pci_address(properties);
+  if (cudaGetDeviceProperties(&properties, report.device) == cudaSuccess) {
+    report.pci_address = pci_address(properties);
+    report.ceilings = ceilings_of(report.device, properties);
+  }
   return report;
 }
 

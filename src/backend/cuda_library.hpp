@@ -11,12 +11,19 @@ namespace trireme {
 
 class Backend;
 
+/// Largest rates of a device by its own attributes; 0: not known.
+struct Ceilings {
+  double bytes_per_s = 0;       ///< bandwidth of its memory, reads and writes together
+  double operations_per_s = 0;  ///< rate of dense products in bf16 or fp16, summed in fp32
+};
+
 /// GPUs and libraries of this machine, for `trireme info`.
 struct GpuReport {
   std::string versions;              ///< versions of driver, runtime, cuBLASLt and NCCL
   std::vector<std::string> devices;  ///< one line each
   int device = -1;                   ///< device of this rank; -1: none
   std::string pci_address;           ///< PCI address of that device, "0000:17:00.0"
+  Ceilings ceilings;                 ///< rates of that device
   std::string problem;               ///< reason why there is none
 };
 

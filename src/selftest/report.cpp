@@ -14,7 +14,8 @@ namespace {
 /// Results of all ranks for one check and item.
 using Series = std::vector<Result*>;
 
-bool is_speed(const Result& result) { return result.kind == Kind::rate || result.kind == Kind::time; }
+bool has_median(const Result& result) { return result.kind == Kind::rate || result.kind == Kind::time; }
+bool is_speed(const Result& result) { return has_median(result) || result.kind == Kind::share; }
 
 double median_of(const Series& series) {
   std::vector<double> values;
@@ -27,10 +28,10 @@ double median_of(const Series& series) {
   return (values[n / 2] + values[(n - 1) / 2]) / 2;
 }
 
-/// Speed of a result over the median's.
+/// Speed of a result over the expected one.
 double share_of(const Result& result) {
   if (result.expected <= 0) return 1;
-  return result.kind == Kind::rate ? result.value / result.expected : result.expected / result.value;
+  return result.kind == Kind::time ? result.expected / result.value : result.value / result.expected;
 }
 
 std::string most_common_text(const Series& series) {
@@ -45,10 +46,10 @@ std::string most_common_text(const Series& series) {
 
 void judge_series(const Series& series) {
   const Kind kind = series.front()->kind;
-  const double median = is_speed(*series.front()) ? median_of(series) : 0;
+  const double median = has_median(*series.front()) ? median_of(series) : 0;
   const std::string common = kind == Kind::property ? most_common_text(series) : "";
   for (Result* result : series) {
-    if (is_speed(*result)) result->expected = median;
+    if (has_median(*result)) result->expected = median;
     if (!result->passed) {
       result->verdict = Verdict::failed;
     } else if (kind == Kind::skipped) {
@@ -58,7 +59,8 @@ void judge_series(const Series& series) {
       result->detail = fmt::format("{}; most ranks: {}", result->detail, common);
     } else if (is_speed(*result) && result->min_share > 0 && !(share_of(*result) >= result->min_share)) {
       result->verdict = Verdict::slow;
-      result->detail = fmt::format("{:.0f} % of the median's speed{}{}", 100 * share_of(*result),
+      result->detail = fmt::format("{:.0f} % of {}{}{}", 100 * share_of(*result),
+                                   kind == Kind::share ? "the device's ceiling" : "the median's speed",
                                    result->detail.empty() ? "" : "; ", result->detail);
     }
   }

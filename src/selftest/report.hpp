@@ -16,8 +16,9 @@ struct Report {
 };
 
 /// Judges results of all ranks. Rates and times of one check and item are compared with their median over the ranks: a
-/// rank is slow where its speed is below `min_share` of the median's. Properties are compared with the most common
-/// text; a difference is shown and excludes no node. The same results give the same report on every rank.
+/// rank is slow where its speed is below `min_share` of the median's, or of the device's ceiling. Properties are
+/// compared with the most common text; a difference is shown and excludes no node. The same results give the same
+/// report on every rank.
 Report judge(std::vector<Result> results);
 
 /// The report for a terminal, the worst first: a line for each result that is not as it should be, then one for each

@@ -11,6 +11,7 @@ enum class Kind {
   correctness,  ///< `value` is an error in units of the allowed one, or 0; the check itself decides
   rate,         ///< larger is better; compared with the median of all ranks
   time,         ///< smaller is better; compared with the median of all ranks
+  share,        ///< larger is better; compared with `expected`, which the check sets: the device's ceiling
   property,     ///< `detail` is a text that should be the same everywhere
   skipped       ///< not measured; `detail` says why
 };
@@ -27,8 +28,8 @@ struct Result {
   bool passed = true;  ///< false: the check itself found a fault
   double value = 0;
   std::string unit = {};
-  double expected = 0;   ///< median of all ranks (judge) or limit; 0: none
-  double min_share = 0;  ///< rates and times: share of the median's speed below which the rank is slow; 0: not judged
+  double expected = 0;   ///< median of all ranks (judge), limit or ceiling; 0: none
+  double min_share = 0;  ///< share of the expected speed below which the rank is slow; 0: not judged
   std::string detail = {};
   int rank = 0;
   std::string host = {};  ///< name of the node, as the scheduler spells it

@@ -10,6 +10,11 @@
 namespace trireme::selftest {
 namespace {
 
+// Shares of a ceiling that a GPU must reach, over `min_share`: 0.6 and 0.4 of it by default. A healthy GPU copies at
+// about nine tenths of its memory's bandwidth. Its products reach a half or more of the operations at the largest
+// clock, since the limit of power lowers the clock. A GPU at half of its clock or its power falls below both.
+constexpr double copy_ceiling_tolerance = 0.75, product_ceiling_tolerance = 0.5;
+
 /// Matrices of a product y = x w^T of [n, n], of random numbers: constants would draw less power.
 class Product {
  public:
@@ -106,18 +111,28 @@ std::vector<Result> SpeedCheck::run(Context& context) {
   const std::int64_t numel = backend.memory_is_host() ? std::int64_t{1} << 22 : std::int64_t{1} << 29;
   const double bytes = 2.0 * static_cast<double>(numel) * static_cast<double>(size_of(Product::type_on(backend)));
   const double copy_rate = bytes / copy_seconds(backend, numel);
-  return {{.check = "product rate",
-           .item = product.text(),
-           .kind = Kind::rate,
-           .value = 1e-9 * product_rate,
-           .unit = "GFLOP/s",
-           .min_share = context.min_share},
-          {.check = "copy rate",
-           .item = fmt::format("{} MiB", static_cast<std::int64_t>(bytes / 2) >> 20),
-           .kind = Kind::rate,
-           .value = 1e-9 * copy_rate,
-           .unit = "GB/s",
-           .min_share = context.min_share}};
+  std::vector<Result> results;
+  const auto add_rate = [&](const std::string& name, std::string item, double rate, const char* unit, double ceiling,
+                            double ceiling_tolerance) {
+    const Result result{.check = name + " rate",
+                        .item = std::move(item),
+                        .kind = Kind::rate,
+                        .value = 1e-9 * rate,
+                        .unit = unit,
+                        .min_share = context.min_share};
+    Result share = result;
+    share.check = name + " rate of the ceiling";
+    share.kind = ceiling > 0 ? Kind::share : Kind::skipped;
+    share.expected = 1e-9 * ceiling;
+    share.min_share *= ceiling_tolerance;
+    share.detail = ceiling > 0 ? "" : "no ceiling is known of " + backend.description();
+    results.insert(results.end(), {result, share});
+  };
+  add_rate("product", product.text(), product_rate, "GFLOP/s", context.ceilings.operations_per_s,
+           product_ceiling_tolerance);
+  add_rate("copy", fmt::format("{} MiB", static_cast<std::int64_t>(bytes / 2) >> 20), copy_rate, "GB/s",
+           context.ceilings.bytes_per_s, copy_ceiling_tolerance);
+  return results;
 }
 
 std::vector<Result> BurnCheck::run(Context& context) {

@@ -6,6 +6,8 @@ namespace trireme::selftest {
 
 /// Rates of this rank's device while all others work too: a copy between tensors beyond the caches, and a product of
 /// large matrices. Operations of a product of [n, n] matrices: 2 n^3. Bytes of a copy: those read and those written.
+/// The rates are compared with the median of all ranks and with the ceilings of the device, where these are known: one
+/// GPU alone, or GPUs that are all slow, are found, too.
 class SpeedCheck final : public Check {
  public:
   std::string name() const override { return "speed"; }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <thread>
 
+#include "cuda/runtime/inventory.hpp"
 #include "cuda/runtime/memory.hpp"
 #include "cuda/runtime/stream.hpp"
 #include "src/base/log.hpp"
@@ -288,6 +289,25 @@ TEST_F(CudaRuntime, PinnedMemoryIsKeptForTheNext) {
   const Buffer third = pinned.allocate(8000);
   EXPECT_THAT(fake_cuda::log(), ElementsAre("cudaHostAlloc 8192", "cudaHostAlloc 8192"));
   EXPECT_EQ(pinned.reserved_bytes(), 16384u);
+}
+
+TEST_F(CudaRuntime, TheInventoryKnowsTheCeilingsOfAGpu) {
+  const Ceilings h200 = take_inventory(0).ceilings;
+  EXPECT_NEAR(h200.bytes_per_s, 4.917e12, 1e9);
+  EXPECT_NEAR(h200.operations_per_s, 1.0705e15, 1e11);
+  fake_cuda::properties() = {.major = 8,
+                             .minor = 0,
+                             .attributes = {{cudaDevAttrMultiProcessorCount, 108},
+                                            {cudaDevAttrClockRate, 1410000},
+                                            {cudaDevAttrMemoryClockRate, 1215000},
+                                            {cudaDevAttrGlobalMemoryBusWidth, 5120}}};
+  const Ceilings a100 = take_inventory(0).ceilings;
+  EXPECT_NEAR(a100.bytes_per_s, 1.555e12, 1e9);  // NVIDIA's data sheet
+  EXPECT_NEAR(a100.operations_per_s, 3.12e14, 1e12);
+  fake_cuda::properties().minor = 9;
+  EXPECT_EQ(take_inventory(0).ceilings.operations_per_s, 0) << "no figure is at hand";
+  fake_cuda::properties().attributes.erase(cudaDevAttrMemoryClockRate);
+  EXPECT_EQ(take_inventory(0).ceilings.bytes_per_s, 0);
 }
 
 TEST_F(CudaRuntime, CopiesAreOrderedOnTheirStreamAndCheckSizes) {

@@ -29,6 +29,7 @@ struct State {
   cudaError_t last_error = cudaSuccess;
   int devices = 1;
   unsigned char uuid = 0;
+  Properties properties;
   int outside = 0;  // pieces of work that other processes take part in
 };
 State& state() {
@@ -132,6 +133,7 @@ void set_devices(int count, unsigned char uuid) {
   state().devices = count;
   state().uuid = uuid;
 }
+Properties& properties() { return state().properties; }
 std::string name_of(cudaStream_t stream) { return fmt::format("stream {}", stream->number); }
 
 }  // namespace fake_cuda
@@ -187,12 +189,20 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   FAKE_OUTCOME("cudaGetDeviceProperties");
   *properties = {};
   std::strcpy(properties->name, "Fake H200");
-  properties->major = 9;
+  properties->major = state().properties.major;
+  properties->minor = state().properties.minor;
   properties->totalGlobalMem = std::size_t{139} << 30;
   properties->l2CacheSize = 1 << 16;
   properties->sharedMemPerBlockOptin = trireme::gpu::host::max_shared_bytes;
   properties->uuid.bytes[0] = static_cast<char>(state().uuid);
   properties->uuid.bytes[1] = static_cast<char>(device);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  FAKE_OUTCOME("cudaDeviceGetAttribute");
+  const auto found = state().properties.attributes.find(attribute);
+  if (found == state().properties.attributes.end()) return cudaErrorInvalidValue;
+  *value = found->second;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {

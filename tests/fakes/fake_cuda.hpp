@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,15 @@ void run_all();
 void break_device(cudaError_t status);
 /// Sets the number of GPUs. Copies of this process with the same `uuid` have the same GPUs.
 void set_devices(int count, unsigned char uuid = 0);
+/// Compute capability and attributes of all GPUs; at first those of an H200.
+struct Properties {
+  int major = 9, minor = 0;
+  std::map<cudaDeviceAttr, int> attributes = {{cudaDevAttrMultiProcessorCount, 132},
+                                              {cudaDevAttrClockRate, 1980000},
+                                              {cudaDevAttrMemoryClockRate, 3201000},
+                                              {cudaDevAttrGlobalMemoryBusWidth, 6144}};
+};
+Properties& properties();
 /// Separates the GPU's memory from the host's, until the end of the program. It holds NaN at first. An access of the
 /// host outside the work of streams ends the program with a message. Copies go only between this memory and that of
 /// cudaHostAlloc.

@@ -75,6 +75,7 @@ class Selftest : public testing::Test {
       .groups = {{"world", &test::world(), true}},
       .place = {test::world().rank(), "node" + std::to_string(test::world().rank()), test::world().rank(), 0},
       .pci_address = {},
+      .ceilings = {},
       .properties = {},
       .allow_tf32 = false,
       .burn_seconds = 0.1,
@@ -139,6 +140,18 @@ TEST_F(Selftest, FindsASlowRank) {
     EXPECT_EQ(result.host, "node1");
   }
   EXPECT_EQ(slow, 1) << table_of(report);
+}
+
+TEST_F(Selftest, FindsDevicesThatAreFarBelowTheirCeilings) {
+  const std::string free = table_of(run_check<SpeedCheck>());
+  EXPECT_THAT(free, HasSubstr("skipped  copy rate of the ceiling"));
+  EXPECT_THAT(free, HasSubstr("no ceiling is known of "));
+  context_.ceilings = {.bytes_per_s = 1, .operations_per_s = 1e18};
+  const Report report = run_check<SpeedCheck>();  // both ranks are equally slow
+  EXPECT_THAT(report.bad_nodes, ElementsAre("node0", "node1"));
+  EXPECT_THAT(table_of(report), HasSubstr("SLOW     product rate of the ceiling"));
+  EXPECT_THAT(table_of(report), HasSubstr("0 % of the device's ceiling"));
+  EXPECT_THAT(table_of(report), HasSubstr("ok       copy rate of the ceiling"));
 }
 
 /// Sums of which one element is wrong on the second rank.

@@ -55,6 +55,16 @@ TEST(SelftestReport, OneRankIsItsOwnMedian) {
   EXPECT_TRUE(table_of(report).ends_with("\nok\n"));
 }
 
+TEST(SelftestReport, OneRankIsHeldAgainstTheCeilingOfItsDevice) {
+  for (const auto& [value, is_slow] : {std::pair{599.0, true}, {601.0, false}}) {
+    std::vector<Result> results = series(Kind::share, {value}, 0.6);
+    results.front().expected = 1000;
+    const Report report = judge(std::move(results));
+    EXPECT_EQ(report.results.front().expected, 1000);
+    EXPECT_EQ(report.passed(), !is_slow) << table_of(report);
+  }
+}
+
 TEST(SelftestReport, DifferentVersionsAreShownAndExcludeNothing) {
   std::vector<Result> results = series(Kind::property, {0, 0, 0, 0, 0, 0});
   for (Result& result : results) result.detail = result.rank == 4 ? "driver 2" : "driver 1";

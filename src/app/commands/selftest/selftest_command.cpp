@@ -92,7 +92,7 @@ selftest::Report find_missing_gpus(const mpi::MpiEnvironment& environment, Backe
   return selftest::judge(std::move(all));
 }
 
-/// Adds the versions of libraries, and the place of the GPU where the job runs on GPUs.
+/// Adds the versions of libraries, and the place and the ceilings of the GPU where the job runs on GPUs.
 void describe_libraries(const Job& job, selftest::Context& context) {
   context.properties.push_back({"MPI", mpi::library_version()});
   if (job.backend->memory_is_host()) {
@@ -104,6 +104,7 @@ void describe_libraries(const Job& job, selftest::Context& context) {
     const GpuReport gpu = library->take_inventory(job.node.local_rank);
     context.properties.push_back({"CUDA", gpu.versions});
     context.pci_address = gpu.pci_address;
+    context.ceilings = gpu.ceilings;
   }
 }
 
@@ -158,6 +159,7 @@ int selftest_command(const CommandLine& line) {
                             .groups = groups_of(job),
                             .place = {job.world->rank(), node_name(), job.node.first_rank, job.node.local_rank},
                             .pci_address = {},
+                            .ceilings = {},
                             .properties = {},
                             .allow_tf32 = o.device.allow_tf32,
                             .burn_seconds = o.seconds,
