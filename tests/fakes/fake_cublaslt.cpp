@@ -121,6 +121,10 @@ void multiply(const Description& what, double alpha, const void* a, const Layout
   }
 }
 
+fake_cuda::Demand demand_of(const Description& what, const Layout& a, const Layout& d) {
+  return fake_cuda::product_demand(d.rows, d.columns, what.op_a == CUBLAS_OP_N ? a.columns : a.rows, 0);
+}
+
 }  // namespace
 
 namespace fake_cublaslt {
@@ -243,13 +247,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, con
   state().last = {algorithm->data[0], what.epilogue, what.compute, a, b, d};
   const bool is_flipped = ++state().products == state().behaviour.flipped_product;
   const bool is_wrong = state().behaviour.wrong.contains(what.epilogue);
-  fake_cuda::enqueue(stream, "cublasLtMatmul",
-                     [is_wrong, is_flipped, what, scale, a, la = layout(layout_a), b, lb = layout(layout_b), keep, d,
-                      ld = layout(layout_d)] {
-                       multiply(what, scale, a, la, b, lb, keep, d, ld);
-                       if (is_wrong) store(d, ld.type, 0, load(d, ld.type, 0) + 1);
-                       if (is_flipped) *static_cast<std::byte*>(d) ^= std::byte{1};
-                     });
+  fake_cuda::enqueue(
+      stream, "cublasLtMatmul",
+      [is_wrong, is_flipped, what, scale, a, la = layout(layout_a), b, lb = layout(layout_b), keep, d,
+       ld = layout(layout_d)] {
+        multiply(what, scale, a, la, b, lb, keep, d, ld);
+        if (is_wrong) store(d, ld.type, 0, load(d, ld.type, 0) + 1);
+        if (is_flipped) *static_cast<std::byte*>(d) ^= std::byte{1};
+      },
+      demand_of(what, layout(layout_a), layout(layout_d)));
   return CUBLAS_STATUS_SUCCESS;
 }
 

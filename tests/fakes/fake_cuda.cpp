@@ -31,6 +31,9 @@ struct State {
   unsigned char uuid = 0;
   Properties properties;
   int outside = 0;  // pieces of work that other processes take part in
+  bool traces = false;
+  Trace trace;
+  std::int64_t first_place = 0;  // number of the trace's first piece
 };
 State& state() {
   static State the_state;
@@ -84,8 +87,30 @@ cudaError_t outcome(const char* function) {
 }
 
 void push(cudaStream_t stream, Item item) {
-  if (stream->capture == nullptr) return stream->queue.push_back(std::move(item));
-  push_captured(stream, std::move(item));
+  if (stream->capture != nullptr) return push_captured(stream, std::move(item));
+  stream->place = trace(item, stream->number, stream->priority, stream->place);
+  stream->queue.push_back(std::move(item));
+}
+std::int64_t trace(const Item& item, int stream, int priority, std::int64_t before) {
+  State& s = state();
+  if (!s.traces) return -1;
+  // Pieces before the trace count as done.
+  const auto step_of = [&](std::int64_t place) {
+    return static_cast<int>(std::max<std::int64_t>(place - s.first_place, -1));
+  };
+  Step step{item.name, stream, priority, item.demand, step_of(before), {}};
+  for (const std::int64_t place : item.after) {
+    if (step_of(place) >= 0) step.events.push_back(step_of(place));
+  }
+  s.trace.push_back(std::move(step));
+  return s.first_place + static_cast<std::int64_t>(s.trace.size()) - 1;
+}
+void start_trace() { state().traces = true; }
+Trace take_trace() {
+  State& s = state();
+  s.traces = false;
+  s.first_place += static_cast<std::int64_t>(s.trace.size());
+  return std::exchange(s.trace, {});
 }
 std::vector<cudaStream_t>& streams() { return state().streams; }
 
@@ -93,6 +118,8 @@ void reset(unsigned seed) {
   State fresh;
   fresh.random.seed(seed);
   fresh.streams = std::move(state().streams);
+  take_trace();
+  fresh.first_place = state().first_place;
   // Dropped items may be graphs, whose streams leave the list.
   std::vector<std::deque<Item>> dropped;
   for (CUstream_st* stream : fresh.streams) dropped.push_back(std::exchange(stream->queue, {}));
@@ -106,16 +133,17 @@ std::size_t pending() {
   for (const CUstream_st* stream : state().streams) sum += stream->queue.size();
   return sum;
 }
-void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work) {
+void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work, const Demand& demand) {
   note(fmt::format("{} {}", name, name_of(stream)));
-  push(stream, {name, [] { return true; }, std::move(work)});
+  push(stream, {name, [] { return true; }, std::move(work), demand});
 }
 void enqueue_until(cudaStream_t stream, const std::string& name, std::function<void()> start,
-                   std::function<bool()> done, std::function<void()> finish) {
-  enqueue(stream, name, [start = std::move(start)] {
+                   std::function<bool()> done, std::function<void()> finish, const Demand& demand) {
+  const auto begin = [start = std::move(start)] {
     ++state().outside;
     start();
-  });
+  };
+  enqueue(stream, name, begin, demand);
   push(stream, {name, std::move(done), [finish = std::move(finish)] {
                   --state().outside;
                   finish();
@@ -191,6 +219,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::strcpy(properties->name, "Fake H200");
   properties->major = state().properties.major;
   properties->minor = state().properties.minor;
+  properties->multiProcessorCount = multiprocessors;
   properties->totalGlobalMem = std::size_t{139} << 30;
   properties->l2CacheSize = 1 << 16;
   properties->sharedMemPerBlockOptin = trireme::gpu::host::max_shared_bytes;
@@ -219,10 +248,11 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *greatest = -5;
   return outcome("cudaDeviceGetStreamPriorityRange");
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
   FAKE_OUTCOME("cudaStreamCreateWithPriority");
   *stream = new CUstream_st;
   (*stream)->number = state().streams_made++;
+  (*stream)->priority = priority;
   (*stream)->slow = state().slow_streams;
   state().streams.push_back(*stream);
   return cudaSuccess;
@@ -272,7 +302,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   }
   // An event that is destroyed while it is waited for is still kept to: the number is copied, the event is not freed.
   const int turn = event->recorded;
-  push(stream, {"wait", [event, turn] { return event->passed >= turn; }, [] {}});
+  push(stream, {"wait", [event, turn] { return event->passed >= turn; }, [] {}, {}, {event->place}});
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -301,6 +331,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   }
   const int turn = ++event->recorded;
   push(stream, {"record", [] { return true; }, [event, turn] { event->passed = turn; }});
+  event->place = stream->place;
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {

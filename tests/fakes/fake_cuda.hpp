@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/fakes/timeline.hpp"
+
 /// A CUDA runtime for tests without a GPU: host memory replaces the GPU's. Work enqueued on a stream runs late, when
 /// the host waits, one piece at a time, from streams drawn at random. Only the order within a stream and the events
 /// between streams are kept. So work that lacks a dependency eventually reads unwritten data.
@@ -29,10 +31,10 @@ std::size_t pending();
 /// otherwise rare.
 void make_slow_streams(bool slow);
 /// Enqueues `work` on `stream` under `name`, as a kernel launch or a library's call would.
-void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work);
+void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work, const Demand& demand = {});
 /// Enqueues work that another process takes part in: `start`, and `finish` after `done` returns true.
 void enqueue_until(cudaStream_t stream, const std::string& name, std::function<void()> start,
-                   std::function<bool()> done, std::function<void()> finish);
+                   std::function<bool()> done, std::function<void()> finish, const Demand& demand = {});
 /// Enqueues kernels on the host (tests/support/gpu), too, from now on, and refuses them pointers to memory that they
 /// may not touch. The first launch of each kernel waits until all enqueued work is done.
 void start_kernels_on_streams();
@@ -49,7 +51,7 @@ void set_devices(int count, unsigned char uuid = 0);
 /// Compute capability and attributes of all GPUs; at first those of an H200.
 struct Properties {
   int major = 9, minor = 0;
-  std::map<cudaDeviceAttr, int> attributes = {{cudaDevAttrMultiProcessorCount, 132},
+  std::map<cudaDeviceAttr, int> attributes = {{cudaDevAttrMultiProcessorCount, multiprocessors},
                                               {cudaDevAttrClockRate, 1980000},
                                               {cudaDevAttrMemoryClockRate, 3201000},
                                               {cudaDevAttrGlobalMemoryBusWidth, 6144}};

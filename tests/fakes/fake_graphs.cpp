@@ -60,6 +60,24 @@ void start(Run& run) {
   }
 }
 
+/// Adds the nodes to the trace, after a piece of it. Returns their numbers there.
+std::vector<std::int64_t> trace_nodes(const Capture& work, std::int64_t before) {
+  std::vector<std::int64_t> places;
+  for (const Capture::Node& node : work.nodes) {
+    Item item = node.item;
+    std::int64_t place = node.after.empty() ? before : -1;
+    for (const std::size_t other : node.after) {
+      if (work.nodes[other].line == node.line) {
+        place = places[other];
+      } else {
+        item.after.push_back(places[other]);
+      }
+    }
+    places.push_back(trace(item, node.line, node.priority, place));
+  }
+  return places;
+}
+
 /// Returns whether all nodes precede the latest node of the origin.
 bool joined(const Capture& work, std::size_t last) {
   std::vector<char> reached(work.nodes.size(), false);
@@ -84,7 +102,7 @@ Capture::~Capture() {
 void push_captured(cudaStream_t stream, Item item, std::vector<std::size_t> others) {
   others.push_back(stream->last_node);
   stream->last_node = stream->capture->nodes.size();
-  stream->capture->nodes.push_back({std::move(item), stream->number, std::move(others)});
+  stream->capture->nodes.push_back({std::move(item), stream->number, stream->priority, std::move(others)});
 }
 
 cudaError_t refuse_in_capture() {
@@ -105,7 +123,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   stream->capture = std::make_shared<Capture>();
   stream->capture->origin = stream;
   stream->last_node = 0;
-  stream->capture->nodes.push_back({{"begin", [] { return true; }, [] {}}, stream->number, {}});
+  stream->capture->nodes.push_back({{"begin", [] { return true; }, [] {}}, stream->number, stream->priority, {}});
   current = stream->capture;
   return cudaSuccess;
 }
@@ -149,7 +167,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   note("cudaGraphLaunch " + name_of(stream));
   const auto run = std::make_shared<Run>(graph->work);
   push(stream, {"graph", [] { return true; }, [run] { start(*run); }});
-  push(stream, {"end of graph", [run] { return run->over(); }, [] {}});
+  push(stream, {"end of graph", [run] { return run->over(); }, [] {}, {}, trace_nodes(*graph->work, stream->place)});
   return cudaSuccess;
 }
 

@@ -41,7 +41,7 @@ void start_kernels_on_streams() {
     // CUDA loads a kernel at its first launch, for which it may wait until the GPU has nothing to do.
     if (loaded.insert(launch.kernel).second) run_all();
     if (launch.kernel == spoiled) run = with_wrong_element(std::move(run));
-    enqueue(on.handle(), launch.kernel, std::move(run));
+    enqueue(on.handle(), launch.kernel, std::move(run), {static_cast<int>(launch.blocks), costs.kernel_block_us});
     on.device().launched(on.handle(), launch.kernel);
   });
 }

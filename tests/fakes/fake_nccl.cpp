@@ -21,6 +21,8 @@ using fake_nccl::Ranks;
 
 struct ncclComm {
   std::shared_ptr<Ranks> ranks;      // shared with enqueued work and graphs
+  int number;                        // from 1 on, in the order in which they are made
+  int blocks;                        // of a kernel
   bool greeted[2] = {false, false};  // receives and sends of a group of two
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
 };
@@ -32,6 +34,7 @@ struct State {
   std::string held;                                // a function
   std::atomic<ncclResult_t> broken = ncclSuccess;  // watchdogs look at it
   bool peers_lost = false;
+  int made = 0;
   std::atomic<int> live = 0;  // groups are aborted by threads of their own
   std::atomic<int> aborted = 0;
 };
@@ -40,9 +43,12 @@ State& state() {
   return the_state;
 }
 
-ncclComm_t new_communicator(std::unique_ptr<Ranks> ranks) {
+ncclComm_t new_communicator(std::unique_ptr<Ranks> ranks, const ncclConfig_t& config) {
   ++state().live;
-  return new ncclComm{std::move(ranks)};
+  // User guide 2.30, ncclConfig_t: "maxCTAs [...] The default value is 32."
+  constexpr int default_blocks = 32;
+  const int blocks = config.maxCTAs == NCCL_CONFIG_UNDEF_INT ? default_blocks : config.maxCTAs;
+  return new ncclComm{std::move(ranks), ++state().made, blocks};
 }
 void end(ncclComm_t comm) {
   *comm->ended = true;
@@ -97,6 +103,7 @@ std::function<void()> enqueuing(const char* function, std::size_t bytes, ncclCom
                                 std::function<Ranks::Done(Ranks&, Message&)> start,
                                 std::function<void(const Message&)> finish) {
   const std::string name = fmt::format("{} {} bytes", function, bytes);
+  const fake_cuda::Demand demand = fake_cuda::collective_demand(comm->number, comm->blocks, bytes);
   return [=, ranks = comm->ranks, ended = comm->ended] {
     if (state().peers_lost) {
       return fake_cuda::enqueue_until(
@@ -105,7 +112,7 @@ std::function<void()> enqueuing(const char* function, std::size_t bytes, ncclCom
     auto message = std::make_shared<Message>();
     fake_cuda::enqueue_until(
         stream, name, [=] { message->done = start(*ranks, *message); }, [=] { return message->done(); },
-        [=, used = ranks] { finish(*message); });
+        [=, used = ranks] { finish(*message); }, demand);
   };
 }
 
@@ -205,14 +212,14 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 const char* ncclGetLastError(ncclComm_t) { return "socket closed by peer"; }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank, ncclConfig_t* config) {
-  *comm = new_communicator(fake_nccl::join_ranks(rank, size));
+  *comm = new_communicator(fake_nccl::join_ranks(rank, size), *config);
   return config->blocking == 1 ? call("ncclCommInitRankConfig", *comm) : ncclInvalidArgument;
 }
 ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* shard, ncclConfig_t* config) {
   fake_cuda::note(fmt::format("ncclCommSplit colour {} key {}, {} blocks", colour, key, config->maxCTAs));
   *shard = nullptr;
   return call("ncclCommSplit", comm, [=] {
-    if (auto ranks = comm->ranks->split(colour, key)) *shard = new_communicator(std::move(ranks));
+    if (auto ranks = comm->ranks->split(colour, key)) *shard = new_communicator(std::move(ranks), *config);
   });
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* status) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/fakes/timeline.hpp"
+
 // Shared parts of the fake CUDA runtime: streams, events, and work under recording.
 
 namespace fake_cuda {
@@ -17,13 +19,16 @@ struct Item {
   std::string name;
   std::function<bool()> ready;
   std::function<void()> run;
+  Demand demand = {};
+  std::vector<std::int64_t> after = {};  // pieces of other streams, by their numbers in the trace
 };
 
 /// Work of a capture: pieces, each of which comes after others. Those of one captured stream make a line.
 struct Capture {
   struct Node {
     Item item;
-    int line;                        // number of its stream
+    int line;  // number of its stream
+    int priority;
     std::vector<std::size_t> after;  // nodes
   };
   cudaStream_t origin = nullptr;  // null when the capture is over
@@ -44,19 +49,24 @@ struct CUevent_st {
   bool captured = false;  // it was recorded last in a capture: as its node
   std::weak_ptr<fake_cuda::Capture> capture;
   std::size_t node = 0;
+  std::int64_t place = -1;  // in the trace
 };
 struct CUstream_st {
   int number = 0;
+  int priority = 0;
   bool slow = false;  // runs only where no other can
   std::deque<fake_cuda::Item> queue;
   std::shared_ptr<fake_cuda::Capture> capture;  // that takes what is enqueued; null: none
   std::size_t last_node = 0;
+  std::int64_t place = -1;  // number in the trace of its latest piece
 };
 
 namespace fake_cuda {
 
 /// Puts an item on a stream, or into the capture that the stream takes part in.
 void push(cudaStream_t stream, Item item);
+/// Adds a piece to the trace, if there is one: after `before` on its stream. Returns its number, or -1.
+std::int64_t trace(const Item& item, int stream, int priority, std::int64_t before);
 /// Adds a node after the latest of `stream`, which takes part in a capture, and after those of `others`.
 void push_captured(cudaStream_t stream, Item item, std::vector<std::size_t> others = {});
 /// The streams that are run; they include those of graphs under way.
