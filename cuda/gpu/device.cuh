@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <bit>
 #include <cmath>
 #include <type_traits>
 
@@ -54,6 +55,18 @@ __device__ __forceinline__ T forgotten(T x) {
   else
     asm volatile("" : "+l"(x));
   return x;
+}
+
+/// to = bytes, aligned to 16, by one store: the compiler may divide that of anything but a number.
+template <class SixteenBytes>
+__device__ __forceinline__ void store_whole(const SixteenBytes& bytes, void* to) {
+  struct Words {
+    std::uint32_t of[4];
+  };
+  const auto words = std::bit_cast<Words>(bytes);
+  const std::uint64_t low = words.of[0] | std::uint64_t{words.of[1]} << 32;
+  const std::uint64_t high = words.of[2] | std::uint64_t{words.of[3]} << 32;
+  *static_cast<unsigned __int128*>(to) = static_cast<unsigned __int128>(high) << 64 | low;
 }
 
 /// a b in one instruction: of a product of two widened numbers the compiler makes two.

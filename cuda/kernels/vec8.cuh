@@ -57,7 +57,7 @@ __device__ void store_raw(const T (&from)[8], int size, T* to) {
     for (int access = 0; access < 8 / each; ++access) {
       SixteenBytes<T> piece;
       for (int c = 0; c < each; ++c) piece.elements[c] = from[access * each + c];
-      reinterpret_cast<SixteenBytes<T>*>(to)[access] = piece;
+      gpu::store_whole(piece, to + access * each);
     }
   } else {
     for (int c = 0; c < 8; ++c) {

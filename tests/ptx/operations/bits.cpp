@@ -34,12 +34,19 @@ void add_counts(OperationTable& table, const std::string& type) {
 }
 
 /// Bits [begin, begin + count) of `into` become the lowest of `bits`.
-std::uint32_t insert_bits(std::uint32_t bits, std::uint32_t into, std::uint32_t begin, std::uint32_t count) {
+template <class T>
+T insert_bits(T bits, T into, std::uint32_t begin, std::uint32_t count) {
+  constexpr std::uint32_t size = 8 * sizeof(T);
   begin &= 0xff;
   count &= 0xff;
-  if (begin >= 32 || count == 0) return into;
-  const std::uint32_t mask = (count >= 32 ? ~0U : (1U << count) - 1) << begin;
+  if (begin >= size || count == 0) return into;
+  const T mask = (count >= size ? ~T{0} : (T{1} << count) - 1) << begin;
   return (into & ~mask) | (bits << begin & mask);
+}
+template <class T>
+void add_insertion(OperationTable& table, const std::string& type) {
+  table["bfi." + type] =
+      mapped([](T a, T b, std::uint32_t begin, std::uint32_t count) { return insert_bits<T>(a, b, begin, count); });
 }
 
 /// Byte i is the one of a and b that nibble i of the selector names; its sign in all bits where bit 3 of the nibble is
@@ -93,9 +100,8 @@ void add_bit_operations(OperationTable& table) {
   // Left shift that brings the highest set bit to the top; all bits set where there is none.
   table["bfind.shiftamt.u32"] =
       mapped([](std::uint32_t a) { return a == 0 ? ~0U : static_cast<std::uint32_t>(std::countl_zero(a)); });
-  table["bfi.b32"] = mapped([](std::uint32_t a, std::uint32_t b, std::uint32_t begin, std::uint32_t count) {
-    return insert_bits(a, b, begin, count);
-  });
+  add_insertion<std::uint32_t>(table, "b32");
+  add_insertion<std::uint64_t>(table, "b64");
   table["prmt.b32"] =
       mapped([](std::uint32_t a, std::uint32_t b, std::uint32_t selector) { return permuted_bytes(a, b, selector); });
   table["unpack.2.b32"] = {&unpack<2, std::uint16_t>, 3};

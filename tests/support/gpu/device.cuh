@@ -93,6 +93,10 @@ template <class T>
 T forgotten(T x) {
   return x;
 }
+template <class SixteenBytes>
+void store_whole(const SixteenBytes& bytes, void* to) {
+  *static_cast<SixteenBytes*>(to) = bytes;
+}
 inline std::uint64_t wide_product(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} * b; }
 inline std::uint32_t permute_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   std::uint32_t bytes = 0;
