@@ -54,6 +54,18 @@ bool uses_aux(Epilogue epilogue) {
   return epilogue == Epilogue::gelu_aux || epilogue == Epilogue::gelu_aux_bias || epilogue == Epilogue::dgelu;
 }
 
+bool uses_bias(Epilogue epilogue) {
+  return epilogue == Epilogue::bias || epilogue == Epilogue::gelu_bias || epilogue == Epilogue::gelu_aux_bias ||
+         epilogue == Epilogue::bias_gradient_b;
+}
+
+/// Operands for a search, which takes the alignment of the bias and the kept values from their addresses (cublasLt.h,
+/// CUBLASLT_MATMUL_DESC_BIAS_POINTER). Those of later products may be aligned no better than the shape says.
+ProductOperands least_aligned(const ProductShape& shape) {
+  void* const address = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shape.alignment));
+  return {.bias = uses_bias(shape.epilogue) ? address : nullptr, .aux = uses_aux(shape.epilogue) ? address : nullptr};
+}
+
 template <class T>
 cublasStatus_t set(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   return cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value);
@@ -129,8 +141,8 @@ Products::Plan Products::make_plan(const ProductShape& shape) const {
   // The bias has the training type, its gradient the type of main gradients: that of d in both cases.
   set_attribute(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(shape.out)));
   if (uses_aux(shape.epilogue)) {
+    // Their type stays unset, as documented: it is that of d.
     set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.m);
-    set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, static_cast<std::int32_t>(cuda_type(shape.in)));
   }
   plan.a = shape.a_transposed ? make_layout(shape.in, shape.k, shape.m) : make_layout(shape.in, shape.m, shape.k);
   plan.b = shape.b_transposed ? make_layout(shape.in, shape.n, shape.k) : make_layout(shape.in, shape.k, shape.n);
@@ -138,8 +150,8 @@ Products::Plan Products::make_plan(const ProductShape& shape) const {
   return plan;
 }
 
-std::vector<Choice> Products::candidates(const ProductShape& shape, const ProductOperands& operands) {
-  const Plan& made = plan(shape, operands);
+std::vector<Choice> Products::candidates(const ProductShape& shape) {
+  const Plan& made = plan(shape, least_aligned(shape));
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   const Preference owner(preference);
@@ -175,8 +187,8 @@ std::vector<Choice> Products::candidates(const ProductShape& shape, const Produc
   return choices;
 }
 
-bool Products::usable(const ProductShape& shape, const ProductOperands& operands, const Choice& choice) {
-  const Plan& made = plan(shape, operands);
+bool Products::usable(const ProductShape& shape, const Choice& choice) {
+  const Plan& made = plan(shape, least_aligned(shape));
   const cublasLtMatmulAlgo_t algorithm = algorithm_of(choice);
   cublasLtMatmulHeuristicResult_t result{};
   return cublasLtMatmulAlgoCheck(library_.get(), made.description.get(), made.a.get(), made.b.get(), made.d.get(),

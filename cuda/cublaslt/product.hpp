@@ -64,11 +64,10 @@ class Products {
   /// Throws CublasError.
   Products(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, bool allow_tf32);
 
-  /// Algorithms for a product, the most promising first; none where cuBLASLt cannot fuse this epilogue. Only the
-  /// alignment of the operands' addresses matters.
-  std::vector<Choice> candidates(const ProductShape& shape, const ProductOperands& operands);
+  /// Algorithms for a product, the most promising first; none where cuBLASLt cannot fuse this epilogue.
+  std::vector<Choice> candidates(const ProductShape& shape);
   /// Returns whether a choice read from a file can still be used.
-  bool usable(const ProductShape& shape, const ProductOperands& operands, const Choice& choice);
+  bool usable(const ProductShape& shape, const Choice& choice);
   /// Enqueues the product. Throws CublasError.
   void run(CudaStream& stream, const ProductShape& shape, const Choice& choice, const ProductOperands& operands);
 

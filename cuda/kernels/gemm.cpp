@@ -243,27 +243,19 @@ class CublasLtGemm final : public GemmKernels {
     return task.shape.epilogue != Epilogue::none && supports_kept_values;
   }
 
-  /// Operands with the addresses that the fused product will have.
-  static ProductOperands fused_operands(const Task& task) {
-    ProductOperands operands = task.operands;
-    operands.aux = task.pre_activation;
-    operands.bias = task.dbias != nullptr ? task.dbias : const_cast<void*>(task.bias);
-    return operands;
-  }
-
   /// Fused ones first.
   std::vector<Choice> candidates(CudaStream& stream, const Task& task) {
     std::vector<Choice> list;
-    if (can_fuse(task)) list = products_.candidates(task.shape, fused_operands(task));
-    std::ranges::copy(products_.candidates(plain(task.shape), task.operands), std::back_inserter(list));
+    if (can_fuse(task)) list = products_.candidates(task.shape);
+    std::ranges::copy(products_.candidates(plain(task.shape)), std::back_inserter(list));
     TRIREME_CHECK(!list.empty(), CublasError, "cuBLASLt has no algorithm for the product {}; {}", to_string(task.shape),
                   to_string(stream.device().location()));
     return list;
   }
 
   bool is_usable(const Task& task, const Choice& choice) {
-    return choice.fused ? can_fuse(task) && products_.usable(task.shape, fused_operands(task), choice)
-                        : products_.usable(plain(task.shape), task.operands, choice);
+    return choice.fused ? can_fuse(task) && products_.usable(task.shape, choice)
+                        : products_.usable(plain(task.shape), choice);
   }
 
   /// Chooses by time; none where there is no memory for the trial runs.
