@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/tensor/dtype.hpp"
+#include "tests/fakes/cublaslt/rules.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 
 namespace {
@@ -15,26 +16,7 @@ namespace {
 using trireme::bf16;
 using trireme::fp16;
 
-// The library's opaque types, as far as the program uses them.
-struct Description {
-  cublasComputeType_t compute;
-  cublasOperation_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* bias = nullptr;
-  void* aux = nullptr;
-  std::int64_t aux_stride = 0;
-  std::int32_t bias_type = -1, aux_type = -1;
-};
-struct Layout {
-  cudaDataType_t type;
-  std::uint64_t rows, columns;
-  std::int64_t stride;
-};
-
-/// The documented alignment where none is set.
-struct Preference {
-  std::array<std::uint32_t, 4> alignment{256, 256, 256, 256};
-};
+using namespace fake_cublaslt;
 
 struct State {
   fake_cublaslt::Behaviour behaviour;
@@ -78,6 +60,45 @@ double gelu_derivative(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
+/// Refuses a call, or ends the program.
+cublasStatus_t refuse(const Broken& broken) {
+  fake_cuda::note(std::string("cuBLASLt refuses by the rule of ") + broken.rule);
+  if (!state().behaviour.ends_at_broken_rule) return broken.status;
+  std::fprintf(stderr, "the program breaks cuBLASLt's rule of %s\n", broken.rule);
+  std::abort();
+}
+cublasStatus_t refuse_null() {
+  return refuse({CUBLAS_STATUS_INVALID_VALUE, "parameters: none is unexpectedly null (manual, cublasLtMatmul())"});
+}
+
+/// Copies the value of an attribute.
+template <class Member>
+cublasStatus_t take(Member& member, const void* value, size_t size) {
+  if (value == nullptr || size != sizeof member) {
+    return refuse({CUBLAS_STATUS_INVALID_VALUE,
+                   "attributes: the value is not null and has the size of its type (header, "
+                   "cublasLtMatmulDescSetAttribute() and cublasLtMatmulPreferenceSetAttribute())"});
+  }
+  std::memcpy(&member, value, size);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+Operation operation_of(cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d) {
+  const auto layout = [](cublasLtMatrixLayout_t opaque) { return reinterpret_cast<const Layout*>(opaque); };
+  // "If Cdesc is omitted, this function assumes it to be equal to Ddesc" (manual, cublasLtMatmul()).
+  return {reinterpret_cast<const Description*>(description), layout(a), layout(b), layout(c == nullptr ? d : c),
+          layout(d)};
+}
+bool has_null(const Operation& o) {
+  return o.description == nullptr || o.a == nullptr || o.b == nullptr || o.d == nullptr;
+}
+Algorithm algorithm_of(const cublasLtMatmulAlgo_t& opaque) {
+  Algorithm algorithm;
+  std::memcpy(static_cast<void*>(&algorithm), &opaque, sizeof algorithm);
+  return algorithm;
+}
+
 /// d = epilogue(alpha op(a) op(b) + beta c), column-major.
 void multiply(const Description& what, double alpha, const void* a, const Layout& la, const void* b, const Layout& lb,
               double beta, void* d, const Layout& ld) {
@@ -95,8 +116,7 @@ void multiply(const Description& what, double alpha, const void* a, const Layout
           load(b, lb.type, what.op_b == CUBLAS_OP_N ? p + j * lb.stride : j + p * lb.stride);
     }
   }
-  const auto bias_type = static_cast<cudaDataType_t>(what.bias_type),
-             aux_type = static_cast<cudaDataType_t>(what.aux_type);
+  const cudaDataType_t bias_type = ld.type, aux_type = ld.type;
   const bool has_bias = (what.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
   for (std::int64_t j = 0; j < n; ++j) {
     const double* column = columns.data() + j * k;
@@ -142,13 +162,14 @@ size_t cublasLtGetVersion() { return 130100; }
 const char* cublasLtGetStatusName(cublasStatus_t) { return "CUBLAS_STATUS_EXECUTION_FAILED"; }
 const char* cublasLtGetStatusString(cublasStatus_t) { return "the GPU program failed to execute"; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  if (handle == nullptr) return refuse_null();
   *handle = reinterpret_cast<cublasLtHandle_t>(&state());
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t compute,
-                                        cudaDataType_t) {
-  *description = reinterpret_cast<cublasLtMatmulDesc_t>(new Description{.compute = compute});
+                                        cudaDataType_t scale) {
+  *description = reinterpret_cast<cublasLtMatmulDesc_t>(new Description{.compute = compute, .scale = scale});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
@@ -158,11 +179,7 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t size) {
   auto* description = reinterpret_cast<Description*>(opaque);
-  const auto take = [&](auto& member) {
-    if (size != sizeof member) return CUBLAS_STATUS_INVALID_VALUE;
-    std::memcpy(&member, value, size);
-    return CUBLAS_STATUS_SUCCESS;
-  };
+  const auto take = [&](auto& member) { return ::take(member, value, size); };
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
       return take(description->op_a);
@@ -203,59 +220,92 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t opaque,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
-                                                    size_t) {
-  auto& alignment = reinterpret_cast<Preference*>(opaque)->alignment;
-  const int matrix = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
-  if (matrix >= 0 && matrix < 4) std::memcpy(&alignment[static_cast<std::size_t>(matrix)], value, sizeof alignment[0]);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t preference, int wanted,
-                                              cublasLtMatmulHeuristicResult_t results[], int* found) {
-  ++state().searches;
-  state().last_search = {wanted, reinterpret_cast<const Preference*>(preference)->alignment};
-  *found = 0;
-  const auto* description = reinterpret_cast<const Description*>(opaque);
-  if (description->aux != nullptr && description->aux_stride % 8 != 0) {
-    std::fputs("cuBLASLt wants a stride of kept values that 8 divides, and may not look at it\n", stderr);
-    std::abort();
+                                                    size_t size) {
+  auto* preference = reinterpret_cast<Preference*>(opaque);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return take(preference->max_workspace_bytes, value, size);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return take(preference->reduction_schemes, value, size);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: {
+      const int matrix = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+      return take(preference->alignment[static_cast<std::size_t>(matrix)], value, size);
+    }
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
   }
-  if (state().behaviour.cannot_fuse.contains(description->epilogue)) return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t opaque, int wanted,
+                                              cublasLtMatmulHeuristicResult_t results[], int* found) {
+  const Operation operation = operation_of(description, a, b, c, d);
+  if (has_null(operation) || opaque == nullptr || results == nullptr || found == nullptr) return refuse_null();
+  if (wanted <= 0) {
+    return refuse({CUBLAS_STATUS_INVALID_VALUE,
+                   "searches: at least one algorithm is wanted (header, cublasLtMatmulAlgoGetHeuristic())"});
+  }
+  const auto& preference = *reinterpret_cast<const Preference*>(opaque);
+  ++state().searches;
+  state().last_search = {wanted, preference.alignment};
+  *found = 0;
+  // "CUBLAS_STATUS_NOT_SUPPORTED if no heuristic function available for current configuration" (header).
+  if (const Verdict broken = broken_by(operation)) return refuse({CUBLAS_STATUS_NOT_SUPPORTED, broken->rule});
+  if (state().behaviour.cannot_fuse.contains(operation.description->epilogue)) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *found < std::min(wanted, state().behaviour.algorithms); ++*found) {
+    const Algorithm algorithm = make_algorithm(static_cast<std::uint64_t>(*found), operation, preference);
     results[*found] = {};
     results[*found].state = CUBLAS_STATUS_SUCCESS;
-    results[*found].algo.data[0] = static_cast<std::uint64_t>(*found);
+    results[*found].workspaceSize = algorithm.workspace_bytes;
+    std::memcpy(&results[*found].algo, &algorithm, sizeof algorithm);
   }
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                       const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t*) {
-  return algorithm->data[0] < state().behaviour.usable_algorithms ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* opaque, cublasLtMatmulHeuristicResult_t* result) {
+  const Operation operation = operation_of(description, a, b, c, d);
+  if (has_null(operation) || opaque == nullptr || result == nullptr) return refuse_null();
+  const Algorithm algorithm = algorithm_of(*opaque);
+  if (const Verdict broken = broken_by(operation, algorithm)) return refuse(*broken);
+  result->workspaceSize = algorithm.workspace_bytes;
+  return algorithm.number < state().behaviour.usable_algorithms ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, const void* alpha, const void* a,
-                              cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
-                              const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
-                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* algorithm, void*, size_t,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t layout_a, const void* b,
+                              cublasLtMatrixLayout_t layout_b, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t layout_c, void* d, cublasLtMatrixLayout_t layout_d,
+                              const cublasLtMatmulAlgo_t* algorithm_words, void* workspace, size_t workspace_bytes,
                               cudaStream_t stream) {
-  if (c != d) return CUBLAS_STATUS_INVALID_VALUE;
-  if (state().behaviour.refused.contains(algorithm->data[0])) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const Description what = *reinterpret_cast<const Description*>(opaque);
-  const auto layout = [](cublasLtMatrixLayout_t l) { return *reinterpret_cast<const Layout*>(l); };
+  if (handle == nullptr) {
+    return refuse({CUBLAS_STATUS_NOT_INITIALIZED, "handles: they are initialized (header, cublasLtMatmul())"});
+  }
+  const Operation operation = operation_of(description, layout_a, layout_b, layout_c, layout_d);
+  if (has_null(operation) || alpha == nullptr || beta == nullptr) return refuse_null();
+  // Allowed, but of no use to the program: a search of cublasLtMatmul's own, and another matrix c.
+  if (algorithm_words == nullptr || c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const Algorithm algorithm = algorithm_of(*algorithm_words);
+  if (const auto broken = broken_by(operation, algorithm, {a, b, c, d, workspace}, workspace_bytes)) {
+    return refuse(*broken);
+  }
+  if (state().behaviour.refused.contains(algorithm.number)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const Description what = *operation.description;
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  state().last = {algorithm->data[0], what.epilogue, what.compute, a, b, d};
+  state().last = {algorithm.number, what.epilogue, what.compute, a, b, d};
   const bool is_flipped = ++state().products == state().behaviour.flipped_product;
   const bool is_wrong = state().behaviour.wrong.contains(what.epilogue);
   fake_cuda::enqueue(
       stream, "cublasLtMatmul",
-      [is_wrong, is_flipped, what, scale, a, la = layout(layout_a), b, lb = layout(layout_b), keep, d,
-       ld = layout(layout_d)] {
+      [is_wrong, is_flipped, what, scale, a, la = *operation.a, b, lb = *operation.b, keep, d, ld = *operation.d] {
         multiply(what, scale, a, la, b, lb, keep, d, ld);
         if (is_wrong) store(d, ld.type, 0, load(d, ld.type, 0) + 1);
         if (is_flipped) *static_cast<std::byte*>(d) ^= std::byte{1};
       },
-      demand_of(what, layout(layout_a), layout(layout_d)));
+      demand_of(what, *operation.a, *operation.d));
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -7,7 +7,7 @@
 #include <set>
 
 /// cuBLASLt for tests without a GPU: computes the documented products on host memory, when the fake CUDA runtime runs
-/// the stream. Algorithms are numbers.
+/// the stream. Algorithms are numbers. A call that breaks a documented rule (cublaslt/rules.hpp) ends the program.
 namespace fake_cublaslt {
 
 struct Behaviour {
@@ -17,6 +17,7 @@ struct Behaviour {
   int flipped_product = 0;                       ///< number of the product of which one bit is wrong, from 1; 0: none
   std::uint64_t usable_algorithms = UINT64_MAX;  ///< numbers from here on are refused by cublasLtMatmulAlgoCheck
   std::set<std::uint64_t> refused;               ///< refused by cublasLtMatmul itself
+  bool ends_at_broken_rule = true;  ///< ends the program at a call that breaks a rule; else refuses it, with a note
 };
 Behaviour& behaviour();
 
