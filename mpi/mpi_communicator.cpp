@@ -124,7 +124,7 @@ void MpiCommunicator::barrier() {
   start(mpi::barrier(next_channel()), "a barrier").wait(host);
 }
 
-std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key, const std::string& name) {
+std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key, const std::string& name, GroupUse) {
   MPI_Comm group = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, key, &group), "MPI_Comm_split");
   if (group == MPI_COMM_NULL) return nullptr;

@@ -34,7 +34,8 @@ class MpiCommunicator final : public Communicator {
   Work broadcast(Stream& stream, TensorView data, int root) override;
   std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override;
   void barrier() override;
-  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name,
+                                      GroupUse use = GroupUse::general) override;
 
   MPI_Comm handle() const { return comm_; }
 

@@ -86,9 +86,10 @@ cublasLtMatmulAlgo_t algorithm_of(const Choice& choice) {
 }  // namespace
 
 std::string to_string(const ProductShape& shape) {
-  return fmt::format("{} {} {}{} {}x{}x{} {} {} align {}", trireme::name_of(shape.in), trireme::name_of(shape.out),
+  return fmt::format("{} {} {}{} {}x{}x{} {} {} align {}{}", trireme::name_of(shape.in), trireme::name_of(shape.out),
                      shape.a_transposed ? 'T' : 'N', shape.b_transposed ? 'T' : 'N', shape.m, shape.n, shape.k,
-                     shape.accumulate ? "+=" : "=", name_of(shape.epilogue), shape.alignment);
+                     shape.accumulate ? "+=" : "=", name_of(shape.epilogue), shape.alignment,
+                     shape.multiprocessors == 0 ? "" : fmt::format(" on {}", shape.multiprocessors));
 }
 
 Products::Products(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, bool allow_tf32)
@@ -144,6 +145,8 @@ Products::Plan Products::make_plan(const ProductShape& shape) const {
     // Their type stays unset, as documented: it is that of d.
     set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.m);
   }
+  // A target of the heuristics (cublasLt.h), which a kernel with many short blocks may exceed.
+  if (shape.multiprocessors > 0) set_attribute(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, shape.multiprocessors);
   plan.a = shape.a_transposed ? make_layout(shape.in, shape.k, shape.m) : make_layout(shape.in, shape.m, shape.k);
   plan.b = shape.b_transposed ? make_layout(shape.in, shape.n, shape.k) : make_layout(shape.in, shape.k, shape.n);
   plan.d = make_layout(shape.out, shape.m, shape.n);

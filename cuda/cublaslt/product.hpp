@@ -38,11 +38,12 @@ struct ProductShape {
   std::int64_t k = 0;
   bool accumulate = false;
   Epilogue epilogue = Epilogue::none;
-  int alignment = 16;  ///< bytes that divide all addresses
+  int alignment = 16;                ///< bytes that divide all addresses
+  std::int32_t multiprocessors = 0;  ///< number that it should take at most; 0: no limit
   auto operator<=>(const ProductShape&) const = default;
 };
 
-/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 64"
+/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 64", followed by " on 116" where multiprocessors are limited
 std::string to_string(const ProductShape& shape);
 
 /// The memory a product works on. `aux` is the kept value, written by gelu_aux and read by dgelu; `bias` is written by

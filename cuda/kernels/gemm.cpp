@@ -158,6 +158,7 @@ class CublasLtGemm final : public GemmKernels {
     }
     shape.alignment =
         alignment_of({task.operands.a, task.operands.b, task.operands.d, task.bias, task.pre_activation, task.dbias});
+    shape.multiprocessors = stream.device().multiprocessors().for_product();
     const std::pair key(form_, shape);
     if (const auto found = choices_.find(key); found != choices_.end()) {
       run_with(stream, task, found->second);

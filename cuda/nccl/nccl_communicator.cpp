@@ -18,8 +18,9 @@ namespace {
 
 class NcclWork final : public Work::State {
  public:
-  NcclWork(std::shared_ptr<NcclHandle> group, std::shared_ptr<Event> end)
-      : handle_(std::move(group)), end_(std::move(end)) {}
+  /// `room` is released with the work, at the wait for it.
+  NcclWork(std::shared_ptr<NcclHandle> group, std::shared_ptr<Event> end, Multiprocessors::Token room = nullptr)
+      : handle_(std::move(group)), end_(std::move(end)), room_(std::move(room)) {}
   bool done() override {
     handle_->poll();
     handle_->check_alive();
@@ -34,6 +35,7 @@ class NcclWork final : public Work::State {
  private:
   std::shared_ptr<NcclHandle> handle_;
   std::shared_ptr<Event> end_;
+  Multiprocessors::Token room_;
 };
 
 ncclDataType_t nccl_type(DType dtype) {
@@ -61,18 +63,28 @@ ncclRedOp_t nccl_operation(ReduceOp op) { return op == ReduceOp::sum ? ncclSum :
 /// up to 32 of a GPU's 132 multiprocessors. Between machines the network is slower than two blocks. To be measured.
 constexpr int p2p_blocks_within_machine = 8, p2p_blocks_between_machines = 2;
 
+/// Thread blocks of a group whose collectives run beside products, which leave them room (Multiprocessors). NCCL's
+/// default is up to 32. To be measured.
+constexpr int blocks_beside_products = 16;
+
 std::unique_ptr<Communicator> make_self_communicator(const std::string& name) {
   return std::make_unique<SelfCommunicator>(
       name, [](Stream& stream, ConstTensorView in, TensorView out) { copy(cuda_stream(stream), in, out); });
 }
 
-/// Calls block, and return to the host when they are enqueued. NCCL takes a name, for its own log, from version 2.27
+/// Calls block, and return to the host when they are enqueued. With `blocks` > 0 kernels have at most so many. Then
+/// they are no cluster: by default four blocks begin together, on neighbouring multiprocessors, and the free ones
+/// beside a product may lie apart (user guide 2.30, ncclConfig_t: cgaClusterSize "default value is 4 since sm90"). NCCL
+/// takes a name, for its own log, from version 2.27
 /// on; NCCL may keep the pointer.
 template <class Config = ncclConfig_t>
-Config configuration(const std::string& name, int max_blocks = NCCL_CONFIG_UNDEF_INT) {
+Config configuration(const std::string& name, int blocks = 0) {
   Config config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
-  config.maxCTAs = max_blocks;
+  if (blocks > 0) {
+    config.maxCTAs = blocks;
+    config.cgaClusterSize = 0;
+  }
   if constexpr (requires { config.commName; }) {
     static std::set<std::string> names;
     config.commName = names.insert(name).first->c_str();
@@ -129,17 +141,18 @@ std::unique_ptr<Communicator> NcclCommunicator::make(std::shared_ptr<Device> dev
   const ncclComm_t comm = make_nccl_world(*device, *watchdog, host.rank(), host.size(), id, configuration(host.name()));
   auto group = std::make_shared<NcclHandle>(std::move(device), std::move(watchdog), comm, host.name());
   return std::unique_ptr<Communicator>(
-      new NcclCommunicator(std::move(host_ranks), std::move(group), std::move(memory)));
+      new NcclCommunicator(std::move(host_ranks), std::move(group), std::move(memory), GroupUse::general));
 }
 
 NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host, std::shared_ptr<NcclHandle> group,
-                                   std::shared_ptr<DeviceMemory> memory)
+                                   std::shared_ptr<DeviceMemory> memory, GroupUse use)
     : host_(std::move(host)),
       handle_(std::move(group)),
       collectives_(handle_->device().watch(
           {.check = [] {},
            .collectives = [handle = handle_.get()] { return cudaStreamQuery(handle->stream().handle()); }})),
       memory_(std::move(memory)),
+      use_(use),
       token_(memory_->allocate(2 * sizeof(std::int32_t))) {}
 
 NcclCommunicator::~NcclCommunicator() {
@@ -155,7 +168,9 @@ void NcclCommunicator::begin(Stream& stream) {
 Work NcclCommunicator::enqueue(const char* call, std::string operation,
                                const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& function) {
   handle_->run(call, [&] { return function(handle_->handle(), handle_->stream().handle()); });
-  return Work(std::make_unique<NcclWork>(handle_, handle_->enqueued(std::move(operation))));
+  Multiprocessors::Token room;
+  if (use_ == GroupUse::beside_products) room = handle_->device().multiprocessors().begin_collective();
+  return Work(std::make_unique<NcclWork>(handle_, handle_->enqueued(std::move(operation)), std::move(room)));
 }
 
 Work NcclCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
@@ -249,24 +264,24 @@ void NcclCommunicator::barrier() {
   all_reduce(host, TensorView(token_.data(), DType::int32, {1}), ReduceOp::max).wait(host);
 }
 
-std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key, const std::string& name) {
+std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key, const std::string& name, GroupUse use) {
   std::unique_ptr<Communicator> host = host_->split(colour, key, name);
   const bool alone = host != nullptr && host->size() == 1;
-  std::shared_ptr<NcclHandle> group = split_handle(alone ? -1 : colour, key, name);
+  const int blocks = use == GroupUse::beside_products ? blocks_beside_products : 0;
+  std::shared_ptr<NcclHandle> group = split_handle(alone ? -1 : colour, key, name, blocks);
   if (host == nullptr) return nullptr;
   if (alone) return make_self_communicator(name);
-  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(host), std::move(group), memory_));
+  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(host), std::move(group), memory_, use));
 }
 
-std::shared_ptr<NcclHandle> NcclCommunicator::split_handle(int colour, int key, const std::string& name,
-                                                           int max_blocks) {
-  ncclConfig_t config = configuration(name, max_blocks);
+std::shared_ptr<NcclHandle> NcclCommunicator::split_handle(int colour, int key, const std::string& name, int blocks) {
+  ncclConfig_t config = configuration(name, blocks);
   ncclComm_t group = nullptr;
   handle_->run("ncclCommSplit", [&] {
     return ncclCommSplit(handle_->handle(), colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &group, &config);
   });
   if (colour < 0) return nullptr;
-  return std::make_shared<NcclHandle>(handle_->shared_device(), handle_->watchdog(), group, name);
+  return std::make_shared<NcclHandle>(handle_->shared_device(), handle_->watchdog(), group, name, blocks);
 }
 
 }  // namespace trireme::cuda

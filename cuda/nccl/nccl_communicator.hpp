@@ -36,19 +36,19 @@ class NcclCommunicator final : public Communicator {
   Work broadcast(Stream& stream, TensorView data, int root) override;
   std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override;
   void barrier() override;
-  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, GroupUse use) override;
 
  private:
   NcclCommunicator(std::unique_ptr<Communicator> host, std::shared_ptr<NcclHandle> group,
-                   std::shared_ptr<DeviceMemory> memory);
+                   std::shared_ptr<DeviceMemory> memory, GroupUse use);
   /// Makes the group's stream wait for the work on `stream`.
   void begin(Stream& stream);
   /// Enqueues an operation on the group's stream.
   Work enqueue(const char* call, std::string operation,
                const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& function);
-  /// Splits this group by colour; null without a colour. Collective.
-  std::shared_ptr<NcclHandle> split_handle(int colour, int key, const std::string& name,
-                                           int max_blocks = NCCL_CONFIG_UNDEF_INT);
+  /// Splits this group by colour; null without a colour. `blocks` are the most of a kernel, for which multiprocessors
+  /// are reserved; 0: as many as NCCL takes, and none reserved. Collective.
+  std::shared_ptr<NcclHandle> split_handle(int colour, int key, const std::string& name, int blocks);
   void make_p2p_communicators();
   /// On the p2p communicator with the peer, after `before`.
   Work transfer(const Event& before, const Transfer& transfer);
@@ -57,6 +57,7 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<NcclHandle> handle_;
   Device::Watch collectives_;
   std::shared_ptr<DeviceMemory> memory_;
+  GroupUse use_;
   Buffer token_;  // operand of barriers, and of the p2p communicators' first operations
   struct P2pCommunicator {
     int peer;

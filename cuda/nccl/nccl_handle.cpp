@@ -33,12 +33,13 @@ ncclComm_t make_nccl_world(const Device& device, CallWatchdog& watchdog, int ran
 }
 
 NcclHandle::NcclHandle(std::shared_ptr<Device> device, std::shared_ptr<CallWatchdog> watchdog, ncclComm_t comm,
-                       std::string name)
+                       std::string name, int reserved_blocks)
     : device_(std::move(device)),
       watchdog_(std::move(watchdog)),
       comm_(comm),
       name_(std::move(name)),
-      stream_(device_, CudaStream::Priority::high) {
+      stream_(device_, CudaStream::Priority::high),
+      reserved_(device_->multiprocessors().reserve(reserved_blocks)) {
   run("ncclCommUserRank", [&] { return ncclCommUserRank(comm_, &rank_); });
   run("ncclCommCount", [&] { return ncclCommCount(comm_, &size_); });
   const auto text = [this] {

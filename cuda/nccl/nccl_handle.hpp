@@ -17,8 +17,9 @@ namespace trireme::cuda {
 /// (ncclCommAbort), so that their kernels end.
 class NcclHandle {
  public:
-  /// Takes ownership of `comm`.
-  NcclHandle(std::shared_ptr<Device> device, std::shared_ptr<CallWatchdog> watchdog, ncclComm_t comm, std::string name);
+  /// Takes ownership of `comm`. Multiprocessors are reserved for `reserved_blocks` of its blocks.
+  NcclHandle(std::shared_ptr<Device> device, std::shared_ptr<CallWatchdog> watchdog, ncclComm_t comm, std::string name,
+             int reserved_blocks = 0);
   /// Collective on the orderly path; while an exception unwinds, the communicator is aborted.
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;
@@ -65,6 +66,7 @@ class NcclHandle {
   std::deque<Operation> operations_;
   std::uint64_t operations_begun_ = 0;
   Device::Watch watch_;
+  Multiprocessors::Token reserved_;
   std::future<ncclResult_t> aborting_;
   std::chrono::steady_clock::time_point aborted_since_;
 };

@@ -115,8 +115,8 @@ std::vector<Work> StagedCommunicator::exchange(Stream& stream, std::span<const T
   return works;
 }
 
-std::unique_ptr<Communicator> StagedCommunicator::split(int colour, int key, const std::string& name) {
-  std::unique_ptr<Communicator> group = host_->split(colour, key, name);
+std::unique_ptr<Communicator> StagedCommunicator::split(int colour, int key, const std::string& name, GroupUse use) {
+  std::unique_ptr<Communicator> group = host_->split(colour, key, name, use);
   if (group == nullptr) return nullptr;
   return std::make_unique<StagedCommunicator>(device_, pinned_, std::move(group));
 }

@@ -23,7 +23,7 @@ class StagedCommunicator final : public Communicator {
   Work broadcast(Stream& stream, TensorView data, int root) override;
   std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override;
   void barrier() override { host_->barrier(); }
-  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override;
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, GroupUse use) override;
 
  private:
   /// Copy of a tensor in pinned memory.

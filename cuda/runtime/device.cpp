@@ -40,6 +40,7 @@ Device::Device(DeviceLocation location, LaunchChecks checks) : location_(std::mo
   compute_capability_ = 10 * properties.major + properties.minor;
   shared_bytes_of_block_ = properties.sharedMemPerBlockOptin;
   l2_bytes_ = static_cast<std::size_t>(properties.l2CacheSize);
+  multiprocessors_ = std::make_unique<Multiprocessors>(properties.multiProcessorCount);
   mark_ = make_event();
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/runtime/error.hpp"
+#include "cuda/runtime/multiprocessors.hpp"
 #include "src/base/unique_handle.hpp"
 
 namespace trireme::cuda {
@@ -49,6 +50,7 @@ class Device {
   /// Maximum shared memory of a block.
   std::size_t shared_bytes_of_block() const { return shared_bytes_of_block_; }
   std::size_t l2_bytes() const { return l2_bytes_; }  ///< size of the L2 cache
+  Multiprocessors& multiprocessors() { return *multiprocessors_; }
 
   void check(cudaError_t status, const char* call,
              const std::source_location& location = std::source_location::current()) const;
@@ -111,6 +113,7 @@ class Device {
   int compute_capability_ = 0;
   std::size_t shared_bytes_of_block_ = 0;
   std::size_t l2_bytes_ = 0;
+  std::unique_ptr<Multiprocessors> multiprocessors_;
   LaunchChecks checks_;
   std::list<Watched> watched_;
   double max_wait_s_ = 0;

@@ -48,6 +48,12 @@ class Work {
   std::unique_ptr<State> state_;
 };
 
+/// Time of a group's collectives.
+enum class GroupUse {
+  general,
+  beside_products  ///< beside products of the same rank, which soon waits for both: a GPU has room for both
+};
+
 /// Collective operations over one group of ranks. Every operation is enqueued: it begins after the work that `stream`
 /// holds so far, and runs beside later work. `Work::wait` orders a stream after it; `all_reduce(stream, x,
 /// op).wait(stream)` blocks in the usual sense. All ranks of the group must make the same calls on one communicator in
@@ -80,7 +86,8 @@ class Communicator {
 
   /// A communicator among the ranks that give the same `colour`, ordered by `key`; null for those whose colour is
   /// negative. Collective over this group.
-  virtual std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) = 0;
+  virtual std::unique_ptr<Communicator> split(int colour, int key, const std::string& name,
+                                              GroupUse use = GroupUse::general) = 0;
 };
 
 /// An error that every rank of a group throws together, with the same text: one of them is enough to print it, and all

@@ -21,7 +21,7 @@ class RehearsalCommunicator final : public Communicator {
     return std::vector<Work>(transfers.size());
   }
   void barrier() override {}
-  std::unique_ptr<Communicator> split(int, int, const std::string& name) override {
+  std::unique_ptr<Communicator> split(int, int, const std::string& name, GroupUse) override {
     throw ShapeError("making the group '" + name + "' failed: a rehearsal has no other ranks to exchange colours with");
   }
 

@@ -55,7 +55,7 @@ std::vector<Work> SelfCommunicator::exchange(Stream& stream, std::span<const Tra
   return works;
 }
 
-std::unique_ptr<Communicator> SelfCommunicator::split(int colour, int, const std::string& name) {
+std::unique_ptr<Communicator> SelfCommunicator::split(int colour, int, const std::string& name, GroupUse) {
   if (colour < 0) return nullptr;
   return std::make_unique<SelfCommunicator>(name, copy_);
 }

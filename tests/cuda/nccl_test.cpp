@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "cuda/nccl/gpu_table.hpp"
@@ -12,46 +11,18 @@
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/fake_nccl.hpp"
-#include "tests/fakes/forwarding_communicator.hpp"
+#include "tests/fakes/host_of_two.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::cuda {
 namespace {
 
+using test::HostOfTwo;
 using test::message_of;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-/// First of two ranks, for host memory. The other gives what this one gives, from another machine or the same.
-class HostOfTwo final : public test::ForwardingCommunicator {
- public:
-  explicit HostOfTwo(std::string name, bool other_machine = true)
-      : ForwardingCommunicator(self_), self_(std::move(name)), other_machine_(other_machine) {}
-  int size() const override { return 2; }
-  Work all_gather(Stream&, ConstTensorView in, TensorView out) override {
-    for (int rank = 0; rank < 2; ++rank) std::memcpy(out.data() + rank * in.size_bytes(), in.data(), in.size_bytes());
-    if (in.dtype() != DType::uint8) return {};
-    // A text begins with the machine's name; the GPU's is in the second line.
-    std::byte* const begin = out.data() + in.size_bytes();
-    std::byte* const end = begin + in.size_bytes();
-    std::byte* const changed = other_machine_ ? begin : std::find(begin, end, std::byte{'\n'}) + 1;
-    if (changed < end) *changed = std::byte{'X'};
-    return {};
-  }
-  /// The colour `alone` is this rank's only.
-  static constexpr int alone = 9;
-  std::unique_ptr<Communicator> split(int colour, int, const std::string& name) override {
-    if (colour < 0) return nullptr;
-    if (colour == alone) return std::make_unique<SelfCommunicator>(name);
-    return std::make_unique<HostOfTwo>(name, other_machine_);
-  }
-
- private:
-  SelfCommunicator self_;
-  bool other_machine_;
-};
 
 class Nccl : public testing::Test {
  protected:
@@ -329,6 +300,39 @@ TEST_F(Nccl, LanesBetweenMachinesHoldFewMultiprocessors) {
     }
     compute_.synchronize();
   }
+}
+
+TEST_F(Nccl, ProductsLeaveRoomForCollectivesBesideThemUntilTheWait) {
+  const Multiprocessors& share = device_->multiprocessors();
+  fake_cuda::clear_log();
+  const auto tensor = comm_->split(0, 0, "tensor", GroupUse::beside_products), data = comm_->split(0, 0, "data");
+  EXPECT_THAT(fake_cuda::log()[0], HasSubstr("16 blocks"));
+  const auto sum = [&](Communicator& comm) {
+    return comm.all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum);
+  };
+  constexpr int all = fake_cuda::multiprocessors;
+  {
+    Work of_data = sum(*data);
+    EXPECT_EQ(share.for_product(), 0);
+    Work first = sum(*tensor), second = sum(*tensor);
+    EXPECT_EQ(share.for_product(), all - 16);
+    first.wait(compute_);
+    EXPECT_EQ(share.for_product(), all - 16);
+    second.wait(compute_);
+    EXPECT_EQ(share.for_product(), 0);
+  }
+  // Messages may wait at any time, in a communicator of two blocks for each direction.
+  const Transfer message[] = {{Transfer::Direction::send, 1, TensorView(x_.data(), {4})}};
+  for (Work& work : data->exchange(compute_, message)) work.wait(compute_);
+  Work work = sum(*tensor);
+  EXPECT_EQ(share.for_product(), all - 16 - 2 * 2);
+  work.wait(compute_);
+}
+
+TEST(Multiprocessors, HalfOfThemStayWithProducts) {
+  Multiprocessors small(20);
+  const Multiprocessors::Token reserved = small.reserve(16), collective = small.begin_collective();
+  EXPECT_EQ(small.for_product(), 10);
 }
 
 TEST(GpuTable, NamesTheRanksThatShareAGpu) {

@@ -1,10 +1,16 @@
-// When work has a GPU's multiprocessors, by the model of tests/fakes/timeline.hpp: its rules.
+// When work has a GPU's multiprocessors, by the model of tests/fakes/timeline.hpp: its rules, and the overlap of
+// products and collectives.
 #include <gmock/gmock.h>
 
 #include <algorithm>
 
 #include "cuda/runtime/graph.hpp"
+#include "src/comm/device_communicators.hpp"
+#include "src/parallel/grid/grid_communicators.hpp"
+#include "src/parallel/tensor/linear.hpp"
+#include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/fake_cuda.hpp"
+#include "tests/fakes/host_of_two.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::cuda {
@@ -23,7 +29,7 @@ const Span& find(const Timeline& timeline, const std::string& name) {
   return *found;
 }
 
-class Multiprocessors : public testing::Test {
+class TimelineModel : public testing::Test {
  protected:
   void SetUp() override { fake_cuda::reset(); }
   void TearDown() override { fake_cuda::run_all(); }
@@ -45,7 +51,7 @@ class Multiprocessors : public testing::Test {
   CudaStream compute_{device_}, urgent_{device_, CudaStream::Priority::high};
 };
 
-TEST_F(Multiprocessors, ACollectiveWaitsForAProductThatHasThemAll) {
+TEST_F(TimelineModel, ACollectiveWaitsForAProductThatHasThemAll) {
   const Timeline full = fake_cuda::simulate({overlap(all)})[0];
   EXPECT_EQ(find(full, "collective").waited_us(), 99);
   EXPECT_EQ(find(full, "collective").overlap_us(find(full, "product")), 0);
@@ -54,13 +60,13 @@ TEST_F(Multiprocessors, ACollectiveWaitsForAProductThatHasThemAll) {
   EXPECT_EQ(find(budget, "collective").overlap_us(find(budget, "product")), 50);
 }
 
-TEST_F(Multiprocessors, ACollectiveEndsAfterItsPeersHaveBegun) {
+TEST_F(TimelineModel, ACollectiveEndsAfterItsPeersHaveBegun) {
   const auto ranks = fake_cuda::simulate({overlap(all - 16), overlap(all - 16, 30)});
   EXPECT_EQ(find(ranks[0], "collective").begin_us, 11);
   for (const Timeline& rank : ranks) EXPECT_EQ(find(rank, "collective").end_us, 81);
 }
 
-TEST_F(Multiprocessors, PriorityDecidesAmongWorkThatWaits) {
+TEST_F(TimelineModel, PriorityDecidesAmongWorkThatWaits) {
   fake_cuda::start_trace();
   CudaStream other(device_);
   enqueue(compute_, "first", {all, 10});
@@ -72,7 +78,7 @@ TEST_F(Multiprocessors, PriorityDecidesAmongWorkThatWaits) {
   EXPECT_EQ(find(timeline, "second").begin_us, 20);
 }
 
-TEST_F(Multiprocessors, BlocksBeyondTheFreeOnesRunLater) {
+TEST_F(TimelineModel, BlocksBeyondTheFreeOnesRunLater) {
   fake_cuda::start_trace();
   enqueue(urgent_, "collective", {16, 150, 1});
   enqueue(compute_, "product", {all, 100});
@@ -80,7 +86,7 @@ TEST_F(Multiprocessors, BlocksBeyondTheFreeOnesRunLater) {
   EXPECT_EQ(find(timeline, "product").end_us, 200) << "16 of its blocks begin when the others end";
 }
 
-TEST_F(Multiprocessors, CollectivesThatHoldWhatTheOthersNeedAreNamed) {
+TEST_F(TimelineModel, CollectivesThatHoldWhatTheOthersNeedAreNamed) {
   std::vector<fake_cuda::Trace> ranks;
   for (const int rank : {0, 1}) {
     fake_cuda::start_trace();
@@ -95,7 +101,7 @@ TEST_F(Multiprocessors, CollectivesThatHoldWhatTheOthersNeedAreNamed) {
                              HasSubstr("rank 1: collective 1"), HasSubstr("has 32 of 100")));
 }
 
-TEST_F(Multiprocessors, AGraphTakesTheTimesOfItsWork) {
+TEST_F(TimelineModel, AGraphTakesTheTimesOfItsWork) {
   const Timeline plain = fake_cuda::simulate({overlap(all - 16)})[0];
   const auto graph = CudaGraph::record(device_, compute_, [&] {
     overlap(all - 16);
@@ -110,6 +116,86 @@ TEST_F(Multiprocessors, AGraphTakesTheTimesOfItsWork) {
     EXPECT_EQ(replayed[i].begin_us, plain[i].begin_us);
     EXPECT_EQ(replayed[i].end_us, plain[i].end_us);
   }
+}
+
+/// Backward of a column-parallel layer on the CUDA backend: products of 264 tiles, and a sum of 128 rows and 132
+/// channels over a tensor group of two.
+class TensorOverlap : public testing::Test {
+ protected:
+  static constexpr std::int64_t rows = 128, channels = 132, outputs_local = 128;
+
+  TensorOverlap() : backend_(test::make_gpu_backend({.deterministic = true})) {
+    fake_cuda::reset();
+    auto& devices = dynamic_cast<DeviceCommunicators&>(*backend_);
+    world_ = devices.make_world(std::make_unique<test::HostOfTwo>("world"), DeviceTransport::nccl);
+    groups_ = parallel::make_grid_communicators(parallel::ProcessGrid(2, 2, 1), *world_);
+  }
+  ~TensorOverlap() override { backend_->compute_stream().synchronize(); }
+
+  /// Times of the backward, after one before that chooses algorithms.
+  Timeline backward(bool sequence_parallel, bool overlap = true) {
+    Arena arena(*backend_), workspace(*backend_);
+    const parallel::TensorContext context{.backend = *backend_,
+                                          .tensor_group = *groups_.tensor,
+                                          .workspace = workspace,
+                                          .sequence_parallel = sequence_parallel,
+                                          .overlap = overlap};
+    const auto zeros = [&](DType dtype, const Shape& shape) {
+      const TensorView tensor = arena.allocate(dtype, shape);
+      backend_->elementwise().fill(backend_->compute_stream(), 0, tensor);
+      return tensor;
+    };
+    parallel::Parameter weight;
+    weight.value = zeros(DType::bf16, {outputs_local, channels});
+    weight.gradient = zeros(DType::fp32, {outputs_local, channels});
+    const parallel::ColumnParallelLinear layer(context, weight, nullptr);
+    const std::int64_t own_rows = sequence_parallel ? rows / 2 : rows;
+    const TensorView x = zeros(DType::bf16, {own_rows, channels}), dx = zeros(DType::bf16, {own_rows, channels});
+    const TensorView dy = zeros(DType::bf16, {rows, outputs_local});
+    for (const bool traced : {false, true}) {
+      backend_->compute_stream().synchronize();
+      if (traced) fake_cuda::start_trace();
+      layer.backward_input(dy, x, dx, parallel::WeightGradient::now);
+    }
+    Timeline timeline = fake_cuda::simulate({fake_cuda::take_trace()})[0];
+    backend_->compute_stream().synchronize();
+    return timeline;
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Communicator> world_;
+  parallel::GridCommunicators groups_;
+};
+
+TEST_F(TensorOverlap, TheSumRunsBesideTheWeightsGradient) {
+  const Timeline timeline = backward(false);
+  ASSERT_EQ(timeline.size(), 3u);
+  const Span& input_gradient = timeline[0];
+  const Span& sum = timeline[1];
+  const Span& weight_gradient = timeline[2];
+  EXPECT_THAT(sum.name, HasSubstr("ncclAllReduce"));
+  EXPECT_EQ(input_gradient.blocks, all) << "nothing runs beside it";
+  EXPECT_EQ(weight_gradient.blocks + sum.blocks, all);
+  EXPECT_EQ(sum.waited_us(), 0);
+  EXPECT_NEAR(sum.overlap_us(weight_gradient), sum.end_us - sum.begin_us, 1);
+}
+
+TEST_F(TensorOverlap, WithSequenceParallelismTheGatherAndTheSumRunBesideProducts) {
+  const Timeline timeline = backward(true);
+  ASSERT_EQ(timeline.size(), 4u);
+  const Span& gather = find(timeline, "ncclAllGather");
+  const Span& sum = find(timeline, "ncclReduceScatter");
+  EXPECT_EQ(gather.waited_us(), 0);
+  EXPECT_EQ(sum.waited_us(), 0);
+  EXPECT_GT(gather.overlap_us(timeline[1]), 0);
+  EXPECT_GT(sum.overlap_us(timeline[3]), 0);
+}
+
+TEST_F(TensorOverlap, ProductsWithoutCommunicationBesideThemTakeAllMultiprocessors) {
+  const Timeline timeline = backward(false, false);
+  ASSERT_EQ(timeline.size(), 3u);
+  EXPECT_EQ(timeline[0].blocks, all);
+  EXPECT_EQ(timeline[2].blocks, all);
 }
 
 }  // namespace

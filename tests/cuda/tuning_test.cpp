@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <utility>
 
@@ -92,6 +93,25 @@ TEST_F(CudaGemm, TheNextRunTakesItsChoicesFromTheFile) {
   // TF32 is another product.
   multiply(*make(second_best, {.allow_tf32 = true, .cache_file = options.cache_file}));
   EXPECT_THAT(measured_.products, Not(IsEmpty()));
+}
+
+TEST_F(CudaGemm, BesideACollectiveAProductIsAnotherThatTakesFewerMultiprocessors) {
+  const TemporaryDirectory folder;
+  const GemmOptions options{.cache_file = folder / "algorithms"};
+  const auto gemm = make(prefer_fused, options);
+  const Multiprocessors::Token reserved = device_->multiprocessors().reserve(16);
+  for (int round = 0; round < 2; ++round) {
+    measured_ = {};
+    multiply(*gemm);
+    EXPECT_EQ(fake_cublaslt::last().multiprocessors, 0);
+    const Multiprocessors::Token collective = device_->multiprocessors().begin_collective();
+    multiply(*gemm);
+    EXPECT_EQ(fake_cublaslt::last().multiprocessors, fake_cuda::multiprocessors - 16);
+    EXPECT_EQ(measured_.products.empty(), round > 0);
+  }
+  std::ifstream file(options.cache_file);
+  const std::string lines((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(lines, AllOf(HasSubstr("24x8x16 = bias align 64\t"), HasSubstr("24x8x16 = bias align 64 on 116\t")));
 }
 
 TEST_F(CudaGemm, AKeptAlgorithmThatTheLibraryRefusesIsChosenAnew) {

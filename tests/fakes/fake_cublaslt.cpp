@@ -142,7 +142,8 @@ void multiply(const Description& what, double alpha, const void* a, const Layout
 }
 
 fake_cuda::Demand demand_of(const Description& what, const Layout& a, const Layout& d) {
-  return fake_cuda::product_demand(d.rows, d.columns, what.op_a == CUBLAS_OP_N ? a.columns : a.rows, 0);
+  return fake_cuda::product_demand(d.rows, d.columns, what.op_a == CUBLAS_OP_N ? a.columns : a.rows,
+                                   what.multiprocessors);
 }
 
 }  // namespace
@@ -197,6 +198,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque, cubla
       return take(description->aux_stride);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
       return take(description->aux_type);
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+      return take(description->multiprocessors);
     default:
       return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -295,7 +298,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (state().behaviour.refused.contains(algorithm.number)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Description what = *operation.description;
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  state().last = {algorithm.number, what.epilogue, what.compute, a, b, d};
+  state().last = {algorithm.number, what.epilogue, what.compute, a, b, d, what.multiprocessors};
   const bool is_flipped = ++state().products == state().behaviour.flipped_product;
   const bool is_wrong = state().behaviour.wrong.contains(what.epilogue);
   fake_cuda::enqueue(

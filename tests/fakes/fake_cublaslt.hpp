@@ -29,6 +29,7 @@ struct Last {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* d = nullptr;
+  std::int32_t multiprocessors = 0;  ///< the most it may take; 0: all
 };
 const Last& last();
 /// Last search for algorithms.

@@ -22,7 +22,7 @@ using fake_nccl::Ranks;
 struct ncclComm {
   std::shared_ptr<Ranks> ranks;      // shared with enqueued work and graphs
   int number;                        // from 1 on, in the order in which they are made
-  int blocks;                        // of a kernel
+  int blocks;                        // maximum for a kernel
   bool greeted[2] = {false, false};  // receives and sends of a group of two
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
 };

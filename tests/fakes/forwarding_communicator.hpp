@@ -23,8 +23,8 @@ class ForwardingCommunicator : public Communicator {
     return inner_.exchange(stream, transfers);
   }
   void barrier() override { inner_.barrier(); }
-  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name) override {
-    return inner_.split(colour, key, name);
+  std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, GroupUse use) override {
+    return inner_.split(colour, key, name, use);
   }
 
  private:

@@ -20,6 +20,7 @@ struct Description {
   void* aux = nullptr;
   std::int64_t aux_stride = 0;
   std::int32_t bias_type = -1, aux_type = -1;
+  std::int32_t multiprocessors = 0;  // number that it should take at most; 0: all
 };
 struct Layout {
   cudaDataType_t type;
