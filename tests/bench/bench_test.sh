@@ -61,7 +61,7 @@ case $1 in
   steps)
     done_by "$build/step_gpu_bench" --dry-run
     check "step_gpu_bench prints a line for each case" lines 3 \
-      "^\\{\"model\": \"tiny\", \"s\": 32, .*\"tensor_ranks\": [12], .*\"ms\": $number, .*\"full_attention_tflops\": [0-9.]+\\}\$"
+      "^\\{\"gpu\": \".+\", \"model\": \"tiny\", \"s\": 32, .*\"tensor_ranks\": [12], .*\"ms\": $number, .*\"full_attention_tflops\": [0-9.]+, \"lines\": \\[.*\"line\": \"optimizer\", \"calls\": [0-9]+, \"ms\": $number\\}.*\\]\\}\$"
     done_by bash "$source_folder/bench/step/gpu.sh" --dry-run "$build"
     check "bench/step/gpu.sh names the conventions" grep -qE '^model +micro-batches +program +tokens/s .*full TFLOP/s +full MFU +causal MFU +ratio$' "$scratch/out"
     for micro_batches in 1 2; do

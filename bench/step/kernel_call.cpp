@@ -1,0 +1,52 @@
+#include "bench/step/kernel_call.hpp"
+
+#include <array>
+
+namespace trireme::bench {
+
+std::string_view name_of(Line line) {
+  constexpr std::array<std::string_view, line_count> names = {"products, forward",
+                                                              "products, input gradients",
+                                                              "products, weight gradients",
+                                                              "products, logits",
+                                                              "attention, forward",
+                                                              "attention, backward",
+                                                              "norms, forward",
+                                                              "norms, backward",
+                                                              "dropout, bias, residual",
+                                                              "activations",
+                                                              "cross entropy",
+                                                              "embedding",
+                                                              "optimizer",
+                                                              "gradients, clearing and norm",
+                                                              "casts and copies",
+                                                              "copies from the host",
+                                                              "copies to the host"};
+  return names[static_cast<std::size_t>(line)];
+}
+
+double KernelCall::flops(bool causal_halved) const {
+  if (product) return 2.0 * static_cast<double>(product->m) * static_cast<double>(product->n * product->k);
+  if (!attention) return 0;
+  const AttentionProblem& a = *attention;
+  const double pairs = static_cast<double>(a.batch * a.heads) * static_cast<double>(a.queries * a.keys);
+  // Scores and weighted sums; backward twice that. Recomputed scores do not count.
+  const double products = line == Line::attention ? 2 : 4;
+  return 2 * products * pairs * static_cast<double>(a.head_dim) * (causal_halved && a.causal ? 0.5 : 1);
+}
+
+int KernelCall::launch_count(bool fused) const {
+  if (!product) return launches;
+  switch (product->end) {
+    case ProductEnd::bias:
+    case ProductEnd::activation:
+    case ProductEnd::activation_backward:
+      return launches + (fused && product->can_fuse ? 0 : 1);
+    case ProductEnd::bias_gradient:
+      return launches + (fused ? 1 : 2);  // the sum is added to the gradient, or formed in two kernels
+    default:
+      return launches;
+  }
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <vector>
+
+#include "bench/step/observed_backend.hpp"
+#include "src/base/timer.hpp"
+
+namespace trireme::bench {
+
+/// Times the calls of a step, each between two events of its stream; on the CPU backend by the host's clock. The time
+/// of a call includes the gap in front of its work, and work of other streams beside it.
+class LineTimer final : public CallObserver {
+ public:
+  explicit LineTimer(bool on_host) : on_host_(on_host) {}
+  ~LineTimer() override;
+  LineTimer(const LineTimer&) = delete;
+  LineTimer& operator=(const LineTimer&) = delete;
+
+  void begin(Stream& stream, const KernelCall& call) override;
+  void end(Stream& stream, const KernelCall& call) override;
+  /// Calls and milliseconds of each line since the last time; all work must be done.
+  struct Sum {
+    int calls = 0;
+    double ms = 0;
+  };
+  std::vector<Sum> take();
+
+ private:
+  struct Timed {
+    Line line;
+    cudaEvent_t begin = nullptr, end = nullptr;
+    double ms = 0;  ///< on the host
+  };
+  void mark(Stream& stream, cudaEvent_t& event);
+
+  bool on_host_;
+  Timer timer_;
+  std::vector<Timed> calls_;
+  std::vector<cudaEvent_t> free_;  ///< events to be used again
+};
+
+}  // namespace trireme::bench

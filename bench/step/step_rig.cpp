@@ -1,0 +1,121 @@
+#include "bench/step/step_rig.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/base/hash.hpp"
+#include "src/base/thread_pool.hpp"
+#include "src/data/dataset/next_token_labels.hpp"
+#include "src/model/initialisation.hpp"
+#include "src/model/presets.hpp"
+#include "tests/fakes/forwarding_communicator.hpp"
+
+namespace trireme::bench {
+namespace {
+
+/// Tokens by a formula, about as frequent as those of text. The logarithms of their numbers are uniform, and the most
+/// frequent one is one in sixteen.
+class Tokens final : public data::NextTokenSamples {
+ public:
+  Tokens(std::int64_t length, std::int64_t vocabulary) : length_(length), vocabulary_(vocabulary) {}
+  std::int64_t size() const override { return std::int64_t{1} << 40; }
+  std::int64_t sequence_length() const override { return length_; }
+  void read_text(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const double uniform = static_cast<double>(splitmix64(static_cast<std::uint64_t>(index), i) >> 11) * 0x1p-53;
+      tokens[i] = static_cast<std::int32_t>(std::pow(static_cast<double>(vocabulary_), uniform)) - 1;
+    }
+  }
+
+ private:
+  std::int64_t length_;
+  std::int64_t vocabulary_;
+};
+
+/// First of several ranks; the others do not exist. Sums are its own contribution, and it gathers its own part for each
+/// of them.
+class FirstAlone final : public test::ForwardingCommunicator {
+ public:
+  FirstAlone(int size, ElementwiseKernels& kernels) : ForwardingCommunicator(self_), size_(size), kernels_(kernels) {}
+  int size() const override { return size_; }
+  Work all_reduce(Stream&, TensorView, ReduceOp) override { return {}; }
+  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp) override {
+    copy(stream, in.flat(0, out.numel()), out);
+    return {};
+  }
+  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+    copy(stream, in, out.flat(0, in.numel()));
+    // Few copies, each of all that is there.
+    for (std::int64_t done = in.numel(); done < out.numel(); done *= 2) {
+      const std::int64_t count = std::min(done, out.numel() - done);
+      copy(stream, out.flat(0, count), out.flat(done, count));
+    }
+    return {};
+  }
+
+ private:
+  void copy(Stream& stream, ConstTensorView from, TensorView to) {
+    if (from.data() != to.data()) kernels_.convert(stream, from, to);
+  }
+  SelfCommunicator self_;
+  int size_;
+  ElementwiseKernels& kernels_;
+};
+
+}  // namespace
+
+std::string to_string(const StepCase& c) {
+  std::string text = fmt::format("{}, micro-batch {} of {} tokens", c.model, c.b, c.s);
+  if (c.micro_batches > 1) text += fmt::format(", {} micro-batches", c.micro_batches);
+  if (c.tensor_ranks > 1) text += fmt::format(", 1 of {} tensor ranks", c.tensor_ranks);
+  if (c.sequence_parallel) text += ", sequence parallel";
+  return text + (c.graphs ? ", CUDA graphs" : "");
+}
+
+model::ModelConfig config_of(const StepCase& c) {
+  if (c.model != "tiny") return model::preset(c.model);
+  return {.layers = 2, .hidden = 64, .heads = 2, .ffn_hidden = 256, .vocabulary = 512};
+}
+
+std::vector<StepCase> predicted_cases() {
+  return {{.model = "gpt2-1.2b", .b = 8},
+          {.model = "gpt2-124m", .b = 64},
+          {.model = "gpt2-8.3b-scaling", .b = 8, .tensor_ranks = 8},
+          {.model = "gpt2-8.3b-scaling", .b = 8, .tensor_ranks = 8, .sequence_parallel = true}};
+}
+
+StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devices)
+    : grid_(c.tensor_ranks, c.tensor_ranks, 1),
+      communicators_(parallel::make_grid_communicators(parallel::ProcessGrid(1, 1, 1, 1), devices)) {
+  for (auto* group : {&communicators_.tensor, &communicators_.model}) {
+    if (c.tensor_ranks > 1) *group = std::make_unique<FirstAlone>(c.tensor_ranks, backend.elementwise());
+  }
+  const model::ModelConfig config = config_of(c);
+  train::ExecutionConfig execution;
+  execution.dtype = DType::bf16;
+  execution.sequence_length = c.s;
+  execution.micro_batch_size = c.b;
+  execution.cuda_graphs = c.graphs;
+  execution.parallel.sequence_parallel = c.sequence_parallel;
+  model_ = std::make_unique<train::ParallelModel>(backend, world_, grid_, communicators_, config, execution);
+  backend.set_logits_columns(model_->vocabulary().padded_size() / c.tensor_ranks);
+  train::TrainOptions options;
+  options.global_batch_size = c.micro_batches * c.b;
+  options.lr_schedule.maximum = 1e-4;
+  options.lr_schedule.decay = 100;
+  trainer_ = std::make_unique<train::Trainer>(*model_, options);
+  samples_ = std::make_unique<Tokens>(c.s, config.vocabulary);
+}
+StepRig::~StepRig() = default;
+
+void StepRig::initialise() {
+  model::initialise(model_->backend(), model_->parameters().parameters(),
+                    {.layers = model_->config().layers, .threads = default_thread_count(1)});
+  trainer_->start();
+}
+
+train::TrainRecord StepRig::step() { return trainer_->step(*samples_); }
+
+}  // namespace trireme::bench

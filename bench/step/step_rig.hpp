@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/step/observed_backend.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "src/data/dataset/sample_source.hpp"
+#include "src/train/trainer.hpp"
+
+namespace trireme::bench {
+
+/// A training step in bf16 with dropout 0.1, fp32 master weights, moments and gradients, and no recomputation.
+struct StepCase {
+  std::string model;  ///< preset, or "tiny"
+  std::int64_t s = 1024, b = 1;
+  int micro_batches = 1;
+  bool graphs = false;
+  int tensor_ranks = 1;  ///< ranks, of which this is the first
+  bool sequence_parallel = false;
+};
+
+/// "gpt2-8.3b-scaling, micro-batch 8, 1 of 8 tensor ranks, sequence parallel"
+std::string to_string(const StepCase& c);
+
+model::ModelConfig config_of(const StepCase& c);
+
+/// The steps of which predictions are published: GPT-2 1.2B, 124M, and a rank of 8.3B in tensor parallelism without
+/// and with sequence parallelism.
+std::vector<StepCase> predicted_cases();
+
+/// A rank that trains. Of several tensor ranks the others do not exist: communication takes no time and brings nothing,
+/// so that only a rank's own work counts. A gather's result is made of copies of the rank's own part.
+class StepRig {
+ public:
+  /// `devices` has the rank's groups; both must live longer.
+  StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devices);
+  ~StepRig();
+
+  /// Random weights, by the model's rule.
+  void initialise();
+  /// One update.
+  train::TrainRecord step();
+  train::ParallelModel& model() { return *model_; }
+
+ private:
+  SelfCommunicator world_{"world"};
+  parallel::ProcessGrid grid_;
+  parallel::GridCommunicators communicators_;
+  std::unique_ptr<train::ParallelModel> model_;
+  std::unique_ptr<train::Trainer> trainer_;
+  std::unique_ptr<data::SampleSource> samples_;
+};
+
+}  // namespace trireme::bench

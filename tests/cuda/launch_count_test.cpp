@@ -1,0 +1,65 @@
+// Launches of a step as step_predict counts them, against those of the CUDA backend on fakes.
+#include <gmock/gmock.h>
+
+#include "bench/step/rehearsal.hpp"
+#include "tests/cuda/gpu_backend.hpp"
+#include "tests/fakes/fake_cuda.hpp"
+
+namespace trireme::bench {
+namespace {
+
+/// Compares each call's launches with its count.
+class LaunchCounter final : public CallObserver {
+ public:
+  explicit LaunchCounter(const GraphRecorder& recorder) : recorder_(recorder) {}
+  void begin(Stream&, const KernelCall&) override { before_ = recorder_.launches(); }
+  void end(Stream&, const KernelCall& call) override {
+    const auto launches = static_cast<int>(recorder_.launches() - before_);
+    EXPECT_THAT(launches, testing::AnyOf(call.launch_count(true), call.launch_count(false))) << name_of(call.line);
+    counted += launches;
+    if (call.line != Line::inputs) calls.push_back(call);
+  }
+  int counted = 0;
+  std::vector<KernelCall> calls;
+
+ private:
+  const GraphRecorder& recorder_;
+  std::size_t before_ = 0;
+};
+
+/// Expects the kernels of a step on fakes to be those of its rehearsal, each with the launches of its count.
+void expect_the_rehearsed_step(const StepCase& c) {
+  SCOPED_TRACE(to_string(c));
+  fake_cuda::reset();
+  const std::unique_ptr<Backend> device = test::make_gpu_backend({.deterministic = true});
+  ObservedBackend backend(*device);
+  SelfCommunicator devices("world", [](Stream&, ConstTensorView, TensorView) {});
+  StepRig rig(c, backend, devices);
+  rig.initialise();
+  rig.step();  // products choose their algorithms
+  LaunchCounter counter(backend);
+  backend.observe(&counter);
+  const std::size_t before = backend.launches();
+  rig.step();
+  EXPECT_EQ(static_cast<int>(backend.launches() - before), counter.counted) << "some launches are in no call";
+  backend.observe(nullptr);
+
+  const std::vector<KernelCall> rehearsed = rehearse(c);
+  ASSERT_EQ(rehearsed.size(), counter.calls.size());
+  for (std::size_t i = 0; i < rehearsed.size(); ++i) {
+    EXPECT_EQ(rehearsed[i].line, counter.calls[i].line) << i;
+    EXPECT_EQ(rehearsed[i].bytes, counter.calls[i].bytes) << i << ", " << name_of(rehearsed[i].line);
+    EXPECT_EQ(rehearsed[i].flops(), counter.calls[i].flops()) << i << ", " << name_of(rehearsed[i].line);
+  }
+}
+
+TEST(LaunchCount, IsThatOfTheBackend) {
+  expect_the_rehearsed_step({.model = "tiny", .s = 32, .b = 2, .micro_batches = 2});
+  for (const bool sequence_parallel : {false, true}) {
+    expect_the_rehearsed_step(
+        {.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = sequence_parallel});
+  }
+}
+
+}  // namespace
+}  // namespace trireme::bench
