@@ -14,7 +14,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=(cuda_gpu_test cuda_gpu_kernels_test cuda_gpu_shapes_test cuda_gpu_training_test cuda_gpu_ranks_test cuda_gpu_grid_test trireme)
-benchmarks=(kernels_gpu_bench step_gpu_bench collectives_bench)
+benchmarks=(kernels_gpu_bench step_gpu_bench step_predict collectives_bench)
 peer=(bench/step/gpu.sh bench/peers/gpt2_pytorch.py)
 
 # libraries_of FILE...: what they need, but for what belongs to the system and to CUDA: the machine with the GPU has its own.
@@ -215,7 +215,8 @@ else
 fi
 
 # Benchmarks have the GPU for themselves.
-measure "training steps, without and with graphs" 60 steps.jsonl "$folder/step_gpu_bench"
+measure "training steps, without and with graphs" 90 steps.jsonl "$folder/step_gpu_bench"
+measure "these steps beside their prediction" 10 steps-predicted.txt "$folder/step_predict" --compare "$folder/steps.jsonl"
 measure "kernels" 60 kernels.txt "$folder/kernels_gpu_bench" --json "$folder/kernels.jsonl"
 if [ -n "$(command -v mpirun)" ]; then
   measure "collectives, NCCL" 25 collectives.jsonl mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 64
@@ -230,6 +231,7 @@ steps=$folder/${peer[0]}
 MODELS=gpt2-1.2b STEPS=15 measure "training steps beside PyTorch's" 240 steps-peer.txt "$steps" "$folder"
 echo
 echo "$SECONDS s in all" >>"$results"
+[ ! -s "$folder/steps-predicted.txt" ] || cat "$folder/steps-predicted.txt"
 cat "$results"
 kept=$here/../bench/results
 [ ! -d "$kept" ] || echo "to keep this table: cp $results $kept/gpu-$(date -u +%F).txt"

@@ -11,6 +11,8 @@
 #                                        the folder that this script was packed into, or build/release
 #        bench/step/gpu.sh --dry-run [FOLDER]     a tiny model on the CPU: whether this script works
 #        bench/step/gpu.sh --tokens COUNT VOCABULARY     the tokens alone, in llm.c's format, to standard output
+#        bench/step/gpu.sh --predict [ARGUMENTS]     steps as predicted from counts, without a GPU: step_predict of the
+#                                        default folder or of BUILD, with its arguments; --compare FILE sets measured ones beside
 # environment: MODELS ("gpt2-1.2b gpt2-1.2b:16 gpt2-355m gpt2-124m", each NAME or NAME:MICRO_BATCHES), STEPS (20), PEAK (989
 #   TFLOP/s, what H100 and H200 have in dense bf16), PYTHON (python3; without PyTorch its lines are left out)
 # Exit status 1 where a run failed.
@@ -39,6 +41,11 @@ if [ "${1:-}" = --dry-run ]; then
   shift
 fi
 if [ -x "$root/trireme" ]; then folder=$root; else folder=$root/build/release; fi
+if [ "${1:-}" = --predict ]; then
+  predict=${BUILD:-$folder}/step_predict
+  [ -x "$predict" ] || { echo "$predict is missing: cmake --build --preset release" >&2; exit 2; }
+  exec "$predict" "${@:2}"
+fi
 folder=$(cd "${1:-$folder}" && pwd)
 [ -x "$folder/trireme" ] || { echo "$folder/trireme is missing: cmake --build --preset release" >&2; exit 2; }
 if [ -d "$root/tests" ]; then source "$root/tests/gpu_environment.sh"; else source "$root/gpu_environment.sh"; fi

@@ -62,6 +62,12 @@ case $1 in
     done_by "$build/step_gpu_bench" --dry-run
     check "step_gpu_bench prints a line for each case" lines 3 \
       "^\\{\"gpu\": \".+\", \"model\": \"tiny\", \"s\": 32, .*\"tensor_ranks\": [12], .*\"ms\": $number, .*\"full_attention_tflops\": [0-9.]+, \"lines\": \\[.*\"line\": \"optimizer\", \"calls\": [0-9]+, \"ms\": $number\\}.*\\]\\}\$"
+    cp "$scratch/out" "$scratch/steps"
+    done_by "$build/step_predict" --compare "$scratch/steps"
+    check "no GPU's constants are taken for a CPU" grep -q "no constants for the device" "$scratch/out"
+    done_by env BUILD="$build" bash "$source_folder/bench/step/gpu.sh" --predict --json
+    check "bench/step/gpu.sh --predict prints a line for each model and GPU" lines 12 \
+      "^\\{\"gpu\": \"(H200|H100|A100)\", \"predicted\": true, \"model\": \"gpt2-.+\", .*\"ms\": $number, .*\"lines\": \\[.*\"line\": \"gaps and waits\", \"ms\": $number\\}\\]\\}\$"
     done_by bash "$source_folder/bench/step/gpu.sh" --dry-run "$build"
     check "bench/step/gpu.sh names the conventions" grep -qE '^model +micro-batches +program +tokens/s .*full TFLOP/s +full MFU +causal MFU +ratio$' "$scratch/out"
     for micro_batches in 1 2; do

@@ -1,0 +1,102 @@
+#include "bench/step/prediction.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <ostream>
+
+namespace trireme::bench {
+
+double Prediction::ms() const {
+  double sum = gaps_ms;
+  for (const LineCost& line : lines) sum += line.ms;
+  return sum;
+}
+double Prediction::tokens_per_second() const {
+  return static_cast<double>(step.s * step.b * step.micro_batches) / ms() * 1e3;
+}
+
+Prediction predict(const StepCase& c, const Gpu& gpu, std::span<const KernelCall> calls) {
+  Prediction p{.step = c, .gpu = &gpu, .lines = {}};
+  for (const KernelCall& call : calls) {
+    const Cost cost = cost_of(gpu, call, c.graphs);
+    LineCost& line = p.lines[static_cast<std::size_t>(call.line)];
+    ++line.calls;
+    line.flops += call.flops();
+    line.bytes += call.product ? call.product->bytes : call.bytes;
+    line.ms += cost.main + cost.end;
+    line.end_ms += cost.end;
+    p.launches += cost.launches;
+    p.gaps_ms += cost.gap;
+    p.model_flops += call.flops();
+    p.causal_flops += call.flops(true);
+  }
+  return p;
+}
+
+namespace {
+
+constexpr const char* row_format = "{:<36} {:>6} {:>9} {:>8} {:>8} {:>6}\n";
+
+void print_row(std::ostream& out, std::string_view name, const LineCost& line, double total) {
+  fmt::print(out, row_format, name, line.calls, line.flops == 0 ? "" : fmt::format("{:.0f}", 1e-9 * line.flops),
+             line.bytes == 0 ? "" : fmt::format("{:.2f}", 1e-9 * line.bytes), fmt::format("{:.2f}", line.ms),
+             fmt::format("{:.1f}%", 100 * line.ms / total));
+}
+
+}  // namespace
+
+void print(std::ostream& out, const Prediction& p) {
+  const double total = p.ms();
+  fmt::print(out, "{}: {}\n", p.gpu->name, to_string(p.step));
+  if (p.step.tensor_ranks > 1) {
+    fmt::print(out, "communication takes no time{}\n",
+               p.step.sequence_parallel ? "; nearly all copies stand for gathered tensors" : "");
+  }
+  fmt::print(out, row_format, "line", "calls", "GFLOP", "GB", "ms", "share");
+  for (int i = 0; i < line_count; ++i) {
+    const LineCost& line = p.lines[static_cast<std::size_t>(i)];
+    if (line.calls == 0) continue;
+    print_row(out, name_of(static_cast<Line>(i)), line, total);
+    if (line.end_ms > 0) {
+      fmt::print(out, row_format, "  of it kernels after the products", "", "", "", fmt::format("{:.2f}", line.end_ms),
+                 fmt::format("{:.1f}%", 100 * line.end_ms / total));
+    }
+  }
+  fmt::print(out, row_format, "gaps and waits", p.launches, "", "", fmt::format("{:.2f}", p.gaps_ms),
+             fmt::format("{:.1f}%", 100 * p.gaps_ms / total));
+  const double peak = p.gpu->peak_tflops * 1e9 * total;  // FLOPs in the step at the peak
+  fmt::print(out,
+             "step {:.1f} ms, {:.0f} tokens/s{}, MFU {:.1f}% with attention in full, {:.1f}% with its causal half\n\n",
+             total, p.tokens_per_second(), p.step.tensor_ranks > 1 ? " of the tensor group" : "",
+             100 * p.model_flops / peak, 100 * p.causal_flops / peak);
+}
+
+void print_json(std::ostream& out, const Prediction& p) {
+  const StepCase& c = p.step;
+  fmt::print(out,
+             R"({{"gpu": "{}", "predicted": true, "model": "{}", "s": {}, "micro_batch": {}, "micro_batches": {}, )"
+             R"("cuda_graphs": {}, "tensor_ranks": {}, "sequence_parallel": {}, "ms": {:.3f}, "launches": {}, )"
+             R"("full_attention_tflops": {:.1f}, "lines": [)",
+             p.gpu->name, c.model, c.s, c.b, c.micro_batches, c.graphs, c.tensor_ranks, c.sequence_parallel, p.ms(),
+             p.launches, 1e-9 * p.model_flops / p.ms());
+  for (int i = 0; i < line_count; ++i) {
+    const LineCost& line = p.lines[static_cast<std::size_t>(i)];
+    if (line.calls == 0) continue;
+    fmt::print(out, R"({{"line": "{}", "calls": {}, "gflop": {:.3f}, "gb": {:.4f}, "ms": {:.4f}}}, )",
+               name_of(static_cast<Line>(i)), line.calls, 1e-9 * line.flops, 1e-9 * line.bytes, line.ms);
+  }
+  fmt::print(out, R"({{"line": "gaps and waits", "ms": {:.4f}}}]}})", p.gaps_ms);
+  out << "\n";
+}
+
+void print_constants(std::ostream& out) {
+  constexpr const char* format = "{:<44} {:>8} {:>8} {:>8}  {}\n";
+  fmt::print(out, format, "constant", gpus()[0].name, gpus()[1].name, gpus()[2].name, "source");
+  for (const ConstantRow& row : constants()) {
+    fmt::print(out, format, row.name, row.values[0], row.values[1], row.values[2], row.source);
+  }
+  out << "\n";
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <iosfwd>
+#include <span>
+#include <string>
+
+#include "bench/step/cost_model.hpp"
+#include "bench/step/step_rig.hpp"
+
+namespace trireme::bench {
+
+/// Sums over the calls of a kind in a step.
+struct LineCost {
+  int calls = 0;
+  double flops = 0, bytes = 0;
+  double ms = 0;      ///< with `end_ms`, without gaps
+  double end_ms = 0;  ///< products' ends in kernels of their own
+};
+
+/// A step as predicted.
+struct Prediction {
+  StepCase step;
+  const Gpu* gpu;
+  std::array<LineCost, line_count> lines;
+  int launches = 0;
+  double gaps_ms = 0;
+  double model_flops = 0, causal_flops = 0;  ///< one rank's: attention in full, and its causal half alone
+
+  double ms() const;
+  double tokens_per_second() const;
+  const LineCost& line(Line line) const { return lines[static_cast<std::size_t>(line)]; }
+};
+
+/// The cost of `calls`, those of a step of `c`.
+Prediction predict(const StepCase& c, const Gpu& gpu, std::span<const KernelCall> calls);
+
+/// A table, with the total, the rate and MFU in both conventions.
+void print(std::ostream& out, const Prediction& prediction);
+/// One object, on a line of its own, with the fields of step_gpu_bench.
+void print_json(std::ostream& out, const Prediction& prediction);
+/// The constants and their sources.
+void print_constants(std::ostream& out);
+
+/// Compares the steps that step_gpu_bench wrote to a file with their predictions: line by line where it timed the
+/// lines, else by their totals. `gpu` has the constants; null: those of the device that the file names. Throws
+/// DataError, with the line, for other files.
+void compare(std::ostream& out, const std::string& file, const Gpu* gpu);
+
+}  // namespace trireme::bench

@@ -1,0 +1,179 @@
+// The counts of a step and the cost model behind step_predict.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "bench/step/prediction.hpp"
+#include "bench/step/rehearsal.hpp"
+#include "src/base/check.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::bench {
+namespace {
+
+using testing::AllOf;
+using testing::Ge;
+using testing::HasSubstr;
+using testing::Le;
+using testing::Not;
+
+const Gpu& gpu(const std::string& name) { return *find_gpu(name); }
+
+/// Kinds of kernels that every step has: their calls.
+int calls_of(const Prediction& p, Line line) { return p.line(line).calls; }
+
+// Narayanan et al. 2021 with attention in full: 72 B s L h^2 (1 + s / 6 h + V / 12 L h), V with its padding.
+TEST(StepPrediction, ProductsAndAttentionAreThoseOfTheFormula) {
+  for (StepCase c : predicted_cases()) {
+    SCOPED_TRACE(to_string(c));
+    const Prediction p = predict(c, gpu("H200"), rehearse(c));
+    const model::ModelConfig config = config_of(c);
+    const double tokens = static_cast<double>(c.s * c.b), s = static_cast<double>(c.s),
+                 h = static_cast<double>(config.hidden), layers = config.layers;
+    const std::int64_t multiple = 128 * c.tensor_ranks;
+    const double v = static_cast<double>((config.vocabulary + multiple - 1) / multiple * multiple);
+    const double expected = 72 * tokens * layers * h * h * (1 + s / (6 * h) + v / (12 * layers * h)) / c.tensor_ranks;
+    EXPECT_NEAR(p.model_flops, expected, 1e-9 * expected);
+    const double attention = 12 * tokens * layers * s * h / c.tensor_ranks;
+    EXPECT_NEAR(p.model_flops - p.causal_flops, attention / 2, 1e-9 * expected);
+    EXPECT_EQ(calls_of(p, Line::forward), 4 * config.layers);
+    EXPECT_EQ(calls_of(p, Line::input_gradient), 4 * config.layers);
+    EXPECT_EQ(calls_of(p, Line::weight_gradient), 4 * config.layers);
+    EXPECT_EQ(calls_of(p, Line::logits), 3);
+    EXPECT_EQ(calls_of(p, Line::attention), config.layers);
+    EXPECT_EQ(calls_of(p, Line::attention_backward), config.layers);
+  }
+}
+
+TEST(StepPrediction, TheOptimizerMovesThirtyBytesAParameter) {
+  const StepCase c{.model = "gpt2-124m", .b = 1};
+  const Prediction p = predict(c, gpu("H200"), rehearse(c));
+  const double parameters = static_cast<double>(model::parameter_count(config_of(c)));
+  // Padding of the vocabulary adds a little.
+  EXPECT_THAT(p.line(Line::optimizer).bytes, AllOf(Ge(30 * parameters), Le(30.1 * parameters)));
+  EXPECT_THAT(p.line(Line::gradients).bytes, AllOf(Ge(8 * parameters), Le(8.1 * parameters)));
+}
+
+TEST(StepPrediction, MicroBatchesShareTheOptimizer) {
+  const StepCase one{.model = "tiny", .s = 64, .b = 2}, four{.model = "tiny", .s = 64, .b = 2, .micro_batches = 4};
+  const std::vector<KernelCall> few = rehearse(one), many = rehearse(four);
+  const auto count = [](const std::vector<KernelCall>& calls, Line line) {
+    return std::ranges::count(calls, line, &KernelCall::line);
+  };
+  EXPECT_EQ(count(many, Line::forward), 4 * count(few, Line::forward));
+  EXPECT_EQ(count(many, Line::optimizer), count(few, Line::optimizer));
+}
+
+// The sum of the parts at the rates of large products (790 TFLOP/s) and copies (4.3 TB/s) is 103 ms: no step is
+// shorter. Attention at the published rates of FlashAttention-2, products at 650 TFLOP/s and memory at 3.4 TB/s make
+// 133 ms.
+TEST(StepPrediction, AStepOf1200MillionParametersLiesBetweenTheFloorAndCommonKernels) {
+  const StepCase c = predicted_cases()[0];
+  const Prediction p = predict(c, gpu("H200"), rehearse(c));
+  EXPECT_THAT(p.ms(), AllOf(Ge(103), Le(133)));
+}
+
+TEST(CostModel, LargeProductsRunAtTheRateReachedThere) {
+  for (const Gpu& each : gpus()) {
+    const double ms = product_ms(each, {.m = 8192, .n = 8192, .k = 8192});
+    EXPECT_NEAR(2 * 8192.0 * 8192.0 * 8192.0 / ms * 1e-9, each.product_tflops, 0.1) << each.name;
+  }
+}
+
+TEST(CostModel, AWaveThatIsHardlyFilledCostsAWhole) {
+  const Gpu& h100 = gpu("H100");
+  const std::int64_t tile = 256, k = 8192;
+  const double full = product_ms(h100, {.m = 132 * tile, .n = 128, .k = k});
+  EXPECT_NEAR(product_ms(h100, {.m = 264 * tile, .n = 128, .k = k}), 2 * full, 1e-9);
+  EXPECT_GT(product_ms(h100, {.m = 133 * tile, .n = 128, .k = k}), 1.2 * full);
+}
+
+TEST(CostModel, ThinProductsTakeTheTimeOfTheirBytes) {
+  const double bytes = 1e9;
+  EXPECT_NEAR(product_ms(gpu("H200"), {.m = 8, .n = 8, .k = 8, .bytes = bytes}), 1e3 * bytes / 4.3e12, 1e-9);
+}
+
+/// TFLOP/s of attention as FlashAttention's authors publish it: 16k tokens, 2048 channels, no dropout; a causal mask
+/// halves the FLOPs.
+double attention_tflops(std::int64_t d, std::int64_t s, bool causal) {
+  KernelCall call{.line = Line::attention};
+  call.attention = AttentionProblem{.queries = s,
+                                    .keys = s,
+                                    .batch = 16384 / s,
+                                    .heads = 2048 / d,
+                                    .kv_heads = 2048 / d,
+                                    .head_dim = d,
+                                    .causal = causal,
+                                    .dropout = {}};
+  return call.flops(true) / attention_ms(gpu("H100"), call) * 1e-9;
+}
+
+// Rates of FlashAttention-2 on an H100, whose kernels use mma.sync, too. Two constants are fit to them.
+TEST(CostModel, AttentionIsThatOfFlashAttention2) {
+  struct Published {
+    std::int64_t d;
+    bool causal;
+    double at_1024, at_2048;
+  };
+  for (const auto& [d, causal, at_1024, at_2048] :
+       {Published{64, false, 306, 318}, {128, false, 350, 362}, {64, true, 229, 262}, {128, true, 260, 298}}) {
+    SCOPED_TRACE(testing::Message() << d << " channels, " << (causal ? "causal" : "full"));
+    EXPECT_NEAR(attention_tflops(d, 1024, causal), at_1024, 0.06 * at_1024);
+    EXPECT_NEAR(attention_tflops(d, 2048, causal), at_2048, 0.06 * at_2048);
+  }
+}
+
+TEST(CostModel, EveryConstantHasASource) {
+  for (const ConstantRow& row : constants()) {
+    EXPECT_EQ(row.values.size(), gpus().size()) << row.name;
+    EXPECT_FALSE(row.source.empty()) << row.name;
+  }
+}
+
+/// The output of a comparison with a file of this text.
+std::string compared(const std::string& text, const Gpu* with = nullptr) {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder.path() + "/steps.jsonl";
+  std::ofstream(file) << text;
+  std::ostringstream out;
+  compare(out, file, with);
+  return out.str();
+}
+
+TEST(Comparison, OfAPredictionWithItselfFindsNoDifference) {
+  StepCase c{.model = "gpt2-124m", .b = 2};
+  std::ostringstream measured;
+  print_json(measured, predict(c, gpu("H100"), rehearse(c)));
+  const std::string table = compared(measured.str());
+  EXPECT_THAT(table, HasSubstr("by the constants of H100"));
+  for (const Line line : {Line::forward, Line::attention_backward, Line::optimizer}) {
+    EXPECT_THAT(table, testing::ContainsRegex(std::string(name_of(line)) + " .* 1\\.00\n"));
+  }
+  EXPECT_THAT(table, testing::ContainsRegex("step, ms .* 1\\.00\n"));
+}
+
+TEST(Comparison, TotalsAreComparedWhereLinesAreMissing) {
+  const std::string step =
+      R"({"model": "gpt2-124m", "s": 128, "micro_batch": 1, "micro_batches": 1, "cuda_graphs": true, )"
+      R"("tensor_ranks": 1, "sequence_parallel": false, "ms": 2.0, "launches": 3})";
+  EXPECT_THAT(compared(step), HasSubstr("no constants for the device ''"));
+  EXPECT_THAT(compared(step, &gpu("H100")), AllOf(HasSubstr("step, ms"), Not(HasSubstr("optimizer"))));
+}
+
+TEST(Comparison, OtherFilesAreRefusedWithTheirLine) {
+  EXPECT_THAT([] { compared("a warning\n{no step\n"); },
+              testing::ThrowsMessage<DataError>(HasSubstr("steps.jsonl:2: not a line")));
+  EXPECT_THAT([] { compared("a warning\n"); }, testing::ThrowsMessage<DataError>(HasSubstr("has no step")));
+  EXPECT_THAT([] { compared("{\"model\": 3}\n"); }, testing::Throws<DataError>());
+  EXPECT_THAT(
+      [] {
+        std::ostringstream out;
+        compare(out, "/nowhere", nullptr);
+      },
+      testing::Throws<DataError>());
+}
+
+}  // namespace
+}  // namespace trireme::bench
