@@ -81,25 +81,61 @@ std::string number_text(double value, const Result& result) {
   return result.kind == Kind::property || result.kind == Kind::skipped ? "" : fmt::format("{:.4g}", value);
 }
 
-std::string row_of(const Result& r) {
+/// Line of the table: the worst result of a check on one node, or on all of them.
+struct Row {
+  const Result* result;
+  std::size_t others = 0;  ///< results of the same check and node that are not as they should be either
+};
+
+std::string text_of(const Row& row) {
+  const Result& r = *row.result;
   std::string text = r.item.empty() || r.kind == Kind::property ? "" : r.item;
   if (!r.detail.empty()) text += (text.empty() ? "" : ": ") + r.detail;
-  const std::string row = fmt::format("{:<8} {:<34} {:>10} {:>10} {:<10} {:>5} {:<12} {}", name_of(r.verdict), r.check,
-                                      number_text(r.value, r), r.expected == 0 ? "" : number_text(r.expected, r),
-                                      r.unit, r.rank, r.host, text);
-  return row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  if (row.others > 0) text += fmt::format(" (and {} more on this node)", row.others);
+  const std::string line = fmt::format("{:<8} {:<34} {:>10} {:>10} {:<10} {:>5} {:<12} {}", name_of(r.verdict), r.check,
+                                       number_text(r.value, r), r.expected == 0 ? "" : number_text(r.expected, r),
+                                       r.unit, r.rank, r.host, text);
+  return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
 }
 
-/// Returns the rows of one check: those that are not as they should be, or its worst one.
-std::vector<const Result*> rows_of(std::vector<const Result*> results, std::size_t& left_out) {
-  constexpr std::size_t max_rows = 12;
+bool is_bad(const Result* result) { return result->verdict < Verdict::skipped; }
+
+/// Returns the rows of one check: one for each node with results that are not as they should be, the worst first, or
+/// that of its worst result.
+std::vector<Row> rows_of(std::vector<const Result*> results) {
   std::ranges::stable_sort(results, is_worse);
-  const auto good = std::ranges::find_if(results, [](const Result* r) { return r->verdict >= Verdict::skipped; });
-  const auto bad_count = static_cast<std::size_t>(good - results.begin());
-  const std::size_t shown = std::clamp<std::size_t>(bad_count, 1, max_rows);
-  left_out += std::max(bad_count, shown) - shown;
-  results.resize(shown);
-  return results;
+  if (!is_bad(results.front())) return {{results.front()}};
+  std::vector<Row> rows;
+  std::map<std::string, std::size_t> row_of_node;
+  for (const Result* result : results) {
+    if (!is_bad(result)) break;
+    const auto [found, is_new] = row_of_node.emplace(result->host, rows.size());
+    if (is_new) {
+      rows.push_back({result});
+    } else {
+      ++rows[found->second].others;
+    }
+  }
+  return rows;
+}
+
+/// Shortens the table to what fits a screen: so many rows of one check, and of all checks, that are not as they should
+/// be. Returns the number of results that are left out.
+std::size_t shorten(std::vector<Row>& rows) {
+  constexpr int max_rows = 40, max_rows_of_check = 8;
+  std::map<std::string, int> rows_of_check;
+  int shown = 0;
+  std::size_t left_out = 0;
+  std::erase_if(rows, [&](const Row& row) {
+    if (!is_bad(row.result)) return false;
+    if (shown < max_rows && rows_of_check[row.result->check]++ < max_rows_of_check) {
+      ++shown;
+      return false;
+    }
+    left_out += 1 + row.others;
+    return true;
+  });
+  return left_out;
 }
 
 }  // namespace
@@ -121,17 +157,17 @@ Report judge(std::vector<Result> results) {
 
 std::string table_of(const Report& report) {
   std::map<std::string, std::vector<const Result*>> checks;
-  std::vector<const Result*> rows;
+  std::vector<Row> rows;
   for (const Result& result : report.results) checks[result.check].push_back(&result);
-  std::size_t left_out = 0;
   for (const auto& [check, results] : checks) {
-    for (const Result* row : rows_of(results, left_out)) rows.push_back(row);
+    for (const Row& row : rows_of(results)) rows.push_back(row);
   }
-  std::ranges::stable_sort(rows, {}, [](const Result* row) { return row->verdict; });
+  std::ranges::stable_sort(rows, {}, [](const Row& row) { return row.result->verdict; });
+  const std::size_t left_out = shorten(rows);
   std::string text = fmt::format("{:<8} {:<34} {:>10} {:>10} {:<10} {:>5} {:<12} {}\n", "verdict", "check", "worst",
                                  "expected", "unit", "rank", "node", "detail");
-  for (const Result* row : rows) text += row_of(*row);
-  if (left_out > 0) text += fmt::format("{} more results are not as they should be\n", left_out);
+  for (const Row& row : rows) text += text_of(row);
+  if (left_out > 0) text += fmt::format("{} more results are not as they should be: <json> lists all\n", left_out);
   if (report.passed()) return text + "ok\n";
   if (report.nodes.size() > 1 && report.bad_nodes == report.nodes) {
     text += "all nodes fail: the program or its installation is more likely at fault than they are\n";

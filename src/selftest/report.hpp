@@ -21,8 +21,9 @@ struct Report {
 /// report on every rank.
 Report judge(std::vector<Result> results);
 
-/// The report for a terminal, the worst first: a line for each result that is not as it should be, then one for each
-/// check, with its worst rank. The last line is "ok" or the bad nodes, separated by commas, as sbatch excludes them.
+/// The report for a terminal, the worst first: a line for each check and node that is not as it should be, at most 40,
+/// then one for each check, with its worst rank. The last line is "ok" or the bad nodes, separated by commas, as sbatch
+/// excludes them.
 std::string table_of(const Report& report);
 
 }  // namespace trireme::selftest

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -90,11 +91,43 @@ TEST(SelftestReport, TableBeginsWithTheWorstAndListsEachNodeOnce) {
     return table.substr(begin, table.find('\n', begin) - begin);
   };
   EXPECT_THAT(row(1), HasSubstr("FAILED   z"));
-  EXPECT_THAT(row(2), HasSubstr("FAILED   z"));
-  EXPECT_THAT(row(3), HasSubstr("SLOW     a slow one"));
-  EXPECT_THAT(row(4), HasSubstr("ok       check"));
+  EXPECT_THAT(row(1), testing::EndsWith("wrong (and 1 more on this node)"));
+  EXPECT_THAT(row(2), HasSubstr("SLOW     a slow one"));
+  EXPECT_THAT(row(3), HasSubstr("ok       check"));
   EXPECT_TRUE(table.ends_with("\nnode0,node1\n")) << table;
   EXPECT_THAT(table, HasSubstr("all nodes fail")) << table;
+}
+
+TEST(SelftestReport, TableOfManyNodesFitsAScreen) {
+  // 64 nodes of 8 ranks: one has a wrong device, all share a slow file system but for the first 40, and one a bad link.
+  std::vector<Result> results;
+  for (int rank = 0; rank < 512; ++rank) {
+    const std::string host = "node" + std::to_string(100 + rank / 8);
+    const auto add = [&](Result result) {
+      result.rank = rank;
+      result.host = host;
+      results.push_back(std::move(result));
+    };
+    for (int item = 0; item < 30; ++item) {
+      add({.check = "gemm bf16", .item = std::to_string(item), .passed = rank / 8 != 63, .value = 2.0 * item});
+    }
+    add({.check = "file read rate", .kind = Kind::rate, .value = rank < 320 ? 100.0 : 1.0, .min_share = 0.2});
+    add({.check = "world exchange bandwidth", .kind = Kind::rate, .value = rank == 77 ? 1.0 : 9.0, .min_share = 0.5});
+    for (int check = 0; check < 9; ++check) {
+      add({.check = "version " + std::to_string(check), .kind = Kind::property, .detail = rank < 300 ? "1" : "2"});
+    }
+  }
+  const Report report = judge(std::move(results));
+  EXPECT_EQ(report.nodes.size(), 64u);
+  ASSERT_EQ(report.bad_nodes.size(), 1u + 24u) << "node163 has both faults";
+  const std::string table = table_of(report);
+  EXPECT_LE(std::ranges::count(table, '\n'), 44) << table;
+  const std::size_t first = table.find('\n') + 1;
+  EXPECT_TRUE(table.substr(first).starts_with("FAILED   gemm bf16"));
+  EXPECT_THAT(table.substr(first, table.find('\n', first) - first), HasSubstr("node163      29 (and 239 more on this"));
+  EXPECT_THAT(table, HasSubstr("SLOW     world exchange bandwidth"));
+  EXPECT_THAT(table, HasSubstr(" more results are not as they should be: <json> lists all\nnode109,node140,node141,"));
+  EXPECT_TRUE(table.ends_with(",node163\n")) << table;
 }
 
 TEST(SelftestReport, ResultsPassAsText) {

@@ -43,6 +43,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"hysteresis", "hysteresis"},
     {"input_format", "input-format"},
     {"invalid_utf8", "invalid-utf8"},
+    {"json", "json"},
     {"json_key", "json-key"},
     {"language", "language"},
     {"layernorm_epsilon", "layernorm-epsilon"},
