@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <filesystem>
 
 #include "io/posix/file_handle.hpp"
 #include "io/posix/regular_file.hpp"
@@ -25,6 +27,18 @@ std::vector<std::byte> SelftestFiles::read(const std::string& path) {
   static_cast<void>(posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED));  // advice: refusal harms nothing
   read_at(file.get(), path, reinterpret_cast<char*>(bytes.data()), bytes.size(), 0);
   return bytes;
+}
+
+void SelftestFiles::remove_old(const std::string& folder, const std::string& prefix) noexcept {
+  namespace fs = std::filesystem;
+  const auto latest = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (!entry->path().filename().string().starts_with(prefix)) continue;
+    std::error_code of_file;  // another job may remove the file at the same time
+    const fs::file_time_type changed = entry->last_write_time(of_file);
+    if (!of_file && changed < latest) remove(entry->path().string());
+  }
 }
 
 void SelftestFiles::remove(const std::string& path) noexcept { ::unlink(path.c_str()); }

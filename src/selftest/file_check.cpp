@@ -14,6 +14,8 @@ constexpr std::size_t file_size_bytes = std::size_t{16} << 20;
 /// File systems are shared with other jobs: rates below this share of the median's are suspicious, not smaller ones.
 constexpr double rate_tolerance = 0.2;
 
+constexpr const char* file_prefix = "selftest_file-";
+
 /// A file of one rank, removed at the end.
 class TrialFile {
  public:
@@ -102,7 +104,10 @@ std::vector<Result> FileCheck::run(Context& context) {
                                            fmt::format("{:x}", mix64(static_cast<std::uint64_t>(::getpid()) << 32 ^
                                                                      static_cast<std::uint64_t>(::time(nullptr)))),
                                            0);
-  const auto path_of = [&](int rank) { return fmt::format("{}/selftest-{}-rank{}", context.folder, token, rank); };
+  const auto path_of = [&](int rank) {
+    return fmt::format("{}/{}{}-rank{}", context.folder, file_prefix, token, rank);
+  };
+  if (context.place.rank == 0) context.files->remove_old(context.folder, file_prefix);
   const int other = other_rank(context);
   const TrialFile file(*context.files, path_of(context.place.rank));
   std::vector<Result> results;

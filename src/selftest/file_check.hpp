@@ -6,7 +6,7 @@ namespace trireme::selftest {
 
 /// The file system of the run's folder. Every rank writes a file, brings it to the disk, reads it again and compares
 /// digests. Then it reads the file of a rank on the next node: the folder must be the same everywhere. The files are
-/// removed in any case.
+/// removed in any case; those of a self-test that was killed, by one that runs an hour later.
 class FileCheck final : public Check {
  public:
   std::string name() const override { return "file system"; }

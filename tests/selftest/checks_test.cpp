@@ -34,6 +34,7 @@ class MemoryFiles : public Files {
     if (const auto found = files_.find(path); found != files_.end()) return found->second;
     throw IoError("cannot read {}: there is no such file", path);
   }
+  void remove_old(const std::string&, const std::string&) noexcept override {}
   void remove(const std::string& path) noexcept override { files_.erase(path); }
   std::size_t count() const { return files_.size(); }
 
