@@ -14,6 +14,7 @@ using NvmlDevice = struct nvmlDevice_st*;
 constexpr int nvml_success = 0;
 constexpr int clock_of_multiprocessors = 1, clock_of_memory = 2;
 constexpr int corrected = 0, uncorrected = 1, since_driver_load = 0;
+constexpr int temperature_of_gpu = 0;
 
 /// NVML of this machine, initialised while the object lives. Functions that the library lacks fail.
 class Nvml {
@@ -61,20 +62,22 @@ class Nvml {
   std::string problem_;
 };
 
+/// Finds a GPU. Returns the reason why there is none; empty: there is.
+std::string find_gpu(const Nvml& nvml, const std::string& pci_address, NvmlDevice& device) {
+  if (!nvml.problem().empty()) return nvml.problem();
+  const int status = nvml.call("nvmlDeviceGetHandleByPciBusId_v2", pci_address.c_str(), &device);
+  if (status == nvml_success) return "";
+  return fmt::format("NVML finds no GPU at PCI {}: nvmlDeviceGetHandleByPciBusId_v2 returned {}", pci_address, status);
+}
+
 }  // namespace
 
 GpuHealth read_gpu_health(const std::string& pci_address, const std::string& library) {
   GpuHealth health;
   const Nvml nvml(library);
-  health.problem = nvml.problem();
-  if (!health.problem.empty()) return health;
   NvmlDevice device = nullptr;
-  const int status = nvml.call("nvmlDeviceGetHandleByPciBusId_v2", pci_address.c_str(), &device);
-  if (status != nvml_success) {
-    health.problem =
-        fmt::format("NVML finds no GPU at PCI {}: nvmlDeviceGetHandleByPciBusId_v2 returned {}", pci_address, status);
-    return health;
-  }
+  health.problem = find_gpu(nvml, pci_address, device);
+  if (!health.problem.empty()) return health;
   std::array<char, 96> driver{};
   if (nvml.call("nvmlSystemGetDriverVersion", driver.data(), static_cast<unsigned>(driver.size() - 1)) ==
       nvml_success) {
@@ -90,5 +93,36 @@ GpuHealth read_gpu_health(const std::string& pci_address, const std::string& lib
       nvml.value<Count, std::uint64_t>(1, "nvmlDeviceGetTotalEccErrors", device, uncorrected, since_driver_load);
   return health;
 }
+
+class GpuMonitor::Gpu {
+ public:
+  Gpu(const std::string& pci_address, const std::string& library)
+      : nvml_(library), is_there_(find_gpu(nvml_, pci_address, device_).empty()) {}
+
+  std::optional<GpuLoad> read() const {
+    if (!is_there_) return {};
+    const auto number = [&](double unit, const char* function, auto... arguments) {
+      return nvml_.value<unsigned, double>(unit, function, device_, arguments...);
+    };
+    return GpuLoad{
+        .clock_mhz = number(1, "nvmlDeviceGetClockInfo", clock_of_multiprocessors),
+        .memory_clock_mhz = number(1, "nvmlDeviceGetClockInfo", clock_of_memory),
+        .temperature_c = number(1, "nvmlDeviceGetTemperature", temperature_of_gpu),
+        .power_w = number(1e-3, "nvmlDeviceGetPowerUsage"),
+        .slowdowns =
+            nvml_.value<unsigned long long, std::uint64_t>(1, "nvmlDeviceGetCurrentClocksThrottleReasons", device_)
+                .value_or(0)};
+  }
+
+ private:
+  Nvml nvml_;
+  NvmlDevice device_ = nullptr;
+  bool is_there_;
+};
+
+GpuMonitor::GpuMonitor(const std::string& pci_address, const std::string& library)
+    : gpu_(std::make_unique<Gpu>(pci_address, library)) {}
+GpuMonitor::~GpuMonitor() = default;
+std::optional<GpuLoad> GpuMonitor::read() const { return gpu_->read(); }
 
 }  // namespace trireme

@@ -41,6 +41,7 @@ struct Context {
   std::vector<Group> groups;
   Place place;
   std::string pci_address;           ///< address of this rank's GPU, "0000:17:00.0"; empty: none
+  std::string nvml;                  ///< library that reports the GPU's state
   Ceilings ceilings;                 ///< largest rates of this rank's device
   std::vector<Property> properties;  ///< beside those of the machine, which the check reads itself
   bool allow_tf32 = false;           ///< fp32 products may round their inputs to TF32

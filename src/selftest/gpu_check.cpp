@@ -1,10 +1,12 @@
 #include "src/selftest/gpu_check.hpp"
 
+#include "src/backend/gpu_health.hpp"
+
 namespace trireme::selftest {
 
 std::vector<Result> GpuCheck::run(Context& context) {
   if (context.pci_address.empty()) return {};
-  const GpuHealth health = read_gpu_health(context.pci_address, nvml_);
+  const GpuHealth health = read_gpu_health(context.pci_address, context.nvml);
   if (!health.problem.empty()) {
     return {{.check = "GPU state", .kind = Kind::skipped, .detail = health.problem}};
   }

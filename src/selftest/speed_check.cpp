@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "src/base/timer.hpp"
+#include "src/selftest/gpu_load.hpp"
 #include "src/selftest/kernels/trial.hpp"
 
 namespace trireme::selftest {
@@ -79,8 +80,9 @@ class Comparison {
 
   static constexpr int batch = 32;  ///< products between two looks at their differences
 
-  /// Computes that many products, and returns the number of the first one that differs; -1: none does.
-  int run(int products) {
+  /// Computes that many products, and returns the number of the first one that differs; -1: none does. `watch` sees the
+  /// device at work.
+  int run(int products, LoadWatch& watch) {
     Stream& stream = b_.compute_stream();
     b_.elementwise().fill(stream, 0, squares_);
     for (int i = 0; i < products; ++i) {
@@ -88,6 +90,7 @@ class Comparison {
       b_.elementwise().add(stream, minus_first_, y_);
       b_.reduce().sum_squares(stream, y_, squares_.view().flat(i, 1));
     }
+    watch.look();
     std::vector<double> squares(batch);
     b_.copy_to_host(stream, squares_, TensorView(squares.data(), {batch}));
     stream.synchronize();
@@ -138,13 +141,14 @@ std::vector<Result> SpeedCheck::run(Context& context) {
 std::vector<Result> BurnCheck::run(Context& context) {
   Product product(context.backend);
   Comparison comparison(context.backend, product);
+  LoadWatch watch(context);
   std::int64_t done = 0, first_wrong = -1, wrong = 0;
   double min_rate = std::numeric_limits<double>::max();
   const Timer timer;
   int products = 1;
   do {
     const Timer since_begin;
-    const int different = comparison.run(products);
+    const int different = comparison.run(products, watch);
     if (different >= 0) {
       if (wrong++ == 0) first_wrong = done + different + 1;
     }
@@ -154,19 +158,22 @@ std::vector<Result> BurnCheck::run(Context& context) {
   } while (timer.elapsed_s() < context.burn_seconds);
   const double rate = static_cast<double>(done) * product.operations() / timer.elapsed_s();
   const std::string count = fmt::format("{} products {}", done, product.text());
-  return {{.check = "burn results",
-           .passed = wrong == 0,
-           .value = static_cast<double>(wrong),
-           .unit = "wrong",
-           .detail = wrong == 0 ? count + ", all with the same bits"
-                                : fmt::format("repetition {} of {} has other bits than the first", first_wrong, count)},
-          {.check = "burn rate",
-           .item = product.text(),
-           .kind = Kind::rate,
-           .value = 1e-9 * rate,
-           .unit = "GFLOP/s",
-           .min_share = context.min_share,
-           .detail = done <= 1 ? "" : fmt::format("slowest part {:.0f} % of it", 100 * min_rate / rate)}};
+  std::vector<Result> results = watch.results();
+  results.push_back(
+      {.check = "burn results",
+       .passed = wrong == 0,
+       .value = static_cast<double>(wrong),
+       .unit = "wrong",
+       .detail = wrong == 0 ? count + ", all with the same bits"
+                            : fmt::format("repetition {} of {} has other bits than the first", first_wrong, count)});
+  results.push_back({.check = "burn rate",
+                     .item = product.text(),
+                     .kind = Kind::rate,
+                     .value = 1e-9 * rate,
+                     .unit = "GFLOP/s",
+                     .min_share = context.min_share,
+                     .detail = done <= 1 ? "" : fmt::format("slowest part {:.0f} % of it", 100 * min_rate / rate)});
+  return results;
 }
 
 }  // namespace trireme::selftest

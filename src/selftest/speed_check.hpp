@@ -16,7 +16,8 @@ class SpeedCheck final : public Check {
 };
 
 /// Repeats one product for `burn_seconds` and compares every result with the first one, element by element. Finds
-/// corruption that no error report shows, and devices that slow down when they are hot.
+/// corruption that no error report shows, and devices that slow down when they are hot. GPUs also report their clocks,
+/// temperature and power, and why they slow down, while they work.
 class BurnCheck final : public Check {
  public:
   std::string name() const override { return "burn"; }

@@ -76,6 +76,7 @@ class Selftest : public testing::Test {
       .groups = {{"world", &test::world(), true}},
       .place = {test::world().rank(), "node" + std::to_string(test::world().rank()), test::world().rank(), 0},
       .pci_address = {},
+      .nvml = NVML_STUB,
       .ceilings = {},
       .properties = {},
       .allow_tf32 = false,
@@ -226,20 +227,41 @@ TEST_F(Selftest, FindsAFolderThatIsAnotherOnEachNode) {
 }
 
 TEST_F(Selftest, FindsAGpuWithErrorsThatEccDidNotCorrect) {
-  EXPECT_TRUE(run_check<GpuCheck>(NVML_STUB).results.empty());  // no GPU
+  EXPECT_TRUE(run_check<GpuCheck>().results.empty());  // no GPU
   context_.pci_address = "0000:17:00.0";
   setenv("NVML_STUB_UNCORRECTED", is_second() ? "2" : "0", 1);
-  const Report report = run_check<GpuCheck>(NVML_STUB);
+  const Report report = run_check<GpuCheck>();
   expect_fault(report, "GPU ECC errors", "2 uncorrected and 7 corrected");
   for (const char* row : {"GPU driver", "580.1", "GPU largest clock", "1980", "GPU power limit", "700"}) {
     EXPECT_THAT(table_of(report), HasSubstr(row));
   }
 }
 
+TEST_F(Selftest, FindsAGpuThatSlowsDownUnderLoadAndSaysWhy) {
+  EXPECT_EQ(run_check<BurnCheck>().results.size(), 4u) << "two results of each rank on the CPU";
+  context_.pci_address = "0000:17:00.0";
+  setenv("NVML_STUB_SLOWDOWNS", is_second() ? "132" : "4", 1);  // the limit of power, and the power brake
+  expect_fault(run_check<BurnCheck>(), "GPU slowdown", "64 C, 690 W, limit of power in ");
+  EXPECT_THAT(table_of(run_check<BurnCheck>()), HasSubstr(", power brake in "));
+  setenv("NVML_STUB_SLOWDOWNS", "4", 1);
+  setenv("NVML_STUB_CLOCK", is_second() ? "855" : "1710", 1);
+  context_.min_share = 0.8;
+  const Report report = run_check<BurnCheck>();
+  int slow = 0;
+  for (const Result& result : report.results) {
+    if (result.check != "GPU clock under load" || result.verdict != Verdict::slow) continue;
+    ++slow;
+    EXPECT_EQ(result.host, "node1");
+    EXPECT_THAT(result.detail, HasSubstr("% of the median's speed; 64 C, 690 W, limit of power in "));
+  }
+  EXPECT_EQ(slow, 1) << table_of(report);
+}
+
 TEST_F(Selftest, SaysWhyNothingIsKnownOfAGpu) {
   context_.pci_address = "0000:99:00.0";
-  EXPECT_THAT(table_of(run_check<GpuCheck>(NVML_STUB)), HasSubstr("NVML finds no GPU at PCI 0000:99:00.0"));
-  const Report report = run_check<GpuCheck>("no_such_library.so");
+  EXPECT_THAT(table_of(run_check<GpuCheck>()), HasSubstr("NVML finds no GPU at PCI 0000:99:00.0"));
+  context_.nvml = "no_such_library.so";
+  const Report report = run_check<GpuCheck>();
   EXPECT_TRUE(report.passed());
   EXPECT_THAT(table_of(report), HasSubstr("skipped  GPU state"));
   EXPECT_THAT(table_of(report), HasSubstr("no_such_library.so"));

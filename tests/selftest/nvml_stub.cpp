@@ -1,7 +1,17 @@
-// Stand-in for NVIDIA's management library with one GPU, at PCI 0000:17:00.0. The environment variable
-// NVML_STUB_UNCORRECTED is its number of ECC errors that were not corrected.
+// Stand-in for NVIDIA's management library with a GPU at each PCI address of domain 0, buses 00 and 17. Environment
+// variables give its numbers: NVML_STUB_UNCORRECTED of ECC errors that were not corrected, NVML_STUB_SLOWDOWNS with the
+// bits of the reasons for low clocks, NVML_STUB_CLOCK in MHz, NVML_STUB_DRIVER its version.
 #include <cstdlib>
 #include <cstring>
+
+namespace {
+
+unsigned long long number(const char* variable, const char* otherwise) {
+  const char* text = std::getenv(variable);
+  return std::strtoull(text == nullptr ? otherwise : text, nullptr, 10);
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -11,11 +21,13 @@ int nvmlShutdown() { return 0; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* address, void** device) {
   static int gpu;
   *device = &gpu;
-  return std::strcmp(address, "0000:17:00.0") == 0 ? 0 : 6;  // NVML_ERROR_NOT_FOUND
+  const bool is_there = std::strcmp(address, "0000:17:00.0") == 0 || std::strcmp(address, "0000:00:00.0") == 0;
+  return is_there ? 0 : 6;  // NVML_ERROR_NOT_FOUND
 }
 
 int nvmlSystemGetDriverVersion(char* version, unsigned length) {
-  std::strncpy(version, "580.1", length);
+  const char* own = std::getenv("NVML_STUB_DRIVER");
+  std::strncpy(version, own == nullptr ? "580.1" : own, length);
   return 0;
 }
 
@@ -30,7 +42,27 @@ int nvmlDeviceGetEnforcedPowerLimit(void*, unsigned* milliwatts) {
 }
 
 int nvmlDeviceGetTotalEccErrors(void*, int type, int, unsigned long long* count) {
-  *count = type == 0 ? 7 : std::strtoull(std::getenv("NVML_STUB_UNCORRECTED"), nullptr, 10);
+  *count = type == 0 ? 7 : number("NVML_STUB_UNCORRECTED", "0");
+  return 0;
+}
+
+int nvmlDeviceGetClockInfo(void*, int clock, unsigned* mhz) {
+  *mhz = clock == 1 ? static_cast<unsigned>(number("NVML_STUB_CLOCK", "1710")) : 2619;
+  return 0;
+}
+
+int nvmlDeviceGetTemperature(void*, int, unsigned* celsius) {
+  *celsius = 64;
+  return 0;
+}
+
+int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {
+  *milliwatts = 690000;
+  return 0;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(void*, unsigned long long* reasons) {
+  *reasons = number("NVML_STUB_SLOWDOWNS", "0");
   return 0;
 }
 }

@@ -159,6 +159,7 @@ int selftest_command(const CommandLine& line) {
                             .groups = groups_of(job),
                             .place = {job.world->rank(), node_name(), job.node.first_rank, job.node.local_rank},
                             .pci_address = {},
+                            .nvml = "libnvidia-ml.so.1",
                             .ceilings = {},
                             .properties = {},
                             .allow_tf32 = o.device.allow_tf32,
