@@ -8,15 +8,16 @@
 
 namespace trireme::selftest {
 
-Checks all_checks() {
+Checks all_checks(bool quick) {
   Checks checks;
   checks.push_back(std::make_unique<MachineCheck>());
-  checks.push_back(std::make_unique<GpuCheck>());
-  for (auto& check : kernel_checks(CaseSizes::small_and_model, {DType::fp32, DType::bf16, DType::fp16})) {
+  const CaseSizes sizes = quick ? CaseSizes::small : CaseSizes::small_and_model;
+  for (auto& check : kernel_checks(sizes, {DType::fp32, DType::bf16, DType::fp16})) {
     checks.push_back(std::move(check));
   }
-  checks.push_back(std::make_unique<SpeedCheck>());
+  if (!quick) checks.push_back(std::make_unique<SpeedCheck>());
   checks.push_back(std::make_unique<BurnCheck>());
+  checks.push_back(std::make_unique<GpuCheck>());
   checks.push_back(std::make_unique<LatencyCheck>());
   checks.push_back(std::make_unique<CollectivesCheck>());
   checks.push_back(std::make_unique<FileCheck>());

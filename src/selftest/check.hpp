@@ -45,6 +45,7 @@ struct Context {
   Ceilings ceilings;                 ///< largest rates of this rank's device
   std::vector<Property> properties;  ///< beside those of the machine, which the check reads itself
   bool allow_tf32 = false;           ///< fp32 products may round their inputs to TF32
+  bool quick = false;                ///< small sizes: results within seconds, and rates that say little
   double burn_seconds = 10;
   double min_share = 0.8;  ///< share of the median rate below which a rank is slow
   Files* files = nullptr;

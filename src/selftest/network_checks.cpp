@@ -161,7 +161,8 @@ class Trial {
 
 /// Results of one operation in this rank's group.
 void test_operation(Context& context, const Group& group, const Operation& operation, std::vector<Result>& results) {
-  const std::int64_t large = context.backend.memory_is_host() ? std::int64_t{1} << 18 : std::int64_t{1} << 24;
+  const bool is_small = context.quick || context.backend.memory_is_host();
+  const std::int64_t large = std::int64_t{1} << (is_small ? 18 : 24);
   const int n = group.members->size();
   const std::string place =
       fmt::format("group of {} ranks {}", n, group.spans_nodes ? "across nodes" : "inside one node");

@@ -19,9 +19,11 @@ constexpr double copy_ceiling_tolerance = 0.75, product_ceiling_tolerance = 0.5;
 /// Matrices of a product y = x w^T of [n, n], of random numbers: constants would draw less power.
 class Product {
  public:
-  explicit Product(Backend& backend)
+  explicit Product(Backend& backend, bool quick = false)
       : trial_(backend, type_on(backend), type_on(backend)),
-        n_(backend.memory_is_host() ? 512 : 4096),
+        n_(quick                      ? 256
+           : backend.memory_is_host() ? 512
+                                      : 4096),
         x_(trial_.input({n_, n_})),
         w_(trial_.input({n_, n_}, 2 / std::sqrt(static_cast<double>(n_)))) {}
 
@@ -139,7 +141,7 @@ std::vector<Result> SpeedCheck::run(Context& context) {
 }
 
 std::vector<Result> BurnCheck::run(Context& context) {
-  Product product(context.backend);
+  Product product(context.backend, context.quick);
   Comparison comparison(context.backend, product);
   LoadWatch watch(context);
   std::int64_t done = 0, first_wrong = -1, wrong = 0;

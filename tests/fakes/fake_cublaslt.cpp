@@ -23,6 +23,7 @@ struct State {
   fake_cublaslt::Last last;
   fake_cublaslt::Search last_search;
   int products = 0;
+  int products_of_flipped_rows = 0;
   int searches = 0;
 };
 State& state() {
@@ -299,7 +300,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const Description what = *operation.description;
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   state().last = {algorithm.number, what.epilogue, what.compute, a, b, d, what.multiprocessors};
-  const bool is_flipped = ++state().products == state().behaviour.flipped_product;
+  ++state().products;
+  const bool is_flipped =
+      operation.d->rows == state().behaviour.flipped_rows && ++state().products_of_flipped_rows % 10 == 0;
   const bool is_wrong = state().behaviour.wrong.contains(what.epilogue);
   fake_cuda::enqueue(
       stream, "cublasLtMatmul",

@@ -80,6 +80,7 @@ class Selftest : public testing::Test {
       .ceilings = {},
       .properties = {},
       .allow_tf32 = false,
+      .quick = false,
       .burn_seconds = 0.1,
       .min_share = 0.1,
       .files = &files_,
