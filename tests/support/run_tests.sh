@@ -1,5 +1,17 @@
 # Sourced by the test commands.
 
+# install_disassembler FOLDER: cuobjdump and nvdisasm, from NVIDIA's packages for pip, where nvcc is there without them. Goes
+# on without where they cannot be had.
+install_disassembler() {
+  local nvcc
+  nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+  if [ ! -x "$nvcc" ] || command -v cuobjdump >/dev/null || [ -x "$(dirname "$nvcc")/cuobjdump" ] ||
+    [ -x "$1/nvidia/cu13/bin/cuobjdump" ]; then return 0; fi
+  echo "Installing cuobjdump and nvdisasm into $1"
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --target "$1" nvidia-cuda-cuobjdump==13.2.86 \
+    nvidia-cuda-nvdisasm==13.2.86 </dev/null || echo "Going on without cuobjdump: machine code is not checked" >&2
+}
+
 # build_and_test FOLDER CMAKE_ARGUMENT... -- CTEST_ARGUMENT...
 # Builds everything with warnings as errors, runs the tests, prints a summary and returns ctest's exit status.
 build_and_test() {

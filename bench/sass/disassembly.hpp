@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <istream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace trireme::sass {
+
+/// Instruction of machine code, as `cuobjdump -sass` prints it.
+struct Instruction {
+  std::int64_t address = 0;
+  bool predicated = false;  ///< some threads may pass over it
+  std::string opcode;       ///< with its modifiers: "LDG.E.128"
+  std::string operands;
+};
+
+/// Kernel, as the compiler left it.
+struct Kernel {
+  std::string name;  ///< demangled, without namespaces and parameters: "adamw_kernel<bf16>"
+  int registers = 0;
+  int stack_bytes = 0;
+  int shared_bytes = 0;  ///< static shared memory; with 1 KiB for the system where it or dynamic one is used
+  std::vector<Instruction> code;
+};
+
+/// Output of cuobjdump without the expected parts.
+class DisassemblyError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Returns the newest architecture of compute capability 9.0 ("sm_90" or "sm_90a") in the output of
+/// `cuobjdump -res-usage`; empty where there is none.
+std::string architecture_of(std::istream& resources);
+
+/// Returns the kernels of one architecture in file order, from the outputs of `cuobjdump -res-usage` and
+/// `cuobjdump -sass`. Throws DisassemblyError where they do not fit together.
+std::vector<Kernel> read_kernels(std::istream& resources, std::istream& code, const std::string& architecture);
+
+/// "adamw_kernel<bf16>" of the mangled name or of the demangled one.
+std::string short_name(const std::string& symbol);
+
+}  // namespace trireme::sass
