@@ -84,7 +84,9 @@ struct ObservedBackend::Kernels final : GemmKernels,
     run(stream, {.line = product.m == logits_columns ? Line::logits : Line::weight_gradient, .product = product},
         [&] { b.gemm().linear_backward_weight(stream, dy, x, dw, dbias); });
   }
-  bool separate_latest_epilogue() override { return b.gemm().separate_latest_epilogue(); }
+  bool set_epilogue_form(EpilogueForm form) override { return b.gemm().set_epilogue_form(form); }
+  bool latest_epilogue_is_fused() const override { return b.gemm().latest_epilogue_is_fused(); }
+  void separate_latest_epilogue() override { b.gemm().separate_latest_epilogue(); }
 
   void normalise(Stream& stream, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon,
                  TensorView y, NormStatistics statistics) override {
