@@ -4,9 +4,10 @@
 keep_gpus=yes
 source "$(dirname "$0")/functions.sh"
 shim=$3
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 
 # test_nodes VARIABLE=VALUE...: two ranks stand for two nodes; the variables are those of the second one.
-arguments=(selftest --backend cuda --communicator staged --quick --seconds 0.5 --deterministic-mode --json report.json)
+arguments=(selftest --backend cuda --communicator staged --quick --seconds 0.3 --deterministic-mode --json report.json)
 test_nodes() {
   timeout -k 5 100 "$mpiexec" -n 1 env LD_PRELOAD="$shim" TRIREME_NODE=0 SLURMD_NODENAME=gpu01 "$trireme" \
     "${arguments[@]}" : -n 1 env LD_PRELOAD="$shim" TRIREME_NODE=1 SLURMD_NODENAME=gpu02 "$@" "$trireme" \

@@ -2,6 +2,7 @@
 # The self-test of an allocation, of ranks that stand for those of two nodes.
 source "$(dirname "$0")/functions.sh"
 shim=$3 nodes_shim=$4
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 
 # Rates of ranks that share cores with other tests say nothing: --min-share 0 compares none.
 arguments=(selftest --seconds 0.1 --min-share 0 --save runs/a --json report.json --tp 2)
@@ -15,9 +16,11 @@ test_nodes() {
 }
 verdicts() { field verdict report.json | sort | uniq -c; }
 
-mkdir -p runs/a
-touch runs/a/selftest_file-{1,2}-rank0
-touch -d '2 hours ago' runs/a/selftest_file-1-rank0
+LD_PRELOAD=$shim TRIREME_FAULT_FOLDER=runs/a TRIREME_FAULT_AT=3 TRIREME_FAULT=kill timeout -k 5 60 "$trireme" selftest \
+  --quick --seconds 0 --save runs/a >out 2>err
+check "a test that is killed leaves its file" [ -e runs/a/selftest_file-*-rank0 ]
+touch -d '2 hours ago' runs/a/*
+touch runs/a/selftest_file-2-rank0
 test_nodes 1
 check "a good allocation passes" [ $code -eq 0 ]
 check "the last line says so" [ "$(tail -n 1 out)" = ok ]
