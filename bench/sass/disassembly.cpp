@@ -90,6 +90,7 @@ std::vector<Kernel> read_kernels(std::istream& resources, std::istream& code, co
     if (const std::size_t at = line.find("Function "); at != std::string::npos) {
       const std::string symbol = line.substr(at + 9, line.find_last_of(':') - at - 9);
       kernel = &by_symbol[symbol];
+      kernel->symbol = symbol;
       kernel->name = short_name(symbol);
     } else if (kernel != nullptr && line.find("REG:") != std::string::npos) {
       kernel->registers = number_after(line, "REG:");
@@ -121,6 +122,22 @@ std::vector<Kernel> read_kernels(std::istream& resources, std::istream& code, co
         fmt::format("cuobjdump prints the registers of {} kernels, and code of {}", by_symbol.size(), kernels.size()));
   }
   return kernels;
+}
+
+void read_launch_bounds(std::istream& ptx, std::vector<Kernel>& kernels) {
+  std::map<std::string, int> bounds;
+  std::string symbol;
+  for (std::string line; std::getline(ptx, line);) {
+    if (const std::size_t at = line.find(".entry "); at != std::string::npos && !line.starts_with("//")) {
+      symbol = line.substr(at + 7, line.find('(') - at - 7);
+      bounds[symbol] = 0;
+    } else if (line.starts_with(".maxntid ")) {
+      bounds[symbol] = number_after(line, ".maxntid ");
+    }
+  }
+  for (Kernel& kernel : kernels) {
+    if (const auto found = bounds.find(kernel.symbol); found != bounds.end()) kernel.max_threads = found->second;
+  }
 }
 
 }  // namespace trireme::sass

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <istream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,10 +19,12 @@ struct Instruction {
 
 /// Kernel, as the compiler left it.
 struct Kernel {
-  std::string name;  ///< demangled, without namespaces and parameters: "adamw_kernel<bf16>"
+  std::string symbol;  ///< mangled name
+  std::string name;    ///< demangled, without namespaces and parameters: "adamw_kernel<bf16>"
   int registers = 0;
   int stack_bytes = 0;
-  int shared_bytes = 0;  ///< static shared memory; with 1 KiB for the system where it or dynamic one is used
+  int shared_bytes = 0;            ///< static shared memory; with 1 KiB for the system where it or dynamic one is used
+  std::optional<int> max_threads;  ///< launch bounds, 0 without them; not known without PTX
   std::vector<Instruction> code;
 };
 
@@ -38,6 +41,9 @@ std::string architecture_of(std::istream& resources);
 /// Returns the kernels of one architecture in file order, from the outputs of `cuobjdump -res-usage` and
 /// `cuobjdump -sass`. Throws DisassemblyError where they do not fit together.
 std::vector<Kernel> read_kernels(std::istream& resources, std::istream& code, const std::string& architecture);
+
+/// Sets `max_threads` of kernels from the output of `cuobjdump -ptx`.
+void read_launch_bounds(std::istream& ptx, std::vector<Kernel>& kernels);
 
 /// "adamw_kernel<bf16>" of the mangled name or of the demangled one.
 std::string short_name(const std::string& symbol);

@@ -55,7 +55,9 @@ int run(const std::string& library, const std::string& table_file, const std::st
   resources.clear();
   resources.seekg(0);
   std::istringstream code = output_of(quoted(cuobjdump) + " -sass -arch " + architecture + " " + quoted(library));
-  const std::vector<Kernel> kernels = read_kernels(resources, code, architecture);
+  std::vector<Kernel> kernels = read_kernels(resources, code, architecture);
+  std::istringstream ptx = output_of(quoted(cuobjdump) + " -ptx " + quoted(library) + " 2>&1");
+  read_launch_bounds(ptx, kernels);
   if (!only_check) {
     std::cout << report(table, kernels);
     return 0;

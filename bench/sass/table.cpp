@@ -70,6 +70,12 @@ class KernelCheck {
                         line_.threads, blocks, line_.blocks));
     at_least("blocks on a multiprocessor", blocks, line_.blocks, "Let it need less shared memory");
   }
+  void launch_bounds() {
+    if (!kernel_.max_threads) return;
+    const char* remedy = "Give it the __launch_bounds__ of the blocks that are launched";
+    at_least("threads in its launch bounds", *kernel_.max_threads, line_.threads, remedy);
+    at_most("threads in its launch bounds", *kernel_.max_threads, line_.threads, remedy);
+  }
   void local_memory() {
     const char* remedy =
         "It spills registers, or indexes an array by a variable: unroll the loop, or keep less at once";
@@ -169,6 +175,7 @@ std::vector<std::string> check(const std::vector<Expectation>& table, const std:
     }
     used.insert(line);
     KernelCheck of_kernel(*line, kernel, faults);
+    of_kernel.launch_bounds();
     of_kernel.occupancy();
     of_kernel.local_memory();
     of_kernel.wide_accesses();

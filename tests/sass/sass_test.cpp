@@ -119,6 +119,19 @@ TEST(Gates, FindTooManyRegisters) {
                   HasSubstr("has 6 blocks on a multiprocessor")));
 }
 
+TEST(Gates, FindOtherLaunchBounds) {
+  std::vector<Kernel> kernels = kernels_of(copy_kernel);
+  const auto faults_with = [&](const std::string& bounds) {
+    std::istringstream ptx(".visible .entry " + f_symbol + "(\n.param .b64 x\n)\n" + bounds + "{\nret;\n}\n");
+    read_launch_bounds(ptx, kernels);
+    return faults_of(copy_line, kernels);
+  };
+  EXPECT_THAT(faults_with(".maxntid 256, 1, 1\n"), IsEmpty());
+  EXPECT_THAT(faults_with(".maxntid 128, 1, 1\n"), ElementsAre(HasSubstr("128 threads in its launch bounds")));
+  EXPECT_THAT(faults_with(".maxntid 512, 1, 1\n"), ElementsAre(HasSubstr("allows at most 256")));
+  EXPECT_THAT(faults_with(""), ElementsAre(HasSubstr("has 0 threads in its launch bounds")));
+}
+
 TEST(Gates, FindTooMuchSharedMemory) {
   EXPECT_THAT(faults_of("f_kernel<*16> threads=256 blocks=3 shared=80000\n", kernels_of(copy_kernel)),
               ElementsAre(HasSubstr("has 2 blocks on a multiprocessor, and table:1 allows at least 3")));
