@@ -3,6 +3,7 @@
 #include "cuda/backend/cuda_backend.hpp"
 #include "cuda/runtime/error.hpp"
 #include "tests/cuda/gpu_backend.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace trireme::test {
 
@@ -20,7 +21,11 @@ bool have_gpus(int count) {
 }
 void slow_new_streams(bool /*slow*/) {}
 std::unique_ptr<Backend> make_gpu_backend(const BackendOptions& options) {
-  return cuda::make_backend(options, TRIREME_CUDA_ARCHITECTURES);
+  // The tests of a process measure each product once.
+  static const TemporaryDirectory folder;
+  BackendOptions with_cache = options;
+  if (options.algorithm_cache.empty()) with_cache.algorithm_cache = folder / "algorithms";
+  return cuda::make_backend(with_cache, TRIREME_CUDA_ARCHITECTURES);
 }
 
 }  // namespace trireme::test
