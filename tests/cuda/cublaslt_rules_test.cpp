@@ -213,6 +213,11 @@ TEST_F(CublasLtRules, RefuseEveryViolationByItsName) {
   }
 }
 
+TEST_F(CublasLtRules, RefuseNullHandles) {
+  EXPECT_EQ(cublasLtCreate(nullptr), invalid);
+  EXPECT_EQ(cublasLtDestroy(nullptr), invalid);
+}
+
 TEST_F(CublasLtRules, EndTheProgramWhereTheyAreNotExpectedToBreak) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   behaviour().ends_at_broken_rule = true;

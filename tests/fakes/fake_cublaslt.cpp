@@ -168,7 +168,9 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   *handle = reinterpret_cast<cublasLtHandle_t>(&state());
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return handle == nullptr ? refuse_null() : CUBLAS_STATUS_SUCCESS;
+}
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
   *description = reinterpret_cast<cublasLtMatmulDesc_t>(new Description{.compute = compute, .scale = scale});
@@ -255,7 +257,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   }
   const auto& preference = *reinterpret_cast<const Preference*>(opaque);
   ++state().searches;
-  state().last_search = {wanted, preference.alignment};
+  state().last_search = {wanted, preference.alignment, preference.reduction_schemes};
   *found = 0;
   // "CUBLAS_STATUS_NOT_SUPPORTED if no heuristic function available for current configuration" (header).
   if (const Verdict broken = broken_by(operation)) return refuse({CUBLAS_STATUS_NOT_SUPPORTED, broken->rule});

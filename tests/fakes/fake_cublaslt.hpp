@@ -36,6 +36,7 @@ const Last& last();
 struct Search {
   int wanted = 0;                            ///< algorithms
   std::array<std::uint32_t, 4> alignment{};  ///< least ones of a, b, c and d, in bytes
+  std::uint32_t reduction_schemes = 0;       ///< those allowed
 };
 const Search& last_search();
 /// Products enqueued, and searches for algorithms.
