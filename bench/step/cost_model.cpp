@@ -191,7 +191,7 @@ std::vector<ConstantRow> constants() {
   add("multiprocessors", multiprocessors, "NVIDIA's data sheets");
   add("clock, GHz", number(&Gpu::clock_ghz), "at which the peak holds: peak / (multiprocessors x FLOP a clock)");
   add("product of 8192^3, TFLOP/s", number(&Gpu::product_tflops),
-      "H200: the library alone, measured; H100 794.5, A100 271.2 at their best shapes (stas00/ml-engineering, MAMF)");
+      "assumed, just below the best shapes of H100 (794.5) and A100 (271.2) in stas00/ml-engineering, MAMF");
   add("tiles of products", same("7"),
       "assumed: 256x128, 128x128, 256x64, 128x64 and their mirrors, k split up to 8 times, all at full rate");
   add("k lost to a tile's pipeline", same("256"), "assumed");
@@ -206,7 +206,7 @@ std::vector<ConstantRow> constants() {
       "d 64: 306, 318, causal 229, 262 TFLOP/s; d 128: 350, 362, 260, 298; s 1024, 2048 (flash-attention's "
       "repository)");
   add("copy, GB/s read + written", number(&Gpu::copy_gbs),
-      "H200: measured, 90 % of 4.8 TB/s; H100, A100: 90 % of 3.35 and 2.04 TB/s, assumed");
+      "assumed: 90 % of 4.8, 3.35 and 2.04 TB/s");
   add("memory-bound kernels, share of the copy", number(&Gpu::memory_share),
       "assumed, the project's goal; llm.c's kernels have 97 to 100 % on an RTX 5090 (llm-kittens)");
   add("backward of norms, share of the copy", number(&Gpu::norm_backward_share),
