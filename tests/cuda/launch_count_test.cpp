@@ -1,6 +1,9 @@
-// Launches of a step as step_predict counts them, against those of the CUDA backend on fakes.
+// Steps as step_predict counts them, and as step_gpu_bench times them, on the CUDA backend on fakes.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
+#include "bench/step/line_timer.hpp"
 #include "bench/step/rehearsal.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/fake_cuda.hpp"
@@ -58,6 +61,32 @@ TEST(LaunchCount, IsThatOfTheBackend) {
   for (const bool sequence_parallel : {false, true}) {
     expect_the_rehearsed_step(
         {.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = sequence_parallel});
+  }
+}
+
+// The fake's events are always 1 ms apart.
+TEST(LineTimer, TimesEveryCallOfAStep) {
+  fake_cuda::reset();
+  const StepCase c{.model = "tiny", .s = 32, .b = 2};
+  const std::unique_ptr<Backend> device = test::make_gpu_backend({.deterministic = true});
+  ObservedBackend backend(*device);
+  SelfCommunicator devices("world", [](Stream&, ConstTensorView, TensorView) {});
+  StepRig rig(c, backend, devices);
+  rig.initialise();
+  LineTimer timer(backend.memory_is_host());
+  const std::vector<KernelCall> calls = rehearse(c);
+  for (int step = 0; step < 2; ++step) {
+    backend.observe(&timer);
+    rig.step();
+    backend.observe(nullptr);
+    const std::vector<LineTimer::Sum> sums = timer.take();
+    for (int i = 0; i < line_count; ++i) {
+      const auto line = static_cast<Line>(i);
+      const LineTimer::Sum& sum = sums[static_cast<std::size_t>(i)];
+      EXPECT_EQ(sum.ms, sum.calls) << name_of(line);
+      if (line == Line::inputs) continue;
+      EXPECT_EQ(sum.calls, std::ranges::count(calls, line, &KernelCall::line)) << name_of(line);
+    }
   }
 }
 
