@@ -104,14 +104,17 @@ class GpuMonitor::Gpu {
     const auto number = [&](double unit, const char* function, auto... arguments) {
       return nvml_.value<unsigned, double>(unit, function, device_, arguments...);
     };
-    return GpuLoad{
-        .clock_mhz = number(1, "nvmlDeviceGetClockInfo", clock_of_multiprocessors),
-        .memory_clock_mhz = number(1, "nvmlDeviceGetClockInfo", clock_of_memory),
-        .temperature_c = number(1, "nvmlDeviceGetTemperature", temperature_of_gpu),
-        .power_w = number(1e-3, "nvmlDeviceGetPowerUsage"),
-        .slowdowns =
-            nvml_.value<unsigned long long, std::uint64_t>(1, "nvmlDeviceGetCurrentClocksThrottleReasons", device_)
-                .value_or(0)};
+    GpuLoad load{.clock_mhz = number(1, "nvmlDeviceGetClockInfo", clock_of_multiprocessors),
+                 .memory_clock_mhz = number(1, "nvmlDeviceGetClockInfo", clock_of_memory),
+                 .temperature_c = number(1, "nvmlDeviceGetTemperature", temperature_of_gpu),
+                 .power_w = number(1e-3, "nvmlDeviceGetPowerUsage"),
+                 .slowdowns = {}};
+    // The second name is that of older drivers.
+    for (const char* function :
+         {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}) {
+      if (!load.slowdowns) load.slowdowns = nvml_.value<unsigned long long, std::uint64_t>(1, function, device_);
+    }
+    return load;
   }
 
  private:

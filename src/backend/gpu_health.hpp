@@ -28,7 +28,7 @@ struct GpuLoad {
   std::optional<double> memory_clock_mhz;
   std::optional<double> temperature_c;
   std::optional<double> power_w;
-  std::uint64_t slowdowns = 0;  ///< bits of `slowdown_reasons`
+  std::optional<std::uint64_t> slowdowns;  ///< bits of `slowdown_reasons`
 };
 
 /// Reason for which a GPU runs below its largest clock.

@@ -40,14 +40,20 @@ std::vector<Result> LoadWatch::results() const {
   if (const auto watts = median_of(samples_, &GpuLoad::power_w)) add_text(fmt::format("{:.0f} W", *watts));
   double worst = 0;  // share of the samples with one of the faults
   for (const SlowdownReason& reason : slowdown_reasons) {
-    const auto count =
-        std::ranges::count_if(samples_, [&](const GpuLoad& sample) { return (sample.slowdowns & reason.bit) != 0; });
+    const auto count = std::ranges::count_if(
+        samples_, [&](const GpuLoad& sample) { return (sample.slowdowns.value_or(0) & reason.bit) != 0; });
     if (count == 0) continue;
     add_text(fmt::format("{} in {} of {} samples", reason.name, count, samples_.size()));
     if (reason.is_fault) worst = std::max(worst, static_cast<double>(count) / static_cast<double>(samples_.size()));
   }
-  std::vector<Result> results = {
-      {.check = "GPU slowdown", .passed = worst < 0.5, .value = 100 * worst, .unit = "% of time", .detail = detail}};
+  const bool is_known =
+      std::ranges::any_of(samples_, [](const GpuLoad& sample) { return sample.slowdowns.has_value(); });
+  std::vector<Result> results = {{.check = "GPU slowdown",
+                                  .kind = is_known ? Kind::correctness : Kind::skipped,
+                                  .passed = worst < 0.5,
+                                  .value = 100 * worst,
+                                  .unit = "% of time",
+                                  .detail = is_known ? detail : "NVML reports no reasons for low clocks"}};
   for (const auto& [check, clock] :
        {std::pair{"GPU clock under load", median_of(samples_, &GpuLoad::clock_mhz)},
         {"GPU memory clock under load", median_of(samples_, &GpuLoad::memory_clock_mhz)}}) {

@@ -36,7 +36,8 @@ struct SelftestOptions {
                 at_least(0));
     options.add("min-share", &min_share, "X",
                 "A rank is slow below this share of the median rate of all ranks. Bandwidths, latencies and files may "
-                "differ more.",
+                "differ more. A GPU must copy at 0.75 X of its memory's bandwidth, and reach 0.5 X of its peak in "
+                "products.",
                 between(0, 1));
     options.add_flag("quick", &quick,
                      "Test small sizes alone, within seconds: finds wrong results, and compares no rates.");
