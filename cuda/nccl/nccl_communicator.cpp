@@ -92,6 +92,14 @@ Config configuration(const std::string& name, int blocks = 0) {
   return config;
 }
 
+/// Sets a variable that NCCL reads to 0. Rank 0 warns where the user has set another value.
+void switch_off(const Communicator& host, const char* variable, const char* reason) {
+  if (const char* set = std::getenv(variable); set != nullptr && std::string_view(set) != "0" && host.rank() == 0) {
+    log::warn("ignoring {}={}: {}, and messages must not", variable, set, reason);
+  }
+  setenv(variable, "0", 1);
+}
+
 void check_shard(const char* what, const Communicator& comm, ConstTensorView whole, ConstTensorView shard) {
   TRIREME_CHECK(whole.numel() == shard.numel() * comm.size() && whole.dtype() == shard.dtype(), ShapeError,
                 "{} over {} ranks of {}: {} {} is not {} times {} {}", what, comm.size(), comm.name(),
@@ -122,12 +130,9 @@ std::unique_ptr<Communicator> NcclCommunicator::make(std::shared_ptr<Device> dev
   Communicator& host = *host_ranks;
   if (host.size() == 1) return make_self_communicator(host.name());
   check_one_rank_a_gpu(gather_gpu_table(host, *device));
-  // Groups that share resources wait for one another, and p2p communicators must not.
-  constexpr const char* share = "NCCL_COMM_SPLIT_SHARE_RESOURCES";
-  if (const char* asked = std::getenv(share); asked != nullptr && std::string_view(asked) != "0" && host.rank() == 0) {
-    log::warn("ignoring {}={}: groups that share resources wait for one another, and messages must not", share, asked);
-  }
-  setenv(share, "0", 1);
+  // p2p communicators must not wait for one another, nor for groups.
+  switch_off(host, "NCCL_COMM_SPLIT_SHARE_RESOURCES", "groups that share resources wait for one another");
+  switch_off(host, "NCCL_LAUNCH_ORDER_IMPLICIT", "operations of different groups begin in the order of the calls then");
   ncclUniqueId id{};
   collectively(host, [&] {
     if (host.rank() != 0) return;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "cuda/nccl/gpu_table.hpp"
@@ -299,6 +300,14 @@ TEST_F(Nccl, LanesBetweenMachinesHoldFewMultiprocessors) {
       EXPECT_THAT(line, HasSubstr(other_machine ? "2 blocks" : "8 blocks"));
     }
     compute_.synchronize();
+  }
+}
+
+TEST_F(Nccl, MessagesWaitForNoOtherGroupWhateverTheEnvironment) {
+  for (const char* variable : {"NCCL_COMM_SPLIT_SHARE_RESOURCES", "NCCL_LAUNCH_ORDER_IMPLICIT"}) {
+    setenv(variable, "1", 1);
+    make();
+    EXPECT_STREQ(std::getenv(variable), "0");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/runtime/graph.hpp"
+#include "src/backend/graphs.hpp"
 #include "src/comm/device_communicators.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"
 #include "src/parallel/tensor/linear.hpp"
@@ -86,6 +87,17 @@ TEST_F(TimelineModel, BlocksBeyondTheFreeOnesRunLater) {
   EXPECT_EQ(find(timeline, "product").end_us, 200) << "16 of its blocks begin when the others end";
 }
 
+TEST_F(TimelineModel, AReductionBesideABackwardWaitsForOneProductAtMost) {
+  fake_cuda::start_trace();
+  enqueue(compute_, "layer 1", {all, 100});
+  urgent_.wait(*compute_.record());
+  enqueue(urgent_, "reduction", {16, 50, 1});
+  for (const int layer : {2, 3}) enqueue(compute_, "layer " + std::to_string(layer), {all, 100});
+  const Timeline timeline = fake_cuda::simulate({fake_cuda::take_trace()})[0];
+  EXPECT_EQ(find(timeline, "reduction").waited_us(), 99);
+  EXPECT_EQ(find(timeline, "layer 3").begin_us, 200);
+}
+
 TEST_F(TimelineModel, CollectivesThatHoldWhatTheOthersNeedAreNamed) {
   std::vector<fake_cuda::Trace> ranks;
   for (const int rank : {0, 1}) {
@@ -133,7 +145,7 @@ class TensorOverlap : public testing::Test {
   ~TensorOverlap() override { backend_->compute_stream().synchronize(); }
 
   /// Times of the backward, after one before that chooses algorithms.
-  Timeline backward(bool sequence_parallel, bool overlap = true) {
+  Timeline backward(bool sequence_parallel, bool overlap = true, bool graph = false) {
     Arena arena(*backend_), workspace(*backend_);
     const parallel::TensorContext context{.backend = *backend_,
                                           .tensor_group = *groups_.tensor,
@@ -152,10 +164,17 @@ class TensorOverlap : public testing::Test {
     const std::int64_t own_rows = sequence_parallel ? rows / 2 : rows;
     const TensorView x = zeros(DType::bf16, {own_rows, channels}), dx = zeros(DType::bf16, {own_rows, channels});
     const TensorView dy = zeros(DType::bf16, {rows, outputs_local});
+    std::unique_ptr<Graph> recorded;
     for (const bool traced : {false, true}) {
       backend_->compute_stream().synchronize();
+      const auto enqueue = [&] { layer.backward_input(dy, x, dx, parallel::WeightGradient::now); };
+      if (traced && graph) recorded = dynamic_cast<GraphRecorder&>(*backend_).record(enqueue);
       if (traced) fake_cuda::start_trace();
-      layer.backward_input(dy, x, dx, parallel::WeightGradient::now);
+      if (recorded != nullptr) {
+        recorded->launch(backend_->compute_stream());
+      } else {
+        enqueue();
+      }
     }
     Timeline timeline = fake_cuda::simulate({fake_cuda::take_trace()})[0];
     backend_->compute_stream().synchronize();
@@ -178,6 +197,9 @@ TEST_F(TensorOverlap, TheSumRunsBesideTheWeightsGradient) {
   EXPECT_EQ(weight_gradient.blocks + sum.blocks, all);
   EXPECT_EQ(sum.waited_us(), 0);
   EXPECT_NEAR(sum.overlap_us(weight_gradient), sum.end_us - sum.begin_us, 1);
+  const Timeline replayed = backward(false, true, true);
+  ASSERT_EQ(replayed.size(), 3u);
+  for (const std::size_t i : {0, 1, 2}) EXPECT_EQ(replayed[i].begin_us, timeline[i].begin_us);
 }
 
 TEST_F(TensorOverlap, WithSequenceParallelismTheGatherAndTheSumRunBesideProducts) {

@@ -2,21 +2,25 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "src/tensor/dtype.hpp"
 #include "tests/fakes/fake_cuda.hpp"
+#include "tests/fakes/fake_streams.hpp"
+#include "tests/fakes/nccl_arithmetic.hpp"
+#include "tests/fakes/nccl_rules.hpp"
 
+using fake_nccl::CallText;
 using fake_nccl::Ranks;
 
 struct ncclComm {
@@ -25,6 +29,7 @@ struct ncclComm {
   int blocks;                        // maximum for a kernel
   bool greeted[2] = {false, false};  // receives and sends of a group of two
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<int> outstanding = std::make_shared<int>(0);  // operations
 };
 
 namespace {
@@ -35,8 +40,11 @@ struct State {
   std::atomic<ncclResult_t> broken = ncclSuccess;  // watchdogs look at it
   bool peers_lost = false;
   int made = 0;
-  std::atomic<int> live = 0;  // groups are aborted by threads of their own
+  std::mutex mutex;  // groups are aborted by threads of their own
+  std::set<ncclComm_t> live;
   std::atomic<int> aborted = 0;
+  std::atomic<int> callers = 0;  // threads within a call
+  std::string broken_rule;       // for ncclGetLastError; empty: none
 };
 State& state() {
   static State the_state;
@@ -44,22 +52,57 @@ State& state() {
 }
 
 ncclComm_t new_communicator(std::unique_ptr<Ranks> ranks, const ncclConfig_t& config) {
-  ++state().live;
+  const std::lock_guard lock(state().mutex);
   // User guide 2.30, ncclConfig_t: "maxCTAs [...] The default value is 32."
   constexpr int default_blocks = 32;
   const int blocks = config.maxCTAs == NCCL_CONFIG_UNDEF_INT ? default_blocks : config.maxCTAs;
-  return new ncclComm{std::move(ranks), ++state().made, blocks};
+  return *state().live.insert(new ncclComm{std::move(ranks), ++state().made, blocks}).first;
 }
 void end(ncclComm_t comm) {
+  const std::lock_guard lock(state().mutex);
   *comm->ended = true;
+  state().live.erase(comm);
   delete comm;
-  --state().live;
 }
+
+/// An argument is refused, and nothing else happens ("Error handling and communicator abort").
+ncclResult_t refuse_argument(const char* function, const std::string& rule) {
+  state().broken_rule = fmt::format("{}: {}", function, rule);
+  return ncclInvalidArgument;
+}
+/// A call breaks a rule: every communicator reports it from now on.
+ncclResult_t refuse_usage(const char* function, const std::string& rule) {
+  state().broken_rule = fmt::format("{}: {}", function, rule);
+  return state().broken = ncclInvalidUsage;
+}
+/// "Destroying a communicator": it is no longer accessed after its end.
+bool is_live(ncclComm_t comm) {
+  const std::lock_guard lock(state().mutex);
+  return state().live.contains(comm);
+}
+#define FAKE_LIVE(comm) \
+  if (!is_live(comm)) return refuse_usage(__func__, "the communicator has ended, or never began")
+
+/// A thread within a call.
+class Caller {
+ public:
+  Caller() : alone_(state().callers++ == 0) {}
+  ~Caller() { --state().callers; }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+  bool is_alone() const { return alone_; }
+
+ private:
+  bool alone_;
+};
 
 /// A call that blocks until `done`, and then takes effect; unless a test made it fail, or the communicator is aborted.
 ncclResult_t call(
     const char* function, ncclComm_t comm, const std::function<void()>& effect = [] {},
     const Ranks::Done& done = [] { return true; }) {
+  const Caller caller;
+  // "Thread Safety": neither on one communicator, nor on several of one device.
+  if (!caller.is_alone()) return refuse_usage(function, "two threads call at once");
   if (const auto it = state().failures.find(function); it != state().failures.end()) {
     const ncclResult_t status = it->second;
     state().failures.erase(it);
@@ -75,109 +118,126 @@ ncclResult_t call(
   return ncclSuccess;
 }
 
-std::size_t size_of(ncclDataType_t type) {
-  switch (type) {
-    case ncclInt8:
-    case ncclUint8:
-      return 1;
-    case ncclFloat16:
-    case ncclBfloat16:
-      return 2;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64:
-      return 8;
-    default:
-      return 4;
-  }
-}
-
 /// Copies of what an operation sends and receives, while it runs.
 struct Message {
   std::vector<std::byte> mine, others;
+  std::vector<CallText> calls;  // by rank
   Ranks::Done done;
 };
+using Start = std::function<Ranks::Done(Ranks&, Message&)>;
+
+/// An operation as the ranks must agree on it; `peer` -1: all of them.
+struct Operation {
+  const char* function;
+  std::size_t count;
+  ncclDataType_t type;
+  std::string operand = "";
+  int peer = -1;
+};
+
+/// Returns `next`, to begin after the ranks have found that they make the same call. Otherwise it never begins.
+Start after_agreement(const Operation& operation, bool captured, Start next) {
+  const bool all = operation.peer < 0;
+  const CallText mine = fake_nccl::call_text(all ? operation.function : "a message", operation.count, operation.type,
+                                             operation.operand, captured);
+  return [=](Ranks& ranks, Message& message) -> Ranks::Done {
+    message.calls.assign(static_cast<std::size_t>(ranks.size()) + 1, CallText{});
+    const auto bytes_of = [&](int rank) {
+      return reinterpret_cast<std::byte*>(message.calls[static_cast<std::size_t>(rank)].data());
+    };
+    message.calls.back() = mine;
+    const std::byte* const sent = bytes_of(ranks.size());
+    std::vector<Ranks::Done> exchange;
+    if (all) {
+      exchange.push_back(ranks.all_gather(sent, bytes_of(0), sizeof mine));
+    } else {
+      message.calls[static_cast<std::size_t>(ranks.rank())] = mine;
+      exchange.push_back(ranks.send(sent, sizeof mine, operation.peer, Ranks::Channel::call));
+      exchange.push_back(ranks.receive(bytes_of(operation.peer), sizeof mine, operation.peer, Ranks::Channel::call));
+    }
+    return [=, &ranks, &message, begun = Ranks::Done()]() mutable {
+      if (begun) return begun();
+      std::erase_if(exchange, [](Ranks::Done& done) { return done(); });
+      if (!exchange.empty()) return false;
+      message.calls.resize(static_cast<std::size_t>(ranks.size()));
+      if (const std::string problem = fake_nccl::problem_of(message.calls); !problem.empty()) {
+        refuse_usage(operation.function, problem);
+        return false;
+      }
+      begun = next(ranks, message);
+      return begun();
+    };
+  };
+}
 
 /// Returns the effect of a call of `comm`: it enqueues an operation that `start` begins and `finish` ends.
-std::function<void()> enqueuing(const char* function, std::size_t bytes, ncclComm_t comm, cudaStream_t stream,
-                                std::function<Ranks::Done(Ranks&, Message&)> start,
-                                std::function<void(const Message&)> finish) {
-  const std::string name = fmt::format("{} {} bytes", function, bytes);
+std::function<void()> enqueuing(const Operation& operation, std::size_t bytes, ncclComm_t comm, cudaStream_t stream,
+                                Start start, std::function<void(const Message&)> finish) {
+  const std::string name = fmt::format("{} {} bytes", operation.function, bytes);
   const fake_cuda::Demand demand = fake_cuda::collective_demand(comm->number, comm->blocks, bytes);
-  return [=, ranks = comm->ranks, ended = comm->ended] {
+  const bool captured = stream->capture != nullptr;
+  return [=, ranks = comm->ranks, ended = comm->ended, outstanding = comm->outstanding,
+          start = after_agreement(operation, captured, std::move(start))] {
     if (state().peers_lost) {
       return fake_cuda::enqueue_until(
           stream, name, [] {}, [=] { return ended->load(); }, [] {});
     }
+    if (!captured) ++*outstanding;
     auto message = std::make_shared<Message>();
+    const auto begin = [=] {
+      if (captured) ++*outstanding;
+      message->done = start(*ranks, *message);
+    };
+    // After a broken rule an operation ends with its communicator, without a result.
+    const auto is_given_up = [=] { return state().broken != ncclSuccess && ended->load(); };
     fake_cuda::enqueue_until(
-        stream, name, [=] { message->done = start(*ranks, *message); }, [=] { return message->done(); },
-        [=, used = ranks] { finish(*message); }, demand);
+        stream, name, begin, [=] { return is_given_up() || message->done(); },
+        [=, used = ranks] {
+          --*outstanding;
+          if (!is_given_up()) finish(*message);
+        },
+        demand);
   };
 }
 
 /// Every rank sees what all have at `from`, one after another. `moved` bytes are named in the log.
-ncclResult_t gather(const char* function, std::size_t moved, ncclComm_t comm, cudaStream_t stream, const void* from,
-                    std::size_t bytes, std::function<void(const std::byte* all)> use) {
+ncclResult_t gather(const Operation& operation, std::size_t moved, ncclComm_t comm, cudaStream_t stream,
+                    const fake_nccl::Buffers& buffers, std::function<void(const std::byte* all)> use) {
+  const std::string problem = fake_nccl::problem_of(buffers, comm->ranks->rank());
+  if (!problem.empty()) return refuse_argument(operation.function, problem);
   const auto start = [=](Ranks& ranks, Message& message) {
+    const std::size_t bytes = buffers.from_bytes;
     message.mine.resize(bytes);
-    std::memcpy(message.mine.data(), from, bytes);
+    std::memcpy(message.mine.data(), buffers.from, bytes);
     message.others.resize(bytes * static_cast<std::size_t>(ranks.size()));
     return ranks.all_gather(message.mine.data(), message.others.data(), bytes);
   };
-  return call(function, comm,
-              enqueuing(function, moved, comm, stream, start, [=](const Message& m) { use(m.others.data()); }));
+  return call(operation.function, comm,
+              enqueuing(operation, moved, comm, stream, start, [=](const Message& m) { use(m.others.data()); }));
 }
 
 /// A message of a group of two. The first of each direction waits, as a call under way, for the peer's host: both are
 /// connected then.
-ncclResult_t pass(const char* function, std::size_t bytes, ncclComm_t comm, cudaStream_t stream, bool sends, int peer,
-                  std::function<Ranks::Done(Ranks&, Message&)> start, std::function<void(const Message&)> finish) {
-  auto enqueue = enqueuing(function, bytes, comm, stream, std::move(start), std::move(finish));
-  if (std::exchange(comm->greeted[sends], true)) return call(function, comm, std::move(enqueue));
+ncclResult_t pass(const Operation& operation, const void* data, std::size_t bytes, ncclComm_t comm, cudaStream_t stream,
+                  bool sends, Start start, std::function<void(const Message&)> finish) {
+  const int peer = operation.peer;
+  if (peer < 0 || peer >= comm->ranks->size()) return refuse_argument(operation.function, "there is no such peer");
+  const std::string problem = fake_nccl::problem_of({data, bytes, data, bytes}, 0);
+  if (!problem.empty()) return refuse_argument(operation.function, problem);
+  auto enqueue = enqueuing(operation, bytes, comm, stream, std::move(start), std::move(finish));
+  if (std::exchange(comm->greeted[sends], true)) return call(operation.function, comm, std::move(enqueue));
   constexpr auto greeting = Ranks::Channel::greeting;
-  return call(function, comm, enqueue,
+  return call(operation.function, comm, enqueue,
               sends ? comm->ranks->send(nullptr, 0, peer, greeting) : comm->ranks->receive(nullptr, 0, peer, greeting));
-}
-
-/// out[i] = sum or maximum over ranks of element first + i of their `count`.
-template <class T, class Wide>
-void combine(const std::byte* all, int ranks, std::size_t count, std::size_t first, std::size_t shard, ncclRedOp_t op,
-             void* out) {
-  const auto* in = reinterpret_cast<const T*>(all);
-  for (std::size_t i = 0; i < shard; ++i) {
-    Wide sum = static_cast<Wide>(in[first + i]);
-    for (std::size_t rank = 1; rank < static_cast<std::size_t>(ranks); ++rank) {
-      const auto term = static_cast<Wide>(in[rank * count + first + i]);
-      sum = op == ncclSum ? sum + term : std::max(sum, term);
-    }
-    static_cast<T*>(out)[i] = T(sum);
-  }
 }
 
 ncclResult_t reduce(const char* function, ncclComm_t comm, cudaStream_t stream, const void* from, void* to,
                     std::size_t count, std::size_t first, std::size_t shard, ncclDataType_t type, ncclRedOp_t op) {
   const int ranks = comm->ranks->size();
-  const auto run = [&]<class T, class Wide>() {
-    return gather(function, shard * sizeof(T), comm, stream, from, count * sizeof(T),
-                  [=](const std::byte* all) { combine<T, Wide>(all, ranks, count, first, shard, op, to); });
-  };
-  switch (type) {
-    case ncclFloat64:
-      return run.operator()<double, double>();
-    case ncclFloat32:
-      return run.operator()<float, float>();
-    case ncclBfloat16:
-      return run.operator()<trireme::bf16, float>();
-    case ncclFloat16:
-      return run.operator()<trireme::fp16, float>();
-    case ncclInt64:
-      return run.operator()<std::int64_t, std::int64_t>();
-    case ncclInt32:
-      return run.operator()<std::int32_t, std::int32_t>();
-    default:
-      return ncclInvalidArgument;
-  }
+  const std::size_t element = fake_nccl::size_of(type);
+  return gather({function, shard, type, fake_nccl::name_of(op)}, shard * element, comm, stream,
+                {from, count * element, to, shard * element},
+                [=](const std::byte* all) { fake_nccl::combine(type, all, ranks, count, first, shard, op, to); });
 }
 
 }  // namespace
@@ -188,12 +248,17 @@ void reset() {
   state().held.clear();
   state().broken = ncclSuccess;
   state().peers_lost = false;
+  state().broken_rule.clear();
 }
 void lose_peers() { state().peers_lost = true; }
 void fail_next(const char* function, ncclResult_t status) { state().failures[function] = status; }
 void hold_calls(const char* function) { state().held = function; }
 void break_communicators(ncclResult_t status) { state().broken = status; }
-int live() { return state().live; }
+int live() {
+  const std::lock_guard lock(state().mutex);
+  return static_cast<int>(state().live.size());
+}
+int callers() { return state().callers; }
 int aborted() { return state().aborted; }
 }  // namespace fake_nccl
 
@@ -208,14 +273,39 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclRemoteError ? "remote process exited or there was a network error" : "unhandled system error";
+  switch (result) {
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    default:
+      return "unhandled system error";
+  }
 }
-const char* ncclGetLastError(ncclComm_t) { return "socket closed by peer"; }
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank, ncclConfig_t* config) {
+const char* ncclGetLastError(ncclComm_t) {
+  return state().broken_rule.empty() ? "socket closed by peer" : state().broken_rule.c_str();
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  ncclUniqueId made;
+  ncclGetUniqueId(&made);
+  // "Creating a Communicator".
+  if (std::memcmp(&id, &made, sizeof id) != 0) return refuse_argument(__func__, "ncclGetUniqueId did not make the id");
+  if (rank < 0 || rank >= size) return refuse_argument(__func__, "the rank is not between 0 and n-1");
+  if (const std::string problem = fake_nccl::problem_of(*config); !problem.empty()) {
+    return refuse_argument(__func__, problem);
+  }
   *comm = new_communicator(fake_nccl::join_ranks(rank, size), *config);
   return config->blocking == 1 ? call("ncclCommInitRankConfig", *comm) : ncclInvalidArgument;
 }
 ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* shard, ncclConfig_t* config) {
+  FAKE_LIVE(comm);
+  if (const std::string problem = fake_nccl::problem_of(*config); !problem.empty()) {
+    return refuse_argument(__func__, problem);
+  }
+  // "ncclCommSplit": "there should not be any outstanding NCCL operations on the comm".
+  if (*comm->outstanding > 0) return refuse_usage(__func__, "an operation of the communicator is outstanding");
   fake_cuda::note(fmt::format("ncclCommSplit colour {} key {}, {} blocks", colour, key, config->maxCTAs));
   *shard = nullptr;
   return call("ncclCommSplit", comm, [=] {
@@ -227,15 +317,21 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* status) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
+  FAKE_LIVE(comm);
   *rank = comm->ranks->rank();
   return ncclSuccess;
 }
 ncclResult_t ncclCommCount(ncclComm_t comm, int* size) {
+  FAKE_LIVE(comm);
   *size = comm->ranks->size();
   return ncclSuccess;
 }
-ncclResult_t ncclCommFinalize(ncclComm_t comm) { return call("ncclCommFinalize", comm); }
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  FAKE_LIVE(comm);
+  return call("ncclCommFinalize", comm);
+}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  FAKE_LIVE(comm);
   if (comm->ranks.use_count() > 1) {
     std::fputs("ncclCommDestroy would wait for ever: a graph still has the communicator\n", stderr);
     std::abort();
@@ -245,49 +341,59 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  FAKE_LIVE(comm);
   end(comm);
   ++state().aborted;
   return ncclSuccess;
 }
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
+  FAKE_LIVE(comm);
   return reduce("ncclAllReduce", comm, stream, from, to, count, 0, count, type, op);
 }
 ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t shard, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
+  FAKE_LIVE(comm);
   const auto size = static_cast<std::size_t>(comm->ranks->size()), rank = static_cast<std::size_t>(comm->ranks->rank());
   return reduce("ncclReduceScatter", comm, stream, from, to, size * shard, rank * shard, shard, type, op);
 }
 ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
-  const std::size_t bytes = count * size_of(type), all_bytes = bytes * static_cast<std::size_t>(comm->ranks->size());
-  return gather("ncclAllGather", bytes, comm, stream, from, bytes,
+  FAKE_LIVE(comm);
+  const std::size_t bytes = count * fake_nccl::size_of(type),
+                    all_bytes = bytes * static_cast<std::size_t>(comm->ranks->size());
+  return gather({"ncclAllGather", count, type}, bytes, comm, stream, {from, bytes, to, all_bytes},
                 [=](const std::byte* all) { std::memcpy(to, all, all_bytes); });
 }
 ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-  const std::size_t bytes = count * size_of(type);
-  return gather("ncclBroadcast", bytes, comm, stream, from, bytes,
+  FAKE_LIVE(comm);
+  const std::size_t bytes = count * fake_nccl::size_of(type);
+  if (root < 0 || root >= comm->ranks->size()) return refuse_argument(__func__, "there is no such root");
+  return gather({"ncclBroadcast", count, type, fmt::format(", root {}", root)}, bytes, comm, stream,
+                {from, bytes, to, bytes},
                 [=](const std::byte* all) { std::memcpy(to, all + bytes * static_cast<std::size_t>(root), bytes); });
 }
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  const std::size_t bytes = count * size_of(type);
+  FAKE_LIVE(comm);
+  const std::size_t bytes = count * fake_nccl::size_of(type);
   const auto start = [=](Ranks& ranks, Message& message) {
     message.mine.resize(bytes);
     std::memcpy(message.mine.data(), from, bytes);
     return ranks.send(message.mine.data(), bytes, peer, Ranks::Channel::data);
   };
-  return pass("ncclSend", bytes, comm, stream, true, peer, start, [](const Message&) {});
+  return pass({"ncclSend", count, type, "", peer}, from, bytes, comm, stream, true, start, [](const Message&) {});
 }
 ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  const std::size_t bytes = count * size_of(type);
+  FAKE_LIVE(comm);
+  const std::size_t bytes = count * fake_nccl::size_of(type);
   const auto start = [=](Ranks& ranks, Message& message) {
     message.others.resize(bytes);
     return ranks.receive(message.others.data(), bytes, peer, Ranks::Channel::data);
   };
-  return pass("ncclRecv", bytes, comm, stream, false, peer, start,
+  return pass({"ncclRecv", count, type, "", peer}, to, bytes, comm, stream, false, start,
               [=](const Message& message) { std::memcpy(to, message.others.data(), bytes); });
 }
 

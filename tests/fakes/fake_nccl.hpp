@@ -7,7 +7,8 @@
 #include <memory>
 
 /// NCCL for tests without a GPU. What is enqueued runs late, on its stream of the fake CUDA runtime. Calls block, as
-/// those of communicators that do. A program is linked with one kind of ranks: fake_nccl_alone.cpp or
+/// those of communicators that do. A broken rule (nccl_rules.hpp) is an error that names it: of the call, or, where it
+/// shows later, of all communicators. A program is linked with one kind of ranks: fake_nccl_alone.cpp or
 /// fake_nccl_mpi.cpp.
 namespace fake_nccl {
 
@@ -23,6 +24,8 @@ void break_communicators(ncclResult_t status);
 void lose_peers();
 /// Number of communicators that were neither destroyed nor aborted.
 int live();
+/// Number of threads within a call.
+int callers();
 /// Number of communicators that were aborted so far.
 int aborted();
 
@@ -30,7 +33,7 @@ int aborted();
 class Ranks {
  public:
   using Done = std::function<bool()>;
-  enum class Channel { greeting, data };
+  enum class Channel { greeting, data, call };
 
   virtual ~Ranks() = default;
   virtual int rank() const = 0;

@@ -1,0 +1,102 @@
+// Rules of NCCL that ranks break together: the fake of NCCL finds each (tests/fakes/nccl_rules.hpp).
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <string>
+
+#include "cuda/nccl/nccl_communicator.hpp"
+#include "cuda/runtime/graph.hpp"
+#include "tests/fakes/fake_cuda.hpp"
+#include "tests/fakes/fake_nccl.hpp"
+#include "tests/support/message_of.hpp"
+#include "tests/support/mpi_world.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+using test::world;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class NcclRanksRules : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake_cuda::reset();
+    fake_nccl::reset();
+    fake_cuda::set_devices(world().size());
+    comm_ = NcclCommunicator::make(device_, memory_, world().split(0, world().rank(), "gpu"));
+  }
+  void TearDown() override {
+    comm_.reset();
+    world().barrier();
+  }
+  int rank() const { return world().rank(); }
+  TensorView x(std::int64_t size) { return {x_.data(), {size}}; }
+  /// Error of a collective, where some ranks make a call and the others another.
+  std::string error_of(const std::function<Work()>& begin) {
+    return test::message_of<NcclError>([&] {
+      begin().wait(stream_);
+      stream_.synchronize();
+    });
+  }
+
+  std::shared_ptr<Device> device_ =
+      std::make_shared<Device>(DeviceLocation{rank(), "node7", rank(), ""}, LaunchChecks::deferred);
+  std::shared_ptr<DeviceMemory> memory_ = std::make_shared<DeviceMemory>(device_);
+  CudaStream stream_{device_};
+  std::unique_ptr<Communicator> comm_;
+  std::vector<float> x_ = std::vector<float>(64);
+};
+
+TEST_F(NcclRanksRules, CountsAgree) {
+  EXPECT_THAT(error_of([&] { return comm_->all_reduce(stream_, x(rank() == 0 ? 4 : 8), ReduceOp::sum); }),
+              AllOf(HasSubstr("invalid usage: ncclAllReduce: all ranks make the same calls in the same order"),
+                    HasSubstr("rank 0: ncclAllReduce of 4 float32, sum; rank 1: ncclAllReduce of 8 float32, sum")));
+}
+
+TEST_F(NcclRanksRules, TypesAndOperationsAgree) {
+  const TensorView whole(reinterpret_cast<std::byte*>(x_.data()), rank() == 0 ? DType::fp32 : DType::int32, {4});
+  EXPECT_THAT(error_of([&] { return comm_->all_reduce(stream_, whole, rank() == 0 ? ReduceOp::sum : ReduceOp::max); }),
+              HasSubstr("of 4 float32, sum; rank 1: ncclAllReduce of 4 int32, maximum"));
+}
+
+TEST_F(NcclRanksRules, RootsAgree) {
+  EXPECT_THAT(error_of([&] { return comm_->broadcast(stream_, x(4), rank() == 0 ? 0 : 1); }), HasSubstr("root 1"));
+}
+
+TEST_F(NcclRanksRules, TheOrderOfCallsAgrees) {
+  Work broadcast;
+  EXPECT_THAT(error_of([&] {
+                if (rank() == 0) broadcast = comm_->broadcast(stream_, x(4), 0);
+                Work sum = comm_->all_reduce(stream_, x(4), ReduceOp::sum);
+                if (rank() != 0) broadcast = comm_->broadcast(stream_, x(4), 0);
+                return sum;
+              }),
+              HasSubstr("rank 0: ncclBroadcast of 16 uint8, root 0; rank 1: ncclAllReduce"));
+}
+
+TEST_F(NcclRanksRules, AllRanksCaptureOrNone) {
+  std::unique_ptr<CudaGraph> graph;
+  const auto sum = [&] { comm_->all_reduce(stream_, x(4), ReduceOp::sum).wait(stream_); };
+  if (rank() == 0) graph = CudaGraph::record(device_, stream_, sum);
+  EXPECT_THAT(error_of([&]() -> Work {
+                if (rank() == 0) {
+                  graph->launch(stream_);
+                } else {
+                  sum();
+                }
+                return {};
+              }),
+              AllOf(HasSubstr("all ranks capture an operation, or none"), HasSubstr("sum, captured; rank 1: nccl")));
+}
+
+TEST_F(NcclRanksRules, MessagesAgree) {
+  if (world().size() > 2) GTEST_SKIP() << "for two ranks";
+  const auto way = rank() == 0 ? Transfer::Direction::send : Transfer::Direction::receive;
+  const Transfer transfer[] = {{way, 1 - rank(), x(rank() == 0 ? 8 : 4)}};
+  EXPECT_THAT(error_of([&] { return std::move(comm_->exchange(stream_, transfer)[0]); }),
+              HasSubstr("rank 0: a message of 32 uint8; rank 1: a message of 16 uint8"));
+}
+
+}  // namespace
+}  // namespace trireme::cuda
