@@ -8,6 +8,7 @@
 #include "cuda/runtime/stream.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/fake_nccl.hpp"
+#include "tests/fakes/nccl_rules.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -107,6 +108,16 @@ TEST_F(NcclRules, ACommunicatorIsNotUsedAfterItsEnd) {
   EXPECT_EQ(ncclAllGather(x_.data() + 4, x_.data(), 4, ncclFloat32, shard, stream_.handle()), ncclInvalidUsage);
   EXPECT_THAT(error(), HasSubstr("ncclAllGather: the communicator has ended"));
   EXPECT_EQ(ncclCommDestroy(shard), ncclInvalidUsage);
+}
+
+TEST_F(NcclRules, TheOrderOfCallsOnSeveralCommunicatorsFitsAllRanks) {
+  using Ranks = std::vector<std::vector<fake_nccl::Call>>;
+  // Communicators 1 of ranks 0 and 1, 2 of 1 and 2, and 3 of 2 and 0, with a collective each, and a second of 1.
+  EXPECT_EQ(fake_nccl::problem_of(Ranks{{{1, 0}, {1, 1}, {3, 0}}, {{1, 0}, {1, 1}, {2, 0}}, {{2, 0}, {3, 0}}}), "");
+  EXPECT_EQ(fake_nccl::problem_of(Ranks{{{1, 0}, {3, 0}, {1, 1}}, {{1, 0}, {1, 1}, {2, 0}}, {{2, 0}, {3, 0}}}),
+            "the order of calls on different communicators matches for all ranks; "
+            "rank 0: collective 0 of communicator 3 comes first; rank 1: collective 1 of communicator 1 comes first; "
+            "rank 2: collective 0 of communicator 2 comes first");
 }
 
 TEST_F(NcclRules, OneThreadCallsAtATime) {

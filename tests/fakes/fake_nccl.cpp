@@ -25,8 +25,9 @@ using fake_nccl::Ranks;
 
 struct ncclComm {
   std::shared_ptr<Ranks> ranks;      // shared with enqueued work and graphs
-  int number;                        // from 1 on, in the order in which they are made
+  int number;                        // greater than 0, the same on all ranks
   int blocks;                        // maximum for a kernel
+  int collectives = 0;               // so far
   bool greeted[2] = {false, false};  // receives and sends of a group of two
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<int> outstanding = std::make_shared<int>(0);  // operations
@@ -39,12 +40,14 @@ struct State {
   std::string held;                                // a function
   std::atomic<ncclResult_t> broken = ncclSuccess;  // watchdogs look at it
   bool peers_lost = false;
+  int world_rank = 0;
+  ncclComm_t world = nullptr;           // the latest
+  std::vector<fake_nccl::Call> issued;  // collectives since it was made, without recorded ones
   int made = 0;
   std::mutex mutex;  // groups are aborted by threads of their own
   std::set<ncclComm_t> live;
   std::atomic<int> aborted = 0;
-  std::atomic<int> callers = 0;  // threads within a call
-  std::string broken_rule;       // for ncclGetLastError; empty: none
+  std::string broken_rule;  // for ncclGetLastError; empty: none
 };
 State& state() {
   static State the_state;
@@ -52,11 +55,13 @@ State& state() {
 }
 
 ncclComm_t new_communicator(std::unique_ptr<Ranks> ranks, const ncclConfig_t& config) {
+  constexpr int max_ranks = 1024;
+  const int number = fake_nccl::number_of_first(*ranks, ++state().made * max_ranks + state().world_rank);
   const std::lock_guard lock(state().mutex);
   // User guide 2.30, ncclConfig_t: "maxCTAs [...] The default value is 32."
   constexpr int default_blocks = 32;
   const int blocks = config.maxCTAs == NCCL_CONFIG_UNDEF_INT ? default_blocks : config.maxCTAs;
-  return *state().live.insert(new ncclComm{std::move(ranks), ++state().made, blocks}).first;
+  return *state().live.insert(new ncclComm{std::move(ranks), number, blocks}).first;
 }
 void end(ncclComm_t comm) {
   const std::lock_guard lock(state().mutex);
@@ -83,25 +88,11 @@ bool is_live(ncclComm_t comm) {
 #define FAKE_LIVE(comm) \
   if (!is_live(comm)) return refuse_usage(__func__, "the communicator has ended, or never began")
 
-/// A thread within a call.
-class Caller {
- public:
-  Caller() : alone_(state().callers++ == 0) {}
-  ~Caller() { --state().callers; }
-  Caller(const Caller&) = delete;
-  Caller& operator=(const Caller&) = delete;
-  bool is_alone() const { return alone_; }
-
- private:
-  bool alone_;
-};
-
 /// A call that blocks until `done`, and then takes effect; unless a test made it fail, or the communicator is aborted.
 ncclResult_t call(
     const char* function, ncclComm_t comm, const std::function<void()>& effect = [] {},
     const Ranks::Done& done = [] { return true; }) {
-  const Caller caller;
-  // "Thread Safety": neither on one communicator, nor on several of one device.
+  const fake_nccl::Caller caller;
   if (!caller.is_alone()) return refuse_usage(function, "two threads call at once");
   if (const auto it = state().failures.find(function); it != state().failures.end()) {
     const ncclResult_t status = it->second;
@@ -205,6 +196,7 @@ ncclResult_t gather(const Operation& operation, std::size_t moved, ncclComm_t co
                     const fake_nccl::Buffers& buffers, std::function<void(const std::byte* all)> use) {
   const std::string problem = fake_nccl::problem_of(buffers, comm->ranks->rank());
   if (!problem.empty()) return refuse_argument(operation.function, problem);
+  if (stream->capture == nullptr) state().issued.push_back({comm->number, comm->collectives++});
   const auto start = [=](Ranks& ranks, Message& message) {
     const std::size_t bytes = buffers.from_bytes;
     message.mine.resize(bytes);
@@ -258,7 +250,7 @@ int live() {
   const std::lock_guard lock(state().mutex);
   return static_cast<int>(state().live.size());
 }
-int callers() { return state().callers; }
+int callers() { return Caller::count(); }
 int aborted() { return state().aborted; }
 }  // namespace fake_nccl
 
@@ -296,7 +288,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   if (const std::string problem = fake_nccl::problem_of(*config); !problem.empty()) {
     return refuse_argument(__func__, problem);
   }
-  *comm = new_communicator(fake_nccl::join_ranks(rank, size), *config);
+  state().world_rank = rank;
+  state().issued.clear();
+  *comm = state().world = new_communicator(fake_nccl::join_ranks(rank, size), *config);
   return config->blocking == 1 ? call("ncclCommInitRankConfig", *comm) : ncclInvalidArgument;
 }
 ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* shard, ncclConfig_t* config) {
@@ -328,6 +322,7 @@ ncclResult_t ncclCommCount(ncclComm_t comm, int* size) {
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   FAKE_LIVE(comm);
+  if (comm == state().world) fake_nccl::abort_unless_ordered(*comm->ranks, std::exchange(state().issued, {}));
   return call("ncclCommFinalize", comm);
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <thread>
 
 #include "tests/fakes/fake_cuda.hpp"
 
@@ -13,6 +17,17 @@ std::string name_of(ncclDataType_t type) {
   constexpr std::array names = {"int8",   "uint8",   "int32",   "uint32",  "int64",
                                 "uint64", "float16", "float32", "float64", "bfloat16"};
   return names.at(static_cast<std::size_t>(type));
+}
+
+/// The values of all ranks, in rank order.
+template <class T>
+std::vector<T> gather(Ranks& ranks, const std::vector<T>& mine) {
+  std::vector<T> all(mine.size() * static_cast<std::size_t>(ranks.size()));
+  const std::size_t bytes = mine.size() * sizeof(T);
+  const Ranks::Done done = ranks.all_gather(reinterpret_cast<const std::byte*>(mine.data()),
+                                            reinterpret_cast<std::byte*>(all.data()), bytes);
+  while (!done()) std::this_thread::yield();
+  return all;
 }
 
 }  // namespace
@@ -66,5 +81,59 @@ std::string problem_of(const std::vector<CallText>& calls) {
   return fmt::format("{}; rank {}: {}; rank {}: {}", rule, first - calls.begin(), first->data(), other - calls.begin(),
                      other->data());
 }
+
+std::string problem_of(const std::vector<std::vector<Call>>& ranks) {
+  struct Node {
+    int before = 0;  // calls that must precede it
+    std::vector<Call> after;
+  };
+  std::map<Call, Node> open;
+  for (const std::vector<Call>& calls : ranks) {
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      open.try_emplace(calls[i]);
+      if (i == 0) continue;
+      open[calls[i - 1]].after.push_back(calls[i]);
+      ++open[calls[i]].before;
+    }
+  }
+  std::vector<Call> ready;
+  for (const auto& [call, node] : open) {
+    if (node.before == 0) ready.push_back(call);
+  }
+  while (!ready.empty()) {
+    const auto node = open.extract(ready.back());
+    ready.pop_back();
+    for (const Call& next : node.mapped().after) {
+      if (--open[next].before == 0) ready.push_back(next);
+    }
+  }
+  if (open.empty()) return "";
+  // "Using multiple NCCL communicators concurrently".
+  std::string text = "the order of calls on different communicators matches for all ranks";
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto first = std::ranges::find_if(ranks[rank], [&](const Call& call) { return open.contains(call); });
+    if (first == ranks[rank].end()) continue;
+    text += fmt::format("; rank {}: collective {} of communicator {} comes first", rank, (*first)[1], (*first)[0]);
+  }
+  return text;
+}
+
+void abort_unless_ordered(Ranks& world, std::vector<Call> mine) {
+  const std::vector<std::size_t> sizes = gather(world, std::vector{mine.size()});
+  const std::size_t longest = *std::ranges::max_element(sizes);
+  mine.resize(longest);
+  const std::vector<Call> all = gather(world, mine);
+  std::vector<std::vector<Call>> ranks;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank * longest);
+    ranks.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(sizes[rank]));
+  }
+  const std::string problem = problem_of(ranks);
+  if (problem.empty()) return;
+  std::fprintf(stderr, "NCCL may hang: %s\n", problem.c_str());
+  std::abort();
+}
+
+int number_of_first(Ranks& ranks, int mine) { return gather(ranks, std::vector{mine}).front(); }
 
 }  // namespace fake_nccl

@@ -3,9 +3,12 @@
 #include <nccl.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <string>
 #include <vector>
+
+#include "tests/fakes/fake_nccl.hpp"
 
 // Rules of NCCL that a program can break, with the section of its user guide (2.30) that states each. Every text names
 // the call and the rule.
@@ -33,5 +36,32 @@ std::string name_of(ncclRedOp_t op);
 
 /// Returns the rule that ranks with these calls break; empty: none. Ranks without a text do not exist.
 std::string problem_of(const std::vector<CallText>& calls);
+
+/// A collective: number of its communicator, the same on all ranks, and number among the communicator's collectives.
+using Call = std::array<int, 2>;
+/// Returns the rule that the orders of calls on the ranks break together; empty: none.
+std::string problem_of(const std::vector<std::vector<Call>>& ranks);
+/// Ends the process where the calls of all ranks of `world` break it. Collective.
+void abort_unless_ordered(Ranks& world, std::vector<Call> mine);
+
+/// A thread within a call. "Thread Safety": one calls at a time, on all communicators of a device.
+class Caller {
+ public:
+  Caller() : alone_(count()++ == 0) {}
+  ~Caller() { --count(); }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+  bool is_alone() const { return alone_; }
+  static std::atomic<int>& count() {
+    static std::atomic<int> the_count = 0;
+    return the_count;
+  }
+
+ private:
+  bool alone_;
+};
+
+/// The number that rank 0 of the group gives. Collective.
+int number_of_first(Ranks& ranks, int mine);
 
 }  // namespace fake_nccl
