@@ -75,8 +75,7 @@ std::unique_ptr<Communicator> make_self_communicator(const std::string& name) {
 /// Calls block, and return to the host when they are enqueued. With `blocks` > 0 kernels have at most so many. Then
 /// they are no cluster: by default four blocks begin together, on neighbouring multiprocessors, and the free ones
 /// beside a product may lie apart (user guide 2.30, ncclConfig_t: cgaClusterSize "default value is 4 since sm90"). NCCL
-/// takes a name, for its own log, from version 2.27
-/// on; NCCL may keep the pointer.
+/// takes a name, for its own log, from version 2.27 on; NCCL may keep the pointer.
 template <class Config = ncclConfig_t>
 Config configuration(const std::string& name, int blocks = 0) {
   Config config = NCCL_CONFIG_INITIALIZER;

@@ -10,7 +10,7 @@ namespace trireme::cuda {
 /// A kernel keeps its multiprocessors until it ends. In backward a tensor group's collective and the product beside it
 /// become ready together, and the product takes all: the collective begins after it, and nothing overlaps. So such a
 /// product leaves free the blocks of the group, and those of messages, which may wait at any time. With 16 blocks of
-/// 132 it is 12 % slower, while a collective of about its length becomes free of charge.
+/// 132 it is 12 % slower, and a collective of about its length takes no time of its own.
 ///
 /// Collectives of data groups are not counted. They wait for one product at most and have the rest of the backward. A
 /// recorded graph runs also beside such collectives as were not in flight at its recording: the algorithms, and with
