@@ -161,8 +161,19 @@ void reset() { state() = {}; }
 extern "C" {
 
 size_t cublasLtGetVersion() { return 130100; }
-const char* cublasLtGetStatusName(cublasStatus_t) { return "CUBLAS_STATUS_EXECUTION_FAILED"; }
-const char* cublasLtGetStatusString(cublasStatus_t) { return "the GPU program failed to execute"; }
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+  }
+}
+const char* cublasLtGetStatusString(cublasStatus_t) { return "a text of the fake cuBLASLt"; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   if (handle == nullptr) return refuse_null();
   *handle = reinterpret_cast<cublasLtHandle_t>(&state());
