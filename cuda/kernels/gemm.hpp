@@ -17,8 +17,8 @@ struct GemmOptions {
 };
 
 /// Products of linear layers by cuBLASLt, in fp32, bf16 and fp16. The first call of a shape chooses the algorithm, and
-/// whether its epilogue is fused or runs in other kernels. The choice is the fastest on the real operands, unless the
-/// cache file has one.
+/// whether its epilogue is fused or runs in other kernels. The choice is the fastest on the operands and copies of them
+/// (TrialOperands), unless the cache file has one. A call that is being recorded takes the first suggestion.
 std::unique_ptr<GemmKernels> make_gemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
                                        std::unique_ptr<WorkTimer> timer, const GemmOptions& options);
 
