@@ -205,8 +205,7 @@ std::vector<ConstantRow> constants() {
   add("steps to start and end a block of attention", same(fmt::format("{}", block_overhead_steps)),
       "d 64: 306, 318, causal 229, 262 TFLOP/s; d 128: 350, 362, 260, 298; s 1024, 2048 (flash-attention's "
       "repository)");
-  add("copy, GB/s read + written", number(&Gpu::copy_gbs),
-      "assumed: 90 % of 4.8, 3.35 and 2.04 TB/s");
+  add("copy, GB/s read + written", number(&Gpu::copy_gbs), "assumed: 90 % of 4.8, 3.35 and 2.04 TB/s");
   add("memory-bound kernels, share of the copy", number(&Gpu::memory_share),
       "assumed, the project's goal; llm.c's kernels have 97 to 100 % on an RTX 5090 (llm-kittens)");
   add("backward of norms, share of the copy", number(&Gpu::norm_backward_share),
