@@ -25,6 +25,8 @@ void clear_log();
 
 /// Makes the next call of this function return `status`, and do nothing; a second request applies to the call after it.
 void fail_next(const std::string& function, cudaError_t status);
+/// Time between any two events: so long that measurements are short of repetitions.
+inline constexpr float event_distance_ms = 200;
 /// Number of pieces of work that are enqueued but have not run yet.
 std::size_t pending();
 /// Makes streams created from now on slow: they run only where no other stream can. This provokes orders that are
