@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "cuda/runtime/stream.hpp"
-#include "tests/fakes/fake_cublaslt.hpp"
+#include "tests/fakes/cublaslt/fake_cublaslt.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 
 namespace fake_cublaslt {

@@ -1,4 +1,4 @@
-// Rules of NCCL that ranks break together: the fake of NCCL finds each (tests/fakes/nccl_rules.hpp).
+// Rules of NCCL that ranks break together: the fake of NCCL finds each (tests/fakes/nccl/rules.hpp).
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -7,7 +7,7 @@
 #include "cuda/nccl/nccl_communicator.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "tests/fakes/fake_cuda.hpp"
-#include "tests/fakes/fake_nccl.hpp"
+#include "tests/fakes/nccl/fake_nccl.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
 

@@ -1,4 +1,4 @@
-// Rules of NCCL that a rank can break alone: the fake of NCCL finds each (tests/fakes/nccl_rules.hpp).
+// Rules of NCCL that a rank can break alone: the fake of NCCL finds each (tests/fakes/nccl/rules.hpp).
 #include <gmock/gmock.h>
 
 #include <string>
@@ -7,8 +7,8 @@
 
 #include "cuda/runtime/stream.hpp"
 #include "tests/fakes/fake_cuda.hpp"
-#include "tests/fakes/fake_nccl.hpp"
-#include "tests/fakes/nccl_rules.hpp"
+#include "tests/fakes/nccl/fake_nccl.hpp"
+#include "tests/fakes/nccl/rules.hpp"
 
 namespace trireme::cuda {
 namespace {

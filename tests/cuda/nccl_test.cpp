@@ -11,8 +11,8 @@
 #include "src/base/log.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/fake_cuda.hpp"
-#include "tests/fakes/fake_nccl.hpp"
 #include "tests/fakes/host_of_two.hpp"
+#include "tests/fakes/nccl/fake_nccl.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::cuda {

@@ -7,7 +7,7 @@
 
 #include "cuda/kernels/gemm.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
-#include "tests/fakes/fake_cublaslt.hpp"
+#include "tests/fakes/cublaslt/fake_cublaslt.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/support/random_tensor.hpp"
 

@@ -1,6 +1,6 @@
 #include "cuda/backend/cuda_backend.hpp"
 #include "tests/cuda/gpu_backend.hpp"
-#include "tests/fakes/fake_cublaslt.hpp"
+#include "tests/fakes/cublaslt/fake_cublaslt.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 
 namespace trireme::test {

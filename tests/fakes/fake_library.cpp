@@ -5,7 +5,7 @@
 
 #include "cuda/runtime/inventory.hpp"
 #include "tests/cuda/gpu_backend.hpp"
-#include "tests/fakes/fake_cublaslt.hpp"
+#include "tests/fakes/cublaslt/fake_cublaslt.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 
 namespace {

@@ -2,7 +2,7 @@
 // gives, take every message, and send zeros.
 #include <cstring>
 
-#include "tests/fakes/fake_nccl.hpp"
+#include "tests/fakes/nccl/fake_nccl.hpp"
 
 namespace fake_nccl {
 namespace {

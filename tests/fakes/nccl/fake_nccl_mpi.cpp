@@ -1,7 +1,7 @@
 // Ranks of the fake NCCL that are MPI ranks, for runs on grids. Each has a GPU of the fake CUDA runtime.
 #include <mpi.h>
 
-#include "tests/fakes/fake_nccl.hpp"
+#include "tests/fakes/nccl/fake_nccl.hpp"
 
 namespace fake_nccl {
 namespace {

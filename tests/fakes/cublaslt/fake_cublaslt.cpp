@@ -1,4 +1,4 @@
-#include "tests/fakes/fake_cublaslt.hpp"
+#include "tests/fakes/cublaslt/fake_cublaslt.hpp"
 
 #include <cmath>
 #include <cstdio>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/fakes/fake_nccl.hpp"
+#include "tests/fakes/nccl/fake_nccl.hpp"
 
 // Rules of NCCL that a program can break, with the section of its user guide (2.30) that states each. Every text names
 // the call and the rule.

@@ -1,4 +1,4 @@
-#include "tests/fakes/nccl_rules.hpp"
+#include "tests/fakes/nccl/rules.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tests/fakes/fake_nccl.hpp"
+#include "tests/fakes/nccl/fake_nccl.hpp"
 
 #include <fmt/format.h>
 
@@ -17,8 +17,8 @@
 
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/fake_streams.hpp"
-#include "tests/fakes/nccl_arithmetic.hpp"
-#include "tests/fakes/nccl_rules.hpp"
+#include "tests/fakes/nccl/arithmetic.hpp"
+#include "tests/fakes/nccl/rules.hpp"
 
 using fake_nccl::CallText;
 using fake_nccl::Ranks;
