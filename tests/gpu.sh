@@ -220,8 +220,6 @@ measure "these steps beside their prediction" 10 steps-predicted.txt "$folder/st
 measure "kernels" 60 kernels.txt "$folder/kernels_gpu_bench" --json "$folder/kernels.jsonl"
 if [ -n "$(command -v mpirun)" ]; then
   measure "collectives, NCCL" 25 collectives.jsonl mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 64
-  measure "collectives, NCCL with calls that block" 25 collectives-blocking.jsonl env NCCL_COMM_BLOCKING=1 \
-    mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 1
   measure "collectives, staged" 25 collectives-staged.jsonl \
     mpirun -np 2 "$folder/collectives_bench" --backend cuda --communicator staged --largest-mb 4
 fi
