@@ -219,7 +219,9 @@ measure "training steps, without and with graphs" 90 steps.jsonl "$folder/step_g
 measure "these steps beside their prediction" 10 steps-predicted.txt "$folder/step_predict" --compare "$folder/steps.jsonl"
 measure "kernels" 60 kernels.txt "$folder/kernels_gpu_bench" --json "$folder/kernels.jsonl"
 if [ -n "$(command -v mpirun)" ]; then
-  measure "collectives, NCCL" 25 collectives.jsonl mpirun -np 1 "$folder/collectives_bench" --backend cuda --largest-mb 64
+  gpus=$(nvidia-smi -L 2>/dev/null | wc -l) # a group of one rank copies, without NCCL
+  [ "$gpus" -lt 2 ] || measure "collectives, NCCL, $gpus GPUs" 25 collectives.jsonl \
+    mpirun -np "$gpus" "$folder/collectives_bench" --backend cuda --largest-mb 64
   measure "collectives, staged" 25 collectives-staged.jsonl \
     mpirun -np 2 "$folder/collectives_bench" --backend cuda --communicator staged --largest-mb 4
 fi
