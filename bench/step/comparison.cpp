@@ -30,7 +30,7 @@ StepCase case_of(const json& step) {
           .sequence_parallel = step.at("sequence_parallel")};
 }
 
-void compare_step(std::ostream& out, const json& step, const Gpu* gpu) {
+void compare_step(std::ostream& out, const json& step, const Device* gpu) {
   const StepCase c = case_of(step);
   const std::string device = step.value("gpu", "");
   if (gpu == nullptr) gpu = find_gpu(device);
@@ -60,7 +60,7 @@ void compare_step(std::ostream& out, const json& step, const Gpu* gpu) {
 
 }  // namespace
 
-void compare(std::ostream& out, const std::string& file, const Gpu* gpu) {
+void compare(std::ostream& out, const std::string& file, const Device* gpu) {
   std::ifstream in(file);
   if (!in) throw DataError("reading " + file + " failed; expected what step_gpu_bench printed");
   std::string line;

@@ -4,10 +4,12 @@
 
 #include <vector>
 
-#include "bench/step/observed_backend.hpp"
 #include "src/base/timer.hpp"
+#include "src/plan/cost/observed_backend.hpp"
 
 namespace trireme::bench {
+
+using namespace plan;
 
 /// Times the calls of a step, each between two events of its stream; on the CPU backend by the host's clock. The time
 /// of a call includes the gap in front of its work, and work of other streams beside it.

@@ -16,7 +16,7 @@ namespace {
 
 struct Arguments {
   bool json = false, constants = false;
-  const Gpu* gpu = nullptr;
+  const Device* gpu = nullptr;
   std::string compared;
 };
 
@@ -45,7 +45,7 @@ void run(const Arguments& arguments) {
   if (!arguments.compared.empty()) return compare(std::cout, arguments.compared, arguments.gpu);
   for (const StepCase& c : predicted_cases()) {
     const std::vector<KernelCall> calls = rehearse(c);
-    for (const Gpu& gpu : gpus()) {
+    for (const Device& gpu : gpus()) {
       if (arguments.gpu != nullptr && arguments.gpu != &gpu) continue;
       (arguments.json ? print_json : print)(std::cout, predict(c, gpu, calls));
     }

@@ -16,7 +16,7 @@ double Prediction::tokens_per_second() const {
   return static_cast<double>(step.s * step.b * step.micro_batches) / ms() * 1e3;
 }
 
-Prediction predict(const StepCase& c, const Gpu& gpu, std::span<const KernelCall> calls) {
+Prediction predict(const StepCase& c, const Device& gpu, std::span<const KernelCall> calls) {
   Prediction p{.step = c, .gpu = &gpu, .lines = {}};
   for (const KernelCall& call : calls) {
     const Cost cost = cost_of(gpu, call, c.graphs);

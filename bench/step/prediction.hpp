@@ -5,10 +5,12 @@
 #include <span>
 #include <string>
 
-#include "bench/step/cost_model.hpp"
 #include "bench/step/step_rig.hpp"
+#include "src/plan/cost/kernel_cost.hpp"
 
 namespace trireme::bench {
+
+using namespace plan;
 
 /// Sums over the calls of a kind in a step.
 struct LineCost {
@@ -21,7 +23,7 @@ struct LineCost {
 /// A step as predicted.
 struct Prediction {
   StepCase step;
-  const Gpu* gpu;
+  const Device* gpu;
   std::array<LineCost, line_count> lines;
   int launches = 0;
   double gaps_ms = 0;
@@ -33,7 +35,7 @@ struct Prediction {
 };
 
 /// The cost of `calls`, those of a step of `c`.
-Prediction predict(const StepCase& c, const Gpu& gpu, std::span<const KernelCall> calls);
+Prediction predict(const StepCase& c, const Device& gpu, std::span<const KernelCall> calls);
 
 /// A table, with the total, the rate and MFU in both conventions.
 void print(std::ostream& out, const Prediction& prediction);
@@ -45,6 +47,6 @@ void print_constants(std::ostream& out);
 /// Compares the steps that step_gpu_bench wrote to a file with their predictions: line by line where it timed the
 /// lines, else by their totals. `gpu` has the constants; null: those of the device that the file names. Throws
 /// DataError, with the line, for other files.
-void compare(std::ostream& out, const std::string& file, const Gpu* gpu);
+void compare(std::ostream& out, const std::string& file, const Device* gpu);
 
 }  // namespace trireme::bench

@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "bench/step/observed_backend.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/data/dataset/sample_source.hpp"
+#include "src/plan/cost/observed_backend.hpp"
 #include "src/train/trainer.hpp"
 
 namespace trireme::bench {
+
+using namespace plan;
 
 /// A training step in bf16 with dropout 0.1, fp32 master weights, moments and gradients, and no recomputation.
 struct StepCase {

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::Le;
 using testing::Not;
 
-const Gpu& gpu(const std::string& name) { return *find_gpu(name); }
+const Device& gpu(const std::string& name) { return *find_gpu(name); }
 
 /// Kinds of kernels that every step has: their calls.
 int calls_of(const Prediction& p, Line line) { return p.line(line).calls; }
@@ -76,14 +76,14 @@ TEST(StepPrediction, AStepOf1200MillionParametersLiesBetweenTheFloorAndCommonKer
 }
 
 TEST(CostModel, LargeProductsRunAtTheRateReachedThere) {
-  for (const Gpu& each : gpus()) {
+  for (const Device& each : gpus()) {
     const double ms = product_ms(each, {.m = 8192, .n = 8192, .k = 8192});
     EXPECT_NEAR(2 * 8192.0 * 8192.0 * 8192.0 / ms * 1e-9, each.product_tflops, 0.1) << each.name;
   }
 }
 
 TEST(CostModel, AWaveThatIsHardlyFilledCostsAWhole) {
-  const Gpu& h100 = gpu("H100");
+  const Device& h100 = gpu("H100");
   const std::int64_t tile = 256, k = 8192;
   const double full = product_ms(h100, {.m = 132 * tile, .n = 128, .k = k});
   EXPECT_NEAR(product_ms(h100, {.m = 264 * tile, .n = 128, .k = k}), 2 * full, 1e-9);
@@ -133,7 +133,7 @@ TEST(CostModel, EveryConstantHasASource) {
 }
 
 /// The output of a comparison with a file of this text.
-std::string compared(const std::string& text, const Gpu* with = nullptr) {
+std::string compared(const std::string& text, const Device* with = nullptr) {
   const test::TemporaryDirectory folder;
   const std::string file = folder.path() + "/steps.jsonl";
   std::ofstream(file) << text;

@@ -2,11 +2,11 @@
 
 #include <memory>
 
-#include "bench/step/kernel_call.hpp"
 #include "src/backend/backend.hpp"
 #include "src/backend/graphs.hpp"
+#include "src/plan/cost/kernel_call.hpp"
 
-namespace trireme::bench {
+namespace trireme::plan {
 
 /// Receives the calls of kernels on a backend.
 class CallObserver {
@@ -65,4 +65,4 @@ class ObservedBackend : public Backend, public GraphRecorder {
   KernelFamilies families_;
 };
 
-}  // namespace trireme::bench
+}  // namespace trireme::plan

@@ -7,7 +7,7 @@
 #include "src/backend/kernels/attention.hpp"
 #include "src/backend/kernels/gemm.hpp"
 
-namespace trireme::bench {
+namespace trireme::plan {
 
 /// Kinds of a step's kernels: the lines of its table.
 enum class Line {
@@ -66,4 +66,4 @@ struct KernelCall {
   int launch_count(bool fused) const;
 };
 
-}  // namespace trireme::bench
+}  // namespace trireme::plan

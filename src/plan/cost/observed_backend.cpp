@@ -1,10 +1,10 @@
-#include "bench/step/observed_backend.hpp"
+#include "src/plan/cost/observed_backend.hpp"
 
 #include <initializer_list>
 
 #include "src/base/check.hpp"
 
-namespace trireme::bench {
+namespace trireme::plan {
 namespace {
 
 /// Sums sizes; empty tensors count nothing.
@@ -295,4 +295,4 @@ std::size_t ObservedBackend::launches() const {
   return recorder == nullptr ? 0 : recorder->launches();
 }
 
-}  // namespace trireme::bench
+}  // namespace trireme::plan

@@ -1,8 +1,8 @@
-#include "bench/step/kernel_call.hpp"
+#include "src/plan/cost/kernel_call.hpp"
 
 #include <array>
 
-namespace trireme::bench {
+namespace trireme::plan {
 
 std::string_view name_of(Line line) {
   constexpr std::array<std::string_view, line_count> names = {"products, forward",
@@ -49,4 +49,4 @@ int KernelCall::launch_count(bool fused) const {
   }
 }
 
-}  // namespace trireme::bench
+}  // namespace trireme::plan

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trireme::plan {
+
+/// Start and end of a block of flash attention, in forward steps of 128 queries and 64 keys.
+constexpr double block_overhead_steps = 1.8;
+
+/// Constants of a rank's device, by which work is turned into time.
+struct Device {
+  std::string name;       ///< part of the driver's name of the device
+  double peak_tflops;     ///< dense bf16
+  double product_tflops;  ///< reached at 8192^3
+  double copy_gbs;        ///< bytes read and written a second by a large copy
+  int multiprocessors;
+  double clock_ghz;
+  double mma_clocks;                 ///< mma.sync m16n8k16 on a quarter of a multiprocessor
+  bool fuses_gelu;                   ///< GELU and its derivative run inside products
+  double memory_share = 0.9;         ///< rate of memory-bound kernels, as a share of the copy's
+  double norm_backward_share = 0.7;  ///< that of the backward of norms
+  double launch_gap_us = 2;          ///< between two kernels of a stream
+  double graph_gap_us = 0.5;         ///< between two kernels of a graph
+  double host_wait_us = 20;          ///< for a result that the host reads before it enqueues more
+};
+
+/// H200, H100 and A100, 80 GB, all SXM.
+std::span<const Device> gpus();
+/// The one that a driver's name contains; null where there are no constants for it.
+const Device* find_gpu(const std::string& device);
+
+/// One row of the table of constants: value by GPU, and its source.
+struct ConstantRow {
+  std::string name;
+  std::vector<std::string> values;
+  std::string source;
+};
+std::vector<ConstantRow> constants();
+
+}  // namespace trireme::plan

@@ -1,0 +1,181 @@
+#include "src/plan/cost/kernel_cost.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <queue>
+
+#include "src/base/check.hpp"
+
+namespace trireme::plan {
+namespace {
+
+std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
+
+/// Tiles of a product, and what is lost of k to fill and empty their pipeline.
+struct Tile {
+  std::int64_t m, n;
+};
+constexpr std::array<Tile, 7> product_tiles = {
+    {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}}};
+constexpr double pipeline_k = 256;
+constexpr int max_splits = 8;
+constexpr std::int64_t min_split_k = 512;
+
+/// Multiply-adds of the busiest multiprocessor, and bytes of partial sums.
+struct Waves {
+  double multiply_adds;
+  double partial_bytes;
+};
+Waves waves(const Device& device, const ProductCall& p, const Tile& tile, int splits) {
+  const std::int64_t blocks = tiles_of(p.m, tile.m) * tiles_of(p.n, tile.n) * splits;
+  const auto count = static_cast<double>(tiles_of(blocks, device.multiprocessors));
+  const double k = static_cast<double>(tiles_of(p.k, splits)) + pipeline_k;
+  return {count * static_cast<double>(tile.m * tile.n) * k,
+          splits == 1 ? 0 : 8.0 * splits * static_cast<double>(p.m) * static_cast<double>(p.n)};
+}
+
+/// Seconds of the best tile and split, where a multiprocessor makes `rate` multiply-adds a second.
+double best_time(const Device& device, const ProductCall& p, double rate) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : product_tiles) {
+    for (int splits = 1; splits <= max_splits && (splits == 1 || p.k / splits >= min_split_k); ++splits) {
+      const Waves w = waves(device, p, tile, splits);
+      best = std::min(best, w.multiply_adds / rate + w.partial_bytes / (device.copy_gbs * 1e9));
+    }
+  }
+  return best;
+}
+
+/// Multiply-adds a second of a multiprocessor, such that 8192^3 runs at the rate reached there.
+double rate_of_multiprocessor(const Device& device) {
+  constexpr ProductCall large{.m = 8192, .n = 8192, .k = 8192};
+  const double seconds = 2 * std::pow(8192.0, 3) / (device.product_tflops * 1e12);
+  double fewest = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : product_tiles) fewest = std::min(fewest, waves(device, large, tile, 1).multiply_adds);
+  return fewest / seconds;
+}
+
+/// A kernel's work on one warp's 16 rows and one tile of the other side.
+struct TileWork {
+  int instructions;
+  int dropout_instructions;  ///< more with dropout
+  int mma;                   ///< m16n8k16
+};
+struct AttentionWork {
+  TileWork forward, query_gradient;  // 16 queries, 64 keys
+  TileWork key_gradient;             // 16 keys, 32 queries
+};
+/// Counted in the code of sm_90 (cuobjdump, nvcc 13.0): instructions of the loops that hold the mma.sync, on their path
+/// where the mask hides nothing and no maximum grows. bench/results/predict-2026-11-23.md has the commands.
+AttentionWork attention_work(std::int64_t d) {
+  switch (d) {
+    case 64:
+      return {{335, 313, 64}, {475, 342, 96}, {431, 164, 64}};
+    case 96:
+      return {{384, 313, 96}, {554, 342, 144}, {508, 164, 96}};
+    case 128:
+      return {{443, 313, 128}, {637, 342, 192}, {549, 164, 128}};
+    default: {
+      // No kernel has them: lines through the counts above.
+      const int n = static_cast<int>(d);
+      return {{227 + 27 * n / 16, 313, n}, {313 + 81 * n / 32, 342, 3 * n / 2}, {313 + 59 * n / 32, 164, n}};
+    }
+  }
+}
+
+constexpr int quarters = 4, warp_rows = 16, query_rows = 128, key_tile = 64;
+
+/// Clocks of a block's step: its warps share the quarters.
+double clocks(const Device& device, const TileWork& work, int warps, bool dropout) {
+  return static_cast<double>(warps) / quarters *
+         (work.instructions + (dropout ? work.dropout_instructions : 0) + work.mma * device.mma_clocks);
+}
+
+/// Clocks of the busiest multiprocessor, where each block takes `steps(block)` steps.
+double makespan(const Device& device, const AttentionProblem& a, std::int64_t blocks, double clocks_a_step,
+                const std::function<std::int64_t(std::int64_t)>& steps) {
+  const double overhead =
+      block_overhead_steps * clocks(device, attention_work(a.head_dim).forward, query_rows / warp_rows, false);
+  std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
+  for (int i = 0; i < device.multiprocessors; ++i) free_at.push(0);
+  double end = 0;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const double done = free_at.top() + overhead + static_cast<double>(steps(block)) * clocks_a_step;
+    free_at.pop();
+    free_at.push(done);
+    end = std::max(end, done);
+  }
+  return end;
+}
+
+/// Blocks of 128 queries, the last ones first; steps over 64 keys.
+double query_blocks(const Device& device, const AttentionProblem& a, const TileWork& work) {
+  const std::int64_t tiles = tiles_of(a.queries, query_rows);
+  const double clocks_a_step = clocks(device, work, query_rows / warp_rows, a.dropout.enabled());
+  return makespan(device, a, tiles * a.heads * a.batch, clocks_a_step, [&](std::int64_t block) {
+    const std::int64_t end = (tiles - block % tiles) * query_rows;
+    const std::int64_t seen =
+        a.causal ? std::clamp<std::int64_t>(a.first_query + end - a.first_key, 0, a.keys) : a.keys;
+    return tiles_of(seen, key_tile);
+  });
+}
+
+/// Blocks of 64 keys; steps over 32 queries.
+double key_blocks(const Device& device, const AttentionProblem& a, const TileWork& work) {
+  constexpr int rows = 64, query_tile = 32;
+  const std::int64_t tiles = tiles_of(a.keys, rows);
+  const double clocks_a_step = clocks(device, work, rows / warp_rows, a.dropout.enabled());
+  return makespan(device, a, tiles * a.kv_heads * a.batch, clocks_a_step, [&](std::int64_t block) {
+    const std::int64_t first = a.first_key + block % tiles * rows - a.first_query;
+    const std::int64_t hidden = a.causal ? std::clamp<std::int64_t>(first, 0, a.queries) : 0;
+    return (tiles_of(a.queries, query_tile) - hidden / query_tile) * (a.heads / a.kv_heads);
+  });
+}
+
+double memory_ms(const Device& device, double bytes) { return bytes / (device.copy_gbs * 1e6 * device.memory_share); }
+
+}  // namespace
+
+double product_ms(const Device& device, const ProductCall& product) {
+  if (product.m == 0 || product.n == 0 || product.k == 0) return 0;
+  return 1e3 *
+         std::max(best_time(device, product, rate_of_multiprocessor(device)), product.bytes / (device.copy_gbs * 1e9));
+}
+
+double attention_ms(const Device& device, const KernelCall& call) {
+  const AttentionProblem& a = call.attention.value();
+  const AttentionWork work = attention_work(a.head_dim);
+  const double clocks = call.line == Line::attention
+                            ? query_blocks(device, a, work.forward)
+                            : query_blocks(device, a, work.query_gradient) + key_blocks(device, a, work.key_gradient);
+  return clocks / (device.clock_ghz * 1e6) + memory_ms(device, call.bytes);
+}
+
+Cost cost_of(const Device& device, const KernelCall& call, bool graphs) {
+  Cost cost;
+  bool fused = false;
+  if (call.product) {
+    const ProductEnd end = call.product->end;
+    fused =
+        call.product->can_fuse && end != ProductEnd::bias_gradient && (device.fuses_gelu || end == ProductEnd::bias);
+    cost.main = product_ms(device, *call.product);
+    if (end != ProductEnd::none && !fused) cost.end = memory_ms(device, call.product->end_bytes);
+  } else if (call.attention) {
+    cost.main = attention_ms(device, call);
+  } else if (call.line == Line::results) {
+    cost.gap = 1e-3 * device.host_wait_us;
+  } else if (call.line != Line::inputs) {
+    cost.main = memory_ms(device, call.bytes);
+    if (call.line == Line::norm_backward) cost.main *= device.memory_share / device.norm_backward_share;
+  }
+  cost.launches = call.launch_count(fused);
+  cost.gap += 1e-3 * cost.launches * (graphs ? device.graph_gap_us : device.launch_gap_us);
+  return cost;
+}
+
+}  // namespace trireme::plan
