@@ -4,6 +4,7 @@
 
 #include "src/backend/rehearsal_backend.hpp"
 #include "src/comm/rehearsal_communicator.hpp"
+#include "src/train/stage_rehearsal.hpp"
 #include "src/train/trainer.hpp"
 
 namespace trireme::train {
@@ -22,35 +23,6 @@ parallel::GridCommunicators rehearsal_communicators(const parallel::ProcessGrid&
   }
   return groups;
 }
-
-/// Tensors of which only type and shape matter.
-TensorView unseen(DType dtype, const Shape& shape) {
-  static std::byte byte;
-  return {&byte, dtype, shape};
-}
-
-model::MicroBatch unseen_micro_batch(const model::ModelConfig& config, std::int64_t s, std::int64_t b, DType dtype) {
-  model::MicroBatch batch{unseen(DType::int32, {s, b}), unseen(DType::int32, {s, b}),
-                          unseen(accumulation_type(dtype), {s * b}), unseen(DType::int64, {b})};
-  const data::SampleFields fields = sample_fields(config);
-  if (fields.token_types) batch.token_types = unseen(DType::int32, {s, b});
-  if (fields.length) batch.lengths = unseen(DType::int32, {b});
-  if (fields.is_random) {
-    batch.sample_labels = unseen(DType::int32, {b / fields.samples_per_label});
-    batch.sample_weights = unseen(accumulation_type(dtype), {b / fields.samples_per_label});
-  }
-  if (fields.span_end) batch.span_ends = unseen(DType::int32, {b});
-  if (fields.last_token) batch.last_rows = unseen(DType::int32, {b});
-  return batch;
-}
-
-class NoHooks final : public parallel::ParameterHooks {
- public:
-  void before_forward(int) override {}
-  void before_backward(int) override {}
-  void pause_backward(int) override {}
-  void after_backward(int, bool) override {}
-};
 
 }  // namespace
 
@@ -125,32 +97,16 @@ LayerActivations layer_activations(const Backend& backend, const model::ModelCon
   const bool sequence_parallel = execution.parallel.sequence_parallel && tensor_size > 1;
   // A stage of one span of layers, and its input, after a forward.
   const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;
-  model::StageShard shard;
-  shard.chunks = {{0, layers}};
-  shard.last_stage = false;
-  shard.tensor_size = tensor_size;
-  shard.sequence_parallel = sequence_parallel;
-  const auto sequence_shard = parallel::SequenceShard::of(execution.sequence_length, 0, context_size);
-  const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, tensor_size, execution.vocabulary_multiple,
-                                                 execution.padded_vocabulary_size);
   RehearsalBackend rehearsal(backend);
   RehearsalCommunicator tensor_group(0, tensor_size, "tensor"), context_group(0, context_size, "context");
-  Arena workspace(rehearsal);
-  NoHooks hooks;
-  const parallel::ParameterBuffer parameters(rehearsal, execution.dtype, model_parameters(config, shard, vocabulary));
-  model::TransformerStage stage(
-      {rehearsal, tensor_group, workspace, sequence_parallel, execution.parallel.async_tensor_all_reduce,
-       context_size > 1 ? &context_group : nullptr},
-      parameters, config, shard, vocabulary, sequence_shard, execution.micro_batch_size, execution.dtype, recomputation,
-      hooks);
-  stage.begin({unseen_micro_batch(config, sequence_shard.rows, execution.micro_batch_size, execution.dtype)},
-              {.backward = true});
-  stage.forward(0, 0, {}, unseen(stage.boundary_dtype(), stage.boundary_shape()));
+  StageRehearsal stage(rehearsal, tensor_group, context_group, config, execution,
+                       {.layers = layers, .first = true, .last = false});
+  stage.run(parallel::StepKind::forward);
   LayerActivations result;
-  result.kept = stage.activations().used_bytes() / static_cast<std::size_t>(layers);
+  result.kept = stage.activation_bytes() / static_cast<std::size_t>(layers);
 
   const double t = tensor_size;
-  const double sbh = static_cast<double>(sequence_shard.rows * execution.micro_batch_size * config.hidden);
+  const double sbh = static_cast<double>(stage.positions() * execution.micro_batch_size * config.hidden);
   const double scores =
       5 * static_cast<double>(config.heads * execution.sequence_length) / static_cast<double>(config.hidden);
   const bool in_shards = sequence_parallel || recomputation.distribute;

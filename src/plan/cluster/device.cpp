@@ -9,6 +9,7 @@ namespace trireme::plan {
 
 std::span<const Device> gpus() {
   static const std::array<Device, 3> all = {{{.name = "H200",
+                                              .memory_gb = 141,
                                               .peak_tflops = 989,
                                               .product_tflops = 790,
                                               .copy_gbs = 4300,
@@ -17,6 +18,7 @@ std::span<const Device> gpus() {
                                               .mma_clocks = 6.6,
                                               .fuses_gelu = true},
                                              {.name = "H100",
+                                              .memory_gb = 80,
                                               .peak_tflops = 989,
                                               .product_tflops = 790,
                                               .copy_gbs = 3000,
@@ -25,6 +27,7 @@ std::span<const Device> gpus() {
                                               .mma_clocks = 6.6,
                                               .fuses_gelu = true},
                                              {.name = "A100",
+                                              .memory_gb = 80,
                                               .peak_tflops = 312,
                                               .product_tflops = 265,
                                               .copy_gbs = 1800,

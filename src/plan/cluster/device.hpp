@@ -12,6 +12,7 @@ constexpr double block_overhead_steps = 1.8;
 /// Constants of a rank's device, by which work is turned into time.
 struct Device {
   std::string name;       ///< part of the driver's name of the device
+  double memory_gb;       ///< 10^9 bytes
   double peak_tflops;     ///< dense bf16
   double product_tflops;  ///< reached at 8192^3
   double copy_gbs;        ///< bytes read and written a second by a large copy
@@ -26,7 +27,7 @@ struct Device {
   double host_wait_us = 20;          ///< for a result that the host reads before it enqueues more
 };
 
-/// H200, H100 and A100, 80 GB, all SXM.
+/// Those of H200, H100, A100 of 80 GB, all SXM, for which step times are published.
 std::span<const Device> gpus();
 /// The one that a driver's name contains; null where there are no constants for it.
 const Device* find_gpu(const std::string& device);

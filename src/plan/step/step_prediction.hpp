@@ -15,7 +15,7 @@ namespace trireme::plan {
 struct Job {
   model::ModelConfig model;
   train::ExecutionConfig execution;
-  train::TrainOptions options;  ///< of which the global batch, clipping and the optimizer count
+  train::TrainOptions options;  ///< global batch, clipping and optimizer; the rest is not read
   parallel::ProcessGrid grid;
 };
 
@@ -49,7 +49,7 @@ struct StepPrediction {
   double bubble_ms = 0;  ///< waits for other stages, beyond the time of messages
   std::array<TrafficTime, traffic_count> traffic{};
   double recompute_ms = 0;  ///< part of the work above that backward repeats
-  double model_flops = 0;   ///< of all ranks (model::model_flops)
+  double model_flops = 0;   ///< FLOPs of all ranks (model::model_flops)
   Simulation schedule;      ///< one data rank's pipeline, in milliseconds
 
   const TrafficTime& of(Traffic kind) const { return traffic[static_cast<std::size_t>(kind)]; }

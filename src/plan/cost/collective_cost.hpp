@@ -1,0 +1,25 @@
+#pragma once
+
+#include "src/comm/bus_bandwidth.hpp"
+#include "src/plan/cluster/cluster.hpp"
+
+namespace trireme::plan {
+
+/// A group of ranks, spread evenly over nodes.
+struct GroupPlacement {
+  int ranks = 1;
+  int ranks_per_node = 1;  ///< of this group
+
+  int nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+};
+
+/// Placement of a group of `ranks`, of which one follows the other at a distance of `stride` ranks.
+GroupPlacement placement(const Cluster& cluster, int ranks, int stride);
+
+/// Milliseconds of a collective on `bytes`, counted as in bus_bandwidth.hpp, while all groups of its kind work. A ring
+/// goes once through every node: it has the network of all of the group's ranks there, at most a node's own link. With
+/// n ranks its time is bytes x bus_factor / bandwidth + latencies of n - 1 steps, twice for an all-reduce. All-reduces
+/// of little data are trees between nodes: 2 log2(nodes) steps (NCCL's ring and tree).
+double collective_ms(const Cluster& cluster, Collective op, double bytes, const GroupPlacement& group);
+
+}  // namespace trireme::plan

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "src/backend/backend.hpp"
+
+namespace trireme::plan {
+
+/// Properties of a GPU for rehearsals, without kernels: a backend that is not here. Host memory is real.
+class DeviceStandIn final : public Backend {
+ public:
+  /// `memory_bytes` of the device; 0: not known.
+  explicit DeviceStandIn(std::size_t memory_bytes = 0) : memory_bytes_(memory_bytes) {}
+  std::string name() const override { return "cuda"; }
+  std::string description() const override { return "a GPU"; }
+  bool supports(Capability capability) const override { return capability != Capability::fp64_training; }
+  Stream& compute_stream() override { return stream_; }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
+  bool memory_is_host() const override { return false; }
+  Allocator& host_memory() override { return *this; }
+  void copy_from_host(Stream&, ConstTensorView, TensorView) override {}
+  void copy_to_host(Stream&, ConstTensorView, TensorView) override {}
+  Buffer allocate(std::size_t size_bytes) override {
+    return {new std::byte[size_bytes](), size_bytes, [](std::byte* data) { delete[] data; }};
+  }
+  std::size_t allocated_bytes() const override { return 0; }
+  std::size_t peak_allocated_bytes() const override { return 0; }
+  std::size_t device_memory_bytes() const override { return memory_bytes_; }
+
+ private:
+  const KernelFamilies& kernels() const override { throw ShapeError("a stand-in for a GPU has no kernels"); }
+  std::size_t memory_bytes_;
+  ImmediateStream stream_;
+};
+
+}  // namespace trireme::plan

@@ -1,0 +1,78 @@
+#include "src/train/stage_rehearsal.hpp"
+
+#include "src/train/parallel_model.hpp"
+
+namespace trireme::train {
+namespace {
+
+/// Tensors of which only type and shape matter.
+TensorView unseen(DType dtype, const Shape& shape) {
+  static std::byte byte;
+  return {&byte, dtype, shape};
+}
+
+class NoHooks final : public parallel::ParameterHooks {
+ public:
+  void before_forward(int) override {}
+  void before_backward(int) override {}
+  void pause_backward(int) override {}
+  void after_backward(int, bool) override {}
+};
+
+NoHooks no_hooks;
+
+model::StageShard shard_of(const StageRehearsal::Layers& layers, const ExecutionConfig& execution, int tensor_size) {
+  model::StageShard shard;
+  shard.chunks = {{0, layers.layers}};
+  shard.first_stage = layers.first;
+  shard.last_stage = layers.last;
+  shard.tensor_size = tensor_size;
+  shard.sequence_parallel = execution.parallel.sequence_parallel && tensor_size > 1;
+  return shard;
+}
+
+}  // namespace
+
+model::MicroBatch unseen_micro_batch(const model::ModelConfig& config, std::int64_t s, std::int64_t b, DType dtype) {
+  model::MicroBatch batch{unseen(DType::int32, {s, b}), unseen(DType::int32, {s, b}),
+                          unseen(accumulation_type(dtype), {s * b}), unseen(DType::int64, {b})};
+  const data::SampleFields fields = sample_fields(config);
+  if (fields.token_types) batch.token_types = unseen(DType::int32, {s, b});
+  if (fields.length) batch.lengths = unseen(DType::int32, {b});
+  if (fields.is_random) {
+    batch.sample_labels = unseen(DType::int32, {b / fields.samples_per_label});
+    batch.sample_weights = unseen(accumulation_type(dtype), {b / fields.samples_per_label});
+  }
+  if (fields.span_end) batch.span_ends = unseen(DType::int32, {b});
+  if (fields.last_token) batch.last_rows = unseen(DType::int32, {b});
+  return batch;
+}
+
+StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Communicator& context_group,
+                               const model::ModelConfig& config, const ExecutionConfig& execution, const Layers& layers)
+    : mode_{.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout},
+      sequence_(parallel::SequenceShard::of(execution.sequence_length, 0, context_group.size())),
+      vocabulary_(config.vocabulary, 0, tensor_group.size(), execution.vocabulary_multiple,
+                  execution.padded_vocabulary_size),
+      workspace_(backend),
+      parameters_(backend, execution.dtype,
+                  model_parameters(config, shard_of(layers, execution, tensor_group.size()), vocabulary_)),
+      stage_({backend, tensor_group, workspace_, execution.parallel.sequence_parallel && tensor_group.size() > 1,
+              execution.parallel.async_tensor_all_reduce, context_group.size() > 1 ? &context_group : nullptr},
+             parameters_, config, shard_of(layers, execution, tensor_group.size()), vocabulary_, sequence_,
+             execution.micro_batch_size, execution.dtype, execution.recomputation, no_hooks) {
+  stage_.begin({unseen_micro_batch(config, sequence_.rows, execution.micro_batch_size, execution.dtype)}, mode_);
+}
+
+void StageRehearsal::run(parallel::StepKind kind) {
+  const TensorView boundary = unseen(stage_.boundary_dtype(), stage_.boundary_shape());
+  const TensorView none;
+  const bool forward = kind == parallel::StepKind::forward;
+  const bool reads = forward ? !stage_.is_first(0) : !stage_.is_last(0);
+  const bool writes = forward ? !stage_.is_last(0) : !stage_.is_first(0);
+  parallel::run_step(stage_, {kind, 0, 0}, reads ? boundary : none, writes ? boundary : none);
+}
+
+std::int64_t StageRehearsal::parameter_elements() const { return parameters_.values().numel(); }
+
+}  // namespace trireme::train
