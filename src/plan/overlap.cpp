@@ -1,29 +1,35 @@
 #include "src/plan/overlap.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "src/base/check.hpp"
 
 namespace trireme::plan {
 
-double critical_path(std::span<const OverlapStep> steps) {
-  double now = 0;
-  double link_is_free = 0;
-  std::map<int, double> ends;
+CriticalPath critical_path(std::span<const OverlapStep> steps) {
+  constexpr double not_started = -1;
+  CriticalPath path;
+  std::vector<double> link_is_free, ends;
+  const auto at = [](std::vector<double>& values, int i, double initial) -> double& {
+    if (values.size() <= static_cast<std::size_t>(i)) values.resize(static_cast<std::size_t>(i) + 1, initial);
+    return values[static_cast<std::size_t>(i)];
+  };
   for (const OverlapStep& step : steps) {
-    now += step.compute;
+    path.time += step.compute;
     if (step.kind == OverlapStep::Kind::start) {
-      link_is_free = std::max(link_is_free, now) + step.duration;
-      ends[step.operation] = link_is_free;
-    } else {
-      const auto end = ends.find(step.operation);
-      TRIREME_CHECK(end != ends.end(), ConfigError, "communication {} is waited for and was never started",
-                    step.operation);
-      now = std::max(now, end->second);
+      double& free = at(link_is_free, step.link, 0);
+      free = std::max(free, path.time) + step.duration;
+      at(ends, step.operation, not_started) = free;
+      continue;
     }
+    const double end = at(ends, step.operation, not_started);
+    TRIREME_CHECK(end != not_started, ConfigError, "communication {} is waited for and was never started",
+                  step.operation);
+    at(path.waits, step.operation, 0) += std::max(0.0, end - path.time);
+    path.time = std::max(path.time, end);
   }
-  return now;
+  path.waits.resize(ends.size());
+  return path;
 }
 
 }  // namespace trireme::plan

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 namespace trireme::plan {
 
@@ -11,10 +12,17 @@ struct OverlapStep {
   Kind kind = Kind::start;
   int operation = 0;    ///< number of the communication, from 0
   double duration = 0;  ///< duration of the communication that starts; unused in a wait
+  int link = 0;         ///< number of the link that it takes, from 0; unused in a wait
 };
 
-/// The time until the last step: communications go over one link, one after another in the order of their starts, while
-/// the rank computes; a wait lasts until its communication is over. ConfigError for a wait without a start.
-double critical_path(std::span<const OverlapStep> steps);
+/// Time of a rank's steps, and the part of it in which the rank waited for each operation.
+struct CriticalPath {
+  double time = 0;            ///< until the last step
+  std::vector<double> waits;  ///< by operation
+};
+
+/// Communications of a link go one after another in the order of their starts, while the rank computes; a wait lasts
+/// until its communication is over. ConfigError for a wait without a start.
+CriticalPath critical_path(std::span<const OverlapStep> steps);
 
 }  // namespace trireme::plan

@@ -8,7 +8,7 @@ namespace trireme::plan {
 /// A group of ranks, spread evenly over nodes.
 struct GroupPlacement {
   int ranks = 1;
-  int ranks_per_node = 1;  ///< of this group
+  int ranks_per_node = 1;  ///< members of this group in a node
 
   int nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
 };

@@ -15,7 +15,7 @@ namespace trireme::plan {
 struct WorkEvent {
   enum class Kind { kernel, start, wait };
   Kind kind = Kind::kernel;
-  KernelCall call{};                                        ///< of a kernel
+  KernelCall call{};                                        ///< kernel's call
   int operation = 0;                                        ///< number of the communication, from 0
   parallel::GroupKind group = parallel::GroupKind::tensor;  ///< in which it starts
   Collective collective = Collective::all_reduce;
@@ -26,7 +26,7 @@ struct WorkEvent {
 struct StageWork {
   std::map<parallel::StepKind, std::vector<WorkEvent>> steps;  ///< `backward` in one piece, and its halves
   std::int64_t parameters = 0;                                 ///< elements on this rank, with padding
-  double boundary_bytes = 0;                                   ///< of a message to another chunk
+  double boundary_bytes = 0;                                   ///< size of a message to another chunk
 };
 
 /// Ranks among which a layer is divided.
