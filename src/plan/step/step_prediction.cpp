@@ -79,7 +79,7 @@ GroupPlacement group_of(const Cluster& cluster, const parallel::ProcessGrid& gri
 /// Parts of which chunks consist.
 struct StepPredictor::Parts {
   ChunkTime layer, recomputed_layer;
-  ChunkTime rest;  ///< of a chunk in the middle, beside its layers
+  ChunkTime rest;  ///< part of every chunk beside its layers
   ChunkTime embedding, head;
   double boundary_bytes = 0;
 
