@@ -7,18 +7,6 @@
 namespace trireme::cuda {
 namespace {
 
-class TimedEvent {
- public:
-  explicit TimedEvent(const Device& device) { device.check(cudaEventCreate(&event_), "cudaEventCreate"); }
-  ~TimedEvent() { cudaEventDestroy(event_); }
-  TimedEvent(const TimedEvent&) = delete;
-  TimedEvent& operator=(const TimedEvent&) = delete;
-  cudaEvent_t handle() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 constexpr double warm_up_us = 2e5;
 // A short run is repeated between two events: the host takes some microseconds to enqueue it.
 constexpr double enough_us = 100, max_runs = 16;
@@ -63,15 +51,11 @@ void drop_far_behind(std::vector<Contender>& contenders, double factor) {
 }  // namespace
 
 double EventTimer::time_us(CudaStream& stream, const std::function<void()>& run) {
-  Device& device = stream.device();
-  const TimedEvent begin(device), end(device);
-  device.check(cudaEventRecord(begin.handle(), stream.handle()), "cudaEventRecord");
+  const std::unique_ptr<TimedEvent> begin = stream.record_time();
   run();
-  device.check(cudaEventRecord(end.handle(), stream.handle()), "cudaEventRecord");
-  device.wait_until([&] { return cudaEventQuery(end.handle()); }, "cudaEventQuery");
-  float elapsed_ms = 0;
-  device.check(cudaEventElapsedTime(&elapsed_ms, begin.handle(), end.handle()), "cudaEventElapsedTime");
-  return 1000.0 * elapsed_ms;
+  const std::unique_ptr<TimedEvent> end = stream.record_time();
+  stream.synchronize();
+  return 1000.0 * end->ms_since(*begin);
 }
 
 void Tuner::warm_up(CudaStream& stream, const std::function<void()>& run) {

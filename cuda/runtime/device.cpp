@@ -50,6 +50,12 @@ EventHandle Device::make_event() const {
   return EventHandle(event);
 }
 
+EventHandle Device::make_timed_event() const {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreate(&event), "cudaEventCreate");
+  return EventHandle(event);
+}
+
 std::string Device::description() const { return fmt::format("GPU {} ({})", location_.device, properties_); }
 
 void Device::check(cudaError_t status, const char* call, const std::source_location& location) const {

@@ -27,7 +27,6 @@ struct EventTraits {
   static Handle null() { return nullptr; }
   static void close(Handle event) noexcept { cudaEventDestroy(event); }
 };
-/// An event without a time.
 using EventHandle = UniqueHandle<EventTraits>;
 
 /// When launches of kernels are checked.
@@ -55,7 +54,9 @@ class Device {
   void check(cudaError_t status, const char* call,
              const std::source_location& location = std::source_location::current()) const;
 
+  /// An event without a time.
   EventHandle make_event() const;
+  EventHandle make_timed_event() const;
 
   /// To be called after every launch of a kernel, a copy or the like: throws CudaError, with the kernel's name, where
   /// the launch failed. With LaunchChecks::immediate it waits for the kernel, as `wait_until` does; else only where the

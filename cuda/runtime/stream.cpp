@@ -20,6 +20,18 @@ void CudaEvent::synchronize() const {
   device_->wait_until([this] { return cudaEventQuery(event_.get()); }, "cudaEventQuery");
 }
 
+CudaTimedEvent::CudaTimedEvent(std::shared_ptr<Device> device, cudaStream_t stream)
+    : device_(std::move(device)), event_(device_->make_timed_event()) {
+  device_->check(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
+}
+
+double CudaTimedEvent::ms_since(const TimedEvent& earlier) const {
+  float ms = 0;
+  device_->check(cudaEventElapsedTime(&ms, dynamic_cast<const CudaTimedEvent&>(earlier).handle(), event_.get()),
+                 "cudaEventElapsedTime");
+  return ms;
+}
+
 CudaStream::CudaStream(std::shared_ptr<Device> device, Priority priority) : device_(std::move(device)) {
   int lowest = 0;
   int highest = 0;
@@ -32,6 +44,10 @@ CudaStream::CudaStream(std::shared_ptr<Device> device, Priority priority) : devi
 }
 
 std::unique_ptr<Event> CudaStream::record() { return std::make_unique<CudaEvent>(device_, stream_.get()); }
+
+std::unique_ptr<TimedEvent> CudaStream::record_time() {
+  return std::make_unique<CudaTimedEvent>(device_, stream_.get());
+}
 
 void CudaStream::wait(const Event& event) {
   if (const auto* on_device = dynamic_cast<const CudaEvent*>(&event)) {

@@ -23,6 +23,20 @@ class CudaEvent final : public Event {
   EventHandle event_;
 };
 
+/// A point in a CUDA stream, with its time.
+class CudaTimedEvent final : public TimedEvent {
+ public:
+  /// An event after all work enqueued on `stream`.
+  CudaTimedEvent(std::shared_ptr<Device> device, cudaStream_t stream);
+  /// Throws CudaError where one of the events is not done.
+  double ms_since(const TimedEvent& earlier) const override;
+  cudaEvent_t handle() const { return event_.get(); }
+
+ private:
+  std::shared_ptr<Device> device_;
+  EventHandle event_;
+};
+
 /// A CUDA stream of this rank's GPU.
 class CudaStream final : public Stream {
  public:
@@ -30,6 +44,7 @@ class CudaStream final : public Stream {
   explicit CudaStream(std::shared_ptr<Device> device, Priority priority = Priority::normal);
 
   std::unique_ptr<Event> record() override;
+  std::unique_ptr<TimedEvent> record_time() override;
   /// Waits on the GPU for a CudaEvent, on the host for any other.
   void wait(const Event& event) override;
   void synchronize() override;

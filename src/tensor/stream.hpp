@@ -13,6 +13,14 @@ class Event {
   virtual void synchronize() const = 0;
 };
 
+/// A point in a stream's order of work, and the time at which the stream reaches it.
+class TimedEvent {
+ public:
+  virtual ~TimedEvent() = default;
+  /// Milliseconds from `earlier`, an event of the same stream, to this one. The work before both must be done.
+  virtual double ms_since(const TimedEvent& earlier) const = 0;
+};
+
 /// An order of work on a device: work enqueued on one stream runs in that order. On the CPU work runs at once, within
 /// the call.
 class Stream {
@@ -20,6 +28,8 @@ class Stream {
   virtual ~Stream() = default;
   /// An event after everything enqueued so far.
   virtual std::unique_ptr<Event> record() = 0;
+  /// Likewise, with the time.
+  virtual std::unique_ptr<TimedEvent> record_time() = 0;
   /// Makes later work on this stream run after `event`; the host does not wait.
   virtual void wait(const Event& event) = 0;
   /// Blocks the host until everything enqueued is done.
@@ -30,6 +40,7 @@ class Stream {
 class ImmediateStream final : public Stream {
  public:
   std::unique_ptr<Event> record() override;
+  std::unique_ptr<TimedEvent> record_time() override;
   void wait(const Event& event) override { event.synchronize(); }
   void synchronize() override {}
 };

@@ -62,6 +62,16 @@ TEST_F(CudaRuntime, WorkOfOneStreamIsSeenByAnotherThatWaitsForIt) {
   }
 }
 
+TEST_F(CudaRuntime, TimedEventsMeasureTheWorkBetweenThem) {
+  CudaStream stream(device_);
+  const std::unique_ptr<TimedEvent> begin = stream.record_time();
+  const std::unique_ptr<TimedEvent> end = stream.record_time();
+  stream.synchronize();
+  EXPECT_EQ(end->ms_since(*begin), fake_cuda::event_distance_ms);
+  fake_cuda::fail_next("cudaEventCreateWithFlags", cudaErrorMemoryAllocation);
+  EXPECT_THROW(stream.record_time(), CudaError);
+}
+
 TEST_F(CudaRuntime, TheFakeRunsStreamsThatDoNotWaitInAnyOrder) {
   int second_first = 0;
   for (unsigned seed = 0; seed < 50; ++seed) {
