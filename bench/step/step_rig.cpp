@@ -7,10 +7,10 @@
 
 #include "src/base/hash.hpp"
 #include "src/base/thread_pool.hpp"
+#include "src/comm/forwarding_communicator.hpp"
 #include "src/data/dataset/next_token_labels.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/presets.hpp"
-#include "tests/fakes/forwarding_communicator.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -36,7 +36,7 @@ class Tokens final : public data::NextTokenSamples {
 
 /// First of several ranks; the others do not exist. Sums are its own contribution, and it gathers its own part for each
 /// of them.
-class FirstAlone final : public test::ForwardingCommunicator {
+class FirstAlone final : public ForwardingCommunicator {
  public:
   FirstAlone(int size, ElementwiseKernels& kernels) : ForwardingCommunicator(self_), size_(size), kernels_(kernels) {}
   int size() const override { return size_; }

@@ -2,12 +2,15 @@
 
 #include "src/comm/communicator.hpp"
 
-namespace trireme::test {
+namespace trireme {
 
-/// Communicator that passes every operation on to another; the base of fakes that watch or change one.
+/// Communicator that passes every operation on to another, which must live longer; the base of those that watch or
+/// change one.
 class ForwardingCommunicator : public Communicator {
  public:
   explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}
+  ForwardingCommunicator(const ForwardingCommunicator&) = delete;  // one that is given is wrapped, not copied
+  ForwardingCommunicator& operator=(const ForwardingCommunicator&) = delete;
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   const std::string& name() const override { return inner_.name(); }
@@ -31,4 +34,4 @@ class ForwardingCommunicator : public Communicator {
   Communicator& inner_;
 };
 
-}  // namespace trireme::test
+}  // namespace trireme

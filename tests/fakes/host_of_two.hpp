@@ -6,13 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "src/comm/forwarding_communicator.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "tests/fakes/forwarding_communicator.hpp"
 
 namespace trireme::test {
 
 /// First of two ranks, for host memory. The other gives what this one gives, from another machine or the same.
-class HostOfTwo final : public test::ForwardingCommunicator {
+class HostOfTwo final : public ForwardingCommunicator {
  public:
   explicit HostOfTwo(std::string name, bool other_machine = true)
       : ForwardingCommunicator(self_), self_(std::move(name)), other_machine_(other_machine) {}

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/fakes/forwarding_communicator.hpp"
+#include "src/comm/forwarding_communicator.hpp"
 
 namespace trireme::test {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/comm/forwarding_communicator.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "tests/fakes/forwarding_communicator.hpp"
 
 // Communication that ends late, for tests and benchmarks of the work beside it.
 

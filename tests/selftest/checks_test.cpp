@@ -4,6 +4,7 @@
 #include <map>
 #include <thread>
 
+#include "src/comm/forwarding_communicator.hpp"
 #include "src/selftest/file_check.hpp"
 #include "src/selftest/gpu_check.hpp"
 #include "src/selftest/kernels/kernel_check.hpp"
@@ -12,7 +13,6 @@
 #include "src/selftest/run.hpp"
 #include "src/selftest/speed_check.hpp"
 #include "tests/fakes/faulty_backend.hpp"
-#include "tests/fakes/forwarding_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 
 // Faults are planted on rank 1 of two, each of which stands for a node; every rank must name the second node.
@@ -158,7 +158,7 @@ TEST_F(Selftest, FindsDevicesThatAreFarBelowTheirCeilings) {
 }
 
 /// Sums of which one element is wrong on the second rank.
-class WrongSums final : public test::ForwardingCommunicator {
+class WrongSums final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
   Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {

@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 /// Writes down the sizes of what is reduced.
-class Scribe final : public test::ForwardingCommunicator {
+class Scribe final : public ForwardingCommunicator {
  public:
   Scribe() : ForwardingCommunicator(self_) {}
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {

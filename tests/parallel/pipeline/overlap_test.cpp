@@ -6,9 +6,9 @@
 #include <list>
 #include <thread>
 
+#include "src/comm/forwarding_communicator.hpp"
 #include "src/parallel/pipeline/executor.hpp"
 #include "src/plan/simulation.hpp"
-#include "tests/fakes/forwarding_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 
 namespace trireme::parallel {
@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds unit{10};
 
 /// Messages that take one unit from when they are sent and their receive is posted, whichever is later. Every message
 /// carries, in a second one, the time at which it was sent.
-class SlowMessages final : public test::ForwardingCommunicator {
+class SlowMessages final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
   std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {

@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/forwarding_communicator.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "tests/fakes/forwarding_communicator.hpp"
 
 namespace trireme::parallel {
 namespace {
 
 /// Two ranks with the same data, one of them here: writes down what begins and what is waited for.
-class WatchedPair final : public test::ForwardingCommunicator {
+class WatchedPair final : public ForwardingCommunicator {
  public:
   WatchedPair(Communicator& alone, std::vector<std::string>& events) : ForwardingCommunicator(alone), events_(events) {}
   int size() const override { return 2; }
