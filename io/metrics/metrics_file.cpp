@@ -22,6 +22,18 @@ using Json = nlohmann::ordered_json;
 /// A number with 17 digits, so that reading it gives the same bits; null where it is not finite.
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
 
+/// Exposed communication as members of an object; nothing where it was not measured.
+std::string exposed_text(const train::TrainRecord& record) {
+  if (!record.exposed_ms) return "";
+  double sum_ms = 0;
+  std::string by_group;
+  for (const auto& [group, ms] : *record.exposed_ms) {
+    sum_ms += ms;
+    by_group += fmt::format(R"({}"{}": {:.3f})", by_group.empty() ? "" : ", ", group, ms);
+  }
+  return fmt::format(R"(, "exposed_communication_ms": {:.3f}, "exposed_ms_by_group": {{{}}})", sum_ms, by_group);
+}
+
 /// Bytes of the lines up to and including iteration `done.iteration`, without its evaluations that follow: the part
 /// that a resumed run keeps. A damaged last line of a killed run is removed, too.
 std::int64_t kept_bytes(const std::string& path, const train::Progress& done) {
@@ -63,10 +75,10 @@ void MetricsFile::write(const train::TrainRecord& r) {
   const std::string sop_loss = r.sop_loss ? fmt::format(R"("sop_loss": {}, )", number(*r.sop_loss)) : "";
   append(fmt::format(
       R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, {}"grad_norm": {}, "learning_rate": {}, )"
-      R"("loss_scale": {}, "skipped": {}, "elapsed_ms": {:.3f}, "tokens_per_second": {:.1f}, "tflops_per_rank": {:.4f}}})"
+      R"("loss_scale": {}, "skipped": {}, "elapsed_ms": {:.3f}, "tokens_per_second": {:.1f}, "tflops_per_rank": {:.4f}{}}})"
       "\n",
       r.iteration, r.consumed_samples, number(r.lm_loss), sop_loss, number(r.grad_norm), number(r.learning_rate),
-      number(r.loss_scale), r.skipped, r.elapsed_ms, r.tokens_per_second, r.tflops_per_rank));
+      number(r.loss_scale), r.skipped, r.elapsed_ms, r.tokens_per_second, r.tflops_per_rank, exposed_text(r)));
 }
 
 void MetricsFile::write(const train::EvaluationRecord& r) {

@@ -154,6 +154,13 @@ void log_memory(const Job& job, const RunConfig& config, const model::ModelConfi
   if (copies_state(job, config)) log_host_copies(job, config, copy, sum_on_machine(job, copy));
 }
 
+void log_peak_memory(const Job& job) {
+  auto peak = static_cast<std::int64_t>(job.backend->peak_allocated_bytes());
+  ImmediateStream host;
+  job.world->all_reduce(host, TensorView(&peak, {1}), ReduceOp::max).wait(host);
+  log::info("peak memory of the fullest rank: {} ({} bytes)", text_of(static_cast<std::size_t>(peak)), peak);
+}
+
 void log_layer_activations(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   const train::LayerActivations activations = train::layer_activations(*job.backend, model, config.execution_config(),
                                                                        job.grid.tensor_size(), job.grid.context_size());

@@ -19,4 +19,7 @@ void log_memory(const Job& job, const RunConfig& config, const model::ModelConfi
 /// Logs what a layer keeps for backward, beside the figures of the literature.
 void log_layer_activations(const Job& job, const RunConfig& config, const model::ModelConfig& model);
 
+/// Logs the largest memory that any rank's tensors took so far. Collective over the job's world.
+void log_peak_memory(const Job& job);
+
 }  // namespace trireme::app

@@ -61,6 +61,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   const std::unique_ptr<BatchLoader, void (*)(BatchLoader*)> reading(
       &loader_, [](BatchLoader* loader) { loader->end_reading(); });
   const TraceScope scope(model_.trace(), "iteration", "iteration");
+  if (communication_ != nullptr) communication_->restart();
   const std::int64_t batch_size = batches_.size(progress_.consumed_samples);
 
   TrainRecord record;
@@ -78,6 +79,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   check_skipped(record);
   record.consumed_samples = progress_.consumed_samples;
   record.elapsed_ms = timer.elapsed_ms();
+  if (communication_ != nullptr) record.exposed_ms = communication_->take_ms();
   const double seconds = record.elapsed_ms / 1000;
   const std::int64_t sequence_length = model_.execution().sequence_length;
   record.tokens_per_second = static_cast<double>(batch_size * sequence_length) / seconds;

@@ -12,6 +12,7 @@
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/optimizer.hpp"
 #include "src/train/batch_loader.hpp"
+#include "src/train/exposed_communication.hpp"
 #include "src/train/parallel_model.hpp"
 #include "src/train/progress.hpp"
 
@@ -29,7 +30,8 @@ struct TrainRecord {
   bool skipped = false;               ///< no update was made: a gradient was not finite
   double elapsed_ms = 0;
   double tokens_per_second = 0;
-  double tflops_per_rank = 0;  ///< model FLOPs, full attention, no recomputation counted
+  double tflops_per_rank = 0;                          ///< model FLOPs, full attention, no recomputation counted
+  std::optional<std::vector<ExposedTime>> exposed_ms;  ///< by group, where it is measured
 };
 
 /// Measurements of an evaluation on the validation or the test split.
@@ -67,6 +69,9 @@ class Trainer {
 
   /// Sets an action to run before every update of the parameters and the optimizer's state, for their readers.
   void before_update(std::function<void()> action) { before_update_ = std::move(action); }
+
+  /// Measures exposed communication from now on; `communication` made the model's communicators.
+  void measure(ExposedCommunication& communication) { communication_ = &communication; }
 
   /// Takes the parameters over as they are now, after they were initialised.
   void start() { optimizer_->reset_masters(); }
@@ -113,6 +118,7 @@ class Trainer {
   Tensor norm_sum_;
   Progress progress_;
   std::function<void()> before_update_;
+  ExposedCommunication* communication_ = nullptr;
 };
 
 }  // namespace trireme::train

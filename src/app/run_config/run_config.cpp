@@ -85,6 +85,10 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
 }
 
 const RunConfig& RunConfigReader::finish(Problems& problems) {
+  const bool times = config_.run.time_communication;
+  problems.expect(!times || !config_.run.metrics_file.empty(), "--time-communication needs --metrics-file");
+  problems.expect(!times || !config_.execution.cuda_graphs,
+                  "--time-communication and --cuda-graphs exclude each other: recorded waits cannot be timed");
   config_.checkpoint.check(options_, problems);
   problems.attempt([&] { train::validate(config_.execution_config()); });
   problems.report();

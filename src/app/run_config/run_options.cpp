@@ -17,6 +17,9 @@ void RunOptions::declare(Options& options) {
   options.add("metrics-file", &metrics_file, "FILE",
               "Append one JSON object an iteration. FLOPs, there and in the log, are the model's: attention in full, "
               "causal or not, without recomputation.");
+  options.add_flag("time-communication", &time_communication,
+                   "Add to the objects of --metrics-file for how long communication delayed the ranks: milliseconds of "
+                   "an iteration, means over the ranks, in all and by group. A wait for a late rank counts, too.");
   options.add("trace-file", &trace_file, "FILE",
               "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For runs of few "
               "iterations: everything is kept in memory until then.");

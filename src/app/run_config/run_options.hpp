@@ -14,6 +14,7 @@ struct RunOptions {
   train::RunSchedule schedule;  ///< without the interval of checkpoints (CheckpointOptions)
   std::string metrics_file;
   std::string trace_file;
+  bool time_communication = false;
   bool dry_run = false;
   bool no_selftest = false;
 

@@ -37,6 +37,8 @@ TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
       {{"--sgd-momentum", "0.5"}, "--sgd-momentum needs --optimizer sgd"},
       {{"--data-path", "1", "a.h5", "0", "b.h5"}, "has weight 0; weights must be positive numbers"},
       {{"--split", "none"}, "'none' is not up to three numbers"},
+      {{"--time-communication"}, "--time-communication needs --metrics-file"},
+      {{"--cuda-graphs"}, "--time-communication and --cuda-graphs exclude each other"},
       {{"--load-or-init"}, "--load-or-init needs --load"}};
   std::vector<std::string> arguments;
   for (const auto& [words, problem] : problems) arguments.insert(arguments.end(), words.begin(), words.end());

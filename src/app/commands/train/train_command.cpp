@@ -40,6 +40,7 @@ int train_command(const CommandLine& line) {
     return 0;
   }
   const train::RunEnd end = session.run(data);
+  log_peak_memory(job);
   return static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early);
 }
 

@@ -28,8 +28,13 @@ TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
     : job_(job),
       config_(config),
       plan_(plan),
-      model_(*job.backend, *job.world, job.grid, job.communicators, plan.model, config.execution_config()),
+      communication_(config.run.time_communication
+                         ? std::make_unique<train::ExposedCommunication>(*job.world, job.communicators)
+                         : nullptr),
+      model_(*job.backend, communication_ ? communication_->world() : *job.world, job.grid, job.communicators,
+             plan.model, config.execution_config()),
       trainer_(model_, config.train_options()) {
+  if (communication_) trainer_.measure(*communication_);
   if (!plan.start.reader && config.checkpoint.save.empty()) return;
   using Allocation = HostCopies::Allocation;
   collectively(*job.world, [&] {

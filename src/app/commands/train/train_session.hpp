@@ -39,6 +39,7 @@ class TrainSession {
   Job& job_;
   const RunConfig& config_;
   TrainPlan& plan_;
+  std::unique_ptr<train::ExposedCommunication> communication_;  // before the model, which communicates through it
   train::ParallelModel model_;
   train::Trainer trainer_;
   std::optional<train::HostState> state_;  // used to load, and then to save

@@ -1,0 +1,93 @@
+#include "src/train/exposed_communication.hpp"
+
+#include "src/comm/forwarding_communicator.hpp"
+
+namespace trireme::train {
+
+/// An operation whose waits are timed.
+class ExposedCommunication::TimedState final : public Work::State {
+ public:
+  TimedState(std::vector<Wait>& waits, std::size_t group, Work inner)
+      : waits_(waits), group_(group), inner_(std::move(inner)) {}
+  bool done() override { return inner_.done(); }
+  void wait(Stream& stream) override {
+    std::unique_ptr<TimedEvent> begin = stream.record_time();
+    inner_.wait(stream);
+    waits_.push_back({group_, std::move(begin), stream.record_time()});
+  }
+
+ private:
+  std::vector<Wait>& waits_;
+  std::size_t group_;
+  Work inner_;
+};
+
+class ExposedCommunication::TimedCommunicator final : public ForwardingCommunicator {
+ public:
+  TimedCommunicator(Communicator& inner, std::unique_ptr<Communicator> owned, std::vector<Wait>& waits,
+                    std::size_t group)
+      : ForwardingCommunicator(inner), owned_(std::move(owned)), waits_(waits), group_(group) {}
+  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
+    return timed(ForwardingCommunicator::all_reduce(stream, data, op));
+  }
+  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+    return timed(ForwardingCommunicator::reduce_scatter(stream, in, out, op));
+  }
+  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+    return timed(ForwardingCommunicator::all_gather(stream, in, out));
+  }
+  Work broadcast(Stream& stream, TensorView data, int root) override {
+    return timed(ForwardingCommunicator::broadcast(stream, data, root));
+  }
+  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
+    std::vector<Work> works = ForwardingCommunicator::exchange(stream, transfers);
+    for (Work& work : works) work = timed(std::move(work));
+    return works;
+  }
+
+ private:
+  Work timed(Work work) { return Work(std::make_unique<TimedState>(waits_, group_, std::move(work))); }
+
+  std::unique_ptr<Communicator> owned_;
+  std::vector<Wait>& waits_;
+  std::size_t group_;
+};
+
+ExposedCommunication::ExposedCommunication(Communicator& world, parallel::GridCommunicators& groups)
+    : world_(world), timed_world_(timed(world, "world")) {
+  for (const parallel::GroupKind kind : parallel::all_group_kinds) {
+    std::unique_ptr<Communicator>& group = groups.of(kind);
+    // Every rank has the same names, so that their sums are of the same groups.
+    if (group == nullptr || group->size() == 1) {
+      names_.push_back(to_string(kind));
+    } else {
+      Communicator& inner = *group;
+      group = timed(inner, to_string(kind), std::move(group));
+    }
+  }
+}
+
+ExposedCommunication::~ExposedCommunication() = default;
+
+std::unique_ptr<Communicator> ExposedCommunication::timed(Communicator& inner, const std::string& name,
+                                                          std::unique_ptr<Communicator> owned) {
+  names_.push_back(name);
+  return std::make_unique<TimedCommunicator>(inner, std::move(owned), waits_, names_.size() - 1);
+}
+
+void ExposedCommunication::restart() { waits_.clear(); }
+
+std::vector<ExposedTime> ExposedCommunication::take_ms() {
+  std::vector<double> sums(names_.size());
+  for (const Wait& wait : waits_) sums[wait.group] += wait.end->ms_since(*wait.begin);
+  waits_.clear();
+  ImmediateStream host;
+  world_.all_reduce(host, TensorView(sums.data(), {std::ssize(sums)}), ReduceOp::sum).wait(host);
+  std::vector<ExposedTime> means;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i] > 0) means.emplace_back(names_[i], sums[i] / world_.size());
+  }
+  return means;
+}
+
+}  // namespace trireme::train
