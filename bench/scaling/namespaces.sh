@@ -1,0 +1,85 @@
+#!/bin/bash
+# Runs a program by mpirun on "nodes" of one machine: network namespaces with a host name of their own, joined by a bridge.
+# Ranks of a node share memory; ranks of different nodes communicate by TCP over links of this rate and delay.
+# usage: bench/scaling/namespaces.sh --nodes N --ranks-per-node M [--rate 100mbit] [--delay 1ms] PROGRAM [ARGUMENT...]
+# Needs root, iproute2 and Open MPI. Rate and delay hold for each direction of each node's link. tc's netem sets them; in a
+# kernel without netem its tbf sets the rate, and a delay is refused. Exit status 2: usage, 4: the machine cannot do it, else
+# mpirun's. Every namespace is removed at the end, also after ^C.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+# As the agent by which mpirun starts its daemon on a node: agent NODE COMMAND...
+if [ "${1:-}" = --agent ]; then
+  node=${TRIREME_NODES:?}-${2##*.}
+  shift 2
+  # shellcheck disable=SC2016  # the inner shell expands these
+  exec ip netns exec "$node" unshare --uts sh -c 'hostname "$0" && eval "$*"' "$node" "$*"
+fi
+
+refuse() {  # STATUS TEXT
+  echo "$2" >&2
+  exit "$1"
+}
+nodes='' ranks='' rate='' delay=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    --nodes) nodes=${2-} ;;
+    --ranks-per-node) ranks=${2-} ;;
+    --rate) rate=${2-} ;;
+    --delay) delay=${2-} ;;
+    -*) refuse 2 "There is no option $1. $(sed -n 's/^# usage: /usage: /p' "$0")" ;;
+    *) break ;;
+  esac
+  shift 2 || refuse 2 "$1 needs a value."
+done
+[[ $# -gt 0 && $nodes =~ ^[1-9][0-9]?$ && $ranks =~ ^[1-9][0-9]*$ ]] ||
+  refuse 2 "A program, 1 to 99 nodes and the ranks of each are needed. $(sed -n 's/^# usage: /usage: /p' "$0")"
+
+export TRIREME_NODES=trireme-$$
+# Removing a namespace removes its links; the processes inside end first.
+clean_up() {
+  local node
+  for node in $(ip netns list 2>/dev/null | sed -n "s/^\($TRIREME_NODES-[^ ]*\).*/\1/p"); do
+    ip netns pids "$node" 2>/dev/null | xargs -r kill -9 2>/dev/null
+    ip netns delete "$node"
+  done
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+message=$({ ip netns add "$TRIREME_NODES-switch"; } 2>&1) ||
+  refuse 4 "Network namespaces are not permitted here: $message. Run this as root, outside of a container that forbids them."
+ip -n "$TRIREME_NODES-switch" link add bridge type bridge && ip -n "$TRIREME_NODES-switch" link set bridge up ||
+  refuse 4 "Making a bridge failed: this kernel has none, or it is not permitted."
+
+# limit NAMESPACE LINK DELAY: sets the rate, and this delay, of what leaves by the link.
+limit() {
+  [ -n "$rate$3" ] || return 0
+  if tc -n "$1" qdisc add dev "$2" root netem ${3:+delay "$3"} ${rate:+rate "$rate"} limit 100000 2>/dev/null; then
+    return 0
+  fi
+  [ -z "$3" ] || refuse 4 "Setting the delay $3 failed: this kernel has no netem, or $3 is no time. Try --rate alone, or 1ms."
+  tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst 128kb latency 1s 2>/dev/null ||
+    refuse 4 "Setting the rate $rate failed: this kernel has neither netem nor tbf, or $rate is no rate. Try 100mbit."
+}
+hosts=
+for ((node = 1; node <= nodes; ++node)); do
+  name=$TRIREME_NODES-$node
+  ip netns add "$name" &&
+    ip -n "$name" link add eth0 type veth peer name "port$node" netns "$TRIREME_NODES-switch" &&
+    ip -n "$TRIREME_NODES-switch" link set "port$node" master bridge up &&
+    ip -n "$name" address add "10.77.0.$node/24" dev eth0 &&
+    ip -n "$name" link set lo up && ip -n "$name" link set eth0 up ||
+    refuse 4 "Making the network of node $node failed; see above."
+  limit "$name" eth0 "$delay"
+  limit "$TRIREME_NODES-switch" "port$node" ''
+  hosts+=${hosts:+,}10.77.0.$node:$ranks
+done
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+ip netns exec "$TRIREME_NODES-1" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$TRIREME_NODES-1" \
+  "${MPIRUN:-mpirun}" -np $((nodes * ranks)) --host "$hosts" --map-by slot --bind-to none \
+  --mca plm_rsh_agent "$here/namespaces.sh --agent" --mca oob_tcp_if_include 10.77.0.0/24 \
+  --mca btl self,vader,tcp --mca btl_tcp_if_include 10.77.0.0/24 --mca pml ob1 --mca mpi_yield_when_idle 1 "$@" &
+wait $!

@@ -1,0 +1,130 @@
+#!/bin/bash
+# usage: scaling_test.sh TRIREME MPIRUN
+# bench/scaling from end to end on small models: sets, jobs, results, failures, an interrupted set, and nodes in namespaces.
+set -uo pipefail
+TRIREME=$(realpath "$1")
+export TRIREME MPIRUN=$2 CUDA_VISIBLE_DEVICES='' LC_ALL=C
+scaling=$(cd "$(dirname "$0")/../../bench/scaling" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+failures=0
+# check WHAT COMMAND...
+check() {
+  if "${@:2}"; then
+    echo "passed: $1"
+  else
+    echo "FAILED: $1"
+    tail -n 30 out err
+    failures=$((failures + 1))
+  fi
+}
+submit() { "$scaling/submit.sh" "$@" >out 2>err; }
+# number FILE KEY: a number of a line of JSON.
+number() { sed -n 's/.*"'"$2"'": *\([-+.0-9e]*\).*/\1/p' "$1"; }
+says() { [ "$(grep -cF -- "$2" "$1")" -eq 1 ]; }
+
+# The paper's sets: jobs and nodes as the paper has them, and options that the program accepts.
+jobs_of() {  # SET NODES...: one number for each job
+  submit "$1" --dry-run && [ "$(sed -n 's/^#SBATCH --nodes=//p' out | xargs)" = "${*:2}" ]
+}
+check "weak scaling is eight jobs, with 64 data ranks on up to 64 nodes" jobs_of weak 1 1 1 1 8 16 32 64
+check "ranks of a node are as many as its GPUs" [ "$(sed -n 's/^#SBATCH --ntasks-per-node=//p' out | xargs)" = \
+  "$(sed -n 's/^#SBATCH --gpus-per-node=//p' out | xargs)" ]
+check "strong scaling is four jobs of one node" jobs_of strong 1 1 1 1
+check "the head study is four jobs of one node" jobs_of heads 1 1 1 1
+check "nothing is left behind by a dry run" [ "$(ls)" = "$(printf 'err\nout')" ]
+for model in $(sed -n 's/^model = //p' "$scaling"/sets/*.ini | sort -u); do
+  check "$model is a preset" grep -q "\"$model\"" "$scaling/../../src/model/presets.cpp"
+done
+
+# One set of a user: a case that fails, ranks of three kinds of groups, and lines of Windows.
+cat >mine.ini <<'I'
+title = Mine
+measure = speed-up
+steps = 3
+warm-up = 1
+num-layers = 2
+hidden-size = 16
+num-attention-heads = 4
+seq-length = 16
+vocab-size = 300
+global-batch-size = 4
+backend = cpu
+[tensor2]
+ranks = 2
+tensor-model-parallel-size = 2
+published = 1.5
+[heads3]
+ranks = 1
+num-attention-heads = 3
+I
+sed -i 's/$/\r/' mine.ini
+submit mine.ini --local --folder runs
+check "a failed case makes the exit status 1" [ $? -eq 1 ]
+check "and the other case has run" says runs/tensor2/result.json '"state": "done"'
+check "the failed one says why" says runs/heads3/result.json \
+  '"reason": "exit code 2: --hidden-size 16 must be a multiple of --num-attention-heads 3"'
+result=runs/tensor2/result.json
+check "three steps were measured after the warm-up" [ "$(number $result steps)" -eq 3 ]
+check "the median lies between the least and the greatest" awk -v least="$(number $result least_ms)" \
+  -v median="$(number $result median_ms)" -v most="$(number $result greatest_ms)" 'BEGIN { exit !(0 < least && least <= median && median <= most) }'
+check "communication was exposed for a part of the step" awk -v share="$(number $result exposed_communication_share)" \
+  'BEGIN { exit !(0 < share && share < 1) }'
+check "the tensor group's part is known" [ -n "$(number $result tensor)" ]
+check "the log's peak of memory is in the result" [ "$(number $result peak_memory_bytes)" -eq \
+  "$(sed -n 's/.*peak memory of the fullest rank: .*(\([0-9]*\) bytes).*/\1/p' runs/tensor2/log)" ]
+check "tokens are those of the global batch" awk -v tokens="$(number $result tokens_per_second)" \
+  -v median="$(number $result median_ms)" 'BEGIN { t = tokens * median / 64000; exit !(0.99 < t && t < 1.01) }'
+
+# Interrupted: the case without a result runs again, the other does not.
+cp $result before
+rm runs/heads3/result.json
+submit mine.ini --local --folder runs
+check "a case with a result is not run again" says out "tensor2: has a result"
+check "its result stays" cmp before $result
+check "the other is run" [ -s runs/heads3/result.json ]
+rm runs/heads3/result.json
+"$scaling/report.sh" runs >out 2>err
+check "a report with a failed case has exit status 1" [ $? -eq 1 ]
+check "a table row has the speed-up beside the published one" grep -qE '^\| tensor2 \| 2 \| 1 \| 2 x 1 x 1 x 1 \| 1 of 4 \| [0-9.]+ \([0-9.]+ to [0-9.]+\) .* 1\.00 \| 1\.50 \|$' out
+check "a failed row says why" grep -q "^| heads3 | 1 | failed: .*--num-attention-heads 3" out
+check "results are lines of JSON" [ "$(grep -cE '^\{"set": "mine", .*\}$' runs/results.jsonl)" -eq 2 ]
+for plot in scaling exposed; do
+  check "$plot.svg is a drawing with both cases" awk '/>tensor2</ { a = 1 } />heads3</ { b = 1 } /^<\/svg>$/ { c = 1 } END { exit !(a && b && c) }' runs/$plot.svg
+done
+
+# Timing changes no numbers.
+sed '/^time-communication/d; /^data-path/d' runs/tensor2/train.ini >plain.ini
+"$MPIRUN" -np 2 "$TRIREME" train --config plain.ini --data-path runs/corpus.h5 --metrics-file plain.jsonl >out 2>err
+losses() { sed 's/.*"lm_loss": \([^,]*\), .*"grad_norm": \([^,]*\),.*/\1 \2/' "$1"; }
+check "losses are those of a run that is not timed" cmp <(losses plain.jsonl) <(losses runs/tensor2/metrics.jsonl)
+check "which writes no times of communication" [ "$(grep -c exposed plain.jsonl)" -eq 0 ]
+
+# Sets that are none: file and line.
+refused() {  # MESSAGE TEXT
+  printf '%b' "$2" >bad.ini
+  submit bad.ini --dry-run
+  check "refused: $1" [ "$? $(grep -cF -- "bad.ini:$1" err)" = "2 1" ]
+}
+refused '2: ranks = 0: it is a whole number from 1 on' '[a]\nranks = 0\n'
+refused '1: case a has no ranks' '[a]\nnum-layers = 2\n'
+refused '3: case a is there already, in line 1' '[a]\nranks = 1\n[a]\n'
+refused '2: "ranks 1" is neither KEY = VALUE nor [CASE]' '[a]\nranks 1\n'
+refused '3: ranks = 12 does not fill nodes of 8 ranks' '# 12\n[a]\nranks = 12\n'
+refused '3: num-layer is neither a key of a case' '[a]\nranks = 1\nnum-layer = 2\n'
+refused '3: ranks is set twice, the first time in line 2' '[a]\nranks = 1\nranks = 2\n'
+refused '3: against = b: there is no such case' '[a]\nranks = 1\nagainst = b\n'
+refused '1: there is no case' 'steps = 2\n'
+submit absent.ini --dry-run
+check "a set that is not there" [ "$? $(grep -c 'absent.ini: no such set.*tiny' err)" = "2 1" ]
+
+# Two nodes.
+if ! ip netns add trireme-test-$$ 2>/dev/null || ! ip netns delete trireme-test-$$; then
+  echo "skipped: nodes in network namespaces, which are not permitted here"
+else
+  "$scaling/namespaces.sh" --nodes 2 --ranks-per-node 2 --rate 1gbit sh -c 'echo "$(hostname)-$OMPI_COMM_WORLD_RANK"' >out 2>err
+  check "ranks fill the first node and then the second" diff <(cut -d - -f 3,4 out | sort) <(printf '%s\n' 1-0 1-1 2-2 2-3)
+  check "no namespace stays" [ -z "$(ip netns list | grep "^$(cut -d - -f 1,2 out | head -n 1)")" ]
+fi
+[ $failures -eq 0 ]
