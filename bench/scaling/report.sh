@@ -131,7 +131,7 @@ awk -F'\t' -v table="$folder/table.md" -v scaling="$folder/scaling.svg" -v expos
     }
     row("")
     row("T, P, C and D: ranks of a tensor, pipeline, context and data group. Exposed: share of the step in which communication delayed a rank, mean over the ranks.")
-    row("Efficiency" (speed_up ? " and speed-up" : "") ": against the first case of the series, or the one that the set names. " convention ".")
+    row("Efficiency" (speed_up ? " and speed-up" : "") ": against the first case of the series, or the one that the set names." (convention != "" ? " TFLOP/s: " convention "." : ""))
     for (commit in commits) row("Commit " commit ".")
     for (device in devices) row("Device: " device ".")
 

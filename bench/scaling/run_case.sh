@@ -52,9 +52,11 @@ awk -v set="$(cat "$folder/../name")" -v name="$(basename "$folder")" -v ranks="
     return match(line, "\"" key "\": *[-+.0-9e]+") ? substr(line, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 : 0
   }
   function quoted(text) { gsub(/[\\"]/, "\\\\&", text); gsub(/[\001-\037]/, " ", text); return "\"" text "\"" }
-  # The last word of a line of options, "  num-layers ..... 2", or what follows a pattern up to the end of a word.
+  # Text behind a pattern.
   function after(text, pattern) { return match(text, pattern) ? substr(text, RSTART + RLENGTH) : "" }
-  /"elapsed_ms"/ && ++iterations > warm_up {
+  # An iteration without an update takes less time than others: it does not count.
+  /"elapsed_ms"/ && ++iterations > warm_up && /"skipped": true/ { skipped++; next }
+  /"elapsed_ms"/ && iterations > warm_up {
     n++; ms = member($0, "elapsed_ms"); sum_ms += ms
     for (i = n; i > 1 && sorted[i - 1] > ms; --i) sorted[i] = sorted[i - 1]
     sorted[i] = ms
@@ -73,6 +75,7 @@ awk -v set="$(cat "$folder/../name")" -v name="$(basename "$folder")" -v ranks="
     }
   }
   END {
+    if (reason == "" && !n) reason = "all " skipped " iterations after the warm-up were skipped: a lower initial-loss-scale may help"
     while ((getline line <log_file) > 0) {
       text = substr(line, 10)
       if (commit == "" && text ~ /^Trireme /) { commit = after(text, "commit "); sub(/\).*/, "", commit) }
@@ -80,7 +83,7 @@ awk -v set="$(cat "$folder/../name")" -v name="$(basename "$folder")" -v ranks="
         split("tensor pipeline context data", kinds, " ")
         for (i = 1; i <= 4; ++i) grid = grid (i > 1 ? ", " : "") "\"" kinds[i] "\": " after(text, kinds[i] " ") + 0
         device = after(text, "; backend ")
-        sub(/ \(this machine has no.*/, "", device)
+        sub(/ \((this machine has no|it was asked).*/, "", device)  # why it is no GPU
       }
       if (text ~ /^  [a-z0-9-]+ \.* ?[^ ]+$/) { split(text, word, " "); option[word[1]] = text; sub(/.* /, "", option[word[1]]) }
       if (text ~ /^peak memory of the fullest rank/) { peak = text; sub(/.*\(/, "", peak); peak += 0 }
@@ -92,8 +95,8 @@ awk -v set="$(cat "$folder/../name")" -v name="$(basename "$folder")" -v ranks="
       printf "\"grid\": {%s}, \"micro_batch_size\": %d, \"global_batch_size\": %d, ", grid, option["micro-batch-size"],
         option["global-batch-size"]
       median = n % 2 ? sorted[(n + 1) / 2] : (sorted[n / 2] + sorted[n / 2 + 1]) / 2
-      printf "\"warm_up\": %d, \"steps\": %d, \"median_ms\": %.3f, \"least_ms\": %.3f, \"greatest_ms\": %.3f, ",
-        warm_up, n, median, sorted[1], sorted[n]
+      printf "\"warm_up\": %d, \"steps\": %d, \"skipped_steps\": %d, \"median_ms\": %.3f, \"least_ms\": %.3f, \"greatest_ms\": %.3f, ",
+        warm_up, n, skipped, median, sorted[1], sorted[n]
       printf "\"tokens_per_second\": %.1f, \"model_tflops_per_gpu\": %.6g, ", 1000 * tokens / median, 1000 * flops / n / median
       printf "\"tflops_convention\": \"model FLOPs: attention in full, no recomputation\", "
       printf "\"exposed_communication_share\": %.4f, \"exposed_ms_by_group\": {", exposed / sum_ms
@@ -102,4 +105,6 @@ awk -v set="$(cat "$folder/../name")" -v name="$(basename "$folder")" -v ranks="
     }
     printf "\"commit\": %s, \"host\": %s, \"device\": %s, \"time\": %s}\n", quoted(commit), quoted(host), quoted(device), quoted(time)
   }' "$folder/metrics.jsonl" >"$folder/result.json.new" && mv "$folder/result.json.new" "$folder/result.json"
-[ -z "$reason" ] || { echo "$(basename "$folder") failed: $reason" >&2; exit 1; }
+grep -q '"state": "done"' "$folder/result.json" && exit 0
+echo "$(basename "$folder") failed: $(sed 's/.*"reason": "\(.*\)", "ranks".*/\1/' "$folder/result.json")" >&2
+exit 1

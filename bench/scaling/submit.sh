@@ -57,6 +57,8 @@ work=$folder
 mkdir -p "$work"
 exec 9>"$work/lock"
 flock -n 9 || refuse "Another submit.sh works in $folder: wait for its end, or give another --folder."
+[ "$(cat "$work/name" 2>/dev/null || echo "$name")" = "$name" ] ||
+  refuse "$folder holds the set $(cat "$work/name"): give $name another --folder."
 cp "$file" "$work/set.ini.new" && mv "$work/set.ini.new" "$work/set.ini"
 echo "$name" >"$work/name"
 
@@ -69,17 +71,23 @@ if [ -z "$dry_run" ] && [ ! -e "$corpus" ]; then
   rm "$work/corpus.jsonl"
 fi
 
+# values_of CASE: lines KEY<tab>VALUE of what its result depends on, with the options of train that hold for all cases.
+options=
+[ $# -eq 0 ] || options=$(printf ' %q' "$@")
+values_of() {
+  awk -F'\t' -v id="$1" -v OFS='\t' '$1 == id && $2 !~ /^(series|published|against)$/ { print $2, $3 }' <<<"$values" | sort
+  [ -z "$options" ] || printf -- '--\t%s\n' "$options"
+}
+
 # Writes the files of the case in the folder $1: `case`, train.ini and job.sbatch.
 write_case() {
-  local at=$1 id steps warm_up gpus options=
-  shift
-  [ $# -eq 0 ] || options=$(printf ' %q' "$@")
+  local at=$1 id steps warm_up gpus
   id=$(basename "$at")
   mkdir -p "$at"
-  awk -F'\t' -v id="$id" -v OFS='\t' '$1 == id { print $2, $3 }' <<<"$values" >"$at/case"
+  values_of "$id" >"$at/case"
   steps=$(value_of "$at" steps 20) warm_up=$(value_of "$at" warm-up 5)
   {
-    awk -F'\t' -v keys="$case_keys" '!index(keys, " " $1 " ") { print $1 " = " $2 }' "$at/case"
+    awk -F'\t' -v keys="$case_keys" '!index(keys, " " $1 " ") && $1 != "--" { print $1 " = " $2 }' "$at/case"
     grep -q '^lr	' "$at/case" || echo "lr = 1e-4"
     grep -q '^eval-iters	' "$at/case" || echo "eval-iters = 0"
     echo "train-iters = $((steps + warm_up))"
@@ -100,8 +108,8 @@ $gpus
 #SBATCH --exclusive
 #SBATCH --time=$(value_of "$at" time-limit 00:30:00)
 #SBATCH --signal=B:TERM@30
-#SBATCH --output=$folder/$id/job.log
-TRIREME=$TRIREME exec $here/run_case.sh $folder/$id$options
+#SBATCH --output="$folder/$id/job.log"
+TRIREME=$(printf %q "$TRIREME") exec $(printf '%q %q' "$here/run_case.sh" "$folder/$id")$options
 J
   sed -i '/^$/d' "$at/job.sbatch"
 }
@@ -110,7 +118,9 @@ J
 is_due() {
   local id job
   id=$(basename "$1")
-  if [ -s "$1/result.json" ]; then
+  if [ -s "$1/result.json" ] && ! cmp -s "$1/case" <(values_of "$id"); then
+    echo "$id: has changed since its result"
+  elif [ -s "$1/result.json" ]; then
     case $again:$(grep -o '"state": "[a-z]*"' "$1/result.json") in
       all:* | failed:*failed*) ;;
       *) echo "$id: has a result"; return 1 ;;
@@ -124,7 +134,7 @@ failed=0
 while read -r id; do
   at=$work/$id
   if [ -n "$dry_run" ]; then
-    write_case "$at" "$@"
+    write_case "$at"
     echo "== $id"
     cat "$at/job.sbatch"
     echo "-- train.ini"
@@ -133,7 +143,7 @@ while read -r id; do
   fi
   is_due "$at" || continue
   rm -rf "$at"
-  write_case "$at" "$@"
+  write_case "$at"
   if [ -n "$local" ]; then
     echo "$id: $ranks ranks"
     TRIREME=$TRIREME "$here/run_case.sh" --local "$at" "$@" </dev/null || failed=1

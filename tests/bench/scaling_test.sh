@@ -24,16 +24,21 @@ submit() { "$scaling/submit.sh" "$@" >out 2>err; }
 number() { sed -n 's/.*"'"$2"'": *\([-+.0-9e]*\).*/\1/p' "$1"; }
 says() { [ "$(grep -cF -- "$2" "$1")" -eq 1 ]; }
 
+# A dry run asks the program for its options alone: a stand-in answers in no time.
+"$TRIREME" train --help >help
+printf '#!/bin/sh\ncat %q/help\n' "$scratch" >options && chmod +x options
+dry_run() { TRIREME=$scratch/options submit "$@" --dry-run; }
+
 # The paper's sets: jobs and nodes as the paper has them, and options that the program accepts.
 jobs_of() {  # SET NODES...: one number for each job
-  submit "$1" --dry-run && [ "$(sed -n 's/^#SBATCH --nodes=//p' out | xargs)" = "${*:2}" ]
+  dry_run "$1" && [ "$(sed -n 's/^#SBATCH --nodes=//p' out | xargs)" = "${*:2}" ]
 }
 check "weak scaling is eight jobs, with 64 data ranks on up to 64 nodes" jobs_of weak 1 1 1 1 8 16 32 64
 check "ranks of a node are as many as its GPUs" [ "$(sed -n 's/^#SBATCH --ntasks-per-node=//p' out | xargs)" = \
   "$(sed -n 's/^#SBATCH --gpus-per-node=//p' out | xargs)" ]
 check "strong scaling is four jobs of one node" jobs_of strong 1 1 1 1
 check "the head study is four jobs of one node" jobs_of heads 1 1 1 1
-check "nothing is left behind by a dry run" [ "$(ls)" = "$(printf 'err\nout')" ]
+check "nothing is left behind by a dry run" [ "$(ls)" = "$(printf '%s\n' err help options out)" ]
 for model in $(sed -n 's/^model = //p' "$scaling"/sets/*.ini | sort -u); do
   check "$model is a preset" grep -q "\"$model\"" "$scaling/../../src/model/presets.cpp"
 done
@@ -78,16 +83,21 @@ check "tokens are those of the global batch" awk -v tokens="$(number $result tok
   -v median="$(number $result median_ms)" 'BEGIN { t = tokens * median / 64000; exit !(0.99 < t && t < 1.01) }'
 
 # Interrupted: the case without a result runs again, the other does not.
-cp $result before
-rm runs/heads3/result.json
+cp runs/heads3/result.json before
+rm $result
 submit mine.ini --local --folder runs
-check "a case with a result is not run again" says out "tensor2: has a result"
-check "its result stays" cmp before $result
-check "the other is run" [ -s runs/heads3/result.json ]
+check "a case with a result is not run again, also one that failed" says out "heads3: has a result"
+check "its result stays" cmp before runs/heads3/result.json
+check "the other is run" says $result '"state": "done"'
+sed -i 's/published = 1.5/published = 1.25/; s/^global-batch-size = 4/global-batch-size = 8/' mine.ini
+sed -i '/^\[heads3/a global-batch-size = 4' mine.ini
+submit mine.ini --local --folder runs
+check "a case that the set has changed is run again" [ "$(number $result global_batch_size)" -eq 8 ]
+check "where a value stands makes no difference" cmp before runs/heads3/result.json
 rm runs/heads3/result.json
 "$scaling/report.sh" runs >out 2>err
 check "a report with a failed case has exit status 1" [ $? -eq 1 ]
-check "a table row has the speed-up beside the published one" grep -qE '^\| tensor2 \| 2 \| 1 \| 2 x 1 x 1 x 1 \| 1 of 4 \| [0-9.]+ \([0-9.]+ to [0-9.]+\) .* 1\.00 \| 1\.50 \|$' out
+check "a table row has the speed-up beside the published one" grep -qE '^\| tensor2 \| 2 \| 1 \| 2 x 1 x 1 x 1 \| 1 of 8 \| [0-9.]+ \([0-9.]+ to [0-9.]+\) .* 1\.00 \| 1\.25 \|$' out
 check "a failed row says why" grep -q "^| heads3 | 1 | failed: .*--num-attention-heads 3" out
 check "results are lines of JSON" [ "$(grep -cE '^\{"set": "mine", .*\}$' runs/results.jsonl)" -eq 2 ]
 for plot in scaling exposed; do
@@ -104,7 +114,7 @@ check "which writes no times of communication" [ "$(grep -c exposed plain.jsonl)
 # Sets that are none: file and line.
 refused() {  # MESSAGE TEXT
   printf '%b' "$2" >bad.ini
-  submit bad.ini --dry-run
+  dry_run bad.ini
   check "refused: $1" [ "$? $(grep -cF -- "bad.ini:$1" err)" = "2 1" ]
 }
 refused '2: ranks = 0: it is a whole number from 1 on' '[a]\nranks = 0\n'
@@ -116,7 +126,7 @@ refused '3: num-layer is neither a key of a case' '[a]\nranks = 1\nnum-layer = 2
 refused '3: ranks is set twice, the first time in line 2' '[a]\nranks = 1\nranks = 2\n'
 refused '3: against = b: there is no such case' '[a]\nranks = 1\nagainst = b\n'
 refused '1: there is no case' 'steps = 2\n'
-submit absent.ini --dry-run
+dry_run absent.ini
 check "a set that is not there" [ "$? $(grep -c 'absent.ini: no such set.*tiny' err)" = "2 1" ]
 
 # Two nodes.
