@@ -2,9 +2,10 @@
 # Runs a program by mpirun on "nodes" of one machine: network namespaces with a host name of their own, joined by a bridge.
 # Ranks of a node share memory; ranks of different nodes communicate by TCP over links of this rate and delay.
 # usage: bench/scaling/namespaces.sh --nodes N --ranks-per-node M [--rate 100mbit] [--delay 1ms] PROGRAM [ARGUMENT...]
-# Needs root, iproute2 and Open MPI. Rate and delay hold for each direction of each node's link. tc's netem sets them; in a
-# kernel without netem its tbf sets the rate, and a delay is refused. Exit status 2: usage, 4: the machine cannot do it, else
-# mpirun's. Every namespace is removed at the end, also after ^C.
+# Needs root, iproute2 and Open MPI. The rate is that of each direction of each node's link; the delay is that of a message on
+# its way from one node to another. tc's netem sets both. In a kernel without netem tc's tbf sets the rate, and the program
+# delayed_link makes the delay: DELAYED_LINK names it, or it is beside the program that TRIREME names, or in build/release.
+# Exit status 2: usage, 4: the machine cannot do it, else mpirun's. Every namespace is removed at the end, also after ^C.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -53,27 +54,56 @@ message=$({ ip netns add "$TRIREME_NODES-switch"; } 2>&1) ||
 ip -n "$TRIREME_NODES-switch" link add bridge type bridge && ip -n "$TRIREME_NODES-switch" link set bridge up ||
   refuse 4 "Making a bridge failed: this kernel has none, or it is not permitted."
 
-# limit NAMESPACE LINK DELAY: sets the rate, and this delay, of what leaves by the link.
+# The delay in microseconds, and the program that makes it where the kernel cannot.
+delay_us=
+delayed_link=
+if [ -n "$delay" ]; then
+  delay_us=$(awk -v delay="$delay" 'BEGIN {
+    unit["us"] = 1; unit["ms"] = 1000; unit["s"] = 1000000
+    if (match(delay, /^[0-9.]+/)) amount = substr(delay, 1, RLENGTH)
+    if (!(substr(delay, RLENGTH + 1) in unit) || amount !~ /[0-9]/) exit 1
+    printf "%d", amount * unit[substr(delay, RLENGTH + 1)] }') || refuse 2 "--delay $delay is no time: try 1ms or 50us."
+  if ! tc -n "$TRIREME_NODES-switch" qdisc add dev lo root netem delay 1us 2>/dev/null; then
+    for delayed_link in "${DELAYED_LINK:-}" "$(dirname "${TRIREME:-.}")/delayed_link" \
+      "$here/../../build/release/delayed_link" ''; do
+      [ ! -x "$delayed_link" ] || break
+    done
+    [ -n "$delayed_link" ] ||
+      refuse 4 "--delay failed: this kernel has no netem. Build the target delayed_link, and set DELAYED_LINK to the program."
+  fi
+fi
+
+# connect NODE: joins the node to the bridge, by eth0 there and a port here.
+connect() {
+  local name=$TRIREME_NODES-$1 switch=$TRIREME_NODES-switch ready
+  if [ -z "$delayed_link" ]; then
+    ip -n "$name" link add eth0 type veth peer name "port$1" netns "$switch" || return 1
+  else
+    # The devices are made beside the bridge, and the node's end moves to the node.
+    exec 3< <(exec ip netns exec "$switch" "$delayed_link" "node$1" "port$1" "$delay_us")
+    read -r -t 10 ready <&3 && [ "$ready" = ready ] && ip -n "$switch" link set "node$1" netns "$name" name eth0 || return 1
+  fi
+  ip -n "$switch" link set "port$1" master bridge up &&
+    ip -n "$name" address add "10.77.0.$1/24" dev eth0 && ip -n "$name" link set lo up && ip -n "$name" link set eth0 up
+}
+
+# limit NAMESPACE LINK [DELAY]: sets the rate, and where the kernel does it the delay, of what leaves by the link.
 limit() {
-  [ -n "$rate$3" ] || return 0
-  if tc -n "$1" qdisc add dev "$2" root netem ${3:+delay "$3"} ${rate:+rate "$rate"} limit 100000 2>/dev/null; then
+  local by_kernel=${3:-}
+  [ -z "$delayed_link" ] || by_kernel=
+  [ -n "$rate$by_kernel" ] || return 0
+  if tc -n "$1" qdisc add dev "$2" root netem ${by_kernel:+delay "$by_kernel"} ${rate:+rate "$rate"} limit 100000 2>/dev/null; then
     return 0
   fi
-  [ -z "$3" ] || refuse 4 "Setting the delay $3 failed: this kernel has no netem, or $3 is no time. Try --rate alone, or 1ms."
   tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst 128kb latency 1s 2>/dev/null ||
     refuse 4 "Setting the rate $rate failed: this kernel has neither netem nor tbf, or $rate is no rate. Try 100mbit."
 }
 hosts=
 for ((node = 1; node <= nodes; ++node)); do
   name=$TRIREME_NODES-$node
-  ip netns add "$name" &&
-    ip -n "$name" link add eth0 type veth peer name "port$node" netns "$TRIREME_NODES-switch" &&
-    ip -n "$TRIREME_NODES-switch" link set "port$node" master bridge up &&
-    ip -n "$name" address add "10.77.0.$node/24" dev eth0 &&
-    ip -n "$name" link set lo up && ip -n "$name" link set eth0 up ||
-    refuse 4 "Making the network of node $node failed; see above."
+  ip netns add "$name" && connect "$node" || refuse 4 "Making the network of node $node failed; see above."
   limit "$name" eth0 "$delay"
-  limit "$TRIREME_NODES-switch" "port$node" ''
+  limit "$TRIREME_NODES-switch" "port$node"
   hosts+=${hosts:+,}10.77.0.$node:$ranks
 done
 

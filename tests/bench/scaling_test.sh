@@ -1,9 +1,9 @@
 #!/bin/bash
-# usage: scaling_test.sh TRIREME MPIRUN
+# usage: scaling_test.sh TRIREME MPIRUN DELAYED_LINK
 # bench/scaling from end to end on small models: sets, jobs, results, failures, an interrupted set, and nodes in namespaces.
 set -uo pipefail
 TRIREME=$(realpath "$1")
-export TRIREME MPIRUN=$2 CUDA_VISIBLE_DEVICES='' LC_ALL=C
+export TRIREME MPIRUN=$2 DELAYED_LINK=$3 CUDA_VISIBLE_DEVICES='' LC_ALL=C
 scaling=$(cd "$(dirname "$0")/../../bench/scaling" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -133,8 +133,20 @@ check "a set that is not there" [ "$? $(grep -c 'absent.ini: no such set.*tiny' 
 if ! ip netns add trireme-test-$$ 2>/dev/null || ! ip netns delete trireme-test-$$; then
   echo "skipped: nodes in network namespaces, which are not permitted here"
 else
-  "$scaling/namespaces.sh" --nodes 2 --ranks-per-node 2 --rate 1gbit sh -c 'echo "$(hostname)-$OMPI_COMM_WORLD_RANK"' >out 2>err
-  check "ranks fill the first node and then the second" diff <(cut -d - -f 3,4 out | sort) <(printf '%s\n' 1-0 1-1 2-2 2-3)
-  check "no namespace stays" [ -z "$(ip netns list | grep "^$(cut -d - -f 1,2 out | head -n 1)")" ]
+  # A connection that is refused has made one round trip.
+  cat >node.sh <<'N'
+echo "$(hostname)-$OMPI_COMM_WORLD_RANK"
+[ "$OMPI_COMM_WORLD_RANK" -eq 2 ] || exit 0
+begin=${EPOCHREALTIME/./}
+(exec 3<>/dev/tcp/10.77.0.1/9) 2>/dev/null
+echo "round trip, us: $((${EPOCHREALTIME/./} - begin))"
+N
+  [ -x "$DELAYED_LINK" ] && delay=(--delay 20ms) || delay=()
+  "$scaling/namespaces.sh" --nodes 2 --ranks-per-node 2 --rate 1gbit "${delay[@]}" bash node.sh >out 2>err
+  check "ranks fill the first node and then the second" diff <(grep -oE '[0-9]-[0-9]$' out | sort) \
+    <(printf '%s\n' 1-0 1-1 2-2 2-3)
+  [ ${#delay[@]} -eq 0 ] || check "a message and its answer take two delays" \
+    [ "$(sed -n 's/^round trip, us: //p' out)" -ge 40000 ]
+  check "no namespace stays" [ -z "$(ip netns list | grep "^$(grep -oE -m 1 'trireme-[0-9]+' out)-")" ]
 fi
 [ $failures -eq 0 ]
