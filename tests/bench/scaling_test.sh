@@ -34,11 +34,12 @@ jobs_of() {  # SET NODES...: one number for each job
   dry_run "$1" && [ "$(sed -n 's/^#SBATCH --nodes=//p' out | xargs)" = "${*:2}" ]
 }
 check "weak scaling is eight jobs, with 64 data ranks on up to 64 nodes" jobs_of weak 1 1 1 1 8 16 32 64
+awk '/^-- train.ini/ { on = 1; next } /^==/ && on { exit } on && !/^data-path/' out >paper.ini
 check "ranks of a node are as many as its GPUs" [ "$(sed -n 's/^#SBATCH --ntasks-per-node=//p' out | xargs)" = \
   "$(sed -n 's/^#SBATCH --gpus-per-node=//p' out | xargs)" ]
 check "strong scaling is four jobs of one node" jobs_of strong 1 1 1 1
 check "the head study is four jobs of one node" jobs_of heads 1 1 1 1
-check "nothing is left behind by a dry run" [ "$(ls)" = "$(printf '%s\n' err help options out)" ]
+check "nothing is left behind by a dry run" [ "$(ls)" = "$(printf '%s\n' err help options out paper.ini)" ]
 for model in $(sed -n 's/^model = //p' "$scaling"/sets/*.ini | sort -u); do
   check "$model is a preset" grep -q "\"$model\"" "$scaling/../../src/model/presets.cpp"
 done
@@ -79,6 +80,9 @@ check "communication was exposed for a part of the step" awk -v share="$(number 
 check "the tensor group's part is known" [ -n "$(number $result tensor)" ]
 check "the log's peak of memory is in the result" [ "$(number $result peak_memory_bytes)" -eq \
   "$(sed -n 's/.*peak memory of the fullest rank: .*(\([0-9]*\) bytes).*/\1/p' runs/tensor2/log)" ]
+"$TRIREME" train --config paper.ini --model gpt2-124m --backend cpu --data-path runs/corpus.h5 --metrics-file none \
+  --dry-run >out 2>err
+check "the program accepts the options of the paper's sets" says err "everything is in order; 25 iterations would run"
 check "tokens are those of the global batch" awk -v tokens="$(number $result tokens_per_second)" \
   -v median="$(number $result median_ms)" 'BEGIN { t = tokens * median / 64000; exit !(0.99 < t && t < 1.01) }'
 
