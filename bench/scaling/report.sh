@@ -53,19 +53,19 @@ awk -F'\t' -v table="$folder/table.md" -v scaling="$folder/scaling.svg" -v expos
   function box(file, x, y, width, height, style) {
     printf "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" %s/>\n", x, y, width, height, style >file
   }
-  function slot(c) { return 60 + 84 * (c - 1) + 30 * series_number[c] }
+  function slot(c) { return 60 + slot_width * (c - 1) + 30 * series_number[c] }
   function y_of(value) { return 320 - 270 * value / top }
   function begin_plot(file, heading, step,   c, v) {
-    printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"400\">\n", slot(cases) + 100 >file
-    box(file, 0, 0, slot(cases) + 100, 400, "fill=\"white\"")
+    printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"400\">\n", slot(cases) + slot_width + 16 >file
+    box(file, 0, 0, slot(cases) + slot_width + 16, 400, "fill=\"white\"")
     text(file, 60, 24, heading, "font-weight=\"bold\"")
     for (v = 0; v <= top + 1e-9; v += step) {
       text(file, 54, y_of(v) + 4, v, "text-anchor=\"end\"")
-      printf "<path d=\"M60 %.1fH%d\" stroke=\"#ddd\"/>\n", y_of(v), slot(cases) + 84 >file
+      printf "<path d=\"M60 %.1fH%d\" stroke=\"#ddd\"/>\n", y_of(v), slot(cases) + slot_width >file
     }
     for (c = 1; c <= cases; ++c) {
-      text(file, slot(c) + 38, 338, name_of[c], "text-anchor=\"middle\"")
-      if (state[c] != "done") text(file, slot(c) + 38, 312, state[c] == "failed" ? "failed" : "not run", "text-anchor=\"middle\" fill=\"#c0392b\"")
+      text(file, slot(c) + slot_width / 2, 338, name_of[c], "text-anchor=\"middle\"")
+      if (state[c] != "done") text(file, slot(c) + slot_width / 2, 312, state[c] == "failed" ? "failed" : "not run", "text-anchor=\"middle\" fill=\"#c0392b\"")
       if (c == 1 || series_of[c] != series_of[c - 1]) text(file, slot(c), 362, series_of[c])
     }
   }
@@ -99,14 +99,16 @@ awk -F'\t' -v table="$folder/table.md" -v scaling="$folder/scaling.svg" -v expos
       for (i = 1; i <= m; ++i) {
         split(part[i], pair, /: */); gsub(/"/, "", pair[1])
         if (!(pair[1] in group_number)) { group_number[pair[1]] = ++group_count; group_of[group_count] = pair[1] }
-        by_group[c, group_number[pair[1]]] = 100 * pair[2] / median[c]
+        by_group[c, group_number[pair[1]]] = pair[2]; of_groups[c] += pair[2]
       }
     }
   }
   END {
+    slot_width = 84
     speed_up = of_set["measure"] == "speed-up"
     for (c = 1; c <= cases; ++c) {
       name = name_of[c]; series_of[c] = value[name, "series"]
+      if (7.2 * length(name) + 8 > slot_width) slot_width = 7.2 * length(name) + 8
       series_number[c] = c > 1 ? series_number[c - 1] + (series_of[c] != series_of[c - 1]) : 0
       if (!(series_of[c] in first)) first[series_of[c]] = c
       base[c] = (name, "against") in value ? number[value[name, "against"]] : first[series_of[c]]
@@ -119,6 +121,7 @@ awk -F'\t' -v table="$folder/table.md" -v scaling="$folder/scaling.svg" -v expos
       b = base[c]
       efficiency[c] = ratio(tflops[c], tflops[b]); gain[c] = ratio(tokens[c], tokens[b])
       published[c] = (name_of[c], "published") in value ? value[name_of[c], "published"] + 0 : ""
+      any_published = any_published || published[c] != ""
       last = shown(published[c], speed_up ? "%.2f" : "%g %%") " |"
       if (state[c] != "done") {
         row("| " name_of[c] " | " ranks[c] " | " (state[c] == "failed" ? "failed: " : "") reason[c] " | | | | | | | | | " (speed_up ? "| " : "") last)
@@ -147,10 +150,11 @@ awk -F'\t' -v table="$folder/table.md" -v scaling="$folder/scaling.svg" -v expos
     }
     begin_plot(scaling, of_set["title"] (speed_up ? ": speed-up" : ": efficiency, %"), speed_up ? (top > 8 ? int(top / 8 + 1) : top > 2 ? 1 : 0.25) : 20)
     for (c = 1; c <= cases; ++c) {
-      if (measured[c] != "") box(scaling, slot(c) + 6, y_of(measured[c]), 32, 320 - y_of(measured[c]), "fill=\"#2255aa\"")
-      if (published[c] != "") box(scaling, slot(c) + 40, y_of(published[c]), 32, 320 - y_of(published[c]), "fill=\"#bbbbbb\"")
+      if (measured[c] != "") box(scaling, slot(c) + slot_width / 2 - 34, y_of(measured[c]), 32, 320 - y_of(measured[c]), "fill=\"#2255aa\"")
+      if (published[c] != "") box(scaling, slot(c) + slot_width / 2 + 2, y_of(published[c]), 32, 320 - y_of(published[c]), "fill=\"#bbbbbb\"")
     }
-    legend(scaling, legend(scaling, 60, "#2255aa", "measured"), "#bbbbbb", "published")
+    at = legend(scaling, 60, "#2255aa", "measured")
+    if (any_published) legend(scaling, at, "#bbbbbb", "published")
     print "</svg>" >scaling
 
     split("#2255aa #c0392b #2e8b57 #d4a017 #7d3c98 #138d90 #7f8c8d #e67e22", colour, " ")
@@ -158,8 +162,9 @@ awk -F'\t' -v table="$folder/table.md" -v scaling="$folder/scaling.svg" -v expos
     begin_plot(exposed_plot, of_set["title"] ": exposed communication, % of the step", 20)
     for (c = 1; c <= cases; ++c) {
       at = 0
-      for (g = 1; g <= group_count; ++g) if ((c, g) in by_group) {
-        box(exposed_plot, slot(c) + 18, y_of(at + by_group[c, g]), 40, 270 * by_group[c, g] / top, "fill=\"" colour[g] "\"")
+      for (g = 1; g <= group_count; ++g) if (by_group[c, g] > 0) {
+        by_group[c, g] *= 100 * exposed[c] / of_groups[c]
+        box(exposed_plot, slot(c) + slot_width / 2 - 20, y_of(at + by_group[c, g]), 40, 270 * by_group[c, g] / top, "fill=\"" colour[g] "\"")
         at += by_group[c, g]
       }
     }
