@@ -10,6 +10,7 @@
 #include "cuda/nccl/p2p_communicators.hpp"
 #include "src/base/log.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "src/train/exposed_communication.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/host_of_two.hpp"
 #include "tests/fakes/nccl/fake_nccl.hpp"
@@ -64,6 +65,18 @@ TEST_F(Nccl, CollectivesBeginAfterTheStreamAndTheStreamGoesOnAfterThem) {
     EXPECT_EQ(seen, 7);
     EXPECT_TRUE(beside);
   }
+}
+
+TEST_F(Nccl, ExposedCommunicationIsMeasuredByEventsAroundTheWaitsOfAStream) {
+  SelfCommunicator world;
+  parallel::GridCommunicators groups;
+  groups.tensor = std::move(comm_);
+  train::ExposedCommunication communication(world, groups);
+  for (int i = 0; i < 2; ++i) {
+    groups.tensor->all_reduce(compute_, TensorView(x_.data(), {4}), ReduceOp::sum).wait(compute_);
+  }
+  compute_.synchronize();
+  EXPECT_THAT(communication.take_ms(), ElementsAre(testing::Pair("tensor", 2 * fake_cuda::event_distance_ms)));
 }
 
 TEST_F(Nccl, TheHostWaitsForAWorkThatIsDropped) {
