@@ -101,7 +101,7 @@ awk -v set="$(cat "$folder/../name")" -v name="$(basename "$folder")" -v ranks="
       printf "\"tflops_convention\": \"model FLOPs: attention in full, no recomputation\", "
       printf "\"exposed_communication_share\": %.4f, \"exposed_ms_by_group\": {", exposed / sum_ms
       for (i = 1; i <= group_count; ++i) printf "%s%s: %.3f", (i > 1 ? ", " : ""), group_names[i], by_group[group_names[i]] / n
-      printf "}, \"peak_memory_bytes\": %d, ", peak
+      printf "}, \"peak_memory_bytes\": %.0f, ", peak
     }
     printf "\"commit\": %s, \"host\": %s, \"device\": %s, \"time\": %s}\n", quoted(commit), quoted(host), quoted(device), quoted(time)
   }' "$folder/metrics.jsonl" >"$folder/result.json.new" && mv "$folder/result.json.new" "$folder/result.json"
