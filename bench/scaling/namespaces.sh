@@ -36,6 +36,13 @@ done
 [[ $# -gt 0 && $nodes =~ ^[1-9][0-9]?$ && $ranks =~ ^[1-9][0-9]*$ ]] ||
   refuse 2 "A program, 1 to 99 nodes and the ranks of each are needed. $(sed -n 's/^# usage: /usage: /p' "$0")"
 
+delay_us=
+[ -z "$delay" ] || delay_us=$(awk -v delay="$delay" 'BEGIN {
+  unit["us"] = 1; unit["ms"] = 1000; unit["s"] = 1000000
+  if (match(delay, /^[0-9.]+/)) amount = substr(delay, 1, RLENGTH)
+  if (!(substr(delay, RLENGTH + 1) in unit) || amount !~ /[0-9]/) exit 1
+  printf "%d", amount * unit[substr(delay, RLENGTH + 1)] }') || refuse 2 "--delay $delay is no time: try 1ms or 50us."
+
 export TRIREME_NODES=trireme-$$
 # Removing a namespace removes its links; the processes inside end first.
 clean_up() {
@@ -54,23 +61,15 @@ message=$({ ip netns add "$TRIREME_NODES-switch"; } 2>&1) ||
 ip -n "$TRIREME_NODES-switch" link add bridge type bridge && ip -n "$TRIREME_NODES-switch" link set bridge up ||
   refuse 4 "Making a bridge failed: this kernel has none, or it is not permitted."
 
-# The delay in microseconds, and the program that makes it where the kernel cannot.
-delay_us=
+# The program that makes the delay where the kernel cannot.
 delayed_link=
-if [ -n "$delay" ]; then
-  delay_us=$(awk -v delay="$delay" 'BEGIN {
-    unit["us"] = 1; unit["ms"] = 1000; unit["s"] = 1000000
-    if (match(delay, /^[0-9.]+/)) amount = substr(delay, 1, RLENGTH)
-    if (!(substr(delay, RLENGTH + 1) in unit) || amount !~ /[0-9]/) exit 1
-    printf "%d", amount * unit[substr(delay, RLENGTH + 1)] }') || refuse 2 "--delay $delay is no time: try 1ms or 50us."
-  if ! tc -n "$TRIREME_NODES-switch" qdisc add dev lo root netem delay 1us 2>/dev/null; then
-    for delayed_link in "${DELAYED_LINK:-}" "$(dirname "${TRIREME:-.}")/delayed_link" \
-      "$here/../../build/release/delayed_link" ''; do
-      [ ! -x "$delayed_link" ] || break
-    done
-    [ -n "$delayed_link" ] ||
-      refuse 4 "--delay failed: this kernel has no netem. Build the target delayed_link, and set DELAYED_LINK to the program."
-  fi
+if [ -n "$delay" ] && ! tc -n "$TRIREME_NODES-switch" qdisc add dev lo root netem delay 1us 2>/dev/null; then
+  for delayed_link in "${DELAYED_LINK:-}" "$(dirname "${TRIREME:-.}")/delayed_link" \
+    "$here/../../build/release/delayed_link" ''; do
+    [ ! -x "$delayed_link" ] || break
+  done
+  [ -n "$delayed_link" ] ||
+    refuse 4 "--delay failed: this kernel has no netem. Build the target delayed_link, and set DELAYED_LINK to the program."
 fi
 
 # connect NODE: joins the node to the bridge, by eth0 there and a port here.

@@ -17,8 +17,8 @@ using ExposedTime = std::pair<std::string, double>;
 /// count. A wait for a rank that arrives late does, so the bubble of a pipeline counts as the pipeline's.
 class ExposedCommunication {
  public:
-  /// Replaces those of `groups` that have several ranks by communicators that are timed. All must live longer than the
-  /// communication through them.
+  /// Replaces those of `groups` that have several ranks by communicators that are timed. This object and its
+  /// arguments must live longer than all communication through them.
   ExposedCommunication(Communicator& world, parallel::GridCommunicators& groups);
   ~ExposedCommunication();
   ExposedCommunication(const ExposedCommunication&) = delete;

@@ -3,7 +3,9 @@
 # bench/scaling from end to end on small models: sets, jobs, results, failures, an interrupted set, and nodes in namespaces.
 set -uo pipefail
 TRIREME=$(realpath "$1")
-export TRIREME MPIRUN=$2 DELAYED_LINK=$3 CUDA_VISIBLE_DEVICES='' LC_ALL=C
+DELAYED_LINK=$(realpath -m "$3")
+mpirun=$2
+export TRIREME DELAYED_LINK CUDA_VISIBLE_DEVICES='' LC_ALL=C
 scaling=$(cd "$(dirname "$0")/../../bench/scaling" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -43,6 +45,10 @@ check "nothing is left behind by a dry run" [ "$(ls)" = "$(printf '%s\n' err hel
 for model in $(sed -n 's/^model = //p' "$scaling"/sets/*.ini | sort -u); do
   check "$model is a preset" grep -q "\"$model\"" "$scaling/../../src/model/presets.cpp"
 done
+
+# mpirun takes two seconds to end after a failure: one rank does without.
+printf '#!/bin/sh\n[ "$2" = 1 ] && shift 2 && exec "$@"\nexec %q "$@"\n' "$mpirun" >mpirun && chmod +x mpirun
+export MPIRUN=$scratch/mpirun
 
 # One set of a user: a case that fails, ranks of three kinds of groups, and lines of Windows.
 cat >mine.ini <<'I'
@@ -110,7 +116,7 @@ done
 
 # Timing changes no numbers.
 sed '/^time-communication/d; /^data-path/d' runs/tensor2/train.ini >plain.ini
-"$MPIRUN" -np 2 "$TRIREME" train --config plain.ini --data-path runs/corpus.h5 --metrics-file plain.jsonl >out 2>err
+"$mpirun" -np 2 "$TRIREME" train --config plain.ini --data-path runs/corpus.h5 --metrics-file plain.jsonl >out 2>err
 losses() { sed 's/.*"lm_loss": \([^,]*\), .*"grad_norm": \([^,]*\),.*/\1 \2/' "$1"; }
 check "losses are those of a run that is not timed" cmp <(losses plain.jsonl) <(losses runs/tensor2/metrics.jsonl)
 check "which writes no times of communication" [ "$(grep -c exposed plain.jsonl)" -eq 0 ]
@@ -133,24 +139,26 @@ refused '1: there is no case' 'steps = 2\n'
 dry_run absent.ini
 check "a set that is not there" [ "$? $(grep -c 'absent.ini: no such set.*tiny' err)" = "2 1" ]
 
-# Two nodes.
-if ! ip netns add trireme-test-$$ 2>/dev/null || ! ip netns delete trireme-test-$$; then
-  echo "skipped: nodes in network namespaces, which are not permitted here"
-else
-  # A connection that is refused has made one round trip.
-  cat >node.sh <<'N'
+# Two nodes. A connection that is refused has made one round trip.
+export MPIRUN=$mpirun
+cat >node.sh <<'N'
 echo "$(hostname)-$OMPI_COMM_WORLD_RANK"
 [ "$OMPI_COMM_WORLD_RANK" -eq 2 ] || exit 0
 begin=${EPOCHREALTIME/./}
 (exec 3<>/dev/tcp/10.77.0.1/9) 2>/dev/null
 echo "round trip, us: $((${EPOCHREALTIME/./} - begin))"
 N
-  [ -x "$DELAYED_LINK" ] && delay=(--delay 20ms) || delay=()
-  "$scaling/namespaces.sh" --nodes 2 --ranks-per-node 2 --rate 1gbit "${delay[@]}" bash node.sh >out 2>err
+[ -x "$DELAYED_LINK" ] && delay=(--delay 20ms) || delay=()
+"$scaling/namespaces.sh" --nodes 2 --ranks-per-node 2 --rate 1gbit "${delay[@]}" bash node.sh >out 2>err
+if [ $? -eq 4 ]; then
+  echo "skipped: two nodes: $(cat err)"
+else
   check "ranks fill the first node and then the second" diff <(grep -oE '[0-9]-[0-9]$' out | sort) \
     <(printf '%s\n' 1-0 1-1 2-2 2-3)
   [ ${#delay[@]} -eq 0 ] || check "a message and its answer take two delays" \
     [ "$(sed -n 's/^round trip, us: //p' out)" -ge 40000 ]
   check "no namespace stays" [ -z "$(ip netns list | grep "^$(grep -oE -m 1 'trireme-[0-9]+' out)-")" ]
 fi
+"$scaling/namespaces.sh" --nodes 2 --ranks-per-node 1 --delay 3h true >out 2>err
+check "a delay that is no time is refused" [ "$? $(grep -c -- '--delay 3h is no time' err)" = "2 1" ]
 [ $failures -eq 0 ]
