@@ -75,6 +75,7 @@ std::string to_string(const StepCase& c) {
 }
 
 model::ModelConfig config_of(const StepCase& c) {
+  if (c.config) return *c.config;
   if (c.model != "tiny") return model::preset(c.model);
   return {.layers = 2, .hidden = 64, .heads = 2, .ffn_hidden = 256, .vocabulary = 512};
 }
@@ -94,7 +95,7 @@ StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devi
   }
   const model::ModelConfig config = config_of(c);
   train::ExecutionConfig execution;
-  execution.dtype = DType::bf16;
+  execution.dtype = c.dtype;
   execution.sequence_length = c.s;
   execution.micro_batch_size = c.b;
   execution.cuda_graphs = c.graphs;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,11 @@ namespace trireme::bench {
 
 using namespace plan;
 
-/// A training step in bf16 with dropout 0.1, fp32 master weights, moments and gradients, and no recomputation.
+/// A training step with dropout 0.1 and no recomputation; in bf16 with fp32 master weights, moments and gradients.
 struct StepCase {
-  std::string model;  ///< preset, or "tiny"
+  std::string model;                              ///< preset, or "tiny"
+  std::optional<model::ModelConfig> config = {};  ///< in place of the model's
+  DType dtype = DType::bf16;
   std::int64_t s = 1024, b = 1;
   int micro_batches = 1;
   bool graphs = false;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# usage: bench_test.sh collectives|kernels|steps BUILD_FOLDER MPIRUN
+# usage: bench_test.sh calibration|collectives|kernels|steps BUILD_FOLDER MPIRUN
 # A benchmark at sizes that take no time: its exit status, and the columns of every line that it prints.
 set -uo pipefail
 build=$2 mpirun=$3
@@ -33,6 +33,14 @@ lines() {
 number='[0-9.]*[1-9][0-9.]*(e[+-][0-9]+)?'
 
 case $1 in
+  calibration)
+    done_by "$mpirun" -np 2 "$build/kernels_calibration" --dry-run --steps 2
+    check "a line for every kernel and shape" lines "$(wc -l <"$scratch/out")" \
+      '^\{"kernel": "[a-z, ]+", "shape": \[[0-9, ]*\], "work": [0-9]+, "us": [0-9.]+, "calls": [0-9]+, "dtype": "fp32", "ranks": 2, "threads": [0-9]+\}$'
+    for kernel in "products, forward" "attention, backward" optimizer step; do
+      check "$kernel is among them" grep -q "\"kernel\": \"$kernel\"" "$scratch/out"
+    done
+    ;;
   collectives)
     done_by "$mpirun" -np 2 "$build/collectives_bench" --largest-mb 1 --runs 2
     check "six sizes of five operations, with time and both bandwidths" lines 30 \
