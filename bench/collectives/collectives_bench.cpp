@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -157,17 +158,33 @@ std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, Tenso
   };
 }
 
+/// Number of machines of the first group. Collective.
+int count_nodes(const BenchOptions& o, const app::Job& job) {
+  const std::int64_t mine = job.node.first_rank;
+  std::vector<std::int64_t> nodes(static_cast<std::size_t>(job.world->size()));
+  ImmediateStream host;
+  job.world->all_gather(host, ConstTensorView(&mine, {1}), TensorView(nodes.data(), {job.world->size()})).wait(host);
+  std::set<std::int64_t> of_group;
+  for (int rank = 0; rank < job.world->size() && !o.group; ++rank)
+    of_group.insert(nodes[static_cast<std::size_t>(rank)]);
+  if (o.group) {
+    for (const int rank : job.grid.group(*o.group, 0)) of_group.insert(nodes[static_cast<std::size_t>(rank)]);
+  }
+  return static_cast<int>(of_group.size());
+}
+
 /// Prints one line of JSON; `beside` is more of it.
-void print(const BenchOptions& o, const app::Job& job, const Case& test, int group_size, std::int64_t bytes,
+void print(const BenchOptions& o, const app::Job& job, const Case& test, int group_size, int nodes, std::int64_t bytes,
            const Quartiles& time, const std::string& beside) {
   const double algorithm_gbs = static_cast<double>(bytes) / time.median / 1e3;
   const bool is_cpu = job.backend->memory_is_host();
   const char* kind = is_cpu ? "mpi" : o.device.communicator == DeviceTransport::staged ? "staged" : "nccl";
   fmt::print(
-      "{{\"operation\": \"{}\", \"communicator\": \"{}\", \"group\": \"{}\", \"ranks\": {}, \"groups\": {}, "
+      "{{\"operation\": \"{}\", \"communicator\": \"{}\", \"group\": \"{}\", \"ranks\": {}, \"nodes\": {}, \"groups\": "
+      "{}, "
       "\"ranks_sharing_cores\": {}, \"bytes\": {}, \"time_us\": {:.1f}, \"quartiles_us\": [{:.1f}, {:.1f}], "
       "\"algorithm_gbs\": {:.3f}, \"bus_gbs\": {:.3f}{}}}\n",
-      test.name, kind, o.group ? to_string(*o.group) : "world", group_size,
+      test.name, kind, o.group ? to_string(*o.group) : "world", group_size, nodes,
       o.group ? job.grid.groups(*o.group).size() : 1, job.node.ranks_sharing_cores, bytes, time.median, time.first,
       time.third, algorithm_gbs, algorithm_gbs * bus_factor(test.collective, group_size), beside);
   std::fflush(stdout);
@@ -190,6 +207,7 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
   const Tensor b(*job.backend, DType::fp32, a.view().shape());
   for (const Tensor* tensor : {&a, &b}) job.backend->elementwise().fill(stream, 0, *tensor);
 
+  const int nodes = count_nodes(o, job);
   SelfCommunicator none;  // stands in where this rank is in no group, so that it takes part in what all ranks do
   for (std::int64_t bytes = 1 << 10; bytes <= max_bytes; bytes *= 4) {
     for (const Case& test : cases(group != nullptr ? *group : none, stream, a, b, bytes / 4)) {
@@ -222,7 +240,7 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
                              peer.median, peer.median / time.median, background.median);
       }
       if (job.world->rank() != 0) continue;
-      print(o, job, test, group->size(), bytes, time, beside);
+      print(o, job, test, group->size(), nodes, bytes, time, beside);
     }
   }
   return 0;
