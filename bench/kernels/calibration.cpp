@@ -12,10 +12,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bench/step/step_rig.hpp"
@@ -43,39 +43,26 @@ struct CalibrationOptions {
   }
 };
 
-/// Kind and shape of a call.
-struct CallShape {
-  Line line;
-  std::vector<std::int64_t> shape;
-  double work;
-  auto operator<=>(const CallShape&) const = default;
-};
-CallShape shape_of(const KernelCall& call) {
-  if (call.product) return {call.line, {call.product->m, call.product->n, call.product->k}, call.flops()};
-  if (call.attention) {
-    const AttentionProblem& a = *call.attention;
-    return {call.line, {a.queries, a.keys, a.head_dim}, call.flops()};
-  }
-  return {call.line, {static_cast<std::int64_t>(call.bytes)}, call.bytes};
-}
-
 /// Times calls by the host's clock: kernels of the CPU run within the call.
 class CallTimer final : public CallObserver {
  public:
+  /// Kernel, shape and work.
+  using Key = std::tuple<std::string, std::vector<double>, double>;
   void begin(Stream&, const KernelCall&) override { timer_ = Timer(); }
   void end(Stream&, const KernelCall& call) override {
     const double us = 1e3 * timer_.elapsed_ms();
-    times_us_[shape_of(call)].push_back(us);
+    MeasuredKernel form = measured_form(call);
+    times_us_[{form.kernel, form.shape, form.work}].push_back(us);
     sum_us_ += us;
     ++calls_;
   }
-  std::map<CallShape, std::vector<double>>& times_us() { return times_us_; }
+  std::map<Key, std::vector<double>>& times_us() { return times_us_; }
   /// Time of all calls since the last time, and their number.
   std::pair<double, int> take_sum() { return {std::exchange(sum_us_, 0), std::exchange(calls_, 0)}; }
 
  private:
   Timer timer_;
-  std::map<CallShape, std::vector<double>> times_us_;
+  std::map<Key, std::vector<double>> times_us_;
   double sum_us_ = 0;
   int calls_ = 0;
 };
@@ -152,11 +139,12 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
   if (environment.rank() != 0) return 0;
   const std::string common =
       fmt::format(R"("dtype": "{}", "ranks": {}, "threads": {})", name_of(o.dtype), node.local_size, threads);
-  for (auto& [call, times] : timer.times_us()) {
-    if (call.work == 0) continue;
+  for (auto& [key, times] : timer.times_us()) {
+    const auto& [kernel, shape, work] = key;
+    if (work == 0) continue;
     fmt::print(R"({{"kernel": "{}", "shape": [{}], "work": {:.0f}, "us": {:.2f}, "calls": {}, {}}})"
                "\n",
-               name_of(call.line), fmt::join(call.shape, ", "), call.work, median(times), times.size(), common);
+               kernel, fmt::join(shape, ", "), work, median(times), times.size(), common);
   }
   fmt::print(R"({{"kernel": "step", "shape": [], "work": 1, "us": {:.2f}, "calls": {}, {}}})"
              "\n",

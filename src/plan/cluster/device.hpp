@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "src/plan/cluster/measured_kernels.hpp"
+
 namespace trireme::plan {
 
 /// Start and end of a block of flash attention, in forward steps of 128 queries and 64 keys.
@@ -25,6 +27,7 @@ struct Device {
   double launch_gap_us = 2;          ///< between two kernels of a stream
   double graph_gap_us = 0.5;         ///< between two kernels of a graph
   double host_wait_us = 20;          ///< for a result that the host reads before it enqueues more
+  MeasuredKernels measured = {};     ///< in the place of the rates above, where there are any
 };
 
 /// Those of H200, H100, A100 of 80 GB, all SXM, for which step times are published.

@@ -49,4 +49,15 @@ int KernelCall::launch_count(bool fused) const {
   }
 }
 
+MeasuredKernel measured_form(const KernelCall& call) {
+  MeasuredKernel form{std::string(name_of(call.line)), {call.bytes}, call.bytes};
+  const auto set_shape = [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+    form.shape = {static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)};
+    form.work = call.flops();
+  };
+  if (call.product) set_shape(call.product->m, call.product->n, call.product->k);
+  if (call.attention) set_shape(call.attention->queries, call.attention->keys, call.attention->head_dim);
+  return form;
+}
+
 }  // namespace trireme::plan

@@ -6,6 +6,7 @@
 
 #include "src/backend/kernels/attention.hpp"
 #include "src/backend/kernels/gemm.hpp"
+#include "src/plan/cluster/measured_kernels.hpp"
 
 namespace trireme::plan {
 
@@ -65,5 +66,8 @@ struct KernelCall {
   /// Launches on the CUDA backend.
   int launch_count(bool fused) const;
 };
+
+/// The call as calibrations have it, without a time.
+MeasuredKernel measured_form(const KernelCall& call);
 
 }  // namespace trireme::plan

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::plan {
+
+/// A kernel's call as measured.
+struct MeasuredKernel {
+  std::string kernel;         ///< line of a step's table (name_of(Line))
+  std::vector<double> shape;  ///< [m, n, k] of a product, [queries, keys, head size] of attention, else [bytes]
+  double work = 0;            ///< FLOP of products and attention, else bytes
+  double us = 0;
+};
+
+/// Times of kernels on one machine, by which times at other shapes are found.
+class MeasuredKernels {
+ public:
+  MeasuredKernels() = default;
+  /// ShapeError for a kernel without positive work, time and extents.
+  explicit MeasuredKernels(const std::vector<MeasuredKernel>& kernels);
+
+  bool empty() const { return rates_.empty(); }
+  /// Microseconds of `call`, whose own `us` is not read; none where no such kernel was measured. The rate is that of
+  /// the measured shape where there is one. Else it is the geometric mean of all, weighted by 1 / distance^4 between
+  /// the logarithms of extents and work.
+  std::optional<double> time_us(const MeasuredKernel& call) const;
+
+ private:
+  struct Rate {
+    std::vector<double> place;  ///< logarithms to base 2 of extents and work
+    double log_rate = 0;        ///< log of the work a microsecond
+  };
+  std::map<std::string, std::vector<Rate>, std::less<>> rates_;  // by kernel
+};
+
+}  // namespace trireme::plan

@@ -1,0 +1,122 @@
+#include "src/plan/cluster/calibration.hpp"
+
+#include <gtest/gtest.h>
+
+#include "io/json/calibration_json.hpp"
+#include "src/base/error.hpp"
+#include "src/plan/cost/kernel_cost.hpp"
+
+namespace trireme::plan {
+namespace {
+
+constexpr const char* measurements =
+    R"({"kernel": "products, forward", "shape": [64, 32, 16], "work": 65536, "us": 16, "calls": 6, "dtype": "fp32", "ranks": 2, "threads": 1}
+{"kernel": "optimizer", "shape": [1024], "work": 1024, "us": 1, "calls": 6, "dtype": "fp32", "ranks": 2, "threads": 1}
+{"kernel": "optimizer", "shape": [4096], "work": 4096, "us": 1, "calls": 6, "dtype": "fp32", "ranks": 2, "threads": 1}
+{"kernel": "step", "shape": [], "work": 1, "us": 3, "calls": 6, "dtype": "fp32", "ranks": 2, "threads": 1}
+
+{"kernel": "optimizer", "shape": [1024], "work": 1024, "us": 8, "calls": 6, "dtype": "fp32", "ranks": 8, "threads": 1}
+{"operation": "all_reduce", "communicator": "mpi", "ranks": 2, "bytes": 1024, "time_us": 3.0}
+{"operation": "all_reduce", "communicator": "mpi", "ranks": 2, "nodes": 1, "bytes": 1048576, "time_us": 524.288}
+{"operation": "all_gather", "communicator": "mpi", "ranks": 2, "nodes": 2, "bytes": 1048576, "time_us": 1048.576}
+)";
+
+Calibration read(const std::string& text) {
+  Calibration calibration;
+  io::add_calibration(text, "cal.jsonl", calibration);
+  return calibration;
+}
+
+/// A cluster whose own costs must not appear.
+Cluster unmeasured(int ranks_per_node) {
+  Cluster cluster{};
+  cluster.ranks_per_node = ranks_per_node;
+  cluster.node = cluster.network = {7, 7};
+  return cluster;
+}
+
+TEST(Calibration, KernelsTakeTheTimeOfTheirShape) {
+  const Device device = calibrated(unmeasured(2), read(measurements), DType::fp32).device;
+  const auto ms = [&](const KernelCall& call) { return cost_of(device, call).main; };
+  EXPECT_DOUBLE_EQ(ms({.line = Line::forward, .product = ProductCall{.m = 64, .n = 32, .k = 16}}), 0.016);
+  EXPECT_DOUBLE_EQ(ms({.line = Line::optimizer, .bytes = 1024}), 0.001);
+  // Midway between two rates, 1024 and 4096 bytes a microsecond.
+  EXPECT_NEAR(ms({.line = Line::optimizer, .bytes = 2048}), 0.001, 1e-15);
+  EXPECT_DOUBLE_EQ(cost_of(device, {.line = Line::optimizer, .bytes = 1024}).gap, 0.003);
+  EXPECT_EQ(ms({.line = Line::optimizer, .bytes = 0}), 0);
+}
+
+TEST(Calibration, KernelsAreThoseOfAsManyRanks) {
+  const auto us_of = [&](int ranks) {
+    const Device device = calibrated(unmeasured(ranks), read(measurements), DType::fp32).device;
+    return 1e3 * cost_of(device, {.line = Line::optimizer, .bytes = 1024}).main;
+  };
+  EXPECT_DOUBLE_EQ(us_of(1), 1);
+  EXPECT_DOUBLE_EQ(us_of(4), 1);
+  EXPECT_DOUBLE_EQ(us_of(5), 8);
+  EXPECT_DOUBLE_EQ(us_of(16), 8);
+}
+
+TEST(Calibration, LinksHaveLatencyAndBusBandwidth) {
+  const Cluster cluster = calibrated(unmeasured(2), read(measurements), DType::fp32);
+  EXPECT_DOUBLE_EQ(cluster.node.latency_us, 1.5);
+  EXPECT_DOUBLE_EQ(cluster.node.bus_gbs, 2);
+  EXPECT_DOUBLE_EQ(cluster.network.bus_gbs, 0.5);
+}
+
+TEST(Calibration, OfGpusHasCeilingsAndShares) {
+  const std::string text =
+      R"({"kernel": "product", "shape": "8192^3", "dtype": "bf16", "us": 1.5, "rate": 700, "unit": "TFLOP/s", "ceiling": 700, "share": 1.0}
+{"kernel": "copy", "shape": "64 MiB", "dtype": "bf16", "us": 1.5, "rate": 3000, "unit": "GB/s", "ceiling": 3000, "share": 1.0}
+{"kernel": "layer norm", "shape": "s", "dtype": "bf16", "us": 1.5, "rate": 2400, "unit": "GB/s", "ceiling": 3000, "share": 0.8}
+{"kernel": "layer norm, backward + residual", "shape": "s", "dtype": "bf16", "us": 1.5, "rate": 1500, "unit": "GB/s", "ceiling": 3000, "share": 0.5}
+)";
+  const Device device = calibrated(unmeasured(8), read(text), DType::bf16).device;
+  EXPECT_DOUBLE_EQ(device.product_tflops, 700);
+  EXPECT_DOUBLE_EQ(device.copy_gbs, 3000);
+  EXPECT_DOUBLE_EQ(device.memory_share, 0.8);
+  EXPECT_DOUBLE_EQ(device.norm_backward_share, 0.5);
+  EXPECT_TRUE(device.measured.empty());
+}
+
+TEST(Calibration, NamesTheTypesThatWereNotMeasured) {
+  try {
+    calibrated(unmeasured(2), read(measurements), DType::bf16);
+    FAIL() << "no error";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("kernels in fp32 and none in bf16"), std::string::npos);
+  }
+}
+
+TEST(Calibration, ErrorsNameFileLineAndField) {
+  const auto message = [](const std::string& line) -> std::string {
+    try {
+      read(std::string("{\"operation\": \"all_reduce\", \"ranks\": 2, \"bytes\": 8, \"time_us\": 1}\n") + line);
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const auto expect = [&](const std::string& line, const std::string& said) {
+    EXPECT_NE(message(line).find("cal.jsonl:2: " + said), std::string::npos) << line << "\n" << message(line);
+  };
+  expect("{\"kernel\"", "not JSON");
+  expect("[1]", "neither a \"kernel\" nor an \"operation\"");
+  expect("{\"benchmarks\": []}", "neither a \"kernel\" nor an \"operation\"");
+  expect(R"({"operation": "all_reduce", "ranks": 2, "bytes": 8})", "there is no \"time_us\"");
+  expect(R"({"operation": "alltoall", "ranks": 2, "bytes": 8, "time_us": 1})", "\"operation\" is \"alltoall\"");
+  expect(R"({"operation": "all_reduce", "ranks": 0, "bytes": 8, "time_us": 1})", "\"ranks\" is 0");
+  expect(R"({"operation": "all_reduce", "ranks": 2.5, "bytes": 8, "time_us": 1})", "\"ranks\" is 2.5");
+  expect(R"({"operation": "all_reduce", "ranks": 2, "nodes": 4, "bytes": 8, "time_us": 1})", "\"nodes\" is 4");
+  expect(R"({"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": -1})", "\"time_us\" is -1");
+  expect(R"({"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": "fast"})", "\"time_us\" is \"fast\"");
+  expect(R"({"kernel": "optimizer", "work": 1, "us": 1, "dtype": "fp32", "ranks": 1})", "there is no \"shape\"");
+  expect(R"({"kernel": "optimizer", "shape": [0], "work": 1, "us": 1, "dtype": "fp32", "ranks": 1})", "\"shape\" is 0");
+  expect(R"({"kernel": "optimizer", "shape": [1], "work": 1, "us": 1, "dtype": "int4", "ranks": 1})",
+         "\"dtype\" is \"int4\"");
+  expect(R"({"kernel": "copy", "unit": "MB/s", "ceiling": 1, "share": 1})", "\"unit\" is \"MB/s\"");
+  EXPECT_THROW(read(" \n\n"), DataError);
+}
+
+}  // namespace
+}  // namespace trireme::plan
