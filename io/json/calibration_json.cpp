@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/json/json_text.hpp"
+#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 
@@ -135,6 +136,15 @@ void add_calibration(std::string_view text, const std::string& path, plan::Calib
       calibration.shares.push_back(share_of(object, where));
   }
   TRIREME_CHECK(!empty, DataError, "{}: there are no measurements", path);
+}
+
+plan::Calibration read_calibration(const std::vector<std::string>& paths) {
+  constexpr std::int64_t max_bytes = 64 << 20;
+  plan::Calibration calibration;
+  for (const std::string& path : paths) {
+    add_calibration(read_whole_file(path, max_bytes, Symlinks::follow), path, calibration);
+  }
+  return calibration;
 }
 
 }  // namespace trireme::io

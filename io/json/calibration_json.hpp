@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/plan/cluster/calibration.hpp"
 
@@ -11,5 +12,8 @@ namespace trireme::io {
 /// kernels_gpu_bench, which have a "kernel", and of collectives_bench, which have an "operation". DataError
 /// "path:line: ..." for a line that is none of these, or a field that is missing, of another type or impossible.
 void add_calibration(std::string_view text, const std::string& path, plan::Calibration& calibration);
+
+/// All measurements of the files `paths`. IoError for a file that cannot be read.
+plan::Calibration read_calibration(const std::vector<std::string>& paths);
 
 }  // namespace trireme::io

@@ -31,7 +31,7 @@ Calibration read(const std::string& text) {
 Cluster unmeasured(int ranks_per_node) {
   Cluster cluster{};
   cluster.ranks_per_node = ranks_per_node;
-  cluster.node = cluster.network = {7, 7};
+  cluster.node = cluster.network = {7, 0.5, 7};
   return cluster;
 }
 
@@ -60,8 +60,8 @@ TEST(Calibration, KernelsAreThoseOfAsManyRanks) {
 TEST(Calibration, LinksHaveLatencyAndBusBandwidth) {
   const Cluster cluster = calibrated(unmeasured(2), read(measurements), DType::fp32);
   EXPECT_DOUBLE_EQ(cluster.node.latency_us, 1.5);
-  EXPECT_DOUBLE_EQ(cluster.node.bus_gbs, 2);
-  EXPECT_DOUBLE_EQ(cluster.network.bus_gbs, 0.5);
+  EXPECT_DOUBLE_EQ(cluster.node.bus_gbs(), 2);
+  EXPECT_DOUBLE_EQ(cluster.network.bus_gbs(), 0.5);
 }
 
 TEST(Calibration, OfGpusHasCeilingsAndShares) {

@@ -80,7 +80,7 @@ void set_link(Link& link, const std::vector<Calibration::Transfer>& transfers, i
     const double us = t.us / steps_of(t.collective, t.ranks);
     latency_us = std::min(us, latency_us.value_or(us));
   }
-  if (!rates.empty()) link.bus_gbs = median(std::move(rates));
+  if (!rates.empty()) link = {.gbs = median(std::move(rates)), .share = 1, .latency_us = link.latency_us};
   if (latency_us) link.latency_us = *latency_us;
 }
 

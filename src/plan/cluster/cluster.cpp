@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "src/base/check.hpp"
+#include "src/plan/cluster/cpu_cluster.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -42,7 +43,8 @@ const std::vector<Cluster>& presets() {
       {"dgx-a100-40gb", a100_40gb(), 8, {300, 0.8, node_us}, {25, 0.79, network_us}},
       {"dgx-a100", *find_gpu("A100"), 8, {300, 0.8, node_us}, {25, 0.79, network_us}},
       {"dgx-h100", *find_gpu("H100"), 8, {450, 0.75, node_us}, {50, 0.726, network_us}},
-      {"dgx-h200", *find_gpu("H200"), 8, {450, 0.75, node_us}, {50, 0.726, network_us}}};
+      {"dgx-h200", *find_gpu("H200"), 8, {450, 0.75, node_us}, {50, 0.726, network_us}},
+      cpu_cluster()};
   return all;
 }
 
