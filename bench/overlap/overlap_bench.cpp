@@ -99,13 +99,15 @@ Prediction predict(const Block& block, const SlowCommunicator& slow) {
   double first_end = 0;
   Prediction result;
   std::size_t next = 0;
+  int end_mark = 0;  // a number after all operations
+  for (const SlowCommunicator::Call& call : block.calls) end_mark = std::max(end_mark, call.operation + 1);
   const auto end_steps = [&](Clock::time_point until) {
     for (; next < block.ends.size() && block.ends[next] <= until; ++next) {
       // An operation that takes no time marks the end.
-      steps.push_back({seconds(block.ends[next] - last), plan::OverlapStep::Kind::start, -1, 0});
+      steps.push_back({seconds(block.ends[next] - last), plan::OverlapStep::Kind::start, end_mark, 0});
       last = block.ends[next];
       if (next == 0) {
-        first_end = plan::critical_path(steps);
+        first_end = plan::critical_path(steps).time;
         result = {};
       } else {
         result.computing_s += steps.back().compute / steps_timed;
@@ -124,7 +126,7 @@ Prediction predict(const Block& block, const SlowCommunicator& slow) {
     result.communication_s += duration_s / steps_timed;
   }
   end_steps(block.ends.back());
-  result.path_s = (plan::critical_path(steps) - first_end) / steps_timed;
+  result.path_s = (plan::critical_path(steps).time - first_end) / steps_timed;
   return result;
 }
 

@@ -94,13 +94,17 @@ void run(const StepCase& c, bool dry_run) {
 
 void run_all(bool dry_run) {
   if (dry_run) {
-    run({"tiny", 32, 2, 4}, dry_run);
-    for (const bool sequence_parallel : {false, true}) run({"tiny", 32, 2, 1, false, 2, sequence_parallel}, dry_run);
+    run({.model = "tiny", .s = 32, .b = 2, .micro_batches = 4}, dry_run);
+    for (const bool sequence_parallel : {false, true}) {
+      run({.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = sequence_parallel}, dry_run);
+    }
     return;
   }
   for (const StepCase& c : predicted_cases()) run(c, dry_run);
   for (const auto& [s, b] : {std::pair{1024, 16}, std::pair{256, 1}}) {
-    for (const bool graphs : {false, true}) run({"gpt2-124m", s, b, 4, graphs}, dry_run);
+    for (const bool graphs : {false, true}) {
+      run({.model = "gpt2-124m", .s = s, .b = b, .micro_batches = 4, .graphs = graphs}, dry_run);
+    }
   }
 }
 
