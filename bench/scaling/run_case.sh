@@ -2,7 +2,7 @@
 # Runs one case of a set, and writes its line of results: FOLDER/result.json. submit.sh and its jobs call this.
 # usage: bench/scaling/run_case.sh [--local] FOLDER [OPTION_OF_TRAIN...]
 # --local: under mpirun on this machine (MPIRUN names it); where the case has a rate or a delay, in network namespaces.
-# Exit status: 0, or 1 where the case failed.
+# Exit status: 0; 1 where the case failed; 130 where a signal stopped it here, which leaves no result.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=cases.sh
@@ -27,13 +27,14 @@ fi
 
 # SLURM announces the time limit; mpirun and srun pass signals on.
 stopped=
-trap 'stopped="stopped by a signal or the time limit"; kill -TERM "$run" 2>/dev/null' TERM INT
+trap 'stopped="stopped at the time limit"; kill -TERM "$run" 2>/dev/null' TERM INT
 "${LAUNCH[@]}" "$TRIREME" train --config "$folder/train.ini" --metrics-file "$folder/metrics.jsonl" "$@" >"$log" 2>&1 &
 run=$!
 wait $run
 status=$?
 [ -z "$stopped" ] || wait $run
 trap '' TERM INT
+[ -z "$stopped" ] || [ -z "$local" ] || exit 130
 
 steps=$(value_of "$folder" steps 20) warm_up=$(value_of "$folder" warm-up 5)
 [ -e "$folder/metrics.jsonl" ] || : >"$folder/metrics.jsonl"

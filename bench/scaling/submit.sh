@@ -6,7 +6,8 @@
 # FOLDER, ./scaling-SET by default, must be visible on all nodes. --dry-run prints the jobs and runs nothing. Options of train
 # after -- hold for all cases, before their own. Account and partition: SBATCH_ACCOUNT, SBATCH_PARTITION ... (man sbatch).
 # Environment: TRIREME (the program), SCALING_CORPUS (a corpus to train on; by default one of random words is made).
-# Exit status: 0, where all jobs were submitted or all cases ran; 1: a case failed; 2: the set or the usage is wrong.
+# Exit status: 0, where all jobs were submitted or all cases ran; 1: a case failed; 2: the set or the usage is wrong; 130:
+# interrupted.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=cases.sh
@@ -146,7 +147,11 @@ while read -r id; do
   write_case "$at"
   if [ -n "$local" ]; then
     echo "$id: $ranks ranks"
-    TRIREME=$TRIREME "$here/run_case.sh" --local "$at" "$@" </dev/null || failed=1
+    TRIREME=$TRIREME "$here/run_case.sh" --local "$at" "$@" </dev/null 9>&- &
+    run=$!
+    trap 'kill -TERM $run; wait $run || true; echo "interrupted; submit.sh continues with $id" >&2; exit 130' INT TERM
+    wait $run || failed=1
+    trap - INT TERM
   else
     job=$(sbatch --parsable "$at/job.sbatch")
     echo "${job%%;*}" >"$at/job"

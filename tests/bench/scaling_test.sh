@@ -94,7 +94,16 @@ check "tokens are those of the global batch" awk -v tokens="$(number $result tok
 
 # Interrupted: the case without a result runs again, the other does not.
 cp runs/heads3/result.json before
-rm $result
+sed -i 's/^steps = 3/steps = 100000/' mine.ini
+"$scaling/submit.sh" mine.ini --local --folder runs >out 2>err &
+interrupted=$!
+for ((i = 0; i < 300; ++i)); do [ -s runs/tensor2/metrics.jsonl ] && [ ! -e $result ] && break; sleep 0.05; done
+kill -TERM $interrupted
+wait $interrupted
+check "an interruption ends the set" [ $? -eq 130 ]
+check "and leaves no result" [ ! -e $result ]
+check "and says where it stopped" says err "interrupted; submit.sh continues with tensor2"
+sed -i 's/^steps = 100000/steps = 3/' mine.ini
 submit mine.ini --local --folder runs
 check "a case with a result is not run again, also one that failed" says out "heads3: has a result"
 check "its result stays" cmp before runs/heads3/result.json
