@@ -16,14 +16,14 @@ struct Calibration {
   struct Kernel {
     MeasuredKernel call;
     DType dtype = DType::fp32;
-    int ranks = 1;  ///< of a node
+    int ranks = 1;  ///< number in a node
   };
   /// A kernel beside the rate that limits it (kernels_gpu_bench).
   struct Share {
     std::string kernel;
     bool moves_memory = false;  ///< `limit` is that of copies, in GB/s; else that of products, in TFLOP/s
     double limit = 0;
-    double share = 0;  ///< of it that the kernel reaches
+    double share = 0;  ///< part of it that the kernel reaches
   };
   /// A collective among the ranks of a group (collectives_bench).
   struct Transfer {
