@@ -17,6 +17,7 @@ struct ChunkTimes {
 struct ScheduleTimes {
   std::vector<ChunkTimes> chunks;  ///< by position in the order in which data passes them: chunk x stages + rank
   double transfer = 0;             ///< time of a message to another rank, while ranks compute
+  double receive = 0;              ///< more time of it, which is in the receiver's way
 
   /// All chunks alike.
   static ScheduleTimes uniform(const parallel::Schedule& schedule, const ChunkTimes& times, double transfer = 0);
@@ -28,16 +29,25 @@ struct TimedStep {
   double end = 0;
 };
 
+/// Time of one rank until the end of its last step. The parts add up to it.
+struct RankTime {
+  double busy = 0;
+  double messages = 0;  ///< messages in its way, and waits for messages that have left
+  double waits = 0;     ///< waits for the step that makes a message
+};
+
 /// Result of simulating a schedule.
 struct Simulation {
   std::vector<std::vector<TimedStep>> ranks;  ///< steps of each rank with their times
+  std::vector<RankTime> times;                ///< of each rank
   double makespan = 0;                        ///< from the start of the first step to the end of the last
   double bubble = 0;                ///< makespan / work of the busiest rank - 1; (p - 1) / m for 1F1B of equal stages
   std::vector<int> peak_in_flight;  ///< for each rank: micro-batches of a chunk between forward and the end of backward
 };
 
 /// Simulates a schedule as the executor runs it. Each rank does its steps in order, each as soon as the message it
-/// needs has arrived. A message leaves when its step ends, and delays nothing. Throws ConfigError for a deadlock.
+/// needs has arrived: `transfer` after the end of the step that makes it, and `receive` after the receiver has nothing
+/// else to do. Its sender is not delayed. Takes time in proportion to the steps. Throws ConfigError for a deadlock.
 Simulation simulate(const parallel::Schedule& schedule, const ScheduleTimes& times);
 
 }  // namespace trireme::plan

@@ -39,6 +39,25 @@ TEST(Simulation, GivesTheTimesOfASmallCaseWorkedByHand) {
   EXPECT_THAT(result.peak_in_flight, testing::ElementsAre(2, 1));
 }
 
+TEST(Simulation, PutsMessagesInTheReceiversWay) {
+  const Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, 2, 2);
+  ScheduleTimes times = ScheduleTimes::uniform(schedule, {2, 3, 1}, 0.5);
+  times.receive = 0.25;
+  const Simulation result = simulate(schedule, times);
+  // Rank 1: F0 2.75-4.75, B0 to 8.75, F1 9-11, B1 to 15. Rank 0 has the gradients at 9.5 and 15.75.
+  EXPECT_EQ(result.ranks[1][2].start, 9);
+  EXPECT_EQ(result.ranks[0][2].start, 9.5);
+  EXPECT_EQ(result.makespan, 19.75);
+  EXPECT_EQ(result.times[0].busy, 12);
+  EXPECT_EQ(result.times[0].messages, 1.5);
+  EXPECT_EQ(result.times[0].waits, 4.75 + 1.5);
+  EXPECT_EQ(result.times[1].busy + result.times[1].messages + result.times[1].waits, 15);
+  // A rank that sends to itself needs no message.
+  const Schedule alone = make_schedule(ScheduleKind::interleaved, 1, 2, 2);
+  times.chunks.resize(2);
+  EXPECT_EQ(simulate(alone, times).makespan, 24);
+}
+
 TEST(Simulation, TakesTheTimesOfEachChunk) {
   const Schedule schedule = make_schedule(ScheduleKind::interleaved, 2, 1, 2);
   ScheduleTimes times = ScheduleTimes::uniform(schedule, {1, 1, 1});
