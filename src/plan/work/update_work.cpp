@@ -1,0 +1,152 @@
+#include "src/plan/work/update_work.hpp"
+
+#include <algorithm>
+
+#include "src/backend/rehearsal_backend.hpp"
+#include "src/model/model_parameters.hpp"
+#include "src/optim/grad_norm.hpp"
+#include "src/parallel/data/data_parallel.hpp"
+#include "src/plan/work/device_stand_in.hpp"
+#include "src/plan/work/recording.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using parallel::GroupKind;
+
+/// Chunk of every unit of a stage, in the order of its parameters.
+std::vector<int> chunks_of_units(const model::StageShard& shard) {
+  std::vector<int> chunks;
+  if (shard.first_stage) chunks.push_back(0);
+  const int count = static_cast<int>(shard.chunks.size());
+  for (int chunk = 0; chunk < count; ++chunk) {
+    chunks.insert(chunks.end(), static_cast<std::size_t>(shard.chunks[static_cast<std::size_t>(chunk)].layers), chunk);
+  }
+  if (shard.last_stage) chunks.push_back(count - 1);
+  return chunks;
+}
+
+parallel::ScheduleKind schedule_of(const train::ExecutionConfig& execution, int chunks) {
+  return parallel::schedule_for(execution.parallel.schedule, chunks);
+}
+
+/// A rank's parameters with what updates them.
+class Rank {
+ public:
+  Rank(Backend& backend, Recorder& recorder, const model::ModelConfig& config, const train::ExecutionConfig& execution,
+       const optim::OptimizerOptions& optimizer, const parallel::ProcessGrid& grid, int pipeline_rank)
+      : backend_(backend),
+        recorder_(recorder),
+        layout_(parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), execution.parallel.pipeline)),
+        shard_(shard_of(execution, grid, pipeline_rank)),
+        halves_(schedule_of(execution, layout_.chunks) == parallel::ScheduleKind::zero_bubble),
+        tied_head_(shard_.first_stage && shard_.last_stage && config.has_tied_head()),
+        tensor_(GroupKind::tensor, grid.tensor_size(), recorder),
+        gradient_(GroupKind::gradient, grid.gradient_size(), recorder),
+        model_(GroupKind::model, grid.tensor_size() * grid.pipeline_size(), recorder),
+        embedding_(GroupKind::embedding, 2, recorder),
+        workspace_(backend),
+        buffer_(backend, execution.dtype,
+                model::model_parameters(config, shard_,
+                                        {config.vocabulary, 0, grid.tensor_size(), execution.vocabulary_multiple,
+                                         execution.padded_vocabulary_size}),
+                execution.parallel.data_parallel, grid.gradient_size(), 0),
+        data_parallel_(backend, buffer_, gradient_),
+        optimizer_(optim::make_optimizer(backend, buffer_, optimizer)),
+        norm_sum_(backend, DType::fp64, {1}) {}
+
+  UpdateWork record() {
+    UpdateWork work;
+    const std::vector<int> chunks = chunks_of_units(shard_);
+    for (std::size_t unit = chunks.size(); unit-- > 0;) work.units.push_back({.chunk = chunks[unit]});
+    work.clearing = recorded([&] { data_parallel_.begin_step(); });
+    backward(work, false);
+    backward(work, true);
+    work.reduction = recorded([&] { reduce(); });
+    work.norm = recorded([&] { optim::gradient_norm(backend_, buffer_, 0, model_, gradient_, norm_sum_); });
+    work.optimizer = recorded([&] {
+      optimizer_->step(1e-4, 1, [&](std::size_t bucket) { data_parallel_.start_gather(bucket); });
+      data_parallel_.finish_gather();
+    });
+    for (std::size_t i = work.units.size(); i-- > 0;) {
+      work.units[i].before_forward = recorded([&] { data_parallel_.before_forward(unit_at(work, i)); });
+    }
+    return work;
+  }
+
+ private:
+  model::StageShard shard_of(const train::ExecutionConfig& execution, const parallel::ProcessGrid& grid,
+                             int pipeline_rank) const {
+    model::StageShard shard = model::StageShard::of(layout_, 0, grid.tensor_size(), pipeline_rank);
+    shard.sequence_parallel = execution.parallel.sequence_parallel && grid.tensor_size() > 1;
+    return shard;
+  }
+
+  template <class Function>
+  std::vector<WorkEvent> recorded(const Function& function) {
+    function();
+    return recorder_.take();
+  }
+
+  static int unit_at(const UpdateWork& work, std::size_t i) { return static_cast<int>(work.units.size() - 1 - i); }
+
+  /// The hooks around the backward of every unit, as LayerStack and TransformerStage call them.
+  void backward(UpdateWork& work, bool last) {
+    for (std::size_t i = 0; i < work.units.size(); ++i) {
+      const int unit = unit_at(work, i);
+      UpdateWork::Unit& recording = work.units[i];
+      (last ? recording.before_last_backward : recording.before_backward) = recorded([&] {
+        data_parallel_.before_backward(unit);
+        if (i == 0 && tied_head_) data_parallel_.before_backward(0);
+        const bool is_layer = !(i == 0 && shard_.last_stage) && !(unit == 0 && shard_.first_stage);
+        if (!halves_ || !is_layer) return;
+        data_parallel_.pause_backward(unit);
+        data_parallel_.before_backward(unit);
+      });
+      (last ? recording.after_last_backward : recording.after_backward) =
+          recorded([&] { data_parallel_.after_backward(unit, last); });
+    }
+  }
+
+  /// As ParallelModel::reduce_gradients.
+  void reduce() {
+    data_parallel_.finish_reduction();
+    buffer_.sum_partial_gradients(backend_, tensor_, workspace_);
+    Stream& stream = backend_.compute_stream();
+    for (std::size_t i = 0; i < buffer_.parameters().size(); ++i) {
+      if (!buffer_.parameters()[i].tied) continue;
+      embedding_.all_reduce(stream, buffer_.shard_gradient(i), ReduceOp::sum).wait(stream);
+    }
+  }
+
+  Backend& backend_;
+  Recorder& recorder_;
+  parallel::PipelineLayout layout_;
+  model::StageShard shard_;
+  bool halves_;     // of backwards
+  bool tied_head_;  // to the embedding on this rank
+  RecordingCommunicator tensor_, gradient_, model_, embedding_;
+  Arena workspace_;
+  parallel::ParameterBuffer buffer_;
+  parallel::DataParallel data_parallel_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  Tensor norm_sum_;
+};
+
+}  // namespace
+
+UpdateWork record_update(const model::ModelConfig& config, const train::ExecutionConfig& execution,
+                         const optim::OptimizerOptions& optimizer, const parallel::ProcessGrid& grid,
+                         int pipeline_rank) {
+  DeviceStandIn device;
+  RehearsalBackend rehearsal(device);
+  ObservedBackend backend(rehearsal);
+  Recorder recorder;
+  Rank rank(backend, recorder, config, execution, optimizer, grid, pipeline_rank);
+  backend.observe(&recorder);
+  UpdateWork work = rank.record();
+  backend.observe(nullptr);
+  return work;
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,109 @@
+#include "src/plan/cluster/cluster.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/base/error.hpp"
+#include "src/plan/cost/collective_cost.hpp"
+
+namespace trireme::plan {
+namespace {
+
+/// Two ranks a node; links of 100 and 10 GB/s without loss.
+Cluster pairs(double node_us, double network_us) {
+  Cluster cluster = cluster_preset("dgx-h100");
+  cluster.ranks_per_node = 2;
+  cluster.node = {100, 1, node_us};
+  cluster.network = {10, 1, network_us};
+  return cluster;
+}
+
+constexpr double gigabyte = 1e9;
+
+TEST(CollectiveTime, OfMuchDataIsThatOfTheBusiestLink) {
+  const Cluster cluster = pairs(0, 0);
+  // A ring of n ranks carries 2 (n - 1) / n of an all-reduce's bytes over each link.
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_reduce, gigabyte, {2, 2}), 10);
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_reduce, gigabyte, {4, 1}), 150);
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::reduce_scatter, gigabyte, {4, 1}), 75);
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_gather, gigabyte, {4, 1}), 75);
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::send_receive, gigabyte, {2, 1}), 100);
+  // Both ranks of a node bring their share of the network.
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_reduce, gigabyte, {4, 2}), 75);
+  EXPECT_EQ(collective_ms(cluster, Collective::all_reduce, gigabyte, {1, 1}), 0);
+}
+
+TEST(CollectiveTime, OfLittleDataIsItsLatencyAndGrowsWithTheRanks) {
+  const Cluster cluster = pairs(5, 20);
+  double last = 0;
+  for (int ranks = 2; ranks <= 4096; ranks *= 2) {
+    for (const auto op : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
+      const double ms = collective_ms(cluster, op, 8, {ranks, 1});
+      EXPECT_GE(ms, 0.020);
+      EXPECT_GE(collective_ms(cluster, op, 8, {2 * ranks, 1}), ms);
+    }
+    const double ms = collective_ms(cluster, Collective::reduce_scatter, 8, {ranks, 1});
+    EXPECT_GT(ms, last);
+    last = ms;
+  }
+}
+
+TEST(Placement, FillsNodesInTheOrderOfRanks) {
+  const Cluster cluster = cluster_preset("dgx-h100");
+  EXPECT_EQ(placement(cluster, 4, 1).ranks_per_node, 4);
+  EXPECT_EQ(placement(cluster, 16, 1).nodes(), 2);
+  EXPECT_EQ(placement(cluster, 16, 4).ranks_per_node, 2);
+  EXPECT_EQ(placement(cluster, 16, 64).ranks_per_node, 1);
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_cluster("my.ini", text);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ClusterFile, TakesTheRestFromItsBase) {
+  const Cluster cluster = parse_cluster("my.ini",
+                                        "# ours\r\n[cluster]\nbase = dgx-h100\nranks-per-node = 4\n\n"
+                                        "[network]\ngbs = 12.5 ; one port\n");
+  const Cluster base = cluster_preset("dgx-h100");
+  EXPECT_EQ(cluster.name, "my.ini");
+  EXPECT_EQ(cluster.ranks_per_node, 4);
+  EXPECT_EQ(cluster.network.gbs, 12.5);
+  EXPECT_EQ(cluster.network.latency_us, base.network.latency_us);
+  EXPECT_EQ(cluster.node.gbs, base.node.gbs);
+  EXPECT_EQ(cluster.device.name, base.device.name);
+}
+
+TEST(ClusterFile, NamesLineAndFieldOfAnError) {
+  const std::string begin = "[cluster]\nbase = dgx-h100\n";
+  EXPECT_THAT(error_of(begin + "[network]\ngbs = fast\n"), testing::StartsWith("my.ini:4: network.gbs = fast: "));
+  EXPECT_THAT(error_of(begin + "[network]\ngbs = -1\n"), testing::StartsWith("my.ini:4: network.gbs = -1: "));
+  EXPECT_THAT(error_of(begin + "[network]\ngbs = nan\n"), testing::StartsWith("my.ini:4: network.gbs = nan: "));
+  EXPECT_THAT(error_of(begin + "ranks-per-node = 2.5\n"), testing::StartsWith("my.ini:3: cluster.ranks-per-node"));
+  EXPECT_THAT(error_of(begin + "[node]\nspeed = 1\n"), testing::StartsWith("my.ini:4: there is no field node.speed"));
+  EXPECT_THAT(error_of(begin + "[node]\ngbs = 1\ngbs = 2\n"), testing::StartsWith("my.ini:5: node.gbs is given twice"));
+  EXPECT_THAT(error_of(begin + "gbs\n"), testing::StartsWith("my.ini:3: `gbs`"));
+  EXPECT_THAT(error_of("[cluster]\nbase = dgx-b100\n"),
+              testing::AllOf(testing::StartsWith("my.ini:2: cluster.base"), testing::HasSubstr("dgx-h100")));
+  EXPECT_THAT(error_of("[cluster]\nranks-per-node = 2\n"), testing::HasSubstr("is missing"));
+}
+
+TEST(ClusterPreset, IsKnownByEveryNameThatAnErrorLists) {
+  try {
+    cluster_preset("dgx");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr(cluster_preset_names()));
+  }
+  for (const char* name : {"dgx-2h", "dgx-a100-40gb", "dgx-a100", "dgx-h100", "dgx-h200"}) {
+    EXPECT_EQ(cluster_preset(name).name, name);
+    EXPECT_GT(cluster_preset(name).device.memory_gb, 0);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::plan

@@ -1,0 +1,168 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "src/model/presets.hpp"
+#include "src/plan/work/stage_work.hpp"
+#include "src/plan/work/update_work.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using parallel::GroupKind;
+using parallel::StepKind;
+
+constexpr std::int64_t s = 64, b = 2;
+constexpr double value_bytes = 2;
+
+model::ModelConfig small() {
+  return {.layers = 8, .hidden = 256, .heads = 4, .ffn_hidden = 1024, .max_positions = s, .vocabulary = 1024};
+}
+/// Bytes of a whole activation of the residual stream.
+double stream_bytes() { return static_cast<double>(s * b * small().hidden) * value_bytes; }
+
+train::ExecutionConfig execution() {
+  train::ExecutionConfig execution;
+  execution.dtype = DType::bf16;
+  execution.sequence_length = s;
+  execution.micro_batch_size = b;
+  return execution;
+}
+
+/// Bytes of the collectives of a kind that start, and their number.
+struct Volume {
+  double bytes = 0;
+  int count = 0;
+  friend bool operator==(const Volume&, const Volume&) = default;
+};
+Volume volume(const std::vector<WorkEvent>& events, GroupKind group, Collective collective) {
+  Volume sum;
+  for (const WorkEvent& event : events) {
+    if (event.kind != WorkEvent::Kind::start || event.group != group || event.collective != collective) continue;
+    sum.bytes += event.bytes;
+    ++sum.count;
+  }
+  return sum;
+}
+Volume streams(int count) { return {count * stream_bytes(), count}; }
+
+std::size_t count_of(const std::vector<WorkEvent>& events, WorkEvent::Kind kind) {
+  return static_cast<std::size_t>(std::ranges::count(events, kind, &WorkEvent::kind));
+}
+
+TEST(StageWork, OfALayerHasThePublishedCollectivesOfTensorParallelism) {
+  // Shoeybi et al. 2019: two all-reduces of the stream forward and two backward; Narayanan et al. 2021: with full
+  // recomputation two more, of which this program leaves out that of the layer's result.
+  train::ExecutionConfig e = execution();
+  StageWork layer = record_stage(small(), e, {.tensor = 4}, {.layers = 1});
+  EXPECT_EQ(volume(layer.steps[StepKind::forward], GroupKind::tensor, Collective::all_reduce), streams(2));
+  EXPECT_EQ(volume(layer.steps[StepKind::backward], GroupKind::tensor, Collective::all_reduce), streams(2));
+  e.recomputation.granularity = model::RecomputeGranularity::full;
+  layer = record_stage(small(), e, {.tensor = 4}, {.layers = 1});
+  EXPECT_EQ(volume(layer.steps[StepKind::forward], GroupKind::tensor, Collective::all_reduce), streams(2));
+  EXPECT_EQ(volume(layer.steps[StepKind::backward], GroupKind::tensor, Collective::all_reduce), streams(3));
+}
+
+TEST(StageWork, OfALayerHasThePublishedCollectivesOfSequenceParallelism) {
+  // Korthikanti et al. 2022: each all-reduce becomes a reduce-scatter and an all-gather. Backward gathers the inputs of
+  // the two column-parallel products again for their weights.
+  train::ExecutionConfig e = execution();
+  e.parallel.sequence_parallel = true;
+  StageWork layer = record_stage(small(), e, {.tensor = 4}, {.layers = 1});
+  for (const auto& [kind, gathers] : std::map<StepKind, int>{{StepKind::forward, 2}, {StepKind::backward, 4}}) {
+    EXPECT_EQ(volume(layer.steps[kind], GroupKind::tensor, Collective::all_gather), streams(gathers));
+    EXPECT_EQ(volume(layer.steps[kind], GroupKind::tensor, Collective::reduce_scatter), streams(2));
+    EXPECT_EQ(volume(layer.steps[kind], GroupKind::tensor, Collective::all_reduce), Volume{});
+  }
+}
+
+TEST(StageWork, OfLayersIsThatOfOneTimesTheirNumber) {
+  for (const auto granularity :
+       {model::RecomputeGranularity::none, model::RecomputeGranularity::selective, model::RecomputeGranularity::full}) {
+    train::ExecutionConfig e = execution();
+    e.recomputation.granularity = granularity;
+    for (const auto& ends :
+         {train::StageRehearsal::Layers{1, false, false}, train::StageRehearsal::Layers{1, true, true}}) {
+      auto layers = ends;
+      const LayerGrid grid{.tensor = 2};
+      StageWork one = record_stage(small(), e, grid, layers);
+      layers.layers = 2;
+      StageWork two = record_stage(small(), e, grid, layers);
+      layers.layers = 8;
+      StageWork eight = record_stage(small(), e, grid, layers);
+      for (const auto& [kind, events] : one.steps) {
+        for (const auto what : {WorkEvent::Kind::kernel, WorkEvent::Kind::start, WorkEvent::Kind::wait}) {
+          const std::size_t first = count_of(events, what);
+          EXPECT_EQ(count_of(eight.steps[kind], what), first + 7 * (count_of(two.steps[kind], what) - first));
+        }
+        EXPECT_EQ(count_of(events, WorkEvent::Kind::start), count_of(events, WorkEvent::Kind::wait));
+      }
+    }
+  }
+}
+
+TEST(StageWork, OfBothHalvesIsThatOfTheBackward) {
+  StageWork layer = record_stage(small(), execution(), {.tensor = 2}, {.layers = 1});
+  const auto flops = [&](StepKind kind) {
+    double sum = 0;
+    for (const WorkEvent& event : layer.steps[kind])
+      sum += event.kind == WorkEvent::Kind::kernel ? event.call.flops() : 0;
+    return sum;
+  };
+  EXPECT_EQ(flops(StepKind::backward_input) + flops(StepKind::backward_weight), flops(StepKind::backward));
+}
+
+TEST(UpdateWork, ReducesEveryGradientAndGathersEveryParameterOnce) {
+  const parallel::ProcessGrid grid(8, 2, 1);
+  for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer,
+                              parallel::DataSharding::optimizer_and_gradients}) {
+    for (const bool overlap : {false, true}) {
+      train::ExecutionConfig e = execution();
+      e.parallel.data_parallel = {.sharding = sharding,
+                                  .overlap_reduce = overlap,
+                                  .overlap_gather = overlap && sharding != parallel::DataSharding::none,
+                                  .bucket_elements = overlap ? 500'000 : 0};
+      const UpdateWork work = record_update(small(), e, {}, grid, 0);
+      ASSERT_EQ(work.units.size(), 10u);
+      std::vector<WorkEvent> all;
+      const auto append = [&](const std::vector<WorkEvent>& events) {
+        all.insert(all.end(), events.begin(), events.end());
+      };
+      for (const UpdateWork::Unit& unit : work.units) {
+        append(unit.before_last_backward);
+        append(unit.after_last_backward);
+      }
+      const std::size_t early = count_of(all, WorkEvent::Kind::start);
+      append(work.reduction);
+      const Collective reduction =
+          sharding == parallel::DataSharding::none ? Collective::all_reduce : Collective::reduce_scatter;
+      const Volume reduced = volume(all, GroupKind::gradient, reduction);
+      const Volume gathered = volume(work.optimizer, GroupKind::gradient, Collective::all_gather);
+      const StageWork whole = record_stage(small(), e, {.tensor = 2}, {.layers = 8, .first = true, .last = true});
+      const auto parameters = static_cast<double>(whole.parameters);
+      EXPECT_NEAR(reduced.bytes, 4 * parameters, 0.01 * 4 * parameters);
+      EXPECT_NEAR(gathered.bytes, sharding == parallel::DataSharding::none ? 0 : 2 * parameters, 0.01 * 2 * parameters);
+      const bool in_backward = overlap || sharding == parallel::DataSharding::optimizer_and_gradients;
+      EXPECT_EQ(early > 0, in_backward) << static_cast<int>(sharding) << overlap;
+      const std::size_t waits = count_of(work.optimizer, WorkEvent::Kind::wait);
+      EXPECT_EQ(waits > 0, gathered.count > 0 && !overlap);
+    }
+  }
+}
+
+TEST(UpdateWork, SumsATiedTableOverFirstAndLastStageAlone) {
+  const parallel::ProcessGrid grid(4, 1, 4);
+  const double table = static_cast<double>(small().vocabulary * small().hidden) * 4;
+  for (const int stage : {0, 1, 2, 3}) {
+    const UpdateWork work = record_update(small(), execution(), {}, grid, stage);
+    const bool tied = stage == 0 || stage == 3;
+    EXPECT_EQ(work.units.size(), tied ? 3u : 2u);
+    EXPECT_EQ(volume(work.reduction, GroupKind::embedding, Collective::all_reduce),
+              (Volume{tied ? table : 0, tied ? 1 : 0}));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::plan
