@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "src/plan/overlap.hpp"
 #include "src/plan/step/update_time.hpp"
+#include "src/plan/work/stage_work.hpp"
 #include "src/train/batch_schedule.hpp"
 
 namespace trireme::plan {
@@ -16,18 +16,15 @@ using parallel::Schedule;
 using parallel::ScheduleKind;
 using parallel::StepKind;
 
-/// Times of a chunk with a micro-batch, and its parameters on one rank.
+/// Times of a chunk with a micro-batch.
 struct ChunkTime {
   WorkTime forward, backward, backward_input, backward_weight;
-  double parameters = 0;
-  double embedding_parameters = 0;
 
   ChunkTime& operator+=(const ChunkTime& other) {
     forward += other.forward;
     backward += other.backward;
     backward_input += other.backward_input;
     backward_weight += other.backward_weight;
-    parameters += other.parameters;
     return *this;
   }
   friend ChunkTime operator*(double factor, ChunkTime chunk) {
@@ -35,21 +32,16 @@ struct ChunkTime {
     chunk.backward = factor * chunk.backward;
     chunk.backward_input = factor * chunk.backward_input;
     chunk.backward_weight = factor * chunk.backward_weight;
-    chunk.parameters *= factor;
     return chunk;
   }
   friend ChunkTime operator+(ChunkTime a, const ChunkTime& b) { return a += b; }
   friend ChunkTime operator-(ChunkTime a, const ChunkTime& b) { return a += -1 * b; }
 };
 
-ChunkTime time_of(const Cluster& cluster, const StageWork& work, const StageGroups& groups, bool graphs) {
+ChunkTime time_of(const Cluster& cluster, const StageWork& work, const GroupPlacements& groups, bool graphs) {
   const auto step = [&](StepKind kind) { return plan::time_of(cluster, work.steps.at(kind), groups, graphs); };
   return {step(StepKind::forward), step(StepKind::backward), step(StepKind::backward_input),
-          step(StepKind::backward_weight), static_cast<double>(work.parameters)};
-}
-
-model::Recomputation recompute_every_layer() {
-  return {.granularity = RecomputeGranularity::full, .method = model::RecomputeMethod::uniform, .layers = 1};
+          step(StepKind::backward_weight)};
 }
 
 /// Recomputed layers of a chunk.
@@ -58,20 +50,51 @@ int recomputed_layers(const model::Recomputation& recomputation, int layers) {
   return recomputation.method == model::RecomputeMethod::uniform ? layers : std::min(recomputation.layers, layers);
 }
 
-GroupPlacement group_of(const Cluster& cluster, const parallel::ProcessGrid& grid, parallel::GroupKind kind) {
-  const int t = grid.tensor_size(), c = grid.context_size(), d = grid.data_size();
-  switch (kind) {
-    case parallel::GroupKind::tensor:
-      return placement(cluster, t, 1);
-    case parallel::GroupKind::context:
-      return placement(cluster, c, t);
-    case parallel::GroupKind::gradient:
-      return placement(cluster, c * d, t);
-    case parallel::GroupKind::pipeline:
-      return placement(cluster, grid.pipeline_size(), t * c * d);
-    default:
-      return placement(cluster, 2, t * c * d * std::max(1, grid.pipeline_size() - 1));
+/// Everything on which the work of a stage depends, beside its layers.
+std::string stage_key(const Job& job) {
+  const train::ExecutionConfig& e = job.execution;
+  std::string key = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.grid.tensor_size(), job.grid.context_size(),
+      job.grid.gradient_size(), static_cast<int>(e.dtype), e.sequence_length, e.micro_batch_size, e.vocabulary_multiple,
+      e.padded_vocabulary_size, e.cuda_graphs, static_cast<int>(e.recomputation.granularity),
+      static_cast<int>(e.recomputation.method), e.recomputation.layers, e.recomputation.distribute,
+      e.parallel.sequence_parallel, e.parallel.async_tensor_all_reduce, job.model.hidden_dropout);
+  key += fmt::format(" {}", job.model.attention_dropout);
+  const Attributes shape = model::attributes_of(job.model);
+  for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
+  return key;
+}
+
+/// Runs a schedule. Of one that would take long, fewer rounds of micro-batches are simulated: in steady state every
+/// round takes the same time.
+Simulation simulate_pipeline(ScheduleKind kind, const parallel::PipelineLayout& layout, int micro_batches,
+                             const ScheduleTimes& times) {
+  constexpr std::int64_t most_steps = 20'000;
+  const auto run = [&](int count) {
+    return simulate(parallel::make_schedule(kind, layout.stages, count, layout.chunks), times);
+  };
+  const int p = layout.stages;
+  const int few = 3 * p + micro_batches % p;
+  if (3LL * p * layout.chunks * micro_batches <= most_steps || micro_batches <= few + p) return run(micro_batches);
+  const double shorter = run(few).makespan;
+  Simulation simulation = run(few + p);
+  const double left = (simulation.makespan - shorter) * (micro_batches - few - p) / p;
+  // The first steps stay, the last ones come later.
+  for (auto& steps : simulation.ranks) {
+    for (TimedStep& timed : steps) {
+      if (timed.step.micro_batch < few + p - 1) continue;
+      timed.step.micro_batch = micro_batches - 1;
+      timed.start += left;
+      timed.end += left;
+    }
   }
+  const double factor = static_cast<double>(micro_batches) / (few + p);
+  for (RankTime& time : simulation.times) {
+    time.busy *= factor;
+    time.messages *= factor;
+  }
+  simulation.makespan += left;
+  return simulation;
 }
 
 }  // namespace
@@ -92,31 +115,39 @@ struct StepPredictor::Parts {
   }
 };
 
+/// A pipeline rank: its chunks, and what surrounds their units of parameters.
+struct StepPredictor::Stage {
+  std::vector<ChunkTime> chunks;
+  const UpdateWork* update = nullptr;
+  std::vector<UnitTime> units;
+  int recomputed = 0;  ///< layers
+  int messages = 0;    ///< received for each micro-batch
+
+  WorkTime work(bool halves) const {
+    WorkTime sum;
+    for (const ChunkTime& chunk : chunks) {
+      sum += chunk.forward + (halves ? chunk.backward_input + chunk.backward_weight : chunk.backward);
+    }
+    return sum;
+  }
+};
+
 StepPredictor::StepPredictor(Cluster cluster) : cluster_(std::move(cluster)) {}
 StepPredictor::~StepPredictor() = default;
 
-const StepPredictor::Parts& StepPredictor::parts_of(const Job& job) {
-  const train::ExecutionConfig& e = job.execution;
-  const bool full = e.recomputation.granularity == RecomputeGranularity::full;
-  std::string key =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", job.grid.tensor_size(), job.grid.context_size(),
-                  group_of(cluster_, job.grid, parallel::GroupKind::context).ranks_per_node, static_cast<int>(e.dtype),
-                  e.sequence_length, e.micro_batch_size, e.cuda_graphs, static_cast<int>(e.recomputation.granularity),
-                  e.recomputation.distribute, e.parallel.sequence_parallel, e.parallel.async_tensor_all_reduce,
-                  job.model.hidden_dropout + 2 * job.model.attention_dropout);
-  const Attributes shape = model::attributes_of(job.model);
-  for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
+const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::string& key,
+                                                    const GroupPlacements& groups) {
   std::unique_ptr<Parts>& parts = parts_[key];
   if (parts) return *parts;
 
+  const train::ExecutionConfig& e = job.execution;
   const LayerGrid grid{job.grid.tensor_size(), job.grid.context_size()};
-  const StageGroups groups{group_of(cluster_, job.grid, parallel::GroupKind::tensor),
-                           group_of(cluster_, job.grid, parallel::GroupKind::context)};
   train::ExecutionConfig execution = e;
   const auto record = [&](const train::StageRehearsal::Layers& layers) {
     return record_stage(job.model, execution, grid, layers);
   };
   const auto time = [&](const StageWork& work) { return time_of(cluster_, work, groups, e.cuda_graphs); };
+  const bool full = e.recomputation.granularity == RecomputeGranularity::full;
   auto made = std::make_unique<Parts>();
   if (full) execution.recomputation = {};
   const StageWork one = record({.layers = 1});
@@ -128,94 +159,146 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job) {
   made->head = time(record({.layers = 1, .last = true})) - middle;
   made->recomputed_layer = made->layer;
   if (full) {
-    execution.recomputation = recompute_every_layer();
-    execution.recomputation.distribute = e.recomputation.distribute;
-    made->recomputed_layer = time(record({.layers = 2})) - time(record({.layers = 1}));
+    // One span of layers more.
+    execution.recomputation = e.recomputation;
+    execution.recomputation.method = model::RecomputeMethod::uniform;
+    const bool uniform = e.recomputation.method == model::RecomputeMethod::uniform;
+    const int span = uniform ? std::clamp(e.recomputation.layers, 1, job.model.layers) : 1;
+    execution.recomputation.layers = span;
+    made->recomputed_layer = 1.0 / span * (time(record({.layers = 2 * span})) - time(record({.layers = span})));
   }
   parts = std::move(made);
   return *parts;
 }
 
+const UpdateWork& StepPredictor::update_of(const Job& job, const std::string& key,
+                                           const parallel::PipelineLayout& layout, int rank) {
+  const parallel::DataParallelOptions& data = job.execution.parallel.data_parallel;
+  const bool halves =
+      parallel::schedule_for(job.execution.parallel.schedule, layout.chunks) == ScheduleKind::zero_bubble;
+  std::string name =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} :", key, static_cast<int>(data.sharding), data.low_precision_gradients,
+                  data.overlap_reduce, data.overlap_gather, data.bucket_elements, halves,
+                  static_cast<int>(job.options.optimizer.kind), rank == 0, rank + 1 == layout.stages);
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    name += fmt::format(" {}", layout.layers[static_cast<std::size_t>(chunk * layout.stages + rank)]);
+  }
+  std::unique_ptr<UpdateWork>& work = updates_[name];
+  if (!work) {
+    work = std::make_unique<UpdateWork>(record_update(job.model, job.execution, job.options.optimizer, job.grid, rank));
+  }
+  return *work;
+}
+
+StepPredictor::Stage StepPredictor::stage_of(const Job& job, const std::string& key, const GroupPlacements& groups,
+                                             const parallel::PipelineLayout& layout, int rank) {
+  using Part = UpdateWork::Unit::Part;
+  const Parts& parts = parts_of(job, key, groups);
+  const bool halves =
+      parallel::schedule_for(job.execution.parallel.schedule, layout.chunks) == ScheduleKind::zero_bubble;
+  const int positions = layout.stages * layout.chunks;
+  Stage stage;
+  stage.update = &update_of(job, key, layout, rank);
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    const int position = chunk * layout.stages + rank;
+    const int layers = layout.layers[static_cast<std::size_t>(position)];
+    const bool first = position == 0, last = position + 1 == positions;
+    stage.chunks.push_back(parts.chunk(layers, job.execution.recomputation, first, last));
+    stage.recomputed += recomputed_layers(job.execution.recomputation, layers);
+    stage.messages += (first ? 0 : 1) + (last ? 0 : 1);
+  }
+  const auto unit_time = [&](const ChunkTime& time) {
+    return UnitTime{time.forward.total(), (halves ? time.backward_weight : time.backward).total()};
+  };
+  for (const UpdateWork::Unit& unit : stage.update->units) {
+    const int layers = layout.layers[static_cast<std::size_t>(unit.chunk * layout.stages + rank)];
+    const Part part = unit.part;
+    stage.units.push_back(unit_time(
+        part == Part::embedding ? parts.embedding
+        : part == Part::head    ? parts.head
+                                : 1.0 / layers * parts.chunk(layers, job.execution.recomputation, false, false)));
+  }
+  const UpdateTimer timer(cluster_, groups, *stage.update, stage.units, job.execution.cuda_graphs);
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    ChunkTime& time = stage.chunks[static_cast<std::size_t>(chunk)];
+    const WorkTime hooks = timer.hooks(chunk);
+    time.backward += hooks;
+    time.backward_weight += hooks;
+  }
+  return stage;
+}
+
+ScheduleTimes StepPredictor::message_times(const Job& job, const GroupPlacements& groups, double boundary_bytes) const {
+  const train::ParallelConfig& parallel = job.execution.parallel;
+  const parallel::ProcessGrid& grid = job.grid;
+  const int t = grid.tensor_size();
+  const bool shards = parallel.scatter_gather && !parallel.sequence_parallel && t > 1;
+  const GroupPlacement neighbours = placement(cluster_, 2, t * grid.gradient_size());
+  const double message =
+      collective_ms(cluster_, Collective::send_receive, boundary_bytes / (shards ? t : 1), neighbours);
+  const double gather =
+      shards ? collective_ms(cluster_, Collective::all_gather, boundary_bytes, groups.of(parallel::GroupKind::tensor))
+             : 0;
+  const bool by_own_cores = cluster_.cores_per_node > 0 && neighbours.nodes() == 1;
+  const bool hides = parallel.overlap_p2p && !by_own_cores;
+  return {{}, hides ? message : 0, gather + (hides ? 0 : message)};
+}
+
 StepPrediction StepPredictor::predict(const Job& job) {
   const train::ExecutionConfig& execution = job.execution;
-  const train::ParallelConfig& parallel = execution.parallel;
   train::validate(execution);
   const parallel::ProcessGrid& grid = job.grid;
-  const auto layout = parallel::PipelineLayout::of(job.model.layers, grid.pipeline_size(), parallel.pipeline);
-  const ScheduleKind kind = parallel::schedule_for(parallel.schedule, layout.chunks);
+  const auto layout = parallel::PipelineLayout::of(job.model.layers, grid.pipeline_size(), execution.parallel.pipeline);
+  const ScheduleKind kind = parallel::schedule_for(execution.parallel.schedule, layout.chunks);
+  const bool halves = kind == ScheduleKind::zero_bubble;
   const auto micro_batches = static_cast<int>(
       train::micro_batches_of(job.options.global_batch_size, execution.micro_batch_size, grid.data_size()));
-  const Parts& parts = parts_of(job);
+  const GroupPlacements groups(cluster_, grid);
+  const std::string key = stage_key(job);
+  const Parts& parts = parts_of(job, key, groups);
 
-  const bool halves = kind == ScheduleKind::zero_bubble;
-  const auto stages = static_cast<std::size_t>(layout.stages);
-  std::vector<ChunkTime> ranks(stages);
-  std::vector<int> rank_layers(stages);
-  std::vector<WorkTime> last_backward(stages);
-  ScheduleTimes times;
-  double recompute = 0;
-  for (int position = 0; position < layout.stages * layout.chunks; ++position) {
-    const auto rank = static_cast<std::size_t>(position % layout.stages);
-    const int layers = layout.layers[static_cast<std::size_t>(position)];
-    const bool first = position == 0, last = position + 1 == layout.stages * layout.chunks;
-    const ChunkTime chunk = parts.chunk(layers, execution.recomputation, first, last);
-    ranks[rank] += chunk;
-    rank_layers[rank] += layers;
-    times.chunks.push_back(
-        halves ? ChunkTimes{chunk.forward.total(), chunk.backward_input.total(), chunk.backward_weight.total()}
-               : ChunkTimes{chunk.forward.total(), chunk.backward.total(), 0});
-    last_backward[rank] = halves ? chunk.backward_weight : chunk.backward;
-    if (rank == 0) {
-      recompute += recomputed_layers(execution.recomputation, layers) *
-                   (parts.recomputed_layer.backward.total() - parts.layer.backward.total());
+  ScheduleTimes times = message_times(job, groups, parts.boundary_bytes);
+  times.chunks.resize(static_cast<std::size_t>(layout.stages * layout.chunks));
+  std::vector<Stage> stages;
+  for (int rank = 0; rank < layout.stages; ++rank) {
+    stages.push_back(stage_of(job, key, groups, layout, rank));
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+      const ChunkTime& time = stages.back().chunks[static_cast<std::size_t>(chunk)];
+      times.chunks[static_cast<std::size_t>(chunk * layout.stages + rank)] =
+          halves ? ChunkTimes{time.forward.total(), time.backward_input.total(), time.backward_weight.total()}
+                 : ChunkTimes{time.forward.total(), time.backward.total(), 0};
     }
   }
 
-  // A message between stages, and its gathering where each tensor rank sends its shard.
-  const bool shards = parallel.scatter_gather && !parallel.sequence_parallel && grid.tensor_size() > 1;
-  const GroupPlacement neighbours = placement(cluster_, 2, grid.tensor_size() * grid.context_size() * grid.data_size());
-  const double message_bytes = parts.boundary_bytes / (shards ? grid.tensor_size() : 1);
-  times.transfer = collective_ms(cluster_, Collective::send_receive, message_bytes, neighbours);
-  if (shards) {
-    times.transfer += collective_ms(cluster_, Collective::all_gather, parts.boundary_bytes,
-                                    group_of(cluster_, grid, parallel::GroupKind::tensor));
-  }
-
   StepPrediction prediction;
-  prediction.schedule = simulate(make_schedule(kind, layout.stages, micro_batches, layout.chunks), times);
+  prediction.schedule = simulate_pipeline(kind, layout, micro_batches, times);
   prediction.model_flops = model::model_flops(job.model, job.options.global_batch_size, execution.sequence_length);
-
-  // The update, and the rank with the most work.
-  const UpdateGroups groups{.gradient = group_of(cluster_, grid, parallel::GroupKind::gradient),
-                            .embedding = group_of(cluster_, grid, parallel::GroupKind::embedding),
-                            .model = placement(cluster_, grid.world_size() / grid.gradient_size(), 1)};
-  double reduced = 0, updated = 0, most = -1;
-  for (std::size_t r = 0; r < stages; ++r) {
-    const bool shares_embedding = job.model.has_tied_head() && stages > 1 && (r == 0 || r + 1 == stages);
-    const UpdateTime update = update_time(
-        cluster_, job, groups,
-        {.parameters = ranks[r].parameters,
-         .shared_parameters =
-             shares_embedding ? static_cast<double>(job.model.vocabulary * job.model.hidden) / grid.tensor_size() : 0,
-         .layers = rank_layers[r],
-         .micro_batches = micro_batches,
-         .forward_ms = ranks[r].forward.total(),
-         .last_backward_ms = last_backward[r].total(),
-         .backward_ms = ranks[r].backward.total()});
-    const double end = prediction.schedule.ranks[r].empty() ? 0 : prediction.schedule.ranks[r].back().end;
-    reduced = std::max(reduced, end + update.reduction.total());
-    updated = std::max(updated, update.after.total());
-    const WorkTime work =
-        micro_batches *
-            (ranks[r].forward + (halves ? ranks[r].backward_input + ranks[r].backward_weight : ranks[r].backward)) +
-        update.reduction + update.after;
+  // The host sums the numbers of labels and the losses over all ranks.
+  const double host_sums =
+      2 * collective_ms(cluster_, Collective::all_reduce, 16, placement(cluster_, grid.world_size(), 1));
+  double clearing = 0, reduced = 0, updated = 0, most = -1;
+  for (std::size_t r = 0; r < stages.size(); ++r) {
+    const Stage& stage = stages[r];
+    const UpdateTimer timer(cluster_, groups, *stage.update, stage.units, execution.cuda_graphs);
+    const UpdateTime update = timer.update(prediction.schedule.ranks[r], micro_batches, layout.chunks);
+    if (r == 0) clearing = update.clearing.total();
+    reduced = std::max(reduced, prediction.schedule.ranks[r].back().end + update.reduction.total());
+    updated = std::max(updated, update.norm.total() + update.update.total());
+    WorkTime work =
+        micro_batches * stage.work(halves) + update.clearing + update.reduction + update.norm + update.update;
+    TrafficTime& messages = work.of(Traffic::pipeline);
+    messages.exposed_ms += prediction.schedule.times[r].messages;
+    messages.hidden_ms += std::max(
+        0.0, micro_batches * stage.messages * (times.transfer + times.receive) - prediction.schedule.times[r].messages);
+    work.of(Traffic::scalars).exposed_ms += host_sums;
     if (work.total() <= most) continue;
     most = work.total();
     prediction.work = work;
+    prediction.recompute_ms =
+        micro_batches * stage.recomputed * (parts.recomputed_layer.backward.total() - parts.layer.backward.total());
   }
-  prediction.step_ms = reduced + updated;
+  prediction.step_ms = clearing + reduced + updated + host_sums;
   prediction.bubble_ms = prediction.step_ms - prediction.work.total();
-  prediction.recompute_ms = micro_batches * recompute;
   return prediction;
 }
 

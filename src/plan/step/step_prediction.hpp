@@ -8,6 +8,7 @@
 #include "src/parallel/grid/process_grid.hpp"
 #include "src/plan/simulation.hpp"
 #include "src/plan/step/work_time.hpp"
+#include "src/plan/work/update_work.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::plan {
@@ -28,7 +29,7 @@ struct StepPrediction {
   double bubble_ms = 0;     ///< waits for other stages, and for messages between them
   double recompute_ms = 0;  ///< part of the work that backward repeats
   double model_flops = 0;   ///< FLOPs of all ranks (model::model_flops)
-  Simulation schedule;      ///< one data rank's pipeline, in milliseconds
+  Simulation schedule;      ///< one data rank's pipeline, in milliseconds; of a long one the first and last rounds
 };
 
 /// Predicts steps of this program on a cluster. The work of a rank is that of a rehearsal of its code, which is kept
@@ -45,10 +46,17 @@ class StepPredictor {
 
  private:
   struct Parts;
-  const Parts& parts_of(const Job& job);
+  struct Stage;
+  const Parts& parts_of(const Job& job, const std::string& key, const GroupPlacements& groups);
+  const UpdateWork& update_of(const Job& job, const std::string& key, const parallel::PipelineLayout& layout, int rank);
+  Stage stage_of(const Job& job, const std::string& key, const GroupPlacements& groups,
+                 const parallel::PipelineLayout& layout, int rank);
+  /// Times of messages between stages, without those of chunks.
+  ScheduleTimes message_times(const Job& job, const GroupPlacements& groups, double boundary_bytes) const;
 
   Cluster cluster_;
-  std::map<std::string, std::unique_ptr<Parts>> parts_;
+  std::map<std::string, std::unique_ptr<Parts>> parts_;         ///< by what the work of a stage depends on
+  std::map<std::string, std::unique_ptr<UpdateWork>> updates_;  ///< by that of updates
 };
 
 /// One prediction.

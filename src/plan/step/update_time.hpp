@@ -1,30 +1,54 @@
 #pragma once
 
-#include "src/plan/step/step_prediction.hpp"
+#include <vector>
+
+#include "src/plan/simulation.hpp"
+#include "src/plan/step/work_time.hpp"
+#include "src/plan/work/update_work.hpp"
 
 namespace trireme::plan {
 
-/// Groups in which a rank communicates once a step.
-struct UpdateGroups {
-  GroupPlacement gradient, embedding, model;
+/// Times of one unit of parameters with a micro-batch: its forward, and the step that completes its gradients.
+struct UnitTime {
+  double forward = 0;
+  double backward = 0;
 };
 
-/// Share of one rank, on which the end of its step depends.
-struct RankShare {
-  double parameters = 0;         ///< elements
-  double shared_parameters = 0;  ///< elements of the tied embedding, if another stage has them, too
-  int layers = 0;
-  int micro_batches = 1;
-  double forward_ms = 0;        ///< time of a micro-batch
-  double last_backward_ms = 0;  ///< time of the last micro-batch, beside which gradients can be reduced
-  double backward_ms = 0;       ///< time of every micro-batch
-};
-
-/// The end of a step: clearing gradients, their reduction and their norm, the update, and the gathering of parameters.
+/// Time that a rank spends on its update.
 struct UpdateTime {
-  WorkTime reduction;  ///< before the norm
-  WorkTime after;
+  WorkTime clearing;
+  WorkTime reduction;  ///< after its last backward, and what its last backward takes longer than others
+  WorkTime norm;
+  WorkTime update;  ///< and what the next forwards wait for parameters
 };
-UpdateTime update_time(const Cluster& cluster, const Job& job, const UpdateGroups& groups, const RankShare& rank);
+
+/// Times recorded updates of one rank. `units` are those of `work`, in its order.
+class UpdateTimer {
+ public:
+  /// All must live longer.
+  UpdateTimer(const Cluster& cluster, const GroupPlacements& groups, const UpdateWork& work,
+              const std::vector<UnitTime>& units, bool graphs)
+      : cluster_(cluster), groups_(groups), work_(work), units_(units), graphs_(graphs) {}
+
+  /// Time by which every backward of a chunk is longer than its units: where gradients are rounded or, in ZeRO 2,
+  /// reduced after each micro-batch.
+  WorkTime hooks(int chunk) const;
+
+  /// Time of the update after the rank's `steps`, whose backwards contain `hooks`. Reductions that overlap start where
+  /// the last backward has passed the last unit of a bucket. Gathers that overlap last into the next forwards, which
+  /// come at the times of these steps.
+  UpdateTime update(const std::vector<TimedStep>& steps, int micro_batches, int chunks) const;
+
+ private:
+  WorkTimer timer() const { return {cluster_, groups_, graphs_}; }
+  WorkTime reduction(const std::vector<TimedStep>& steps, int last_micro_batch) const;
+  WorkTime optimizer(const std::vector<TimedStep>& steps) const;
+
+  const Cluster& cluster_;
+  const GroupPlacements& groups_;
+  const UpdateWork& work_;
+  const std::vector<UnitTime>& units_;
+  bool graphs_;
+};
 
 }  // namespace trireme::plan

@@ -1,9 +1,9 @@
 #include "src/plan/step/work_time.hpp"
 
-#include <vector>
+#include <algorithm>
+#include <utility>
 
 #include "src/plan/cost/kernel_cost.hpp"
-#include "src/plan/overlap.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -34,6 +34,21 @@ void add(WorkTime& time, const KernelCall& call, const Cost& cost) {
       time.memory_bound += ms;
   }
   time.gaps += cost.gap;
+}
+
+Traffic traffic_of(const WorkEvent& event) {
+  switch (event.group) {
+    case parallel::GroupKind::tensor:
+      return Traffic::tensor;
+    case parallel::GroupKind::context:
+      return Traffic::context;
+    case parallel::GroupKind::pipeline:
+      return Traffic::pipeline;
+    case parallel::GroupKind::model:
+      return Traffic::scalars;
+    default:
+      return event.collective == Collective::all_gather ? Traffic::parameters : Traffic::gradients;
+  }
 }
 
 }  // namespace
@@ -71,55 +86,89 @@ WorkTime operator*(double factor, WorkTime work) {
   return work;
 }
 
-WorkTime time_of(const Cluster& cluster, std::span<const WorkEvent> events, const StageGroups& groups, bool graphs) {
-  Device beside_collective = cluster.device;
+GroupPlacements::GroupPlacements(const Cluster& cluster, const parallel::ProcessGrid& grid) {
+  using parallel::GroupKind;
+  const int t = grid.tensor_size(), c = grid.context_size(), d = grid.data_size(), p = grid.pipeline_size();
+  const int stage = t * c * d;  // ranks
+  const auto set = [&](GroupKind kind, int ranks, int stride) {
+    groups_[static_cast<std::size_t>(kind)] = placement(cluster, ranks, stride);
+  };
+  set(GroupKind::tensor, t, 1);
+  set(GroupKind::context, c, t);
+  set(GroupKind::data, d, t * c);
+  set(GroupKind::gradient, c * d, t);
+  set(GroupKind::pipeline, p, stage);
+  set(GroupKind::embedding, std::min(p, 2), stage * std::max(1, p - 1));
+  // Tensor groups of all stages.
+  const int on_node = std::min(t, cluster.ranks_per_node) * std::clamp(cluster.ranks_per_node / stage, 1, p);
+  groups_[static_cast<std::size_t>(GroupKind::model)] = {t * p, on_node};
+}
+
+WorkTimer::WorkTimer(const Cluster& cluster, const GroupPlacements& groups, bool graphs)
+    : cluster_(cluster), groups_(groups), graphs_(graphs), beside_collective_(cluster.device) {
   if (cluster.device.multiprocessors > tensor_group_blocks) {
-    beside_collective.product_tflops *=
-        1 - static_cast<double>(tensor_group_blocks) / beside_collective.multiprocessors;
+    beside_collective_.product_tflops *= 1 - static_cast<double>(tensor_group_blocks) / cluster.device.multiprocessors;
   }
-  WorkTime time;
-  std::vector<OverlapStep> steps;
-  std::vector<Traffic> kinds;  // by operation
-  double computed = 0;         // since the last of the steps
-  int in_flight = 0;           // collectives of the tensor group
+}
+
+void WorkTimer::add(std::span<const WorkEvent> events, std::optional<Traffic> traffic) {
   for (const WorkEvent& event : events) {
-    if (event.kind == WorkEvent::Kind::kernel) {
-      const bool shares = in_flight > 0 && event.call.product;
-      const Cost cost = cost_of(shares ? beside_collective : cluster.device, event.call, graphs);
-      add(time, event.call, cost);
-      computed += cost.main + cost.end + cost.gap;
-      continue;
+    if (event.kind == WorkEvent::Kind::start) {
+      start(event, traffic);
+    } else if (event.kind == WorkEvent::Kind::wait) {
+      wait(event.operation);
+    } else {
+      const bool shares = in_flight_ > 0 && event.call.product;
+      const Cost cost = cost_of(shares ? beside_collective_ : cluster_.device, event.call, graphs_);
+      plan::add(time_, event.call, cost);
+      computed_ += cost.main + cost.end + cost.gap;
     }
-    const auto operation = static_cast<std::size_t>(event.operation);
-    if (event.kind == WorkEvent::Kind::wait) {
-      in_flight -= kinds[operation] == Traffic::tensor ? 1 : 0;
-      steps.push_back({std::exchange(computed, 0), OverlapStep::Kind::wait, event.operation});
-      continue;
-    }
-    const bool tensor = event.group == parallel::GroupKind::tensor;
-    const GroupPlacement& group = tensor ? groups.tensor : groups.context;
-    const double ms = collective_ms(cluster, event.collective, event.bytes, group);
-    if (kinds.size() <= operation) kinds.resize(operation + 1);
-    kinds[operation] = tensor ? Traffic::tensor : Traffic::context;
-    in_flight += tensor ? 1 : 0;
-    const bool by_own_cores = cluster.cores_per_node > 0 && group.nodes() == 1;
-    if (by_own_cores) {
-      time.of(kinds[operation]).exposed_ms += ms;
-      computed += ms;
-    }
-    steps.push_back({std::exchange(computed, 0), OverlapStep::Kind::start, event.operation, by_own_cores ? 0 : ms,
-                     static_cast<int>(kinds[operation])});
   }
-  const CriticalPath path = critical_path(steps);
-  for (const OverlapStep& step : steps) {
+}
+
+void WorkTimer::start(const WorkEvent& event, std::optional<Traffic> traffic) {
+  const Traffic kind = traffic.value_or(traffic_of(event));
+  const GroupPlacement& group = groups_.of(event.group);
+  const double ms = collective_ms(cluster_, event.collective, event.bytes, group);
+  const auto operation = static_cast<std::size_t>(event.operation);
+  if (kinds_.size() <= operation) kinds_.resize(operation + 1);
+  kinds_[operation] = kind;
+  in_flight_ += kind == Traffic::tensor ? 1 : 0;
+  const bool by_own_cores = cluster_.cores_per_node > 0 && group.nodes() == 1;
+  if (by_own_cores) {
+    time_.of(kind).exposed_ms += ms;
+    computed_ += ms;
+  }
+  steps_.push_back({std::exchange(computed_, 0), OverlapStep::Kind::start, event.operation, by_own_cores ? 0 : ms,
+                    static_cast<int>(kind)});
+}
+
+void WorkTimer::wait(int operation) {
+  const auto number = static_cast<std::size_t>(operation);
+  if (number >= kinds_.size() || !kinds_[number]) return;
+  in_flight_ -= kinds_[number] == Traffic::tensor ? 1 : 0;
+  steps_.push_back({std::exchange(computed_, 0), OverlapStep::Kind::wait, operation});
+}
+
+WorkTime WorkTimer::time() const {
+  WorkTime time = time_;
+  const CriticalPath path = critical_path(steps_);
+  for (const OverlapStep& step : steps_) {
     if (step.kind != OverlapStep::Kind::start) continue;
     const auto operation = static_cast<std::size_t>(step.operation);
-    const double exposed = std::min(path.waits[operation], step.duration);
-    // A wait for operations before it on the same link is exposed, too.
-    time.of(kinds[operation]).exposed_ms += path.waits[operation];
-    time.of(kinds[operation]).hidden_ms += step.duration - exposed;
+    // Its share of a wait for operations before it on the same link is exposed, too.
+    const double wait = path.waits[operation];
+    time.of(*kinds_[operation]).exposed_ms += wait;
+    time.of(*kinds_[operation]).hidden_ms += step.duration - std::min(wait, step.duration);
   }
   return time;
+}
+
+WorkTime time_of(const Cluster& cluster, std::span<const WorkEvent> events, const GroupPlacements& groups,
+                 bool graphs) {
+  WorkTimer timer(cluster, groups, graphs);
+  timer.add(events);
+  return timer.time();
 }
 
 }  // namespace trireme::plan

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <array>
+#include <iterator>
+#include <optional>
 #include <span>
+#include <vector>
 
+#include "src/parallel/grid/process_grid.hpp"
 #include "src/plan/cluster/cluster.hpp"
 #include "src/plan/cost/collective_cost.hpp"
-#include "src/plan/work/stage_work.hpp"
+#include "src/plan/overlap.hpp"
+#include "src/plan/work/work_event.hpp"
 
 namespace trireme::plan {
 
@@ -43,16 +48,52 @@ struct WorkTime {
   WorkTime& operator+=(const WorkTime& other);
   friend WorkTime operator+(WorkTime a, const WorkTime& b) { return a += b; }
   friend WorkTime operator*(double factor, WorkTime work);
+  friend WorkTime operator-(WorkTime a, const WorkTime& b) { return a += -1 * b; }
 };
 
-/// Groups of a rank in which a stage communicates.
-struct StageGroups {
-  GroupPlacement tensor, context;
+/// Placements of a rank's groups.
+class GroupPlacements {
+ public:
+  GroupPlacements(const Cluster& cluster, const parallel::ProcessGrid& grid);
+  const GroupPlacement& of(parallel::GroupKind kind) const { return groups_[static_cast<std::size_t>(kind)]; }
+
+ private:
+  std::array<GroupPlacement, std::size(parallel::all_group_kinds)> groups_;
 };
 
-/// Time of recorded events on a rank of `cluster`. Collectives of a group run one after another beside kernels; waits
-/// for them are exposed. Products beside a tensor group's collective leave it the multiprocessors that the program
-/// leaves it. On a CPU (Cluster::cores_per_node) the rank's own cores move data inside a node: nothing of it is hidden.
-WorkTime time_of(const Cluster& cluster, std::span<const WorkEvent> events, const StageGroups& groups, bool graphs);
+/// Adds up the time of recorded events on a rank of a cluster. Collectives of one kind of traffic run one after another
+/// beside kernels; waits for them are exposed. Products beside a tensor group's collective leave it the multiprocessors
+/// that the program leaves it. On a CPU (Cluster::cores_per_node) the rank's own cores move data inside a node: nothing
+/// of it is hidden.
+class WorkTimer {
+ public:
+  /// All must live longer.
+  WorkTimer(const Cluster& cluster, const GroupPlacements& groups, bool graphs);
+
+  /// Adds events in their order. `traffic` is the purpose of all their communication; by default their groups tell it.
+  /// Waits for operations that started before the first event take no time.
+  void add(std::span<const WorkEvent> events, std::optional<Traffic> traffic = {});
+  /// Lets time pass for work that is counted elsewhere.
+  void pass(double ms) { computed_ += ms; }
+  /// Time of all events so far.
+  WorkTime time() const;
+
+ private:
+  void start(const WorkEvent& event, std::optional<Traffic> traffic);
+  void wait(int operation);
+
+  const Cluster& cluster_;
+  const GroupPlacements& groups_;
+  bool graphs_;
+  Device beside_collective_;
+  WorkTime time_;
+  std::vector<OverlapStep> steps_;
+  std::vector<std::optional<Traffic>> kinds_;  // of the operations that have started
+  double computed_ = 0;                        // since the last of the steps
+  int in_flight_ = 0;                          // collectives of the tensor group
+};
+
+/// Time of `events` alone.
+WorkTime time_of(const Cluster& cluster, std::span<const WorkEvent> events, const GroupPlacements& groups, bool graphs);
 
 }  // namespace trireme::plan

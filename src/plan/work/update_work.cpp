@@ -14,16 +14,22 @@ namespace {
 
 using parallel::GroupKind;
 
-/// Chunk of every unit of a stage, in the order of its parameters.
-std::vector<int> chunks_of_units(const model::StageShard& shard) {
-  std::vector<int> chunks;
-  if (shard.first_stage) chunks.push_back(0);
+/// Units of a stage, in the order of its parameters.
+std::vector<UpdateWork::Unit> units_of(const model::StageShard& shard) {
+  using Part = UpdateWork::Unit::Part;
+  std::vector<UpdateWork::Unit> units;
+  const auto add = [&](Part part, int chunk) {
+    UpdateWork::Unit& unit = units.emplace_back();
+    unit.part = part;
+    unit.chunk = chunk;
+  };
+  if (shard.first_stage) add(Part::embedding, 0);
   const int count = static_cast<int>(shard.chunks.size());
   for (int chunk = 0; chunk < count; ++chunk) {
-    chunks.insert(chunks.end(), static_cast<std::size_t>(shard.chunks[static_cast<std::size_t>(chunk)].layers), chunk);
+    for (int i = 0; i < shard.chunks[static_cast<std::size_t>(chunk)].layers; ++i) add(Part::layer, chunk);
   }
-  if (shard.last_stage) chunks.push_back(count - 1);
-  return chunks;
+  if (shard.last_stage) add(Part::head, count - 1);
+  return units;
 }
 
 parallel::ScheduleKind schedule_of(const train::ExecutionConfig& execution, int chunks) {
@@ -57,8 +63,8 @@ class Rank {
 
   UpdateWork record() {
     UpdateWork work;
-    const std::vector<int> chunks = chunks_of_units(shard_);
-    for (std::size_t unit = chunks.size(); unit-- > 0;) work.units.push_back({.chunk = chunks[unit]});
+    work.units = units_of(shard_);
+    std::ranges::reverse(work.units);
     work.clearing = recorded([&] { data_parallel_.begin_step(); });
     backward(work, false);
     backward(work, true);
@@ -98,8 +104,7 @@ class Rank {
       (last ? recording.before_last_backward : recording.before_backward) = recorded([&] {
         data_parallel_.before_backward(unit);
         if (i == 0 && tied_head_) data_parallel_.before_backward(0);
-        const bool is_layer = !(i == 0 && shard_.last_stage) && !(unit == 0 && shard_.first_stage);
-        if (!halves_ || !is_layer) return;
+        if (!halves_ || recording.part != UpdateWork::Unit::Part::layer) return;
         data_parallel_.pause_backward(unit);
         data_parallel_.before_backward(unit);
       });
@@ -123,7 +128,7 @@ class Rank {
   Recorder& recorder_;
   parallel::PipelineLayout layout_;
   model::StageShard shard_;
-  bool halves_;     // of backwards
+  bool halves_;     // backwards run in halves
   bool tied_head_;  // to the embedding on this rank
   RecordingCommunicator tensor_, gradient_, model_, embedding_;
   Arena workspace_;

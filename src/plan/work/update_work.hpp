@@ -9,19 +9,21 @@
 
 namespace trireme::plan {
 
-/// What a rank does between the backwards of its chunks and the next forwards, beside the layers themselves. Operations
+/// Work of a rank between the backwards of its chunks and the next forwards, beside the layers themselves. Operations
 /// are numbered through all parts, in the order of a step.
 struct UpdateWork {
   /// Around the work of one unit of parameters: the embeddings, a layer, the head.
   struct Unit {
+    enum class Part { embedding, layer, head };
+    Part part = Part::layer;
     int chunk = 0;
-    std::vector<WorkEvent> before_backward{}, after_backward{};            ///< of all micro-batches but the last
-    std::vector<WorkEvent> before_last_backward{}, after_last_backward{};  ///< of the last micro-batch
-    std::vector<WorkEvent> before_forward{};                               ///< of the first micro-batch after an update
+    std::vector<WorkEvent> before_backward{}, after_backward{};            ///< all micro-batches but the last
+    std::vector<WorkEvent> before_last_backward{}, after_last_backward{};  ///< the last micro-batch
+    std::vector<WorkEvent> before_forward{};                               ///< first micro-batch after an update
   };
   std::vector<Unit> units;           ///< in the order of a backward
-  std::vector<WorkEvent> clearing;   ///< of gradients, before the first forward
-  std::vector<WorkEvent> reduction;  ///< what is left of it after the last backward
+  std::vector<WorkEvent> clearing;   ///< clears gradients, before the first forward
+  std::vector<WorkEvent> reduction;  ///< part of it that is left after the last backward
   std::vector<WorkEvent> norm;
   std::vector<WorkEvent> optimizer;  ///< update and gathers of parameters
 };

@@ -1,0 +1,178 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "src/base/error.hpp"
+#include "src/model/presets.hpp"
+#include "src/plan/step/step_prediction.hpp"
+
+namespace trireme::plan {
+namespace {
+
+/// GPT-2 1.2B on a grid, in bf16.
+Job job_of(const parallel::ProcessGrid& grid, std::int64_t global_batch, std::int64_t micro_batch = 8) {
+  Job job{model::preset("gpt2-1.2b"), {}, {}, grid};
+  job.execution.dtype = DType::bf16;
+  job.execution.micro_batch_size = micro_batch;
+  job.options.global_batch_size = global_batch;
+  return job;
+}
+
+/// Links that take no time.
+Cluster without_links() {
+  Cluster cluster = cluster_preset("dgx-h200");
+  cluster.node = cluster.network = {1e12, 1, 0};
+  return cluster;
+}
+
+TEST(StepPrediction, OfSeveralMicroBatchesRepeatsTheWorkAndNotTheUpdate) {
+  const parallel::ProcessGrid one(1, 1, 1);
+  StepPredictor predictor(cluster_preset("dgx-h200"));
+  const double of_1 = predictor.predict(job_of(one, 8)).step_ms, of_2 = predictor.predict(job_of(one, 16)).step_ms,
+               of_4 = predictor.predict(job_of(one, 32)).step_ms;
+  EXPECT_NEAR(of_4 - of_2, 2 * (of_2 - of_1), 1e-6);
+  EXPECT_LT(of_2, 2 * of_1);
+}
+
+TEST(StepPrediction, AddsUpWithoutABubbleOnOneStage) {
+  for (const bool sequence_parallel : {false, true}) {
+    for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer,
+                                parallel::DataSharding::optimizer_and_gradients}) {
+      Job job = job_of({16, 2, 1}, 128);
+      job.execution.parallel.sequence_parallel = sequence_parallel;
+      job.execution.parallel.data_parallel.sharding = sharding;
+      const StepPrediction p = predict_step(cluster_preset("dgx-h100"), job);
+      EXPECT_NEAR(p.bubble_ms, 0, 1e-6 * p.step_ms);
+      EXPECT_NEAR(p.work.total(), p.step_ms, 1e-6 * p.step_ms);
+      EXPECT_GT(p.work.of(Traffic::tensor).exposed_ms, 0);
+      EXPECT_GT(p.work.of(Traffic::gradients).exposed_ms, 0);
+      EXPECT_EQ(p.work.of(Traffic::parameters).exposed_ms > 0, sharding != parallel::DataSharding::none);
+      EXPECT_GT(p.work.of(Traffic::scalars).exposed_ms, 0);
+    }
+  }
+}
+
+TEST(StepPrediction, OfTwoTensorRanksExposesFourAllReducesALayer) {
+  const Cluster cluster = cluster_preset("dgx-h200");
+  Job job = job_of({2, 2, 1}, 8);
+  job.execution.parallel.async_tensor_all_reduce = false;
+  const StepPrediction p = predict_step(cluster, job);
+  const double stream = 8.0 * 1024 * static_cast<double>(job.model.hidden) * 2;
+  const double one = collective_ms(cluster, Collective::all_reduce, stream, {2, 2});
+  // The embedding and the head have a few more.
+  EXPECT_GT(p.work.of(Traffic::tensor).exposed_ms, 4 * job.model.layers * one);
+  EXPECT_LT(p.work.of(Traffic::tensor).exposed_ms, 1.05 * 4 * job.model.layers * one);
+  const StepPrediction alone = predict_step(cluster, job_of({1, 1, 1}, 8));
+  EXPECT_NEAR(p.work.products, alone.work.products / 2, 0.1 * alone.work.products / 2);
+  // Behind backward's products half of them hide.
+  job.execution.parallel.async_tensor_all_reduce = true;
+  const StepPrediction behind = predict_step(cluster, job);
+  EXPECT_LT(behind.work.of(Traffic::tensor).exposed_ms, 0.7 * p.work.of(Traffic::tensor).exposed_ms);
+  EXPECT_LT(behind.step_ms, p.step_ms);
+}
+
+TEST(StepPrediction, OfDataRanksOnFreeLinksIsThatOfOneRank) {
+  const StepPrediction alone = predict_step(without_links(), job_of({1, 1, 1}, 16));
+  const StepPrediction many = predict_step(without_links(), job_of({64, 1, 1}, 64 * 16));
+  EXPECT_NEAR(many.step_ms, alone.step_ms, 1e-3 * alone.step_ms);
+  EXPECT_NEAR(many.model_flops, 64 * alone.model_flops, 1);
+}
+
+TEST(StepPrediction, HidesReductionsAndGathersBehindWork) {
+  for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer,
+                              parallel::DataSharding::optimizer_and_gradients}) {
+    Job job = job_of({64, 8, 1}, 64);
+    job.execution.parallel.data_parallel.sharding = sharding;
+    const StepPrediction without = predict_step(cluster_preset("dgx-a100-40gb"), job);
+    job.execution.parallel.data_parallel.overlap_reduce = true;
+    job.execution.parallel.data_parallel.overlap_gather = sharding != parallel::DataSharding::none;
+    job.execution.parallel.data_parallel.bucket_elements = 20'000'000;
+    const StepPrediction with = predict_step(cluster_preset("dgx-a100-40gb"), job);
+    EXPECT_LT(with.work.of(Traffic::gradients).exposed_ms, 0.7 * without.work.of(Traffic::gradients).exposed_ms);
+    EXPECT_GT(with.work.of(Traffic::gradients).hidden_ms, 0);
+    EXPECT_LE(with.work.of(Traffic::parameters).exposed_ms, without.work.of(Traffic::parameters).exposed_ms);
+    EXPECT_LT(with.step_ms, without.step_ms);
+  }
+}
+
+TEST(StepPrediction, OfAPipelineOfEqualStagesHasTheBubbleOfItsSchedule) {
+  // With few tokens in the vocabulary the ends of the pipeline are like its other stages.
+  Job job = job_of({4, 1, 4}, 64);
+  job.model.vocabulary = 100;
+  job.model.layers = 48;
+  StepPredictor predictor(without_links());
+  const auto bubble = [&] {
+    const StepPrediction p = predictor.predict(job);
+    const double end = p.schedule.makespan;
+    double busy = 0;
+    for (const RankTime& time : p.schedule.times) busy = std::max(busy, time.busy);
+    return end / busy - 1;
+  };
+  EXPECT_NEAR(bubble(), 3.0 / 8, 0.02);
+  job.execution.parallel.pipeline.chunks = 3;
+  EXPECT_NEAR(bubble(), 3.0 / 24, 0.02);
+}
+
+TEST(StepPrediction, PutsMessagesInTheWayWithoutOverlap) {
+  Job job = job_of({8, 2, 4}, 32, 2);
+  const Cluster cluster = cluster_preset("dgx-a100-40gb");
+  const StepPrediction without = predict_step(cluster, job);
+  job.execution.parallel.overlap_p2p = true;
+  const StepPrediction with = predict_step(cluster, job);
+  EXPECT_LT(with.step_ms, without.step_ms);
+  EXPECT_GT(without.work.of(Traffic::pipeline).exposed_ms, with.work.of(Traffic::pipeline).exposed_ms);
+  EXPECT_GE(with.bubble_ms, 0);
+}
+
+TEST(StepPrediction, OfALongScheduleGrowsAsThatOfAShortOne) {
+  Job job = job_of({8, 1, 8}, 0, 1);
+  StepPredictor predictor(cluster_preset("dgx-h100"));
+  const auto step_ms = [&](int micro_batches) {
+    job.options.global_batch_size = micro_batches;
+    return predictor.predict(job).step_ms;
+  };
+  // 824 micro-batches are simulated in full, 840 are not.
+  const double round = step_ms(824) - step_ms(816);
+  EXPECT_NEAR(step_ms(840) - step_ms(824), 2 * round, 0.01 * round);
+  EXPECT_NEAR(step_ms(8 * 1024) - step_ms(840), (1024 - 105) * round, 0.01 * round);
+}
+
+TEST(StepPrediction, CountsRecomputation) {
+  Job job = job_of({1, 1, 1}, 8);
+  StepPredictor predictor(cluster_preset("dgx-h200"));
+  const StepPrediction kept = predictor.predict(job);
+  EXPECT_EQ(kept.recompute_ms, 0);
+  job.execution.recomputation.granularity = model::RecomputeGranularity::full;
+  const StepPrediction full = predictor.predict(job);
+  EXPECT_NEAR(full.step_ms - kept.step_ms, full.recompute_ms, 1e-6);
+  job.execution.recomputation.method = model::RecomputeMethod::block;
+  job.execution.recomputation.layers = job.model.layers / 2;
+  EXPECT_NEAR(predictor.predict(job).recompute_ms, full.recompute_ms / 2, 1e-6);
+}
+
+TEST(StepPrediction, RefusesWhatTheProgramCannotRun) {
+  StepPredictor predictor(cluster_preset("dgx-h100"));
+  EXPECT_THROW(predictor.predict(job_of({8, 1, 8}, 12, 8)), ConfigError);
+  EXPECT_THROW(predictor.predict(job_of({7, 1, 7}, 8)), ConfigError);
+  EXPECT_THROW(predictor.predict(job_of({32, 32, 1}, 8)), Error);
+}
+
+TEST(StepPrediction, TakesLittleTimeOnceItsLayersAreKnown) {
+  Job job = job_of({512, 8, 4}, 512, 1);
+  job.model = model::preset("gpt2-8.3b");
+  StepPredictor predictor(cluster_preset("dgx-h100"));
+  using Clock = std::chrono::steady_clock;
+  const auto ms = [](Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
+  const auto begin = Clock::now();
+  predictor.predict(job);
+  const auto middle = Clock::now();
+  constexpr int times = 20;
+  for (int i = 0; i < times; ++i) predictor.predict(job);
+  std::printf("first %.2f ms, later %.3f ms\n", ms(middle - begin), ms(Clock::now() - middle) / times);
+  EXPECT_LT(ms(Clock::now() - middle) / times, 50);
+}
+
+}  // namespace
+}  // namespace trireme::plan
