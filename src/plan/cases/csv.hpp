@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trireme::plan {
+
+/// Record of a CSV file.
+struct CsvRecord {
+  int line = 0;  ///< in the file, from 1, on which the record begins
+  std::vector<std::string> fields;
+};
+
+/// Records of a CSV text (RFC 4180): fields between commas, quoted where they hold commas, quotes (doubled) or ends of
+/// lines; lines end with LF or CRLF. Empty lines and a byte order mark are skipped. DataError, with `name` and the
+/// line, for a quote that is not closed or is followed by text.
+std::vector<CsvRecord> parse_csv(const std::string& name, const std::string& text);
+
+}  // namespace trireme::plan

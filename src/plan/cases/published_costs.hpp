@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/plan/cost/collective_cost.hpp"
+
+namespace trireme::plan {
+
+/// Constants of a hardware generation that are fitted to published runs, as shares of what its cluster can do: four of
+/// them for each generation.
+struct FittedShares {
+  double product = 0.9;  ///< rate of products, of Device::product_tflops
+  double memory = 0.85;  ///< rate of memory-bound kernels, of Device::copy_gbs
+  double node = 0.75;    ///< Link::share inside a node
+  double network = 0.7;  ///< Link::share between nodes; V100's is not fitted
+  double unfused = 0.6;  ///< rate of memory-bound kernels without fusion, of `memory`; V100 alone
+};
+
+/// Cluster of published runs: a preset, or one that differs from it in its GPU's rates alone.
+struct PublishedCluster {
+  std::string name;
+  std::string generation;  ///< of which the fitted constants are: "V100"
+  Cluster cluster;
+  FittedShares shares;
+};
+
+/// The cluster called `name`: a preset (cluster_preset_names) or dgx-2, of V100 of 350 W. ConfigError for others.
+PublishedCluster published_cluster(const std::string& name);
+
+/// Times in milliseconds of what published runs do on a cluster.
+class PublishedCosts {
+ public:
+  explicit PublishedCosts(const PublishedCluster& cluster, bool fp8 = false);
+
+  /// [m, k] x [k, n] of 16-bit elements; with fp8 at 1.5 times the rate.
+  double product(double m, double n, double k) const;
+  /// `count` of them with the depth or width of a head, by cuBLAS: a tile is full for multiples of 128 alone. At least
+  /// the time of the bytes.
+  double head_products(double count, double m, double n, double k) const;
+  /// FLOPs of flash attention with a causal mask on sequences of `s` tokens; backward makes 85 % of forward's.
+  double flash_attention(double flops, double s, bool backward) const;
+  double memory(double bytes) const;
+  /// The same for kernels that fuse nothing.
+  double unfused_memory(double bytes) const { return memory(bytes) / shares_.unfused; }
+  /// Starts and ends of kernels, beside their work.
+  double launches(int kernels) const;
+  /// A collective of ranks at a distance of `stride`; `bytes` of the whole tensor.
+  double collective(Collective op, double bytes, int ranks, int stride) const;
+  /// Distance of ranks that are alone in their nodes.
+  int node_stride() const { return cluster_.ranks_per_node; }
+  /// A message between two ranks, for which the host waits.
+  double message(double bytes, bool to_another_node) const;
+
+ private:
+  Cluster cluster_;
+  FittedShares shares_;
+  double flash_share_;
+  bool fp8_;
+};
+
+}  // namespace trireme::plan

@@ -1,0 +1,327 @@
+#include "src/plan/cases/published_run.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <initializer_list>
+#include <string_view>
+
+#include "src/base/check.hpp"
+
+namespace trireme::plan {
+namespace {
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+bool has(const std::string& text, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string::npos; });
+}
+
+/// A fault of one field. Caught where the row is read.
+struct FieldError {
+  std::string column;
+  std::string reason;
+};
+
+/// Fields of one row, read as values.
+class Row {
+ public:
+  explicit Row(std::map<std::string, std::string> fields) : fields_(std::move(fields)) {}
+
+  const std::string& text(const std::string& column) const {
+    static const std::string none;
+    const auto found = fields_.find(column);
+    return found == fields_.end() ? none : found->second;
+  }
+  std::string lower_text(const std::string& column) const { return lower(text(column)); }
+
+  /// A number: "51200", "51,200", "~50k (not stated)", "0.557 s". Empty where the field holds none.
+  std::optional<double> number(const std::string& column) const {
+    std::string digits;
+    for (const char c : text(column)) {
+      if (c == '~' || c == ',' || c == '_' || (c == ' ' && digits.empty())) continue;
+      digits += c;
+    }
+    const std::string word = lower(digits);
+    if (word.empty() || word == "-" || has(word, {"none", "n/a", "not stated", "unknown"})) {
+      if (word.empty() || std::isdigit(static_cast<unsigned char>(word.front())) == 0) return std::nullopt;
+    }
+    double value = 0;
+    const auto [end, status] = std::from_chars(digits.data(), std::to_address(digits.end()), value);
+    if (status != std::errc()) throw FieldError{column, fmt::format("'{}' is no number", text(column))};
+    std::string rest = lower(digits.substr(static_cast<std::size_t>(end - digits.data())));
+    if (rest.starts_with("k")) {
+      value *= 1000;
+      rest.erase(0, 1);
+    }
+    if (!rest.empty() && rest.front() != ' ' && rest.front() != '(' && rest.front() != 's' && rest.front() != '%') {
+      throw FieldError{column, fmt::format("'{}' is no number", text(column))};
+    }
+    if (!std::isfinite(value) || value <= 0) throw FieldError{column, fmt::format("'{}' is not above 0", text(column))};
+    return value;
+  }
+
+  std::optional<std::int64_t> count(const std::string& column) const {
+    const std::optional<double> value = number(column);
+    if (!value) return std::nullopt;
+    if (*value != std::floor(*value) || *value > 1e9) {
+      throw FieldError{column, fmt::format("'{}' is no whole number up to 1e9", text(column))};
+    }
+    return static_cast<std::int64_t>(*value);
+  }
+  std::int64_t needed(const std::string& column) const {
+    const std::optional<std::int64_t> value = count(column);
+    if (!value) throw FieldError{column, "is empty; a whole number is needed"};
+    return *value;
+  }
+  int rank_count(const std::string& column, int missing) const {
+    return static_cast<int>(count(column).value_or(missing));
+  }
+
+ private:
+  std::map<std::string, std::string> fields_;
+};
+
+std::string cluster_of(const Row& row) {
+  const std::string text = row.lower_text("hardware");
+  if (has(text, {"v100"})) return has(text, {"2h"}) ? "dgx-2h" : "dgx-2";
+  if (has(text, {"a100"})) return has(text, {"40g", "40 g", "40-g", "40_g"}) ? "dgx-a100-40gb" : "dgx-a100";
+  if (has(text, {"h200"})) return "dgx-h200";
+  if (has(text, {"h100"})) return "dgx-h100";
+  throw FieldError{"hardware", fmt::format("'{}' names none of V100, A100, H100, H200", row.text("hardware"))};
+}
+
+Sharding sharding_of(const std::string& schedule) {
+  if (has(schedule, {"shard_grad_op", "zero-2", "zero2", "zero 2"})) return Sharding::gradients;
+  if (has(schedule, {"fsdp", "full_shard", "zero-3", "zero3", "zero 3", "deepspeed"})) return Sharding::full;
+  if (has(schedule, {"zero-1", "zero1", "zero 1", "distributed opt", "dist-opt"})) return Sharding::optimizer;
+  return Sharding::none;
+}
+
+PublishedSchedule schedule_of(const std::string& text, const std::string& original) {
+  if (has(text, {"zb-2p", "zb2p", "zb-h2", "2p"})) return PublishedSchedule::zero_bubble_2p;
+  if (has(text, {"zb-1p", "zb1p", "zb-h1", "1p", "zero-bubble", "zero bubble"})) {
+    return PublishedSchedule::zero_bubble_1p;
+  }
+  if (has(text, {"interleave", "1f1b-i", "1f1b_i", "1f1b i", "vpp", "virtual"})) return PublishedSchedule::interleaved;
+  if (has(text, {"gpipe", "all forward"})) return PublishedSchedule::gpipe;
+  if (text.empty() || has(text, {"1f1b", "none", "flush", "ptd", "pipedream", "ddp", "data parallel", "n/a"}) ||
+      text == "-" || sharding_of(text) != Sharding::none) {
+    return PublishedSchedule::one_forward_one_backward;
+  }
+  throw FieldError{"schedule", fmt::format("'{}' is none of 1F1B, interleaved, GPipe, ZB-1p, ZB-2p, FSDP", original)};
+}
+
+Recomputation recomputation_of(const Row& row) {
+  const std::string text = row.lower_text("recompute");
+  if (has(text, {"selective", "core att"})) return Recomputation::selective;
+  if (has(text, {"full", "true", "yes", "uniform", "block", "all layers", "every layer"})) return Recomputation::full;
+  if (text.empty() || text == "-" || has(text, {"no", "false", "off", "n/a"})) return Recomputation::none;
+  throw FieldError{"recompute", fmt::format("'{}' is none of none, selective, full", row.text("recompute"))};
+}
+
+bool uses_fp8(const Row& row, const std::string& cluster) {
+  const std::string text = row.lower_text("precision");
+  if (has(text, {"fp8"})) {
+    if (!has(cluster, {"h100", "h200"})) throw FieldError{"precision", "fp8 needs an H100 or H200"};
+    return true;
+  }
+  if (text.empty() || has(text, {"fp16", "bf16", "half", "bfloat", "float16", "mixed", "not stated"})) return false;
+  throw FieldError{"precision", fmt::format("'{}' is none of fp16, bf16, fp8", row.text("precision"))};
+}
+
+FlopConvention convention_of(const Row& row) {
+  const std::string text = row.lower_text("tflops_def");
+  if (has(text, {"6n"})) return FlopConvention::six_n_attention;
+  if (has(text, {"hardware", "hfu"})) return FlopConvention::hardware;
+  if (has(text, {"excl", "without recomp", "no recomp", "72b"})) return FlopConvention::model;
+  if (has(text, {"eq3", "eq. 3", "eq 3", "eq.3", "eq(3)", "equation 3", "96b", "incl", "paper"})) {
+    return FlopConvention::with_recompute;
+  }
+  if (text.empty() || text == "-" || has(text, {"model", "mfu", "none", "n/a", "palm"})) return FlopConvention::model;
+  throw FieldError{"tflops_def", fmt::format("'{}' is no known count: eq3, hardware FLOPs, model FLOPs, 6N + attention",
+                                             row.text("tflops_def"))};
+}
+
+bool says_sequence_parallel(const Row& row) {
+  for (const char* column : {"schedule", "recompute", "model", "note", "hardware"}) {
+    const std::string text = fmt::format(" {} ", row.lower_text(column));
+    if (has(text, {"no sequence par", "without sequence par", "no sp"})) return false;
+    if (has(text, {"sequence par", "sequence-par", "seq par", "seq-par", "+sp", "+ sp", " sp ", "sp+"})) return true;
+  }
+  // Selective recomputation came with sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198).
+  return has(row.lower_text("source"), {"2205.05198"}) && has(row.lower_text("recompute"), {"selective"});
+}
+
+void read_grid(const Row& row, PublishedRun& run) {
+  run.gpus = static_cast<int>(row.needed("gpus"));
+  run.tp = row.rank_count("tp", 1);
+  run.pp = row.rank_count("pp", 1);
+  const std::int64_t model_ranks = static_cast<std::int64_t>(run.tp) * run.pp;
+  if (run.gpus % model_ranks != 0) {
+    throw FieldError{"gpus", fmt::format("{} are no multiple of tp {} x pp {}", run.gpus, run.tp, run.pp)};
+  }
+  run.dp = row.rank_count("dp", static_cast<int>(run.gpus / model_ranks));
+  if (run.gpus != model_ranks * run.dp) {
+    throw FieldError{"dp", fmt::format("tp {} x pp {} x dp {} are {} GPUs, not {}", run.tp, run.pp, run.dp,
+                                       model_ranks * run.dp, run.gpus)};
+  }
+  run.global_batch = row.needed("gbs");
+  run.micro_batch = row.needed("mbs");
+  if (run.global_batch < run.dp * run.micro_batch) {
+    throw FieldError{"gbs", fmt::format("{} are less than dp {} x mbs {}", run.global_batch, run.dp, run.micro_batch)};
+  }
+}
+
+void read_model(const Row& row, PublishedRun& run) {
+  run.layers = static_cast<int>(row.needed("layers"));
+  run.hidden = row.needed("hidden");
+  run.sequence = row.needed("seq");
+  run.heads = row.count("heads").value_or(std::max<std::int64_t>(1, run.hidden / 128));
+  run.vocabulary = row.count("vocab").value_or(51200);
+  if (run.layers > 2000) throw FieldError{"layers", fmt::format("{} are more than 2000", run.layers)};
+  if (run.layers < run.pp) throw FieldError{"pp", fmt::format("{} stages for {} layers", run.pp, run.layers)};
+  if (run.hidden % run.heads != 0) {
+    throw FieldError{"heads", fmt::format("{} do not divide hidden {}", run.heads, run.hidden)};
+  }
+  if (run.heads % run.tp != 0) {
+    throw FieldError{"tp", fmt::format("{} ranks do not divide {} heads", run.tp, run.heads)};
+  }
+}
+
+int chunks_of(const Row& row, const PublishedRun& run) {
+  const std::optional<std::int64_t> layers = row.count("layers_per_virtual_stage");
+  if (!layers) throw FieldError{"layers_per_virtual_stage", "is empty; an interleaved schedule needs it"};
+  // Rounded up: the first or last chunk may have fewer layers, beside the embedding and the output head.
+  const std::int64_t chunk_layers = run.pp * *layers;
+  return static_cast<int>((run.layers + chunk_layers - 1) / chunk_layers);
+}
+
+void read_schedule(const Row& row, PublishedRun& run) {
+  const std::string text = row.lower_text("schedule");
+  run.sharding = sharding_of(text);
+  run.schedule = schedule_of(text, row.text("schedule"));
+  if (run.is_fsdp() && run.tp * run.pp > 1) {
+    throw FieldError{"schedule", fmt::format("'{}' is not predicted together with tp {} or pp {}", row.text("schedule"),
+                                             run.tp, run.pp)};
+  }
+  if (run.schedule == PublishedSchedule::interleaved && run.pp > 1) run.chunks = chunks_of(row, run);
+  constexpr std::int64_t max_steps = 2'000'000, max_scheduled = 100'000'000;
+  const std::int64_t steps = static_cast<std::int64_t>(run.micro_batches()) * run.pp * run.chunks;
+  const bool automatic = run.schedule == PublishedSchedule::zero_bubble_2p;
+  if (run.pp > 1 && (steps > max_steps || (automatic && steps * run.pp > max_scheduled))) {
+    throw FieldError{
+        "gbs", fmt::format("{} micro-batches on {} stages are too many to simulate", run.micro_batches(), run.pp)};
+  }
+}
+
+PublishedRun run_of(const CsvRecord& record, std::map<std::string, std::string> fields) {
+  PublishedRun run;
+  run.line = record.line;
+  run.text = fields;
+  const Row row(std::move(fields));
+  run.cluster = cluster_of(row);
+  read_grid(row, run);
+  read_model(row, run);
+  run.fp8 = uses_fp8(row, run.cluster);
+  run.recomputation = recomputation_of(row);
+  read_schedule(row, run);
+  run.sequence_parallel = run.tp > 1 && says_sequence_parallel(row);
+  run.convention = convention_of(row);
+  run.iter_s = row.number("iter_s");
+  run.tflops_gpu = row.number("tflops_gpu");
+  return run;
+}
+
+std::vector<std::string> header_of(const std::string& name, const CsvRecord& record) {
+  std::vector<std::string> columns;
+  for (const std::string& field : record.fields) columns.push_back(lower(field));
+  std::vector<std::string> missing;
+  for (const char* needed : {"hidden", "layers", "seq", "hardware", "gpus", "mbs", "gbs"}) {
+    if (std::ranges::find(columns, needed) == columns.end()) missing.emplace_back(needed);
+  }
+  TRIREME_CHECK(missing.empty(), DataError, "{}, line {}: the header lacks the columns {}", name, record.line,
+                fmt::join(missing, ", "));
+  return columns;
+}
+
+}  // namespace
+
+const char* name_of(FlopConvention convention) {
+  switch (convention) {
+    case FlopConvention::model:
+      return "72 B s l h^2 (1 + s / 6h + V / 12lh)";
+    case FlopConvention::with_recompute:
+      return "96 B s l h^2 (1 + s / 6h + V / 16lh)";
+    case FlopConvention::hardware:
+      return "72 B s l h^2 (1 + s / 6h + V / 12lh) and recomputation";
+    case FlopConvention::six_n_attention:
+      return "B s (6 N + 12 l h s)";
+  }
+  return "";
+}
+
+int PublishedRun::micro_batches() const {
+  const std::int64_t samples = dp * micro_batch;
+  return static_cast<int>((global_batch + samples - 1) / samples);
+}
+
+double PublishedRun::flops() const {
+  const auto b = static_cast<double>(global_batch), s = static_cast<double>(sequence), l = static_cast<double>(layers),
+             h = static_cast<double>(hidden), v = static_cast<double>(vocabulary);
+  const double tokens = b * s;
+  const double attention = 12 * tokens * l * h * s;  // scores and weighted sums, all pairs
+  if (convention == FlopConvention::six_n_attention) {
+    const double parameters = 12 * l * h * h + v * h + s * h;
+    return 6 * tokens * parameters + attention;
+  }
+  const double layer_flops = 72 * tokens * l * h * h + attention;
+  const double logits = 6 * tokens * v * h;
+  if (convention == FlopConvention::with_recompute) return layer_flops * 4 / 3 + logits;
+  double again = 0;
+  if (convention == FlopConvention::hardware) {
+    if (recomputation == Recomputation::full) again = layer_flops / 3;
+    if (recomputation == Recomputation::selective) again = attention / 3;
+  }
+  return layer_flops + logits + again;
+}
+
+std::optional<double> PublishedRun::published_seconds() const {
+  if (iter_s) return iter_s;
+  if (tflops_gpu) return flops() / gpus / (*tflops_gpu * 1e12);
+  return std::nullopt;
+}
+
+std::vector<PublishedRow> parse_published_runs(const std::string& name, const std::string& text) {
+  const std::vector<CsvRecord> records = parse_csv(name, text);
+  TRIREME_CHECK(!records.empty(), DataError, "{}: the file is empty; its first line names the columns", name);
+  const std::vector<std::string> columns = header_of(name, records.front());
+  std::vector<PublishedRow> rows;
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    const CsvRecord& record = records[i];
+    PublishedRow row{record.line, {}, {}};
+    if (record.fields.size() != columns.size()) {
+      row.error = fmt::format("{}, line {}: {} fields, the header has {} columns", name, record.line,
+                              record.fields.size(), columns.size());
+    } else {
+      std::map<std::string, std::string> fields;
+      for (std::size_t c = 0; c < columns.size(); ++c) fields[columns[c]] = record.fields[c];
+      try {
+        row.run = run_of(record, std::move(fields));
+      } catch (const FieldError& error) {
+        row.error = fmt::format("{}, line {}, column {}: {}", name, record.line, error.column, error.reason);
+      }
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/plan/cases/csv.hpp"
+
+namespace trireme::plan {
+
+enum class Recomputation { none, selective, full };
+/// Distribution of a data group's state. gradients: parameters are gathered once a micro-batch (SHARD_GRAD_OP); full:
+/// in forward and again in backward (ZeRO-3, FULL_SHARD).
+enum class Sharding { none, optimizer, gradients, full };
+/// Pipeline schedules of published runs. zero_bubble_1p and _2p: of Qi et al. 2023 (arXiv:2401.10241), with the memory
+/// of 1F1B and twice that.
+enum class PublishedSchedule { one_forward_one_backward, interleaved, gpipe, zero_bubble_1p, zero_bubble_2p };
+/// FLOPs that a row's TFLOP/s count, of B sequences of s tokens on l layers of width h and V words.
+enum class FlopConvention {
+  model,            ///< 72 B s l h^2 (1 + s / 6h + V / 12lh), no recomputation
+  with_recompute,   ///< 96 B s l h^2 (1 + s / 6h + V / 16lh) (Narayanan et al. 2021, arXiv:2104.04473, equation 3)
+  hardware,         ///< those of `model`, and the recomputation that the run really does
+  six_n_attention,  ///< B s (6 N + 12 l h s), N the parameters
+};
+
+/// Name of a convention in results: "96 B s l h^2 ..., with recomputation".
+const char* name_of(FlopConvention convention);
+
+/// A training run of some program, as a table published it.
+struct PublishedRun {
+  int line = 0;
+  std::map<std::string, std::string> text;  ///< the row's fields by column
+
+  std::string cluster;  ///< a name of published_cluster
+  int layers = 1;
+  std::int64_t hidden = 0, heads = 0, vocabulary = 0, sequence = 0;
+  int gpus = 1, tp = 1, pp = 1, dp = 1;
+  int chunks = 1;  ///< virtual stages of a pipeline rank
+  std::int64_t micro_batch = 1, global_batch = 1;
+  bool fp8 = false;
+  bool sequence_parallel = false;
+  Recomputation recomputation = Recomputation::none;
+  Sharding sharding = Sharding::none;
+  PublishedSchedule schedule = PublishedSchedule::one_forward_one_backward;
+  FlopConvention convention = FlopConvention::model;
+  std::optional<double> iter_s, tflops_gpu;  ///< as published
+
+  /// Micro-batches of an update on a data rank; the last one may be smaller.
+  int micro_batches() const;
+  bool is_fsdp() const { return sharding == Sharding::gradients || sharding == Sharding::full; }
+  /// FLOPs of an update on all GPUs in the row's convention.
+  double flops() const;
+  /// Seconds of an update as published, or from the published TFLOP/s; empty with neither.
+  std::optional<double> published_seconds() const;
+};
+
+/// A row: a run, or the reason why it is none.
+struct PublishedRow {
+  int line = 0;
+  std::optional<PublishedRun> run;
+  std::string error;  ///< "FILE, line 3, column gbs: ..."; empty with a run
+};
+
+/// Rows of a CSV text with the columns model, hidden, layers, heads, vocab, seq, hardware, gpus, tp, pp, dp, mbs, gbs,
+/// precision, recompute, schedule, layers_per_virtual_stage, source, iter_s, tflops_gpu and tflops_def, in any order;
+/// others are kept as text. DataError where the text is no CSV or a needed column is missing.
+std::vector<PublishedRow> parse_published_runs(const std::string& name, const std::string& text);
+
+}  // namespace trireme::plan

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "src/plan/cases/framework.hpp"
+#include "src/plan/cases/published_costs.hpp"
+#include "src/plan/cases/published_run.hpp"
+#include "src/plan/cases/run_work.hpp"
+
+namespace trireme::plan {
+
+/// A published run as predicted. The work is that of the pipeline rank with the most of it; with the other times it
+/// adds up to the update.
+struct RunPrediction {
+  double seconds = 0;     ///< of an update
+  double tflops_gpu = 0;  ///< in the row's convention
+  std::string framework;
+  WorkTime work;           ///< of an update, in milliseconds like the rest
+  double pipeline_ms = 0;  ///< messages between stages, and the bubble
+  double data_ms = 0;      ///< exposed communication of the data group: gradients, and FSDP's parameters
+  double optimizer_ms = 0;
+  double bubble = 0;  ///< 1 - (work of the rank with the most) / time of the pipeline
+};
+
+RunPrediction predict_run(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs);
+/// With the program and the cluster that the row names.
+RunPrediction predict_run(const PublishedRun& run);
+
+}  // namespace trireme::plan

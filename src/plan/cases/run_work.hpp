@@ -1,0 +1,40 @@
+#pragma once
+
+#include "src/plan/cases/framework.hpp"
+#include "src/plan/cases/published_costs.hpp"
+#include "src/plan/cases/published_run.hpp"
+
+namespace trireme::plan {
+
+/// Time of some work of one rank, in milliseconds.
+struct WorkTime {
+  double products = 0;
+  double attention = 0;
+  double memory_bound = 0;
+  double tensor = 0;  ///< communication of the tensor group that the rank waits for
+
+  double total() const { return products + attention + memory_bound + tensor; }
+  WorkTime& operator+=(const WorkTime& other);
+  friend WorkTime operator*(double factor, WorkTime work);
+};
+WorkTime operator+(WorkTime a, const WorkTime& b);
+
+/// A part of the model, on one micro-batch.
+struct PartTime {
+  WorkTime forward;
+  WorkTime backward_input;  ///< with the forward that it repeats
+  WorkTime backward_weight;
+
+  WorkTime total() const { return forward + backward_input + backward_weight; }
+  PartTime& operator+=(const PartTime& other);
+  friend PartTime operator*(double factor, const PartTime& part);
+};
+
+/// A transformer layer of the run.
+PartTime layer_time(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs);
+/// The embedding, which takes part of memory-bound time alone.
+PartTime embedding_time(const PublishedRun& run, const PublishedCosts& costs);
+/// The output layer with its loss. It is never repeated.
+PartTime head_time(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs);
+
+}  // namespace trireme::plan
