@@ -13,7 +13,7 @@ struct RunPrediction {
   double seconds = 0;     ///< of an update
   double tflops_gpu = 0;  ///< in the row's convention
   std::string framework;
-  WorkTime work;           ///< of an update, in milliseconds like the rest
+  WorkTime work;           ///< work of an update, in milliseconds like the rest
   double pipeline_ms = 0;  ///< messages between stages, and the bubble
   double data_ms = 0;      ///< exposed communication of the data group: gradients, and FSDP's parameters
   double optimizer_ms = 0;
