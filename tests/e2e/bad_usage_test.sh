@@ -114,6 +114,16 @@ refused 2 "options.ini" 1 train --config options.ini
 printf 'lr\n' >options.ini
 refused 2 "options.ini" 1 train --config options.ini
 
+# Published runs: a bad row is an error that names line and column, and the others are predicted.
+printf 'hidden,layers,seq,hardware,gpus,mbs,gbs\n1024,8,1024,A100,8,1,64\n1024,8,1024,TPU,8,1,64\n' >runs.csv
+refused 3 "runs.csv, line 3, column hardware: 'TPU' names none of V100" 1 plan --cases runs.csv
+on 1 plan --cases runs.csv --json
+check "plan predicts the other rows" [ "$(grep -c '"iter_s":0' out) $(grep -c '"error":"' out)" = "1 1" ]
+echo "gpus,mbs" >header.csv
+refused 3 "header.csv, line 1: the header lacks the columns hidden, layers, seq, hardware, gbs" 1 plan --cases header.csv
+refused 5 "--cases absent.csv: cannot be read" 1 plan --cases absent.csv
+refused 5 "--cases .: is a folder" 1 plan --cases .
+
 # Limits of the process. A large checkpoint is refused before the training that it would lose.
 large=(train --num-layers 2 --hidden-size 256 --num-attention-heads 4 "${run[@]:6}" --save large)
 limited() { # limited OPTION LIMIT MESSAGE RANKS ARGUMENT...

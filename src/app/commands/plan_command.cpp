@@ -7,6 +7,7 @@
 #include <fstream>
 #include <optional>
 
+#include "src/app/commands/plan/cases_command.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/plan/drawing.hpp"
@@ -53,11 +54,17 @@ int plan_command(const CommandLine& line) {
   std::int64_t micro_batch_size = 1;
   int data_ranks = 1;
   std::string svg;
+  std::string cases;
+  bool json = false;
   Options options(line.command(), "Shows a job without running it: the schedule of its pipeline.");
   options.add_flag("show-schedule", &show_schedule,
                    "Print the timeline of each pipeline rank. A forward takes 1, a backward 2 (its halves 1 each), "
                    "messages no time.");
   options.add("svg", &svg, "FILE", "Also draw it.");
+  options.section("Published runs");
+  options.add("cases", &cases, "FILE",
+              "Predict the training runs of a CSV file, a row each, and print the errors where it has their times.");
+  options.add_flag("json", &json, "Print a line of JSON for each run instead of a table.");
   options.section("Pipeline");
   options.add("pipeline-model-parallel-size,pp", &stages, "N", "Ranks that divide the layers among them.",
               rank_count());
@@ -70,6 +77,7 @@ int plan_command(const CommandLine& line) {
   options.add("micro-batch-size", &micro_batch_size, "N", "Samples of a micro-batch.", countable());
   options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", rank_count());
   if (!line.read(options)) return 0;
+  if (!cases.empty()) return run_cases(cases, json);
   TRIREME_CHECK(show_schedule, ConfigError,
                 "trireme plan shows schedules: give --show-schedule; see trireme plan --help");
 
