@@ -39,7 +39,7 @@ struct RankTime {
 /// Result of simulating a schedule.
 struct Simulation {
   std::vector<std::vector<TimedStep>> ranks;  ///< steps of each rank with their times
-  std::vector<RankTime> times;                ///< of each rank
+  std::vector<RankTime> times;                ///< by rank
   double makespan = 0;                        ///< from the start of the first step to the end of the last
   double bubble = 0;                ///< makespan / work of the busiest rank - 1; (p - 1) / m for 1F1B of equal stages
   std::vector<int> peak_in_flight;  ///< for each rank: micro-batches of a chunk between forward and the end of backward

@@ -20,7 +20,7 @@ struct FittedShares {
 /// Cluster of published runs: a preset, or one that differs from it in its GPU's rates alone.
 struct PublishedCluster {
   std::string name;
-  std::string generation;  ///< of which the fitted constants are: "V100"
+  std::string generation;  ///< owner of the fitted constants: "V100"
   Cluster cluster;
   FittedShares shares;
 };

@@ -10,7 +10,7 @@ namespace trireme::plan {
 /// A published run as predicted. The work is that of the pipeline rank with the most of it; with the other times it
 /// adds up to the update.
 struct RunPrediction {
-  double seconds = 0;     ///< of an update
+  double seconds = 0;     ///< time of an update
   double tflops_gpu = 0;  ///< in the row's convention
   std::string framework;
   WorkTime work;           ///< work of an update, in milliseconds like the rest

@@ -62,18 +62,6 @@ WorkTime core_attention(const Sizes& z, const Framework& framework, const Publis
 
 }  // namespace
 
-WorkTime& WorkTime::operator+=(const WorkTime& other) {
-  products += other.products;
-  attention += other.attention;
-  memory_bound += other.memory_bound;
-  tensor += other.tensor;
-  return *this;
-}
-WorkTime operator*(double factor, WorkTime work) {
-  return {factor * work.products, factor * work.attention, factor * work.memory_bound, factor * work.tensor};
-}
-WorkTime operator+(WorkTime a, const WorkTime& b) { return a += b; }
-
 PartTime& PartTime::operator+=(const PartTime& other) {
   forward += other.forward;
   backward_input += other.backward_input;
@@ -106,8 +94,8 @@ PartTime layer_time(const PublishedRun& run, const Framework& framework, const P
   layer.backward_weight.memory_bound += costs.launches(backward_weight_kernels);
   // Two sums in each direction; sequence parallelism makes each a scatter and a gather of the same bytes.
   const double sum = costs.collective(Collective::all_reduce, z.hidden_bytes, run.tp, 1);
-  layer.forward.tensor = 2 * sum;
-  layer.backward_input.tensor =
+  layer.forward.of(Traffic::tensor).exposed_ms = 2 * sum;
+  layer.backward_input.of(Traffic::tensor).exposed_ms =
       framework.overlaps_tensor ? std::max(0.0, 2 * sum - layer.backward_weight.products) : 2 * sum;
   if (run.recomputation == Recomputation::full) layer.backward_input += layer.forward;
   if (run.recomputation == Recomputation::selective) layer.backward_input += core_attention(z, framework, costs);
@@ -130,7 +118,8 @@ PartTime head_time(const PublishedRun& run, const Framework& framework, const Pu
   part.backward_weight.products = costs.product(words, z.h, z.tokens);
   part.forward.memory_bound = costs.memory(framework.loss_bytes / 2 * z.tokens * words + 3 * z.hidden_bytes);
   part.backward_input.memory_bound = costs.memory(framework.loss_bytes / 2 * z.tokens * words + 3 * z.hidden_bytes);
-  part.backward_input.tensor = costs.collective(Collective::all_reduce, z.hidden_bytes, run.tp, 1);
+  part.backward_input.of(Traffic::tensor).exposed_ms =
+      costs.collective(Collective::all_reduce, z.hidden_bytes, run.tp, 1);
   return part;
 }
 

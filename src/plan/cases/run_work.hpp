@@ -3,21 +3,9 @@
 #include "src/plan/cases/framework.hpp"
 #include "src/plan/cases/published_costs.hpp"
 #include "src/plan/cases/published_run.hpp"
+#include "src/plan/step/work_time.hpp"
 
 namespace trireme::plan {
-
-/// Time of some work of one rank, in milliseconds.
-struct WorkTime {
-  double products = 0;
-  double attention = 0;
-  double memory_bound = 0;
-  double tensor = 0;  ///< communication of the tensor group that the rank waits for
-
-  double total() const { return products + attention + memory_bound + tensor; }
-  WorkTime& operator+=(const WorkTime& other);
-  friend WorkTime operator*(double factor, WorkTime work);
-};
-WorkTime operator+(WorkTime a, const WorkTime& b);
 
 /// A part of the model, on one micro-batch.
 struct PartTime {

@@ -88,7 +88,7 @@ class WorkTimer {
   Device beside_collective_;
   WorkTime time_;
   std::vector<OverlapStep> steps_;
-  std::vector<std::optional<Traffic>> kinds_;  // of the operations that have started
+  std::vector<std::optional<Traffic>> kinds_;  // by operation, of those that have started
   double computed_ = 0;                        // since the last of the steps
   int in_flight_ = 0;                          // collectives of the tensor group
 };

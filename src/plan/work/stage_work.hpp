@@ -12,7 +12,7 @@ namespace trireme::plan {
 struct StageWork {
   std::map<parallel::StepKind, std::vector<WorkEvent>> steps;  ///< `backward` in one piece, and its halves
   std::int64_t parameters = 0;                                 ///< elements on this rank, with padding
-  double boundary_bytes = 0;                                   ///< of a message to another chunk
+  double boundary_bytes = 0;                                   ///< size of a message to another chunk
 };
 
 /// Ranks among which a layer is divided.

@@ -10,7 +10,7 @@ namespace trireme::plan {
 struct WorkEvent {
   enum class Kind { kernel, start, wait };
   Kind kind = Kind::kernel;
-  KernelCall call{};                                        ///< of a kernel
+  KernelCall call{};                                        ///< kernel's call
   int operation = 0;                                        ///< number of the communication, from 0
   parallel::GroupKind group = parallel::GroupKind::tensor;  ///< in which it starts
   Collective collective = Collective::all_reduce;
