@@ -28,7 +28,16 @@ says() { [ "$(grep -cF -- "$2" "$1")" -eq 1 ]; }
 
 # A dry run asks the program for its options alone: a stand-in answers in no time.
 "$TRIREME" train --help >help
-printf '#!/bin/sh\ncat %q/help\n' "$scratch" >options && chmod +x options
+cat >options <<'S'
+#!/bin/sh
+cd "$(dirname "$0")" || exit 1
+case $* in
+  *--help) cat help ;;
+  *refused*) echo "12:00:00 no such cluster" >&2; exit 2 ;;
+  plan*) printf '{\n "grids": [\n  {\n   "step_ms": 2.5,\n   "tokens_per_second": 4096.0,\n   "tflops_per_rank": 3.5\n  }\n ]\n}\n' ;;
+esac
+S
+chmod +x options
 dry_run() { TRIREME=$scratch/options submit "$@" --dry-run; }
 
 # The paper's sets: jobs and nodes as the paper has them, and options that the program accepts.
@@ -122,6 +131,16 @@ check "results are lines of JSON" [ "$(grep -cE '^\{"set": "mine", .*\}$' runs/r
 for plot in scaling exposed; do
   check "$plot.svg is a drawing with both cases" awk '/>tensor2</ { a = 1 } />heads3</ { b = 1 } /^<\/svg>$/ { c = 1 } END { exit !(a && b && c) }' runs/$plot.svg
 done
+
+# What the planner predicts, in the place of which there is a stand-in.
+TRIREME=$scratch/options "$scaling/report.sh" runs --cluster some >out 2>err
+check "a prediction stands beside the result" grep -qE '^\| tensor2 \|.*\| 2\.5 \| [0-9.]+ \| 1\.00 \| 1\.25 \|$' out
+check "a failed case has a prediction, too" grep -qE '^\| heads3 \|.*\| 2\.5 \| - \| 1\.00 \| - \|$' out
+check "all rows have as many columns" [ "$(grep '^|' out | awk -F'|' '{ print NF }' | sort -u | wc -l)" -eq 1 ]
+TRIREME=$scratch/options "$scaling/report.sh" strong --cluster some >out 2>err
+check "a set can be predicted before it runs" [ "$? $(grep -c '| not run yet |.*| 2.5 |' out)" = "0 4" ]
+TRIREME=$scratch/options "$scaling/report.sh" strong --cluster refused >out 2>err
+check "a refused prediction says why" [ "$? $(grep -c 'no prediction: no such cluster' err)" = "1 4" ]
 
 # Timing changes no numbers.
 sed '/^time-communication/d; /^data-path/d' runs/tensor2/train.ini >plain.ini
