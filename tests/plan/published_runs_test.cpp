@@ -193,18 +193,18 @@ TEST_F(PublishedRunsFile, ErrorsOfTheHalfThatWasNotFitted) {
   // bench/planner/fit.cpp prints the constants: those of the first half are held against the second, and so on.
   const std::map<std::string, FittedShares> first = {
       {"V100", {.product = 0.972, .memory = 0.861, .node = 0.629, .network = 0.7, .unfused = 0.571}},
-      {"A100", {.product = 0.878, .memory = 0.882, .node = 0.721, .network = 0.749}},
+      {"A100", {.product = 0.872, .memory = 0.889, .node = 0.702, .network = 0.691}},
       {"H100", {.product = 0.783, .memory = 0.863, .node = 0.750, .network = 0.700}}};
   const std::map<std::string, FittedShares> second = {
       {"V100", {.product = 0.960, .memory = 0.830, .node = 0.725, .network = 0.7, .unfused = 0.580}},
-      {"A100", {.product = 0.892, .memory = 0.869, .node = 0.707, .network = 0.644}},
+      {"A100", {.product = 0.889, .memory = 0.858, .node = 0.688, .network = 0.619}},
       {"H100", {.product = 0.812, .memory = 0.730, .node = 0.778, .network = 0.669}}};
   // One run of 2.5B with 64 data ranks is 8.1 % off: 12 points of efficiency were lost there, 3 or 4 by its neighbours.
   expect_within(errors(1, first), false, {.mean = 3, .worst = 8.2});
-  expect_within(errors(0, second), false, {.mean = 3, .worst = 8});
+  expect_within(errors(0, second), false, {.mean = 2.5, .worst = 5.5});
   // A run of 760M on 8 H100 is slower than the same on 32.
   expect_within(errors(1, first), true, {.mean = 3, .worst = 8.5});
-  expect_within(errors(0, second), true, {.mean = 3, .worst = 8});
+  expect_within(errors(0, second), true, {.mean = 2, .worst = 5.5});
 }
 
 TEST_F(PublishedRunsFile, BubblesOfTheZeroBubblePaper) {

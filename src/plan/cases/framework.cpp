@@ -22,15 +22,10 @@ Framework megatron_2019() {
           .backward = {.hidden = 30, .divided = 35, .scores = 9.5},
           .fused_kernels = false,
           .optimizer_bytes = 66,
-          .gradient_bytes = 2,
           .overlaps_gradients = true};
 }
 Framework megatron_2020() {
-  return {.name = "Megatron-LM 2020",
-          .forward = fused_forward,
-          .backward = fused_backward,
-          .gradient_bytes = 2,
-          .overlaps_gradients = true};
+  return {.name = "Megatron-LM 2020", .forward = fused_forward, .backward = fused_backward, .overlaps_gradients = true};
 }
 Framework megatron_2021() { return {.name = "Megatron-LM 2021", .forward = fused_forward, .backward = fused_backward}; }
 Framework deepspeed_2021() {
@@ -54,14 +49,23 @@ Framework megatron_core() {
           .overlaps_gradients = true,
           .overlaps_tensor = true};
 }
+Framework without_dropout() {
+  // llm.c and compiled nanoGPT: no dropout; sums of residuals inside norms or other kernels.
+  return {.name = "llm.c",
+          .forward = {.hidden = 7, .divided = 10},
+          .backward = {.hidden = 12, .divided = 14},
+          .flash_attention = true,
+          .flash_gain = 2,
+          .optimizer_bytes = 34,
+          .overlaps_gradients = true};
+}
 Framework llm_foundry() {
   // No dropout, no biases, GELU unfused; three passes over the logits beside the loss for the metrics.
   return {.name = "llm-foundry",
           .forward = {.hidden = 10, .divided = 10},
           .backward = {.hidden = 16, .divided = 12},
           .flash_attention = true,
-          .loss_bytes = 40,
-          .gradient_bytes = 2};
+          .loss_bytes = 40};
 }
 
 bool mentions(const std::string& text, std::string_view word) {
@@ -73,14 +77,14 @@ bool is_zero_bubble(const PublishedRun& run) {
   return run.schedule == PublishedSchedule::zero_bubble_1p || run.schedule == PublishedSchedule::zero_bubble_2p;
 }
 
-}  // namespace
+std::string field(const PublishedRun& run, const char* column) {
+  const auto found = run.text.find(column);
+  return found == run.text.end() ? std::string() : found->second;
+}
 
-Framework framework_of(const PublishedRun& run) {
-  const auto field = [&](const char* column) {
-    const auto found = run.text.find(column);
-    return found == run.text.end() ? std::string() : found->second;
-  };
-  const std::string source = field("source");
+/// The program, without regard to precision.
+Framework program_of(const PublishedRun& run) {
+  const std::string source = field(run, "source");
   if (mentions(source, "2401.10241") || mentions(source, "zero-bubble") || mentions(source, "zero bubble") ||
       is_zero_bubble(run)) {
     Framework framework = megatron_2021();
@@ -94,11 +98,23 @@ Framework framework_of(const PublishedRun& run) {
   if (mentions(source, "llm-foundry") || mentions(source, "mosaic") || mentions(source, "mpt") || run.is_fsdp()) {
     return llm_foundry();
   }
+  if (mentions(source, "llm.c") || mentions(source, "nanogpt")) return without_dropout();
   if (mentions(source, "readme") && (mentions(source, "2019") || mentions(source, "2020"))) return megatron_2020();
   if (mentions(run.cluster, "dgx-2")) return megatron_2020();
   if (run.recomputation == Recomputation::selective) return megatron_2022();
   if (run.recomputation == Recomputation::full && mentions(run.cluster, "a100")) return megatron_2021();
   return megatron_core();
+}
+
+}  // namespace
+
+Framework framework_of(const PublishedRun& run) {
+  Framework framework = program_of(run);
+  // Megatron-LM accumulates and reduces gradients in fp32 where they are bf16.
+  const std::string precision = field(run, "precision");
+  const bool in_doubt = mentions(precision, "fp16");
+  if (mentions(framework.name, "megatron") && mentions(precision, "bf16") && !in_doubt) framework.gradient_bytes = 4;
+  return framework;
 }
 
 }  // namespace trireme::plan

@@ -25,7 +25,7 @@ struct Framework {
 
   double loss_bytes = 10;           ///< moved for each logit, in cross entropy forward and backward
   double optimizer_bytes = 50;      ///< moved for each parameter: unscaling, norm, Adam with fp32 state, 16-bit copy
-  double gradient_bytes = 4;        ///< each element in the data ranks' reduction
+  double gradient_bytes = 2;        ///< each element in the data ranks' reduction
   bool overlaps_gradients = false;  ///< reduction over data ranks beside backward (PyTorch's DDP)
   bool overlaps_tensor = false;     ///< in backward beside the gradients of weights
   double sharding_interference = 0.75;  ///< part of hidden gathers and scatters that slows down the work beside them

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
+#include "src/base/check.hpp"
 #include "src/plan/cost/kernel_cost.hpp"
 
 namespace trireme::plan {
@@ -16,12 +18,15 @@ struct Generation {
 /// Fitted with bench/planner to 91 published runs (bench/results/planner-2026-11-23.md), the links' shares in
 /// cluster.cpp with them. The rates of flash attention are assumed.
 constexpr Generation generations[] = {
-    {"V100", 0.981, 0.843, 0.578, 0.54}, {"A100", 0.883, 0.880, 0.6, 0.54}, {"H100", 0.800, 0.767, 0.6, 0.3}};
+    {"V100", 0.981, 0.843, 0.578, 0.54}, {"A100", 0.883, 0.867, 0.6, 0.54}, {"H100", 0.800, 0.767, 0.6, 0.3}};
 
 const Generation& generation_of(const std::string& gpu) {
   // An H200 is an H100 with other memory.
   const std::string name = gpu == "H200" ? "H100" : gpu;
-  return *std::ranges::find_if(generations, [&](const Generation& g) { return g.name == name; });
+  const auto* found = std::ranges::find_if(generations, [&](const Generation& g) { return g.name == name; });
+  TRIREME_CHECK(found != std::end(generations), ConfigError, "no published runs are known of {}: V100, A100, H100",
+                gpu);
+  return *found;
 }
 
 }  // namespace
@@ -50,10 +55,14 @@ PublishedCosts::PublishedCosts(const PublishedCluster& cluster, bool fp8)
 }
 
 double PublishedCosts::product(double m, double n, double k) const {
-  constexpr double fp8_gain = 1.5;
   const ProductCall call{
       .m = std::llround(m), .n = std::llround(n), .k = std::llround(k), .bytes = 2 * (m * k + k * n + m * n)};
-  return product_ms(cluster_.device, call) / shares_.product / (fp8_ ? fp8_gain : 1);
+  return product_ms(cluster_.device, call) / shares_.product;
+}
+
+double PublishedCosts::layer_product(double m, double n, double k) const {
+  constexpr double fp8_gain = 1.5;
+  return product(m, n, k) / (fp8_ ? fp8_gain : 1);
 }
 
 double PublishedCosts::head_products(double count, double m, double n, double k) const {
@@ -84,7 +93,7 @@ double PublishedCosts::collective(Collective op, double bytes, int ranks, int st
 
 double PublishedCosts::message(double bytes, bool to_another_node) const {
   // One pair of ranks uses few of NVLink's channels. The host starts kernels again after it.
-  constexpr double start_ms = 0.1, node_share = 0.27, adapter_share = 0.9;
+  constexpr double start_ms = 0.13, node_share = 0.27, adapter_share = 0.9;
   const double gbs = to_another_node ? adapter_share * cluster_.network.gbs : node_share * cluster_.node.gbs;
   return bytes / (gbs * 1e6) + start_ms;
 }

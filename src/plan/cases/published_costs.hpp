@@ -33,8 +33,10 @@ class PublishedCosts {
  public:
   explicit PublishedCosts(const PublishedCluster& cluster, bool fp8 = false);
 
-  /// [m, k] x [k, n] of 16-bit elements; with fp8 at 1.5 times the rate.
+  /// [m, k] x [k, n] of 16-bit elements.
   double product(double m, double n, double k) const;
+  /// A product of a layer: with fp8 at 1.5 times the rate.
+  double layer_product(double m, double n, double k) const;
   /// `count` of them with the depth or width of a head, by cuBLAS: a tile is full for multiples of 128 alone. At least
   /// the time of the bytes.
   double head_products(double count, double m, double n, double k) const;

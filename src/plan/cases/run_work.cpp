@@ -81,9 +81,9 @@ PartTime layer_time(const PublishedRun& run, const Framework& framework, const P
       {{3 * z.h / z.t, z.h}, {z.h, z.h / z.t}, {4 * z.h / z.t, z.h}, {z.h, 4 * z.h / z.t}}};
   PartTime layer;
   for (const Weight& w : weights) {
-    layer.forward.products += costs.product(z.tokens, w.outputs, w.inputs);
-    layer.backward_input.products += costs.product(z.tokens, w.inputs, w.outputs);
-    layer.backward_weight.products += costs.product(w.outputs, w.inputs, z.tokens);
+    layer.forward.products += costs.layer_product(z.tokens, w.outputs, w.inputs);
+    layer.backward_input.products += costs.layer_product(z.tokens, w.inputs, w.outputs);
+    layer.backward_weight.products += costs.layer_product(w.outputs, w.inputs, z.tokens);
   }
   layer.forward += attention_time(z, framework, costs, false);
   layer.forward += kernels_time(z, framework, costs, framework.forward, run.sequence_parallel);
