@@ -8,6 +8,7 @@
 #include "bench/step/prediction.hpp"
 #include "bench/step/rehearsal.hpp"
 #include "src/base/check.hpp"
+#include "src/plan/step/step_prediction.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::bench {
@@ -54,6 +55,23 @@ TEST(StepPrediction, TheOptimizerMovesThirtyBytesAParameter) {
   // Padding of the vocabulary adds a little.
   EXPECT_THAT(p.line(Line::optimizer).bytes, AllOf(Ge(30 * parameters), Le(30.1 * parameters)));
   EXPECT_THAT(p.line(Line::gradients).bytes, AllOf(Ge(8 * parameters), Le(8.1 * parameters)));
+}
+
+// The planner adds layers up, and records updates apart from them.
+TEST(StepPrediction, IsThatOfThePlannerOnOneRank) {
+  for (const auto& [model, b, micro_batches] :
+       std::vector<std::tuple<std::string, int, int>>{{"gpt2-1.2b", 8, 1}, {"gpt2-124m", 64, 1}, {"gpt2-124m", 8, 4}}) {
+    const StepCase c{.model = model, .b = b, .micro_batches = micro_batches};
+    SCOPED_TRACE(to_string(c));
+    const Prediction p = predict(c, gpu("H200"), rehearse(c));
+    plan::Job job{config_of(c), {}, {}, {1, 1, 1}};
+    job.execution.dtype = DType::bf16;
+    job.execution.micro_batch_size = b;
+    job.options.global_batch_size = b * micro_batches;
+    const plan::StepPrediction planned = plan::predict_step(plan::cluster_preset("dgx-h200"), job);
+    EXPECT_NEAR(planned.step_ms, p.ms(), 0.002 * p.ms());
+    EXPECT_NEAR(planned.work.optimizer, p.line(Line::optimizer).ms + p.line(Line::gradients).ms, 0.01);
+  }
 }
 
 TEST(StepPrediction, MicroBatchesShareTheOptimizer) {
