@@ -276,7 +276,7 @@ StepPrediction StepPredictor::predict(const Job& job) {
   // The host sums the numbers of labels and the losses over all ranks.
   const double host_sums =
       2 * collective_ms(cluster_, Collective::all_reduce, 16, placement(cluster_, grid.world_size(), 1));
-  double clearing = 0, reduced = 0, updated = 0, most = -1;
+  double clearing = 0, reduced = 0, updated = 0, most = -1, all_work = 0;
   for (std::size_t r = 0; r < stages.size(); ++r) {
     const Stage& stage = stages[r];
     const UpdateTimer timer(cluster_, groups, *stage.update, stage.units, execution.cuda_graphs);
@@ -291,6 +291,7 @@ StepPrediction StepPredictor::predict(const Job& job) {
     messages.hidden_ms += std::max(
         0.0, micro_batches * stage.messages * (times.transfer + times.receive) - prediction.schedule.times[r].messages);
     work.of(Traffic::scalars).exposed_ms += host_sums;
+    all_work += work.total() * grid.world_size() / static_cast<double>(stages.size());
     if (work.total() <= most) continue;
     most = work.total();
     prediction.work = work;
@@ -298,6 +299,10 @@ StepPrediction StepPredictor::predict(const Job& job) {
         micro_batches * stage.recomputed * (parts.recomputed_layer.backward.total() - parts.layer.backward.total());
   }
   prediction.step_ms = clearing + reduced + updated + host_sums;
+  if (cluster_.cores_per_node > 0) {
+    const int nodes = (grid.world_size() + cluster_.ranks_per_node - 1) / cluster_.ranks_per_node;
+    prediction.step_ms = std::max(prediction.step_ms, all_work / (nodes * cluster_.cores_per_node));
+  }
   prediction.bubble_ms = prediction.step_ms - prediction.work.total();
   return prediction;
 }

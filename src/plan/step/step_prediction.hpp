@@ -22,11 +22,12 @@ struct Job {
 };
 
 /// A step of training as predicted. The work is that of the pipeline rank with the most of it. Work, with its exposed
-/// communication, and the bubble add up to the step.
+/// communication, and the bubble add up to the step. Where ranks share cores (Cluster::cores_per_node), those of a node
+/// have at least the time that their cores take for the work of all: a rank that waits leaves its core to others.
 struct StepPrediction {
   double step_ms = 0;
   WorkTime work;
-  double bubble_ms = 0;     ///< waits for other stages, and for messages between them
+  double bubble_ms = 0;     ///< waits for other stages, for messages between them, and for a core
   double recompute_ms = 0;  ///< part of the work that backward repeats
   double model_flops = 0;   ///< FLOPs of all ranks (model::model_flops)
   Simulation schedule;      ///< one data rank's pipeline, in milliseconds; of a long one the first and last rounds
