@@ -4,6 +4,7 @@
 
 #include "io/json/calibration_json.hpp"
 #include "src/base/error.hpp"
+#include "src/plan/cost/collective_cost.hpp"
 #include "src/plan/cost/kernel_cost.hpp"
 
 namespace trireme::plan {
@@ -62,6 +63,10 @@ TEST(Calibration, LinksHaveLatencyAndBusBandwidth) {
   EXPECT_DOUBLE_EQ(cluster.node.latency_us, 1.5);
   EXPECT_DOUBLE_EQ(cluster.node.bus_gbs(), 2);
   EXPECT_DOUBLE_EQ(cluster.network.bus_gbs(), 0.5);
+  // By size among as many ranks; by latency and bandwidth where none were measured.
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_reduce, 1024, {2, 2}), 0.003);
+  EXPECT_NEAR(collective_ms(cluster, Collective::all_gather, 1 << 20, {2, 1}), 1.048576, 1e-12);
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_gather, 4e6, {2, 2}), 1.0 + 0.0015);
 }
 
 TEST(Calibration, OfGpusHasCeilingsAndShares) {

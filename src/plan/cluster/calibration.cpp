@@ -72,6 +72,11 @@ double steps_of(Collective collective, int ranks) {
 }
 
 void set_link(Link& link, const std::vector<Calibration::Transfer>& transfers, int ranks) {
+  std::vector<MeasuredKernel> measured;
+  for (const Calibration::Transfer& t : transfers) {
+    measured.push_back({collective_name(t.collective, t.ranks), {}, t.bytes, t.us});
+  }
+  link.measured = MeasuredKernels(measured);
   constexpr double large_bytes = 256 << 10;
   std::vector<double> rates;
   std::optional<double> latency_us;
@@ -80,7 +85,10 @@ void set_link(Link& link, const std::vector<Calibration::Transfer>& transfers, i
     const double us = t.us / steps_of(t.collective, t.ranks);
     latency_us = std::min(us, latency_us.value_or(us));
   }
-  if (!rates.empty()) link = {.gbs = median(std::move(rates)), .share = 1, .latency_us = link.latency_us};
+  if (!rates.empty()) {
+    link.gbs = median(std::move(rates));
+    link.share = 1;
+  }
   if (latency_us) link.latency_us = *latency_us;
 }
 

@@ -133,6 +133,11 @@ void set_field(const std::string& name, int line, const std::string& key, const 
 
 }  // namespace
 
+std::string collective_name(Collective collective, int ranks) {
+  constexpr std::array names = {"all-reduce", "reduce-scatter", "all-gather", "broadcast", "send and receive"};
+  return fmt::format("{} of {}", names[static_cast<std::size_t>(collective)], ranks);
+}
+
 std::string cluster_preset_names() {
   std::string text;
   for (const Cluster& cluster : presets()) text += (text.empty() ? "" : ", ") + cluster.name;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "src/comm/bus_bandwidth.hpp"
 #include "src/plan/cluster/device.hpp"
 
 namespace trireme::plan {
@@ -11,9 +12,14 @@ struct Link {
   double gbs = 0;         ///< bandwidth in one direction by the data sheet, GB/s
   double share = 1;       ///< part of it that is the bus bandwidth of large collectives (bus_bandwidth.hpp)
   double latency_us = 0;  ///< time of a message without data, a step of a collective
+  /// Collectives by bytes, in the place of the above: "OPERATION of RANKS" (collective_name), without extents.
+  MeasuredKernels measured = {};
 
   double bus_gbs() const { return gbs * share; }
 };
+
+/// Name of a collective among `ranks`, as Link::measured has it.
+std::string collective_name(Collective collective, int ranks);
 
 /// Machines on which a job is planned: equal nodes, each with equal ranks.
 struct Cluster {

@@ -13,6 +13,10 @@ double collective_ms(const Cluster& cluster, Collective op, double bytes, const 
   if (group.ranks <= 1) return 0;
   const int nodes = group.nodes();
   const bool one_node = nodes == 1;
+  if (one_node || group.ranks_per_node == 1) {
+    const Link& link = one_node ? cluster.node : cluster.network;
+    if (const auto us = link.measured.time_us({collective_name(op, group.ranks), {}, bytes})) return 1e-3 * *us;
+  }
   double gbs = group.ranks_per_node == 1 ? cluster.network.bus_gbs() : cluster.node.bus_gbs();
   if (!one_node) gbs = std::min(gbs, group.ranks_per_node * cluster.network.bus_gbs());
   const double inner_us = cluster.node.latency_us, outer_us = cluster.network.latency_us;
