@@ -6,14 +6,15 @@
 //
 // One object a line: "kernel" is the line of a step's table; "shape" is [m, n, k] of a product (rows, columns, terms of
 // a sum), [queries, keys, head size] of attention, [bytes] of other kernels; "work" is in FLOP of products and
-// attention, else in bytes; "us" is the median over all calls of the first rank. "step" has the time of a call beside
-// the kernels.
+// attention, else in bytes; "us" is the mean over the calls of the first rank but the slowest tenth. "step" has the time
+// of a call beside the kernels.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -67,10 +68,12 @@ class CallTimer final : public CallObserver {
   int calls_ = 0;
 };
 
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+/// Mean of all but the slowest tenth, which other work on the machine has delayed.
+double usual(std::vector<double>& values) {
+  std::ranges::sort(values);
+  const std::size_t count = values.size() - values.size() / 10;
+  return std::accumulate(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count), 0.0) /
+         static_cast<double>(count);
 }
 
 /// A rank of layers `hidden` wide, with heads of 64, on micro-batches of b x s tokens.
@@ -144,11 +147,11 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
     if (work == 0) continue;
     fmt::print(R"({{"kernel": "{}", "shape": [{}], "work": {:.0f}, "us": {:.2f}, "calls": {}, {}}})"
                "\n",
-               kernel, fmt::join(shape, ", "), work, median(times), times.size(), common);
+               kernel, fmt::join(shape, ", "), work, usual(times), times.size(), common);
   }
   fmt::print(R"({{"kernel": "step", "shape": [], "work": 1, "us": {:.2f}, "calls": {}, {}}})"
              "\n",
-             median(beside_us), beside_us.size(), common);
+             usual(beside_us), beside_us.size(), common);
   return 0;
 }
 
