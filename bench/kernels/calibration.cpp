@@ -6,8 +6,8 @@
 //
 // One object a line: "kernel" is the line of a step's table; "shape" is [m, n, k] of a product (rows, columns, terms of
 // a sum), [queries, keys, head size] of attention, [bytes] of other kernels; "work" is in FLOP of products and
-// attention, else in bytes; "us" is the mean over the calls of the first rank but the slowest tenth. "step" has the time
-// of a call beside the kernels.
+// attention, else in bytes; "us" is the mean over the calls of the first rank but the slowest tenth. "step" has the
+// time of a call beside the kernels.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
