@@ -85,7 +85,7 @@ std::vector<Size> sizes(bool dry_run) {
   if (dry_run) return {{64, 16, 2}};
   std::vector<Size> list;
   for (const std::int64_t hidden : {128, 256, 512}) {
-    for (const std::int64_t b : {1, 4}) {
+    for (const std::int64_t b : {1, 2, 4}) {
       for (const int tensor_ranks : {1, 2, 4}) {
         if (64 * tensor_ranks <= hidden) list.push_back({hidden, 128, b, tensor_ranks});
       }

@@ -13,6 +13,7 @@ namespace {
 constexpr const char* measurements =
     R"({"kernel": "products, forward", "shape": [64, 32, 16], "work": 65536, "us": 16, "calls": 6, "dtype": "fp32", "ranks": 2, "threads": 1}
 {"kernel": "optimizer", "shape": [1024], "work": 1024, "us": 1, "calls": 6, "dtype": "fp32", "ranks": 2, "threads": 1}
+{"kernel": "optimizer", "shape": [1024], "work": 1024, "us": 5, "calls": 6, "dtype": "fp32", "ranks": 2, "threads": 1}
 {"kernel": "optimizer", "shape": [4096], "work": 4096, "us": 1, "calls": 6, "dtype": "fp32", "ranks": 2, "threads": 1}
 {"kernel": "step", "shape": [], "work": 1, "us": 3, "calls": 6, "dtype": "fp32", "ranks": 2, "threads": 1}
 

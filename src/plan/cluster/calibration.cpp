@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <tuple>
 
 #include "src/base/check.hpp"
 
@@ -32,13 +33,25 @@ std::vector<Measured> nearest_ranks(const std::vector<Measured>& measured, int r
   return nearest;
 }
 
+/// Of measurements of the same call the shortest: other work on a machine only adds to the time.
+std::vector<MeasuredKernel> shortest(std::vector<MeasuredKernel> calls) {
+  const auto key = [](const MeasuredKernel& call) { return std::tie(call.kernel, call.shape, call.work, call.us); };
+  std::ranges::sort(calls, {}, key);
+  const auto same_call = [](const MeasuredKernel& a, const MeasuredKernel& b) {
+    return a.kernel == b.kernel && a.shape == b.shape && a.work == b.work;
+  };
+  calls.erase(std::unique(calls.begin(), calls.end(), same_call), calls.end());
+  return calls;
+}
+
 void set_kernels(Device& device, const std::vector<Calibration::Kernel>& kernels, int ranks) {
   std::vector<MeasuredKernel> calls;
-  for (const Calibration::Kernel& kernel : nearest_ranks(kernels, ranks)) {
-    if (kernel.call.kernel == beside_kernels)
-      device.launch_gap_us = device.graph_gap_us = kernel.call.us;
-    else
-      calls.push_back(kernel.call);
+  for (const Calibration::Kernel& kernel : nearest_ranks(kernels, ranks)) calls.push_back(kernel.call);
+  calls = shortest(std::move(calls));
+  const auto beside = std::ranges::find(calls, beside_kernels, &MeasuredKernel::kernel);
+  if (beside != calls.end()) {
+    device.launch_gap_us = device.graph_gap_us = beside->us;
+    calls.erase(beside);
   }
   device.measured = MeasuredKernels(calls);
 }
@@ -76,7 +89,7 @@ void set_link(Link& link, const std::vector<Calibration::Transfer>& transfers, i
   for (const Calibration::Transfer& t : transfers) {
     measured.push_back({collective_name(t.collective, t.ranks), {}, t.bytes, t.us});
   }
-  link.measured = MeasuredKernels(measured);
+  link.measured = MeasuredKernels(shortest(std::move(measured)));
   constexpr double large_bytes = 256 << 10;
   std::vector<double> rates;
   std::optional<double> latency_us;
