@@ -132,7 +132,7 @@ for plot in scaling exposed; do
   check "$plot.svg is a drawing with both cases" awk '/>tensor2</ { a = 1 } />heads3</ { b = 1 } /^<\/svg>$/ { c = 1 } END { exit !(a && b && c) }' runs/$plot.svg
 done
 
-# What the planner predicts, in the place of which there is a stand-in.
+# Predictions beside measurements, by a stand-in for the planner.
 TRIREME=$scratch/options "$scaling/report.sh" runs --cluster some >out 2>err
 check "a prediction stands beside the result" grep -qE '^\| tensor2 \|.*\| 2\.5 \| [0-9.]+ \| 1\.00 \| 1\.25 \|$' out
 check "a failed case has a prediction, too" grep -qE '^\| heads3 \|.*\| 2\.5 \| - \| 1\.00 \| - \|$' out

@@ -33,7 +33,7 @@ std::vector<Measured> nearest_ranks(const std::vector<Measured>& measured, int r
   return nearest;
 }
 
-/// Of measurements of the same call the shortest: other work on a machine only adds to the time.
+/// Keeps the shortest of several measurements of a call: other work on a machine only adds to the time.
 std::vector<MeasuredKernel> shortest(std::vector<MeasuredKernel> calls) {
   const auto key = [](const MeasuredKernel& call) { return std::tie(call.kernel, call.shape, call.work, call.us); };
   std::ranges::sort(calls, {}, key);
