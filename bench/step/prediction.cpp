@@ -5,6 +5,8 @@
 
 #include <ostream>
 
+#include "src/plan/constants.hpp"
+
 namespace trireme::bench {
 
 double Prediction::ms() const {
@@ -90,13 +92,6 @@ void print_json(std::ostream& out, const Prediction& p) {
   out << "\n";
 }
 
-void print_constants(std::ostream& out) {
-  constexpr const char* format = "{:<44} {:>8} {:>8} {:>8}  {}\n";
-  fmt::print(out, format, "constant", gpus()[0].name, gpus()[1].name, gpus()[2].name, "source");
-  for (const ConstantRow& row : constants()) {
-    fmt::print(out, format, row.name, row.values[0], row.values[1], row.values[2], row.source);
-  }
-  out << "\n";
-}
+void print_constants(std::ostream& out) { out << plan::text_of(plan::device_constants(gpus())) << "\n"; }
 
 }  // namespace trireme::bench

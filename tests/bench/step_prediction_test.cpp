@@ -8,6 +8,7 @@
 #include "bench/step/prediction.hpp"
 #include "bench/step/rehearsal.hpp"
 #include "src/base/check.hpp"
+#include "src/plan/constants.hpp"
 #include "src/plan/step/step_prediction.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -144,9 +145,11 @@ TEST(CostModel, AttentionIsThatOfFlashAttention2) {
 }
 
 TEST(CostModel, EveryConstantHasASource) {
-  for (const ConstantRow& row : constants()) {
-    EXPECT_EQ(row.values.size(), gpus().size()) << row.name;
-    EXPECT_FALSE(row.source.empty()) << row.name;
+  for (const plan::ConstantTable& table : {plan::device_constants(gpus()), plan::cluster_constants()}) {
+    for (const plan::ConstantRow& row : table.rows) {
+      EXPECT_EQ(row.values.size(), table.columns.size()) << row.name;
+      EXPECT_FALSE(row.source.empty()) << row.name;
+    }
   }
 }
 

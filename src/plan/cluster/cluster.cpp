@@ -33,21 +33,6 @@ Device a100_40gb() {
   return device;
 }
 
-/// Bandwidths are NVIDIA's data sheets': NVLink 2, 3 and 4; per node 8 network ports of 100, 200 and 400 Gbit/s.
-/// Shares are fitted to published runs (bench/results/planner-2026-11-23.md). Latencies: Isaev et al. 2023, Calculon's
-/// descriptions of A100 systems.
-const std::vector<Cluster>& presets() {
-  constexpr double node_us = 10, network_us = 20;
-  static const std::vector<Cluster> all = {
-      {"dgx-2h", v100, 16, {150, 0.645, node_us}, {6.25, 0.7, network_us}},
-      {"dgx-a100-40gb", a100_40gb(), 8, {300, 0.691, node_us}, {25, 0.622, network_us}},
-      {"dgx-a100", *find_gpu("A100"), 8, {300, 0.691, node_us}, {25, 0.622, network_us}},
-      {"dgx-h100", *find_gpu("H100"), 8, {450, 0.788, node_us}, {50, 0.672, network_us}},
-      {"dgx-h200", *find_gpu("H200"), 8, {450, 0.788, node_us}, {50, 0.672, network_us}},
-      cpu_cluster()};
-  return all;
-}
-
 /// A value of a file, and how it is set.
 struct Field {
   std::function<double&(Cluster&)> value;
@@ -138,15 +123,30 @@ std::string collective_name(Collective collective, int ranks) {
   return fmt::format("{} of {}", names[static_cast<std::size_t>(collective)], ranks);
 }
 
+/// Bandwidths are NVIDIA's data sheets': NVLink 2, 3 and 4; per node 8 network ports of 100, 200 and 400 Gbit/s.
+/// Shares are fitted to published runs (bench/results/planner-2026-11-23.md). Latencies: Isaev et al. 2023, Calculon's
+/// descriptions of A100 systems.
+const std::vector<Cluster>& cluster_presets() {
+  constexpr double node_us = 10, network_us = 20;
+  static const std::vector<Cluster> all = {
+      {"dgx-2h", v100, 16, {150, 0.645, node_us}, {6.25, 0.7, network_us}},
+      {"dgx-a100-40gb", a100_40gb(), 8, {300, 0.691, node_us}, {25, 0.622, network_us}},
+      {"dgx-a100", *find_gpu("A100"), 8, {300, 0.691, node_us}, {25, 0.622, network_us}},
+      {"dgx-h100", *find_gpu("H100"), 8, {450, 0.788, node_us}, {50, 0.672, network_us}},
+      {"dgx-h200", *find_gpu("H200"), 8, {450, 0.788, node_us}, {50, 0.672, network_us}},
+      cpu_cluster()};
+  return all;
+}
+
 std::string cluster_preset_names() {
   std::string text;
-  for (const Cluster& cluster : presets()) text += (text.empty() ? "" : ", ") + cluster.name;
+  for (const Cluster& cluster : cluster_presets()) text += (text.empty() ? "" : ", ") + cluster.name;
   return text;
 }
 
 Cluster cluster_preset(const std::string& name) {
-  const auto found = std::ranges::find(presets(), name, &Cluster::name);
-  TRIREME_CHECK(found != presets().end(), ConfigError,
+  const auto found = std::ranges::find(cluster_presets(), name, &Cluster::name);
+  TRIREME_CHECK(found != cluster_presets().end(), ConfigError,
                 "there is no cluster {}: give one of {}, or an INI file that describes it", name,
                 cluster_preset_names());
   return *found;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "src/comm/bus_bandwidth.hpp"
 #include "src/plan/cluster/device.hpp"
@@ -33,6 +34,8 @@ struct Cluster {
 
 /// The cluster called `name`; ConfigError, with the known names, for another name.
 Cluster cluster_preset(const std::string& name);
+/// All presets.
+const std::vector<Cluster>& cluster_presets();
 /// Names of the presets: "dgx-2h, dgx-a100-40gb, ...".
 std::string cluster_preset_names();
 

@@ -35,12 +35,4 @@ std::span<const Device> gpus();
 /// The one that a driver's name contains; null where there are no constants for it.
 const Device* find_gpu(const std::string& device);
 
-/// One row of the table of constants: value by GPU, and its source.
-struct ConstantRow {
-  std::string name;
-  std::vector<std::string> values;
-  std::string source;
-};
-std::vector<ConstantRow> constants();
-
 }  // namespace trireme::plan

@@ -21,9 +21,6 @@ double collective_ms(const Cluster& cluster, Collective op, double bytes, const 
   if (!one_node) gbs = std::min(gbs, group.ranks_per_node * cluster.network.bus_gbs());
   const double inner_us = cluster.node.latency_us, outer_us = cluster.network.latency_us;
   const double passes = op == Collective::all_reduce ? 2 : 1;
-  // A ring's messages are in flight on all its links at once: a link's latency is paid at every step, the network's at
-  // the slowest of them.
-  constexpr double ring_step_share = 0.1;  // assumed: a step in a pipeline, beside a message that starts one
   const double ring_us = passes * (one_node ? inner_us : outer_us) * (1 + ring_step_share * (group.ranks - 2));
   const double tree_us = passes * (std::log2(nodes) * outer_us + (group.ranks_per_node > 1 ? inner_us : 0));
   const bool has_tree = op == Collective::all_reduce || op == Collective::broadcast;

@@ -5,6 +5,10 @@
 
 namespace trireme::plan {
 
+/// Latency of each further step of a ring, as a share of the first one's: a ring's messages are in flight on all its
+/// links at once.
+constexpr double ring_step_share = 0.1;
+
 /// A group of ranks, spread evenly over nodes.
 struct GroupPlacement {
   int ranks = 1;

@@ -244,6 +244,19 @@ ScheduleTimes StepPredictor::message_times(const Job& job, const GroupPlacements
   return {{}, hides ? message : 0, gather + (hides ? 0 : message)};
 }
 
+std::vector<ChunkTimes> StepPredictor::chunk_times(const std::vector<Stage>& stages, bool halves) {
+  std::vector<ChunkTimes> times;
+  for (std::size_t chunk = 0; chunk < stages.front().chunks.size(); ++chunk) {
+    for (const Stage& stage : stages) {
+      const ChunkTime& time = stage.chunks[chunk];
+      times.push_back(halves
+                          ? ChunkTimes{time.forward.total(), time.backward_input.total(), time.backward_weight.total()}
+                          : ChunkTimes{time.forward.total(), time.backward.total(), 0});
+    }
+  }
+  return times;
+}
+
 StepPrediction StepPredictor::predict(const Job& job) {
   const train::ExecutionConfig& execution = job.execution;
   train::validate(execution);
@@ -257,18 +270,10 @@ StepPrediction StepPredictor::predict(const Job& job) {
   const std::string key = stage_key(job);
   const Parts& parts = parts_of(job, key, groups);
 
-  ScheduleTimes times = message_times(job, groups, parts.boundary_bytes);
-  times.chunks.resize(static_cast<std::size_t>(layout.stages * layout.chunks));
   std::vector<Stage> stages;
-  for (int rank = 0; rank < layout.stages; ++rank) {
-    stages.push_back(stage_of(job, key, groups, layout, rank));
-    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-      const ChunkTime& time = stages.back().chunks[static_cast<std::size_t>(chunk)];
-      times.chunks[static_cast<std::size_t>(chunk * layout.stages + rank)] =
-          halves ? ChunkTimes{time.forward.total(), time.backward_input.total(), time.backward_weight.total()}
-                 : ChunkTimes{time.forward.total(), time.backward.total(), 0};
-    }
-  }
+  for (int rank = 0; rank < layout.stages; ++rank) stages.push_back(stage_of(job, key, groups, layout, rank));
+  ScheduleTimes times = message_times(job, groups, parts.boundary_bytes);
+  times.chunks = chunk_times(stages, halves);
 
   StepPrediction prediction;
   prediction.schedule = simulate_pipeline(kind, layout, micro_batches, times);

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/model/model_config.hpp"
 #include "src/parallel/grid/process_grid.hpp"
@@ -52,6 +53,8 @@ class StepPredictor {
   const UpdateWork& update_of(const Job& job, const std::string& key, const parallel::PipelineLayout& layout, int rank);
   Stage stage_of(const Job& job, const std::string& key, const GroupPlacements& groups,
                  const parallel::PipelineLayout& layout, int rank);
+  /// Times of all chunks, in the order in which data passes them.
+  static std::vector<ChunkTimes> chunk_times(const std::vector<Stage>& stages, bool halves);
   /// Times of messages between stages, without those of chunks.
   ScheduleTimes message_times(const Job& job, const GroupPlacements& groups, double boundary_bytes) const;
 
