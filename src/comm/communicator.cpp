@@ -1,6 +1,7 @@
 #include "src/comm/communicator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <sstream>
@@ -9,6 +10,21 @@
 #include "src/base/hash.hpp"
 
 namespace trireme {
+
+namespace {
+
+/// Digest of a text as two numbers, which a collective compares.
+using DigestWords = std::array<std::int64_t, 2>;
+
+DigestWords digest_words(const std::string& text) {
+  const std::string hex = digest(text.data(), text.size());
+  const auto word = [&](std::size_t begin) {
+    return static_cast<std::int64_t>(std::stoull(hex.substr(begin, 16), nullptr, 16));
+  };
+  return {word(0), word(16)};
+}
+
+}  // namespace
 
 Work& Work::operator=(Work&& other) noexcept {
   std::swap(state_, other.state_);
@@ -81,6 +97,18 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
   return texts;
 }
 
+std::vector<std::string> gather_distinct_text(Communicator& comm, const std::string& text, int root) {
+  ImmediateStream host;
+  DigestWords own = digest_words(text);
+  std::vector<DigestWords> all(static_cast<std::size_t>(comm.size()));
+  comm.all_gather(host, TensorView(own.data(), {2}), TensorView(all.front().data(), {2 * std::int64_t{comm.size()}}))
+      .wait(host);
+  const bool is_first = std::ranges::find(all, own) - all.begin() == comm.rank();
+  std::vector<std::string> texts = gather_text(comm, is_first ? text : "", root);
+  std::erase(texts, "");
+  return texts;
+}
+
 std::string broadcast_text(Communicator& comm, const std::string& text, int root) {
   ImmediateStream host;
   std::int64_t size = static_cast<std::int64_t>(text.size());
@@ -102,13 +130,16 @@ void collectively(Communicator& comm, const std::function<void()>& function) {
   } catch (const std::exception& error) {
     report = std::to_string(static_cast<int>(ExitCode::environment)) + " " + error.what();
   }
-  const std::vector<std::string> reports = all_gather_text(comm, report);
-  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
-    if (reports[rank].empty()) continue;
-    const std::size_t space = reports[rank].find(' ');
-    throw CollectiveError(static_cast<ExitCode>(std::stoi(reports[rank].substr(0, space))),
-                          (rank == 0 ? "" : "rank " + std::to_string(rank) + ": ") + reports[rank].substr(space + 1));
-  }
+  // The first rank concerned, counted from the end, so that the maximum finds it; 0 where there is none.
+  std::int64_t first = report.empty() ? 0 : comm.size() - comm.rank();
+  ImmediateStream host;
+  comm.all_reduce(host, TensorView(&first, {1}), ReduceOp::max).wait(host);
+  if (first == 0) return;
+  const int rank = comm.size() - static_cast<int>(first);
+  report = broadcast_text(comm, report, rank);
+  const std::size_t space = report.find(' ');
+  throw CollectiveError(static_cast<ExitCode>(std::stoi(report.substr(0, space))),
+                        (rank == 0 ? "" : "rank " + std::to_string(rank) + ": ") + report.substr(space + 1));
 }
 
 namespace {
@@ -131,7 +162,12 @@ std::string first_difference(const std::string& mine, const std::string& other) 
 }  // namespace
 
 void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text) {
-  // Digests are compared first; texts are sent only where they differ.
+  // The least digest is the complement of the greatest complement. Where it is also the greatest, all are the same.
+  const DigestWords own = digest_words(text);
+  std::array<std::int64_t, 4> extremes = {own[0], ~own[0], own[1], ~own[1]};
+  ImmediateStream host;
+  comm.all_reduce(host, TensorView(extremes.data(), {4}), ReduceOp::max).wait(host);
+  if (extremes[0] == ~extremes[1] && extremes[2] == ~extremes[3]) return;
   const std::vector<std::string> digests = all_gather_text(comm, digest(text.data(), text.size()));
   std::string different;
   int first = 0;
@@ -140,7 +176,6 @@ void check_same_everywhere(Communicator& comm, const std::string& what, const st
     if (different.empty()) first = rank;
     different += (different.empty() ? "" : ", ") + std::to_string(rank);
   }
-  if (different.empty()) return;
   const std::string of_rank_0 = broadcast_text(comm, text, 0);
   const std::string of_first = broadcast_text(comm, text, first);
   throw CollectiveError(

@@ -109,6 +109,10 @@ std::vector<std::string> all_gather_text(Communicator& comm, const std::string& 
 /// works on host memory.
 std::vector<std::string> gather_text(Communicator& comm, const std::string& text, int root);
 
+/// The texts of all ranks but empty ones, each once, in the order of the first rank that gives it, on rank `root`;
+/// nothing on the others. Only the first rank with a text sends it. `comm` works on host memory.
+std::vector<std::string> gather_distinct_text(Communicator& comm, const std::string& text, int root);
+
 /// The text of rank `root` on every rank. `comm` works on host memory.
 std::string broadcast_text(Communicator& comm, const std::string& text, int root);
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/comm/communicator.hpp"
+#include "tests/fakes/recording_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 
 namespace trireme {
@@ -33,6 +34,17 @@ TEST(GatherText, GivesEveryTextToTheRootAlone) {
   for (int root = 0; root < world().size(); ++root) {
     EXPECT_EQ(gather_text(world(), mine, root), world().rank() == root ? all : std::vector<std::string>());
   }
+}
+
+TEST(GatherDistinctText, SendsEachTextOnceAndOnlyToTheRoot) {
+  const auto text_of = [](int rank) { return rank == 2 ? "" : std::string(rank % 2 == 0 ? 1000 : 2000, 'a'); };
+  test::RecordingCommunicator counted(world());
+  const std::vector<std::string> texts = gather_distinct_text(counted, text_of(world().rank()), 0);
+  std::vector<std::string> wanted;
+  if (world().rank() == 0) wanted.push_back(text_of(0));
+  if (world().rank() == 0 && world().size() > 1) wanted.push_back(text_of(1));
+  EXPECT_EQ(texts, wanted);
+  EXPECT_EQ(counted.bytes_sent, world().rank() == 1 ? text_of(1).size() : 0);
 }
 
 TEST(BroadcastText, GivesTheTextOfTheRoot) {
@@ -112,6 +124,12 @@ TEST(CheckSameEverywhere, NamesRanksAndTheFirstDifferentLine) {
                                     : "on rank(s) 1, " + std::to_string(size - 1) + " of " + std::to_string(size)));
     EXPECT_THAT(error.what(), HasSubstr("line 2: \"lr 2\" against \"lr 3\""));
   }
+}
+
+TEST(CheckSameEverywhere, SendsNoTextWhereAllAgree) {
+  test::RecordingCommunicator counted(world());
+  check_same_everywhere(counted, "the configuration", "seed 1");
+  EXPECT_TRUE(counted.exchanges.empty());
 }
 
 TEST(CheckSameEverywhere, FindsAMissingEnd) {
