@@ -20,6 +20,9 @@ constexpr std::int64_t window = 4;
 // are sent only after the receiver has posted its receive.
 constexpr std::int64_t one_step_bytes = 2 << 10;
 constexpr int one_step_ranks = 8;
+// Among more ranks, small operations take steps of one message each (class Doubling): all-gathers of shards up to
+// one_step_bytes, and all-reduces where the contributions of all ranks together have at most this many bytes.
+constexpr std::int64_t doubling_bytes = 1 << 20;
 
 /// Range of elements.
 struct Range {
@@ -87,6 +90,37 @@ void for_each_peer(const Channel& channel, Function function) {
   for (int step = 1; step < channel.size; ++step) function((channel.rank + step) % channel.size);
 }
 
+/// Gathers a shard of each rank on each rank in ceil(log2 size) steps (Bruck et al. 1997, "Efficient algorithms for
+/// all-to-all communications"). A step doubles what a rank holds: it sends one message and receives one.
+class Doubling {
+ public:
+  Doubling(const Channel& channel, const std::byte* own, std::size_t shard_bytes)
+      : channel_(channel),
+        shard_bytes_(shard_bytes),
+        shards_(channel.engine, shard_bytes * static_cast<std::size_t>(channel.size)) {
+    std::memcpy(shards_.data(), own, shard_bytes);
+  }
+  bool complete() const { return held_ == channel_.size; }
+  /// Begins the next step.
+  void exchange(Messages& messages) {
+    const int count = std::min(held_, channel_.size - held_);
+    messages.receive(shards_.data() + bytes_of(held_), bytes_of(count), (channel_.rank + held_) % channel_.size);
+    messages.send(shards_.data(), bytes_of(count), (channel_.rank - held_ + channel_.size) % channel_.size);
+    held_ += count;
+  }
+  const std::byte* of_rank(int rank) const {
+    return shards_.data() + bytes_of((rank - channel_.rank + channel_.size) % channel_.size);
+  }
+
+ private:
+  std::size_t bytes_of(int shards) const { return static_cast<std::size_t>(shards) * shard_bytes_; }
+
+  const Channel& channel_;
+  std::size_t shard_bytes_;
+  int held_ = 1;                    // shards of this rank and those that follow it, in a ring
+  ProgressEngine::Scratch shards_;  // in this order
+};
+
 }  // namespace
 
 Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
@@ -101,6 +135,18 @@ Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
     for_each_peer(channel, [&](int peer) { messages.send(data.data(), data.size_bytes(), peer); });
     co_await messages;
     contributions.reduce(op, data.data(), numel);
+    co_return;
+  }
+  if (numel * item <= one_step_bytes && numel * item * channel.size <= doubling_bytes) {
+    Messages messages(channel.comm, channel.tag);
+    Doubling contributions(channel, data.data(), data.size_bytes());
+    while (!contributions.complete()) {
+      contributions.exchange(messages);
+      co_await messages;
+    }
+    std::vector<const std::byte*> sources;
+    for (int rank = 0; rank < channel.size; ++rank) sources.push_back(contributions.of_rank(rank));
+    reduce_in_order(dtype, op, sources, data.data(), numel);
     co_return;
   }
 
@@ -168,6 +214,15 @@ Operation all_gather(Channel channel, ConstTensorView in, TensorView out) {
   Messages messages(channel.comm, channel.tag);
   const std::size_t shard_bytes = in.size_bytes();
   const auto of_rank = [&](int rank) { return out.data() + static_cast<std::size_t>(rank) * shard_bytes; };
+  if (shard_bytes <= static_cast<std::size_t>(one_step_bytes) && channel.size > one_step_ranks) {
+    Doubling shards(channel, in.data(), shard_bytes);
+    while (!shards.complete()) {
+      shards.exchange(messages);
+      co_await messages;
+    }
+    for (int rank = 0; rank < channel.size; ++rank) std::memcpy(of_rank(rank), shards.of_rank(rank), shard_bytes);
+    co_return;
+  }
   for_each_peer(channel, [&](int peer) { messages.receive(of_rank(peer), shard_bytes, peer); });
   for_each_peer(channel, [&](int peer) { messages.send(in.data(), shard_bytes, peer); });
   if (shard_bytes > 0 && in.data() != of_rank(channel.rank)) std::memcpy(of_rank(channel.rank), in.data(), shard_bytes);

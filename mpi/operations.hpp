@@ -18,12 +18,14 @@ struct Channel {
   int tag;
 };
 
-// The operations of a Communicator on host memory. Exactly one rank forms the sum of an element, from left to right in
-// rank order, and then sends copies. So all ranks get the same bits, whatever the sizes.
+// The operations of a Communicator on host memory. The sum of an element is formed from left to right in rank order: by
+// one rank that sends copies, or where tensors are small by every rank. So all ranks get the same bits, whatever the
+// sizes.
 //
 // They send directly from each rank to each other: two steps for an all-reduce (shards to their owners, sums back),
 // where a ring takes 2 (size - 1). On one machine, where cores are shared, time depends on the number of steps; the
-// bytes are the same.
+// bytes are the same. Small all-gathers and all-reduces of more than 8 ranks take ceil(log2 size) messages a rank:
+// size - 1 of them, and as many connections, would stop jobs of thousands of ranks.
 
 Operation all_reduce(Channel channel, TensorView data, ReduceOp op);
 Operation reduce_scatter(Channel channel, ConstTensorView in, TensorView out, ReduceOp op);

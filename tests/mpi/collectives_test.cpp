@@ -297,6 +297,7 @@ TEST(Errors, ShapesThatDoNotFitAreRefusedAtOnce) {
 
 TEST(Errors, CallsThatDoNotMatchAreFound) {
   if (world().size() < 2) GTEST_SKIP() << "needs two ranks";
+  if (world().size() > 8) GTEST_SKIP() << "of many ranks only some find it, whose end then ends the job";
   const auto comm = world().split(0, world().rank(), "mismatch");
   std::vector<float> data(10);
   // Rank 0 sends less than the others wait for, and gets more than it has room for.
