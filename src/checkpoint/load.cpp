@@ -22,10 +22,10 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// The lines of all ranks, each once, sorted.
+/// The lines of all ranks, each once, sorted; on rank 0, empty on the others.
 std::set<std::string> lines_of_all_ranks(Communicator& world, const std::set<std::string>& lines) {
   std::set<std::string> all;
-  for (const std::string& text : all_gather_text(world, fmt::format("{}", fmt::join(lines, "\n")))) {
+  for (const std::string& text : gather_distinct_text(world, fmt::format("{}", fmt::join(lines, "\n")), 0)) {
     for (std::string& line : lines_of(text)) all.insert(std::move(line));
   }
   return all;
@@ -116,7 +116,8 @@ PiecesByTensor pieces_by_tensor(const Manifest& manifest) {
   return pieces;
 }
 
-/// One line for each tensor that differs from the one in the checkpoint or is missing there, and for each extra one.
+/// One line for each tensor that differs from the one in the checkpoint or is missing there, and for each extra one;
+/// the same on all ranks.
 std::set<std::string> differences(Communicator& world, const PiecesByTensor& stored,
                                   std::span<const StateTensor> tensors, ExtraTensors extra) {
   std::set<std::string> problems;
@@ -142,7 +143,10 @@ std::set<std::string> differences(Communicator& world, const PiecesByTensor& sto
       if (!names.contains(std::string(name))) problems.insert(std::string(name) + ": in the checkpoint only");
     }
   }
-  return problems;
+  // Rank 0 alone has the lines of all.
+  const std::vector<std::string> lines =
+      lines_of(broadcast_text(world, fmt::format("{}", fmt::join(problems, "\n")), 0));
+  return {lines.begin(), lines.end()};
 }
 
 void require_filled(const StepReader& step, const StateTensor& tensor, std::int64_t filled) {

@@ -1,5 +1,7 @@
 #include "src/checkpoint/save.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +16,7 @@ namespace {
 
 struct Shard {
   ShardContent content;
-  std::vector<Piece> held;  // pieces of tensors that others write: without elements
+  std::vector<Piece> held;  // a piece without elements of each tensor, the same on all ranks of a stage
 };
 
 Shard shard_of(std::span<const StateTensor> tensors, int rank) {
@@ -30,19 +32,19 @@ Shard shard_of(std::span<const StateTensor> tensors, int rank) {
     piece.dtype = tensor.data.dtype();
     piece.shape = tensor.shape;
     piece.slice = slice;
-    if (!tensor.written_here || slice.count == 0) {
-      piece.slice.count = 0;
-      shard.held.push_back(std::move(piece));
-    } else {
-      shard.content.add(std::move(piece), [data = tensor.data] { return ConstTensorView(data); });
+    if (tensor.written_here && slice.count > 0) {
+      shard.content.add(piece, [data = tensor.data] { return ConstTensorView(data); });
     }
+    piece.slice = {Box::whole(tensor.shape), 0, 0};
+    shard.held.push_back(std::move(piece));
   }
   return shard;
 }
 
 /// Throws on all ranks unless every element of every tensor that any rank holds has exactly one writer.
 void check_writers(Communicator& world, const Shard& shard) {
-  const std::vector<std::string> texts = gather_text(world, to_text(shard.content.pieces) + to_text(shard.held), 0);
+  std::vector<std::string> texts = gather_text(world, to_text(shard.content.pieces), 0);
+  std::ranges::move(gather_distinct_text(world, to_text(shard.held), 0), std::back_inserter(texts));
   collectively(world, [&] {
     if (world.rank() != 0) return;
     std::vector<Piece> all;

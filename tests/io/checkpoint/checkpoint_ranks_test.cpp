@@ -8,6 +8,7 @@
 #include "io/posix/folder.hpp"
 #include "src/base/error.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "tests/fakes/recording_communicator.hpp"
 #include "tests/support/checkpoint_model.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -46,6 +47,20 @@ TEST_F(RankStore, EveryRankWritesAFileAndAllLoad) {
   save_version(store, world(), 10, 1);
   EXPECT_EQ(names_in(root + "/step-00000010").size(), 1u + static_cast<std::size_t>(world().size()));
   EXPECT_EQ(load_version(store, world()), 1u);
+}
+
+TEST_F(RankStore, RanksThatHoldTheSameTensorsSendNoDescriptionOfThem) {
+  std::vector<float> values(100, static_cast<float>(world().rank()));
+  const Shape shape = {100};
+  const checkpoint::StateTensor tensor{
+      "model/wte", shape, Box::whole(shape), 0, TensorView(values.data(), shape), world().rank() == 0};
+  test::RecordingCommunicator counted(world());
+  CheckpointStore store(root);
+  checkpoint::prepare_saving(store, counted, std::span(&tensor, 1));
+  checkpoint::save(store, counted, {10, {}, {}}, std::span(&tensor, 1));
+  checkpoint::load(*open_checkpoint(store, counted), counted, std::span(&tensor, 1));
+  EXPECT_EQ(counted.bytes_sent, 0u);
+  EXPECT_EQ(values, std::vector<float>(100, 0.0F));
 }
 
 TEST_F(RankStore, AnotherNumberOfRanksLoadsTheSame) {
