@@ -24,6 +24,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"cp", "cp"},
     {"cuda_graphs", "cuda-graphs"},
     {"data_cache_path", "data-cache-path"},
+    {"data_parallel_size", "data-parallel-size"},
     {"data_path", "data-path"},
     {"decoder_first_pipeline_num_layers", "decoder-first-pipeline-num-layers"},
     {"decoder_last_pipeline_num_layers", "decoder-last-pipeline-num-layers"},

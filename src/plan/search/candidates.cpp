@@ -1,0 +1,246 @@
+#include "src/plan/search/candidates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/check.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using model::RecomputeGranularity;
+using parallel::DataSharding;
+using parallel::ProcessGrid;
+using parallel::ScheduleKind;
+
+constexpr std::int64_t min_context_positions = 2048;
+constexpr std::int64_t max_micro_batch_size = 64;
+constexpr int max_chunks = 8;
+
+std::vector<int> divisors(int n) {
+  std::vector<int> result;
+  for (int i = 1; i <= n; ++i) {
+    if (n % i == 0) result.push_back(i);
+  }
+  return result;
+}
+
+/// Throws ConfigError where `value` is given and does not divide the ranks.
+void check_divides(const std::optional<int>& value, int ranks, const char* field) {
+  TRIREME_CHECK(!value || ranks % *value == 0, ConfigError, "{} {}: {} ranks do not divide by it", field,
+                value.value_or(0), ranks);
+}
+
+void check_given(const SearchSpace& space) {
+  const int ranks = space.world_size;
+  check_divides(space.tensor, ranks, "<tensor_model_parallel_size>");
+  check_divides(space.pipeline, ranks, "<pipeline_model_parallel_size>");
+  check_divides(space.context, ranks, "<context_parallel_size>");
+  check_divides(space.data, ranks, "<data_parallel_size>");
+  const int tensor = space.tensor.value_or(1), node = space.ranks_per_node;
+  TRIREME_CHECK(node % tensor == 0 || tensor % node == 0, ConfigError,
+                "<tensor_model_parallel_size> {}: tensor groups would lie askew on nodes of {} ranks; choose a divisor "
+                "or a multiple",
+                tensor, node);
+}
+
+/// Returns the rule that excludes all layouts of a grid; empty where there is none.
+std::string broken_rule(const SearchSpace& space, const ProcessGrid& grid) {
+  const model::ModelConfig& model = space.base.model;
+  const std::int64_t s = space.base.execution.sequence_length, batch = space.base.options.global_batch_size;
+  const int t = grid.tensor_size(), p = grid.pipeline_size(), c = grid.context_size();
+  if (!space.tensor && t > space.ranks_per_node) return "tensor groups on several nodes";
+  if (model.heads % t != 0 || model.ffn_hidden % t != 0 || model.kv_heads() % t != 0) {
+    return fmt::format(
+        "{} attention heads ({} of keys and values) and {} feed-forward columns do not divide by the "
+        "tensor ranks",
+        model.heads, model.kv_heads(), model.ffn_hidden);
+  }
+  const bool has_own_split = !space.base.execution.parallel.pipeline.layers.empty();
+  if (!has_own_split && (p > model.layers || model.layers % p != 0)) {
+    return fmt::format("{} layers do not divide by the pipeline ranks", model.layers);
+  }
+  if (c > 1 && s % (2 * c) != 0) return fmt::format("sequences of {} do not divide by the context ranks", s);
+  if (c > 1 && !space.context && s / c < min_context_positions) {
+    return fmt::format("context ranks with fewer than {} positions", min_context_positions);
+  }
+  if (batch % grid.data_size() != 0)
+    return fmt::format("a global batch of {} does not divide by the data ranks", batch);
+  return "";
+}
+
+std::vector<std::int64_t> micro_batch_sizes(const SearchSpace& space, std::int64_t samples) {
+  if (space.micro_batch_size) return {*space.micro_batch_size};
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 1; size <= std::min(samples, max_micro_batch_size); size *= 2) {
+    if (samples % size == 0) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+std::vector<int> chunk_counts(const SearchSpace& space, int stages) {
+  const parallel::PipelineSplit& split = space.base.execution.parallel.pipeline;
+  if (space.chunks) return {*space.chunks};
+  const bool has_own_split = !split.layers.empty() || split.first_stage || split.last_stage ||
+                             split.standalone_embedding || split.layers_per_chunk;
+  if (stages == 1 || has_own_split || (space.schedule && *space.schedule != ScheduleKind::interleaved)) return {1};
+  std::vector<int> counts;
+  for (const int n : divisors(space.base.model.layers / stages)) {
+    if (n <= max_chunks) counts.push_back(n);
+  }
+  return counts;
+}
+
+std::vector<ScheduleKind> schedules(const SearchSpace& space, int stages, int chunks) {
+  if (space.schedule) return {*space.schedule};
+  if (chunks > 1) return {ScheduleKind::interleaved};
+  if (stages == 1) return {ScheduleKind::one_forward_one_backward};
+  return {ScheduleKind::one_forward_one_backward, ScheduleKind::zero_bubble};
+}
+
+std::vector<RecomputeGranularity> recomputations(const SearchSpace& space) {
+  if (space.recomputation) return {*space.recomputation};
+  return {RecomputeGranularity::none, RecomputeGranularity::selective, RecomputeGranularity::full};
+}
+
+std::vector<DataSharding> shardings(const SearchSpace& space, const ProcessGrid& grid) {
+  if (space.sharding) return {*space.sharding};
+  if (grid.gradient_size() == 1) return {DataSharding::none};
+  return {DataSharding::optimizer, DataSharding::optimizer_and_gradients};
+}
+
+/// Sets what has a best value without a trade: sequence parallelism, and overlaps.
+void set_defaults(const SearchSpace& space, Job& job) {
+  train::ParallelConfig& parallel = job.execution.parallel;
+  const ProcessGrid& grid = job.grid;
+  const bool divides = job.execution.sequence_length / grid.context_size() % grid.tensor_size() == 0;
+  parallel.sequence_parallel = space.sequence_parallel.value_or(grid.tensor_size() > 1 && divides);
+  parallel.overlap_p2p = space.overlap_p2p.value_or(grid.pipeline_size() > 1);
+  parallel::DataParallelOptions& data = parallel.data_parallel;
+  data.overlap_reduce = space.overlap_reduce.value_or(grid.gradient_size() > 1);
+  data.overlap_gather = space.overlap_gather.value_or(grid.gradient_size() > 1 && data.sharding != DataSharding::none);
+}
+
+/// All layouts of a grid.
+std::vector<Job> layouts_of(const SearchSpace& space, const ProcessGrid& grid, std::string& reason) {
+  std::vector<Job> jobs;
+  const std::int64_t samples = space.base.options.global_batch_size / grid.data_size();
+  const int stages = grid.pipeline_size();
+  for (const std::int64_t size : micro_batch_sizes(space, samples)) {
+    if (samples % size != 0) {
+      reason = fmt::format("a global batch of {} does not divide by micro-batch size x data ranks",
+                           space.base.options.global_batch_size);
+      continue;
+    }
+    if (samples / size < stages && !(space.micro_batch_size && space.pipeline)) {
+      reason = "fewer micro-batches than pipeline stages";
+      continue;
+    }
+    for (const int chunks : chunk_counts(space, stages)) {
+      for (const ScheduleKind schedule : schedules(space, stages, chunks)) {
+        for (const RecomputeGranularity granularity : recomputations(space)) {
+          for (const DataSharding sharding : shardings(space, grid)) {
+            Job job = space.base;
+            job.grid = grid;
+            job.execution.micro_batch_size = size;
+            if (chunks > 1) job.execution.parallel.pipeline.chunks = chunks;
+            job.execution.parallel.schedule = schedule;
+            job.execution.recomputation.granularity = granularity;
+            job.execution.parallel.data_parallel.sharding = sharding;
+            set_defaults(space, job);
+            jobs.push_back(std::move(job));
+          }
+        }
+      }
+    }
+  }
+  return jobs;
+}
+
+}  // namespace
+
+std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rejection>& rejections) {
+  check_given(space);
+  std::vector<GridCandidates> result;
+  const auto chosen = [](const std::optional<int>& given, int value) { return !given || *given == value; };
+  const std::vector<int> all = divisors(space.world_size);
+  for (const int t : all) {
+    for (const int p : divisors(space.world_size / t)) {
+      for (const int c : divisors(space.world_size / t / p)) {
+        const int d = space.world_size / t / p / c;
+        if (!chosen(space.tensor, t) || !chosen(space.pipeline, p) || !chosen(space.context, c) ||
+            !chosen(space.data, d)) {
+          continue;
+        }
+        const ProcessGrid grid(space.world_size, t, p, c, d);
+        std::string reason = broken_rule(space, grid);
+        GridCandidates found{grid, {}};
+        if (reason.empty()) found.jobs = layouts_of(space, grid, reason);
+        if (found.jobs.empty()) {
+          rejections.push_back({grid, reason});
+        } else {
+          result.push_back(std::move(found));
+        }
+      }
+    }
+  }
+  TRIREME_CHECK(!result.empty() || !rejections.empty(), ConfigError,
+                "{} ranks do not make a grid of the sizes given: tensor x pipeline x context x data ranks must be {}",
+                space.world_size, space.world_size);
+  return result;
+}
+
+std::vector<Job> variants(const SearchSpace& space, const Job& job) {
+  std::vector<Job> result;
+  const ProcessGrid& grid = job.grid;
+  const auto add = [&](const auto& change) {
+    Job other = job;
+    change(other.execution.parallel);
+    result.push_back(std::move(other));
+  };
+  if (!space.sequence_parallel && grid.tensor_size() > 1 && job.execution.parallel.sequence_parallel) {
+    add([](train::ParallelConfig& p) { p.sequence_parallel = false; });
+  }
+  if (!space.overlap_p2p && grid.pipeline_size() > 1) {
+    add([](train::ParallelConfig& p) { p.overlap_p2p = !p.overlap_p2p; });
+  }
+  if (grid.gradient_size() == 1) return result;
+  if (!space.sharding && job.execution.parallel.data_parallel.sharding != DataSharding::none && !space.overlap_gather) {
+    add([](train::ParallelConfig& p) {
+      p.data_parallel.sharding = DataSharding::none;
+      p.data_parallel.overlap_gather = false;
+    });
+  }
+  if (!space.overlap_reduce) {
+    add([](train::ParallelConfig& p) { p.data_parallel.overlap_reduce = !p.data_parallel.overlap_reduce; });
+  }
+  if (!space.overlap_gather && job.execution.parallel.data_parallel.sharding != DataSharding::none) {
+    add([](train::ParallelConfig& p) { p.data_parallel.overlap_gather = !p.data_parallel.overlap_gather; });
+  }
+  return result;
+}
+
+int micro_batches_of(const Job& job) {
+  return static_cast<int>(
+      train::micro_batches_of(job.options.global_batch_size, job.execution.micro_batch_size, job.grid.data_size()));
+}
+
+namespace {
+parallel::PipelineLayout layout_of(const Job& job) {
+  return parallel::PipelineLayout::of(job.model.layers, job.grid.pipeline_size(), job.execution.parallel.pipeline);
+}
+}  // namespace
+
+int chunks_of(const Job& job) { return layout_of(job).chunks; }
+
+bool has_equal_chunks(const Job& job) {
+  const std::vector<int> layers = layout_of(job).layers;
+  return std::ranges::count(layers, layers.front()) == static_cast<std::ptrdiff_t>(layers.size());
+}
+
+ScheduleKind schedule_of(const Job& job) {
+  return parallel::schedule_for(job.execution.parallel.schedule, chunks_of(job));
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,59 @@
+#include "src/plan/search/job_costs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/plan/search/candidates.hpp"
+
+namespace trireme::plan {
+
+ClusterCosts::ClusterCosts(const Cluster& cluster)
+    : predictor_(cluster),
+      device_(std::make_unique<DeviceStandIn>(static_cast<std::size_t>(cluster.device.memory_gb * 1e9))) {}
+ClusterCosts::~ClusterCosts() = default;
+
+double ClusterCosts::limit_bytes() const {
+  constexpr double share = 0.95;
+  return share * static_cast<double>(device_->device_memory_bytes());
+}
+
+std::size_t ClusterCosts::layer_bytes(const Job& job) {
+  const train::ExecutionConfig& e = job.execution;
+  const std::string key =
+      fmt::format("{} {} {} {} {}", job.grid.tensor_size(), job.grid.context_size(), e.micro_batch_size,
+                  static_cast<int>(e.recomputation.granularity), e.parallel.sequence_parallel);
+  const auto known = layer_bytes_.find(key);
+  if (known != layer_bytes_.end()) return known->second;
+  const std::size_t bytes =
+      train::layer_activations(*device_, job.model, e, job.grid.tensor_size(), job.grid.context_size()).kept;
+  return layer_bytes_[key] = bytes;
+}
+
+double ClusterCosts::min_bytes(const Job& job) {
+  const auto layout =
+      parallel::PipelineLayout::of(job.model.layers, job.grid.pipeline_size(), job.execution.parallel.pipeline);
+  const train::MinMemory minimum = train::min_memory(job.model, job.execution, job.grid, job.options.optimizer.kind);
+  const double parameters = minimum.parameters / job.grid.world_size();
+  if (!has_equal_chunks(job)) return parameters;
+  const int chunks = in_flight(schedule_of(job), layout.stages, layout.chunks, micro_batches_of(job));
+  return parameters + static_cast<double>(layer_bytes(job)) * layout.layers.front() * chunks;
+}
+
+train::MemoryEstimate ClusterCosts::memory(const Job& job, int stage) {
+  return train::estimate_memory(*device_, job.model, job.execution, job.options, job.grid,
+                                job.grid.rank({.pipeline = stage}));
+}
+
+int in_flight(parallel::ScheduleKind kind, int stages, int chunks, int micro_batches) {
+  switch (kind) {
+    case parallel::ScheduleKind::gpipe:
+      return micro_batches;
+    case parallel::ScheduleKind::interleaved:
+      return std::min(2 * (stages - 1) + (chunks - 1) * stages + 1, micro_batches * chunks);
+    default:
+      return std::min(stages, micro_batches);
+  }
+}
+
+}  // namespace trireme::plan

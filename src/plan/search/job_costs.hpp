@@ -1,0 +1,52 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/plan/step/step_prediction.hpp"
+#include "src/plan/work/device_stand_in.hpp"
+#include "src/train/memory_estimate.hpp"
+
+namespace trireme::plan {
+
+/// Time and memory of jobs, as a search asks for them.
+class JobCosts {
+ public:
+  virtual ~JobCosts() = default;
+  /// ConfigError where the program could not run the job.
+  virtual StepPrediction predict(const Job& job) = 0;
+  /// Bytes that the fullest rank takes at the least, by little work.
+  virtual double min_bytes(const Job& job) = 0;
+  /// Memory of a rank of pipeline stage `stage`, by a rehearsal.
+  virtual train::MemoryEstimate memory(const Job& job, int stage) = 0;
+  /// Bytes of a rank's device that a run may take.
+  virtual double limit_bytes() const = 0;
+};
+
+/// Those of a cluster. The driver, NCCL and recorded graphs get a twentieth of a device's memory.
+class ClusterCosts final : public JobCosts {
+ public:
+  explicit ClusterCosts(const Cluster& cluster);
+  ~ClusterCosts() override;
+
+  StepPrediction predict(const Job& job) override { return predictor_.predict(job); }
+  /// With P parameters on average over the ranks, and a bytes that a layer keeps of a micro-batch: the bytes of P, and
+  /// a x layers of the first stage in flight. The first stage has as many parameters as the others, and the embedding;
+  /// only P counts where chunks differ.
+  double min_bytes(const Job& job) override;
+  train::MemoryEstimate memory(const Job& job, int stage) override;
+  double limit_bytes() const override;
+
+ private:
+  std::size_t layer_bytes(const Job& job);
+
+  StepPredictor predictor_;
+  std::unique_ptr<Backend> device_;
+  std::map<std::string, std::size_t> layer_bytes_;
+};
+
+/// Maximum of the micro-batches of all chunks that are in flight on the first rank (parallel::make_schedule).
+int in_flight(parallel::ScheduleKind kind, int stages, int chunks, int micro_batches);
+
+}  // namespace trireme::plan

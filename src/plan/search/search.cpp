@@ -1,0 +1,174 @@
+#include "src/plan/search/search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace trireme::plan {
+namespace {
+
+/// A layout with its time.
+struct Timed {
+  const Job* job;
+  double step_ms;
+};
+
+/// A grid whose layouts are timed, fastest first.
+struct TimedGrid {
+  const GridCandidates* candidates;
+  std::vector<Timed> layouts;
+  double least_bytes = std::numeric_limits<double>::infinity();  ///< that a layout needs which does not fit
+  std::string fault;                                             ///< reason why the program refuses layouts
+};
+
+class Search {
+ public:
+  Search(const SearchSpace& space, JobCosts& costs) : space_(space), costs_(costs) {
+    result_.limit_bytes = costs.limit_bytes();
+  }
+
+  SearchResult run(int wanted) {
+    const std::vector<GridCandidates> all = candidates(space_, result_.rejections);
+    std::vector<TimedGrid> timed;
+    for (const GridCandidates& grid : all) {
+      TimedGrid times = time_layouts(grid);
+      if (times.layouts.empty()) {
+        reject(times);
+      } else {
+        timed.push_back(std::move(times));
+      }
+    }
+    std::ranges::stable_sort(timed, {}, [](const TimedGrid& grid) { return grid.layouts.front().step_ms; });
+    for (TimedGrid& grid : timed) {
+      if (static_cast<int>(result_.grids.size()) < wanted) {
+        find_fitting(grid);
+      } else {
+        slower_.push_back(&grid);
+      }
+    }
+    std::ranges::stable_sort(result_.grids, {}, [](const RankedGrid& grid) { return grid.step.step_ms; });
+    for (const TimedGrid* grid : slower_) {
+      const double share = grid->layouts.front().step_ms / result_.grids.front().step.step_ms - 1;
+      result_.rejections.push_back({grid->candidates->grid, "slower than the best", share, Rejection::Kind::slower});
+    }
+    if (!result_.grids.empty()) rehearse_all_stages(result_.grids.front());
+    return std::move(result_);
+  }
+
+ private:
+  TimedGrid time_layouts(const GridCandidates& grid) {
+    TimedGrid times{.candidates = &grid, .layouts = {}, .fault = {}};
+    for (const Job& job : grid.jobs) {
+      ++result_.layouts;
+      try {
+        const double bytes = costs_.min_bytes(job);
+        if (bytes > result_.limit_bytes) {
+          times.least_bytes = std::min(times.least_bytes, bytes);
+          continue;
+        }
+        ++result_.predicted;
+        times.layouts.push_back({&job, costs_.predict(job).step_ms});
+      } catch (const ConfigError& error) {
+        times.fault = error.what();
+      }
+    }
+    std::ranges::stable_sort(times.layouts, {}, &Timed::step_ms);
+    return times;
+  }
+
+  void reject(const TimedGrid& grid) {
+    const parallel::ProcessGrid& ranks = grid.candidates->grid;
+    if (std::isfinite(grid.least_bytes)) {
+      result_.rejections.push_back({ranks, "memory", grid.least_bytes, Rejection::Kind::memory});
+    } else {
+      result_.rejections.push_back({ranks, grid.fault});
+    }
+  }
+
+  train::MemoryEstimate rehearse(const Job& job, int stage) {
+    ++result_.rehearsed;
+    return costs_.memory(job, stage);
+  }
+
+  /// Returns the memory of the fullest rank, which is of the first or of the last stage where all chunks have equally
+  /// many layers. Stops at the first stage that does not fit.
+  train::MemoryEstimate fullest(const Job& job) {
+    train::MemoryEstimate most = rehearse(job, 0);
+    const int last = job.grid.pipeline_size() - 1;
+    for (int stage = has_equal_chunks(job) ? std::max(1, last) : 1; stage <= last && fits(most); ++stage) {
+      const train::MemoryEstimate other = rehearse(job, stage);
+      if (other.total() > most.total()) most = other;
+    }
+    return most;
+  }
+  bool fits(const train::MemoryEstimate& memory) const {
+    return static_cast<double>(memory.total()) <= result_.limit_bytes;
+  }
+
+  void find_fitting(TimedGrid& grid) {
+    for (const Timed& layout : grid.layouts) {
+      const train::MemoryEstimate memory = fullest(*layout.job);
+      if (!fits(memory)) {
+        grid.least_bytes = std::min(grid.least_bytes, static_cast<double>(memory.total()));
+        continue;
+      }
+      RankedGrid found{*layout.job, costs_.predict(*layout.job), {memory}};
+      improve(found);
+      result_.grids.push_back(std::move(found));
+      return;
+    }
+    reject(grid);
+  }
+
+  /// Changes one axis after the other where that is faster and fits.
+  void improve(RankedGrid& found) {
+    for (bool better = true; better;) {
+      better = false;
+      for (Job& job : variants(space_, found.job)) {
+        ++result_.layouts;
+        ++result_.predicted;
+        StepPrediction step = costs_.predict(job);
+        if (step.step_ms >= found.step.step_ms * (1 - min_gain)) continue;
+        const train::MemoryEstimate memory = fullest(job);
+        if (!fits(memory)) continue;
+        found = {std::move(job), std::move(step), {memory}};
+        better = true;
+        break;
+      }
+    }
+  }
+
+  void rehearse_all_stages(RankedGrid& grid) {
+    grid.memory.clear();
+    for (int stage = 0; stage < grid.job.grid.pipeline_size(); ++stage) {
+      grid.memory.push_back(rehearse(grid.job, stage));
+    }
+  }
+
+  static constexpr double min_gain = 1e-3;
+
+  const SearchSpace& space_;
+  JobCosts& costs_;
+  SearchResult result_;
+  std::vector<const TimedGrid*> slower_;
+};
+
+}  // namespace
+
+std::size_t RankedGrid::max_bytes() const {
+  std::size_t bytes = 0;
+  for (const train::MemoryEstimate& stage : memory) bytes = std::max(bytes, stage.total());
+  return bytes;
+}
+
+SearchResult search(const SearchSpace& space, JobCosts& costs, int wanted) { return Search(space, costs).run(wanted); }
+
+RankedGrid predict_one(const Job& job, JobCosts& costs) {
+  RankedGrid grid{job, costs.predict(job), {}};
+  for (int stage = 0; stage < job.grid.pipeline_size(); ++stage) grid.memory.push_back(costs.memory(job, stage));
+  return grid;
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,219 @@
+#include "src/plan/search/search.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "src/base/check.hpp"
+#include "src/model/presets.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using model::RecomputeGranularity;
+using parallel::DataSharding;
+using parallel::ScheduleKind;
+using testing::HasSubstr;
+
+SearchSpace space_of(int world_size, std::int64_t batch = 64, const char* model = "gpt2-355m") {
+  SearchSpace space{.world_size = world_size,
+                    .ranks_per_node = 8,
+                    .base = {model::preset(model), {}, {}, parallel::ProcessGrid(world_size, 1, 1)}};
+  space.base.execution.dtype = DType::bf16;
+  space.base.execution.sequence_length = 1024;
+  space.base.options.global_batch_size = batch;
+  return space;
+}
+
+/// Times and memory by simple formulas. Tensor ranks make a step slower, and all ranks divide memory.
+class SimpleCosts final : public JobCosts {
+ public:
+  StepPrediction predict(const Job& job) override {
+    const train::ExecutionConfig& e = job.execution;
+    StepPrediction prediction;
+    prediction.step_ms = 100.0 * job.grid.tensor_size() + job.grid.pipeline_size() + chunks_of(job) +
+                         20.0 * static_cast<int>(e.recomputation.granularity) - (e.parallel.overlap_p2p ? p2p_gain : 0);
+    if (e.parallel.data_parallel.sharding == DataSharding::optimizer_and_gradients) prediction.step_ms += 5;
+    return prediction;
+  }
+  double min_bytes(const Job& job) override { return 0.5 * bytes(job); }
+  train::MemoryEstimate memory(const Job& job, int stage) override {
+    ++rehearsals;
+    train::MemoryEstimate estimate;
+    estimate.parameters = static_cast<std::size_t>(bytes(job)) - static_cast<std::size_t>(stage);
+    return estimate;
+  }
+  double limit_bytes() const override { return limit; }
+
+  double limit = 1e9;
+  double p2p_gain = 0;
+  int rehearsals = 0;
+
+ private:
+  static double bytes(const Job& job) {
+    return 1e6 / job.grid.tensor_size() / job.grid.pipeline_size() /
+           (1 + static_cast<int>(job.execution.recomputation.granularity));
+  }
+};
+
+int rejected(const std::vector<Rejection>& rejections, const std::string& reason) {
+  return static_cast<int>(std::ranges::count_if(
+      rejections, [&](const Rejection& r) { return r.reason.find(reason) != std::string::npos; }));
+}
+
+TEST(Candidates, FillTheClusterAndKeepTensorGroupsInANode) {
+  std::vector<Rejection> rejections;
+  for (const GridCandidates& found : candidates(space_of(32), rejections)) {
+    EXPECT_EQ(found.grid.world_size(), 32);
+    EXPECT_LE(found.grid.tensor_size(), 8);
+    for (const Job& job : found.jobs) {
+      EXPECT_EQ(job.grid.tensor_size(), found.grid.tensor_size());
+      EXPECT_EQ(64 % (job.execution.micro_batch_size * job.grid.data_size()), 0);
+      EXPECT_GE(micro_batches_of(job), job.grid.pipeline_size());
+      EXPECT_EQ(job.execution.parallel.sequence_parallel, job.grid.tensor_size() > 1);
+    }
+  }
+  EXPECT_EQ(rejected(rejections, "several nodes"), 4);  // 16 with 2 ranks left for three axes, and 32
+  EXPECT_GT(rejected(rejections, "layers do not divide"), 0);
+  EXPECT_GT(rejected(rejections, "fewer than 2048 positions"), 0);
+}
+
+TEST(Candidates, NameTheRuleThatExcludesAGrid) {
+  std::vector<Rejection> rejections;
+  candidates(space_of(8, 6), rejections);
+  EXPECT_GT(rejected(rejections, "a global batch of 6 does not divide by the data ranks"), 0);
+  EXPECT_GT(rejected(rejections, "fewer micro-batches than pipeline stages"), 0);
+  rejections.clear();
+  EXPECT_FALSE(candidates(space_of(8, 64, "gpt2-1.5b"), rejections).empty());  // 25 heads
+  EXPECT_EQ(rejected(rejections, "25 attention heads"), 6 + 3 + 1);
+}
+
+TEST(Candidates, TakeAxesThatAreGiven) {
+  SearchSpace space = space_of(32);
+  space.tensor = 2;
+  space.pipeline = 4;
+  space.micro_batch_size = 2;
+  space.schedule = ScheduleKind::zero_bubble;
+  space.recomputation = RecomputeGranularity::selective;
+  space.sharding = DataSharding::optimizer;
+  std::vector<Rejection> rejections;
+  const std::vector<GridCandidates> found = candidates(space, rejections);
+  ASSERT_EQ(found.size(), 1u);
+  ASSERT_EQ(found[0].jobs.size(), 1u);
+  EXPECT_EQ(schedule_of(found[0].jobs[0]), ScheduleKind::zero_bubble);
+  EXPECT_EQ(micro_batches_of(found[0].jobs[0]), 8);
+}
+
+std::string error_of(const SearchSpace& space) {
+  std::vector<Rejection> rejections;
+  try {
+    candidates(space, rejections);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Candidates, RefuseAxesThatContradictTheCluster) {
+  SearchSpace space = space_of(48);
+  space.tensor = 3;
+  EXPECT_THAT(error_of(space),
+              HasSubstr("<tensor_model_parallel_size> 3: tensor groups would lie askew on nodes of 8"));
+  space.tensor = 5;
+  EXPECT_THAT(error_of(space), HasSubstr("<tensor_model_parallel_size> 5: 48 ranks do not divide by it"));
+  space.tensor = 8;
+  space.pipeline = 2;
+  space.data = 4;
+  EXPECT_THAT(error_of(space), HasSubstr("48 ranks do not make a grid of the sizes given"));
+}
+
+TEST(Search, RanksGridsByTheFastestLayoutThatFits) {
+  SimpleCosts costs;
+  costs.limit = 0.6e6;  // a whole model needs recomputation, two parts of it none
+  const SearchSpace space = space_of(32);
+  const SearchResult result = search(space, costs, 3);
+  ASSERT_EQ(result.grids.size(), 3u);
+  EXPECT_EQ(result.grids[0].job.grid.tensor_size(), 1);
+  EXPECT_EQ(result.grids[0].job.grid.pipeline_size(), 2);
+  EXPECT_EQ(result.grids[0].job.execution.recomputation.granularity, RecomputeGranularity::none);
+  EXPECT_EQ(result.grids[0].memory.size(), 2u);
+  EXPECT_TRUE(std::ranges::is_sorted(result.grids, {}, [](const RankedGrid& g) { return g.step.step_ms; }));
+  EXPECT_GT(rejected(result.rejections, "slower than the best"), 0);
+  EXPECT_LT(costs.rehearsals, 40);
+}
+
+TEST(Search, SaysHowMuchMemoryIsMissing) {
+  SimpleCosts costs;
+  costs.limit = 1e4;
+  const SearchResult result = search(space_of(8), costs, 10);
+  EXPECT_TRUE(result.grids.empty());
+  const auto least = std::ranges::min_element(
+      result.rejections, {}, [](const Rejection& r) { return r.kind == Rejection::Kind::memory ? r.amount : 1e300; });
+  EXPECT_EQ(least->kind, Rejection::Kind::memory);
+  EXPECT_DOUBLE_EQ(least->amount, 0.5 * 1e6 / 8 / 3);  // by min_bytes: a full recomputation on 8 parts of the model
+  EXPECT_EQ(costs.rehearsals, 0);
+}
+
+TEST(Search, ImprovesALayoutByItsOtherAxes) {
+  SimpleCosts costs;
+  SearchSpace space = space_of(8);
+  space.pipeline = 2;
+  space.tensor = 1;
+  EXPECT_TRUE(search(space, costs, 1).grids[0].job.execution.parallel.overlap_p2p);
+  costs.p2p_gain = -10;  // messages beside work are slower
+  EXPECT_FALSE(search(space, costs, 1).grids[0].job.execution.parallel.overlap_p2p);
+  space.overlap_p2p = true;
+  EXPECT_TRUE(search(space, costs, 1).grids[0].job.execution.parallel.overlap_p2p);
+}
+
+TEST(Search, GivesTheSameAnswerTwice) {
+  const auto answer = [] {
+    ClusterCosts costs(cluster_preset("dgx-h100"));
+    std::string text;
+    for (const RankedGrid& grid : search(space_of(16), costs, 5).grids) {
+      text += grid.job.grid.describe(0) + fmt::format(" {} {}\n", grid.step.step_ms, grid.max_bytes());
+    }
+    return text;
+  };
+  const std::string first = answer();
+  EXPECT_THAT(first, HasSubstr("rank 0"));
+  EXPECT_EQ(first, answer());
+}
+
+TEST(JobCosts, CountsChunksInFlightAsTheScheduleHasThem) {
+  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward,
+                                  ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
+    for (const int stages : {1, 2, 4}) {
+      for (const int micro_batches : {1, 3, 8}) {
+        const int chunks = kind == ScheduleKind::interleaved ? 3 : 1;
+        EXPECT_EQ(in_flight(kind, stages, chunks, micro_batches),
+                  parallel::max_in_flight(parallel::make_schedule(kind, stages, micro_batches, chunks).steps[0]));
+      }
+    }
+  }
+}
+
+TEST(JobCosts, BoundsTheMemoryOfTheFullestRankFromBelow) {
+  ClusterCosts costs(cluster_preset("dgx-h100"));
+  std::vector<Rejection> rejections;
+  int checked = 0;
+  for (const GridCandidates& grid : candidates(space_of(8, 16, "gpt2-124m"), rejections)) {
+    for (std::size_t i = 0; i < grid.jobs.size(); i += 5) {
+      const Job& job = grid.jobs[i];
+      std::size_t most = 0;
+      for (int stage = 0; stage < job.grid.pipeline_size(); ++stage) {
+        most = std::max(most, costs.memory(job, stage).total());
+      }
+      EXPECT_LE(costs.min_bytes(job), static_cast<double>(most)) << grid.grid.describe(0);
+      EXPECT_GE(costs.min_bytes(job), 0.15 * static_cast<double>(most)) << grid.grid.describe(0);
+      // The first or the last stage is the fullest.
+      EXPECT_EQ(most, std::max(costs.memory(job, 0).total(), costs.memory(job, job.grid.pipeline_size() - 1).total()));
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 20);
+}
+
+}  // namespace
+}  // namespace trireme::plan
