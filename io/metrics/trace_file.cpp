@@ -2,37 +2,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
+#include "io/json/trace_json.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// One rank's events, separated by commas.
-std::string events_of(const TraceRecorder& recorder, const std::string& process, int rank) {
-  std::string text =
-      Json{{"ph", "M"}, {"pid", rank}, {"tid", 0}, {"name", "process_name"}, {"args", {{"name", process}}}}.dump();
-  text += ",\n" +
-          Json{{"ph", "M"}, {"pid", rank}, {"tid", 0}, {"name", "process_sort_index"}, {"args", {{"sort_index", rank}}}}
-              .dump();
-  for (const TraceSpan& span : recorder.spans()) {
-    std::string arguments;
-    if (span.micro_batch >= 0) {
-      arguments = fmt::format(R"(, "args": {{"chunk": {}, "micro_batch": {}}})", span.chunk, span.micro_batch);
-    }
-    text += fmt::format(
-        ",\n"
-        R"({{"ph": "X", "pid": {}, "tid": 0, "name": "{}", "cat": "{}", "ts": {:.3f}, "dur": {:.3f}{}}})",
-        rank, span.name, span.category, span.start_us, span.end_us - span.start_us, arguments);
-  }
-  return text;
-}
-
-}  // namespace
-
 TraceFile::TraceFile(std::string path, Communicator& world) : path_(std::move(path)), world_(world) {
   collectively(world_, [&] {
     if (world_.rank() != 0) return;
@@ -43,7 +17,7 @@ TraceFile::TraceFile(std::string path, Communicator& world) : path_(std::move(pa
 
 void TraceFile::write(const TraceRecorder& recorder, const std::string& process) {
   ImmediateStream host;
-  std::string text = events_of(recorder, process, world_.rank());
+  std::string text = trace_events(recorder.spans(), process, world_.rank());
   std::int64_t size = static_cast<std::int64_t>(text.size());
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(world_.size()));
   world_.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {world_.size()})).wait(host);
@@ -54,13 +28,13 @@ void TraceFile::write(const TraceRecorder& recorder, const std::string& process)
     for (Work& work : world_.exchange(host, std::span(&transfer, 1))) work.wait(host);
   };
   if (world_.rank() == 0) {
-    file_ << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n" << text;
+    file_ << trace_begin << text;
     for (int rank = 1; rank < world_.size(); ++rank) {
       text.resize(static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank)]));
       move(Transfer::Direction::receive, rank);
       file_ << ",\n" << text;
     }
-    file_ << "\n]}\n";
+    file_ << trace_end;
     file_.close();
   } else {
     move(Transfer::Direction::send, 0);

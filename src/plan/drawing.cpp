@@ -55,8 +55,9 @@ std::string text_of(const Simulation& simulation, const Schedule& schedule) {
   return text;
 }
 
-std::string svg_of(const Simulation& simulation, const Schedule& schedule) {
-  constexpr double unit = 36;  // pixels of a unit of time
+std::string svg_of(const Simulation& simulation, const Schedule& schedule, const DrawingScale& scale) {
+  constexpr double letter_width = 6.5;
+  const double unit = scale.pixels;
   constexpr double row = 34;
   constexpr double left = 70;
   constexpr double top = 16;
@@ -77,18 +78,29 @@ std::string svg_of(const Simulation& simulation, const Schedule& schedule) {
       const double x = left + unit * timed.start;
       const double length = unit * (timed.end - timed.start);
       svg += fmt::format(
-          "<g><title>{} of micro-batch {}, chunk {}: {:g} to {:g}</title>"
+          "<g><title>{} of micro-batch {}, chunk {}: {:g} to {:g}{}</title>"
           "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\" stroke=\"white\"/>",
-          name_of(timed.step.kind), timed.step.micro_batch, timed.step.chunk, timed.start, timed.end, x, y + 2, length,
-          row - 4, colour(timed.step, schedule));
-      svg += fmt::format("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text></g>\n", x + length / 2,
-                         y + row / 2 + 3, label(timed.step, schedule));
+          name_of(timed.step.kind), timed.step.micro_batch, timed.step.chunk, timed.start, timed.end,
+          scale.unit.empty() ? "" : " " + scale.unit, x, y + 2, length, row - 4, colour(timed.step, schedule));
+      const std::string name = label(timed.step, schedule);
+      if (length >= letter_width * static_cast<double>(name.size())) {
+        svg += fmt::format("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", x + length / 2,
+                           y + row / 2 + 3, name);
+      }
+      svg += "</g>\n";
     }
   }
-  const double tick = std::max(1.0, std::round(simulation.makespan / 20));
-  for (double time = 0; time <= simulation.makespan; time += tick) {
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\" fill=\"#666666\">{:g}</text>\n",
+  constexpr int ticks = 20;
+  double tick = simulation.makespan / ticks;
+  if (scale.unit.empty() || tick >= 1) tick = std::max(1.0, std::round(tick));
+  for (int i = 0; i * tick <= simulation.makespan && tick > 0; ++i) {
+    const double time = i * tick;
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\" fill=\"#666666\">{:.6g}</text>\n",
                        left + unit * time, axis + 16, time);
+  }
+  if (!scale.unit.empty()) {
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"end\" fill=\"#666666\">{}</text>\n", left - 8,
+                       axis + 16, scale.unit);
   }
   return svg + "</svg>\n";
 }

@@ -11,7 +11,14 @@ namespace trireme::plan {
 /// fill its time; dots are idle. Times must be whole numbers.
 std::string text_of(const Simulation& simulation, const parallel::Schedule& schedule);
 
-/// The same as an SVG picture: a bar for each step, its name in the middle and in its tooltip with start and end.
-std::string svg_of(const Simulation& simulation, const parallel::Schedule& schedule);
+/// Scale of a picture.
+struct DrawingScale {
+  double pixels = 36;  ///< width of a unit of time
+  std::string unit{};  ///< name of a unit of time; empty where it has none
+};
+
+/// The same as an SVG picture, of any times: a bar for each step, its name in the middle, where there is room, and in
+/// its tooltip with start and end.
+std::string svg_of(const Simulation& simulation, const parallel::Schedule& schedule, const DrawingScale& scale = {});
 
 }  // namespace trireme::plan
