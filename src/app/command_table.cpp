@@ -90,7 +90,7 @@ constexpr Command command_table[] = {
      .overview = "inspect and verify checkpoints",
      .description = "Work on checkpoints. DIR is the folder given to --save, or the folder of one step in it.",
      .arguments = " [DIR]"},
-    {.path = "plan", .overview = "show the schedule of a job without running it", .function = plan_command},
+    {.path = "plan", .overview = "predict a job on a cluster, and find its fastest layout", .function = plan_command},
     {.path = "selftest",
      .overview = "test the nodes of a job before it trains, on one rank or many",
      .ranks = Ranks::many,

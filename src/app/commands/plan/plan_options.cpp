@@ -1,0 +1,239 @@
+#include "src/app/commands/plan/plan_options.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <span>
+
+#include "io/posix/durable_file.hpp"
+#include "io/posix/file_output.hpp"
+#include "io/posix/regular_file.hpp"
+#include "src/model/presets.hpp"
+#include "src/train/batch_schedule.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Options of this command alone, and of the layout, which `train_options` writes by itself.
+constexpr auto own_options = std::to_array<const char*>({"cluster",
+                                                         "nodes",
+                                                         "ranks-per-node",
+                                                         "no-search",
+                                                         "top",
+                                                         "json",
+                                                         "constants",
+                                                         "cases",
+                                                         "batch-file",
+                                                         "svg",
+                                                         "trace-file",
+                                                         "compare",
+                                                         "show-schedule",
+                                                         "micro-batches",
+                                                         "data-parallel-size",
+                                                         "tensor-model-parallel-size",
+                                                         "pipeline-model-parallel-size",
+                                                         "context-parallel-size",
+                                                         "num-virtual-stages-per-pipeline-rank",
+                                                         "schedule",
+                                                         "overlap-p2p-communication",
+                                                         "sequence-parallel",
+                                                         "micro-batch-size",
+                                                         "global-batch-size",
+                                                         "seq-length",
+                                                         "dtype",
+                                                         "bf16",
+                                                         "fp16",
+                                                         "recompute-granularity",
+                                                         "recompute-activations",
+                                                         "use-distributed-optimizer",
+                                                         "data-parallel-sharding-strategy",
+                                                         "overlap-grad-reduce",
+                                                         "overlap-param-gather"});
+
+/// Tokens of the corpus: the vocabulary given, or the preset's.
+std::int64_t corpus_vocabulary(const ModelOptions& model) {
+  if (model.vocabulary) return *model.vocabulary;
+  if (!model.preset.empty()) return model::preset(model.preset).vocabulary;
+  constexpr std::int64_t bert = 30522;
+  return model.family == model::ModelFamily::bert ? bert : model::ModelConfig{}.vocabulary;
+}
+
+template <class T>
+std::optional<T> if_given(bool given, const T& value) {
+  return given ? std::optional<T>(value) : std::nullopt;
+}
+
+}  // namespace
+
+void PlanOptions::declare(Options& options) {
+  options.section("Cluster");
+  options.add("cluster", &cluster, "NAME",
+              "Preset: " + plan::cluster_preset_names() + "; or an INI file that describes a cluster.");
+  options.add("nodes", &nodes, "N", "Nodes of the job.", rank_count());
+  options.add("ranks-per-node", &ranks_per_node, "N", "Ranks of a node; default the cluster's.", rank_count());
+  options.section("Prediction");
+  options.add_flag("no-search", &no_search,
+                   "Predict the one layout that train would run with these options. Without it every axis that is not "
+                   "given is searched: ranks, chunks, micro-batch, schedule, recomputation, shards and overlaps.");
+  options.add("top", &top, "N", "Grids to find and to print.", between(1, 1000));
+  options.add_flag("json", &json, "Print JSON instead of tables; with --cases a line for each run.");
+  options.add("batch-file", &batch_file, "FILE", "Write a SLURM batch file that trains with the best layout.");
+  options.add("svg", &svg, "FILE", "Draw the schedule, of the best layout in predicted time.");
+  options.add("trace-file", &trace_file, "FILE", "Write it for Perfetto, with the events of train --trace-file.");
+  options.add("compare", &compare, "FILE",
+              "Compare the best layout with a trace that train has written. With --no-search, that of the same run.");
+  options.add("cases", &cases, "FILE",
+              "Instead predict the training runs of a CSV file, a row each, and print the errors where it has their "
+              "times.");
+  options.add_flag("constants", &constants, "Print the constants of the cost model, with their sources.");
+  options.add_flag("show-schedule", &show_schedule,
+                   "Print the timeline of each pipeline rank, without a model and a cluster. A forward takes 1, a "
+                   "backward 2 (its halves 1 each), messages no time.");
+  options.add("micro-batches", &micro_batches, "N",
+              "With --show-schedule, instead of batch sizes: micro-batches of an update on one data rank.",
+              at_least(1));
+  options.add("data-parallel-size", &data_ranks, "N", "Data ranks; default those that the grid leaves.", rank_count());
+  model.declare(options);
+  parallel.grid.declare(options);
+  options.section("Training");
+  batch.declare(options, RunKind::task);
+  precision.dtype = DType::bf16;
+  precision.declare(options);
+  parallel.declare(options);
+  execution.declare(options);
+  parallel.sharding.declare(options);
+}
+
+plan::Cluster PlanOptions::read_cluster() const {
+  plan::Cluster result;
+  std::error_code ignored;
+  const bool is_file =
+      cluster.find('/') != std::string::npos || cluster.ends_with(".ini") || std::filesystem::exists(cluster, ignored);
+  if (is_file) {
+    constexpr std::int64_t max_bytes = 1 << 20;
+    std::string text;
+    try {
+      text = io::read_whole_file(cluster, max_bytes, io::Symlinks::follow);
+    } catch (const IoError& error) {
+      throw IoError("--cluster: {}", error.what());
+    }
+    result = plan::parse_cluster(cluster, text);
+  } else {
+    result = plan::cluster_preset(cluster);
+  }
+  if (ranks_per_node) result.ranks_per_node = *ranks_per_node;
+  return result;
+}
+
+plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster& on) {
+  Problems problems;
+  const GridOptions& g = parallel.grid;
+  const std::int64_t world = static_cast<std::int64_t>(nodes) * on.ranks_per_node;
+  problems.expect(world <= max_ranks, fmt::format("--nodes {} of {} ranks: a job has at most {} ranks", nodes,
+                                                  on.ranks_per_node, max_ranks));
+  const bool given_dtype = options.given("dtype") || options.given("bf16") || options.given("fp16");
+  if (!given_dtype && on.cores_per_node > 0) precision.dtype = DType::fp32;
+  std::optional<model::ModelConfig> config;
+  problems.attempt([&] {
+    if (!batch.sequence_length) batch.sequence_length = model.default_sequence_length();
+    config = model.config(*batch.sequence_length, corpus_vocabulary(model));
+  });
+  precision.settle(options, problems);
+  parallel.settle(precision.dtype, config, problems);
+  execution.settle(options, parallel, {}, problems);
+  problems.expect(batch.global_batch_size || no_search, "--global-batch-size must be given for a search");
+  problems.report();
+
+  const auto ranks = static_cast<int>(world);
+  const parallel::ProcessGrid grid =
+      no_search ? parallel::ProcessGrid(ranks, g.tensor, g.pipeline, g.context, data_ranks.value_or(0))
+                : parallel::ProcessGrid(ranks, 1, 1);
+  plan::SearchSpace space{.world_size = ranks, .ranks_per_node = on.ranks_per_node, .base = {*config, {}, {}, grid}};
+  train::ExecutionConfig& e = space.base.execution;
+  e.dtype = precision.dtype;
+  e.sequence_length = *batch.sequence_length;
+  e.micro_batch_size = batch.micro_batch_size;
+  e.vocabulary_multiple = g.vocabulary_multiple;
+  e.padded_vocabulary_size = g.padded_vocabulary;
+  e.recomputation = execution.recomputation;
+  e.cuda_graphs = execution.cuda_graphs;
+  e.parallel = parallel.config(precision.dtype);
+  space.base.options.global_batch_size = batch.global_batch_size.value_or(batch.micro_batch_size * grid.data_size());
+
+  space.tensor = if_given(options.given("tensor-model-parallel-size"), g.tensor);
+  space.pipeline = if_given(options.given("pipeline-model-parallel-size"), g.pipeline);
+  space.context = if_given(options.given("context-parallel-size"), g.context);
+  space.data = data_ranks;
+  space.chunks = g.split.chunks;
+  space.micro_batch_size = if_given(options.given("micro-batch-size"), batch.micro_batch_size);
+  space.schedule = parallel.schedule;
+  space.recomputation = if_given(options.given("recompute-granularity") || execution.recompute_activations,
+                                 execution.recomputation.granularity);
+  space.sharding = if_given(options.given("data-parallel-sharding-strategy") || parallel.sharding.distributed_optimizer,
+                            *parallel.sharding.strategy);
+  space.sequence_parallel = if_given(options.given("sequence-parallel"), parallel.sequence_parallel);
+  space.overlap_p2p = if_given(options.given("overlap-p2p-communication"), parallel.overlap_p2p);
+  space.overlap_reduce = if_given(options.given("overlap-grad-reduce"), parallel.sharding.overlap_reduce);
+  space.overlap_gather = if_given(options.given("overlap-param-gather"), parallel.sharding.overlap_gather);
+  return space;
+}
+
+std::vector<std::string> train_options(const Options& options, const plan::Job& job) {
+  using model::RecomputeGranularity;
+  std::vector<std::string> words;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    words.push_back("--" + name);
+    words.push_back(value);
+  };
+  const auto add_flag = [&](bool given, const char* name) {
+    if (given) words.push_back(std::string("--") + name);
+  };
+  for (const auto& [name, value] : options.values()) {
+    if (!options.given(name) || std::ranges::find(own_options, name) != own_options.end()) continue;
+    if (value == "false") continue;
+    if (value == "true") {
+      words.push_back("--" + name);
+    } else {
+      add(name, value);
+    }
+  }
+  const train::ExecutionConfig& e = job.execution;
+  const train::ParallelConfig& p = e.parallel;
+  add("seq-length", fmt::format("{}", e.sequence_length));
+  add("dtype", std::string(name_of(e.dtype)));
+  add("micro-batch-size", fmt::format("{}", e.micro_batch_size));
+  add("global-batch-size", fmt::format("{}", job.options.global_batch_size));
+  add("tensor-model-parallel-size", fmt::format("{}", job.grid.tensor_size()));
+  add("pipeline-model-parallel-size", fmt::format("{}", job.grid.pipeline_size()));
+  if (job.grid.context_size() > 1) add("context-parallel-size", fmt::format("{}", job.grid.context_size()));
+  const int chunks = plan::chunks_of(job);
+  if (chunks > 1 && p.pipeline.chunks) add("num-virtual-stages-per-pipeline-rank", fmt::format("{}", chunks));
+  if (job.grid.pipeline_size() > 1) add("schedule", parallel::to_string(plan::schedule_of(job)));
+  add_flag(p.overlap_p2p, "overlap-p2p-communication");
+  add_flag(p.sequence_parallel, "sequence-parallel");
+  if (e.recomputation.granularity != RecomputeGranularity::none) {
+    add("recompute-granularity", e.recomputation.selective() ? "selective" : "full");
+  }
+  const parallel::DataParallelOptions& data = p.data_parallel;
+  if (data.sharding != parallel::DataSharding::none) {
+    add("data-parallel-sharding-strategy",
+        data.sharding == parallel::DataSharding::optimizer ? "optim" : "optim_grads");
+  }
+  add_flag(data.overlap_reduce, "overlap-grad-reduce");
+  add_flag(data.overlap_gather, "overlap-param-gather");
+  return words;
+}
+
+void write_text_file(const std::string& option, const std::string& path, const std::string& text) {
+  try {
+    io::TemporaryFile file(path);
+    io::FileOutput output(file.path());
+    output.write_bytes(std::as_bytes(std::span(text)));
+    output.close();
+    file.commit();
+  } catch (const IoError& error) {
+    throw IoError("--{} {}: cannot be written: {}", option, path, error.what());
+  }
+}
+
+}  // namespace trireme::app
