@@ -126,6 +126,19 @@ TEST(StepPrediction, PutsMessagesInTheWayWithoutOverlap) {
   EXPECT_GE(with.bubble_ms, 0);
 }
 
+TEST(StepPrediction, SendsMessagesOverTheNetworkWhereTheStagesAreOnSeveralNodes) {
+  Cluster cluster = cluster_preset("dgx-h100");
+  cluster.network.gbs = 1;
+  Job job = job_of({8, 1, 8}, 64, 1);
+  const double one_node = predict_step(cluster, job).step_ms;
+  cluster.ranks_per_node = 4;
+  const double two_nodes = predict_step(cluster, job).step_ms;
+  cluster.ranks_per_node = 1;
+  const double eight_nodes = predict_step(cluster, job).step_ms;
+  EXPECT_LT(one_node, two_nodes);
+  EXPECT_LT(two_nodes, eight_nodes);
+}
+
 TEST(StepPrediction, OfALongScheduleGrowsAsThatOfAShortOne) {
   Job job = job_of({8, 1, 8}, 0, 1);
   StepPredictor predictor(cluster_preset("dgx-h100"));

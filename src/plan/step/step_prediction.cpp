@@ -75,7 +75,8 @@ Simulation simulate_pipeline(ScheduleKind kind, const parallel::PipelineLayout& 
   };
   const int p = layout.stages;
   const int few = 3 * p + micro_batches % p;
-  if (3LL * p * layout.chunks * micro_batches <= most_steps || micro_batches <= few + p) return run(micro_batches);
+  if (kind == ScheduleKind::gpipe || 3LL * p * layout.chunks * micro_batches <= most_steps || micro_batches <= few + p)
+    return run(micro_batches);
   const double shorter = run(few).makespan;
   Simulation simulation = run(few + p);
   const double left = (simulation.makespan - shorter) * (micro_batches - few - p) / p;
@@ -233,13 +234,18 @@ ScheduleTimes StepPredictor::message_times(const Job& job, const GroupPlacements
   const parallel::ProcessGrid& grid = job.grid;
   const int t = grid.tensor_size();
   const bool shards = parallel.scatter_gather && !parallel.sequence_parallel && t > 1;
-  const GroupPlacement neighbours = placement(cluster_, 2, t * grid.gradient_size());
-  const double message =
-      collective_ms(cluster_, Collective::send_receive, boundary_bytes / (shards ? t : 1), neighbours);
+  // Between neighbours on one node, or on two: the mean.
+  const GroupPlacement& pipeline = groups.of(parallel::GroupKind::pipeline);
+  const double crossing =
+      pipeline.nodes() == 1 ? 0 : static_cast<double>(pipeline.nodes() - 1) / (grid.pipeline_size() - 1);
+  const auto time = [&](const GroupPlacement& neighbours) {
+    return collective_ms(cluster_, Collective::send_receive, boundary_bytes / (shards ? t : 1), neighbours);
+  };
+  const double message = (1 - crossing) * time({2, 2}) + crossing * time({2, 1});
   const double gather =
       shards ? collective_ms(cluster_, Collective::all_gather, boundary_bytes, groups.of(parallel::GroupKind::tensor))
              : 0;
-  const bool by_own_cores = cluster_.cores_per_node > 0 && neighbours.nodes() == 1;
+  const bool by_own_cores = cluster_.cores_per_node > 0 && pipeline.nodes() == 1;
   const bool hides = parallel.overlap_p2p && !by_own_cores;
   return {{}, hides ? message : 0, gather + (hides ? 0 : message)};
 }
