@@ -9,6 +9,7 @@
 #include "src/app/job.hpp"
 #include "src/app/options/field_names.hpp"
 #include "src/app/options/terminal_text.hpp"
+#include "src/plan/constants.hpp"
 
 namespace trireme::app {
 namespace {
@@ -198,15 +199,6 @@ std::string batch_file_of(const PlanReport& report) {
       fmt::join(report.train_options, " "), has_gpus ? "cuda" : "cpu");
 }
 
-void print_constants() {
-  fmt::print("{:<44}", "constant");
-  for (const plan::Device& gpu : plan::gpus()) fmt::print(" {:>9}", gpu.name);
-  fmt::print("  source\n");
-  for (const plan::ConstantRow& row : plan::constants()) {
-    fmt::print("{:<44}", row.name);
-    for (const std::string& value : row.values) fmt::print(" {:>9}", value);
-    fmt::print("  {}\n", row.source);
-  }
-}
+void print_constants() { fmt::print("{}", plan::text_of(plan::cluster_constants())); }
 
 }  // namespace trireme::app
