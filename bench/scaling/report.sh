@@ -1,19 +1,20 @@
 #!/bin/bash
 # Collects the results of a set: a table beside the published figures, and two plots. Cases that failed or have not run are
 # rows that say why. With a cluster, what trireme plan predicts for it stands beside them.
-# usage: bench/scaling/report.sh FOLDER|SET [--cluster NAME_OR_FILE]    FOLDER: where submit.sh worked
+# usage: bench/scaling/report.sh FOLDER|SET [--cluster NAME_OR_FILE [OPTION_OF_TRAIN...]]    FOLDER: where submit.sh worked
 # Writes FOLDER/results.jsonl, table.md, scaling.svg and exposed.svg, and prints the table. A SET has not run: its predictions
-# are printed alone. Exit status 1: a case has no result, or no prediction where one was asked for.
+# are printed alone, with these options of train for all of its cases. Exit status 1: a case has no result, or no prediction where one was asked for.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=cases.sh
 source "$here/cases.sh"
 folder=${1:-} cluster=
 [ "${2:-}" != --cluster ] || cluster=${3:-}
-if [ $# -ne 1 ] && { [ $# -ne 3 ] || [ -z "$cluster" ]; }; then
+if [ $# -ne 1 ] && [ -z "$cluster" ]; then
   sed -n 's/^# usage: /usage: /p' "$0" >&2
   exit 2
 fi
+options_of_all=("${@:4}")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 if [ ! -s "$folder/set.ini" ]; then
@@ -24,6 +25,10 @@ if [ ! -s "$folder/set.ini" ]; then
   basename "$set" .ini >"$folder/name"
 fi
 values=$(read_set "$folder/set.ini")
+if [ ${#options_of_all[@]} -gt 0 ] && [ "$folder" != "$scratch" ]; then
+  echo "$folder has run with options of its own: give ${options_of_all[*]} with a SET." >&2
+  exit 2
+fi
 
 # Prints the line of results of a case; of one without, why.
 result_of() {
@@ -55,6 +60,7 @@ prediction_of() {
   # Options of train for all cases, as submit.sh quoted them.
   options=$(sed -n 's/^--\t//p' "$folder/$1/case" 2>/dev/null) || options=
   eval "set -- $options"
+  [ "$folder" != "$scratch" ] || set -- "${options_of_all[@]}"
   if ! "$TRIREME" plan --config "$at/plan.ini" --cluster "$cluster" --nodes "$nodes" --ranks-per-node "$per_node" \
     --no-search --json "$@" >"$at/plan.json" 2>"$at/log"; then
     echo "$id: no prediction: $(reason_of "$at/log")" >&2
