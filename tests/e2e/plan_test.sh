@@ -38,7 +38,7 @@ check "the trace has the events of a run" has '{e["name"] for e in d["traceEvent
   "forward", "backward input", "backward weight", "wait for activation", "reduce gradients", "optimizer", "iteration"}'
 check "the trace has a rank of every stage" has 'sorted({e["pid"] for e in d["traceEvents"]}) == [0, 128, 256, 384]'
 
-# What is printed trains; a trace of that run is compared.
+# The command that is printed trains, and a trace of that run is compared.
 make_corpus corpus 1
 printf '[cluster]\nbase = dgx-h100\nranks-per-node = 2\n' >two.ini
 done_by 1 plan "${model[@]:0:8}" --vocab-size 259 --cluster two.ini --global-batch-size 4 --pp 2 --dtype fp32
