@@ -18,7 +18,7 @@ struct Generation {
 /// Fitted with bench/planner to 91 published runs (bench/results/planner-2026-11-23.md), the links' shares in
 /// cluster.cpp with them. The rates of flash attention are assumed.
 constexpr Generation generations[] = {
-    {"V100", 0.981, 0.843, 0.578, 0.54}, {"A100", 0.883, 0.867, 0.6, 0.54}, {"H100", 0.800, 0.767, 0.6, 0.3}};
+    {"V100", 0.981, 0.843, 0.578, 0.54}, {"A100", 0.883, 0.872, 0.6, 0.54}, {"H100", 0.800, 0.767, 0.6, 0.3}};
 
 const Generation& generation_of(const std::string& gpu) {
   // An H200 is an H100 with other memory.

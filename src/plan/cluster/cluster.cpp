@@ -130,8 +130,8 @@ const std::vector<Cluster>& cluster_presets() {
   constexpr double node_us = 10, network_us = 20;
   static const std::vector<Cluster> all = {
       {"dgx-2h", v100, 16, {150, 0.645, node_us}, {6.25, 0.7, network_us}},
-      {"dgx-a100-40gb", a100_40gb(), 8, {300, 0.691, node_us}, {25, 0.622, network_us}},
-      {"dgx-a100", *find_gpu("A100"), 8, {300, 0.691, node_us}, {25, 0.622, network_us}},
+      {"dgx-a100-40gb", a100_40gb(), 8, {300, 0.686, node_us}, {25, 0.619, network_us}},
+      {"dgx-a100", *find_gpu("A100"), 8, {300, 0.686, node_us}, {25, 0.619, network_us}},
       {"dgx-h100", *find_gpu("H100"), 8, {450, 0.788, node_us}, {50, 0.672, network_us}},
       {"dgx-h200", *find_gpu("H200"), 8, {450, 0.788, node_us}, {50, 0.672, network_us}},
       cpu_cluster()};
