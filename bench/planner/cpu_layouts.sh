@@ -32,14 +32,14 @@ on() {
   "${launch[@]}" "${@:2}" 2> "$work/log" || { cat "$work/log" >&2; return 1; }
 }
 
-# calibrate NAME RANKS...: kernels of ranks that have a core each, and collectives, twice: the shortest time counts
+# calibrate ROUNDS NAME RANKS...: kernels of ranks that have a core each, and collectives; of the rounds the median counts
 calibrate() {
-  local ranks _
-  for _ in 1 2; do
-    for ranks in "${@:2}"; do
-      [ "$ranks" -gt "$cores" ] || on "$ranks" "$build/kernels_calibration" >> "$results/$1-kernels.jsonl"
+  local ranks round
+  for ((round = 0; round < $1; ++round)); do
+    for ranks in "${@:3}"; do
+      [ "$ranks" -gt "$cores" ] || on "$ranks" "$build/kernels_calibration" >> "$results/$2-kernels.jsonl"
       [ "$ranks" -eq 1 ] ||
-        on "$ranks" "$build/collectives_bench" --backend cpu --largest-mb 16 --runs 30 >> "$results/$1-collectives.jsonl"
+        on "$ranks" "$build/collectives_bench" --backend cpu --largest-mb 16 --runs 30 >> "$results/$2-collectives.jsonl"
     done
   done
 }
@@ -95,11 +95,11 @@ run_slow_layouts() {
 bash "$root/bench/step/gpu.sh" --tokens 200000 3000 > "$work/tokens.bin"
 "$build/trireme" corpus import "$work/tokens.bin" --tokenizer null --vocab-size 3000 --output "$work/corpus.h5" 2> "$work/log"
 rm -f "$results"/{local,slow}-{kernels,collectives}.jsonl "$results/layouts.jsonl"
-calibrate local 1 "$cores" $((2 * cores))
+calibrate 3 local 1 "$cores" $((2 * cores))
 run_layouts
 if [ -f "$namespaces" ] && bash "$namespaces" --nodes 2 --ranks-per-node 1 true 2> /dev/null; then
   link=1gbit calibration=slow
-  calibrate slow 2
+  calibrate 1 slow 2
   run_slow_layouts
 else
   echo "links are not slowed: that needs root, network namespaces and $namespaces" >&2

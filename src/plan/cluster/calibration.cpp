@@ -33,21 +33,25 @@ std::vector<Measured> nearest_ranks(const std::vector<Measured>& measured, int r
   return nearest;
 }
 
-/// Keeps the shortest of several measurements of a call: other work on a machine only adds to the time.
-std::vector<MeasuredKernel> shortest(std::vector<MeasuredKernel> calls) {
+/// Keeps the median of several measurements of the same call, of two the shorter.
+std::vector<MeasuredKernel> medians(std::vector<MeasuredKernel> calls) {
   const auto key = [](const MeasuredKernel& call) { return std::tie(call.kernel, call.shape, call.work, call.us); };
   std::ranges::sort(calls, {}, key);
-  const auto same_call = [](const MeasuredKernel& a, const MeasuredKernel& b) {
-    return a.kernel == b.kernel && a.shape == b.shape && a.work == b.work;
-  };
-  calls.erase(std::unique(calls.begin(), calls.end(), same_call), calls.end());
-  return calls;
+  std::vector<MeasuredKernel> result;
+  for (auto begin = calls.begin(); begin != calls.end();) {
+    const auto end = std::find_if(begin, calls.end(), [&](const MeasuredKernel& call) {
+      return call.kernel != begin->kernel || call.shape != begin->shape || call.work != begin->work;
+    });
+    result.push_back(begin[(end - begin - 1) / 2]);
+    begin = end;
+  }
+  return result;
 }
 
 void set_kernels(Device& device, const std::vector<Calibration::Kernel>& kernels, int ranks) {
   std::vector<MeasuredKernel> calls;
   for (const Calibration::Kernel& kernel : nearest_ranks(kernels, ranks)) calls.push_back(kernel.call);
-  calls = shortest(std::move(calls));
+  calls = medians(std::move(calls));
   const auto beside = std::ranges::find(calls, beside_kernels, &MeasuredKernel::kernel);
   if (beside != calls.end()) {
     device.launch_gap_us = device.graph_gap_us = beside->us;
@@ -89,7 +93,7 @@ void set_link(Link& link, const std::vector<Calibration::Transfer>& transfers, i
   for (const Calibration::Transfer& t : transfers) {
     measured.push_back({collective_name(t.collective, t.ranks), {}, t.bytes, t.us});
   }
-  link.measured = MeasuredKernels(shortest(std::move(measured)));
+  link.measured = MeasuredKernels(medians(std::move(measured)));
   constexpr double large_bytes = 256 << 10;
   std::vector<double> rates;
   std::optional<double> latency_us;

@@ -42,7 +42,7 @@ struct Calibration {
 /// measured with as many ranks as a node has, or the nearest number; likewise links, for which groups inside a node and
 /// across nodes count apart. Collectives among as many ranks as measured take their time by size. For others a link's
 /// latency is the least time of a step of a collective, its bandwidth the median of those of at least a quarter MiB. Of
-/// several measurements of the same call the shortest counts. ConfigError where kernels were measured, but none in
+/// several measurements of the same call the median counts. ConfigError where kernels were measured, but none in
 /// `dtype`.
 Cluster calibrated(Cluster cluster, const Calibration& calibration, DType dtype);
 
