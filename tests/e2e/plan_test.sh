@@ -55,6 +55,20 @@ refused 2 "--compare trace.json: the trace has 2 ranks, the job 4" \
 refused 3 "corpus.h5: is no trace of a training run" \
   1 plan "${model[@]:0:8}" --cluster two.ini --global-batch-size 4 --no-search --compare corpus.h5
 
+# Measured costs take the place of a cluster's: reductions over a link of 1 MB/s take longer than all else.
+on_cpu=("${model[@]:0:8}" --vocab-size 259 --cluster cpu --ranks-per-node 2 --global-batch-size 4 --no-search --json)
+done_by 1 plan "${on_cpu[@]}"
+cp out preset
+echo '{"operation": "all_reduce", "ranks": 2, "bytes": 1000000, "time_us": 1000000}' >slow.jsonl
+echo '{"kernel": "optimizer", "shape": [64], "work": 64, "us": 1000, "dtype": "fp32", "ranks": 2}' >kernels.jsonl
+done_by 1 plan "${on_cpu[@]}" --calibrate slow.jsonl kernels.jsonl
+check "calibrations change a prediction" has \
+  'd["grids"][0]["step_ms"] > 10 * json.load(open("preset"))["grids"][0]["step_ms"]'
+refused 2 "the calibration has kernels in fp32 and none in bf16" 1 plan "${on_cpu[@]}" --bf16 --calibrate kernels.jsonl
+echo '{"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": 0}' >>slow.jsonl
+refused 3 'slow.jsonl:2: "time_us" is 0' 1 plan "${on_cpu[@]}" --calibrate slow.jsonl
+refused 5 "missing.jsonl" 1 plan "${on_cpu[@]}" --calibrate missing.jsonl
+
 # Refused.
 refused 2 "there is no cluster dgx-b300: give one of dgx-2h" 1 plan --model gpt2-8.3b --cluster dgx-b300 --global-batch-size 8
 refused 2 "--cluster must be given" 1 plan --model gpt2-8.3b --global-batch-size 8

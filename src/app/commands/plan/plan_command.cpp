@@ -37,8 +37,9 @@ int plan_command(const CommandLine& line) {
                 "--cluster must be given: one of {}, or an INI file. For a schedule alone give --show-schedule; see "
                 "trireme plan --help",
                 plan::cluster_preset_names());
-  const plan::Cluster cluster = o.read_cluster();
+  plan::Cluster cluster = o.read_cluster();
   const plan::SearchSpace space = o.space(options, cluster);
+  cluster = o.calibrated(std::move(cluster), space.base.execution.dtype);
   plan::ClusterCosts costs(cluster);
   plan::SearchResult result;
   if (o.no_search) {

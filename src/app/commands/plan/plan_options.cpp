@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <span>
 
+#include "io/json/calibration_json.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file_output.hpp"
 #include "io/posix/regular_file.hpp"
@@ -18,6 +19,7 @@ namespace {
 constexpr auto own_options = std::to_array<const char*>({"cluster",
                                                          "nodes",
                                                          "ranks-per-node",
+                                                         "calibrate",
                                                          "no-search",
                                                          "top",
                                                          "json",
@@ -71,6 +73,9 @@ void PlanOptions::declare(Options& options) {
               "Preset: " + plan::cluster_preset_names() + "; or an INI file that describes a cluster.");
   options.add("nodes", &nodes, "N", "Nodes of the job.", rank_count());
   options.add("ranks-per-node", &ranks_per_node, "N", "Ranks of a node; default the cluster's.", rank_count());
+  options.add("calibrate", &calibrate, "FILE",
+              "Costs measured on the cluster, in the place of its own: lines of kernels_calibration, kernels_gpu_bench "
+              "and collectives_bench. Several files may follow.");
   options.section("Prediction");
   options.add_flag("no-search", &no_search,
                    "Predict the one layout that train would run with these options. Without it every axis that is not "
@@ -123,6 +128,11 @@ plan::Cluster PlanOptions::read_cluster() const {
   }
   if (ranks_per_node) result.ranks_per_node = *ranks_per_node;
   return result;
+}
+
+plan::Cluster PlanOptions::calibrated(plan::Cluster on, DType dtype) const {
+  if (calibrate.empty()) return on;
+  return plan::calibrated(std::move(on), io::read_calibration(calibrate), dtype);
 }
 
 plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster& on) {

@@ -19,6 +19,7 @@ struct PlanOptions {
   std::string cluster;
   int nodes = 1;
   std::optional<int> ranks_per_node;
+  std::vector<std::string> calibrate;
   bool no_search = false;
   int top = 10;
   bool json = false;
@@ -37,6 +38,9 @@ struct PlanOptions {
   void declare(Options& options);
   /// Returns the cluster, whose file it reads. ConfigError, with file and line, for what is none.
   plan::Cluster read_cluster() const;
+  /// Returns `cluster` with what the calibration files, if any, measured for training in `dtype`. DataError, with file
+  /// and line, for what is no measurement.
+  plan::Cluster calibrated(plan::Cluster cluster, DType dtype) const;
   /// Returns the layouts to search on `cluster`: axes that are given have one value. Without a search its base is the
   /// job as `train` would run it. Throws one ConfigError that lists all problems.
   plan::SearchSpace space(const Options& options, const plan::Cluster& cluster);
