@@ -75,11 +75,15 @@ TEST(PublishedRuns, UnderstandWordings) {
   EXPECT_EQ(row_with({{"schedule", "ZB-2p"}}).run->schedule, PublishedSchedule::zero_bubble_2p);
   EXPECT_EQ(row_with({{"schedule", "1F1B-I (1 layer/chunk)"}, {"layers_per_virtual_stage", "1"}}).run->chunks, 4);
   EXPECT_EQ(row_with({{"schedule", "1F1B interleaved"}, {"layers_per_virtual_stage", "2"}}).run->chunks, 2);
+  EXPECT_EQ(row_with({{"schedule", "non-interleaved 1F1B, overlapped p2p"}}).run->schedule,
+            PublishedSchedule::one_forward_one_backward);
   EXPECT_EQ(row_with({{"schedule", "FSDP SHARD_GRAD_OP"}, {"tp", "1"}, {"pp", "1"}, {"dp", "8"}}).run->sharding,
             Sharding::gradients);
   EXPECT_EQ(row_with({{"schedule", "DeepSpeed ZeRO-3"}, {"tp", "1"}, {"pp", "1"}, {"dp", "8"}}).run->sharding,
             Sharding::full);
   EXPECT_EQ(row_with({{"tflops_def", "eq3 incl recompute"}}).run->convention, FlopConvention::with_recompute);
+  EXPECT_EQ(row_with({{"tflops_def", "6ND"}}).run->convention, FlopConvention::six_n);
+  EXPECT_EQ(row_with({{"tflops_def", "model FLOPs, incl. attention"}}).run->convention, FlopConvention::model);
   EXPECT_EQ(row_with({{"tflops_def", "model FLOPs 6N+attn"}}).run->convention, FlopConvention::six_n_attention);
 }
 

@@ -106,13 +106,17 @@ Sharding sharding_of(const std::string& schedule) {
 }
 
 PublishedSchedule schedule_of(const std::string& text, const std::string& original) {
-  if (has(text, {"zb-2p", "zb2p", "zb-h2", "2p"})) return PublishedSchedule::zero_bubble_2p;
-  if (has(text, {"zb-1p", "zb1p", "zb-h1", "1p", "zero-bubble", "zero bubble"})) {
+  if (has(text, {"zb-2p", "zb2p", "zb 2p", "zb-h2", "zbh2"})) return PublishedSchedule::zero_bubble_2p;
+  if (has(text, {"zb-1p", "zb1p", "zb 1p", "zb-h1", "zbh1", "zero-bubble", "zero bubble"})) {
     return PublishedSchedule::zero_bubble_1p;
   }
-  if (has(text, {"interleave", "1f1b-i", "1f1b_i", "1f1b i", "vpp", "virtual"})) return PublishedSchedule::interleaved;
+  const bool plain =
+      has(text, {"non-interleave", "noninterleave", "non interleave", "not interleave", "without interleav"});
+  if (!plain && has(text, {"interleave", "1f1b-i", "1f1b_i", "1f1b i", "1f1bi", "vpp", "virtual"}))
+    return PublishedSchedule::interleaved;
   if (has(text, {"gpipe", "all forward"})) return PublishedSchedule::gpipe;
-  if (text.empty() || has(text, {"1f1b", "none", "flush", "ptd", "pipedream", "ddp", "data parallel", "n/a"}) ||
+  if (text.empty() ||
+      has(text, {"1f1b", "none", "flush", "ptd", "pipedream", "ddp", "data", "tensor", "sequence", "n/a"}) ||
       text == "-" || sharding_of(text) != Sharding::none) {
     return PublishedSchedule::one_forward_one_backward;
   }
@@ -139,10 +143,11 @@ bool uses_fp8(const Row& row, const std::string& cluster) {
 
 FlopConvention convention_of(const Row& row) {
   const std::string text = row.lower_text("tflops_def");
-  if (has(text, {"6n"})) return FlopConvention::six_n_attention;
+  if (has(text, {"6n"})) return has(text, {"att"}) ? FlopConvention::six_n_attention : FlopConvention::six_n;
   if (has(text, {"hardware", "hfu"})) return FlopConvention::hardware;
   if (has(text, {"excl", "without recomp", "no recomp", "72b"})) return FlopConvention::model;
-  if (has(text, {"eq3", "eq. 3", "eq 3", "eq.3", "eq(3)", "equation 3", "96b", "incl", "paper"})) {
+  if (has(text, {"eq3", "eq. 3", "eq 3", "eq.3", "eq(3)", "equation 3", "96b", "incl recomp", "incl. recomp",
+                 "including recomp", "with recomp", "w/ recomp", "paper"})) {
     return FlopConvention::with_recompute;
   }
   if (text.empty() || text == "-" || has(text, {"model", "mfu", "none", "n/a", "palm"})) return FlopConvention::model;
@@ -262,6 +267,8 @@ const char* name_of(FlopConvention convention) {
       return "96 B s l h^2 (1 + s / 6h + V / 16lh)";
     case FlopConvention::hardware:
       return "72 B s l h^2 (1 + s / 6h + V / 12lh) and recomputation";
+    case FlopConvention::six_n:
+      return "6 B s N";
     case FlopConvention::six_n_attention:
       return "B s (6 N + 12 l h s)";
   }
@@ -278,9 +285,9 @@ double PublishedRun::flops() const {
              h = static_cast<double>(hidden), v = static_cast<double>(vocabulary);
   const double tokens = b * s;
   const double attention = 12 * tokens * l * h * s;  // scores and weighted sums, all pairs
-  if (convention == FlopConvention::six_n_attention) {
+  if (convention == FlopConvention::six_n || convention == FlopConvention::six_n_attention) {
     const double parameters = 12 * l * h * h + v * h + s * h;
-    return 6 * tokens * parameters + attention;
+    return 6 * tokens * parameters + (convention == FlopConvention::six_n ? 0 : attention);
   }
   const double layer_flops = 72 * tokens * l * h * h + attention;
   const double logits = 6 * tokens * v * h;

@@ -22,6 +22,7 @@ enum class FlopConvention {
   model,            ///< 72 B s l h^2 (1 + s / 6h + V / 12lh), no recomputation
   with_recompute,   ///< 96 B s l h^2 (1 + s / 6h + V / 16lh) (Narayanan et al. 2021, arXiv:2104.04473, equation 3)
   hardware,         ///< those of `model`, and the recomputation that the run really does
+  six_n,            ///< 6 B s N, N the parameters
   six_n_attention,  ///< B s (6 N + 12 l h s), N the parameters
 };
 
