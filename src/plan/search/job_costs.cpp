@@ -8,14 +8,26 @@
 
 namespace trireme::plan {
 
-ClusterCosts::ClusterCosts(const Cluster& cluster)
-    : predictor_(cluster),
-      device_(std::make_unique<DeviceStandIn>(static_cast<std::size_t>(cluster.device.memory_gb * 1e9))) {}
+namespace {
+
+bool is_cpu(const Cluster& cluster) { return cluster.cores_per_node > 0; }
+
+std::unique_ptr<Backend> device_of(const Cluster& cluster) {
+  if (is_cpu(cluster)) return make_backend(BackendChoice::cpu, 1);
+  return std::make_unique<DeviceStandIn>(static_cast<std::size_t>(cluster.device.memory_gb * 1e9));
+}
+
+}  // namespace
+
+ClusterCosts::ClusterCosts(const Cluster& cluster) : predictor_(cluster), device_(device_of(cluster)) {}
 ClusterCosts::~ClusterCosts() = default;
 
 double ClusterCosts::limit_bytes() const {
   constexpr double share = 0.95;
-  return share * static_cast<double>(device_->device_memory_bytes());
+  const Cluster& cluster = predictor_.cluster();
+  // A node's memory is that of all of its cores.
+  const double devices = is_cpu(cluster) ? static_cast<double>(cluster.cores_per_node) / cluster.ranks_per_node : 1;
+  return share * cluster.device.memory_gb * 1e9 * devices;
 }
 
 std::size_t ClusterCosts::layer_bytes(const Job& job) {

@@ -24,7 +24,8 @@ class JobCosts {
   virtual double limit_bytes() const = 0;
 };
 
-/// Those of a cluster. The driver, NCCL and recorded graphs get a twentieth of a device's memory.
+/// Those of a cluster. The driver, NCCL and recorded graphs get a twentieth of a device's memory. Ranks on a CPU share
+/// the memory of their node.
 class ClusterCosts final : public JobCosts {
  public:
   explicit ClusterCosts(const Cluster& cluster);
