@@ -69,6 +69,14 @@ echo '{"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": 0}' >>slow.
 refused 3 'slow.jsonl:2: "time_us" is 0' 1 plan "${on_cpu[@]}" --calibrate slow.jsonl
 refused 5 "missing.jsonl" 1 plan "${on_cpu[@]}" --calibrate missing.jsonl
 
+# memory FILE...: stage and bytes of a rank, as train logs them and as plan prints them.
+memory() { sed -n 's/.*memory of a rank of stage \([0-9]*\): \([0-9.]* [A-Za-z]*\).*/\1 \2/p' "$@"; }
+layout=("${model[@]:0:8}" --vocab-size 259 --global-batch-size 4 --pp 2 --dtype fp32)
+done_by 2 train "${layout[@]}" --data-path corpus.h5 --train-iters 3 --lr 0.1 --eval-iters 0 --dry-run
+memory out err >rehearsed
+done_by 1 plan "${layout[@]}" --cluster cpu --ranks-per-node 2 --no-search
+check "plan and train know the same memory" [ "$(memory out)" = "$(cat rehearsed)" ]
+
 # Refused.
 refused 2 "there is no cluster dgx-b300: give one of dgx-2h" 1 plan --model gpt2-8.3b --cluster dgx-b300 --global-batch-size 8
 refused 2 "--cluster must be given" 1 plan --model gpt2-8.3b --global-batch-size 8

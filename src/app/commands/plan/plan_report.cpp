@@ -67,7 +67,7 @@ void print_table(const PlanReport& report) {
     const Speed speed = speed_of(grid);
     fmt::print(
         "{:>3} {:>3} {:>3} {:>5} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10.1f} {:>10.0f} "
-        "{:>7.1f} "
+        "{:>7.4g} "
         "{:>5.1f}%\n",
         job.grid.tensor_size(), job.grid.pipeline_size(), job.grid.context_size(), job.grid.data_size(),
         plan::chunks_of(job), job.execution.micro_batch_size, plan::micro_batches_of(job),
