@@ -91,6 +91,7 @@ refused 2 "--global-batch-size must be given for a search" 1 plan "${search[@]:0
 refused 2 "--tensor-model-parallel-size 3: 512 ranks do not divide by it" 1 plan "${search[@]}" --tp 3
 refused 2 "--tensor-model-parallel-size 3: tensor groups would lie askew on nodes of 8 ranks" \
   1 plan "${search[@]:0:4}" --nodes 3 --global-batch-size 8 --tp 3
+refused 2 "--dtype bf16: a V100 has no bf16; use fp16" 1 plan --model gpt2-124m --cluster dgx-2h --global-batch-size 16 --bf16
 refused 2 "no grid fits:" 1 plan --model gpt2-8.3b --cluster dgx-2h --nodes 1 --ranks-per-node 1 --global-batch-size 8
 check "it says how much memory is missing" grep -q "1 grid: memory, at least .* GiB a rank of 28.3 GiB (tp 1" err
 refused 2 "512 ranks do not make a grid of the sizes given" 1 plan "${search[@]}" --tp 8 --pp 2 --cp 1 --data-parallel-size 4

@@ -24,7 +24,8 @@ const Device v100 = {.name = "V100",
                      .multiprocessors = 80,
                      .clock_ghz = 1.53,
                      .mma_clocks = 16,
-                     .fuses_gelu = false};
+                     .fuses_gelu = false,
+                     .has_bf16 = false};
 
 Device a100_40gb() {
   Device device = *find_gpu("A100");

@@ -143,12 +143,15 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
                                                   on.ranks_per_node, max_ranks));
   const bool given_dtype = options.given("dtype") || options.given("bf16") || options.given("fp16");
   if (!given_dtype && on.cores_per_node > 0) precision.dtype = DType::fp32;
+  if (!given_dtype && !on.device.has_bf16) precision.dtype = DType::fp16;
   std::optional<model::ModelConfig> config;
   problems.attempt([&] {
     if (!batch.sequence_length) batch.sequence_length = model.default_sequence_length();
     config = model.config(*batch.sequence_length, corpus_vocabulary(model));
   });
   precision.settle(options, problems);
+  problems.expect(precision.dtype != DType::bf16 || on.device.has_bf16,
+                  fmt::format("--dtype bf16: a {} has no bf16; use fp16", on.device.name));
   parallel.settle(precision.dtype, config, problems);
   execution.settle(options, parallel, {}, problems);
   problems.expect(batch.global_batch_size || no_search, "--global-batch-size must be given for a search");
