@@ -17,11 +17,8 @@ using Lanes = std::uint32_t __attribute__((vector_size(64)));
 constexpr std::size_t lanes = sizeof(Lanes) / sizeof(std::uint32_t);
 constexpr std::size_t block = 2 * lanes;
 
-Lanes load(const std::uint32_t* from) {
-  Lanes result;
-  std::memcpy(&result, from, sizeof result);
-  return result;
-}
+// By reference: how a vector of 512 bits is returned depends on the processor.
+void load(Lanes& to, const std::uint32_t* from) { std::memcpy(&to, from, sizeof to); }
 
 }  // namespace
 
@@ -42,10 +39,11 @@ void MinHash::band_keys(std::span<const std::uint64_t> shingles, std::span<std::
                         std::span<char> sketch) const {
   std::vector<std::uint32_t> signature(flips_.size());
   for (std::size_t first = 0; first < signature.size(); first += block) {
-    const Lanes flip_0 = load(&flips_[first]);
-    const Lanes flip_1 = load(&flips_[first + lanes]);
-    const Lanes factor_0 = load(&factors_[first]);
-    const Lanes factor_1 = load(&factors_[first + lanes]);
+    Lanes flip_0, flip_1, factor_0, factor_1;
+    load(flip_0, &flips_[first]);
+    load(flip_1, &flips_[first + lanes]);
+    load(factor_0, &factors_[first]);
+    load(factor_1, &factors_[first + lanes]);
     Lanes min_0 = Lanes{} - 1;
     Lanes min_1 = Lanes{} - 1;
     for (const std::uint64_t shingle : shingles) {
