@@ -9,4 +9,5 @@ source tests/support/run_tests.sh
 install_packages "${build_packages[@]}" "${test_packages[@]}"
 install_disassembler build/test/tools
 [ $# -gt 0 ] || set -- -LE slow
-build_and_test build/test -D CMAKE_BUILD_TYPE=Release -D TRIREME_CUDA_ARCHITECTURES=90 -- "$@"
+build_and_test build/test -D CMAKE_BUILD_TYPE=Release -D TRIREME_CUDA_ARCHITECTURES=90 \
+  -D CMAKE_UNITY_BUILD=ON -- "$@"
