@@ -96,7 +96,7 @@ std::string report(const std::vector<Expectation>& table, const std::vector<Kern
   std::ranges::sort(sorted, {}, [](const Kernel* kernel) { return kernel->name; });
   for (const Kernel* each : sorted) {
     const Kernel& kernel = *each;
-    const Expectation* line = is_fp64(kernel) ? nullptr : find_expectation(table, kernel);
+    const Expectation* line = find_expectation(table, kernel);
     if (line == nullptr) continue;
     auto& to = line->hmma > 0 ? tiles : others;
     to.push_back({kernel, *line, false});

@@ -38,9 +38,6 @@ bool matches(const std::string& pattern, const std::string& name);
 /// Returns the line of a kernel, the first that matches; null where there is none.
 const Expectation* find_expectation(const std::vector<Expectation>& table, const Kernel& kernel);
 
-/// Returns whether no gate is for the kernel: production refuses fp64.
-bool is_fp64(const Kernel& kernel);
-
 /// Returns a message for each expectation that is not met: kernel, figure, limit, remedy. Kernels without a line and
 /// lines without a kernel are faults, too.
 std::vector<std::string> check(const std::vector<Expectation>& table, const std::vector<Kernel>& kernels);

@@ -17,6 +17,9 @@
 
 namespace trireme::gpu {
 
+/// Kernels of fp64 are compiled for the host alone.
+constexpr bool fp64_kernels = false;
+
 /// Enqueues the kernel. Nothing where there are no blocks. Throws CudaError, and ConfigError as check_launch does.
 template <class... Parameters>
 void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "cuda/kernels/attention_tiles.cuh"
+#include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/families.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
 
@@ -339,8 +340,8 @@ class CudaAttention final : public AttentionKernels {
   void copy_heads(Stream& stream, const HeadsShape& shape, ConstHeads from, Heads to) override {
     check_copy_heads(from, to);
     const std::int64_t vec8s = shape.positions * shape.batch * shape.heads * vec8s_of(shape.head_dim);
-    dispatch_float(from.data.dtype(), [&]<class From>() {
-      dispatch_float(to.data.dtype(), [&]<class To>() {
+    dispatch_gpu(from.data.dtype(), [&]<class From>() {
+      dispatch_gpu(to.data.dtype(), [&]<class To>() {
         // Between the two types of 16 bits nothing is copied: see check_copy_heads.
         if constexpr (std::is_same_v<From, To> || std::is_same_v<From, Accumulation<To>> ||
                       std::is_same_v<Accumulation<From>, To>) {
@@ -355,7 +356,7 @@ class CudaAttention final : public AttentionKernels {
   /// Calls `function` with the training type and that of the results.
   template <class Function>
   static void dispatch_results(DType dtype, AttentionResults results, Function&& function) {
-    dispatch_float(dtype, [&]<class T>() {
+    dispatch_gpu(dtype, [&]<class T>() {
       if (results == AttentionResults::merge)
         function.template operator()<T, Accumulation<T>>();
       else

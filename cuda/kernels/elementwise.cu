@@ -1,6 +1,7 @@
 #include "src/backend/kernels/elementwise.hpp"
 
 #include "cuda/kernels/activation.cuh"
+#include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
@@ -192,7 +193,7 @@ class CudaElementwise final : public ElementwiseKernels {
 
   void convert(Stream& stream, ConstTensorView x, TensorView y) override {
     check_same_size("convert", x, y);
-    dispatch_float(x.dtype(), [&]<class From>() {
+    dispatch_gpu(x.dtype(), [&]<class From>() {
       dispatch_float(y.dtype(), [&]<class To>() {
         launch_flat(stream, "convert", y.numel(), convert_kernel<From, To>, y.numel(), x.as<From>(), y.as<To>());
       });
@@ -201,13 +202,13 @@ class CudaElementwise final : public ElementwiseKernels {
 
   void add(Stream& stream, ConstTensorView x, TensorView y) override {
     check_add(x, y);
-    dispatch_float(y.dtype(), [&]<class T>() {
+    dispatch_gpu(y.dtype(), [&]<class T>() {
       launch_flat(stream, "add", y.numel(), scale_add_kernel<T>, y.numel(), Accumulation<T>{1}, x.as<T>(), y.as<T>());
     });
   }
 
   void scale(Stream& stream, double factor, TensorView y) override {
-    dispatch_float(y.dtype(), [&]<class T>() {
+    dispatch_gpu(y.dtype(), [&]<class T>() {
       launch_flat(stream, "scale", y.numel(), scale_add_kernel<T>, y.numel(), static_cast<Accumulation<T>>(factor),
                   nullptr, y.as<T>());
     });
@@ -216,7 +217,7 @@ class CudaElementwise final : public ElementwiseKernels {
   void bias_dropout_add(Stream& stream, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
                         const Dropout& dropout, TensorView sum) override {
     check_bias_dropout_add(x, bias, residual, dropout, sum);
-    dispatch_float(x.dtype(), [&]<class T>() {
+    dispatch_gpu(x.dtype(), [&]<class T>() {
       const std::int64_t h = x.shape().back(), rows = rows_of(x.shape());
       launch_rows(stream, "bias_dropout_add", rows, h, bias_dropout_add_kernel<T>, rows, h, batch_of(x), x.as<T>(),
                   bias ? bias.as<T>() : nullptr, residual.as<T>(), dropout, sum.as<T>());
@@ -226,7 +227,7 @@ class CudaElementwise final : public ElementwiseKernels {
   void bias_dropout_add_backward(Stream& stream, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
                                  TensorView dbias) override {
     check_bias_dropout_add_backward(dsum, dropout, dx, dbias);
-    dispatch_float(dsum.dtype(), [&]<class T>() {
+    dispatch_gpu(dsum.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t h = dsum.shape().back(), rows = rows_of(dsum.shape());
       if (!dbias) {
@@ -248,7 +249,7 @@ class CudaElementwise final : public ElementwiseKernels {
 
   void activate(Stream& stream, Activation activation, ConstTensorView x, TensorView y) override {
     check_activate(x, y);
-    dispatch_float(y.dtype(), [&]<class T>() {
+    dispatch_gpu(y.dtype(), [&]<class T>() {
       launch_flat(stream, "activate", y.numel(), activate_kernel<T>, y.numel(), activation, x.as<T>(), y.as<T>());
     });
   }
@@ -256,7 +257,7 @@ class CudaElementwise final : public ElementwiseKernels {
   void activate_backward(Stream& stream, Activation activation, ConstTensorView dy, ConstTensorView x,
                          TensorView dx) override {
     check_activate_backward(dy, x, dx);
-    dispatch_float(dx.dtype(), [&]<class T>() {
+    dispatch_gpu(dx.dtype(), [&]<class T>() {
       launch_flat(stream, "activate_backward", dx.numel(), activate_backward_kernel<T>, dx.numel(), activation,
                   dy.as<T>(), x.as<T>(), dx.as<T>());
     });
@@ -264,7 +265,7 @@ class CudaElementwise final : public ElementwiseKernels {
 
   void swiglu(Stream& stream, ConstTensorView gate_up, TensorView y) override {
     check_swiglu("swiglu", y, {gate_up});
-    dispatch_float(y.dtype(), [&]<class T>() {
+    dispatch_gpu(y.dtype(), [&]<class T>() {
       const std::int64_t f = y.shape().back(), rows = rows_of(y.shape());
       launch_rows(stream, "swiglu", rows, f, swiglu_kernel<T>, rows, f, gate_up.as<T>(), y.as<T>());
     });
@@ -272,7 +273,7 @@ class CudaElementwise final : public ElementwiseKernels {
 
   void swiglu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) override {
     check_swiglu("swiglu_backward", dy, {gate_up, dgate_up});
-    dispatch_float(dy.dtype(), [&]<class T>() {
+    dispatch_gpu(dy.dtype(), [&]<class T>() {
       const std::int64_t f = dy.shape().back(), rows = rows_of(dy.shape());
       launch_rows(stream, "swiglu_backward", rows, f, swiglu_backward_kernel<T>, rows, f, dy.as<T>(), gate_up.as<T>(),
                   dgate_up.as<T>());

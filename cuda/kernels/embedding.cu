@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
@@ -196,7 +197,7 @@ class CudaEmbedding final : public EmbeddingKernels {
   void lookup(Stream& stream, ConstTensorView ids, ConstTensorView table, std::int64_t first_row,
               TensorView y) override {
     check_lookup(ids, table, y);
-    dispatch_float(table.dtype(), [&]<class T>() {
+    dispatch_gpu(table.dtype(), [&]<class T>() {
       const std::int64_t n = ids.numel(), h = table.shape()[1];
       gpu::launch(stream, {"lookup", blocks_for(n * vec8s_of(h)), block_threads}, lookup_kernel<T>, n, h,
                   ids.as<std::int32_t>(), table.as<T>(), table.shape()[0], first_row, y.as<T>());
@@ -206,7 +207,7 @@ class CudaEmbedding final : public EmbeddingKernels {
   void lookup_backward(Stream& stream, ConstTensorView ids, ConstTensorView dy, std::int64_t first_row,
                        TensorView dtable) override {
     check_lookup_backward(ids, dy, dtable);
-    dispatch_float(dy.dtype(), [&]<class T>() {
+    dispatch_gpu(dy.dtype(), [&]<class T>() {
       const std::int64_t n = ids.numel(), h = dtable.shape()[1];
       if (n == 0) return;
       // Every block reads all ids: more blocks would cost more than they save.
@@ -221,7 +222,7 @@ class CudaEmbedding final : public EmbeddingKernels {
                      TensorView x) override {
     check_add_positions("add_positions", table, positions, x.dtype(), x);
     if (!table && !dropout.enabled()) return;
-    dispatch_float(x.dtype(), [&]<class T>() {
+    dispatch_gpu(x.dtype(), [&]<class T>() {
       const std::int64_t batch = x.shape()[1], h = x.shape()[2], rows = x.shape()[0] * batch;
       gpu::launch(stream, {"add_positions", blocks_for(rows * vec8s_of(h)), block_threads}, add_positions_kernel<T>,
                   rows, batch, h, table ? table.as<T>() : nullptr, positions, dropout, x.as<T>());
@@ -231,7 +232,7 @@ class CudaEmbedding final : public EmbeddingKernels {
   void add_positions_backward(Stream& stream, ConstTensorView dy, const Positions& positions, const Dropout& dropout,
                               TensorView dx, TensorView dtable) override {
     check_add_positions_backward(dy, positions, dx, dtable);
-    dispatch_float(dy.dtype(), [&]<class T>() {
+    dispatch_gpu(dy.dtype(), [&]<class T>() {
       const std::int64_t count = dy.shape()[0], batch = dy.shape()[1], h = dy.shape()[2];
       gpu::launch(stream, {"add_positions_backward", blocks_for(count * vec8s_of(h)), block_threads},
                   add_positions_backward_kernel<T>, count, batch, h, dy.as<T>(), positions, dropout, dx.as<T>(),

@@ -1,6 +1,7 @@
 #include "cuda/kernels/epilogue.hpp"
 
 #include "cuda/kernels/activation.cuh"
+#include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/sums.cuh"
 
 namespace trireme::cuda {
@@ -50,26 +51,11 @@ __global__ void __launch_bounds__(block_threads)
               });
 }
 
-/// Calls `function` with the type of `dtype`.
-template <class Function>
-void dispatch_gpu(DType dtype, Function&& function) {
-  switch (dtype) {
-    case DType::fp32:
-      return function.template operator()<float>();
-    case DType::bf16:
-      return function.template operator()<bf16>();
-    case DType::fp16:
-      return function.template operator()<fp16>();
-    default:
-      throw ConfigError(std::string("a GPU's products are in fp32, bf16 or fp16, not ") + std::string(name_of(dtype)));
-  }
-}
-
 }  // namespace
 
 void bias_activation(Stream& stream, DType dtype, std::int64_t rows, std::int64_t columns, const void* bias,
                      Activation activation, void* z, bool keep, void* y) {
-  dispatch_gpu(dtype, [&]<class T>() {
+  dispatch_gpu<false>(dtype, [&]<class T>() {
     gpu::launch(stream, {"bias_activation", blocks_for(rows * vec8s_of(columns)), block_threads},
                 bias_activation_kernel<T>, rows, columns, static_cast<const T*>(bias), activation, static_cast<T*>(z),
                 keep, static_cast<T*>(y));
@@ -78,7 +64,7 @@ void bias_activation(Stream& stream, DType dtype, std::int64_t rows, std::int64_
 
 void activation_backward(Stream& stream, DType dtype, std::int64_t numel, Activation activation, const void* z,
                          void* dx) {
-  dispatch_gpu(dtype, [&]<class T>() {
+  dispatch_gpu<false>(dtype, [&]<class T>() {
     gpu::launch(stream, {"activation_backward", blocks_for(vec8s_of(numel)), block_threads},
                 activation_backward_kernel<T>, numel, activation, static_cast<const T*>(z), static_cast<T*>(dx));
   });
@@ -93,7 +79,7 @@ void column_sums(Stream& stream, DType dtype, std::int64_t rows, std::int64_t co
   if (rows == 0 || columns == 0) return;
   const RowChunks chunks(rows);
   auto* partials = static_cast<float*>(scratch);
-  dispatch_gpu(dtype, [&]<class T>() {
+  dispatch_gpu<false>(dtype, [&]<class T>() {
     gpu::launch(stream, {"column_sums", chunks.count * column_tiles(columns), block_threads}, column_sums_kernel<T>,
                 chunks, columns, static_cast<const T*>(x), partials);
   });

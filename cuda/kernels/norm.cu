@@ -1,5 +1,6 @@
 #include "src/backend/kernels/norm.hpp"
 
+#include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
@@ -166,7 +167,7 @@ class CudaNorm final : public NormKernels {
   void normalise(Stream& stream, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon,
                  TensorView y, NormStatistics statistics) override {
     check_normalise(x, weight, bias, y, statistics);
-    dispatch_float(x.dtype(), [&]<class T>() {
+    dispatch_gpu(x.dtype(), [&]<class T>() {
       const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
       if (h == 0) return;
       dispatch_held<T>(h, [&]<int held>() {
@@ -187,7 +188,7 @@ class CudaNorm final : public NormKernels {
                              const Dropout& dropout, ConstTensorView weight, ConstTensorView norm_bias, double epsilon,
                              TensorView sum, TensorView y, NormStatistics statistics) override {
     check_bias_dropout_add_norm(x, bias, residual, dropout, weight, norm_bias, sum, y, statistics);
-    dispatch_float(x.dtype(), [&]<class T>() {
+    dispatch_gpu(x.dtype(), [&]<class T>() {
       const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
       if (h == 0) return;
       dispatch_held<T>(h, [&]<int held>() {

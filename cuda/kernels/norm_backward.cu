@@ -1,6 +1,7 @@
+#include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/families.hpp"
-
 #include "cuda/kernels/sums.cuh"
+
 #include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cuda {
@@ -212,7 +213,7 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
 void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
                    ConstTensorView weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
                    TensorView dx, TensorView dweight, TensorView dbias) {
-  dispatch_float(x.dtype(), [&]<class T>() {
+  dispatch_gpu(x.dtype(), [&]<class T>() {
     using A = Accumulation<T>;
     const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
     if (h == 0 || rows == 0) return;

@@ -1,5 +1,6 @@
 #include "src/backend/kernels/optimizer.hpp"
 
+#include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/vec8.cuh"
 #include "src/backend/kernels/shape_checks.hpp"
@@ -85,7 +86,7 @@ class CudaOptimizer final : public OptimizerKernels {
   void adamw(Stream& stream, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m, TensorView v,
              TensorView rounded) override {
     check_adamw(step, gradient, w, m, v, rounded);
-    dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
+    dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       gpu::launch(stream, {"adamw", blocks_for(vec8s_of(w.numel())), block_threads}, adamw_kernel<T>, w.numel(),
                   AdamW<A>(step), gradient.as<A>(), w.as<A>(), m.as<A>(), v.as<A>(),
@@ -96,7 +97,7 @@ class CudaOptimizer final : public OptimizerKernels {
   void sgd(Stream& stream, const SgdStep& step, ConstTensorView gradient, TensorView w, TensorView m,
            TensorView rounded) override {
     check_sgd(gradient, w, m, rounded);
-    dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
+    dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       gpu::launch(stream, {"sgd", blocks_for(vec8s_of(w.numel())), block_threads}, sgd_kernel<T>, w.numel(),
                   Sgd<A>(step), gradient.as<A>(), w.as<A>(), m.as<A>(), rounded ? rounded.as<T>() : nullptr);

@@ -1,5 +1,6 @@
 #include "src/backend/kernels/reduce.hpp"
 
+#include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
 #include "src/backend/kernels/shape_checks.hpp"
@@ -53,7 +54,7 @@ class CudaReduce final : public ReduceKernels {
 
  private:
   void reduce(Stream& stream, ConstTensorView x, bool squares, TensorView result) {
-    dispatch_float(x.dtype(), [&]<class T>() {
+    dispatch_gpu(x.dtype(), [&]<class T>() {
       const std::int64_t n = x.numel(), blocks = (n + block_elements - 1) / block_elements;
       if (n == 0) return;
       const Buffer scratch = scratch_(stream, static_cast<std::size_t>(blocks) * sizeof(double));

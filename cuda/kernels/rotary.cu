@@ -1,5 +1,6 @@
 #include "src/backend/kernels/rotary.hpp"
 
+#include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/vec8.cuh"
 #include "src/backend/kernels/shape_checks.hpp"
@@ -50,7 +51,7 @@ class CudaRotary final : public RotaryKernels {
  public:
   void rotate(Stream& stream, const RotaryEmbedding& rotary, const RotaryHeads& x, Rotation rotation) override {
     check_rotate(rotary, x);
-    dispatch_float(x.data.data.dtype(), [&]<class T>() {
+    dispatch_gpu(x.data.data.dtype(), [&]<class T>() {
       const std::size_t shared_bytes = static_cast<std::size_t>(rotary.channels) * sizeof(Accumulation<T>);
       gpu::launch(stream, {"rotate", x.rows, block_threads, shared_bytes}, rotate_kernel<T>, rotary, x,
                   rotation == Rotation::forward ? 1.0 : -1.0, x.data.data.template as<T>());

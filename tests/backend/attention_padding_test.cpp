@@ -27,7 +27,7 @@ TEST_P(PaddedAttention, MatchesTheDefinition) {
 
 INSTANTIATE_TEST_SUITE_P(
     Attention, PaddedAttention,
-    testing::Combine(testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+    testing::Combine(testing::ValuesIn(test::kernel_types()),
                      testing::Values(Case{70, 70, 4, 2, 2, 12, false, 0.1, {1, 0, 70, 33}},  //
                                      Case{65, 65, 4, 4, 2, 16, true, 0.5, {65, 31, 0, 64}},  // causal, grouped heads
                                      Case{40, 130, 3, 2, 2, 8, false, 0, {100, 400, 90}},    // one beyond the keys
@@ -58,7 +58,7 @@ TEST(Attention, APaddedSampleGivesWhatItsOwnKeysAloneGive) {
     const AttentionProblem batch = problem_of(padded);
     AttentionTensors all = tensors_with_poisoned_padding(batch);
     const AttentionTensors given = all;
-    compute(DType::fp64, batch, all);
+    compute(test::exact_type(), batch, all);
     for (std::int64_t sample = 0; sample < batch.batch; ++sample) {
       SCOPED_TRACE(fmt::format("sample {}, causal {}", sample, causal));
       const std::int64_t length = padded.lengths[sample];
@@ -78,7 +78,7 @@ TEST(Attention, APaddedSampleGivesWhatItsOwnKeysAloneGive) {
       own.dout = of_queries(given.dout);
       own.k = of_keys(given.k);
       own.v = of_keys(given.v);
-      compute(DType::fp64, alone, own);
+      compute(test::exact_type(), alone, own);
       EXPECT_EQ(own.out, of_queries(all.out));
       std::vector<double> log_sum_exp;
       for (std::int64_t head = 0; head < heads; ++head) {
@@ -86,7 +86,7 @@ TEST(Attention, APaddedSampleGivesWhatItsOwnKeysAloneGive) {
         log_sum_exp.insert(log_sum_exp.end(), row, row + length);
       }
       EXPECT_EQ(own.log_sum_exp, log_sum_exp);
-      const Tolerance close = tolerance(DType::fp64, Operation::sum);
+      const Tolerance close = tolerance(test::exact_type(), Operation::sum);
       expect_close(own.dq, of_queries(all.dq), close, "dq");
       expect_close(own.dk, of_keys(all.dk), close, "dk");
       expect_close(own.dv, of_keys(all.dv), close, "dv");
@@ -95,6 +95,7 @@ TEST(Attention, APaddedSampleGivesWhatItsOwnKeysAloneGive) {
 }
 
 TEST(Attention, BackwardOfPaddedSamplesMatchesFiniteDifference) {
+  TRIREME_NEEDS_FP64_KERNELS();
   for (const bool causal : {true, false}) {
     const Case shape{3, 4, 2, 2, 1, 2, causal, 0.3, {3, 0}};
     const AttentionProblem p = problem_of(shape);
@@ -107,7 +108,7 @@ TEST(Attention, ASampleOfPaddingAloneIsZero) {
   for (const bool causal : {true, false}) {
     const Case shape{70, 70, 1, 2, 1, 8, causal, 0.1, {0}};
     const AttentionProblem p = problem_of(shape);
-    for (const DType dtype : {DType::fp64, DType::bf16}) {
+    for (const DType dtype : {test::exact_type(), DType::bf16}) {
       AttentionTensors t = tensors_with_poisoned_padding(p);
       compute(dtype, p, t);
       for (const double x : t.log_sum_exp) ASSERT_EQ(x, -std::numeric_limits<double>::infinity());
@@ -128,10 +129,10 @@ TEST(Attention, EachPlaceBehindTheLengthIsHidden) {
     t.q.assign(s * 2, 0);
     t.k = t.dout = t.v = t.q;
     for (std::int64_t i = 0; i < s * 2; ++i) t.v[i] = static_cast<double>(i / 2);
-    compute(DType::fp64, p, t);
+    compute(test::exact_type(), p, t);
     for (std::int64_t i = 0; i < s * 2; ++i) {
       const std::int32_t own = shape.lengths[i % 2];
-      ASSERT_DOUBLE_EQ(t.out[i], i / 2 < own ? (own - 1) / 2.0 : 0) << "sample of " << own;
+      ASSERT_FLOAT_EQ(t.out[i], i / 2 < own ? (own - 1) / 2.0 : 0) << "sample of " << own;
     }
   }
 }

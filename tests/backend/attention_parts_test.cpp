@@ -175,7 +175,7 @@ TEST_P(AttentionParts, HeadsAreCopiedAndRounded) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Attention, AttentionParts, testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+INSTANTIATE_TEST_SUITE_P(Attention, AttentionParts, testing::ValuesIn(test::kernel_types()),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST(Attention, RefusesResultsOfAnotherType) {

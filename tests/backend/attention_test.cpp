@@ -20,8 +20,8 @@ TEST(Attention, HandWorkedRows) {
   t.k = {0, std::log(3)};
   t.v = {4, 8};
   t.dout = {10, 1};
-  compute(DType::fp64, p, t);
-  const Tolerance close = tolerance(DType::fp64, Operation::elementwise);
+  compute(test::exact_type(), p, t);
+  const Tolerance close = tolerance(test::exact_type(), Operation::elementwise);
   // Row 0 sees key 0 alone; row 1 has the scores 0 and log 3, so the probabilities 1/4 and 3/4.
   expect_close(t.out, std::vector<double>{4, 7}, close, "out");
   expect_close(t.log_sum_exp, std::vector<double>{0, std::log(4)}, close, "log_sum_exp");
@@ -42,7 +42,7 @@ TEST_P(AttentionCases, MatchTheDefinition) {
 
 INSTANTIATE_TEST_SUITE_P(
     Attention, AttentionCases,
-    testing::Combine(testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+    testing::Combine(testing::ValuesIn(test::kernel_types()),
                      testing::Values(Case{1, 1, 1, 1, 1, 1},                  //
                                      Case{31, 31, 2, 2, 2, 8},                //
                                      Case{33, 33, 1, 3, 3, 33, true, 0.1},    //
@@ -65,6 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(Attention, BackwardMatchesFiniteDifference) {
+  TRIREME_NEEDS_FP64_KERNELS();
   for (const bool causal : {true, false}) {
     const AttentionProblem p = problem_of({4, 5, 2, 2, 1, 3, causal, 0.3});
     AttentionTensors t = random_tensors(p);
@@ -104,8 +105,8 @@ void expect_same_alone(const AttentionProblem& whole, AttentionTensors all, cons
   given.k = selected(all.k);
   given.v = selected(all.v);
   given.dout = selected(all.dout);
-  compute(DType::fp64, whole, all);
-  compute(DType::fp64, small, given);
+  compute(test::exact_type(), whole, all);
+  compute(test::exact_type(), small, given);
   EXPECT_EQ(given.out, selected(all.out));
   EXPECT_EQ(given.dq, selected(all.dq));
   EXPECT_EQ(given.dk, selected(all.dk));
@@ -142,9 +143,9 @@ TEST(Attention, AFewQueriesAtTheEndGiveTheRowsOfTheWhole) {
   const std::int64_t row = 2 * 2 * 16;
   selected.q.erase(selected.q.begin(), selected.q.end() - 7 * row);
   selected.dout.erase(selected.dout.begin(), selected.dout.end() - 7 * row);
-  compute(DType::fp64, whole, all);
-  compute(DType::fp64, last, selected);
-  const Tolerance close = tolerance(DType::fp64, Operation::sum);
+  compute(test::exact_type(), whole, all);
+  compute(test::exact_type(), last, selected);
+  const Tolerance close = tolerance(test::exact_type(), Operation::sum);
   expect_close(selected.out, std::span(all.out).last(7 * row), close, "out");
   expect_close(selected.dq, std::span(all.dq).last(7 * row), close, "dq");
 }
@@ -157,12 +158,12 @@ TEST(Attention, DropoutIsTheElementRule) {
   t.q.assign(128 * 2 * 3 * 128, 0);
   t.k = t.v = t.dout = t.q;
   for (std::int64_t i = 0; i < 128 * 2 * 3; ++i) t.v[i * 128 + i / 6] = 1;
-  compute(DType::fp64, p, t);
+  compute(test::exact_type(), p, t);
   std::int64_t kept = 0;
   for (std::int64_t i = 0; i < 128 * 2 * 3 * 128; ++i) {
     const std::int64_t key = i % 128, head = i / 128 % 3, sample = i / 384 % 2, query = i / 768;
     const bool keep = p.dropout.keeps(p.dropout.head_key(p.first_head + head), sample_numbers[sample], query, key);
-    ASSERT_DOUBLE_EQ(t.out[i], keep ? static_cast<double>(p.dropout.scale) / 128 : 0);
+    ASSERT_FLOAT_EQ(t.out[i], keep ? static_cast<double>(p.dropout.scale) / 128 : 0);
     kept += keep;
   }
   const double n = 128 * 2 * 3 * 128;
@@ -183,7 +184,7 @@ TEST(Attention, ARowThatSeesNoKeyIsZero) {
   for (const Case& c : {Case{3, 0, 1, 2, 2, 8, false}, Case{70, 3, 1, 1, 1, 8, true}}) {
     const AttentionProblem p = problem_of(c);
     AttentionTensors t = random_tensors(p);
-    compute(DType::fp64, p, t);
+    compute(test::exact_type(), p, t);
     expect_blind_rows_are_zero(p, t);
   }
 }

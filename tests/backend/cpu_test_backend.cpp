@@ -3,6 +3,8 @@
 
 namespace trireme::test {
 
+bool has_fp64_kernels() { return true; }
+
 std::unique_ptr<Backend> make_backend(int variant) { return cpu::make_backend(variant); }
 
 }  // namespace trireme::test

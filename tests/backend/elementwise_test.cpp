@@ -48,7 +48,7 @@ class Elementwise : public testing::TestWithParam<DType> {
     return factor;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Types, Elementwise, testing::ValuesIn(dtypes),
+INSTANTIATE_TEST_SUITE_P(Types, Elementwise, testing::ValuesIn(test::kernel_types()),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(Elementwise, FillWritesEveryElementRounded) {
@@ -81,6 +81,7 @@ TEST_P(Elementwise, ConvertRoundsToNearest) {
 }
 
 TEST(Convert, RoundsOnceFromFp64AndTiesToEven) {
+  TRIREME_NEEDS_FP64_KERNELS();
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const auto convert = [&](double value, DType to) {
@@ -203,6 +204,7 @@ TEST_P(Elementwise, BiasDropoutAddBackwardMatchesTheDefinition) {
 }
 
 TEST(BiasDropoutAdd, BackwardMatchesFiniteDifference) {
+  TRIREME_NEEDS_FP64_KERNELS();
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const Tensor samples = samples_tensor(b, {4, 2});

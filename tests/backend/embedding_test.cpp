@@ -28,7 +28,7 @@ class Embedding : public testing::TestWithParam<DType> {
   DType dtype() const { return GetParam(); }
   DType accumulation() const { return accumulation_type(dtype()); }
 };
-INSTANTIATE_TEST_SUITE_P(Types, Embedding, testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+INSTANTIATE_TEST_SUITE_P(Types, Embedding, testing::ValuesIn(test::kernel_types()),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(Embedding, LookupCopiesOwnRowsAndZeroesOthers) {

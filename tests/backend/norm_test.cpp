@@ -114,9 +114,9 @@ TEST(LayerNorm, HandWorkedRow) {
   t.weight = {2, 10};
   t.bias = {0.5, 0};
   t.dy = {1, 0.5};
-  compute(DType::fp64, t);
+  compute(test::exact_type(), t);
   const double r = 1 / std::sqrt(1 + epsilon);
-  const Tolerance close = tolerance(DType::fp64, Operation::elementwise);
+  const Tolerance close = tolerance(test::exact_type(), Operation::elementwise);
   expect_close(t.y, std::vector<double>{0.5 - 2 * r, 10 * r}, close, "y");
   expect_close(t.mean, std::vector<double>{2}, close, "mean");
   expect_close(t.reciprocal_deviation, std::vector<double>{r}, close, "reciprocal deviation");
@@ -133,9 +133,9 @@ TEST(RmsNorm, HandWorkedRow) {
   t.x = {1, 7};  // mean of squares 25
   t.weight = {2, 10};
   t.dy = {1, 0.5};
-  compute(DType::fp64, t);
+  compute(test::exact_type(), t);
   const double r = 1 / std::sqrt(25 + epsilon);
-  const Tolerance close = tolerance(DType::fp64, Operation::elementwise);
+  const Tolerance close = tolerance(test::exact_type(), Operation::elementwise);
   expect_close(t.y, std::vector<double>{2 * r, 70 * r}, close, "y");
   expect_close(t.reciprocal_deviation, std::vector<double>{r}, close, "reciprocal deviation");
   expect_close(t.dweight, std::vector<double>{1 + r, 1 + 3.5 * r}, close, "dweight");
@@ -144,7 +144,7 @@ TEST(RmsNorm, HandWorkedRow) {
 }
 
 class LayerNormTypes : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(LayerNorm, LayerNormTypes, testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+INSTANTIATE_TEST_SUITE_P(LayerNorm, LayerNormTypes, testing::ValuesIn(test::kernel_types()),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(LayerNormTypes, MatchesTheDefinition) {
@@ -202,6 +202,7 @@ TEST_P(LayerNormTypes, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST(LayerNorm, BackwardMatchesFiniteDifference) {
+  TRIREME_NEEDS_FP64_KERNELS();
   for (const bool rms : {false, true}) {
     NormTensors t = random_norm(4, 6, rms);
     t.residual_gradient.clear();

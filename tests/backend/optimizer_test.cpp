@@ -11,7 +11,6 @@ namespace {
 
 using namespace test;
 
-constexpr DType dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
 constexpr AdamWStep adamw_step{.learning_rate = 0.01,
                                .beta1 = 0.9,
                                .beta2 = 0.99,
@@ -35,7 +34,7 @@ class OptimizerKernel : public testing::TestWithParam<DType> {
   };
   DType dtype() const { return GetParam(); }
 };
-INSTANTIATE_TEST_SUITE_P(Types, OptimizerKernel, testing::ValuesIn(dtypes),
+INSTANTIATE_TEST_SUITE_P(Types, OptimizerKernel, testing::ValuesIn(test::kernel_types()),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(OptimizerKernel, AdamWMatchesTheFormula) {
@@ -103,18 +102,22 @@ TEST_P(OptimizerKernel, GoesWithoutARoundedCopyAndWithAnyNumberOfThreads) {
 TEST(AdamWFirstStep, MovesByTheLearningRateAgainstTheSignOfTheGradient) {
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
-  const Tensor g = make_tensor(b, DType::fp64, {3}, {1e-3, -5, 0}), w = make_tensor(b, DType::fp64, {3}, {1, 1, 1});
-  const Tensor m = make_tensor(b, DType::fp64, {3}, {0, 0, 0}), v = make_tensor(b, DType::fp64, {3}, {0, 0, 0});
+  const Tensor g = make_tensor(b, test::exact_type(), {3}, {1e-3, -5, 0}),
+               w = make_tensor(b, test::exact_type(), {3}, {1, 1, 1});
+  const Tensor m = make_tensor(b, test::exact_type(), {3}, {0, 0, 0}),
+               v = make_tensor(b, test::exact_type(), {3}, {0, 0, 0});
   b.optimizer().adamw(b.compute_stream(), {.learning_rate = 0.5, .epsilon = 0}, g.view().flat(0, 2),
                       w.view().flat(0, 2), m.view().flat(0, 2), v.view().flat(0, 2), {});
-  expect_close(values_of(b, w), std::vector<double>{0.5, 1.5, 1}, tolerance(DType::fp64, Operation::elementwise), "w");
+  expect_close(values_of(b, w), std::vector<double>{0.5, 1.5, 1}, tolerance(test::exact_type(), Operation::elementwise),
+               "w");
 }
 
 TEST(SgdByHand, TwoStepsOfThreeWeights) {
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
-  const Tensor g = make_tensor(b, DType::fp64, {3}, {4, -2, 0}), w = make_tensor(b, DType::fp64, {3}, {1, 2, 0});
-  const Tensor m = make_tensor(b, DType::fp64, {3}, {0, 0, 0});
+  const Tensor g = make_tensor(b, test::exact_type(), {3}, {4, -2, 0}),
+               w = make_tensor(b, test::exact_type(), {3}, {1, 2, 0});
+  const Tensor m = make_tensor(b, test::exact_type(), {3}, {0, 0, 0});
   const SgdStep step{.learning_rate = 0.5, .momentum = 0.5, .weight_decay = 0.25, .gradient_scale = 0.125};
   // The first step's momentum is the gradient: 0.125 g + 0.25 w.
   b.optimizer().sgd(b.compute_stream(), step, g, w, m, {});

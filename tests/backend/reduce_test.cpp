@@ -11,14 +11,13 @@ namespace {
 
 using namespace test;
 
-constexpr DType dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 class Reduce : public testing::TestWithParam<DType> {
  protected:
   DType dtype() const { return GetParam(); }
 };
-INSTANTIATE_TEST_SUITE_P(Types, Reduce, testing::ValuesIn(dtypes),
+INSTANTIATE_TEST_SUITE_P(Types, Reduce, testing::ValuesIn(test::kernel_types()),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(Reduce, AddsInFp64ToWhatIsThere) {

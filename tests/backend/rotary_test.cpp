@@ -62,13 +62,13 @@ TEST(Rotary, HandWorkedHead) {
   const Case c{.d = 6, .at = {3}, .rotary = {4, 100}};
   std::vector<double> x = {1, 2, 10, 20, 7, 8};
   const double s = std::sin(3.0), k = std::cos(3.0), s_slow = std::sin(0.3), k_slow = std::cos(0.3);
-  expect_close(rotated(DType::fp64, c, x),
+  expect_close(rotated(test::exact_type(), c, x),
                std::vector<double>{k - 10 * s, 2 * k_slow - 20 * s_slow, 10 * k + s, 20 * k_slow + 2 * s_slow, 7, 8},
-               tolerance(DType::fp64, Operation::elementwise), "x");
+               tolerance(test::exact_type(), Operation::elementwise), "x");
 }
 
 class RotaryTypes : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Rotary, RotaryTypes, testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+INSTANTIATE_TEST_SUITE_P(Rotary, RotaryTypes, testing::ValuesIn(test::kernel_types()),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(RotaryTypes, MatchesTheDefinitionInStridedHeads) {
@@ -113,6 +113,7 @@ TEST_P(RotaryTypes, RowsMayStandInTwoPieces) {
 }
 
 TEST(Rotary, BackwardUndoesForwardAndIsItsTransposeFarIntoLongContexts) {
+  TRIREME_NEEDS_FP64_KERNELS();
   const Case c{70, 1, 1, 128, 1, 0, {1'000'000}, {128, 10000}};
   std::vector<double> x = random_values(c.numel(), 3), y = random_values(c.numel(), 4);
   std::vector<double> turned = rotated(DType::fp64, c, x);
@@ -129,6 +130,7 @@ TEST(Rotary, BackwardUndoesForwardAndIsItsTransposeFarIntoLongContexts) {
 }
 
 TEST(Rotary, ScoresDependOnTheDistanceAlone) {
+  TRIREME_NEEDS_FP64_KERNELS();
   const auto score = [](std::int64_t query, std::int64_t key) {
     std::vector<double> q = random_values(64, 5), k = random_values(64, 6);
     const auto at = [&](std::vector<double>& x, std::int64_t position) {

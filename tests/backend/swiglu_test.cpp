@@ -62,14 +62,14 @@ TEST(Swiglu, HandWorkedRow) {
   // silu(0) = 0 with slope 1/2; silu(ln 3) = 3/4 ln 3.
   const double x = std::log(3.0);
   Rows rows{1, 2, {0, x, 5, 2}, {1, 10}, {}, {}, {}, {}};
-  compute(DType::fp64, rows);
-  const Tolerance close = tolerance(DType::fp64, Operation::elementwise);
+  compute(test::exact_type(), rows);
+  const Tolerance close = tolerance(test::exact_type(), Operation::elementwise);
   expect_close(rows.y, std::vector<double>{0, 1.5 * x}, close, "y");
   expect_close(rows.dgate_up, std::vector<double>{2.5, 20 * (0.75 + x * 0.75 * 0.25), 0, 7.5 * x}, close, "dgate_up");
 }
 
 class SwigluTypes : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Swiglu, SwigluTypes, testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+INSTANTIATE_TEST_SUITE_P(Swiglu, SwigluTypes, testing::ValuesIn(test::kernel_types()),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(SwigluTypes, MatchesTheDefinition) {
@@ -103,6 +103,7 @@ TEST_P(SwigluTypes, LargeGatesAreFinite) {
 }
 
 TEST(Swiglu, BackwardMatchesFiniteDifference) {
+  TRIREME_NEEDS_FP64_KERNELS();
   Rows rows = random_rows(3, 5);
   compute(DType::fp64, rows);
   const std::vector<double> gradient = rows.dgate_up;

@@ -10,6 +10,8 @@
 
 namespace trireme::test {
 
+bool has_fp64_kernels() { return false; }
+
 std::unique_ptr<Backend> make_backend(int) { return make_gpu_backend({.check_launches = true}); }
 
 }  // namespace trireme::test

@@ -84,6 +84,8 @@ class HostBackend final : public Backend {
 
 }  // namespace
 
+bool has_fp64_kernels() { return true; }
+
 std::unique_ptr<Backend> make_backend(int variant) {
   gpu::host::set_order(static_cast<unsigned>(variant - 1));
   return std::make_unique<HostBackend>();

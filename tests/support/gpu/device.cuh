@@ -18,6 +18,8 @@
 
 namespace trireme::gpu {
 
+constexpr bool fp64_kernels = true;
+
 namespace host {
 
 struct Anything {
