@@ -169,7 +169,8 @@ std::string program_help() {
          "\n'trireme COMMAND --help' explains each; 'trireme --version' prints the version. Exit codes: 0 done; 2 "
          "usage or\n"
          "configuration; 3 bad data or checkpoint; 4 environment; 5 input or output failed; 6 a rank died; 7 a rank "
-         "hung;\n8 numerical; 75 stopped early with everything saved, run the same command again.\n";
+         "hung;\n8 numerical; 9 a machine computed wrong; 75 stopped early with everything saved, run the same command "
+         "again.\n";
 }
 
 std::string unknown_command_text(const std::string& word) {

@@ -71,10 +71,11 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
       executor_(backend, *communicators.pipeline, running_stage(),
                 exchange_of(shard_, communicators, execution.parallel)) {}
 
-void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode) {
+void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode, bool as_graphs) {
   const int count = static_cast<int>(micro_batches.size());
   if (mode.backward) data_parallel_.begin_step();
-  running_stage().begin(std::move(micro_batches), mode);
+  model::ModelStage& stage = as_graphs ? running_stage() : stage_;
+  stage.begin(std::move(micro_batches), mode);
   auto& schedule = schedules_[{mode.backward, count}];
   if (schedule.steps.empty()) {
     const int stages = grid_.pipeline_size();
@@ -82,7 +83,10 @@ void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const mode
     schedule = mode.backward ? parallel::make_schedule(schedule_kind_, stages, count, chunks)
                              : parallel::make_forward_schedule(stages, count, chunks);
   }
-  executor_.run(schedule);
+  if (&stage == &running_stage()) return executor_.run(schedule);
+  parallel::PipelineExecutor(backend_, *communicators_.pipeline, stage,
+                             exchange_of(shard_, communicators_, execution_.parallel))
+      .run(schedule);
 }
 
 void ParallelModel::set_sequence_length(std::int64_t sequence_length) {
@@ -113,8 +117,7 @@ void ParallelModel::reduce_gradients() {
   }
 }
 
-model::LossSums ParallelModel::take_global_loss_sums() {
-  model::LossSums mine = stage_.take_loss_sums();
+model::LossSums ParallelModel::sum_over_ranks(model::LossSums mine) {
   if (communicators_.tensor->rank() != 0) mine = {};  // every tensor rank has the same sums
   std::array<double, 2> sums = {mine.tokens, mine.samples};
   ImmediateStream host;

@@ -37,6 +37,8 @@ class ParallelModel {
   /// The ranks that hold the same parameters.
   Communicator& gradient_group() const { return *communicators_.gradient; }
   model::TransformerStage& stage() { return stage_; }
+  /// The part of the model on this rank.
+  const model::StageShard& shard() const { return shard_; }
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
   /// Sets the sequence length of the runs without backward that follow; at first that of the execution. ConfigError or
@@ -50,13 +52,17 @@ class ParallelModel {
   const parallel::PipelineLayout& pipeline_layout() const { return pipeline_layout_; }
 
   /// Runs forward and, where `mode` has it, backward on this data rank's micro-batches of one update: clears the
-  /// gradients and adds them up; `reduce_gradients` completes them.
-  void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode);
+  /// gradients and adds them up; `reduce_gradients` completes them. Without `as_graphs` nothing is recorded or
+  /// replayed: the same bits, and probes see every layer.
+  void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode, bool as_graphs = true);
   /// Completes the sums of all gradients over the ranks that hold the same parameters. Then it sums partial gradients
   /// over the tensor group, and that of a tied embedding over first and last stage.
   void reduce_gradients();
-  /// Sums of weighted losses of all samples since the last call, on every rank.
-  model::LossSums take_global_loss_sums();
+  /// Sums of weighted losses of this rank's samples since the last call: on ranks of the last stage, others have none.
+  model::LossSums take_loss_sums() { return stage_.take_loss_sums(); }
+  /// Sums of weighted losses of all samples, on every rank, from those of this rank.
+  model::LossSums sum_over_ranks(model::LossSums mine);
+  model::LossSums take_global_loss_sums() { return sum_over_ranks(take_loss_sums()); }
   /// Class scores of this data rank's samples evaluated since the last call (OutputHead::take_sample_scores), on the
   /// one rank of each replica that has them first; empty on others.
   std::vector<double> take_sample_scores();

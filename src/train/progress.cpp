@@ -1,5 +1,7 @@
 #include "src/train/progress.hpp"
 
+#include <algorithm>
+
 namespace trireme::train {
 namespace {
 
@@ -14,6 +16,7 @@ void check_sums(const Attributes& attributes, const SavedState& state) {
   at_most("state.skipped_at_minimum_scale", progress.skipped_at_minimum_scale, "state.skipped_in_row",
           progress.skipped_in_row);
   at_most("state.iteration", progress.iteration, "state.consumed_samples", progress.consumed_samples);
+  at_most("state.noted_losses", progress.noted_losses, "state.iteration", progress.iteration);
   at_most("state.best_iteration", progress.best_iteration, "state.iteration", progress.iteration);
   at_most("state.updated_samples", progress.updated_samples, "state.consumed_samples", progress.consumed_samples);
   attributes.require(state.updates == progress.iteration - progress.skipped, "state.updates",
@@ -22,15 +25,23 @@ void check_sums(const Attributes& attributes, const SavedState& state) {
 
 }  // namespace
 
-void Progress::add_iteration(std::int64_t batch_size, bool was_skipped, bool at_minimum_scale) {
+void Progress::add_iteration(std::int64_t batch_size, std::optional<Skip> skip, bool at_minimum_scale) {
   iteration += 1;
   evaluation_left = false;
   tested = false;
   consumed_samples += batch_size;
-  updated_samples += was_skipped ? 0 : batch_size;
-  skipped += was_skipped ? 1 : 0;
-  skipped_in_row = was_skipped ? skipped_in_row + 1 : 0;
-  skipped_at_minimum_scale = was_skipped && at_minimum_scale ? skipped_at_minimum_scale + 1 : 0;
+  updated_samples += skip ? 0 : batch_size;
+  skipped += skip ? 1 : 0;
+  if (skip == Skip::requested) return;  // which says nothing about the numbers
+  const bool is_bad = skip == Skip::not_finite;
+  skipped_in_row = is_bad ? skipped_in_row + 1 : 0;
+  skipped_at_minimum_scale = is_bad && at_minimum_scale ? skipped_at_minimum_scale + 1 : 0;
+}
+
+void Progress::note_loss(double loss) {
+  if (noted_losses == spike_losses || !std::isfinite(loss)) return;
+  noted_losses += 1;
+  largest_loss = std::max(largest_loss, loss);
 }
 
 bool Progress::note_score(double score) {
@@ -54,6 +65,10 @@ Attributes attributes_of(const SavedState& state) {
   if (progress.best_iteration > 0) {
     attributes.put("state.best_iteration", progress.best_iteration);
     attributes.put("state.best_score", progress.best_score);
+  }
+  if (progress.noted_losses > 0) {
+    attributes.put("state.noted_losses", progress.noted_losses);
+    attributes.put("state.largest_loss", progress.largest_loss);
   }
   attributes.put("state.updates", state.updates);
   attributes.put("state.loss_scale", state.loss_scale.scale);
@@ -81,6 +96,10 @@ SavedState state_from(const Attributes& attributes) {
   if (attributes.contains("state.best_iteration")) {
     progress.best_iteration = count("state.best_iteration");
     progress.best_score = attributes.get<double>("state.best_score");
+  }
+  if (attributes.contains("state.noted_losses")) {
+    progress.noted_losses = attributes.get("state.noted_losses", 0);
+    progress.largest_loss = attributes.get<double>("state.largest_loss");
   }
   state.updates = count("state.updates");
   state.loss_scale.scale = attributes.get<double>("state.loss_scale");

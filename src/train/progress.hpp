@@ -1,29 +1,48 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "src/base/attributes.hpp"
 #include "src/optim/loss_scaler.hpp"
 
 namespace trireme::train {
 
+/// Reason why an iteration made no update.
+enum class Skip {
+  not_finite,  ///< its loss or gradients
+  spiky,       ///< GuardOptions::skip_spiky_loss
+  requested    ///< GuardOptions::iterations_to_skip
+};
+
 /// Progress of a run in iterations and samples.
 struct Progress {
   std::int64_t iteration = 0;  ///< iterations done, skipped ones included
   std::int64_t consumed_samples = 0;
-  std::int64_t skipped = 0;  ///< iterations without an update
-  int skipped_in_row = 0;
+  std::int64_t skipped = 0;          ///< iterations without an update
+  int skipped_in_row = 0;            ///< because loss or gradients were not finite
   int skipped_at_minimum_scale = 0;  ///< in a row, at a loss scale that cannot be lowered
   std::int64_t updated_samples = 0;  ///< consumed by iterations with an update
   bool evaluation_left = false;      ///< the validation after this iteration was stopped before its end
   bool tested = false;               ///< the test split was evaluated after this iteration
   std::int64_t best_iteration = 0;   ///< iteration of a task's best score on the validation data; 0: none yet
   double best_score = 0;
+  int noted_losses = 0;     ///< first losses of which `largest_loss` is the largest; at most spike_losses
+  double largest_loss = 0;  ///< where spiky losses are looked for
+  static constexpr int spike_losses = 100;
   friend bool operator==(const Progress&, const Progress&) = default;
 
-  /// Counts an iteration on `batch_size` samples. `was_skipped`: without an update; `at_minimum_scale`: at a loss scale
-  /// that cannot be lowered.
-  void add_iteration(std::int64_t batch_size, bool was_skipped, bool at_minimum_scale);
+  /// Counts an iteration on `batch_size` samples. `skip`: it made no update; `at_minimum_scale`: at a loss scale that
+  /// cannot be lowered.
+  void add_iteration(std::int64_t batch_size, std::optional<Skip> skip, bool at_minimum_scale);
+  /// Returns whether `loss` is at least `factor` times the largest of the first 100 losses noted. This is Megatron-LM's
+  /// test, there with factor 10 for the loss of each micro-batch, here for that of the whole batch.
+  bool is_spiky(double loss, double factor) const {
+    return noted_losses == spike_losses && std::isfinite(loss) && loss >= factor * largest_loss;
+  }
+  /// Notes the loss of an iteration, one of the first.
+  void note_loss(double loss);
   /// Notes the score of a task after this iteration. Returns whether it is the best so far; of equal ones the first is.
   bool note_score(double score);
 };

@@ -6,6 +6,12 @@
 namespace trireme::train {
 namespace {
 
+std::string text_of(Skip reason) {
+  return reason == Skip::requested ? "iteration skipped (<iterations_to_skip>)"
+         : reason == Skip::spiky   ? "spiky loss, update skipped"
+                                   : "loss or gradient not finite, update skipped";
+}
+
 /// Means over the iterations since the last line of the log.
 class Window {
  public:
@@ -32,8 +38,8 @@ class Window {
         "{:>{}}/{} | {} | {} | lr {:.3e} | {:.1f} ms | {:.0f} tokens/s | {:.3f} TFLOP/s a rank", last.iteration,
         std::to_string(train_iterations).size(), train_iterations,
         sop_loss_ ? fmt::format("lm loss {} | sop loss {}", mean(loss_), mean(*sop_loss_)) : "loss " + mean(loss_),
-        last.skipped ? "loss or gradient not finite, update skipped" : fmt::format("grad norm {:.3f}", last.grad_norm),
-        last.learning_rate, per_iteration_ms, tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
+        last.skipped ? text_of(last.skip_reason) : fmt::format("grad norm {:.3f}", last.grad_norm), last.learning_rate,
+        per_iteration_ms, tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
     if (next_batch > 0) line += fmt::format(" | next batch {}", next_batch);
     if (dynamic_scale) line += fmt::format(" | loss scale {:g}", last.loss_scale);
     if (skipped_ > 0) line += fmt::format(" | {} skipped", skipped_);
@@ -92,6 +98,7 @@ class TrainingLoop {
     }
     while (progress().iteration < train_iterations_) {
       const TrainRecord record = trainer_.step(*data_.train);
+      if (divides(schedule_.replica_check_interval, record.iteration)) trainer_.check_replicas();
       if (hooks_.checkpoints != nullptr) hooks_.checkpoints->poll();
       const std::int64_t iteration = record.iteration;
       const bool last = iteration == train_iterations_;

@@ -16,6 +16,7 @@ struct RunSchedule {
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iterations = 100;
   std::int64_t save_interval = 0;
+  std::int64_t replica_check_interval = 0;
   std::int64_t exit_interval = 0;
   double exit_duration_minutes = 0;
 };

@@ -1,5 +1,7 @@
 #include "src/train/train_options.hpp"
 
+#include <fmt/ranges.h>
+
 namespace trireme::train {
 namespace {
 
@@ -17,6 +19,14 @@ Attributes attributes_of(const TrainOptions& options) {
   }
   attributes.put("training.loss-average", options.loss_average, loss_average_names);
   attributes.put_shortest("training.clip-grad", options.clip_grad);
+  if (!options.guards.check_for_nan) attributes.put("training.no-check-for-nan-in-loss-and-grad", "true");
+  if (options.guards.spiky_loss_factor > 0) {
+    attributes.put_shortest("training.spiky-loss-factor", options.guards.spiky_loss_factor);
+    if (options.guards.skip_spiky_loss) attributes.put("training.skip-spiky-loss", "true");
+  }
+  if (!options.guards.iterations_to_skip.empty()) {
+    attributes.put("training.iterations-to-skip", fmt::format("{}", fmt::join(options.guards.iterations_to_skip, " ")));
+  }
   attributes.merge(attributes_of(options.lr_schedule));
   attributes.merge(attributes_of(options.optimizer));
   attributes.merge(attributes_of(options.loss_scale));

@@ -13,6 +13,7 @@
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/pipeline/pipeline_layout.hpp"
 #include "src/train/batch_schedule.hpp"
+#include "src/train/guards/guard_options.hpp"
 
 namespace trireme::train {
 
@@ -67,6 +68,7 @@ struct TrainOptions {
   double clip_grad = 1;                 ///< largest gradient norm; 0: no clipping
   optim::LossScalerOptions loss_scale;  ///< dynamic in fp16
   int max_skipped = 10;  ///< skipped updates in a row that end the run; with a dynamic scale, at its minimum
+  GuardOptions guards{};
 };
 
 /// Options that updates depend on, as the attributes "optimizer" and "training.*" of a checkpoint. These record a run:

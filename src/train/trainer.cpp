@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
+#include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 #include "src/optim/grad_norm.hpp"
+#include "src/train/guards/bad_tensor.hpp"
 #include "src/train/state_tensors.hpp"
 
 namespace trireme::train {
@@ -19,7 +22,11 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
               model.execution().dtype, sample_fields(model.config())),
       optimizer_(optim::make_optimizer(model.backend(), model.parameters(), options.optimizer)),
       loss_scaler_(options.loss_scale),
-      norm_sum_(model.backend(), DType::fp64, {1}) {}
+      norm_sum_(model.backend(), DType::fp64, {1}) {
+  GuardOptions guards = options.guards;
+  if (options.loss_scale.dynamic) guards.check_for_nan = false;
+  if (guards.check_for_nan || guards.spiky_loss_factor > 0) guard_.emplace(model, guards);
+}
 
 std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index, std::int64_t first_number,
                                                         std::int64_t size) const {
@@ -69,13 +76,23 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   record.loss_scale = loss_scaler_.scale();
   record.learning_rate = options_.lr_schedule.at(
       options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : optimizer_->updates() + 1);
-  compute_gradients(load_batch(samples, batch_size), batch_size, record);
   const bool at_minimum_scale = loss_scaler_.at_minimum();
-  loss_scaler_.update(record.skipped);
-  if (!record.skipped) update_parameters(record);
-  model_.backend().compute_stream().synchronize();
+  if (is_left_out(record.iteration)) {
+    record.skipped = true;
+    record.skip_reason = Skip::requested;
+    record.lm_loss = record.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  } else {
+    const std::vector<model::MicroBatch> micro_batches = load_batch(samples, batch_size);
+    compute_gradients(micro_batches, batch_size, record);
+    if (guard_) guard_->check(record, progress_, [&] { compute_gradients(micro_batches, batch_size, record); });
+    loss_scaler_.update(record.skipped && record.skip_reason == Skip::not_finite);
+    if (options_.guards.spiky_loss_factor > 0) progress_.note_loss(record.lm_loss + record.sop_loss.value_or(0));
+    if (!record.skipped) update_parameters(record);
+    model_.backend().compute_stream().synchronize();
+  }
 
-  progress_.add_iteration(batch_size, record.skipped, at_minimum_scale);
+  progress_.add_iteration(batch_size, record.skipped ? std::optional(record.skip_reason) : std::nullopt,
+                          at_minimum_scale);
   check_skipped(record);
   record.consumed_samples = progress_.consumed_samples;
   record.elapsed_ms = timer.elapsed_ms();
@@ -93,14 +110,16 @@ std::vector<model::MicroBatch> Trainer::load_batch(const data::SampleSource& sam
   const std::int64_t first = progress_.consumed_samples;
   std::vector<model::MicroBatch> micro_batches =
       loader_.load(samples, batch_samples(first, first, batch_size), options_.loss_average);
-  const std::int64_t next = first + batch_size, next_size = batches_.size(next);
+  std::int64_t next = first + batch_size;
+  for (std::int64_t i = progress_.iteration + 2; is_left_out(i); ++i) next += batches_.size(next);
+  const std::int64_t next_size = batches_.size(next);
   if (next + next_size <= samples.size()) {
     loader_.read_ahead(samples, batch_samples(next, next, next_size), options_.loss_average);
   }
   return micro_batches;
 }
 
-void Trainer::compute_gradients(std::vector<model::MicroBatch> micro_batches, std::int64_t batch_size,
+void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size,
                                 TrainRecord& record) {
   // A loss is a weighted sum over this number: of labels, or of micro-batches.
   const std::int64_t micro_batches_of_all = batch_size / model_.execution().micro_batch_size;
@@ -116,12 +135,14 @@ void Trainer::compute_gradients(std::vector<model::MicroBatch> micro_batches, st
   mode.seed = options_.seed;
   mode.loss_gradient = record.loss_scale / tokens;
   mode.sample_loss_gradient = record.loss_scale / samples;
-  model_.run(std::move(micro_batches), mode);
+  if (guard_) guard_->begin();
+  model_.run(micro_batches, mode, /*as_graphs=*/!guard_ || !guard_->searches());
   model_.reduce_gradients();
   loader_.copy_ahead();
 
   const TraceScope norm(model_.trace(), "loss and gradient norm", "communication");
-  const model::LossSums sums = model_.take_global_loss_sums();
+  const model::LossSums mine = model_.take_loss_sums(), sums = model_.sum_over_ranks(mine);
+  if (guard_) guard_->note(mine);
   record.lm_loss = model_.config().predicts_tokens() ? sums.tokens / tokens : sums.samples / samples;
   if (model_.config().has_binary_head()) record.sop_loss = sums.samples / samples;
   record.grad_norm = optim::gradient_norm(model_.backend(), model_.parameters(), model_.communicators().tensor->rank(),
@@ -139,16 +160,29 @@ void Trainer::update_parameters(const TrainRecord& record) {
   model_.data_parallel().finish_gather();
 }
 
-void Trainer::check_skipped(const TrainRecord& record) const {
+void Trainer::check_skipped(const TrainRecord& record) {
   // A dynamic scale is made to skip until it is low enough: only iterations that it cannot help count.
   const bool dynamic = loss_scaler_.dynamic();
   const int in_row = dynamic ? progress_.skipped_at_minimum_scale : progress_.skipped_in_row;
-  TRIREME_CHECK(in_row < options_.max_skipped, NumericalError,
+  const bool ends = in_row >= options_.max_skipped;
+  // A dynamic scale overflows as a matter of course.
+  if (!record.skipped || record.skip_reason != Skip::not_finite || (dynamic && !ends)) return;
+  const std::string tensor = describe_bad_tensor(model_, nullptr, {});
+  TRIREME_CHECK(!ends, NumericalError,
                 "loss or gradients were not finite in {} iterations in a row{}, the last one {} (loss {}, gradient "
-                "norm {}). Try a lower <lr>, check the data{}, or continue from an earlier checkpoint",
+                "norm {}): {}. Try a lower <lr>, check the data{}, or continue from an earlier checkpoint",
                 in_row, dynamic ? fmt::format(" at the least loss scale, {:g}", record.loss_scale) : "",
-                progress_.iteration, record.lm_loss + record.sop_loss.value_or(0), record.grad_norm,
+                progress_.iteration, record.lm_loss + record.sop_loss.value_or(0), record.grad_norm, tensor,
                 dynamic ? ", train in bf16, lower <min_loss_scale>" : "");
+  if (model_.world().rank() != 0) return;
+  log::warn("no update in iteration {}, whose loss or gradients are not finite (loss {}, gradient norm {}): {}",
+            progress_.iteration, record.lm_loss + record.sop_loss.value_or(0), record.grad_norm, tensor);
+}
+
+void Trainer::check_replicas() {
+  if (model_.gradient_group().size() == 1) return;
+  if (!replicas_) replicas_.emplace(model_, *optimizer_);
+  replicas_->check(progress_.iteration);
 }
 
 std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samples, std::int64_t begin,

@@ -13,6 +13,8 @@
 #include "src/optim/optimizer.hpp"
 #include "src/train/batch_loader.hpp"
 #include "src/train/exposed_communication.hpp"
+#include "src/train/guards/replica_check.hpp"
+#include "src/train/guards/step_guard.hpp"
 #include "src/train/parallel_model.hpp"
 #include "src/train/progress.hpp"
 
@@ -20,14 +22,15 @@ namespace trireme::train {
 
 /// Measurements of one training iteration, the same on every rank.
 struct TrainRecord {
-  std::int64_t iteration = 0;         ///< 1 is the first update
-  std::int64_t consumed_samples = 0;  ///< after the update
-  double lm_loss = 0;                 ///< mean over the tokens of the global batch that count (see LossAverage), fp64
-  std::optional<double> sop_loss;     ///< BERT with a binary head: mean over the samples
-  double grad_norm = 0;               ///< L2, before clipping, of the true gradient (loss scale taken out)
-  double learning_rate = 0;           ///< the one used
-  double loss_scale = 1;              ///< the one used
-  bool skipped = false;               ///< no update was made: a gradient was not finite
+  std::int64_t iteration = 0;           ///< 1 is the first update
+  std::int64_t consumed_samples = 0;    ///< after the update
+  double lm_loss = 0;                   ///< mean over the tokens of the global batch that count (see LossAverage), fp64
+  std::optional<double> sop_loss;       ///< BERT with a binary head: mean over the samples
+  double grad_norm = 0;                 ///< L2, before clipping, of the true gradient (loss scale taken out)
+  double learning_rate = 0;             ///< the one used
+  double loss_scale = 1;                ///< the one used
+  bool skipped = false;                 ///< no update was made
+  Skip skip_reason = Skip::not_finite;  ///< where it was skipped; a requested skip has no loss
   double elapsed_ms = 0;
   double tokens_per_second = 0;
   double tflops_per_rank = 0;                          ///< model FLOPs, full attention, no recomputation counted
@@ -50,9 +53,12 @@ class Trainer {
   Trainer(ParallelModel& model, const TrainOptions& options);
 
   /// One iteration on the next global batch of `samples`: gradients, clipping, update. Where a gradient or the loss is
-  /// not finite there is no update. Throws NumericalError after too many of those in a row; while a dynamic loss scale
-  /// can still be lowered they do not count.
+  /// not finite, StepGuard::check runs the step again and throws. With a dynamic loss scale, or without
+  /// GuardOptions::check_for_nan, there is then no update. Throws NumericalError after too many of those in a row;
+  /// while a dynamic loss scale can still be lowered they do not count.
   TrainRecord step(const data::SampleSource& samples);
+  /// Compares the state of ranks that hold the same (ReplicaCheck). Collective.
+  void check_replicas();
   /// Mean loss over all labels of the samples [begin, begin + iterations x batches().max_size()) of `samples`, without
   /// dropout. Calls `stop`, collective, after every batch but the last, where given; where that returns true there is
   /// no record. Notes the outcome for `split` in progress(): evaluation_left or tested.
@@ -88,14 +94,17 @@ class Trainer {
   /// `first_number`.
   std::vector<BatchLoader::Sample> batch_samples(std::int64_t first_index, std::int64_t first_number,
                                                  std::int64_t size) const;
-  /// Returns the micro-batches of the next global batch and begins to read those of the one after it.
+  /// Returns whether an iteration is to be skipped on request.
+  bool is_left_out(std::int64_t iteration) const { return options_.guards.iterations_to_skip.contains(iteration); }
+  /// Returns the micro-batches of the next global batch and begins to read those of the next one that is not left out.
   std::vector<model::MicroBatch> load_batch(const data::SampleSource& samples, std::int64_t batch_size);
   /// Computes the gradients of a batch, times `record.loss_scale`. Sets loss, gradient norm and `skipped` in `record`.
-  void compute_gradients(std::vector<model::MicroBatch> micro_batches, std::int64_t batch_size, TrainRecord& record);
+  void compute_gradients(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size,
+                         TrainRecord& record);
   /// Clips the gradients and updates the parameters.
   void update_parameters(const TrainRecord& record);
   /// Throws NumericalError where `record` is the last of too many iterations without an update.
-  void check_skipped(const TrainRecord& record) const;
+  void check_skipped(const TrainRecord& record);
   /// Labels of tokens, and of whole samples.
   struct LabelCounts {
     std::int64_t tokens = 0;
@@ -116,6 +125,8 @@ class Trainer {
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::LossScaler loss_scaler_;
   Tensor norm_sum_;
+  std::optional<StepGuard> guard_;
+  std::optional<ReplicaCheck> replicas_;
   Progress progress_;
   std::function<void()> before_update_;
   ExposedCommunication* communication_ = nullptr;

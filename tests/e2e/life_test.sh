@@ -62,7 +62,11 @@ check "a log that nobody reads does not end a run" [ "$(cat code) $(cat unread/L
 check "output that does not arrive is an error" [ "$? $(grep -c 'cannot write to standard output: No space' err)" = "5 1" ]
 
 # A model that has diverged.
-done_by 1 train "${run[@]/#0.01/1e20}" --max-skipped 100 --save diverged
+diverging=("${run[@]/#0.01/1e20}" --save diverged)
+refused 8 "in a second run of the step, too: " 1 train "${diverging[@]}" --save-interval 1
+check "the error names tensor, layer, rank and host" grep -qE "h\.[0-9]+ \(layer [0-9]+\) has [0-9]+ of [0-9]+ elements that are not finite, on rank 0 on host $(hostname)" err
+rm -rf diverged
+done_by 1 train "${diverging[@]}" --no-check-for-nan-in-loss-and-grad --max-skipped 100
 refused 8 "the loss of diverged is not finite" 2 eval --load diverged --data-path held_out.h5
 check "a loss that is not finite is null" grep -q '"loss": null, "perplexity": null}' out
 refused 8 "the model's output is not finite after 8 tokens" 2 generate --load diverged --prompt "the ship"

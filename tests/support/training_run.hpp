@@ -82,6 +82,7 @@ struct TrainingRunConfig {
   double clip_grad = 1;
   optim::OptimizerOptions optimizer{};
   optim::LossScalerOptions loss_scale{};
+  train::GuardOptions guards{};
 };
 
 /// A run of one tiny layer, for tests of the code around a model.
@@ -129,6 +130,7 @@ inline train::TrainOptions train_options(const TrainingRunConfig& config) {
   options.optimizer = config.optimizer;
   options.clip_grad = config.clip_grad;
   options.loss_scale = config.loss_scale;
+  options.guards = config.guards;
   return options;
 }
 

@@ -16,7 +16,9 @@ SavedState saved_state() {
                        .skipped_at_minimum_scale = 1,
                        .updated_samples = 24,
                        .evaluation_left = true,
-                       .tested = false},
+                       .tested = false,
+                       .noted_losses = 7,
+                       .largest_loss = 4.25},
           .updates = 6,
           .loss_scale = {.scale = 65536, .good_updates = 4, .hysteresis_left = -3}};
 }
@@ -31,12 +33,14 @@ TEST(Progress, ComesBackFromItsAttributes) {
 
 TEST(Progress, FromOlderCheckpointsLacksWhatTheyDidNotStore) {
   Attributes::Texts texts = attributes_of(saved_state()).texts();
-  for (const char* name : {"evaluation_left", "tested", "skipped_at_minimum_scale"}) {
+  for (const char* name : {"evaluation_left", "tested", "skipped_at_minimum_scale", "noted_losses"}) {
     EXPECT_EQ(texts.erase(std::string("state.") + name), 1u) << name;
   }
   SavedState expected = saved_state();
   expected.progress.skipped_at_minimum_scale = 0;
   expected.progress.evaluation_left = false;
+  expected.progress.noted_losses = 0;
+  expected.progress.largest_loss = 0;
   EXPECT_EQ(state_from(Attributes(texts)), expected);
 }
 
@@ -51,6 +55,8 @@ TEST(Progress, ThatIsAbsurdIsRefusedByNameAndValue) {
            {"updated_samples", {"-1", "33"}},
            {"evaluation_left", {"yes", ""}},
            {"tested", {"1"}},
+           {"noted_losses", {"-1", "9"}},
+           {"largest_loss", {"nan", "big"}},
            {"updates", {"-1", "nan", "7"}},
            {"loss_scale", {"nan", "-nan", "inf", "-1", "0", "big"}},
            {"loss_scale_good_updates", {"-1", "0.5"}},
@@ -64,7 +70,9 @@ TEST(Progress, ThatIsAbsurdIsRefusedByNameAndValue) {
                                                        testing::HasSubstr("state." + name), testing::HasSubstr(value))))
           << value;
     }
-    if (name == "skipped_at_minimum_scale" || name == "evaluation_left" || name == "tested") continue;
+    if (name == "skipped_at_minimum_scale" || name == "evaluation_left" || name == "tested" || name == "noted_losses") {
+      continue;
+    }
     Attributes::Texts texts = good.texts();
     texts.erase("state." + name);
     EXPECT_THROW(state_from(Attributes(texts)), CheckpointError) << name;

@@ -1,5 +1,7 @@
 #include "src/app/run_config/precision_options.hpp"
 
+#include "src/app/options/number_list.hpp"
+
 namespace trireme::app {
 
 void PrecisionOptions::declare(Options& options) {
@@ -19,9 +21,27 @@ void PrecisionOptions::declare_loss_scale(Options& options) {
   options.add("loss-scale-window", &loss_scale.growth_window, "N", "Good updates before the scale doubles.",
               at_least(1));
   options.add("hysteresis", &loss_scale.hysteresis, "N", "Overflows before the scale is halved.", at_least(1));
+  options.add_flag("no-check-for-nan-in-loss-and-grad", &no_check_for_nan,
+                   "Skip updates whose loss or gradients are not finite. Otherwise such a step runs again: the same "
+                   "result ends the run with exit code 8 and names the first bad tensor, another result is a machine's "
+                   "fault. With a dynamic loss scale they are always skipped.");
+  options.add_flag(
+      "check-for-spiky-loss", &check_for_spiky_loss,
+      "Run a step again whose loss is at least --spiky-loss-factor times the largest of the first 100 losses. "
+      "Another result is a machine's fault; the same one is a warning.");
+  options.add("spiky-loss-factor", &spiky_loss_factor, "X", "Factor of a spiky loss; default 10, as in Megatron-LM.",
+              at_least(1));
+  options.add_flag("skip-spiky-loss", &guards.skip_spiky_loss,
+                   "With --check-for-spiky-loss: skip updates of spiky losses.");
+  options.add("iterations-to-skip", &iterations_to_skip, "N...",
+              "Consume the samples of these iterations, from 1, and do nothing else in them.");
+  options.add("max-machine-faults", &guards.max_machine_faults, "N",
+              "Go on with the second result after at most N such faults of machines. The next one ends the run with "
+              "exit code 9 and names rank and host.",
+              at_least(0));
   options.add("max-skipped", &max_skipped, "N",
-              "Iterations in a row without finite gradients that end the run; with fp16's dynamic loss scale only "
-              "those at --min-loss-scale count.",
+              "Skipped updates in a row that end the run; with fp16's dynamic loss scale only those at "
+              "--min-loss-scale count.",
               at_least(1));
 }
 
@@ -36,6 +56,22 @@ void PrecisionOptions::settle(const Options& options, Problems& problems) {
   if (constant_loss_scale) loss_scale.initial_scale = *constant_loss_scale;
   if (!loss_scale.dynamic) loss_scale.minimum_scale = loss_scale.initial_scale = constant_loss_scale.value_or(1);
   problems.attempt([&] { optim::LossScaler scaler(loss_scale); });
+
+  guards.check_for_nan = !no_check_for_nan;
+  problems.expect(check_for_spiky_loss || !spiky_loss_factor, "--spiky-loss-factor needs --check-for-spiky-loss");
+  problems.expect(check_for_spiky_loss || !guards.skip_spiky_loss, "--skip-spiky-loss needs --check-for-spiky-loss");
+  if (check_for_spiky_loss) guards.spiky_loss_factor = spiky_loss_factor.value_or(10);
+  problems.attempt([&] {
+    const std::vector<std::int64_t> iterations = number_list("--iterations-to-skip", iterations_to_skip, 1);
+    guards.iterations_to_skip.insert(iterations.begin(), iterations.end());
+  });
+  const bool skips = no_check_for_nan || loss_scale.dynamic;
+  problems.expect(skips || !options.given("max-skipped"),
+                  "--max-skipped needs --no-check-for-nan-in-loss-and-grad or fp16 with a dynamic loss scale: else the "
+                  "first loss or gradient that is not finite ends the run");
+  problems.expect(!skips || check_for_spiky_loss || !options.given("max-machine-faults"),
+                  "--max-machine-faults excludes --no-check-for-nan-in-loss-and-grad and fp16's dynamic loss scale, "
+                  "with which no step runs again, unless --check-for-spiky-loss does it");
 }
 
 }  // namespace trireme::app

@@ -1,26 +1,34 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/problems.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/tensor/dtype.hpp"
+#include "src/train/guards/guard_options.hpp"
 
 namespace trireme::app {
 
-/// Options of the training type and the loss scale that goes with it.
+/// Options of the training type, the loss scale that goes with it, and numbers that are not finite.
 struct PrecisionOptions {
   DType dtype = DType::fp32;
   bool bf16 = false;
   bool fp16 = false;
   optim::LossScalerOptions loss_scale{.initial_scale = 4294967296};
   std::optional<double> constant_loss_scale;
+  bool no_check_for_nan = false;
+  bool check_for_spiky_loss = false;
+  std::optional<double> spiky_loss_factor;
+  std::vector<std::string> iterations_to_skip;
+  train::GuardOptions guards;
   int max_skipped = 10;
 
   void declare(Options& options);
   void declare_loss_scale(Options& options);
-  /// Sets `dtype` and `loss_scale` from the flags.
+  /// Sets `dtype`, `loss_scale` and `guards` from the flags.
   void settle(const Options& options, Problems& problems);
 };
 

@@ -116,7 +116,8 @@ train::TrainOptions RunConfig::train_options() const {
           .optimizer = optimizer.optimizer,
           .clip_grad = optimizer.clip_grad,
           .loss_scale = precision.loss_scale,
-          .max_skipped = precision.max_skipped};
+          .max_skipped = precision.max_skipped,
+          .guards = precision.guards};
 }
 
 train::RunSchedule RunConfig::schedule() const {

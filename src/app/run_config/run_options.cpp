@@ -14,6 +14,12 @@ void RunOptions::declare(Options& options) {
               "Save and stop after an iteration divisible by N: exit code 75, without --save 0.", at_least(1));
   options.add("exit-duration-in-mins", &schedule.exit_duration_minutes, "X",
               "Save and stop after this time: exit code 75, without --save 0.", at_least(0));
+  options.add(
+      "check-weight-hash-across-dp-replicas-interval", &schedule.replica_check_interval, "N",
+      "After iterations divisible by N compare hashes of the weights on all ranks that hold the same, and without "
+      "a distributed optimizer those of master weights and moments. A difference ends the run with exit code 9 and "
+      "names tensor, ranks and hosts.",
+      at_least(1));
   options.add("metrics-file", &metrics_file, "FILE",
               "Append one JSON object an iteration. FLOPs, there and in the log, are the model's: attention in full, "
               "causal or not, without recomputation.");

@@ -17,6 +17,7 @@ LayerStack::LayerStack(const parallel::TensorContext& context, const parallel::P
     first_layers_.push_back(size());
     for (int i = 0; i < chunk.layers; ++i) {
       layers_.emplace_back(context, parameters, config, chunk.first_layer + i, first_head);
+      numbers_.push_back(chunk.first_layer + i);
     }
   }
   first_layers_.push_back(size());
@@ -66,6 +67,7 @@ void LayerStack::forward_saving(const Pass& pass, const LayerSpan& span, ConstTe
     const TensorView output = i + 1 == span.layers ? y : pass.shape.allocate_residual(pass.arena);
     hooks_.before_forward(unit(index));
     layer(index).forward(pass.shape, x, pass.dropout, saved.layers.back(), output);
+    show(pass, index, output);
     x = output;
   }
   activations_.note_peak();
@@ -83,6 +85,7 @@ void LayerStack::forward_only(const Pass& pass, const LayerSpan& span, ConstTens
     const TensorView output = i + 1 == span.layers ? y : streams.next();
     hooks_.before_forward(unit(index));
     layer(index).forward(pass.shape, x, pass.dropout, saved, output);
+    show(pass, index, output);
     x = output;
   }
 }

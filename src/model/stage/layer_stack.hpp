@@ -6,6 +6,7 @@
 #include "src/model/layers/transformer_layer.hpp"
 #include "src/model/model_parameters.hpp"
 #include "src/model/stage/activation_store.hpp"
+#include "src/model/stage/stage_probe.hpp"
 #include "src/parallel/parameter_hooks.hpp"
 
 namespace trireme::model {
@@ -51,6 +52,7 @@ class LayerStack {
     DropoutPlan dropout;
     Arena& arena;  ///< for what is kept
     ResidualPair& streams;
+    StageProbe* probe = nullptr;  ///< null for none
   };
 
   /// Takes the layers of `shard`, whose parameters are the units from `first_unit` on. `hooks` and `activations` must
@@ -85,6 +87,10 @@ class LayerStack {
  private:
   int first_of(int chunk) const { return first_layers_[static_cast<std::size_t>(chunk)]; }
   const TransformerLayer& layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
+  /// Tells the probe the result of the layer with this index here.
+  void show(const Pass& pass, int index, ConstTensorView y) const {
+    if (pass.probe != nullptr && y) pass.probe->after_layer(numbers_[static_cast<std::size_t>(index)], y);
+  }
   int unit(int layer) const { return first_unit_ + layer; }
   std::vector<LayerSpan> spans_of(int chunk, bool keeps) const;
   /// Returns whether this rank keeps only its shard of the span's input.
@@ -111,6 +117,7 @@ class LayerStack {
   int first_unit_;
   ActivationStore& activations_;
   std::vector<TransformerLayer> layers_;  // layers of all chunks, one after another
+  std::vector<int> numbers_;              // number in the model of each of layers_
   std::vector<int> first_layers_;         // first layer of each chunk in layers_, then the number of layers
 };
 

@@ -95,7 +95,8 @@ LayerStack::Pass TransformerStage::pass(int chunk, int micro_batch, ResidualPair
           is_last_micro_batch(micro_batch),
           dropout(micro_batch),
           activations_.arena(chunk, micro_batch),
-          streams};
+          streams,
+          mode_.backward ? probe_ : nullptr};
 }
 
 void TransformerStage::forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) {
@@ -111,9 +112,11 @@ void TransformerStage::forward(int chunk, int micro_batch, ConstTensorView input
     // Without a backward nothing is kept.
     Arena& kept = mode_.backward ? arena : context_.workspace;
     state.embedding = embedding_->forward(shape_, batch(micro_batch), pass.dropout, x, kept);
+    if (pass.probe != nullptr) pass.probe->after_layer(-1, x);
     input = x;
   }
   const ConstTensorView result = layers_.forward(pass, input, last ? TensorView() : output, state.layers);
+  if (pass.probe != nullptr) pass.probe->after_forward(chunk, result);
   if (last) {
     hooks_.before_forward(head_unit());
     state.head = head_->forward(shape_, batch(micro_batch), mode_, result, arena);
@@ -140,6 +143,7 @@ void TransformerStage::run_backward(int chunk, int micro_batch, ConstTensorView 
     dy = dx;
   }
   dy = layers_.backward(pass, dy, first ? TensorView() : input_gradient, weights, state.layers);
+  if (pass.probe != nullptr) pass.probe->after_backward(chunk, dy);
   if (first) {
     hooks_.before_backward(embedding_unit);
     embedding_->backward(shape_, batch(micro_batch), pass.dropout, state.embedding, dy);

@@ -35,6 +35,9 @@ class TransformerStage final : public ModelStage {
   /// OutputHead::take_sample_scores on the last stage's ranks; empty on others.
   std::vector<double> take_sample_scores();
 
+  /// Sets the observer of the training runs that follow; null for none.
+  void set_probe(StageProbe* probe) { probe_ = probe; }
+
   DType boundary_dtype() const override { return shape_.dtype; }
   Shape boundary_shape() const override { return {shape_.s_local, shape_.b, shape_.h}; }
   bool is_first(int chunk) const override { return shard_.first_stage && chunk == 0; }
@@ -89,6 +92,7 @@ class TransformerStage final : public ModelStage {
   LayerStack layers_;
   std::optional<InputEmbedding> embedding_;
   std::unique_ptr<OutputHead> head_;
+  StageProbe* probe_ = nullptr;
 
   std::vector<MicroBatch> micro_batches_;
   StageMode mode_;

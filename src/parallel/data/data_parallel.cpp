@@ -28,6 +28,7 @@ void DataParallel::begin_step() {
 void DataParallel::start_reduction(std::size_t bucket) {
   const TensorView gradients = buffer_.bucket_gradients(bucket);
   Stream& stream = backend_.compute_stream();
+  if (squares_) backend_.reduce().sum_squares(stream, gradients, squares_.flat(static_cast<std::int64_t>(bucket), 1));
   buckets_[bucket].started = true;
   buckets_[bucket].reduction =
       buffer_.layout().shards() == 1

@@ -35,13 +35,19 @@ class DataParallel final : public ParameterHooks {
   /// Gathers all shards of all parameters on every rank, after they were loaded, and waits.
   void gather_parameters();
 
+  /// Waits for the gathers that are under way.
+  void wait_for_parameters();
+
+  /// Adds, to element b of `squares` [buckets] fp64, the sum of squares of the gradients of bucket b before each
+  /// reduction that follows; empty: nothing.
+  void observe(TensorView squares) { squares_ = squares; }
+
   void before_forward(int unit) override;
   void before_backward(int unit) override;
   void pause_backward(int unit) override;
   void after_backward(int unit, bool last) override;
 
  private:
-  void wait_for_parameters();
   bool shards_gradients() const { return buffer_.options().sharding == DataSharding::optimizer_and_gradients; }
   void start_reduction(std::size_t bucket);
   /// Moves the gradients of one unit out of the work memory: rounds them to 16 bits, or in ZeRO 2 starts to reduce them
@@ -53,6 +59,7 @@ class DataParallel final : public ParameterHooks {
   Backend& backend_;
   ParameterBuffer& buffer_;
   Communicator& group_;
+  TensorView squares_;
   struct UnitState {
     bool open = false;  // its work memory holds its gradients
     bool in_flight = false;

@@ -1,0 +1,42 @@
+#include "src/train/guards/rank_list.hpp"
+
+#include <algorithm>
+
+#include "src/base/machine.hpp"
+
+namespace trireme::train {
+
+std::int64_t least_of_ranks(Communicator& world, std::int64_t mine) {
+  std::int64_t negative = -mine;
+  ImmediateStream host;
+  world.all_reduce(host, TensorView(&negative, {1}), ReduceOp::max).wait(host);
+  return -negative;
+}
+
+std::vector<int> ranks_with(Communicator& world, bool here) {
+  std::vector<std::int32_t> flags(static_cast<std::size_t>(world.size()));
+  const std::int32_t mine = here ? 1 : 0;
+  ImmediateStream host;
+  world.all_gather(host, ConstTensorView(&mine, {1}), TensorView(flags.data(), {std::ssize(flags)})).wait(host);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (flags[static_cast<std::size_t>(rank)] != 0) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::string rank_list(Communicator& world, const std::vector<int>& ranks) {
+  constexpr std::size_t longest = 8;
+  const auto end = ranks.begin() + static_cast<std::ptrdiff_t>(std::min(ranks.size(), longest));
+  const bool is_named = std::find(ranks.begin(), end, world.rank()) != end;
+  const std::vector<std::string> hosts = all_gather_text(world, is_named ? host_name() : "");
+  std::string text;
+  for (auto rank = ranks.begin(); rank != end; ++rank) {
+    text +=
+        fmt::format("{}rank {} on host {}", text.empty() ? "" : ", ", *rank, hosts[static_cast<std::size_t>(*rank)]);
+  }
+  if (ranks.size() > longest) text += fmt::format(" and {} more", ranks.size() - longest);
+  return text;
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "src/optim/optimizer.hpp"
+#include "src/train/parallel_model.hpp"
+
+namespace trireme::train {
+
+/// Compares what the ranks with the same parameters (ProcessGrid's gradient group) hold: their weights, and where the
+/// optimizer's state is not sharded, master weights and moments too. Shards of the state exist once, so that nothing
+/// can be compared with them.
+class ReplicaCheck {
+ public:
+  /// Collective. Both must live longer.
+  ReplicaCheck(ParallelModel& model, const optim::Optimizer& optimizer);
+
+  /// Hashes the tensors and exchanges the hashes, eight bytes a tensor. Where ranks differ, throws MachineError on all
+  /// ranks with the first such tensor, the ranks and hosts that have it otherwise, and those they differ from. Waits
+  /// for the device. Collective.
+  void check(std::int64_t iteration) const;
+
+ private:
+  struct Hash {
+    std::string name;
+    std::uint64_t value = 0;
+  };
+  std::vector<Hash> hashes() const;
+
+  ParallelModel& model_;
+  const optim::Optimizer& optimizer_;
+  std::unique_ptr<Communicator> replicas_;  // on host memory
+};
+
+}  // namespace trireme::train

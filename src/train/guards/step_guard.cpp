@@ -1,0 +1,107 @@
+#include "src/train/guards/step_guard.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "src/base/log.hpp"
+#include "src/base/machine_error.hpp"
+#include "src/train/guards/bad_tensor.hpp"
+#include "src/train/guards/not_finite.hpp"
+#include "src/train/guards/rank_list.hpp"
+#include "src/train/trainer.hpp"
+
+namespace trireme::train {
+namespace {
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+}  // namespace
+
+StepGuard::StepGuard(ParallelModel& model, const GuardOptions& options)
+    : model_(model), options_(options), probe_(model) {}
+
+StepGuard::Result StepGuard::result() {
+  Result result{probe_.sums(), losses_, 0};
+  for (std::size_t bucket = 0; bucket < model_.parameters().layout().buckets().size(); ++bucket) {
+    result.gradients =
+        hash_of_elements(model_.backend(), model_.parameters().shard_gradients(bucket), result.gradients);
+  }
+  return result;
+}
+
+std::vector<int> StepGuard::ranks_that_differ(const Result& first, const Result& second) {
+  constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
+  std::int64_t mine = none;
+  const auto compare = [&](std::int64_t order, bool equal) {
+    if (!equal) mine = std::min(mine, order);
+  };
+  for (std::size_t i = 0; i < first.sums.size(); ++i) {
+    compare(probe_.order_of(i), same(first.sums[i], second.sums[i]));
+  }
+  compare(probe_.order_of_losses(),
+          same(first.losses.tokens, second.losses.tokens) && same(first.losses.samples, second.losses.samples));
+  compare(probe_.order_of_reduced(), first.gradients == second.gradients);
+  const std::int64_t least = least_of_ranks(model_.world(), mine);
+  if (least == none) return {};
+  return ranks_with(model_.world(), mine == least);
+}
+
+void StepGuard::check(TrainRecord& record, const Progress& progress, const std::function<void()>& run_again) {
+  const auto loss_of = [](const TrainRecord& r) { return r.lm_loss + r.sop_loss.value_or(0); };
+  const auto is_spiky = [&] {
+    return options_.spiky_loss_factor > 0 && progress.is_spiky(loss_of(record), options_.spiky_loss_factor);
+  };
+  const bool bad = options_.check_for_nan && record.skipped;
+  if (!bad && !is_spiky()) return;
+  const Result first = result();
+  const std::string numbers = fmt::format("loss {}, gradient norm {}", loss_of(record), record.grad_norm);
+  const std::string step = fmt::format("iteration {}, samples {} on,", record.iteration, progress.consumed_samples);
+  searches_ = bad;
+  run_again();
+  searches_ = false;
+  const std::vector<int> differing = ranks_that_differ(first, result());
+  const bool speaks = model_.world().rank() == 0;
+  if (differing.empty() && bad) {
+    throw NumericalError(
+        "loss or gradients of {} are not finite ({}), in a second run of the step, too: {}. Nothing was saved since. "
+        "Try a lower <lr>, check the data, continue from an earlier checkpoint, or leave the iteration out by "
+        "<iterations_to_skip>",
+        step, numbers, describe_bad_tensor(model_, &probe_, losses_));
+  }
+  if (differing.empty()) {
+    const bool skip = options_.skip_spiky_loss && !record.skipped;  // not one that a loss scale skips
+    if (skip) {
+      record.skipped = true;
+      record.skip_reason = Skip::spiky;
+    }
+    if (speaks) {
+      log::warn(
+          "the loss of {} is spiky, in a second run of the step, too: {}, which is at least {:g} times {:.4f}, the "
+          "largest of the first {}. {}",
+          step, loss_of(record), options_.spiky_loss_factor, progress.largest_loss, Progress::spike_losses,
+          skip ? "The update is skipped" : "Try <skip_spiky_loss> to skip such updates");
+    }
+    return;
+  }
+  machine_faults_ += 1;
+  const std::string fault = fmt::format(
+      "loss or gradients of {} were {} ({}), and a second run of the step on the same samples and weights gave another "
+      "result. The results of {} differ first: a fault of the machine, not of the numbers",
+      step, bad ? "not finite" : "spiky", numbers, rank_list(model_.world(), differing));
+  const bool bad_again = (options_.check_for_nan && record.skipped) || is_spiky();
+  if (bad_again || machine_faults_ > options_.max_machine_faults) {
+    throw MachineError(
+        "{}. {}. Nothing was saved since. Test the host with 'trireme selftest', exclude it, and run the same command "
+        "again with <load>",
+        fault,
+        bad_again ? "The second result is bad, too"
+                  : fmt::format("<max_machine_faults> {} is exceeded", options_.max_machine_faults));
+  }
+  if (speaks) {
+    log::warn("{}. The run goes on with the second result, loss {}. Test the host with 'trireme selftest'", fault,
+              loss_of(record));
+  }
+}
+
+}  // namespace trireme::train

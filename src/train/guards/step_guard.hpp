@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/train/guards/guard_options.hpp"
+#include "src/train/guards/step_probe.hpp"
+
+namespace trireme::train {
+
+struct Progress;
+struct TrainRecord;
+
+/// Runs a training step again where its result is suspect, and compares the two. A step is a pure function of weights
+/// and samples. So where the results differ, a machine computed wrong; where they do not, the numbers are what they
+/// are.
+class StepGuard {
+ public:
+  /// `model` must live longer.
+  StepGuard(ParallelModel& model, const GuardOptions& options);
+
+  /// Begins a run of a step.
+  void begin() { probe_.begin(searches_); }
+  /// Returns whether the step must run without graphs, so that the probe sees every layer.
+  bool searches() const { return searches_; }
+  /// Notes this rank's sums of losses.
+  void note(const model::LossSums& losses) { losses_ = losses; }
+
+  /// Checks the step that `record` describes, the next one after `progress`. Where it is not finite, or its loss is
+  /// spiky, `run_again` computes it again, with a record of its own in the place of `record`. Where the result repeats,
+  /// throws NumericalError with the first bad tensor; a spiky loss is a warning, and skips the update where the options
+  /// say so. Otherwise warns with the rank and host that differ first, and leaves the second result. Throws
+  /// MachineError where that is bad, too, or after too many such faults. Collective.
+  void check(TrainRecord& record, const Progress& progress, const std::function<void()>& run_again);
+
+ private:
+  /// Result of one run of a step on this rank.
+  struct Result {
+    std::vector<double> sums;
+    model::LossSums losses;
+    std::uint64_t gradients = 0;  ///< hash of this rank's reduced gradients
+  };
+  Result result();
+  /// Returns the ranks whose results differ first in the order of computation; none where all are equal. Collective.
+  std::vector<int> ranks_that_differ(const Result& first, const Result& second);
+
+  ParallelModel& model_;
+  GuardOptions options_;
+  StepProbe probe_;
+  model::LossSums losses_;
+  bool searches_ = false;
+  int machine_faults_ = 0;
+};
+
+}  // namespace trireme::train
