@@ -32,6 +32,8 @@ struct MicroBatch {
   /// loss, and the number of tokens preferred to the label: 0 where the label is the most likely token.
   TensorView token_losses = {};
   TensorView rivals = {};
+  /// [s b, vocabulary rows] T, optional: result of the last stage's forward, this tensor rank's shard of the logits.
+  TensorView logits = {};
 };
 
 /// Mode in which a stage runs its micro-batches.

@@ -15,6 +15,21 @@ eval_task() { # eval_task RANKS TASK FILE OPTION...
 }
 number() { field "$1" out; }
 
+# Logits of chosen windows.
+done_by 1 eval --load saved --data-path text.h5 --logits-file one.h5 --logits-samples 3 0
+check "the log says that logits are written" grep -q "wrote the logits of 2 samples to one.h5" err
+# 32 positions of 257 tokens in fp64, twice.
+check "the file holds both windows" [ "$(wc -c <one.h5)" -gt $((2 * 32 * 257 * 8)) ]
+done_by 2 eval --load saved --data-path text.h5 --logits-file two.h5 --logits-samples 3 0
+check "data ranks do not change the file" cmp one.h5 two.h5
+refused 2 "--logits-samples 100000 is not one of the" 2 eval --load saved --data-path text.h5 --logits-file no.h5 \
+  --logits-samples 100000
+check "no file is left then" [ ! -e no.h5 ]
+refused 2 "--logits-samples names a sample twice" 1 eval --load saved --data-path text.h5 --logits-file no.h5 --logits-samples 1 1
+refused 2 "--logits-samples needs --logits-file" 1 eval --load saved --data-path text.h5 --logits-samples 1
+refused 2 "--logits-file goes with --task perplexity alone" 1 eval --load saved --data-path text.txt --logits-file no.h5 \
+  --task WIKITEXT103
+
 # WikiText-103: without overlap and detokenizer it is the perplexity of a corpus of this text.
 done_by 1 eval --load saved --data-path text.h5
 field loss out >corpus.loss

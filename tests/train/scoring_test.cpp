@@ -1,7 +1,11 @@
 // Scores of texts: the grid and the order of reading do not change them.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
+
 #include "src/comm/self_communicator.hpp"
+#include "src/train/evaluation/logits.hpp"
 #include "src/train/evaluation/scoring.hpp"
 #include "src/train/evaluation/task_scoring.hpp"
 #include "tests/support/message_of.hpp"
@@ -145,6 +149,59 @@ TEST(TaskScores, ComeBackFromTheirBytesForTheSameSamplesOnly) {
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(train::scores_from(bytes.substr(0, size), "dev 512", 3)) << size;
   }
+}
+
+/// Logits [sample, position, token] of samples 0 to 11, gathered in another order.
+std::map<std::int64_t, std::vector<double>> logits_of(TrainingRun& run) {
+  std::map<std::int64_t, std::vector<double>> logits;
+  train::collect_logits(run.gpt, *run.data.train, {7, 0, 1, 2, 3, 4, 5, 6, 11, 9, 10, 8},
+                        [&](std::int64_t sample, std::int64_t first, std::span<const double> part) {
+                          std::vector<double>& whole = logits[sample];
+                          EXPECT_EQ(std::ssize(whole), first * 11);
+                          whole.insert(whole.end(), part.begin(), part.end());
+                        });
+  return logits;
+}
+
+TEST(CollectLogits, GivesTheSameOnEveryGridAndTheLossOfTheEvaluation) {
+  SelfCommunicator alone;
+  TrainingRun one(alone, small_run(), {});
+  const auto expected = logits_of(one);
+  ASSERT_EQ(expected.size(), 12u);
+  double loss = 0;
+  const data::SampleBuffer buffer(sequence, {});
+  for (const auto& [sample, logits] : expected) {
+    ASSERT_EQ(std::ssize(logits), sequence * 11);
+    one.data.train->read(sample, buffer.view());
+    for (std::int64_t position = 0; position < sequence; ++position) {
+      const auto row = std::span(logits).subspan(static_cast<std::size_t>(position * 11), 11);
+      double sum = 0;
+      for (const double logit : row) sum += std::exp(logit);
+      loss += std::log(sum) - row[static_cast<std::size_t>(buffer.view().labels[static_cast<std::size_t>(position)])];
+    }
+  }
+  EXPECT_NEAR(one.trainer.evaluate(*one.data.train, 0, 1)->loss, loss / (12 * sequence), 1e-12);
+
+  for (const Layout& layout : layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    TrainingRun run(world(), small_run(), layout);
+    const auto actual = logits_of(run);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (const auto& [sample, logits] : expected) {
+      ASSERT_EQ(actual.at(sample).size(), logits.size());
+      for (std::size_t i = 0; i < logits.size(); ++i) ASSERT_NEAR(actual.at(sample)[i], logits[i], 1e-10) << sample;
+    }
+    EXPECT_NEAR(run.trainer.evaluate(*run.data.train, 0, 1)->loss, loss / (12 * sequence), 1e-10);
+  }
+}
+
+TEST(CollectLogits, OfASampleThatIsNotThereIsRefused) {
+  SelfCommunicator alone;
+  TrainingRun one(alone, small_run(), {});
+  EXPECT_NE(message_of<ConfigError>([&] {
+              train::collect_logits(one.gpt, *one.data.train, {0, 12}, [](auto, auto, auto) {});
+            }).find("<logits_samples> 12 is not one of the 12 samples"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"layernorm_epsilon", "layernorm-epsilon"},
     {"load", "load"},
     {"long_examples", "long-examples"},
+    {"logits_samples", "logits-samples"},
     {"loss_scale_window", "loss-scale-window"},
     {"lr", "lr"},
     {"lr_decay_iters", "lr-decay-iters"},

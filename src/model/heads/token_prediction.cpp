@@ -23,6 +23,7 @@ TokenPrediction::Saved TokenPrediction::forward(const LayerShape& shape, const M
   const ArenaScope scope(context_.workspace);
   const TensorView losses = batch.token_losses ? batch.token_losses : context_.workspace.allocate(type, {n});
   logits(shape, x, saved.logits);
+  if (batch.logits) context_.backend.elementwise().convert(context_.stream(), saved.logits, batch.logits);
   cross_entropy_.forward(saved.logits, batch.labels.reshape({n}), batch.loss_weights, saved.loss, losses, batch.rivals);
   loss_sum_.add(losses);
   return saved;

@@ -8,7 +8,7 @@ namespace {
 constexpr int recording_round = 2;
 
 /// The data of a micro-batch, copied to fixed addresses; all but the gradients of losses, which are made there,
-/// and the two results for each token, which training does not request.
+/// and the three results for each token, which training does not request.
 constexpr std::array copied_data = {&MicroBatch::tokens,    &MicroBatch::labels,        &MicroBatch::loss_weights,
                                     &MicroBatch::samples,   &MicroBatch::token_types,   &MicroBatch::positions,
                                     &MicroBatch::lengths,   &MicroBatch::sample_labels, &MicroBatch::sample_weights,
@@ -23,7 +23,7 @@ struct LossGradient {
 constexpr std::array loss_gradients = {
     LossGradient{&MicroBatch::loss_gradient, &MicroBatch::loss_weights, &StageMode::loss_gradient},
     LossGradient{&MicroBatch::sample_loss_gradient, &MicroBatch::sample_weights, &StageMode::sample_loss_gradient}};
-static_assert(sizeof(MicroBatch) == (copied_data.size() + loss_gradients.size() + 2) * sizeof(ConstTensorView));
+static_assert(sizeof(MicroBatch) == (copied_data.size() + loss_gradients.size() + 3) * sizeof(ConstTensorView));
 
 GraphRecorder& recorder_of(Backend& backend) {
   auto* recorder = dynamic_cast<GraphRecorder*>(&backend);

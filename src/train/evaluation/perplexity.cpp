@@ -4,21 +4,24 @@
 #include <cmath>
 #include <memory>
 
-#include "src/data/dataset/gpt_samples.hpp"
 #include "src/train/batch_loader.hpp"
 
 namespace trireme::train {
 
-PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore& store,
-                                    const std::function<void(std::int64_t, std::int64_t)>& progress) {
+data::SequentialSamples perplexity_windows(const ParallelModel& model, const data::TokenStore& store) {
   TRIREME_CHECK(store.token_count() >= 2, DataError, "{} has {} tokens: perplexity needs at least 2", store.name(),
                 store.token_count());
+  const std::shared_ptr<const data::TokenStore> not_owned(std::shared_ptr<const void>(), &store);
+  return {data::CheckedTokens(not_owned, model.config().vocabulary), model.execution().sequence_length,
+          data::Remainder::kept};
+}
+
+PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore& store,
+                                    const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const data::SequentialSamples windows = perplexity_windows(model, store);
   PerplexityResult result;
   result.tokens = store.token_count() - 1;
   const ExecutionConfig& execution = model.execution();
-  const std::shared_ptr<const data::TokenStore> not_owned(std::shared_ptr<const void>(), &store);
-  const data::SequentialSamples windows(data::CheckedTokens(not_owned, model.config().vocabulary),
-                                        execution.sequence_length, data::Remainder::kept);
   // As many micro-batches at a time as the pipeline has stages keep all of them at work.
   const std::int64_t micro_batches = model.grid().pipeline_size();
   const data::SamplerGrid grid{execution.micro_batch_size, model.grid().data_size()};

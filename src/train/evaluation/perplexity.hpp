@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "src/data/dataset/gpt_samples.hpp"
 #include "src/data/dataset/token_store.hpp"
 #include "src/train/parallel_model.hpp"
 
@@ -14,10 +15,13 @@ struct PerplexityResult {
   double perplexity = 0;    ///< exp(loss)
 };
 
-/// Scores every token of a corpus but the first, in windows of the model's sequence length that follow one another
-/// without overlap; the last one may be shorter. Each window is scored once, whatever the grid. `progress` is called
-/// with the tokens scored so far and all tokens to score. Collective. Throws DataError for a corpus of fewer than two
-/// tokens.
+/// Windows of a corpus for `model`: of its sequence length, one after another without overlap; the last one may end
+/// early. `store` must live longer. Throws DataError for a corpus of fewer than two tokens.
+data::SequentialSamples perplexity_windows(const ParallelModel& model, const data::TokenStore& store);
+
+/// Scores every token of a corpus but the first, in its `perplexity_windows`. Each window is scored once, whatever the
+/// grid. `progress` is called with the tokens scored so far and all tokens to score. Collective. Throws DataError for a
+/// corpus of fewer than two tokens.
 PerplexityResult measure_perplexity(
     ParallelModel& model, const data::TokenStore& store,
     const std::function<void(std::int64_t, std::int64_t)>& progress = [](std::int64_t, std::int64_t) {});

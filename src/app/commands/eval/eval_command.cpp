@@ -1,8 +1,10 @@
 #include <cmath>
 
 #include "src/app/commands/commands.hpp"
+#include "src/app/commands/eval/logits_file.hpp"
 #include "src/app/commands/eval/zero_shot_task.hpp"
 #include "src/app/job.hpp"
+#include "src/app/options/number_list.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/app/run_config/run_attributes.hpp"
@@ -32,6 +34,8 @@ struct EvalOptions {
   std::string data_path;
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> sequence_length;
+  std::string logits_file;
+  std::vector<std::string> logits_samples;
   ZeroShotOptions zero_shot;
   SavedModelOptions model;
 
@@ -52,9 +56,22 @@ struct EvalOptions {
                 "Tokens of a window, or of the longest example; default that of the training.", countable());
     options.add("micro-batch-size", &micro_batch_size, "N", "Windows or examples that one rank works on at a time.",
                 countable());
+    options.add("logits-file", &logits_file, "FILE",
+                "perplexity: write the logits of the --logits-samples to this HDF5 file, in groups sample-N: logits "
+                "[positions, vocabulary], tokens and labels [positions].");
+    options.add("logits-samples", &logits_samples, "N...",
+                "Numbers of the windows whose logits are written, from 0; default 0.");
     zero_shot.declare(options);
     model.declare(options);
     options.require("data-path");
+  }
+  /// Returns the numbers of the samples whose logits are written. Throws ConfigError.
+  std::vector<std::int64_t> checked_logits_samples() const {
+    TRIREME_CHECK(logits_file.empty() || task == EvalTask::perplexity, ConfigError,
+                  "--logits-file goes with --task perplexity alone: only its windows have numbers");
+    TRIREME_CHECK(!logits_file.empty() || logits_samples.empty(), ConfigError, "--logits-samples needs --logits-file");
+    if (logits_samples.empty()) return {0};
+    return number_list("--logits-samples", logits_samples, 0);
   }
 };
 
@@ -164,6 +181,7 @@ int eval_command(const CommandLine& line) {
   o.declare(options);
   if (!line.read(options)) return 0;
   o.zero_shot.check(options, o.task);
+  const std::vector<std::int64_t> logits_samples = o.checked_logits_samples();
 
   Job job(line.environment(), options, o.model.grid, o.model.device);
   std::shared_ptr<data::TokenStore> corpus;
@@ -175,6 +193,9 @@ int eval_command(const CommandLine& line) {
         model::check_sequence_length(config, execution.sequence_length);
       });
   Evaluation result = corpus ? measure_corpus(job, *saved, *corpus) : measure_task(o, job, *saved);
+  if (!o.logits_file.empty()) {
+    write_logits(*saved->model, train::perplexity_windows(*saved->model, *corpus), logits_samples, o.logits_file);
+  }
   if (job.speaks()) {
     result.figures.insert(result.figures.begin(), {"task", name_of(o.task)});
     print_figures(result.figures);

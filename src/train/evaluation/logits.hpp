@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "src/data/dataset/sample_source.hpp"
+#include "src/train/parallel_model.hpp"
+
+namespace trireme::train {
+
+/// Receiver of logits [positions, vocabulary], row-major, of one sample from position `first` on.
+using LogitsSink = std::function<void(std::int64_t sample, std::int64_t first, std::span<const double> logits)>;
+
+/// Runs a model that predicts tokens on these samples of `source`, without dropout, and passes the logits of every
+/// position to `sink` on every rank: sample after sample in the order of `samples`, some positions at a time, gathered
+/// from the shards of vocabulary and sequence on the last stage. No grid changes more than the rounding of sums. Takes
+/// device memory for the logits of one micro-batch, beside those of the model. Collective.
+void collect_logits(ParallelModel& model, const data::SampleSource& source, const std::vector<std::int64_t>& samples,
+                    const LogitsSink& sink);
+
+}  // namespace trireme::train
