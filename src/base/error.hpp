@@ -17,7 +17,8 @@ enum class ExitCode : int {
   io = 5,           ///< reading or writing failed: a full disk, no permission
   rank_died = 6,
   hung = 7,
-  numerical = 8,      ///< too many updates in a row without a finite loss
+  numerical = 8,      ///< a loss, gradients or output that are not finite
+  machine = 9,        ///< a machine computes wrong: the job must go on without it
   stopped_early = 75  ///< everything is saved; start the same command again to go on
 };
 
@@ -77,6 +78,10 @@ class HungError : public detail::ErrorOf<ExitCode::hung> {
 };
 /// The run no longer produces finite numbers.
 class NumericalError : public detail::ErrorOf<ExitCode::numerical> {
+  using ErrorOf::ErrorOf;
+};
+/// A machine that computes wrong.
+class MachineError : public detail::ErrorOf<ExitCode::machine> {
   using ErrorOf::ErrorOf;
 };
 

@@ -10,7 +10,6 @@
 #include <memory>
 #include <string>
 
-#include "src/base/machine_error.hpp"
 #include "tests/fakes/faulty_backend.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"

@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 
-#include "src/base/machine_error.hpp"
 #include "src/train/guards/not_finite.hpp"
 #include "src/train/guards/rank_list.hpp"
 

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "src/base/log.hpp"
-#include "src/base/machine_error.hpp"
 #include "src/train/guards/bad_tensor.hpp"
 #include "src/train/guards/not_finite.hpp"
 #include "src/train/guards/rank_list.hpp"
