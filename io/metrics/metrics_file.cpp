@@ -1,23 +1,15 @@
 #include "io/metrics/metrics_file.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-
-#include "io/posix/system_call.hpp"
 
 namespace trireme::io {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-[[noreturn]] void fail(const char* what, const std::string& path) {
-  throw_system_error(fmt::format("<metrics_file> {}: {}", path, what), errno);
-}
 
 /// A number with 17 digits, so that reading it gives the same bits; null where it is not finite.
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
@@ -55,25 +47,12 @@ std::int64_t kept_bytes(const std::string& path, const train::Progress& done) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(std::string path, const train::Progress& done) : path_(std::move(path)) {
-  const std::int64_t kept = done.iteration > 0 ? kept_bytes(path_, done) : 0;
-  file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!file_) fail("cannot be opened", path_);
-  if (::ftruncate(file_.get(), kept) != 0) fail("cannot be cut", path_);
-}
-
-void MetricsFile::append(const std::string& line) {
-  for (std::size_t done = 0; done < line.size();) {
-    const ssize_t written = ::write(file_.get(), line.data() + done, line.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("cannot be written", path_);
-    done += static_cast<std::size_t>(written);
-  }
-}
+MetricsFile::MetricsFile(const std::string& path, const train::Progress& done)
+    : file_("<metrics_file>", path, done.iteration > 0 ? kept_bytes(path, done) : 0) {}
 
 void MetricsFile::write(const train::TrainRecord& r) {
   const std::string sop_loss = r.sop_loss ? fmt::format(R"("sop_loss": {}, )", number(*r.sop_loss)) : "";
-  append(fmt::format(
+  file_.append(fmt::format(
       R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, {}"grad_norm": {}, "learning_rate": {}, )"
       R"("loss_scale": {}, "skipped": {}, "elapsed_ms": {:.3f}, "tokens_per_second": {:.1f}, "tflops_per_rank": {:.4f}{}}})"
       "\n",
@@ -89,7 +68,7 @@ void MetricsFile::write(const train::EvaluationRecord& r) {
     line += fmt::format(R"(, "{}_sop_loss": {}, "{}_sop_accuracy": {})", split, number(*r.sop_loss), split,
                         number(*r.sop_accuracy));
   }
-  append(line + "}\n");
+  file_.append(line + "}\n");
 }
 
 }  // namespace trireme::io

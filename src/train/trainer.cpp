@@ -66,6 +66,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
 
   TrainRecord record;
   record.iteration = progress_.iteration + 1;
+  record.batch_size = batch_size;
   record.loss_scale = loss_scaler_.scale();
   record.learning_rate = options_.lr_schedule.at(
       options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : optimizer_->updates() + 1);
@@ -176,6 +177,7 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   const LabelCounts counts = sum_over_data_ranks(mine);
   EvaluationRecord record;
   record.iteration = progress_.iteration;
+  record.consumed_samples = progress_.consumed_samples;
   record.split = split;
   record.loss = sums.tokens / static_cast<double>(std::max<std::int64_t>(counts.tokens, 1));
   record.perplexity = std::exp(std::min(20.0, record.loss));

@@ -22,6 +22,7 @@ namespace trireme::train {
 struct TrainRecord {
   std::int64_t iteration = 0;         ///< 1 is the first update
   std::int64_t consumed_samples = 0;  ///< after the update
+  std::int64_t batch_size = 0;        ///< samples
   double lm_loss = 0;                 ///< mean over the tokens of the global batch that count (see LossAverage), fp64
   std::optional<double> sop_loss;     ///< BERT with a binary head: mean over the samples
   double grad_norm = 0;               ///< L2, before clipping, of the true gradient (loss scale taken out)
@@ -42,6 +43,7 @@ struct EvaluationRecord {
   data::Split split = data::Split::valid;
   /// BERT with a binary head: mean loss of the segments' order over samples, and fraction whose order was recognised.
   std::optional<double> sop_loss = {}, sop_accuracy = {};
+  std::int64_t consumed_samples = 0;
 };
 
 /// Trains a model iteration by iteration. Collective over the whole grid.

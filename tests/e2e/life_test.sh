@@ -16,13 +16,17 @@ what_happened() { sed 's/, "elapsed_ms.*/}/' "$1"; }
 # Two lives are one, bit by bit.
 for dtype in fp32 bf16; do
   done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save one.$dtype --metrics-file one.$dtype.jsonl
-  on 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --metrics-file two.$dtype.jsonl --exit-interval 7
+  on 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --metrics-file two.$dtype.jsonl --exit-interval 7 \
+    --tensorboard-dir curves.$dtype
   check "$dtype: --exit-interval saves and leaves with 75" [ "$code $(cat two.$dtype/LATEST)" = "75 step-00000007" ]
   # As after a life that was killed later than its last checkpoint: the next one cuts the file.
   printf '{"iteration": 8, "lm_loss": 0}\n{"iteration": 9, "lm_' >>two.$dtype.jsonl
-  done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --load two.$dtype --metrics-file two.$dtype.jsonl
+  done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --load two.$dtype --metrics-file two.$dtype.jsonl \
+    --tensorboard-dir curves.$dtype
   check "$dtype: the metrics of two lives are those of one" \
     cmp <(what_happened one.$dtype.jsonl) <(what_happened two.$dtype.jsonl)
+  check "$dtype: TensorBoard's files of two lives have a point an iteration" \
+    [ "$(cat curves.$dtype/events.out.tfevents.* | grep -ao 'lm loss vs samples' | wc -l)" = 12 ]
   check "$dtype: so are weights and optimizer" cmp <(tensors one.$dtype/$last) <(tensors two.$dtype/$last)
   check "$dtype: there are tensors to compare" [ "$(tensors one.$dtype/$last | wc -l)" -gt 100 ]
 done

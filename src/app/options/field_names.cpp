@@ -97,6 +97,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"standalone_embedding_stage", "standalone-embedding-stage"},
     {"startup_timeout_minutes", "startup-timeout-minutes"},
     {"tensor_model_parallel_size", "tensor-model-parallel-size"},
+    {"tensorboard_dir", "tensorboard-dir"},
     {"tp", "tp"},
     {"trace_file", "trace-file"},
     {"train_iters", "train-iters"},

@@ -28,6 +28,7 @@ RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(opti
   config_.run.declare_intervals(options, kind);
   config_.checkpoint.declare(options);
   config_.run.declare(options);
+  config_.report.declare(options);
 }
 
 const RunConfig& RunConfigReader::settle(int data_ranks) {
@@ -85,6 +86,7 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
 }
 
 const RunConfig& RunConfigReader::finish(Problems& problems) {
+  config_.report.settle();
   const bool times = config_.run.time_communication;
   problems.expect(!times || !config_.run.metrics_file.empty(), "--time-communication needs --metrics-file");
   problems.expect(!times || !config_.execution.cuda_graphs,

@@ -66,6 +66,28 @@ TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {
   expect_refused(with({"--bf16", "--main-grads-dtype", "bf16"}), "ZeRO 2 keeps its shard of the gradients in fp32");
 }
 
+TEST(RunConfig, NamesReportsThatNothingReads) {
+  const auto idle = [](const std::vector<std::string>& arguments) {
+    Options options("trireme train", "");
+    RunConfigReader reader(options);
+    options.parse(arguments);
+    return reader.parsed().report.idle(options);
+  };
+  const std::vector<std::string> given = {"--log-memory-to-tensorboard", "--tensorboard-log-interval", "2"};
+  EXPECT_EQ(idle(given),
+            "--tensorboard-log-interval, --log-memory-to-tensorboard: without --tensorboard-dir there is nothing to "
+            "write");
+  EXPECT_EQ(idle({"--tensorboard-dir", "x", "--log-memory-to-tensorboard"}), "");
+}
+
+TEST(RunConfig, ReadsTheCurvesOfTensorboard) {
+  const RunConfig all = read({"--model", "gpt2-124m", "--data-path", "a.h5", "--tensorboard-dir", "x"});
+  EXPECT_TRUE(all.report.tensorboard.learning_rate && all.report.tensorboard.loss_scale);
+  const RunConfig few = read({"--model", "gpt2-124m", "--data-path", "a.h5", "--tensorboard-dir", "x",
+                              "--no-log-learnig-rate-to-tensorboard", "--no-log-loss-scale-to-tensorboard"});
+  EXPECT_FALSE(few.report.tensorboard.learning_rate || few.report.tensorboard.loss_scale);
+}
+
 TEST(RunConfig, HoldsTheSettledValues) {
   const RunConfig config = read({"--model", "gpt2-124m", "--data-path", "a.h5", "--fp16", "--sequence-parallel",
                                  "--use-distributed-optimizer", "--micro-batch-size", "3", "--sampling", "sequential",

@@ -144,7 +144,7 @@ class Finetuning {
     config.seed = seed;
     config.checkpoint.save = folder_of_seed(config_.checkpoint.save, task_, seed);
     config.checkpoint.load = folder_of_seed(config_.checkpoint.load, task_, seed);
-    for (std::string* file : {&config.run.metrics_file, &config.run.trace_file}) {
+    for (std::string* file : {&config.run.metrics_file, &config.run.trace_file, &config.report.tensorboard.folder}) {
       if (!file->empty()) *file += suffix_of_seed(seed);
     }
     TrainPlan plan = make_plan(config);

@@ -86,6 +86,7 @@ void log_configuration(const Options& options, const Job& job, const RunConfig& 
               store.store->token_count(), store.store->documents(), store.store->info().tokenizer,
               store.store->info().vocabulary_size);
   }
+  if (const std::string idle = config.report.idle(options); !idle.empty()) log::info("{}", idle);
   log_batches(job, config.batch, plan.done);
   log_grid(job, config.parallel, plan.model);
   log_memory(job, config, plan.model);

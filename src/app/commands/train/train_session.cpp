@@ -1,9 +1,9 @@
 #include "src/app/commands/train/train_session.hpp"
 
-#include "io/metrics/metrics_file.hpp"
 #include "io/metrics/trace_file.hpp"
 #include "src/app/process_limits.hpp"
 #include "src/app/progress_bar.hpp"
+#include "src/app/reporting/run_reports.hpp"
 #include "src/app/stop_signal.hpp"
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
@@ -108,12 +108,7 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
     hooks.checkpoints = &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes, plan_.blobs,
                                              config_.checkpoint.writer());
   }
-  std::unique_ptr<io::MetricsFile> metrics;
-  collectively(*job_.world, [&] {
-    if (job_.speaks() && !config_.run.metrics_file.empty()) {
-      metrics = std::make_unique<io::MetricsFile>(config_.run.metrics_file, progress());
-    }
-  });
+  RunReports reports(job_, config_, progress());
   std::unique_ptr<io::TraceFile> trace_file;
   std::optional<TraceRecorder> trace;
   if (!config_.run.trace_file.empty()) {
@@ -122,7 +117,7 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
     model_.set_trace(&trace.emplace());
   }
   hooks.stop_requested = stop_signal_received;
-  hooks.metrics = metrics.get();
+  hooks.metrics = &reports;
   ProgressBar bar("training", "iterations", 1, progress().iteration);
   if (job_.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
   const train::RunEnd end = train::run(trainer_, *job_.world, plan_.iterations, data, config_.schedule(), hooks);
