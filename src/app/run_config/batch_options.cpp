@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace trireme::app {
@@ -28,6 +29,8 @@ void BatchOptions::declare(Options& options, RunKind kind) {
   options.add("global-batch-size", &global_batch_size, "N",
               "Samples of an update; default one micro-batch a data rank.", countable());
   if (kind == RunKind::task) return;
+  options.add("micro-batches", &micro_batches, "N",
+              "Instead of --global-batch-size: micro-batches of an update on each data rank.", countable());
   options.add("rampup-batch-size", &ramp_up_text, "START INCREMENT SAMPLES",
               "With --train-samples: begin with batches of START and add INCREMENT at equal distances until the global "
               "batch is reached at sample number SAMPLES.");
@@ -47,7 +50,17 @@ void BatchOptions::declare(Options& options, RunKind kind) {
 }
 
 void BatchOptions::settle(int data_ranks, Problems& problems) {
-  if (!global_batch_size) global_batch_size = micro_batch_size * data_ranks;
+  problems.expect(!micro_batches || !global_batch_size, "--micro-batches and --global-batch-size exclude each other");
+  if (!global_batch_size) {
+    const std::int64_t samples = micro_batch_size * micro_batches.value_or(1);  // both are countable
+    const auto most = static_cast<std::int64_t>(countable().max);
+    problems.expect(
+        samples <= most / data_ranks,
+        fmt::format("--micro-batches {} of --micro-batch-size {} on {} data ranks are more than {} samples; "
+                    "give fewer",
+                    micro_batches.value_or(1), micro_batch_size, data_ranks, most));
+    global_batch_size = std::min(samples, most / data_ranks) * data_ranks;
+  }
   problems.expect(has_length(), "either --train-iters or --train-samples must be given");
   problems.expect(ramp_up_text.empty() || train_samples,
                   "--rampup-batch-size needs --train-samples instead of --train-iters");

@@ -22,6 +22,7 @@ struct BatchOptions {
   std::optional<std::int64_t> sequence_length;  ///< the model's positions, unless given
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> global_batch_size;  ///< one micro-batch a data rank, unless given
+  std::optional<std::int64_t> micro_batches;      ///< an update's on each data rank, instead of its size
   std::vector<std::string> ramp_up_text;
   std::optional<train::BatchRampUp> ramp_up;
   bool decrease = false;

@@ -6,6 +6,7 @@
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/kernel_test.hpp"
+#include "src/app/megatron/translation.hpp"
 #include "src/app/memory_report.hpp"
 #include "src/base/log.hpp"
 
@@ -15,7 +16,8 @@ int train_command(const CommandLine& line) {
   Options options(line.command(),
                   "Trains a GPT-2, a Llama or a BERT on tokenized corpora, from initial weights or a checkpoint.");
   RunConfigReader reader(options);
-  if (!line.read(options)) return 0;
+  const std::optional<megatron::Translation> translation = megatron::read(line, options);
+  if (!translation) return 0;
   std::signal(SIGPIPE, SIG_IGN);  // a run goes on when the reader of its log is gone
 
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
@@ -23,6 +25,7 @@ int train_command(const CommandLine& line) {
   check_training_type(*job.backend, config.precision.dtype);
   test_kernels(job, config);
 
+  translation->log();
   TrainPlan plan = make_plan(job, config);
   log_configuration(options, job, config, plan);
   const data::SampleSplits data = make_data(*job.world, plan, config.data.cache_path);
