@@ -4,7 +4,6 @@
 
 #include "src/base/log.hpp"
 #include "src/base/signals.hpp"
-#include "src/checkpoint/save.hpp"
 
 namespace trireme::train {
 
@@ -18,6 +17,7 @@ CheckpointWriter::CheckpointWriter(checkpoint::Store& store, Communicator& world
       attributes_(std::move(attributes)),
       blobs_(blobs),
       options_(options) {
+  put_optimizer_state(attributes_, options.optimizer);
   checkpoint::prepare_saving(store_, world, state.tensors(), trainer.progress().iteration);
   if (!options.asynchronous) return;
   writers_ = world.split(0, world.rank(), "checkpoint writers");
@@ -56,7 +56,7 @@ void CheckpointWriter::save() {
 }
 
 void CheckpointWriter::write(Communicator& ranks, const checkpoint::RunDescription& description) {
-  checkpoint::save(store_, ranks, description, state_.tensors(), {.keep_last = options_.keep_last});
+  checkpoint::save(store_, ranks, description, state_.tensors(), options_.keep);
 }
 
 /// Starts the thread only after the copy is complete, so that it never touches the device.

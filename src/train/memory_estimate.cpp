@@ -55,7 +55,13 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
   estimate.messages = running.messages;
   estimate.batches = rehearsal.peak_allocated_bytes() - estimate.allocated();
   estimate.kernels = backend.kernel_memory_bytes(rehearsal.kernel_extents());
-  for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) estimate.state += tensor.data.size_bytes();
+  const auto bytes_of = [&](OptimizerState optimizer) {
+    std::size_t sum = 0;
+    for (const checkpoint::StateTensor& tensor : trainer.state_tensors(optimizer)) sum += tensor.data.size_bytes();
+    return sum;
+  };
+  estimate.state = bytes_of(OptimizerState::kept);
+  estimate.weights = bytes_of(OptimizerState::left_out);
   return estimate;
 }
 

@@ -160,9 +160,12 @@ class TrainingLoop {
   /// A planned stop that saves nothing leaves nothing to resume: the run is done.
   RunEnd end_early() {
     save_at_end();
-    log::info("stopping after iteration {} of {}: {}{}", progress().iteration, train_iterations_, text_of(stop_),
-              hooks_.checkpoints != nullptr ? "; everything is saved, run the same command again to go on"
-                                            : "; nothing is saved without <save>");
+    const char* saved = hooks_.checkpoints == nullptr ? "nothing is saved without <save>"
+                        : hooks_.checkpoints->resumable()
+                            ? "everything is saved, run the same command again to go on"
+                            : "the weights are saved without the optimizer's state: go on with <no_load_optim>";
+    log::info("stopping after iteration {} of {}: {}; {}", progress().iteration, train_iterations_, text_of(stop_),
+              saved);
     return hooks_.checkpoints != nullptr || stop_ == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;
   }
 

@@ -69,7 +69,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   record.batch_size = batch_size;
   record.loss_scale = loss_scaler_.scale();
   record.learning_rate = options_.lr_schedule.at(
-      options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : optimizer_->updates() + 1);
+      options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : progress_.updates() + 1);
   compute_gradients(load_batch(samples, batch_size), batch_size, record);
   const bool at_minimum_scale = loss_scaler_.at_minimum();
   loss_scaler_.update(record.skipped);
@@ -191,10 +191,11 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   return record;
 }
 
-std::vector<checkpoint::StateTensor> Trainer::state_tensors() {
+std::vector<checkpoint::StateTensor> Trainer::state_tensors(OptimizerState optimizer) {
   std::vector<checkpoint::StateTensor> tensors;
   for (std::size_t i = 0; i < model_.parameters().parameters().size(); ++i) {
     for (const optim::Optimizer::State& state : optimizer_->state(i)) {
+      if (optimizer == OptimizerState::left_out && state.kind != "model") continue;
       tensors.push_back(state_tensor(model_, i, state.kind, state.data));
     }
   }
@@ -205,12 +206,13 @@ Attributes Trainer::state_attributes() const {
   return attributes_of(SavedState{progress_, optimizer_->updates(), loss_scaler_.state()});
 }
 
-void Trainer::restore(const Attributes& attributes) {
+void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
   const SavedState saved = state_from(attributes);
+  const bool kept = optimizer == OptimizerState::kept;
   progress_ = saved.progress;
-  optimizer_->restore(saved.updates);
+  optimizer_->restore(kept ? saved.updates : 0);
   model_.data_parallel().gather_parameters();
-  if (loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
+  if (kept && loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
 }
 
 }  // namespace trireme::train

@@ -80,10 +80,11 @@ class Trainer {
 
   /// This rank's tensors of a checkpoint, those of its shard: master weights ("model/NAME") and the optimizer's moments
   /// ("adamw_m/NAME" ...), in the backend's memory (HostState brings them to files). Valid as long as the trainer.
-  std::vector<checkpoint::StateTensor> state_tensors();
-  /// The run's state as attributes of a checkpoint; and back, after the tensors have been loaded.
+  std::vector<checkpoint::StateTensor> state_tensors(OptimizerState optimizer = OptimizerState::kept);
+  /// The run's state as attributes of a checkpoint; and back, after the tensors have been loaded. With
+  /// OptimizerState::left_out progress alone comes back: the optimizer and the loss scale begin anew.
   Attributes state_attributes() const;
-  void restore(const Attributes& attributes);
+  void restore(const Attributes& attributes, OptimizerState optimizer = OptimizerState::kept);
 
  private:
   /// Samples of micro-batch after micro-batch for this data rank, from a global batch of `size` that begins at number

@@ -68,6 +68,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"min_loss_scale", "min-loss-scale"},
     {"min_lr", "min-lr"},
     {"model", "model"},
+    {"no_load_optim", "no-load-optim"},
     {"no_selftest", "no-selftest"},
     {"num_attention_heads", "num-attention-heads"},
     {"num_layers", "num-layers"},

@@ -46,25 +46,36 @@ void check_attributes(const Attributes& attributes, std::int64_t step) {
   if (attributes.contains("data_budgets")) data::budgets_from(attributes);
   if (attributes.contains("dtype")) trained_dtype(attributes);
   optim::optimizer_from(attributes);
+  train::optimizer_state_of(attributes);
   if (!attributes.contains_prefix("state.")) return;
   const std::int64_t iteration = train::progress_from(attributes).iteration;
   attributes.require(iteration == step, "state.iteration", fmt::format("{}, the checkpoint's step", step));
 }
 
-void require_same_run(const Attributes& stored, const Attributes& run, bool allow_new_data) {
+void require_same_model(const Attributes& stored, const Attributes& run) {
   // Read and put again: older checkpoints lack values, or name the architecture otherwise.
   require_equal(attributes_of(model::config_from(stored)), run, "model.", "the checkpoint holds another model",
                 "Give its options, or another --load.");
+}
+
+void require_same_run(const Attributes& stored, const Attributes& run, bool allow_new_data,
+                      train::OptimizerState optimizer) {
+  require_same_model(stored, run);
   if (!allow_new_data) {
     require_equal(
         stored, run, "data.", "the checkpoint's run read other data, or in another order",
         "Give its options and corpora, or --allow-new-data to go on with these from the sample it has reached.");
   }
+  if (optimizer == train::OptimizerState::left_out) return;
+  TRIREME_CHECK(
+      train::optimizer_state_of(stored) == train::OptimizerState::kept, CheckpointError,
+      "the checkpoint has weights without the optimizer's state (--no-save-optim), so its run cannot go on as "
+      "it was. Try --no-load-optim, to go on with new moments, or --finetune, to begin a new run");
   const std::string_view there = optim::name_of(optim::optimizer_from(stored));
   const std::string_view here = optim::name_of(optim::optimizer_from(run));
   TRIREME_CHECK(there == here, CheckpointError,
                 "the checkpoint holds the state of --optimizer {}, which cannot continue with --optimizer {}. Try "
-                "--optimizer {}, or another --load.",
+                "--optimizer {}, --no-load-optim for new moments, or another --load.",
                 there, here, there);
 }
 

@@ -26,7 +26,7 @@ RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(opti
   if (!is_task) config_.data.declare(options);
   options.section("Run");
   config_.run.declare_intervals(options, kind);
-  config_.checkpoint.declare(options);
+  config_.checkpoint.declare(options, kind);
   config_.run.declare(options);
   config_.report.declare(options);
 }

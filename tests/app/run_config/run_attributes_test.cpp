@@ -112,6 +112,14 @@ TEST(RunAttributes, OfAnotherRunAreRefusedByDifference) {
   EXPECT_THAT([&] { require_same_run(sgd, adam, true); },
               ThrowsMessage<CheckpointError>(HasSubstr("Try --optimizer sgd")));
   EXPECT_THROW(require_same_run(adam, sgd, false), CheckpointError);
+  // Weights alone: no optimizer goes on from them, or each with new moments.
+  Attributes weights = adam;
+  put_optimizer_state(weights, train::OptimizerState::left_out);
+  EXPECT_THAT([&] { require_same_run(weights, adam, true); },
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("Try --no-load-optim"), HasSubstr("or --finetune"))));
+  for (const Attributes* stored : {&adam, &sgd, &weights}) {
+    EXPECT_NO_THROW(require_same_run(*stored, adam, false, train::OptimizerState::left_out));
+  }
   Attributes::Texts older = adam.texts();  // from before the optimizer was stored
   older.erase("optimizer");
   EXPECT_NO_THROW(require_same_run(Attributes(older), adam, false));

@@ -39,7 +39,13 @@ TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
       {{"--split", "none"}, "'none' is not up to three numbers"},
       {{"--time-communication"}, "--time-communication needs --metrics-file"},
       {{"--cuda-graphs"}, "--time-communication and --cuda-graphs exclude each other"},
-      {{"--load-or-init"}, "--load-or-init needs --load"}};
+      {{"--load-or-init"}, "--load-or-init needs --load"},
+      {{"--finetune"}, "--finetune needs --load"},
+      {{"--no-load-optim"}, "--no-load-optim needs --load"},
+      {{"--no-save-optim"}, "--no-save-optim needs --save"},
+      {{"--ckpt-step", "3"}, "--ckpt-step needs --load"},
+      {{}, "--ckpt-step and --load-or-init exclude each other"},
+      {{"--save-retain-interval", "4"}, "--save-retain-interval needs --save-interval"}};
   std::vector<std::string> arguments;
   for (const auto& [words, problem] : problems) arguments.insert(arguments.end(), words.begin(), words.end());
   std::string message;

@@ -1,5 +1,7 @@
 #include "src/app/commands/train/train_plan.hpp"
 
+#include <utility>
+
 #include "io/corpus/index_files.hpp"
 #include "src/app/bert_vocabulary.hpp"
 #include "src/base/log.hpp"
@@ -55,12 +57,16 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
       run_attributes(plan.model, plan.stores, plan.samples, config.train_options(), config.precision.dtype);
 
   if (!config.checkpoint.load.empty()) {
-    plan.start = open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.load_or_init);
+    plan.start = open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.source());
+  }
+  if (plan.start.reader && config.checkpoint.finetune) {
+    require_same_model(plan.start.description.attributes, plan.attributes);
+    plan.pretrained = std::make_shared<OpenCheckpoint>(std::exchange(plan.start, {}));
   }
   std::vector<data::SampleBudget> earlier_budgets;
   if (plan.start.reader) {
     const Attributes& stored = plan.start.description.attributes;
-    require_same_run(stored, plan.attributes, config.checkpoint.allow_new_data);
+    require_same_run(stored, plan.attributes, config.checkpoint.allow_new_data, config.checkpoint.loaded_optimizer());
     if (!config.checkpoint.allow_new_data) earlier_budgets = data::budgets_from(stored);
     for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
     plan.done = train::progress_from(stored);

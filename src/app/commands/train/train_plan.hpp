@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,9 @@ struct TrainPlan {
   std::vector<data::WeightedStore> stores;
   model::ModelConfig model;
   SampleOptions samples;
-  OpenCheckpoint start;                        ///< empty for a run from initial weights
-  const OpenCheckpoint* pretrained = nullptr;  ///< weights to begin with, but for the heads; null: initial ones
+  OpenCheckpoint start;  ///< empty for a run from initial weights
+  /// Weights to begin with, but for heads that it lacks; null: initial ones.
+  std::shared_ptr<const OpenCheckpoint> pretrained;
   train::Progress done;
   std::int64_t iterations = 0;               ///< whole run, earlier lives included
   Attributes attributes;                     ///< saved with every checkpoint

@@ -35,24 +35,40 @@ TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
              plan.model, config.execution_config()),
       trainer_(model_, config.train_options()) {
   if (communication_) trainer_.measure(*communication_);
-  if (!plan.start.reader && config.checkpoint.save.empty()) return;
+  if (plan_.start.reader) {
+    make_state(config.checkpoint.loaded_optimizer());
+  } else if (!config.checkpoint.save.empty()) {
+    make_state(config.checkpoint.saved_optimizer());
+  }
+}
+
+void TrainSession::make_state(train::OptimizerState optimizer) {
   using Allocation = HostCopies::Allocation;
-  collectively(*job.world, [&] {
-    state_.emplace(*job.backend, trainer_.state_tensors(),
-                   config.checkpoint.async_save ? Allocation::always : Allocation::where_needed);
+  state_.reset();
+  job_.backend->release_host_memory();
+  collectively(*job_.world, [&] {
+    state_.emplace(*job_.backend, trainer_.state_tensors(optimizer),
+                   config_.checkpoint.async_save ? Allocation::always : Allocation::where_needed);
   });
 }
 
 void TrainSession::restore() {
   if (!plan_.start.reader) return initialise();
-  checkpoint::load(*plan_.start.reader, *job_.world, state_->tensors());
+  const CheckpointOptions& options = config_.checkpoint;
+  const train::OptimizerState optimizer = options.loaded_optimizer();
+  checkpoint::load(
+      *plan_.start.reader, *job_.world, state_->tensors(),
+      optimizer == train::OptimizerState::kept ? checkpoint::ExtraTensors::refuse : checkpoint::ExtraTensors::leave);
   state_->store();
-  trainer_.restore(plan_.start.description.attributes);
-  if (config_.checkpoint.save.empty()) {
+  trainer_.restore(plan_.start.description.attributes, optimizer);
+  if (options.save.empty()) {
     state_.reset();
     job_.backend->release_host_memory();
+  } else if (options.saved_optimizer() != optimizer) {
+    make_state(options.saved_optimizer());
   }
-  log::info("continuing after iteration {}, {} samples", progress().iteration, progress().consumed_samples);
+  log::info("continuing after iteration {}, {} samples{}", progress().iteration, progress().consumed_samples,
+            optimizer == train::OptimizerState::kept ? "" : ", with new moments and loss scale");
   plan_.start = {};
 }
 
@@ -65,16 +81,22 @@ void TrainSession::initialise() {
                                              .threads = default_thread_count(job_.node.ranks_sharing_cores)};
   model::initialise(*job_.backend, model_.parameters().parameters(), initialisation);
   trainer_.start();
-  if (plan_.pretrained != nullptr) load_pretrained();
+  if (!plan_.pretrained) return;
+  load_pretrained();
+  log::info("beginning with the weights of iteration {}", plan_.pretrained->description.step);
+  plan_.pretrained.reset();
+  job_.backend->release_host_memory();
 }
 
 void TrainSession::load_pretrained() {
   const model::ModelConfig before = model::config_from(plan_.pretrained->description.attributes);
   std::vector<checkpoint::StateTensor> shared;
-  for (const checkpoint::StateTensor& tensor : trainer_.state_tensors()) {
-    const bool is_new = tensor.name.starts_with(fmt::format("model/{}.", model::task_head_name(plan_.model))) ||
-                        (tensor.name.starts_with("model/pooler.") && !before.has_binary_head());
-    if (tensor.name.starts_with("model/") && !is_new) shared.push_back(tensor);
+  const bool is_task = !plan_.model.predicts_tokens();
+  for (const checkpoint::StateTensor& tensor : trainer_.state_tensors(train::OptimizerState::left_out)) {
+    const bool is_new =
+        is_task && (tensor.name.starts_with(fmt::format("model/{}.", model::task_head_name(plan_.model))) ||
+                    (tensor.name.starts_with("model/pooler.") && !before.has_binary_head()));
+    if (!is_new) shared.push_back(tensor);
   }
   train::HostState state(*job_.backend, std::move(shared));
   checkpoint::load(*plan_.pretrained->reader, *job_.world, state.tensors(), checkpoint::ExtraTensors::leave);
