@@ -80,7 +80,7 @@ class TrainingLoop {
         data_(data),
         schedule_(schedule),
         hooks_(hooks),
-        validates_(hooks.evaluate || (data.valid && schedule.eval_iterations > 0)),
+        validates_(hooks.evaluate || ((data.valid || !data.valid_sets.empty()) && schedule.eval_iterations > 0)),
         first_sample_(progress().consumed_samples) {
     if (progress().iteration > 0) saved_ = progress();
   }
@@ -104,8 +104,7 @@ class TrainingLoop {
       }
     }
     if (test_is_left(progress(), train_iterations_, data_, schedule_)) {
-      evaluate(data::Split::test, *data_.test, 0);
-      if (!progress().tested) return end_early();
+      if (!evaluate(data::Split::test, "", *data_.test, 0)) return end_early();
     }
     save_at_end();
     return RunEnd::complete;
@@ -127,25 +126,34 @@ class TrainingLoop {
     window_ = {};
   }
 
-  /// Validates on samples that no other validation of this run reads.
+  /// Validates on samples that no other validation of this run reads: on the split, then on each validation set.
   void validate() {
     if (hooks_.evaluate) return hooks_.evaluate();
     const std::int64_t earlier = schedule_.eval_interval > 0 ? (progress().iteration - 1) / schedule_.eval_interval : 0;
-    evaluate(data::Split::valid, *data_.valid, earlier * schedule_.eval_iterations);
+    const std::int64_t first_batch = earlier * schedule_.eval_iterations;
+    if (data_.valid && !evaluate(data::Split::valid, "", *data_.valid, first_batch)) return;
+    for (const data::ValidationSet& set : data_.valid_sets) {
+      if (!evaluate(data::Split::valid, set.name, *set.samples, first_batch)) return;
+    }
   }
 
-  /// A stop does not wait for the end of an evaluation: the run that resumes this one makes it up, on the same samples.
-  void evaluate(data::Split split, const data::SampleSource& samples, std::int64_t first_batch) {
-    const std::optional<EvaluationRecord> evaluation = trainer_.evaluate(
+  /// Returns whether the evaluation came to its end. A stop does not wait for that: the run that resumes this one makes
+  /// it up, on the same samples.
+  bool evaluate(data::Split split, const std::string& set, const data::SampleSource& samples,
+                std::int64_t first_batch) {
+    std::optional<EvaluationRecord> evaluation = trainer_.evaluate(
         samples, first_batch * trainer_.batches().max_size(), schedule_.eval_iterations,
         [&] { return stop_now(Stop::none); }, split);
-    if (!evaluation) return;
+    if (!evaluation) return false;
+    evaluation->set = set;
     if (hooks_.metrics != nullptr) hooks_.metrics->write(*evaluation);
     const std::string order = evaluation->sop_loss ? fmt::format(", sop loss {:.4f}, sop accuracy {:.2f} %",
                                                                  *evaluation->sop_loss, 100 * *evaluation->sop_accuracy)
                                                    : "";
-    log::info("{} after {}: {}loss {:.4f}, perplexity {:.2f}{}", data::name_of(split), evaluation->iteration,
-              evaluation->sop_loss ? "lm " : "", evaluation->loss, evaluation->perplexity, order);
+    log::info("{}{} after {}: {}loss {:.4f}, perplexity {:.2f}{}", data::name_of(split), set.empty() ? "" : " " + set,
+              evaluation->iteration, evaluation->sop_loss ? "lm " : "", evaluation->loss, evaluation->perplexity,
+              order);
+    return true;
   }
 
   bool stop_now(Stop mine) {

@@ -41,6 +41,7 @@ struct EvaluationRecord {
   double loss = 0;
   double perplexity = 0;  ///< exp(min(20, loss))
   data::Split split = data::Split::valid;
+  std::string set = {};  ///< name of a validation set; empty: the split itself
   /// BERT with a binary head: mean loss of the segments' order over samples, and fraction whose order was recognised.
   std::optional<double> sop_loss = {}, sop_accuracy = {};
   std::int64_t consumed_samples = 0;

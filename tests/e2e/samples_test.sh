@@ -46,6 +46,30 @@ done_by 3 train "${job[@]}" --decrease-batch-size-if-needed --load half --metric
 check "a run goes on with fewer data ranks from the sample it has reached" \
   [ "$(field consumed_samples after.jsonl | paste -sd' ')" = "38 44 50 56 62" ]
 
+# Corpora of each split, and validation sets with a loss each.
+make_corpus code 2
+make_corpus prose 3
+own=("${job[@]/#--data-path/--train-data-path}" --valid-data-path code.h5 --test-data-path prose.h5
+  --valid-set code=code.h5 mix=0.7 code.h5 0.3 prose.h5)
+done_by 1 train "${own[@]}" --metrics-file own.jsonl
+of_set() { grep "\"valid_set\": \"$1\"" "$2" | field valid_loss /dev/stdin; } # of_set NAME FILE
+check "each evaluation has a loss for each set" [ "$(grep valid_loss own.jsonl | field iteration /dev/stdin | paste -sd' ')" = "4 4 4 7 7 7" ]
+check "a set is measured as the split is" cmp <(grep -v valid_set own.jsonl | field valid_loss /dev/stdin) <(of_set code own.jsonl)
+check "a blend is another set" [ "$(of_set mix own.jsonl | head -1)" != "$(of_set code own.jsonl | head -1)" ]
+done_by 4 train "${own[@]}" --tp 2 --pp 2 --metrics-file grid.jsonl
+for name in lm_loss valid_loss test_loss; do
+  check "$name of own corpora is the same on four ranks" close_to <(field $name own.jsonl) <(field $name grid.jsonl) 1e-10
+done
+done_by 1 train "${job[@]}" --split 1 --eval-iters 0 --metrics-file whole.jsonl
+check "training reads all of its corpus" cmp <(field lm_loss own.jsonl) <(field lm_loss whole.jsonl)
+on 2 train "${own[@]}" --save own --exit-interval 4
+done_by 1 train "${own[@]}" --valid-set code=prose.h5 --load own --metrics-file rest.jsonl
+check "a run may go on with other validation sets, and says so" grep -q -- "--valid-set was code=.* in the checkpoint, now code=" err
+check "its losses stay" close_to <(field lm_loss own.jsonl | tail -3) <(field lm_loss rest.jsonl) 1e-10
+make_bpe_files
+done_by 1 corpus build --input prose.jsonl --output bpe.h5 --tokenizer gpt2 --vocab-file encoder.json --merge-file vocab.bpe
+refused 3 "their ids mean different things" 2 train "${own[@]}" --valid-set code=bpe.h5
+
 # Options that contradict each other.
 refused 2 "either --train-iters or --train-samples must be given" 2 train "${job[@]}" --train-iters 5
 refused 2 "--lr-warmup-iters needs --train-iters; with --train-samples give --lr-warmup-samples" \

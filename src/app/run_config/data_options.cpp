@@ -1,7 +1,9 @@
 #include "src/app/run_config/data_options.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <utility>
 
 #include "src/app/options/terminal_text.hpp"
 #include "src/data/dataset/blend.hpp"
@@ -11,6 +13,13 @@ namespace trireme::app {
 void DataOptions::declare(Options& options) {
   options.section("Data");
   options.add("data-path", &path, "FILE...", "Corpus, or weight, corpus, weight, corpus ...");
+  options.add("train-data-path", &train_path, "FILE...",
+              "In the place of --data-path and --split: corpora of training alone, given as there.");
+  options.add("valid-data-path", &valid_path, "FILE...", "With --train-data-path: corpora of validation.");
+  options.add("test-data-path", &test_path, "FILE...", "With --train-data-path: corpora of the test.");
+  options.add("valid-set", &valid_set_words, "FILE...",
+              "Validation sets with a loss each, beside the validation split: NAME=FILE NAME=FILE ... After NAME=, as "
+              "for --data-path, may stand a weight, a corpus, a weight, a corpus ...");
   options.add(
       "split", &split, "A,B,C",
       "Proportions of training, validation and test. The test split is evaluated once, at the end of the run; the "
@@ -30,16 +39,11 @@ void DataOptions::declare(Options& options) {
   options.add_choice("data-check", &check_level,
                      {{"none", CorpusCheck::none}, {"sample", CorpusCheck::sample}, {"full", CorpusCheck::full}},
                      "Tokens compared with their digests before training: none, 32 blocks of a million, or all.");
-  options.require("data-path");
 }
 
 void DataOptions::settle(const Options& options, const std::optional<model::ModelConfig>& model, Problems& problems) {
   has_default_split = !options.given("split");
-  problems.attempt([&] {
-    std::vector<double> weights;
-    for (const WeightedPath& corpus : corpora()) weights.push_back(corpus.weight);
-    data::normalized_weights(weights);
-  });
+  check_paths(options, problems);
   problems.attempt([&] { data::parse_split(split); });
   if (!model) return;
   problems.expect(!model->is_bert() || sampling == data::Sampling::shuffled,
@@ -49,7 +53,36 @@ void DataOptions::settle(const Options& options, const std::optional<model::Mode
       "--mask-prob and --short-seq-prob are options of a BERT: give --model bert-336m or --model-type bert");
 }
 
-std::vector<DataOptions::WeightedPath> DataOptions::corpora() const {
+void DataOptions::check_paths(const Options& options, Problems& problems) const {
+  problems.expect(!path.empty() || has_own_splits(), "--data-path must be given, or --train-data-path");
+  problems.expect(path.empty() || !has_own_splits(),
+                  "--data-path and --train-data-path exclude each other: --split divides the corpora of --data-path, "
+                  "--train-data-path has no other split");
+  for (const char* flag : {"valid-data-path", "test-data-path"}) {
+    problems.expect(!options.given(flag) || has_own_splits(),
+                    fmt::format("--{} needs --train-data-path: --data-path is divided by --split", flag));
+  }
+  for (const char* flag : {"split", "split-by"}) {
+    problems.expect(!options.given(flag) || !has_own_splits(),
+                    fmt::format("--{} divides the corpora of --data-path: with --train-data-path leave it out", flag));
+  }
+  const auto check_weights = [](const std::vector<WeightedPath>& corpora) {
+    std::vector<double> weights;
+    for (const WeightedPath& corpus : corpora) weights.push_back(corpus.weight);
+    data::normalized_weights(weights);
+  };
+  if (!path.empty() || has_own_splits()) problems.attempt([&] { check_weights(corpora()); });
+  problems.attempt([&] {
+    for (const SplitPaths& other : other_corpora()) check_weights(other.corpora);
+  });
+}
+
+namespace {
+
+using WeightedPath = DataOptions::WeightedPath;
+
+/// Reads the words of an option: one corpus, or weight, corpus, weight, corpus ...
+std::vector<WeightedPath> weighted_paths(const std::string& flag, const std::vector<std::string>& path) {
   constexpr const char* remedy = "give one corpus, or a weight before each: 0.7 a.h5 0.3 b.h5";
   if (path.size() == 1) return {{path[0], 1}};
   std::vector<WeightedPath> list;
@@ -59,10 +92,46 @@ std::vector<DataOptions::WeightedPath> DataOptions::corpora() const {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
     const bool is_weight = error == std::errc() && end == text.data() + text.size();
     const std::size_t stray = std::max<std::size_t>(i, 1);  // the first word may be the only corpus
-    TRIREME_CHECK(is_weight, ConfigError, "--data-path: unexpected '{}' after '{}'; {}", shortened(path[stray]),
+    TRIREME_CHECK(is_weight, ConfigError, "--{}: unexpected '{}' after '{}'; {}", flag, shortened(path[stray]),
                   shortened(path[stray - 1]), remedy);
-    TRIREME_CHECK(i + 1 < path.size(), ConfigError, "--data-path: no corpus follows the weight {}; {}", text, remedy);
+    TRIREME_CHECK(i + 1 < path.size(), ConfigError, "--{}: no corpus follows the weight {}; {}", flag, text, remedy);
     list.push_back({path[i + 1], weight});
+  }
+  return list;
+}
+
+/// Returns the length of the name in "NAME=...": of letters, digits and - _ . alone, so that paths with = are none.
+std::size_t name_length(const std::string& word) {
+  const auto end = std::ranges::find_if_not(word, [](unsigned char character) {
+    return std::isalnum(character) != 0 || character == '-' || character == '_' || character == '.';
+  });
+  return end != word.end() && *end == '=' ? static_cast<std::size_t>(end - word.begin()) : 0;
+}
+
+}  // namespace
+
+std::vector<WeightedPath> DataOptions::corpora() const {
+  return has_own_splits() ? weighted_paths("train-data-path", train_path) : weighted_paths("data-path", path);
+}
+
+std::vector<DataOptions::SplitPaths> DataOptions::other_corpora() const {
+  std::vector<SplitPaths> list;
+  if (!valid_path.empty()) list.push_back({data::Split::valid, "", weighted_paths("valid-data-path", valid_path)});
+  if (!test_path.empty()) list.push_back({data::Split::test, "", weighted_paths("test-data-path", test_path)});
+  for (std::size_t i = 0; i < valid_set_words.size();) {
+    const std::string& first = valid_set_words[i];
+    const std::size_t length = name_length(first);
+    TRIREME_CHECK(length > 0 && length + 1 < first.size(), ConfigError,
+                  "--valid-set: '{}' is no NAME=FILE: names have letters, digits and - _ . alone", shortened(first));
+    SplitPaths set{data::Split::valid, first.substr(0, length), {}};
+    const bool is_known = std::ranges::find(list, set.set, &SplitPaths::set) != list.end();
+    TRIREME_CHECK(!is_known, ConfigError, "--valid-set: the name {} is there twice", set.set);
+    std::vector<std::string> words = {first.substr(length + 1)};
+    for (++i; i < valid_set_words.size() && name_length(valid_set_words[i]) == 0; ++i) {
+      words.push_back(valid_set_words[i]);
+    }
+    set.corpora = weighted_paths("valid-set " + set.set, words);
+    list.push_back(std::move(set));
   }
   return list;
 }

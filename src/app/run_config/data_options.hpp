@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,6 +20,8 @@ using SampleOptions = std::variant<data::GptDataOptions, data::BertDataOptions>;
 /// Options of the corpora and their samples.
 struct DataOptions {
   std::vector<std::string> path;
+  std::vector<std::string> train_path, valid_path, test_path;  ///< in the place of `path`, one a split
+  std::vector<std::string> valid_set_words;                    ///< as given: NAME=FILE ...
   std::string split = "969,30,1";
   data::SplitBy split_by = data::SplitBy::automatic;
   data::Sampling sampling = data::Sampling::shuffled;
@@ -36,8 +39,24 @@ struct DataOptions {
     std::string path;
     double weight = 1;
   };
-  /// Reads `path`. ConfigError where it is neither one corpus nor pairs of weight and corpus.
+  /// Corpora of a split, or of a validation set, in the place of a share of those that train.
+  struct SplitPaths {
+    data::Split split = data::Split::valid;
+    std::string set;  ///< name of a validation set
+    std::vector<WeightedPath> corpora;
+  };
+  /// Returns whether each split has corpora of its own, or none.
+  bool has_own_splits() const { return !train_path.empty(); }
+  /// Shares of the splits in the corpora to train on.
+  std::array<double, 3> fractions() const { return data::parse_split(has_own_splits() ? "1" : split); }
+  /// Reads the corpora to train on: `path` or `train_path`. ConfigError where it is neither one corpus nor pairs of
+  /// weight and corpus.
   std::vector<WeightedPath> corpora() const;
+  /// Likewise `valid_path`, `test_path`, and `valid_set_words`.
+  std::vector<SplitPaths> other_corpora() const;
+
+ private:
+  void check_paths(const Options& options, Problems& problems) const;
 };
 
 }  // namespace trireme::app

@@ -138,7 +138,7 @@ data::RunLength RunConfig::run_length(std::int64_t iterations) const {
 data::GptDataOptions RunConfig::gpt_data_options(const model::ModelConfig& config) const {
   return {.sequence_length = *batch.sequence_length,
           .seed = static_cast<std::int64_t>(seed),
-          .split_fractions = data::parse_split(data.split),
+          .split_fractions = data.fractions(),
           .split_by = data.split_by,
           .sampling = data.sampling,
           .vocabulary_size = config.vocabulary,
@@ -153,7 +153,7 @@ data::BertDataOptions RunConfig::bert_data_options(const model::ModelConfig& con
                       .masking = {.vocabulary = std::move(vocabulary),
                                   .mask_probability = data.masking.mask_probability,
                                   .binary_head = config.binary_head}},
-          .split_fractions = data::parse_split(data.split),
+          .split_fractions = data.fractions(),
           .split_by = data.split_by,
           .vocabulary_size = config.vocabulary,
           .budgets = {}};

@@ -29,7 +29,10 @@ void RunOptions::declare(Options& options) {
 }
 
 void RunOptions::settle(const Options& options, const DataOptions& data) {
-  if (data.sampling == data::Sampling::sequential && !options.given("eval-iters")) schedule.eval_iterations = 0;
+  const bool has_others = !data.valid_path.empty() || !data.valid_set_words.empty();
+  if (data.sampling == data::Sampling::sequential && !has_others && !options.given("eval-iters")) {
+    schedule.eval_iterations = 0;
+  }
 }
 
 }  // namespace trireme::app

@@ -58,6 +58,49 @@ TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
   EXPECT_EQ(std::ranges::count(message, '\n') + 1, std::ssize(problems)) << message;
 }
 
+TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
+  const auto with = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--model", "gpt2-124m"});
+    return arguments;
+  };
+  const RunConfig config =
+      read(with({"--train-data-path", "3", "a.h5", "1", "b.h5", "--test-data-path", "t.h5", "--valid-set", "code=c.h5",
+                 "mix=2", "./x=c.h5", "1", "dir/d=e.h5", "--valid-data-path", "v.h5"}));
+  EXPECT_EQ(config.data.fractions(), (std::array<double, 3>{1, 0, 0}));
+  ASSERT_EQ(config.data.corpora().size(), 2u);
+  EXPECT_EQ(config.data.corpora()[0].path, "a.h5");
+  EXPECT_EQ(config.data.corpora()[0].weight, 3);
+  const std::vector<DataOptions::SplitPaths> others = config.data.other_corpora();
+  ASSERT_EQ(others.size(), 4u);
+  EXPECT_EQ(others[0].corpora.front().path, "v.h5");
+  EXPECT_EQ(others[1].split, data::Split::test);
+  EXPECT_EQ(others[2].set, "code");
+  EXPECT_EQ(others[2].corpora.front().path, "c.h5");
+  EXPECT_EQ(others[3].set, "mix");
+  ASSERT_EQ(others[3].corpora.size(), 2u);
+  EXPECT_EQ(others[3].corpora[0].path, "./x=c.h5");
+  EXPECT_EQ(others[3].corpora[1].path, "dir/d=e.h5");
+  EXPECT_EQ(read(with({"--data-path", "a.h5", "--sampling", "sequential"})).schedule().eval_iterations, 0);
+  EXPECT_EQ(read(with({"--data-path", "a.h5", "--sampling", "sequential", "--valid-set", "v=v.h5"}))
+                .schedule()
+                .eval_iterations,
+            100);
+
+  expect_refused(with({}), "--data-path must be given, or --train-data-path");
+  const auto refused = [&](std::vector<std::string> arguments, const std::string& message) {
+    arguments.insert(arguments.end(), {"--train-data-path", "a.h5"});
+    expect_refused(with(arguments), message);
+  };
+  refused({"--data-path", "a.h5"}, "--data-path and --train-data-path exclude each other");
+  refused({"--split", "1"}, "--split divides the corpora of --data-path");
+  refused({"--split-by", "tokens"}, "--split-by divides the corpora of --data-path");
+  refused({"--valid-data-path", "0.5", "a.h5", "b.h5"}, "--valid-data-path: unexpected 'b.h5' after 'a.h5'");
+  refused({"--valid-set", "a.h5"}, "--valid-set: 'a.h5' is no NAME=FILE");
+  refused({"--valid-set", "a=a.h5", "a=b.h5"}, "--valid-set: the name a is there twice");
+  refused({"--valid-set", "a=-1", "a.h5"}, "has weight -1");
+  expect_refused(with({"--data-path", "a.h5", "--test-data-path", "b.h5"}), "--test-data-path needs --train-data-path");
+}
+
 TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {
   const auto with = [](std::vector<std::string> arguments) {
     for (const char* given :

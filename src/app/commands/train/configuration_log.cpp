@@ -71,6 +71,14 @@ void log_grid(const Job& job, const ParallelOptions& parallel, const model::Mode
   }
 }
 
+void log_corpora(const std::string& use, const std::vector<data::WeightedStore>& stores) {
+  for (const data::WeightedStore& weighted : stores) {
+    const data::TokenStore& store = *weighted.store;
+    log::info("{}corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", use, store.name(),
+              store.token_count(), store.documents(), store.info().tokenizer, store.info().vocabulary_size);
+  }
+}
+
 }  // namespace
 
 void log_configuration(const Options& options, const Job& job, const RunConfig& config, const TrainPlan& plan) {
@@ -81,10 +89,11 @@ void log_configuration(const Options& options, const Job& job, const RunConfig& 
   log::info("{}", job.description());
   if (job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
   log_model(job, config, plan.model);
-  for (const data::WeightedStore& store : plan.stores) {
-    log::info("corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", store.store->name(),
-              store.store->token_count(), store.store->documents(), store.store->info().tokenizer,
-              store.store->info().vocabulary_size);
+  log_corpora("", plan.stores);
+  for (const OtherCorpora& other : plan.other_stores) {
+    log_corpora(
+        other.set.empty() ? data::name_of(other.split) + std::string(" ") : "validation set " + other.set + ", ",
+        other.stores);
   }
   if (const std::string idle = config.report.idle(options); !idle.empty()) log::info("{}", idle);
   log_batches(job, config.batch, plan.done);

@@ -12,10 +12,17 @@
 
 namespace trireme::app {
 
+/// Corpora of a split, or of a validation set, that are not a share of those of the training.
+struct OtherCorpora {
+  data::Split split = data::Split::valid;
+  std::string set;  ///< name of a validation set; empty: the split itself
+  std::vector<data::WeightedStore> stores;
+};
+
 /// Data, model and starting point of a run: decided, and held against a checkpoint, before anything is built.
 struct TrainPlan {
-  std::vector<data::WeightedStore> stores;
-  model::ModelConfig model;
+  std::vector<data::WeightedStore> stores;  ///< of the training and, by --split, of the other splits
+  std::vector<OtherCorpora> other_stores;
   SampleOptions samples;
   OpenCheckpoint start;  ///< empty for a run from initial weights
   /// Weights to begin with, but for heads that it lacks; null: initial ones.
