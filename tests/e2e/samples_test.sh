@@ -70,6 +70,32 @@ make_bpe_files
 done_by 1 corpus build --input prose.jsonl --output bpe.h5 --tokenizer gpt2 --vocab-file encoder.json --merge-file vocab.bpe
 refused 3 "their ids mean different things" 2 train "${own[@]}" --valid-set code=bpe.h5
 
+# Synthetic data: the same on every grid and in two lives, and of use in generation.
+mock=("${model[@]}" --mock-data --vocab-size 100 --global-batch-size 4 --train-iters 8 --lr 0.01 --eval-iters 1 --dtype fp64)
+done_by 1 train "${mock[@]}" --metrics-file mock.jsonl
+on 4 train "${mock[@]}" --tp 2 --pp 2 --save mock --exit-interval 5 --metrics-file grid.jsonl
+done_by 2 train "${mock[@]}" --load mock --save mock --metrics-file grid.jsonl
+for name in lm_loss valid_loss test_loss; do
+  check "$name of synthetic data is the same on two grids" close_to <(field $name mock.jsonl) <(field $name grid.jsonl) 1e-10
+done
+refused 3 "the checkpoint's run read other data" 1 train "${mock[@]}" --load mock --seed 5
+done_by 1 generate --load mock --prompt "1 2 3" --max-new-tokens 3
+check "generate writes ids" grep -qE '^1 2 3( [0-9]+)+' out
+check "synthetic data leave no folder" [ ! -e index-cache ]
+
+# Each epoch in an order of its own, stopped within one, on another grid, and for longer.
+head -4 corpus.jsonl >small.jsonl
+done_by 1 corpus build --input small.jsonl --output small.h5 --tokenizer bytes --append-eod
+cyclic=("${model[@]}" --data-path small.h5 --split 1 --dataloader-type cyclic --global-batch-size 8 --lr 0.01
+  --lr-decay-style constant --eval-iters 0 --dtype fp64)
+done_by 1 train "${cyclic[@]}" --train-iters 20 --metrics-file cyclic.jsonl
+on 2 train "${cyclic[@]}" --train-iters 14 --save cyclic --exit-interval 9 --metrics-file lives.jsonl
+done_by 4 train "${cyclic[@]}" --tp 2 --train-iters 20 --load cyclic --metrics-file lives.jsonl
+check "cyclic epochs are those of one life on one rank" close_to <(field lm_loss cyclic.jsonl) <(field lm_loss lives.jsonl) 1e-10
+done_by 1 train "${cyclic[@]/#cyclic/single}" --train-iters 20 --metrics-file single.jsonl
+check "single is another order" [ "$(field lm_loss cyclic.jsonl | tail -1)" != "$(field lm_loss single.jsonl | tail -1)" ]
+refused 3 "data.sampling" 1 train "${cyclic[@]/#cyclic/single}" --train-iters 20 --load cyclic
+
 # Options that contradict each other.
 refused 2 "either --train-iters or --train-samples must be given" 2 train "${job[@]}" --train-iters 5
 refused 2 "--lr-warmup-iters needs --train-iters; with --train-samples give --lr-warmup-samples" \

@@ -20,6 +20,9 @@ void DataOptions::declare(Options& options) {
   options.add("valid-set", &valid_set_words, "FILE...",
               "Validation sets with a loss each, beside the validation split: NAME=FILE NAME=FILE ... After NAME=, as "
               "for --data-path, may stand a weight, a corpus, a weight, a corpus ...");
+  options.add_flag("mock-data", &mock,
+                   "In the place of corpora: 210 million synthetic tokens, given by --seed, for trials and "
+                   "measurements. Needs --vocab-size.");
   options.add(
       "split", &split, "A,B,C",
       "Proportions of training, validation and test. The test split is evaluated once, at the end of the run; the "
@@ -32,6 +35,11 @@ void DataOptions::declare(Options& options) {
       "sampling", &sampling, {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
       "sequential reads the corpus from its start, ignores --split, evaluates only where --eval-iters is given, and "
       "has no test.");
+  options.add_choice("dataloader-type", &loader,
+                     {{"single", data::Sampling::shuffled}, {"cyclic", data::Sampling::cyclic}},
+                     "single: samples one after another in the order of --sampling. cyclic: each epoch of the corpus "
+                     "in a random order "
+                     "of its own, whatever the length of the run.");
   masking.declare(options);
   options.add("data-cache-path", &cache_path, "DIR",
               "Folder that keeps the order of samples of large corpora for later runs; default index-cache beside each "
@@ -45,8 +53,18 @@ void DataOptions::settle(const Options& options, const std::optional<model::Mode
   has_default_split = !options.given("split");
   check_paths(options, problems);
   problems.attempt([&] { data::parse_split(split); });
+  if (loader == data::Sampling::cyclic) {
+    problems.expect(sampling != data::Sampling::sequential,
+                    "--sampling sequential and --dataloader-type cyclic exclude each other");
+    sampling = loader;
+  }
   if (!model) return;
-  problems.expect(!model->is_bert() || sampling == data::Sampling::shuffled,
+  problems.expect(!mock || !model->is_bert(), "--mock-data is running text: a BERT needs --data-path");
+  problems.expect(!mock || model->is_bert() || model->vocabulary > 1,
+                  "--mock-data has no tokenizer: give --vocab-size of at least 2, or a preset of a GPT");
+  problems.expect(!model->is_bert() || sampling != data::Sampling::cyclic,
+                  "--dataloader-type cyclic would mask a BERT's samples alike in every epoch: leave it out");
+  problems.expect(!model->is_bert() || sampling != data::Sampling::sequential,
                   "--sampling sequential reads running text, but a BERT's samples are always shuffled: leave it out");
   problems.expect(
       model->is_bert() || (!options.given("mask-prob") && !options.given("short-seq-prob")),
@@ -54,7 +72,10 @@ void DataOptions::settle(const Options& options, const std::optional<model::Mode
 }
 
 void DataOptions::check_paths(const Options& options, Problems& problems) const {
-  problems.expect(!path.empty() || has_own_splits(), "--data-path must be given, or --train-data-path");
+  problems.expect(!path.empty() || has_own_splits() || mock,
+                  "--data-path must be given, or --train-data-path, or --mock-data");
+  problems.expect(!mock || (path.empty() && !has_own_splits()),
+                  "--mock-data is in the place of --data-path and --train-data-path: give one of them");
   problems.expect(path.empty() || !has_own_splits(),
                   "--data-path and --train-data-path exclude each other: --split divides the corpora of --data-path, "
                   "--train-data-path has no other split");

@@ -22,9 +22,11 @@ struct DataOptions {
   std::vector<std::string> path;
   std::vector<std::string> train_path, valid_path, test_path;  ///< in the place of `path`, one a split
   std::vector<std::string> valid_set_words;                    ///< as given: NAME=FILE ...
+  bool mock = false;                                           ///< synthetic tokens in their place
   std::string split = "969,30,1";
   data::SplitBy split_by = data::SplitBy::automatic;
   data::Sampling sampling = data::Sampling::shuffled;
+  data::Sampling loader = data::Sampling::shuffled;  ///< part of `sampling`, once settled
   MaskingOptions masking;
   std::string cache_path;
   CorpusCheck check_level = CorpusCheck::sample;

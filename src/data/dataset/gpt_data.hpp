@@ -17,6 +17,7 @@ namespace trireme::data {
 
 enum class Sampling {
   shuffled,   ///< Megatron-LM's order
+  cyclic,     ///< that of Megatron-LM's cyclic data loader: see CyclicSamples
   sequential  ///< each split reads the one corpus from its start, whatever `split` says
 };
 

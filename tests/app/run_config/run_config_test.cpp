@@ -86,7 +86,7 @@ TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
                 .eval_iterations,
             100);
 
-  expect_refused(with({}), "--data-path must be given, or --train-data-path");
+  expect_refused(with({}), "--data-path must be given, or --train-data-path, or --mock-data");
   const auto refused = [&](std::vector<std::string> arguments, const std::string& message) {
     arguments.insert(arguments.end(), {"--train-data-path", "a.h5"});
     expect_refused(with(arguments), message);
@@ -99,6 +99,27 @@ TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
   refused({"--valid-set", "a=a.h5", "a=b.h5"}, "--valid-set: the name a is there twice");
   refused({"--valid-set", "a=-1", "a.h5"}, "has weight -1");
   expect_refused(with({"--data-path", "a.h5", "--test-data-path", "b.h5"}), "--test-data-path needs --train-data-path");
+}
+
+TEST(RunConfig, TakesMockDataAndTheCyclicLoader) {
+  const std::vector<std::string> shape = {"--num-layers", "2", "--hidden-size", "16", "--num-attention-heads", "2"};
+  const auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), shape.begin(), shape.end());
+    return arguments;
+  };
+  EXPECT_TRUE(read(with({"--mock-data", "--vocab-size", "100"})).data.mock);
+  EXPECT_NO_THROW(read({"--model", "gpt2-124m", "--mock-data"}));
+  expect_refused(with({"--mock-data"}), "--mock-data has no tokenizer: give --vocab-size");
+  expect_refused(with({"--mock-data", "--data-path", "a.h5"}), "--mock-data is in the place of --data-path");
+  expect_refused({"--model", "bert-base", "--mock-data"}, "--mock-data is running text");
+
+  const RunConfig config = read(with({"--data-path", "a.h5", "--dataloader-type", "cyclic"}));
+  EXPECT_EQ(config.gpt_data_options({}).sampling, data::Sampling::cyclic);
+  EXPECT_EQ(read(with({"--data-path", "a.h5", "--dataloader-type", "single"})).data.sampling, data::Sampling::shuffled);
+  expect_refused(with({"--data-path", "a.h5", "--dataloader-type", "cyclic", "--sampling", "sequential"}),
+                 "--sampling sequential and --dataloader-type cyclic exclude each other");
+  expect_refused({"--model", "bert-base", "--data-path", "a.h5", "--dataloader-type", "cyclic"},
+                 "would mask a BERT's samples alike");
 }
 
 TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {

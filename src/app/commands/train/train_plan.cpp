@@ -6,6 +6,8 @@
 #include "io/corpus/index_files.hpp"
 #include "src/app/bert_vocabulary.hpp"
 #include "src/base/log.hpp"
+#include "src/data/dataset/mock_store.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::app {
 namespace {
@@ -25,6 +27,17 @@ SampleOptions sample_options(const RunConfig& config, const TrainPlan& plan) {
   return config.bert_data_options(plan.model, bert_vocabulary(*plan.stores.front().store));
 }
 
+/// Returns synthetic tokens, of a tokenizer that reads and writes ids.
+std::shared_ptr<const data::TokenStore> mock_corpus(std::int64_t vocabulary_size, std::uint64_t seed) {
+  const std::unique_ptr<data::Tokenizer> tokenizer = data::make_null_tokenizer(vocabulary_size, vocabulary_size - 1);
+  data::CorpusInfo info;
+  info.tokenizer = tokenizer->name();
+  info.tokenizer_digest = tokenizer->digest();
+  info.tokenizer_payload = tokenizer->payload();
+  info.vocabulary_size = vocabulary_size;
+  return std::make_shared<data::MockStore>(info, seed);
+}
+
 /// Returns whether `plan` has corpora of their own for `split`.
 bool has_others(const TrainPlan& plan, data::Split split) {
   return std::ranges::any_of(plan.other_stores, [&](const OtherCorpora& other) { return other.split == split; });
@@ -34,7 +47,7 @@ bool has_others(const TrainPlan& plan, data::Split split) {
 std::int64_t test_samples(std::int64_t wanted, const RunConfig& config, const TrainPlan& plan) {
   if (plan.own_splits) return has_others(plan, data::Split::test) ? wanted : 0;
   const bool is_split =
-      config.data.sampling == data::Sampling::shuffled && data::parse_split(config.data.split)[2] > 0 && wanted > 0;
+      config.data.sampling != data::Sampling::sequential && data::parse_split(config.data.split)[2] > 0 && wanted > 0;
   if (!is_split) return 0;
   // A split that was asked for must have its samples, as for validation; the default's 0.1 % need not.
   const auto has_samples = [&](const auto& options) {
@@ -117,7 +130,12 @@ Attributes attributes_of(const std::vector<OtherCorpora>& others) {
 
 TrainPlan make_plan(const Job& job, const RunConfig& config) {
   TrainPlan plan;
-  plan.stores = open_corpora(job, config, config.data.corpora());
+  if (config.data.mock) {
+    const std::int64_t vocabulary = config.model.config(*config.batch.sequence_length, 1).vocabulary;
+    plan.stores.push_back({mock_corpus(vocabulary, config.seed)});
+  } else {
+    plan.stores = open_corpora(job, config, config.data.corpora());
+  }
   plan.own_splits = config.data.has_own_splits();
   std::vector<data::WeightedStore> all = plan.stores;
   for (const DataOptions::SplitPaths& other : config.data.other_corpora()) {
@@ -160,7 +178,10 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
 data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path) {
   io::IndexFiles cache(cache_path);
   SampleOptions samples = plan.samples;
-  std::visit([&](auto& options) { options.cache = &cache; }, samples);
+  // Without a folder of its own the cache is beside the corpora, which are no files then.
+  const bool keeps =
+      !cache_path.empty() || dynamic_cast<const data::MockStore*>(plan.stores.front().store.get()) == nullptr;
+  std::visit([&](auto& options) { options.cache = keeps ? &cache : nullptr; }, samples);
   data::SampleSplits data;
   const auto make_where = [&](bool here) {
     collectively(world, [&] {
