@@ -96,6 +96,17 @@ done_by 1 train "${cyclic[@]/#cyclic/single}" --train-iters 20 --metrics-file si
 check "single is another order" [ "$(field lm_loss cyclic.jsonl | tail -1)" != "$(field lm_loss single.jsonl | tail -1)" ]
 refused 3 "data.sampling" 1 train "${cyclic[@]/#cyclic/single}" --train-iters 20 --load cyclic
 
+# Fill in the middle, with marks beyond the tokenizer's vocabulary: the same on another grid and in two lives.
+fim=("${model[@]}" --data-path corpus.h5 --vocab-size 260 --global-batch-size 8 --train-iters 8 --lr 0.01 --eval-iters 1
+  --dtype fp64 --fim-rate 0.7 --fim-prefix-token 257 --fim-middle-token 258 --fim-suffix-token 259)
+done_by 1 train "${fim[@]}" --metrics-file fim.jsonl
+on 4 train "${fim[@]}" --tp 2 --save fim --exit-interval 5 --metrics-file grid.jsonl
+done_by 2 train "${fim[@]}" --pp 2 --load fim --metrics-file grid.jsonl
+check "documents are rearranged alike on two grids" close_to <(field lm_loss fim.jsonl) <(field lm_loss grid.jsonl) 1e-10
+refused 3 "data.fim" 1 train "${fim[@]}" --fim-spm-rate 1 --load fim
+refused 3 "data.fim" 1 train "${fim[@]:0:22}" --dtype fp64 --load fim
+refused 2 "the tokenizer bytes has no token '<fim_prefix>'" 2 train "${job[@]}" --fim-rate 0.5
+
 # Options that contradict each other.
 refused 2 "either --train-iters or --train-samples must be given" 2 train "${job[@]}" --train-iters 5
 refused 2 "--lr-warmup-iters needs --train-iters; with --train-samples give --lr-warmup-samples" \

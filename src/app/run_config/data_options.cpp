@@ -41,6 +41,7 @@ void DataOptions::declare(Options& options) {
                      "in a random order "
                      "of its own, whatever the length of the run.");
   masking.declare(options);
+  fim.declare(options);
   options.add("data-cache-path", &cache_path, "DIR",
               "Folder that keeps the order of samples of large corpora for later runs; default index-cache beside each "
               "corpus.");
@@ -58,7 +59,9 @@ void DataOptions::settle(const Options& options, const std::optional<model::Mode
                     "--sampling sequential and --dataloader-type cyclic exclude each other");
     sampling = loader;
   }
+  fim.check(options, problems);
   if (!model) return;
+  problems.expect(fim.rate == 0 || !model->is_bert(), "--fim-rate rearranges running text, which a BERT does not read");
   problems.expect(!mock || !model->is_bert(), "--mock-data is running text: a BERT needs --data-path");
   problems.expect(!mock || model->is_bert() || model->vocabulary > 1,
                   "--mock-data has no tokenizer: give --vocab-size of at least 2, or a preset of a GPT");

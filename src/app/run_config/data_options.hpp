@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/app/job.hpp"
+#include "src/app/options/fim_options.hpp"
 #include "src/app/options/masking_options.hpp"
 #include "src/app/run_config/problems.hpp"
 #include "src/data/dataset/bert/bert_data.hpp"
@@ -28,6 +29,7 @@ struct DataOptions {
   data::Sampling sampling = data::Sampling::shuffled;
   data::Sampling loader = data::Sampling::shuffled;  ///< part of `sampling`, once settled
   MaskingOptions masking;
+  FillInMiddleOptions fim;
   std::string cache_path;
   CorpusCheck check_level = CorpusCheck::sample;
   bool has_default_split = true;

@@ -22,6 +22,10 @@ void require_equal(const Attributes& stored, const Attributes& run, std::string_
     const std::string there = stored.contains(name) ? stored.get<std::string>(name) : "(missing)";
     if (there != value) table += fmt::format("\n  {:<24} checkpoint {:<36} this run {}", name, there, value);
   }
+  for (const auto& [name, value] : stored.texts()) {
+    if (!name.starts_with(prefix) || run.contains(name)) continue;
+    table += fmt::format("\n  {:<24} checkpoint {:<36} this run (missing)", name, value);
+  }
   TRIREME_CHECK(table.empty(), CheckpointError, "{}:{}\n{}", what, table, remedy);
 }
 

@@ -77,17 +77,20 @@ bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions&
 SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   check_options(stores, options);
   check_vocabularies(stores, options.vocabulary_size);
-  return make_splits(
-      stores, options.budgets,
-      [&](const std::shared_ptr<const TokenStore>& store, Split split, const std::vector<std::int64_t>& budgets) {
-        return make_source(store, split, budgets, options);
-      });
+  return make_splits(stores, options.budgets,
+                     [&](const std::shared_ptr<const TokenStore>& store, Split split,
+                         const std::vector<std::int64_t>& budgets) -> std::unique_ptr<SampleSource> {
+                       std::unique_ptr<NextTokenSamples> source = make_source(store, split, budgets, options);
+                       if (!options.fim) return source;
+                       return std::make_unique<FimSamples>(std::move(source), *options.fim, options.seed);
+                     });
 }
 
 Attributes attributes_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   Attributes attributes =
       attributes_of_splits(stores, options.seed, options.sequence_length, options.split_fractions, options.split_by);
   attributes.put("data.sampling", options.sampling, sampling_names);
+  if (options.fim) attributes.merge(attributes_of(*options.fim));
   return attributes;
 }
 

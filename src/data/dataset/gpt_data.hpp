@@ -3,9 +3,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/base/attributes.hpp"
+#include "src/data/dataset/gpt/fim_samples.hpp"
 #include "src/data/dataset/index_cache.hpp"
 #include "src/data/dataset/sample_source.hpp"
 #include "src/data/dataset/sample_splits.hpp"
@@ -31,6 +33,7 @@ struct GptDataOptions {
   /// Samples that the run needs, last; before it those of the runs that it resumes, oldest first (`extend_budgets`).
   /// Stored with a checkpoint they keep the order of the epochs that were begun; see ShuffledSamples.
   std::vector<SampleBudget> budgets;
+  std::optional<FimOptions> fim = {};  ///< rearranges documents
   IndexCache* cache = nullptr;  ///< keeps the order of samples for other ranks and runs; used while the data are made
 };
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "src/data/tokenizer/tokenizer.hpp"
+
 namespace trireme::app {
 namespace {
 
@@ -120,6 +122,33 @@ TEST(RunConfig, TakesMockDataAndTheCyclicLoader) {
                  "--sampling sequential and --dataloader-type cyclic exclude each other");
   expect_refused({"--model", "bert-base", "--data-path", "a.h5", "--dataloader-type", "cyclic"},
                  "would mask a BERT's samples alike");
+}
+
+TEST(RunConfig, TakesFillInTheMiddle) {
+  const auto with = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--model", "gpt2-124m", "--data-path", "a.h5"});
+    return arguments;
+  };
+  const data::CorpusInfo bytes{
+      .tokenizer = "bytes", .tokenizer_payload = data::make_byte_tokenizer()->payload(), .end_of_document = 256};
+  const RunConfig config =
+      read(with({"--fim-rate", "0.5", "--fim-prefix-token", "257", "--fim-middle-token", "258", "--fim-suffix-token",
+                 "~", "--fim-split-sample", "|", "--fim-fragment-rate", "1"}));
+  const std::optional<data::FimOptions> fim = config.data.fim.settled(bytes, 259);
+  ASSERT_TRUE(fim);
+  EXPECT_EQ(fim->prefix, 257);
+  EXPECT_EQ(fim->suffix, '~');
+  EXPECT_EQ(fim->split_token, '|');
+  EXPECT_EQ(fim->codec.decode(std::vector<std::int32_t>{'a', 'b'}), "ab");
+  EXPECT_TRUE(fim->codec.is_special(256));
+  EXPECT_FALSE(fim->codec.is_special('~'));
+  EXPECT_FALSE(read(with({})).data.fim.settled(bytes, 259));
+  EXPECT_THAT([&] { config.data.fim.settled(bytes, 258); },
+              ThrowsMessage<ConfigError>(HasSubstr("--fim-middle-token: the tokenizer bytes has no token '258'")));
+  expect_refused(with({"--fim-spm-rate", "1"}), "--fim-spm-rate needs a --fim-rate above 0");
+  expect_refused(with({"--fim-rate", "1", "--fim-split-sample", "|"}),
+                 "--fim-split-sample and --fim-fragment-rate need each other");
+  expect_refused({"--model", "bert-base", "--data-path", "a.h5", "--fim-rate", "1"}, "which a BERT does not read");
 }
 
 TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {

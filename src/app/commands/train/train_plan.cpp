@@ -23,7 +23,11 @@ std::vector<data::WeightedStore> open_corpora(const Job& job, const RunConfig& c
 }
 
 SampleOptions sample_options(const RunConfig& config, const TrainPlan& plan) {
-  if (!plan.model.is_bert()) return config.gpt_data_options(plan.model);
+  if (!plan.model.is_bert()) {
+    data::GptDataOptions options = config.gpt_data_options(plan.model);
+    options.fim = config.data.fim.settled(plan.stores.front().store->info(), plan.model.vocabulary);
+    return options;
+  }
   return config.bert_data_options(plan.model, bert_vocabulary(*plan.stores.front().store));
 }
 
