@@ -23,6 +23,8 @@ struct OtherCorpora {
 struct TrainPlan {
   std::vector<data::WeightedStore> stores;  ///< of the training and, by --split, of the other splits
   std::vector<OtherCorpora> other_stores;
+  bool own_splits = false;  ///< validation and test are in `other_stores`, or there are none
+  model::ModelConfig model;
   SampleOptions samples;
   OpenCheckpoint start;  ///< empty for a run from initial weights
   /// Weights to begin with, but for heads that it lacks; null: initial ones.
