@@ -52,12 +52,15 @@ MetricsFile::MetricsFile(const std::string& path, const train::Progress& done)
 
 void MetricsFile::write(const train::TrainRecord& r) {
   const std::string sop_loss = r.sop_loss ? fmt::format(R"("sop_loss": {}, )", number(*r.sop_loss)) : "";
+  const std::string weight_decay =
+      r.weight_decay ? fmt::format(R"("weight_decay": {}, )", number(*r.weight_decay)) : "";
   file_.append(fmt::format(
-      R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, {}"grad_norm": {}, "learning_rate": {}, )"
+      R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, {}"grad_norm": {}, "learning_rate": {}, {})"
       R"("loss_scale": {}, "skipped": {}, "elapsed_ms": {:.3f}, "tokens_per_second": {:.1f}, "tflops_per_rank": {:.4f}{}}})"
       "\n",
       r.iteration, r.consumed_samples, number(r.lm_loss), sop_loss, number(r.grad_norm), number(r.learning_rate),
-      number(r.loss_scale), r.skipped, r.elapsed_ms, r.tokens_per_second, r.tflops_per_rank, exposed_text(r)));
+      weight_decay, number(r.loss_scale), r.skipped, r.elapsed_ms, r.tokens_per_second, r.tflops_per_rank,
+      exposed_text(r)));
 }
 
 void MetricsFile::write(const train::EvaluationRecord& r) {

@@ -49,8 +49,8 @@ void Optimizer::restore(std::int64_t updates) {
   }
 }
 
-void Optimizer::step(double learning_rate, double gradient_scale, const std::function<void(std::size_t)>& updated) {
-  const Update update{learning_rate, gradient_scale, ++updates_};
+void Optimizer::step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated) {
+  const Update update{rates.learning_rate, rates.weight_decay.value_or(weight_decay_), gradient_scale, ++updates_};
   for (std::size_t bucket = parameters_.layout().buckets().size(); bucket-- > 0;) {
     update_bucket(bucket, update);
     if (updated) updated(bucket);
@@ -61,7 +61,7 @@ void Optimizer::update_bucket(std::size_t bucket, const Update& update) {
   const TensorView gradients = parameters_.shard_gradients(bucket);
   const TensorView values = parameters_.shard_values(bucket);
   const TensorView masters = this->masters(bucket);
-  const auto decay = [this](const parallel::Parameter& p) { return parallel::decays(p.role) ? weight_decay_ : 0; };
+  const auto decay = [&](const parallel::Parameter& p) { return parallel::decays(p.role) ? update.weight_decay : 0; };
   parameters_.for_each_stretch(bucket, decay, [&](double weight_decay, std::int64_t begin, std::int64_t count) {
     Stretch stretch{weight_decay,
                     gradients.flat(begin, count),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,13 +22,20 @@ class Optimizer {
     TensorView data;   ///< flat, in the accumulation type
   };
 
+  /// Rates of one update. A number alone is the learning rate.
+  struct Rates {
+    Rates(double rate) : learning_rate(rate) {}
+    double learning_rate;
+    std::optional<double> weight_decay = {};  ///< in place of the optimizer's
+  };
+
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Updates the shard from its reduced gradients times `gradient_scale`, bucket by bucket in the order in which a
   /// forward uses them. Calls `updated` after each bucket.
-  void step(double learning_rate, double gradient_scale, const std::function<void(std::size_t)>& updated = {});
+  void step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated = {});
   /// Updates done.
   std::int64_t updates() const { return updates_; }
 
@@ -44,6 +52,7 @@ class Optimizer {
  protected:
   struct Update {
     double learning_rate = 0;
+    double weight_decay = 0;  ///< of parameters that decay
     double gradient_scale = 1;
     std::int64_t number = 1;  ///< from 1
   };

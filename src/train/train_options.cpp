@@ -12,13 +12,24 @@ Attributes attributes_of(const TrainOptions& options) {
   Attributes attributes;
   attributes.put("training.global-batch-size", options.global_batch_size);
   if (options.ramp_up) {
-    const BatchRampUp& ramp = *options.ramp_up;
-    attributes.put("training.rampup-batch-size", fmt::format("{} {} {}", ramp.start, ramp.increment, ramp.samples));
+    if (const auto* const ramp = std::get_if<BatchRampUp>(&*options.ramp_up)) {
+      attributes.put("training.rampup-batch-size",
+                     fmt::format("{} {} {}", ramp->start, ramp->increment, ramp->samples));
+    } else {
+      std::string text;
+      for (const BatchLevel& level : std::get<BatchSteps>(*options.ramp_up).levels) {
+        text += fmt::format("{}{}:{}", text.empty() ? "" : " ", level.begin, level.size);
+      }
+      attributes.put("training.step-batch-size-schedule", text + " (in samples)");
+    }
   }
   attributes.put("training.loss-average", options.loss_average, loss_average_names);
   attributes.put_shortest("training.clip-grad", options.clip_grad);
   attributes.merge(attributes_of(options.lr_schedule));
   attributes.merge(attributes_of(options.optimizer));
+  if (options.weight_decay_ramp) {
+    attributes.merge(attributes_of(*options.weight_decay_ramp, options.lr_schedule.by_samples));
+  }
   attributes.merge(attributes_of(options.loss_scale));
   return attributes;
 }

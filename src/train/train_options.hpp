@@ -10,6 +10,7 @@
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"
 #include "src/optim/make_optimizer.hpp"
+#include "src/optim/weight_decay_ramp.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/pipeline/pipeline_layout.hpp"
 #include "src/train/batch_schedule.hpp"
@@ -58,14 +59,15 @@ enum class LossAverage { tokens, micro_batch };
 /// Options that the updates of a run depend on, beside its data and its grid.
 struct TrainOptions {
   std::int64_t global_batch_size = 1;
-  std::optional<BatchRampUp> ramp_up;
+  std::optional<BatchGrowth> ramp_up;
   bool decrease_batch_size = false;  ///< round batches down to what micro-batch size and data ranks can do
   LossAverage loss_average = LossAverage::tokens;
   std::uint64_t seed = 1234;  ///< seed of initial weights and dropout
   optim::LrSchedule lr_schedule;
   optim::OptimizerOptions optimizer;
-  double clip_grad = 1;                 ///< largest gradient norm; 0: no clipping
-  optim::LossScalerOptions loss_scale;  ///< dynamic in fp16
+  std::optional<optim::WeightDecayRamp> weight_decay_ramp;  ///< in place of the optimizer's weight decay
+  double clip_grad = 1;                                     ///< largest gradient norm; 0: no clipping
+  optim::LossScalerOptions loss_scale;                      ///< dynamic in fp16
   int max_skipped = 10;  ///< skipped updates in a row that end the run; with a dynamic scale, at its minimum
 };
 

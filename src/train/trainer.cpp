@@ -68,8 +68,10 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   record.iteration = progress_.iteration + 1;
   record.batch_size = batch_size;
   record.loss_scale = loss_scaler_.scale();
-  record.learning_rate = options_.lr_schedule.at(
-      options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : progress_.updates() + 1);
+  const std::int64_t updated =
+      options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : progress_.updates() + 1;
+  record.learning_rate = options_.lr_schedule.at(updated);
+  if (options_.weight_decay_ramp) record.weight_decay = options_.weight_decay_ramp->at(updated);
   compute_gradients(load_batch(samples, batch_size), batch_size, record);
   const bool at_minimum_scale = loss_scaler_.at_minimum();
   loss_scaler_.update(record.skipped);
@@ -135,7 +137,9 @@ void Trainer::update_parameters(const TrainRecord& record) {
   const TraceScope update(model_.trace(), "optimizer", "update");
   if (before_update_) before_update_();
   const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
-  optimizer_->step(record.learning_rate, clip / record.loss_scale,
+  optim::Optimizer::Rates rates = record.learning_rate;
+  rates.weight_decay = record.weight_decay;
+  optimizer_->step(rates, clip / record.loss_scale,
                    [&](std::size_t bucket) { model_.data_parallel().start_gather(bucket); });
   model_.data_parallel().finish_gather();
 }

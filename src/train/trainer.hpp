@@ -20,15 +20,16 @@ namespace trireme::train {
 
 /// Measurements of one training iteration, the same on every rank.
 struct TrainRecord {
-  std::int64_t iteration = 0;         ///< 1 is the first update
-  std::int64_t consumed_samples = 0;  ///< after the update
-  std::int64_t batch_size = 0;        ///< samples
-  double lm_loss = 0;                 ///< mean over the tokens of the global batch that count (see LossAverage), fp64
-  std::optional<double> sop_loss;     ///< BERT with a binary head: mean over the samples
-  double grad_norm = 0;               ///< L2, before clipping, of the true gradient (loss scale taken out)
-  double learning_rate = 0;           ///< the one used
-  double loss_scale = 1;              ///< the one used
-  bool skipped = false;               ///< no update was made: a gradient was not finite
+  std::int64_t iteration = 0;          ///< 1 is the first update
+  std::int64_t consumed_samples = 0;   ///< after the update
+  std::int64_t batch_size = 0;         ///< samples
+  double lm_loss = 0;                  ///< mean over the tokens of the global batch that count (see LossAverage), fp64
+  std::optional<double> sop_loss;      ///< BERT with a binary head: mean over the samples
+  double grad_norm = 0;                ///< L2, before clipping, of the true gradient (loss scale taken out)
+  double learning_rate = 0;            ///< the one used
+  std::optional<double> weight_decay;  ///< the one used, where it changes during the run
+  double loss_scale = 1;               ///< the one used
+  bool skipped = false;                ///< no update was made: a gradient was not finite
   double elapsed_ms = 0;
   double tokens_per_second = 0;
   double tflops_per_rank = 0;                          ///< model FLOPs, full attention, no recomputation counted

@@ -70,7 +70,7 @@ struct TrainingRunConfig {
       .layers = 4, .hidden = 64, .heads = 8, .ffn_hidden = 256, .max_positions = 32, .vocabulary = 1003};
   std::int64_t s = 32;
   std::int64_t batch = 8;
-  std::optional<train::BatchRampUp> ramp_up{};
+  std::optional<train::BatchGrowth> ramp_up{};
   bool by_samples = false;  ///< the learning rate depends on samples; always so with a ramp
   bool decrease_batch = false;
   train::LossAverage loss_average = train::LossAverage::tokens;
@@ -82,6 +82,7 @@ struct TrainingRunConfig {
   double clip_grad = 1;
   optim::OptimizerOptions optimizer{};
   optim::LossScalerOptions loss_scale{};
+  std::optional<train::TrainOptions> train{};  ///< in place of those that the other members make
 };
 
 /// A run of one tiny layer, for tests of the code around a model.
@@ -111,6 +112,7 @@ inline std::shared_ptr<data::TokenStore> synthetic_tokens(const TrainingRunConfi
 }
 
 inline train::TrainOptions train_options(const TrainingRunConfig& config) {
+  if (config.train) return *config.train;
   train::TrainOptions options;
   options.global_batch_size = config.batch;
   options.lr_schedule.style = optim::LrDecayStyle::cosine;

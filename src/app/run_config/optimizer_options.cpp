@@ -13,9 +13,20 @@ void OptimizerOptions::declare(Options& options) {
                      {{"linear", optim::LrDecayStyle::linear},
                       {"cosine", optim::LrDecayStyle::cosine},
                       {"constant", optim::LrDecayStyle::constant},
-                      {"inverse-square-root", optim::LrDecayStyle::inverse_square_root}},
-                     "Decay of the learning rate after the warm-up.");
+                      {"inverse-square-root", optim::LrDecayStyle::inverse_square_root},
+                      {"WSD", optim::LrDecayStyle::wsd}},
+                     "Decay of the learning rate after the warm-up. WSD: none until the last part of the decay.");
+  options.add_choice("lr-wsd-decay-style", &lr.wsd_style,
+                     {{"exponential", optim::WsdDecayStyle::exponential},
+                      {"linear", optim::WsdDecayStyle::linear},
+                      {"cosine", optim::WsdDecayStyle::cosine},
+                      {"minus_sqrt", optim::WsdDecayStyle::minus_sqrt}},
+                     "Course of WSD's last part.");
+  options.add("lr-wsd-decay-iters", &lr_wsd_decay_iterations, "N", "Updates of WSD's last part.", update_count(1));
+  options.add("lr-wsd-decay-samples", &lr_wsd_decay_samples, "N", "With --train-samples: samples of WSD's last part.",
+              update_count(1));
   options.add("lr-warmup-iters", &lr_warmup_iterations, "N", "Updates of linear warm-up.", update_count(0));
+  options.add("lr-warmup-init", &lr.initial, "X", "Learning rate at which the warm-up begins.", at_least(0));
   options.add("lr-warmup-samples", &lr_warmup_samples, "N", "With --train-samples: samples of linear warm-up.",
               update_count(0));
   options.add("lr-warmup-fraction", &lr_warmup_fraction, "X", "Warm-up as a fraction of the decay.", between(0, 1));
@@ -24,6 +35,14 @@ void OptimizerOptions::declare(Options& options) {
   options.add("lr-decay-samples", &lr_decay_samples, "N",
               "With --train-samples: samples after which the decay ends; default all.", update_count(1));
   options.add("weight-decay", &optimizer.weight_decay, "X", "Weight decay of matrices and embeddings.", at_least(0));
+  options.add_choice<std::optional<optim::WeightDecayStyle>>(
+      "weight-decay-incr-style", &weight_decay_style,
+      {{"constant", std::nullopt},
+       {"linear", optim::WeightDecayStyle::linear},
+       {"cosine", optim::WeightDecayStyle::cosine}},
+      "Growth of the weight decay over the run, from --start-weight-decay to --end-weight-decay.");
+  options.add("start-weight-decay", &start_weight_decay, "X", "Weight decay before the first update.", at_least(0));
+  options.add("end-weight-decay", &end_weight_decay, "X", "Weight decay of the last update.", at_least(0));
   options.add("adam-beta1", &optimizer.adamw.beta1, "X", "Decay of the first moment.", between(0, 1));
   options.add("adam-beta2", &optimizer.adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
   options.add("adam-eps", &optimizer.adamw.epsilon, "X", "Added to the root of the second moment.", at_least(0));
@@ -39,14 +58,16 @@ void OptimizerOptions::settle(const Options& options, const BatchOptions& batch,
   }
   problems.expect(optimizer.kind == optim::OptimizerKind::sgd || !options.given("sgd-momentum"),
                   "--sgd-momentum needs --optimizer sgd");
-  if (batch.has_length()) settle_learning_rate(options, batch, problems);
+  if (!batch.has_length()) return;
+  settle_learning_rate(options, batch, problems);
+  settle_weight_decay(options, batch, problems);
 }
 
 void OptimizerOptions::settle_learning_rate(const Options& options, const BatchOptions& batch, Problems& problems) {
   lr.by_samples = batch.train_samples.has_value();
   const char* unit = lr.by_samples ? "samples" : "iters";
   const char* other = lr.by_samples ? "iters" : "samples";
-  for (const char* name : {"lr-warmup-", "lr-decay-"}) {
+  for (const char* name : {"lr-warmup-", "lr-decay-", "lr-wsd-decay-"}) {
     problems.expect(
         !options.given(std::string(name) + other),
         fmt::format("--{}{} needs --train-{}; with --train-{} give --{}{}", name, other, other, unit, name, unit));
@@ -56,12 +77,42 @@ void OptimizerOptions::settle_learning_rate(const Options& options, const BatchO
   const std::optional<std::int64_t>& warmup = lr.by_samples ? lr_warmup_samples : lr_warmup_iterations;
   problems.expect(!lr_warmup_fraction || !warmup,
                   fmt::format("--lr-warmup-fraction and --lr-warmup-{} exclude each other", unit));
-  lr.warmup = warmup.value_or(0);
-  if (lr_warmup_fraction) {
-    lr.warmup = static_cast<std::int64_t>(*lr_warmup_fraction * static_cast<double>(lr.decay));
-  }
+  lr.warmup = static_cast<double>(warmup.value_or(0));
+  if (lr_warmup_fraction) lr.warmup = *lr_warmup_fraction * static_cast<double>(lr.decay);
+  problems.expect(!options.given("lr-warmup-init") || lr.warmup > 0, "--lr-warmup-init needs a warm-up");
+  settle_wsd(options, unit, problems);
   // A run of no iterations writes initial weights, and has no learning rate.
-  if (batch.train_samples || *batch.train_iterations > 0) problems.attempt([&] { lr.validate(); });
+  const bool has_wsd_decay = lr.style != optim::LrDecayStyle::wsd || lr.wsd_decay > 0;
+  if (has_wsd_decay && (batch.train_samples || *batch.train_iterations > 0)) problems.attempt([&] { lr.validate(); });
+}
+
+void OptimizerOptions::settle_wsd(const Options& options, const char* unit, Problems& problems) {
+  const std::optional<std::int64_t>& length = lr.by_samples ? lr_wsd_decay_samples : lr_wsd_decay_iterations;
+  if (lr.style == optim::LrDecayStyle::wsd) {
+    lr.wsd_decay = length.value_or(0);
+    problems.expect(length.has_value(), fmt::format("--lr-decay-style WSD needs --lr-wsd-decay-{}", unit));
+    return;
+  }
+  for (const std::string& name : {std::string("lr-wsd-decay-style"), fmt::format("lr-wsd-decay-{}", unit)}) {
+    problems.expect(!options.given(name), fmt::format("--{} needs --lr-decay-style WSD", name));
+  }
+}
+
+void OptimizerOptions::settle_weight_decay(const Options& options, const BatchOptions& batch, Problems& problems) {
+  if (!weight_decay_style) {
+    for (const char* name : {"start-weight-decay", "end-weight-decay"}) {
+      problems.expect(!options.given(name), fmt::format("--{} needs --weight-decay-incr-style linear or cosine", name));
+    }
+    return;
+  }
+  problems.expect(start_weight_decay && end_weight_decay,
+                  "--weight-decay-incr-style linear or cosine needs --start-weight-decay and --end-weight-decay");
+  problems.expect(!options.given("weight-decay"), "--weight-decay and a growing weight decay exclude each other");
+  if (!start_weight_decay || !end_weight_decay) return;
+  weight_decay_ramp = {*weight_decay_style, *start_weight_decay, *end_weight_decay,
+                       lr.by_samples ? *batch.train_samples : *batch.train_iterations};
+  optimizer.weight_decay = *end_weight_decay;
+  problems.attempt([&] { weight_decay_ramp->validate(); });
 }
 
 }  // namespace trireme::app

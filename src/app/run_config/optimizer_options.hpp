@@ -7,6 +7,7 @@
 #include "src/app/run_config/problems.hpp"
 #include "src/optim/lr_schedule.hpp"
 #include "src/optim/make_optimizer.hpp"
+#include "src/optim/weight_decay_ramp.hpp"
 
 namespace trireme::app {
 
@@ -19,6 +20,13 @@ struct OptimizerOptions {
   std::optional<double> lr_warmup_fraction;
   std::optional<std::int64_t> lr_decay_iterations;
   std::optional<std::int64_t> lr_decay_samples;
+  std::optional<std::int64_t> lr_wsd_decay_iterations;
+  std::optional<std::int64_t> lr_wsd_decay_samples;
+  std::optional<double> start_weight_decay;
+  std::optional<double> end_weight_decay;
+  /// Course of the weight decay; none: constant.
+  std::optional<optim::WeightDecayStyle> weight_decay_style;
+  std::optional<optim::WeightDecayRamp> weight_decay_ramp;
   double clip_grad = 1;
 
   void declare(Options& options);
@@ -27,6 +35,8 @@ struct OptimizerOptions {
 
  private:
   void settle_learning_rate(const Options& options, const BatchOptions& batch, Problems& problems);
+  void settle_wsd(const Options& options, const char* unit, Problems& problems);
+  void settle_weight_decay(const Options& options, const BatchOptions& batch, Problems& problems);
 };
 
 }  // namespace trireme::app

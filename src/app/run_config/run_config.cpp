@@ -116,6 +116,7 @@ train::TrainOptions RunConfig::train_options() const {
           .seed = seed,
           .lr_schedule = optimizer.lr,
           .optimizer = optimizer.optimizer,
+          .weight_decay_ramp = optimizer.weight_decay_ramp,
           .clip_grad = optimizer.clip_grad,
           .loss_scale = precision.loss_scale,
           .max_skipped = precision.max_skipped};

@@ -278,6 +278,104 @@ TEST(RunConfig, RefusesOptionsOfAnotherOptimizer) {
   expect_refused({"--data-path", "a.h5", "--sgd-momentum", "0.5"}, "--sgd-momentum needs --optimizer sgd");
 }
 
+/// Reads a command line that trains by samples, in sequences of 1024 tokens.
+RunConfig read_by_samples(std::vector<std::string> arguments) {
+  for (const char* given : {"--lr", "1", "--train-samples", "2000", "--seq-length", "1024", "--model", "gpt2-124m",
+                            "--data-path", "a.h5", "--micro-batch-size", "4"}) {
+    arguments.emplace_back(given);
+  }
+  Options options("trireme train", "");
+  RunConfigReader reader(options);
+  options.parse(arguments);
+  return reader.settle(2);
+}
+
+TEST(RunConfig, HoldsTheSchedulesOfMegatronLm) {
+  const RunConfig wsd = read({"--model",
+                              "gpt2-124m",
+                              "--data-path",
+                              "a.h5",
+                              "--lr-decay-style",
+                              "WSD",
+                              "--lr-decay-iters",
+                              "55",
+                              "--lr-wsd-decay-iters",
+                              "12",
+                              "--lr-warmup-iters",
+                              "5",
+                              "--lr-warmup-init",
+                              "0.25",
+                              "--weight-decay-incr-style",
+                              "cosine",
+                              "--start-weight-decay",
+                              "0.1",
+                              "--end-weight-decay",
+                              "0.3"});
+  EXPECT_EQ(wsd.optimizer.lr.style, optim::LrDecayStyle::wsd);
+  EXPECT_EQ(wsd.optimizer.lr.wsd_style, optim::WsdDecayStyle::exponential);
+  EXPECT_EQ(wsd.optimizer.lr.wsd_decay, 12);
+  EXPECT_EQ(wsd.optimizer.lr.initial, 0.25);
+  const optim::WeightDecayRamp ramp = wsd.train_options().weight_decay_ramp.value();
+  EXPECT_EQ(ramp.style, optim::WeightDecayStyle::cosine);
+  EXPECT_EQ((std::pair{ramp.start, ramp.end}), (std::pair{0.1, 0.3}));
+  EXPECT_EQ(ramp.length, 1);
+  EXPECT_FALSE(read({"--model", "gpt2-124m", "--data-path", "a.h5", "--weight-decay-incr-style", "constant"})
+                   .train_options()
+                   .weight_decay_ramp);
+  const RunConfig samples = read_by_samples({"--lr-decay-style", "WSD", "--lr-wsd-decay-samples", "640",
+                                             "--lr-warmup-fraction", "0.05", "--weight-decay-incr-style", "linear",
+                                             "--start-weight-decay", "0", "--end-weight-decay", "0.1"});
+  EXPECT_EQ(samples.optimizer.lr.wsd_decay, 640);
+  EXPECT_EQ(samples.optimizer.lr.warmup, 100);
+  EXPECT_EQ(samples.train_options().weight_decay_ramp->length, 2000);
+}
+
+TEST(RunConfig, TakesStepsOfTheBatchInTokens) {
+  const auto steps = [](const std::string& text) {
+    const RunConfig config = read_by_samples({"--step-batch-size-schedule", text});
+    std::vector<std::pair<std::int64_t, std::int64_t>> levels;
+    for (const auto& level : std::get<train::BatchSteps>(*config.train_options().ramp_up).levels) {
+      levels.emplace_back(level.begin, level.size);
+    }
+    EXPECT_EQ(config.train_options().global_batch_size,
+              std::ranges::max(levels, {}, [](auto l) { return l.second; }).second);
+    return levels;
+  };
+  using Levels = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  EXPECT_EQ(steps("0:32 100K:64 250K:96"), (Levels{{0, 32}, {97, 64}, {244, 96}}));
+  EXPECT_EQ(steps("250k:96,0:32, 0.1M:64"), (Levels{{0, 32}, {97, 64}, {244, 96}}));
+  EXPECT_EQ(steps("0:64 4B:32 1T:8"), (Levels{{0, 64}, {3906250, 32}, {976562500, 8}}));
+  const auto refused = [&](std::vector<std::string> arguments, const std::string& message) {
+    EXPECT_THAT([&] { read_by_samples(arguments); }, ThrowsMessage<ConfigError>(HasSubstr(message)));
+  };
+  refused({"--step-batch-size-schedule", "0:16 1000:32 1023:64"}, "begin at sample 0");
+  refused({"--step-batch-size-schedule", "0:16 100"}, "'100' is not TOKENS:BATCH");
+  refused({"--step-batch-size-schedule", "0:16 abc:32"}, "'abc' is no number from 0 to 1e18");
+  refused({"--step-batch-size-schedule", " "}, "must begin at 0");
+  refused({"--step-batch-size-schedule", "0:16", "--global-batch-size", "16"}, "exclude each other");
+  refused({"--step-batch-size-schedule", "0:16", "--rampup-batch-size", "8", "8", "100"}, "exclude each other");
+  expect_refused({"--data-path", "a.h5", "--step-batch-size-schedule", "0:16"}, "needs --train-samples instead");
+}
+
+TEST(RunConfig, RefusesSchedulesThatContradict) {
+  expect_refused({"--data-path", "a.h5", "--lr-decay-style", "WSD"}, "WSD needs --lr-wsd-decay-iters");
+  expect_refused({"--data-path", "a.h5", "--lr-wsd-decay-iters", "5"},
+                 "--lr-wsd-decay-iters needs --lr-decay-style WSD");
+  expect_refused({"--data-path", "a.h5", "--lr-wsd-decay-style", "cosine"},
+                 "--lr-wsd-decay-style needs --lr-decay-style");
+  expect_refused({"--data-path", "a.h5", "--lr-wsd-decay-samples", "5"}, "needs --train-samples");
+  expect_refused({"--data-path", "a.h5", "--lr-warmup-init", "0.1"}, "--lr-warmup-init needs a warm-up");
+  expect_refused({"--data-path", "a.h5", "--start-weight-decay", "0.1"}, "needs --weight-decay-incr-style linear");
+  expect_refused({"--data-path", "a.h5", "--weight-decay-incr-style", "linear", "--start-weight-decay", "0.1"},
+                 "needs --start-weight-decay and --end-weight-decay");
+  expect_refused({"--data-path", "a.h5", "--weight-decay-incr-style", "linear", "--start-weight-decay", "0.1",
+                  "--end-weight-decay", "0.2", "--weight-decay", "0.1"},
+                 "--weight-decay and a growing weight decay exclude each other");
+  expect_refused({"--data-path", "a.h5", "--weight-decay-incr-style", "linear", "--start-weight-decay", "0.3",
+                  "--end-weight-decay", "0.2"},
+                 "--start-weight-decay 0.3 must be at least 0 and at most --end-weight-decay 0.2");
+}
+
 TEST(RunConfig, BoundsSizes) {
   const std::string max_int = "2147483647";
   for (const std::string name : {"num-layers", "vpp", "num-layers-per-virtual-pipeline-stage", "recompute-num-layers",
@@ -309,7 +407,7 @@ TEST(RunConfig, TasksCountExamplesAndRunWholeEpochs) {
   EXPECT_EQ(config.schedule().eval_interval, 10);
   EXPECT_EQ(config.schedule().save_interval, 10);
   EXPECT_EQ(config.optimizer.lr.decay, 50);
-  EXPECT_EQ(config.optimizer.lr.warmup, 3);  // 0.065 of 50
+  EXPECT_DOUBLE_EQ(config.optimizer.lr.warmup, 3.25);  // 0.065 of 50
   EXPECT_EQ(read_task({"--lr-warmup-iters", "7", "--save-interval", "4"}, 3).optimizer.lr.warmup, 7);
   EXPECT_EQ(*read_task({}, 3).batch.global_batch_size, 24);  // a micro-batch for each data rank
   EXPECT_THAT(
