@@ -94,4 +94,28 @@ Attributes attributes_of(const LrSchedule& schedule) {
   return attributes;
 }
 
+LrSchedule lr_schedule_from(const Attributes& attributes) {
+  LrSchedule schedule;
+  schedule.by_samples = attributes.contains("training.lr-decay-samples");
+  const std::string unit = schedule.by_samples ? "samples" : "iters";
+  schedule.style = attributes.get("training.lr-decay-style", style_names);
+  schedule.maximum = attributes.get<double>("training.lr");
+  schedule.minimum = attributes.get<double>("training.min-lr");
+  schedule.warmup = attributes.get<double>("training.lr-warmup-" + unit);
+  schedule.decay = attributes.get<std::int64_t>("training.lr-decay-" + unit);
+  if (attributes.contains("training.lr-warmup-init")) {
+    schedule.initial = attributes.get<double>("training.lr-warmup-init");
+  }
+  if (schedule.style == LrDecayStyle::wsd) {
+    schedule.wsd_style = attributes.get("training.lr-wsd-decay-style", wsd_style_names);
+    schedule.wsd_decay = attributes.get<std::int64_t>("training.lr-wsd-decay-" + unit);
+  }
+  try {
+    schedule.validate();
+  } catch (const ConfigError& error) {
+    attributes.fail(fmt::format("the learning rate among its attributes makes no sense: {}", error.what()));
+  }
+  return schedule;
+}
+
 }  // namespace trireme::optim

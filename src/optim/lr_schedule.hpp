@@ -39,7 +39,9 @@ struct LrSchedule {
   double at(std::int64_t progress) const;
 };
 
-/// The schedule among the attributes "training.*" of a checkpoint.
+/// The schedule among the attributes "training.*" of a checkpoint, and back. CheckpointError where values are missing
+/// or malformed.
 Attributes attributes_of(const LrSchedule& schedule);
+LrSchedule lr_schedule_from(const Attributes& attributes);
 
 }  // namespace trireme::optim

@@ -35,4 +35,13 @@ Attributes attributes_of(const WeightDecayRamp& ramp, bool by_samples) {
   return attributes;
 }
 
+std::optional<WeightDecayRamp> weight_decay_ramp_from(const Attributes& attributes) {
+  if (!attributes.contains("training.weight-decay-incr-style")) return std::nullopt;
+  const char* const length =
+      attributes.contains("training.train-samples") ? "training.train-samples" : "training.train-iters";
+  return WeightDecayRamp{attributes.get("training.weight-decay-incr-style", style_names),
+                         attributes.get<double>("training.start-weight-decay"),
+                         attributes.get<double>("training.end-weight-decay"), attributes.get(length, std::int64_t{1})};
+}
+
 }  // namespace trireme::optim

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "src/base/attributes.hpp"
 
@@ -24,7 +25,8 @@ struct WeightDecayRamp {
   double at(std::int64_t progress) const;
 };
 
-/// The ramp among the attributes "training.*" of a checkpoint.
+/// The ramp among the attributes "training.*" of a checkpoint, and back: none where the weight decay is constant.
 Attributes attributes_of(const WeightDecayRamp& ramp, bool by_samples);
+std::optional<WeightDecayRamp> weight_decay_ramp_from(const Attributes& attributes);
 
 }  // namespace trireme::optim

@@ -141,7 +141,7 @@ refused 3 "does not fit this run" 2 train "${run[@]}" --load good --dtype fp64
 other=("${model[@]}" --data-path other.h5 --global-batch-size 4 --train-iters 12 --lr 0.01 --eval-iters 0 --load good)
 refused 3 "data.corpora" 2 train "${other[@]}"
 refused 3 "data.seed" 1 train "${run[@]}" --load good --seed 5
-on 2 train "${other[@]}" --allow-new-data
+on 2 train "${other[@]}" --allow-new-data --override-opt-param-scheduler
 check "--allow-new-data goes on with other text" [ "$code $(grep -c '^[0-9:]* *9/12 ' err)" = "0 1" ]
 check "a changed option of the optimizer is said, once" \
   [ "$(grep -o -- '--.* in the checkpoint, now .*' err)" = "--lr-decay-iters was 8 in the checkpoint, now 12" ]

@@ -23,6 +23,12 @@ void CheckpointOptions::declare(Options& options, RunKind kind) {
       "allow-new-data", &allow_new_data,
       "With --load: go on with other corpora or another order of samples; it begins at the sample number the "
       "checkpoint has reached.");
+  options.add_flag(
+      "override-opt-param-scheduler,override-opt_param-scheduler", &override_schedule,
+      "With --load: go on with this command line's learning rate and weight decay. Without it, and without "
+      "--use-checkpoint-opt-param-scheduler, all of their settings must be the checkpoint's.");
+  options.add_flag("use-checkpoint-opt-param-scheduler,use-checkpoint-opt_param-scheduler", &use_checkpoint_schedule,
+                   "With --load: go on with the checkpoint's learning rate and weight decay.");
   options.add("save-interval", &save_interval, "N", "Iterations between checkpoints.", at_least(1));
   options.add("keep-last", &keep_last, "K",
               "Keep only the K newest checkpoints; 0: all. Default all; 1 with --save-retain-interval.", at_least(0));
@@ -46,6 +52,10 @@ void CheckpointOptions::check(const Options& options, Problems& problems) const 
   problems.expect(!no_load_optimizer || !load.empty(), "--no-load-optim needs --load");
   problems.expect(!no_save_optimizer || !save.empty(), "--no-save-optim needs --save");
   problems.expect(!allow_new_data || !load.empty(), "--allow-new-data needs --load");
+  problems.expect(!override_schedule || !load.empty(), "--override-opt-param-scheduler needs --load");
+  problems.expect(!use_checkpoint_schedule || !load.empty(), "--use-checkpoint-opt-param-scheduler needs --load");
+  problems.expect(!override_schedule || !use_checkpoint_schedule,
+                  "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other");
   problems.expect(save_interval == 0 || !save.empty(), "--save-interval needs --save");
   problems.expect(!async_save || !save.empty(), "--async-save needs --save");
   problems.expect(keep_last.value_or(0) == 0 || !save.empty(), "--keep-last needs --save");

@@ -7,6 +7,7 @@
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/batch_options.hpp"
 #include "src/app/run_config/problems.hpp"
+#include "src/app/run_config/run_attributes.hpp"
 #include "src/app/saved_model.hpp"
 #include "src/train/checkpoint_writer.hpp"
 
@@ -23,6 +24,8 @@ struct CheckpointOptions {
   bool no_load_optimizer = false;
   bool no_save_optimizer = false;
   bool allow_new_data = false;
+  bool override_schedule = false;        ///< of the learning rate and the weight decay: the command line's
+  bool use_checkpoint_schedule = false;  ///< the checkpoint's
   std::int64_t save_interval = 0;
   std::optional<int> keep_last;
   std::int64_t retain_interval = 0;
@@ -35,6 +38,11 @@ struct CheckpointOptions {
   train::OptimizerState loaded_optimizer() const { return state_of(no_load_optimizer); }
   train::OptimizerState saved_optimizer() const { return state_of(no_save_optimizer); }
   OpenOptions source() const { return {.step = step, .optional = load_or_init}; }
+  ScheduleSource schedule_source() const {
+    return override_schedule         ? ScheduleSource::command_line
+           : use_checkpoint_schedule ? ScheduleSource::checkpoint
+                                     : ScheduleSource::must_agree;
+  }
   train::CheckpointWriterOptions writer() const {
     // Retaining some implies that the others go, as in Megatron-LM.
     const int kept = keep_last.value_or(retain_interval > 0 ? 1 : 0);

@@ -1,5 +1,6 @@
 #include "src/app/run_config/run_attributes.hpp"
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,13 @@ void require_equal(const Attributes& stored, const Attributes& run, std::string_
     table += fmt::format("\n  {:<24} checkpoint {:<36} this run (missing)", name, value);
   }
   TRIREME_CHECK(table.empty(), CheckpointError, "{}:{}\n{}", what, table, remedy);
+}
+
+/// Returns whether an attribute is a setting of learning rate or weight decay.
+bool is_schedule(std::string_view name) {
+  constexpr std::string_view prefixes[] = {"training.lr", "training.min-lr", "training.train-"};
+  return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
+         name.find("weight-decay") != std::string_view::npos;
 }
 
 }  // namespace
@@ -81,6 +89,49 @@ void require_same_run(const Attributes& stored, const Attributes& run, bool allo
                 "the checkpoint holds the state of --optimizer {}, which cannot continue with --optimizer {}. Try "
                 "--optimizer {}, --no-load-optim for new moments, or another --load.",
                 there, here, there);
+}
+
+std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSource source, train::TrainOptions& options,
+                                         Attributes& run) {
+  if (source == ScheduleSource::command_line || train::progress_from(stored).iteration == 0) return {};
+  const bool are_stored = stored.contains_prefix("training.lr");
+  if (source == ScheduleSource::must_agree && !are_stored) return {};  // a checkpoint from before they were stored
+  TRIREME_CHECK(are_stored, CheckpointError,
+                "--use-checkpoint-opt-param-scheduler: the checkpoint is older than its settings of the learning rate. "
+                "Give them, without this option.");
+  std::map<std::string, std::pair<std::string, std::string>> settings;  // by name: in the checkpoint, now
+  Attributes::Texts texts;
+  for (const auto& [name, value] : run.texts()) {
+    if (is_schedule(name)) {
+      settings[name].second = value;
+    } else {
+      texts[name] = value;
+    }
+  }
+  for (const auto& [name, value] : stored.texts()) {
+    if (is_schedule(name)) texts[name] = settings[name].first = value;
+  }
+  std::erase_if(settings, [](const auto& setting) { return setting.second.first == setting.second.second; });
+  const auto named = [](const std::string& value) { return value.empty() ? "not set" : value; };
+  std::vector<std::string> lines;
+  std::string table;
+  for (const auto& [name, values] : settings) {
+    const std::string flag = "--" + name.substr(std::string_view("training.").size());
+    table += fmt::format("\n  {:<26} checkpoint {:<24} this run {}", flag, named(values.first), named(values.second));
+    lines.push_back(
+        fmt::format("{} {} is the checkpoint's, in place of {}", flag, named(values.first), named(values.second)));
+  }
+  TRIREME_CHECK(source == ScheduleSource::checkpoint || settings.empty(), CheckpointError,
+                "the checkpoint's run has other settings of learning rate or weight decay:{}\nGive these, or "
+                "--override-opt-param-scheduler to go on with the command line's, or "
+                "--use-checkpoint-opt-param-scheduler to go on with the checkpoint's.",
+                table);
+  if (source == ScheduleSource::must_agree) return {};
+  options.lr_schedule = optim::lr_schedule_from(stored);
+  options.weight_decay_ramp = optim::weight_decay_ramp_from(stored);
+  options.optimizer.weight_decay = stored.get<double>("training.weight-decay");
+  run = Attributes(std::move(texts));
+  return lines;
 }
 
 std::vector<std::string> changed_options(const Attributes& stored, const Attributes& run) {

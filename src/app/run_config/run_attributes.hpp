@@ -37,6 +37,15 @@ void require_same_model(const Attributes& stored, const Attributes& run);
 void require_same_run(const Attributes& stored, const Attributes& run, bool allow_new_data,
                       train::OptimizerState optimizer = train::OptimizerState::kept);
 
+/// Source of the settings of learning rate and weight decay of a run that goes on from a checkpoint.
+enum class ScheduleSource { must_agree, command_line, checkpoint };
+
+/// Settles these settings as Megatron-LM does, where the checkpoint's run has made updates. `must_agree` throws
+/// CheckpointError with a table of those that differ. `checkpoint` takes the checkpoint's, in `options` and the
+/// attributes `run`. Returns a line for each setting taken: "--lr 0.1 is the checkpoint's, in place of 0.2".
+std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSource source, train::TrainOptions& options,
+                                         Attributes& run);
+
 /// One line for each option of training and the type that `run` has otherwise than a checkpoint: "--lr was 0.1 in the
 /// checkpoint, now 0.2". Checkpoints from before the options were stored are compared by type alone.
 std::vector<std::string> changed_options(const Attributes& stored, const Attributes& run);

@@ -268,6 +268,20 @@ TEST(RunConfig, TakesOneCorpusOrAWeightForEach) {
 TEST(RunConfig, RefusesOptionsOfACheckpointWithoutOne) {
   expect_refused({"--data-path", "a.h5", "--allow-new-data"}, "--allow-new-data needs --load");
   expect_refused({"--data-path", "a.h5", "--load-or-init"}, "--load-or-init needs --load");
+  expect_refused({"--data-path", "a.h5", "--override-opt_param-scheduler"},
+                 "--override-opt-param-scheduler needs --load");
+  expect_refused(
+      {"--data-path", "a.h5", "--load", "b", "--override-opt-param-scheduler", "--use-checkpoint-opt_param-scheduler"},
+      "exclude each other");
+  const std::vector<std::string> load = {"--model", "gpt2-124m", "--data-path", "a.h5", "--load", "b"};
+  const auto source = [&](const char* flag) {
+    std::vector<std::string> arguments = load;
+    arguments.emplace_back(flag);
+    return read(arguments).checkpoint.schedule_source();
+  };
+  EXPECT_EQ(read(load).checkpoint.schedule_source(), ScheduleSource::must_agree);
+  EXPECT_EQ(source("--override-opt_param-scheduler"), ScheduleSource::command_line);
+  EXPECT_EQ(source("--use-checkpoint-opt-param-scheduler"), ScheduleSource::checkpoint);
 }
 
 TEST(RunConfig, RefusesOptionsOfAnotherOptimizer) {

@@ -111,7 +111,8 @@ class Finetuning {
     plan.blobs["tokenizer"] = tokenizer_payload_;
     plan.iterations = *config.batch.train_iterations;
     plan.attributes = attributes_of(model_);
-    plan.attributes.merge(attributes_of(config.train_options()));
+    plan.options = config.train_options();
+    plan.attributes.merge(attributes_of(plan.options));
     put_dtype(plan.attributes, config.precision.dtype);
     plan.attributes.put("tokenizer", tokenizer_name_);
     plan.attributes.put("data.task", task_.name());
@@ -123,10 +124,7 @@ class Finetuning {
       plan.start = open_checkpoint(*job_.world, config.checkpoint.load, config.checkpoint.source());
     }
     if (plan.start.reader) {
-      const Attributes& stored = plan.start.description.attributes;
-      require_same_run(stored, plan.attributes, config.checkpoint.allow_new_data, config.checkpoint.loaded_optimizer());
-      for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
-      plan.done = train::progress_from(stored);
+      settle_start(plan.start.description.attributes, config.checkpoint, plan);
     } else {
       TRIREME_CHECK(pretrained_, CheckpointError, "{} has no checkpoint to go on with", config.checkpoint.load);
       plan.pretrained = pretrained_;

@@ -132,8 +132,18 @@ Attributes attributes_of(const std::vector<OtherCorpora>& others) {
 
 }  // namespace
 
+void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan) {
+  require_same_run(stored, plan.attributes, options.allow_new_data, options.loaded_optimizer());
+  for (const std::string& line : settle_schedule(stored, options.schedule_source(), plan.options, plan.attributes)) {
+    log::info("{}", line);
+  }
+  for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
+  plan.done = train::progress_from(stored);
+}
+
 TrainPlan make_plan(const Job& job, const RunConfig& config) {
   TrainPlan plan;
+  plan.options = config.train_options();
   if (config.data.mock) {
     const std::int64_t vocabulary = config.model.config(*config.batch.sequence_length, 1).vocabulary;
     plan.stores.push_back({mock_corpus(vocabulary, config.seed)});
@@ -150,8 +160,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   plan.model = config.model.config(*config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
   collectively(*job.world, [&] { data::check_vocabularies(all, plan.model.vocabulary); });
   plan.samples = sample_options(config, plan);
-  plan.attributes =
-      run_attributes(plan.model, plan.stores, plan.samples, config.train_options(), config.precision.dtype);
+  plan.attributes = run_attributes(plan.model, plan.stores, plan.samples, plan.options, config.precision.dtype);
   plan.attributes.merge(attributes_of(plan.other_stores));
 
   if (!config.checkpoint.load.empty()) {
@@ -164,10 +173,8 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   std::vector<data::SampleBudget> earlier_budgets;
   if (plan.start.reader) {
     const Attributes& stored = plan.start.description.attributes;
-    require_same_run(stored, plan.attributes, config.checkpoint.allow_new_data, config.checkpoint.loaded_optimizer());
+    settle_start(stored, config.checkpoint, plan);
     if (!config.checkpoint.allow_new_data) earlier_budgets = data::budgets_from(stored);
-    for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
-    plan.done = train::progress_from(stored);
   }
   plan.iterations = config.batch.iterations(plan.done, job.grid.data_size());
   data::SampleBudget needed = data::samples_needed(config.run_length(plan.iterations));

@@ -30,10 +30,14 @@ struct TrainPlan {
   /// Weights to begin with, but for heads that it lacks; null: initial ones.
   std::shared_ptr<const OpenCheckpoint> pretrained;
   train::Progress done;
+  train::TrainOptions options;               ///< those of the configuration, or of the checkpoint
   std::int64_t iterations = 0;               ///< whole run, earlier lives included
   Attributes attributes;                     ///< saved with every checkpoint
   std::map<std::string, std::string> blobs;  ///< likewise: the tokenizer's definition, and scores of a task
 };
+
+/// Holds the options of `plan` against its starting point, the checkpoint `stored`, and logs what changes.
+void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan);
 
 /// Plans the run that `config` asks for. Collective.
 TrainPlan make_plan(const Job& job, const RunConfig& config);

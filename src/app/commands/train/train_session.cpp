@@ -33,7 +33,7 @@ TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
                          : nullptr),
       model_(*job.backend, communication_ ? communication_->world() : *job.world, job.grid, job.communicators,
              plan.model, config.execution_config()),
-      trainer_(model_, config.train_options()) {
+      trainer_(model_, plan.options) {
   if (communication_) trainer_.measure(*communication_);
   if (plan_.start.reader) {
     make_state(config.checkpoint.loaded_optimizer());
