@@ -52,14 +52,19 @@ MetricsFile::MetricsFile(const std::string& path, const train::Progress& done)
 
 void MetricsFile::write(const train::TrainRecord& r) {
   const std::string sop_loss = r.sop_loss ? fmt::format(R"("sop_loss": {}, )", number(*r.sop_loss)) : "";
-  const std::string weight_decay =
-      r.weight_decay ? fmt::format(R"("weight_decay": {}, )", number(*r.weight_decay)) : "";
+  std::string optional;
+  for (const auto& [name, value] : {std::pair{"decoupled_learning_rate", r.decoupled_learning_rate},
+                                    {"weight_decay", r.weight_decay},
+                                    {"params_norm", r.params_norm}}) {
+    if (value) optional += fmt::format(R"("{}": {}, )", name, number(*value));
+  }
+  if (r.num_zeros) optional += fmt::format(R"("num_zeros": {}, )", *r.num_zeros);
   file_.append(fmt::format(
       R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, {}"grad_norm": {}, "learning_rate": {}, {})"
       R"("loss_scale": {}, "skipped": {}, "elapsed_ms": {:.3f}, "tokens_per_second": {:.1f}, "tflops_per_rank": {:.4f}{}}})"
       "\n",
       r.iteration, r.consumed_samples, number(r.lm_loss), sop_loss, number(r.grad_norm), number(r.learning_rate),
-      weight_decay, number(r.loss_scale), r.skipped, r.elapsed_ms, r.tokens_per_second, r.tflops_per_rank,
+      optional, number(r.loss_scale), r.skipped, r.elapsed_ms, r.tokens_per_second, r.tflops_per_rank,
       exposed_text(r)));
 }
 

@@ -109,6 +109,9 @@ struct RehearsalBackend::Kernels final : GemmKernels,
 
   void sum_squares(Stream&, ConstTensorView, TensorView) override {}
   void sum(Stream&, ConstTensorView, TensorView) override {}
+  void sum_powers(Stream&, ConstTensorView, int, TensorView) override {}
+  void max_abs(Stream&, ConstTensorView, TensorView) override {}
+  void count_zeros(Stream&, ConstTensorView, TensorView) override {}
 
   void rotate(Stream&, const RotaryEmbedding&, const RotaryHeads&, Rotation) override {}
 };

@@ -84,6 +84,7 @@ Parameter split_by_token(const std::string& name, ParameterRole role, const Shap
   Parameter parameter = replicated(name, role, shape, shard);
   parameter.replicated = shard.tensor_size == 1;
   parameter.gradient_is_partial = false;
+  parameter.rows_are_tokens = shape.rank() == 2;
   // A rank whose rows are all padding holds an empty box at the end of the vocabulary.
   parameter.box.offset[0] = std::min(vocabulary.first(), vocabulary.size());
   parameter.box.extent[0] = vocabulary.true_rows();

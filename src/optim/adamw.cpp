@@ -12,7 +12,7 @@ AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double wei
 
 void AdamW::update_stretch(const Update& update, const Stretch& stretch) {
   AdamWStep step;
-  step.learning_rate = update.learning_rate;
+  step.learning_rate = stretch.learning_rate;
   step.beta1 = options_.beta1;
   step.beta2 = options_.beta2;
   step.epsilon = options_.epsilon;

@@ -50,20 +50,24 @@ void Optimizer::restore(std::int64_t updates) {
 }
 
 void Optimizer::step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated) {
-  const Update update{rates.learning_rate, rates.weight_decay.value_or(weight_decay_), gradient_scale, ++updates_};
+  const Update update{gradient_scale, ++updates_};
   for (std::size_t bucket = parameters_.layout().buckets().size(); bucket-- > 0;) {
-    update_bucket(bucket, update);
+    update_bucket(bucket, rates, update);
     if (updated) updated(bucket);
   }
 }
 
-void Optimizer::update_bucket(std::size_t bucket, const Update& update) {
+void Optimizer::update_bucket(std::size_t bucket, const Rates& rates, const Update& update) {
   const TensorView gradients = parameters_.shard_gradients(bucket);
   const TensorView values = parameters_.shard_values(bucket);
   const TensorView masters = this->masters(bucket);
-  const auto decay = [&](const parallel::Parameter& p) { return parallel::decays(p.role) ? update.weight_decay : 0; };
-  parameters_.for_each_stretch(bucket, decay, [&](double weight_decay, std::int64_t begin, std::int64_t count) {
-    Stretch stretch{weight_decay,
+  const auto of_parameter = [&](const parallel::Parameter& p) {
+    return std::pair(p.rows_are_tokens ? rates.of_tokens.value_or(rates.learning_rate) : rates.learning_rate,
+                     parallel::decays(p.role) ? rates.weight_decay.value_or(weight_decay_) : 0);
+  };
+  parameters_.for_each_stretch(bucket, of_parameter, [&](const auto& own, std::int64_t begin, std::int64_t count) {
+    Stretch stretch{own.first,
+                    own.second,
                     gradients.flat(begin, count),
                     masters.flat(begin, count),
                     {},

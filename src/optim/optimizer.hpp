@@ -27,6 +27,7 @@ class Optimizer {
     Rates(double rate) : learning_rate(rate) {}
     double learning_rate;
     std::optional<double> weight_decay = {};  ///< in place of the optimizer's
+    std::optional<double> of_tokens = {};     ///< learning rate of Parameter::rows_are_tokens
   };
 
   virtual ~Optimizer() = default;
@@ -48,16 +49,19 @@ class Optimizer {
   void restore(std::int64_t updates);
   /// Sets the masters to the parameters, after these were initialised.
   void reset_masters();
+  /// Masters of this rank's shard of a bucket.
+  TensorView masters(std::size_t bucket) const {
+    return rounds() ? of_bucket(masters_, bucket) : parameters_.shard_values(bucket);
+  }
 
  protected:
   struct Update {
-    double learning_rate = 0;
-    double weight_decay = 0;  ///< of parameters that decay
     double gradient_scale = 1;
     std::int64_t number = 1;  ///< from 1
   };
-  /// Range of the shard whose parameters have the same weight decay.
+  /// Range of the shard whose parameters have the same rates.
   struct Stretch {
+    double learning_rate = 0;
     double weight_decay = 0;
     TensorView gradients;
     TensorView masters;
@@ -83,10 +87,7 @@ class Optimizer {
   TensorView of_bucket(const Tensor& array, std::size_t bucket) const {
     return array.view().flat(parameters_.shard_offset(bucket), parameters_.shard_values(bucket).numel());
   }
-  TensorView masters(std::size_t bucket) const {
-    return rounds() ? of_bucket(masters_, bucket) : parameters_.shard_values(bucket);
-  }
-  void update_bucket(std::size_t bucket, const Update& update);
+  void update_bucket(std::size_t bucket, const Rates& rates, const Update& update);
 
   Backend& backend_;
   parallel::ParameterBuffer& parameters_;

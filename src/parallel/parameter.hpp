@@ -27,8 +27,9 @@ struct Parameter {
   /// Marks a replicated parameter that works on the sequence-parallel residual stream. Each rank of the tensor group
   /// has the gradient of its own positions only; a step sums it over the group once.
   bool gradient_is_partial = false;
-  bool shared_copy = false;  ///< a second holder of a tied tensor (the output head's `wte` on the last stage)
-  bool tied = false;         ///< held by the first and the last stage: its gradient is the sum of both
+  bool rows_are_tokens = false;  ///< the token embedding, or the matrix of the output layer
+  bool shared_copy = false;      ///< a second holder of a tied tensor (the output head's `wte` on the last stage)
+  bool tied = false;             ///< held by the first and the last stage: its gradient is the sum of both
   /// Number of the unit of parameters that are used together (the embeddings, a layer, the head). Units are consecutive
   /// in a rank's list, numbered from 0 in its order.
   int unit = 0;

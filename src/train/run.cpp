@@ -34,6 +34,8 @@ class Window {
         sop_loss_ ? fmt::format("lm loss {} | sop loss {}", mean(loss_), mean(*sop_loss_)) : "loss " + mean(loss_),
         last.skipped ? "loss or gradient not finite, update skipped" : fmt::format("grad norm {:.3f}", last.grad_norm),
         last.learning_rate, per_iteration_ms, tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
+    if (last.params_norm) line += fmt::format(" | params norm {:.3f}", *last.params_norm);
+    if (last.num_zeros) line += fmt::format(" | num zeros {}", *last.num_zeros);
     if (next_batch > 0) line += fmt::format(" | next batch {}", next_batch);
     if (dynamic_scale) line += fmt::format(" | loss scale {:g}", last.loss_scale);
     if (skipped_ > 0) line += fmt::format(" | {} skipped", skipped_);

@@ -1,5 +1,7 @@
 #include "src/train/train_options.hpp"
 
+#include "src/optim/grad_norm.hpp"
+
 namespace trireme::train {
 namespace {
 
@@ -25,6 +27,14 @@ Attributes attributes_of(const TrainOptions& options) {
   }
   attributes.put("training.loss-average", options.loss_average, loss_average_names);
   attributes.put_shortest("training.clip-grad", options.clip_grad);
+  if (options.grad_norm_power != 2) {
+    const bool is_infinite = options.grad_norm_power == optim::infinity_norm;
+    attributes.put("training.grad-norm-type", is_infinite ? "inf" : std::to_string(options.grad_norm_power));
+  }
+  if (options.decoupled_rate) {
+    attributes.put_shortest("training.decoupled-lr", options.decoupled_rate->maximum);
+    attributes.put_shortest("training.decoupled-min-lr", options.decoupled_rate->minimum);
+  }
   attributes.merge(attributes_of(options.lr_schedule));
   attributes.merge(attributes_of(options.optimizer));
   if (options.weight_decay_ramp) {
@@ -32,6 +42,12 @@ Attributes attributes_of(const TrainOptions& options) {
   }
   attributes.merge(attributes_of(options.loss_scale));
   return attributes;
+}
+
+std::optional<DecoupledRate> decoupled_rate_from(const Attributes& attributes) {
+  if (!attributes.contains("training.decoupled-lr")) return std::nullopt;
+  return DecoupledRate{attributes.get<double>("training.decoupled-lr"),
+                       attributes.get<double>("training.decoupled-min-lr")};
 }
 
 }  // namespace trireme::train

@@ -56,6 +56,12 @@ inline void validate(const ExecutionConfig& config) {
 /// (Megatron-LM's).
 enum class LossAverage { tokens, micro_batch };
 
+/// Greatest and least learning rate of a schedule that is otherwise the run's.
+struct DecoupledRate {
+  double maximum = 0;
+  double minimum = 0;
+};
+
 /// Options that the updates of a run depend on, beside its data and its grid.
 struct TrainOptions {
   std::int64_t global_batch_size = 1;
@@ -66,13 +72,24 @@ struct TrainOptions {
   optim::LrSchedule lr_schedule;
   optim::OptimizerOptions optimizer;
   std::optional<optim::WeightDecayRamp> weight_decay_ramp;  ///< in place of the optimizer's weight decay
+  std::optional<DecoupledRate> decoupled_rate;              ///< of the token embedding and the output layer
   double clip_grad = 1;                                     ///< largest gradient norm; 0: no clipping
+  int grad_norm_power = 2;                                  ///< p of that norm, or optim::infinity_norm
   optim::LossScalerOptions loss_scale;                      ///< dynamic in fp16
   int max_skipped = 10;  ///< skipped updates in a row that end the run; with a dynamic scale, at its minimum
 };
 
+/// The schedule of `rate`.
+inline optim::LrSchedule decoupled(optim::LrSchedule schedule, const DecoupledRate& rate) {
+  schedule.maximum = rate.maximum;
+  schedule.minimum = rate.minimum;
+  return schedule;
+}
+
 /// Options that updates depend on, as the attributes "optimizer" and "training.*" of a checkpoint. These record a run:
 /// the next one compares them with its own as text, and reads only the optimizer's kind back (`optim::optimizer_from`).
 Attributes attributes_of(const TrainOptions& options);
+/// The decoupled rate among those attributes.
+std::optional<DecoupledRate> decoupled_rate_from(const Attributes& attributes);
 
 }  // namespace trireme::train

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "src/base/timer.hpp"
-#include "src/optim/grad_norm.hpp"
 #include "src/train/state_tensors.hpp"
 
 namespace trireme::train {
@@ -71,6 +70,9 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   const std::int64_t updated =
       options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : progress_.updates() + 1;
   record.learning_rate = options_.lr_schedule.at(updated);
+  if (options_.decoupled_rate) {
+    record.decoupled_learning_rate = decoupled(options_.lr_schedule, *options_.decoupled_rate).at(updated);
+  }
   if (options_.weight_decay_ramp) record.weight_decay = options_.weight_decay_ramp->at(updated);
   compute_gradients(load_batch(samples, batch_size), batch_size, record);
   const bool at_minimum_scale = loss_scaler_.at_minimum();
@@ -127,21 +129,29 @@ void Trainer::compute_gradients(std::vector<model::MicroBatch> micro_batches, st
   const model::LossSums sums = model_.take_global_loss_sums();
   record.lm_loss = model_.config().predicts_tokens() ? sums.tokens / tokens : sums.samples / samples;
   if (model_.config().has_binary_head()) record.sop_loss = sums.samples / samples;
-  record.grad_norm = optim::gradient_norm(model_.backend(), model_.parameters(), model_.communicators().tensor->rank(),
-                                          *model_.communicators().model, model_.gradient_group(), norm_sum_) /
-                     record.loss_scale;
+  record.grad_norm =
+      optim::gradient_norm(model_.backend(), model_.parameters(), norm_groups(), norm_sum_, options_.grad_norm_power) /
+      record.loss_scale;
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss + record.sop_loss.value_or(0));
 }
 
-void Trainer::update_parameters(const TrainRecord& record) {
+void Trainer::update_parameters(TrainRecord& record) {
   const TraceScope update(model_.trace(), "optimizer", "update");
   if (before_update_) before_update_();
   const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
   optim::Optimizer::Rates rates = record.learning_rate;
   rates.weight_decay = record.weight_decay;
+  rates.of_tokens = record.decoupled_learning_rate;
+  if (observations_.num_zeros) {
+    record.num_zeros = optim::count_zero_gradients(model_.backend(), model_.parameters(), norm_groups(), norm_sum_);
+  }
   optimizer_->step(rates, clip / record.loss_scale,
                    [&](std::size_t bucket) { model_.data_parallel().start_gather(bucket); });
   model_.data_parallel().finish_gather();
+  if (observations_.params_norm) {
+    record.params_norm =
+        optim::parameter_norm(model_.backend(), model_.parameters(), *optimizer_, norm_groups(), norm_sum_);
+  }
 }
 
 void Trainer::check_skipped(const TrainRecord& record) const {

@@ -9,6 +9,7 @@
 
 #include "src/checkpoint/state.hpp"
 #include "src/data/dataset/split.hpp"
+#include "src/optim/grad_norm.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/optimizer.hpp"
 #include "src/train/batch_loader.hpp"
@@ -20,16 +21,19 @@ namespace trireme::train {
 
 /// Measurements of one training iteration, the same on every rank.
 struct TrainRecord {
-  std::int64_t iteration = 0;          ///< 1 is the first update
-  std::int64_t consumed_samples = 0;   ///< after the update
-  std::int64_t batch_size = 0;         ///< samples
-  double lm_loss = 0;                  ///< mean over the tokens of the global batch that count (see LossAverage), fp64
-  std::optional<double> sop_loss;      ///< BERT with a binary head: mean over the samples
-  double grad_norm = 0;                ///< L2, before clipping, of the true gradient (loss scale taken out)
-  double learning_rate = 0;            ///< the one used
-  std::optional<double> weight_decay;  ///< the one used, where it changes during the run
-  double loss_scale = 1;               ///< the one used
-  bool skipped = false;                ///< no update was made: a gradient was not finite
+  std::int64_t iteration = 0;         ///< 1 is the first update
+  std::int64_t consumed_samples = 0;  ///< after the update
+  std::int64_t batch_size = 0;        ///< samples
+  double lm_loss = 0;                 ///< mean over the tokens of the global batch that count (see LossAverage), fp64
+  std::optional<double> sop_loss;     ///< BERT with a binary head: mean over the samples
+  double grad_norm = 0;      ///< the norm that is clipped, before clipping, of the true gradient (loss scale taken out)
+  double learning_rate = 0;  ///< the one used
+  std::optional<double> decoupled_learning_rate;  ///< the one used, where there is one
+  std::optional<double> params_norm;              ///< L2 of the parameters after the update, where it is measured
+  std::optional<std::int64_t> num_zeros;          ///< gradients that are zero, where they are counted
+  std::optional<double> weight_decay;             ///< the one used, where it changes during the run
+  double loss_scale = 1;                          ///< the one used
+  bool skipped = false;                           ///< no update was made: a gradient was not finite
   double elapsed_ms = 0;
   double tokens_per_second = 0;
   double tflops_per_rank = 0;                          ///< model FLOPs, full attention, no recomputation counted
@@ -77,6 +81,13 @@ class Trainer {
   /// Measures exposed communication from now on; `communication` made the model's communicators.
   void measure(ExposedCommunication& communication) { communication_ = &communication; }
 
+  /// Measurements of every update that take a pass over the shard.
+  struct Observations {
+    bool params_norm = false;
+    bool num_zeros = false;
+  };
+  void observe(const Observations& observations) { observations_ = observations; }
+
   /// Takes the parameters over as they are now, after they were initialised.
   void start() { optimizer_->reset_masters(); }
 
@@ -97,8 +108,12 @@ class Trainer {
   std::vector<model::MicroBatch> load_batch(const data::SampleSource& samples, std::int64_t batch_size);
   /// Computes the gradients of a batch, times `record.loss_scale`. Sets loss, gradient norm and `skipped` in `record`.
   void compute_gradients(std::vector<model::MicroBatch> micro_batches, std::int64_t batch_size, TrainRecord& record);
-  /// Clips the gradients and updates the parameters.
-  void update_parameters(const TrainRecord& record);
+  /// Clips the gradients and updates the parameters. Sets in `record` what is observed.
+  void update_parameters(TrainRecord& record);
+  optim::NormGroups norm_groups() const {
+    const parallel::GridCommunicators& groups = model_.communicators();
+    return {groups.tensor->rank(), *groups.model, *groups.gradient};
+  }
   /// Throws NumericalError where `record` is the last of too many iterations without an update.
   void check_skipped(const TrainRecord& record) const;
   /// Labels of tokens, and of whole samples.
@@ -124,6 +139,7 @@ class Trainer {
   Progress progress_;
   std::function<void()> before_update_;
   ExposedCommunication* communication_ = nullptr;
+  Observations observations_;
 };
 
 }  // namespace trireme::train

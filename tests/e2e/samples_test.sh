@@ -46,6 +46,21 @@ done_by 3 train "${job[@]}" --decrease-batch-size-if-needed --load half --metric
 check "a run goes on with fewer data ranks from the sample it has reached" \
   [ "$(field consumed_samples after.jsonl | paste -sd' ')" = "38 44 50 56 62" ]
 
+# Norms and rates of every update, in the metrics and the log.
+observed=("${job[@]}" --log-params-norm --log-num-zeros-in-grad --decoupled-lr 0.02 --weight-decay-incr-style linear
+  --start-weight-decay 0 --end-weight-decay 0.62)
+done_by 1 train "${observed[@]}" --metrics-file observed.jsonl
+check "the log has norm and zeros" [ "$(grep -c '| params norm [0-9.]* | num zeros [0-9]* |' err)" -eq 7 ]
+check "the weight decay grows by samples" [ "$(field weight_decay observed.jsonl | head -2 | paste -sd' ')" = \
+  "$(awk 'BEGIN { printf "%.17g %.17g", 0.62 * (8 / 62), 0.62 * (16 / 62) }')" ]
+check "the embedding has its own learning rate" \
+  [ "$(field decoupled_learning_rate observed.jsonl | head -1)" = "$(awk 'BEGIN { printf "%.17g", 0.02 * 0.8 }')" ]
+done_by 2 train "${observed[@]}" --tp 2 --metrics-file two_observed.jsonl
+for name in params_norm num_zeros decoupled_learning_rate; do
+  field $name observed.jsonl >one
+  field $name two_observed.jsonl >two
+  check "$name is the same on two ranks" close_to one two 1e-10
+done
 # Corpora of each split, and validation sets with a loss each.
 make_corpus code 2
 make_corpus prose 3

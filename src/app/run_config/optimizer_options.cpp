@@ -1,5 +1,10 @@
 #include "src/app/run_config/optimizer_options.hpp"
 
+#include <charconv>
+
+#include "src/base/shortened.hpp"
+#include "src/optim/grad_norm.hpp"
+
 namespace trireme::app {
 
 void OptimizerOptions::declare(Options& options) {
@@ -47,7 +52,14 @@ void OptimizerOptions::declare(Options& options) {
   options.add("adam-beta2", &optimizer.adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
   options.add("adam-eps", &optimizer.adamw.epsilon, "X", "Added to the root of the second moment.", at_least(0));
   options.add("sgd-momentum", &optimizer.sgd.momentum, "X", "Momentum of SGD.", between(0, 1));
+  options.add("decoupled-lr", &decoupled_lr, "X",
+              "Peak learning rate of the token embedding and the output layer, in place of --lr.", at_least(0));
+  options.add("decoupled-min-lr", &decoupled_min_lr, "X",
+              "Their learning rate at the end of the decay; default --min-lr.", at_least(0));
   options.add("clip-grad", &clip_grad, "X", "Largest gradient norm; 0: no clipping.", at_least(0));
+  options.add(
+      "grad-norm-type", &grad_norm_type, "P|inf",
+      "Norm of the gradients: the P-th root of the sum of the P-th powers, P from 1 to 16; or inf, the largest.");
   options.require("lr");
 }
 
@@ -58,9 +70,34 @@ void OptimizerOptions::settle(const Options& options, const BatchOptions& batch,
   }
   problems.expect(optimizer.kind == optim::OptimizerKind::sgd || !options.given("sgd-momentum"),
                   "--sgd-momentum needs --optimizer sgd");
+  settle_clipping(problems);
   if (!batch.has_length()) return;
   settle_learning_rate(options, batch, problems);
+  settle_decoupled_rate(problems);
   settle_weight_decay(options, batch, problems);
+}
+
+void OptimizerOptions::settle_clipping(Problems& problems) {
+  if (grad_norm_type == "inf") {
+    grad_norm_power = optim::infinity_norm;
+    return;
+  }
+  const char* const end = grad_norm_type.data() + grad_norm_type.size();
+  const auto [stop, error] = std::from_chars(grad_norm_type.data(), end, grad_norm_power);
+  problems.expect(
+      error == std::errc() && stop == end && grad_norm_power >= 1 && grad_norm_power <= 16,
+      fmt::format("--grad-norm-type {} is neither a whole number from 1 to 16 nor inf", shortened(grad_norm_type)));
+}
+
+void OptimizerOptions::settle_decoupled_rate(Problems& problems) {
+  problems.expect(!decoupled_min_lr || decoupled_lr, "--decoupled-min-lr needs --decoupled-lr");
+  if (!decoupled_lr) return;
+  decoupled_rate = {*decoupled_lr, decoupled_min_lr.value_or(lr.minimum)};
+  problems.expect(decoupled_rate->minimum <= decoupled_rate->maximum,
+                  fmt::format("--decoupled-min-lr {} (default --min-lr) must be at most --decoupled-lr {}",
+                              decoupled_rate->minimum, decoupled_rate->maximum));
+  problems.expect(lr.initial <= decoupled_rate->maximum,
+                  fmt::format("--lr-warmup-init {} must be at most --decoupled-lr {}", lr.initial, *decoupled_lr));
 }
 
 void OptimizerOptions::settle_learning_rate(const Options& options, const BatchOptions& batch, Problems& problems) {

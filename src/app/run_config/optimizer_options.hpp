@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/batch_options.hpp"
@@ -27,7 +28,12 @@ struct OptimizerOptions {
   /// Course of the weight decay; none: constant.
   std::optional<optim::WeightDecayStyle> weight_decay_style;
   std::optional<optim::WeightDecayRamp> weight_decay_ramp;
+  std::optional<double> decoupled_lr;
+  std::optional<double> decoupled_min_lr;
+  std::optional<train::DecoupledRate> decoupled_rate;
   double clip_grad = 1;
+  std::string grad_norm_type = "2";
+  int grad_norm_power = 2;
 
   void declare(Options& options);
   /// Sets the learning rate's schedule for a run as long as `batch` says.
@@ -36,6 +42,8 @@ struct OptimizerOptions {
  private:
   void settle_learning_rate(const Options& options, const BatchOptions& batch, Problems& problems);
   void settle_wsd(const Options& options, const char* unit, Problems& problems);
+  void settle_decoupled_rate(Problems& problems);
+  void settle_clipping(Problems& problems);
   void settle_weight_decay(const Options& options, const BatchOptions& batch, Problems& problems);
 };
 

@@ -32,7 +32,7 @@ void require_equal(const Attributes& stored, const Attributes& run, std::string_
 
 /// Returns whether an attribute is a setting of learning rate or weight decay.
 bool is_schedule(std::string_view name) {
-  constexpr std::string_view prefixes[] = {"training.lr", "training.min-lr", "training.train-"};
+  constexpr std::string_view prefixes[] = {"training.lr", "training.min-lr", "training.decoupled-", "training.train-"};
   return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
          name.find("weight-decay") != std::string_view::npos;
 }
@@ -128,6 +128,7 @@ std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSourc
                 table);
   if (source == ScheduleSource::must_agree) return {};
   options.lr_schedule = optim::lr_schedule_from(stored);
+  options.decoupled_rate = train::decoupled_rate_from(stored);
   options.weight_decay_ramp = optim::weight_decay_ramp_from(stored);
   options.optimizer.weight_decay = stored.get<double>("training.weight-decay");
   run = Attributes(std::move(texts));

@@ -117,7 +117,9 @@ train::TrainOptions RunConfig::train_options() const {
           .lr_schedule = optimizer.lr,
           .optimizer = optimizer.optimizer,
           .weight_decay_ramp = optimizer.weight_decay_ramp,
+          .decoupled_rate = optimizer.decoupled_rate,
           .clip_grad = optimizer.clip_grad,
+          .grad_norm_power = optimizer.grad_norm_power,
           .loss_scale = precision.loss_scale,
           .max_skipped = precision.max_skipped};
 }

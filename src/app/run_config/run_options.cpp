@@ -20,6 +20,9 @@ void RunOptions::declare(Options& options) {
   options.add_flag("time-communication", &time_communication,
                    "Add to the objects of --metrics-file for how long communication delayed the ranks: milliseconds of "
                    "an iteration, means over the ranks, in all and by group. A wait for a late rank counts, too.");
+  options.add_flag("log-params-norm", &observations.params_norm,
+                   "Add the L2 norm of all parameters to the log and the objects of --metrics-file.");
+  options.add_flag("log-num-zeros-in-grad", &observations.num_zeros, "Likewise the number of gradients that are zero.");
   options.add("trace-file", &trace_file, "FILE",
               "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For runs of few "
               "iterations: everything is kept in memory until then.");

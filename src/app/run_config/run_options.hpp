@@ -15,6 +15,7 @@ struct RunOptions {
   std::string metrics_file;
   std::string trace_file;
   bool time_communication = false;
+  train::Trainer::Observations observations;
   bool dry_run = false;
   bool no_selftest = false;
 

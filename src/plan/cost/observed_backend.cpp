@@ -252,6 +252,18 @@ struct ObservedBackend::Kernels final : GemmKernels,
     run(stream, memory_bound(Line::cross_entropy, bytes_of({x}), x.numel() == 0 ? 0 : 2),
         [&] { b.reduce().sum(stream, x, result); });
   }
+  void sum_powers(Stream& stream, ConstTensorView x, int power, TensorView result) override {
+    run(stream, memory_bound(Line::gradients, bytes_of({x}), x.numel() == 0 ? 0 : 2),
+        [&] { b.reduce().sum_powers(stream, x, power, result); });
+  }
+  void max_abs(Stream& stream, ConstTensorView x, TensorView result) override {
+    run(stream, memory_bound(Line::gradients, bytes_of({x}), x.numel() == 0 ? 0 : 2),
+        [&] { b.reduce().max_abs(stream, x, result); });
+  }
+  void count_zeros(Stream& stream, ConstTensorView x, TensorView result) override {
+    run(stream, memory_bound(Line::gradients, bytes_of({x}), x.numel() == 0 ? 0 : 2),
+        [&] { b.reduce().count_zeros(stream, x, result); });
+  }
 
   void rotate(Stream& stream, const RotaryEmbedding& rotary, const RotaryHeads& x, Rotation rotation) override {
     const double numel = static_cast<double>(x.rows * x.batch * x.heads * rotary.channels);

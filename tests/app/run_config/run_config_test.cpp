@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/optim/grad_norm.hpp"
 
 namespace trireme::app {
 namespace {
@@ -388,6 +389,27 @@ TEST(RunConfig, RefusesSchedulesThatContradict) {
   expect_refused({"--data-path", "a.h5", "--weight-decay-incr-style", "linear", "--start-weight-decay", "0.3",
                   "--end-weight-decay", "0.2"},
                  "--start-weight-decay 0.3 must be at least 0 and at most --end-weight-decay 0.2");
+}
+
+TEST(RunConfig, HoldsNormsAndDecoupledRates) {
+  const std::vector<std::string> model = {"--model", "gpt2-124m", "--data-path", "a.h5"};
+  const auto options = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = model;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return read(arguments).train_options();
+  };
+  EXPECT_EQ(options({}).grad_norm_power, 2);
+  EXPECT_EQ(options({"--grad-norm-type", "inf"}).grad_norm_power, optim::infinity_norm);
+  EXPECT_EQ(options({"--grad-norm-type", "3"}).grad_norm_power, 3);
+  for (const std::string type : {"0", "17", "2.5", "max", ""}) {
+    expect_refused({"--data-path", "a.h5", "--grad-norm-type", type}, "is neither a whole number from 1 to 16 nor inf");
+  }
+  const train::DecoupledRate rate = *options({"--decoupled-lr", "0.5", "--min-lr", "0.1"}).decoupled_rate;
+  EXPECT_EQ((std::pair{rate.maximum, rate.minimum}), (std::pair{0.5, 0.1}));
+  EXPECT_EQ(options({"--decoupled-lr", "0.5", "--decoupled-min-lr", "0.2"}).decoupled_rate->minimum, 0.2);
+  expect_refused({"--data-path", "a.h5", "--decoupled-min-lr", "0.5"}, "--decoupled-min-lr needs --decoupled-lr");
+  expect_refused({"--data-path", "a.h5", "--decoupled-lr", "0.5", "--decoupled-min-lr", "0.6"},
+                 "--decoupled-min-lr 0.6 (default --min-lr) must be at most --decoupled-lr 0.5");
 }
 
 TEST(RunConfig, BoundsSizes) {

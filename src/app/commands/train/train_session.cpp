@@ -35,6 +35,7 @@ TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
              plan.model, config.execution_config()),
       trainer_(model_, plan.options) {
   if (communication_) trainer_.measure(*communication_);
+  trainer_.observe(config.run.observations);
   if (plan_.start.reader) {
     make_state(config.checkpoint.loaded_optimizer());
   } else if (!config.checkpoint.save.empty()) {
