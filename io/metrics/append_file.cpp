@@ -9,11 +9,11 @@
 
 namespace trireme::io {
 
-AppendFile::AppendFile(const std::string& option, const std::string& path, std::int64_t kept_bytes)
+AppendFile::AppendFile(const std::string& option, const std::string& path, std::optional<std::int64_t> kept_bytes)
     : name_(fmt::format("{} {}", option, path)) {
   file_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) fail("cannot be opened");
-  if (::ftruncate(file_.get(), kept_bytes) != 0) fail("cannot be cut");
+  if (kept_bytes && ::ftruncate(file_.get(), *kept_bytes) != 0) fail("cannot be cut");
 }
 
 void AppendFile::append(std::string_view bytes) {

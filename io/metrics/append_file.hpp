@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,9 +12,9 @@ namespace trireme::io {
 /// File that grows by whole records, which other programs can read at once.
 class AppendFile {
  public:
-  /// Opens `path`, or creates it, and cuts it to its first `kept_bytes` bytes. Errors name `option` (a field in angle
-  /// brackets) and `path`. Throws IoError, here and below.
-  AppendFile(const std::string& option, const std::string& path, std::int64_t kept_bytes);
+  /// Opens `path`, or creates it, and where given cuts it to its first `kept_bytes` bytes. Errors name `option` (a
+  /// field in angle brackets) and `path`. Throws IoError, here and below.
+  AppendFile(const std::string& option, const std::string& path, std::optional<std::int64_t> kept_bytes = {});
   void append(std::string_view bytes);
 
  private:

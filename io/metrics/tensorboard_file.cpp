@@ -93,6 +93,7 @@ void TensorboardFile::add(std::int64_t iteration, std::int64_t samples, std::vec
 
 void TensorboardFile::write(const train::TrainRecord& r) {
   elapsed_ms_ += r.elapsed_ms;
+  tflop_ += r.tflops_per_rank * r.elapsed_ms / 1000;
   iterations_ += 1;
   if (r.iteration % options_.log_interval != 0) return;
   std::vector<Scalar> curves{{"lm loss", r.lm_loss}};
@@ -107,10 +108,21 @@ void TensorboardFile::write(const train::TrainRecord& r) {
     others.push_back({"mem-allocated-bytes", static_cast<double>(backend_.allocated_bytes())});
     others.push_back({"mem-max-allocated-bytes", static_cast<double>(backend_.peak_allocated_bytes())});
   }
-  if (options_.timers) others.push_back({"iteration-time", elapsed_ms_ / iterations_ / 1000});
-  elapsed_ms_ = 0;
+  if (options_.timers) {
+    others.push_back({"iteration-time", elapsed_ms_ / iterations_ / 1000});
+    if (options_.throughput) others.push_back({"throughput", tflop_ / (elapsed_ms_ / 1000)});
+  }
+  elapsed_ms_ = tflop_ = 0;
   iterations_ = 0;
   add(r.iteration, r.consumed_samples, std::move(curves), others);
+}
+
+void TensorboardFile::write(std::int64_t iteration, const train::RankTimes::Report& report) {
+  std::vector<Scalar> times;
+  for (const train::PartTimes& part : report.parts) {
+    times.push_back({fmt::format("{}-time", part.name), part.ms[static_cast<std::size_t>(part.greatest)] / 1000});
+  }
+  if (!times.empty()) file_->append(tfrecord(encode({now_s(), iteration, std::move(times)})));
 }
 
 void TensorboardFile::write(const train::EvaluationRecord& r) {

@@ -10,6 +10,7 @@
 #include "io/metrics/tensorboard_event.hpp"
 #include "src/backend/backend.hpp"
 #include "src/train/run.hpp"
+#include "src/train/timing/rank_times.hpp"
 
 namespace trireme::io {
 
@@ -23,6 +24,7 @@ struct TensorboardOptions {
   bool memory = false;
   bool world_size = false;
   bool timers = false;
+  bool throughput = false;  ///< beside the timers
 };
 
 /// Metrics as an event file of TensorBoard, under Megatron-LM's names (megatron/training/training.py, training_log).
@@ -36,6 +38,8 @@ class TensorboardFile final : public train::MetricsSink {
                   const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
+  /// Adds the parts' times, the greatest over the ranks, in seconds.
+  void write(std::int64_t iteration, const train::RankTimes::Report& report);
 
  private:
   /// Adds points at an iteration; those of `by_samples` also at a number of samples.
@@ -47,6 +51,7 @@ class TensorboardFile final : public train::MetricsSink {
   const Backend& backend_;
   std::optional<AppendFile> file_;
   double elapsed_ms_ = 0;  // since the last point
+  double tflop_ = 0;
   int iterations_ = 0;
 };
 

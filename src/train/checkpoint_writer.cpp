@@ -48,10 +48,12 @@ void CheckpointWriter::save() {
   if (!writers_) {
     state_.fetch();
     attempt(step_, [&] { write(world_, description); });
+    if (!failed_) options_.on_event(SaveEvent::saved, step_);
     return;
   }
   state_.begin_fetch();
   write_copy_ = [this, description = std::move(description)] { write(*writers_, description); };
+  options_.on_event(SaveEvent::begun, step_);
   poll();
 }
 
@@ -76,7 +78,9 @@ void CheckpointWriter::wait() {
     state_.wait();
     start_writing();
   }
-  if (writing_.valid()) writing_.get();
+  if (!writing_.valid()) return;
+  writing_.get();
+  options_.on_event(SaveEvent::arrived, step_);
 }
 
 void CheckpointWriter::finish() {

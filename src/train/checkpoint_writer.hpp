@@ -18,11 +18,15 @@ namespace trireme::train {
 /// Effect of a checkpoint that cannot be written.
 enum class OnSaveError { stop, warn };
 
+/// Event in the life of a checkpoint. One that is written behind the training is begun, and arrives later.
+enum class SaveEvent { saved, begun, arrived };
+
 struct CheckpointWriterOptions {
   bool asynchronous = false;  ///< write on a thread behind the training
   OnSaveError on_error = OnSaveError::stop;
   checkpoint::SaveOptions keep;  ///< older checkpoints that stay
   OptimizerState optimizer = OptimizerState::kept;
+  std::function<void(SaveEvent, std::int64_t step)> on_event = [](SaveEvent, std::int64_t) {};  ///< on every rank
 };
 
 /// Saves the checkpoints of a training run.

@@ -22,9 +22,9 @@ class Window {
     }
   }
 
-  /// `next_batch` is the size of the batch to come where that changes, else 0.
+  /// `next_batch` is the size of the batch to come where that changes, else 0; `peak_tflops` that of RunSchedule.
   void print(const TrainRecord& last, std::int64_t train_iterations, double left_s, bool dynamic_scale,
-             std::int64_t next_batch) const {
+             std::int64_t next_batch, double peak_tflops) const {
     const double per_iteration_ms = elapsed_ms_ / iterations_;
     const int good = iterations_ - skipped_;
     const auto mean = [&](double sum) { return good > 0 ? fmt::format("{:.4f}", sum / good) : "-"; };
@@ -36,6 +36,7 @@ class Window {
         last.learning_rate, per_iteration_ms, tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
     if (last.params_norm) line += fmt::format(" | params norm {:.3f}", *last.params_norm);
     if (last.num_zeros) line += fmt::format(" | num zeros {}", *last.num_zeros);
+    if (peak_tflops > 0) line += fmt::format(" | MFU {:.1f} %", 100 * flops_ / elapsed_ms_ / peak_tflops);
     if (next_batch > 0) line += fmt::format(" | next batch {}", next_batch);
     if (dynamic_scale) line += fmt::format(" | loss scale {:g}", last.loss_scale);
     if (skipped_ > 0) line += fmt::format(" | {} skipped", skipped_);
@@ -118,14 +119,17 @@ class TrainingLoop {
   void report(const TrainRecord& record, bool last) {
     window_.add(record);
     if (hooks_.metrics != nullptr) hooks_.metrics->write(record);
+    if (hooks_.after_step) hooks_.after_step(record);
     if (hooks_.progress) hooks_.progress(record.iteration, train_iterations_);
     if (!last && !divides(schedule_.log_interval, record.iteration)) return;
     const BatchSchedule& batches = trainer_.batches();
     const double seconds_a_sample = timer_.elapsed_s() / static_cast<double>(record.consumed_samples - first_sample_);
     const std::int64_t samples_left = batches.samples(record.consumed_samples, train_iterations_ - record.iteration);
     window_.print(record, train_iterations_, seconds_a_sample * static_cast<double>(samples_left),
-                  trainer_.dynamic_loss_scale(), batches.ramps_up() ? batches.size(record.consumed_samples) : 0);
+                  trainer_.dynamic_loss_scale(), batches.ramps_up() ? batches.size(record.consumed_samples) : 0,
+                  schedule_.peak_tflops);
     window_ = {};
+    if (hooks_.after_log) hooks_.after_log(record.iteration);
   }
 
   /// Validates on samples that no other validation of this run reads: on the split, then on each validation set.

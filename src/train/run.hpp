@@ -18,6 +18,7 @@ struct RunSchedule {
   std::int64_t save_interval = 0;
   std::int64_t exit_interval = 0;
   double exit_duration_minutes = 0;
+  double peak_tflops = 0;  ///< a rank's device, for the MFU in the log; 0: none there
 };
 
 /// Receiver of records. Only one rank of a run has one.
@@ -38,6 +39,10 @@ struct RunHooks {
   MetricsSink* metrics = nullptr;
   /// Measures the model in the place of the loss on the validation split; may be empty.
   std::function<void()> evaluate;
+  /// Called after each iteration on every rank; may be empty. Not collective.
+  std::function<void(const TrainRecord&)> after_step;
+  /// Called after each line of the log on every rank; may be empty.
+  std::function<void(std::int64_t iteration)> after_log;
   /// Reports progress after each iteration; may be empty.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };

@@ -87,6 +87,30 @@ done_by 1 eval --load initial --data-path held_out.h5
 done_by 1 train "${run[@]}" --load initial
 check "a run begins at them" grep -q "continuing after iteration 0, 0 samples" err
 
+# What operators read: times of two ranks, the MFU, the progress of two jobs, and the timeline on one clock.
+on 2 train "${run[@]}" --pp 2 --save watched --save-interval 3 --exit-interval 6 --log-progress --log-throughput --mfu-peak 0.001 \
+  --timing-log-level 2 --log-straggler --trace-file trace.json
+check "the log has the MFU, and says of which peak" \
+  [ "$(grep -c '| MFU [0-9.]* %' err) $(grep -c 'MFU: the share of 0.001 TFLOP/s' err)" = "6 1" ]
+check "each line of the log is followed by the times of the ranks and their hosts" \
+  [ "$(grep -c "forward-compute \.*: ([0-9.]*, [0-9.]*) rank [01] on $(hostname), rank [01] on $(hostname)" err)" = 6 ]
+check "waits are those of the stages that wait" grep -q 'forward-recv .*, rank 1 on' err
+check "the rank for which the other waits is named" \
+  [ "$(grep -cE "straggler: rank [01] on $(hostname) .*: the others wait for it [0-9.]+ % of their time" err)" = 6 ]
+check "the trace says how well the clocks agree" grep -qE '"clock_error_us": [0-9.]+' trace.json
+done_by 2 train "${run[@]}" --pp 2 --save watched --load watched --async-save --save-interval 3 --log-progress --timing-log-option all
+check "progress.txt has both jobs and their checkpoints" diff <(cut -f 3-5 watched/progress.txt | sed 's/\t$//') - <<'END'
+# GPUs: 2	Starting job
+# GPUs: 2	Saved checkpoint	Iteration: 3
+# GPUs: 2	Saved checkpoint	Iteration: 6
+# GPUs: 2	Starting job
+# GPUs: 2	Saving async checkpoint	Iteration: 9
+# GPUs: 2	Saved async checkpoint	Iteration: 9
+# GPUs: 2	Saving async checkpoint	Iteration: 12
+# GPUs: 2	Saved async checkpoint	Iteration: 12
+END
+check "an option that does nothing is named" grep -q -- '--timing-log-option: without --timing-log-level' err
+
 # Past its end a run has nothing to do.
 cp two.fp32.jsonl before.jsonl
 done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save two.fp32 --metrics-file two.fp32.jsonl

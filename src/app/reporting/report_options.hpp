@@ -1,22 +1,34 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "io/metrics/tensorboard_file.hpp"
 #include "src/app/options/options.hpp"
+#include "src/app/run_config/problems.hpp"
+#include "src/train/timing/device_peak.hpp"
+#include "src/train/timing/rank_times.hpp"
 
 namespace trireme::app {
 
 /// Options of what a run reports to its operators beside the log and `--metrics-file`.
 struct ReportOptions {
+  bool throughput = false;
+  std::optional<train::DevicePeak> peak;  ///< given by the user
+  bool progress = false;
+  int timing_level = 0;
+  train::TimingOption timing_option = train::TimingOption::minmax;
+  bool straggler = false;
   io::TensorboardOptions tensorboard;
 
   void declare(Options& options);
-  void settle();
-  /// Returns the options that do nothing in this run and the reason, for a line of the log; empty where all do.
-  std::string idle(const Options& options) const;
+  void settle(bool cuda_graphs, Problems& problems);
+  /// Returns the options that do nothing in a run on `ranks` ranks, which saves checkpoints or not, with the reasons,
+  /// for a line of the log; empty where all do something.
+  std::string idle(const Options& options, int ranks, bool saves) const;
 
  private:
+  std::string peak_text_;
   bool no_learning_rate_ = false, no_loss_scale_ = false;
 };
 

@@ -86,7 +86,7 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
 }
 
 const RunConfig& RunConfigReader::finish(Problems& problems) {
-  config_.report.settle();
+  config_.report.settle(config_.execution.cuda_graphs, problems);
   const bool times = config_.run.time_communication;
   problems.expect(!times || !config_.run.metrics_file.empty(), "--time-communication needs --metrics-file");
   problems.expect(!times || !config_.execution.cuda_graphs,

@@ -171,13 +171,31 @@ TEST(RunConfig, NamesReportsThatNothingReads) {
     Options options("trireme train", "");
     RunConfigReader reader(options);
     options.parse(arguments);
-    return reader.parsed().report.idle(options);
+    return reader.parsed().report.idle(options, /*ranks=*/1, /*saves=*/false);
   };
   const std::vector<std::string> given = {"--log-memory-to-tensorboard", "--tensorboard-log-interval", "2"};
   EXPECT_EQ(idle(given),
             "--tensorboard-log-interval, --log-memory-to-tensorboard: without --tensorboard-dir there is nothing to "
             "write");
-  EXPECT_EQ(idle({"--tensorboard-dir", "x", "--log-memory-to-tensorboard"}), "");
+  EXPECT_EQ(idle({"--tensorboard-dir", "x", "--log-memory-to-tensorboard", "--log-throughput"}), "");
+  EXPECT_EQ(idle({"--log-progress", "--log-straggler", "--timing-log-option", "all"}),
+            "--log-progress: without --save there is no folder for progress.txt; --timing-log-option: without "
+            "--timing-log-level there are no times to log; --log-straggler: one rank has nothing to wait for");
+}
+
+TEST(RunConfig, ReadsReportsOfTimes) {
+  const std::vector<std::string> run = {"--model", "gpt2-124m", "--data-path", "a.h5"};
+  const auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), run.begin(), run.end());
+    return arguments;
+  };
+  const ReportOptions report =
+      read(with({"--mfu-peak", "H100", "--timing-log-level", "2", "--timing-log-option", "max"})).report;
+  EXPECT_EQ(report.peak.value().tflops, 989.4);
+  EXPECT_EQ(report.timing_level, 2);
+  EXPECT_EQ(report.timing_option, train::TimingOption::max);
+  expect_refused(with({"--mfu-peak", "H1000"}), "--mfu-peak H1000: is neither a number of TFLOP/s nor one of GB200");
+  expect_refused(with({"--log-straggler", "--cuda-graphs"}), "--log-straggler and --cuda-graphs exclude each other");
 }
 
 TEST(RunConfig, ReadsTheCurvesOfTensorboard) {

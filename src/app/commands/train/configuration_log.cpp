@@ -95,7 +95,9 @@ void log_configuration(const Options& options, const Job& job, const RunConfig& 
         other.set.empty() ? data::name_of(other.split) + std::string(" ") : "validation set " + other.set + ", ",
         other.stores);
   }
-  if (const std::string idle = config.report.idle(options); !idle.empty()) log::info("{}", idle);
+  if (const std::string idle = config.report.idle(options, job.world->size(), !config.checkpoint.save.empty());
+      !idle.empty())
+    log::info("{}", idle);
   log_batches(job, config.batch, plan.done);
   log_grid(job, config.parallel, plan.model);
   log_memory(job, config, plan.model);

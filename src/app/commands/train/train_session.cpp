@@ -1,6 +1,5 @@
 #include "src/app/commands/train/train_session.hpp"
 
-#include "io/metrics/trace_file.hpp"
 #include "src/app/process_limits.hpp"
 #include "src/app/progress_bar.hpp"
 #include "src/app/reporting/run_reports.hpp"
@@ -28,7 +27,7 @@ TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
     : job_(job),
       config_(config),
       plan_(plan),
-      communication_(config.run.time_communication
+      communication_(config.run.time_communication || (config.report.straggler && job.world->size() > 1)
                          ? std::make_unique<train::ExposedCommunication>(*job.world, job.communicators)
                          : nullptr),
       model_(*job.backend, communication_ ? communication_->world() : *job.world, job.grid, job.communicators,
@@ -124,27 +123,24 @@ std::unique_ptr<io::CheckpointStore> TrainSession::open_store() const {
 train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::function<void()>& evaluate) {
   train::RunHooks hooks;
   hooks.evaluate = evaluate;
+  RunReports reports(job_, config_, model_, trainer_, communication_.get());
+  reports.set_hooks(hooks);
   std::unique_ptr<io::CheckpointStore> store;
   std::optional<train::CheckpointWriter> checkpoints;
   if (!config_.checkpoint.save.empty()) {
     store = open_store();
-    hooks.checkpoints = &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes, plan_.blobs,
-                                             config_.checkpoint.writer());
-  }
-  RunReports reports(job_, config_, progress());
-  std::unique_ptr<io::TraceFile> trace_file;
-  std::optional<TraceRecorder> trace;
-  if (!config_.run.trace_file.empty()) {
-    trace_file = std::make_unique<io::TraceFile>(config_.run.trace_file, *job_.world);
-    job_.world->barrier();  // the ranks' times begin together
-    model_.set_trace(&trace.emplace());
+    train::CheckpointWriterOptions options = config_.checkpoint.writer();
+    reports.set_hooks(options);
+    hooks.checkpoints =
+        &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes, plan_.blobs, options);
   }
   hooks.stop_requested = stop_signal_received;
-  hooks.metrics = &reports;
   ProgressBar bar("training", "iterations", 1, progress().iteration);
   if (job_.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
-  const train::RunEnd end = train::run(trainer_, *job_.world, plan_.iterations, data, config_.schedule(), hooks);
-  if (trace_file) trace_file->write(*trace, job_.grid.describe(job_.world->rank()));
+  train::RunSchedule schedule = config_.schedule();
+  schedule.peak_tflops = reports.peak_tflops();
+  const train::RunEnd end = train::run(trainer_, *job_.world, plan_.iterations, data, schedule, hooks);
+  reports.finish();
   return end;
 }
 
