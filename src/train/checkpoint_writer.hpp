@@ -24,7 +24,7 @@ enum class SaveEvent { saved, begun, arrived };
 struct CheckpointWriterOptions {
   bool asynchronous = false;  ///< write on a thread behind the training
   OnSaveError on_error = OnSaveError::stop;
-  checkpoint::SaveOptions keep;  ///< older checkpoints that stay
+  checkpoint::SaveOptions keep = {};  ///< older checkpoints that stay
   OptimizerState optimizer = OptimizerState::kept;
   std::function<void(SaveEvent, std::int64_t step)> on_event = [](SaveEvent, std::int64_t) {};  ///< on every rank
 };
