@@ -54,22 +54,20 @@ FimOptions options_of(double rate, double spm_rate) {
                     .is_special = [](std::int32_t token) { return token == special; }}};
 }
 
-/// Samples that are given as text.
-class GivenSamples final : public NextTokenSamples {
+/// One sample that is given as text.
+class GivenSample final : public NextTokenSamples {
  public:
-  explicit GivenSamples(std::vector<Tokens> texts) : texts_(std::move(texts)) {}
-  std::int64_t size() const override { return std::ssize(texts_); }
-  std::int64_t sequence_length() const override { return std::ssize(texts_[0]) - 1; }
-  void read_text(std::int64_t index, std::span<std::int32_t> text) const override {
-    std::ranges::copy(texts_[static_cast<std::size_t>(index)], text.begin());
-  }
+  explicit GivenSample(Tokens text) : text_(std::move(text)) {}
+  std::int64_t size() const override { return 1; }
+  std::int64_t sequence_length() const override { return std::ssize(text_) - 1; }
+  void read_text(std::int64_t, std::span<std::int32_t> text) const override { std::ranges::copy(text_, text.begin()); }
 
  private:
-  std::vector<Tokens> texts_;
+  Tokens text_;
 };
 
 Tokens read(const Tokens& text, const FimOptions& options, std::int64_t seed = 1) {
-  const FimSamples samples(std::make_unique<GivenSamples>(std::vector{text}), options, seed);
+  const FimSamples samples(std::make_unique<GivenSample>(text), options, seed);
   Tokens result(text.size());
   samples.read_text(0, result);
   return result;
