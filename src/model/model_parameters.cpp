@@ -34,18 +34,19 @@ Parameter split(std::string name, ParameterRole role, const Shape& shape, int di
 
 void append_norm(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
                  const StageShard& shard) {
-  list.push_back(replicated(prefix + ".weight", ParameterRole::norm_weight, {config.hidden}, shard));
+  const ParameterRole role = config.norm_1p ? ParameterRole::centred_norm_weight : ParameterRole::norm_weight;
+  list.push_back(replicated(prefix + ".weight", role, {config.hidden}, shard));
   if (config.normalization == Normalization::layer_norm) {
     list.push_back(replicated(prefix + ".bias", ParameterRole::norm_bias, {config.hidden}, shard));
   }
 }
 
-/// A weight split along `dimension`, and the bias of its outputs: all dimensions but the last.
-void append_column_parallel(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
-                            const Shape& shape, int dimension, const StageShard& shard) {
+/// A weight split along `dimension`, and with `bias` that of its outputs: all dimensions but the last.
+void append_column_parallel(std::vector<Parameter>& list, bool bias, const std::string& prefix, const Shape& shape,
+                            int dimension, const StageShard& shard) {
   list.push_back(split(prefix + ".weight", ParameterRole::matrix, shape, dimension, shard));
   const Shape outputs(shape.extents().first(static_cast<std::size_t>(shape.rank() - 1)));
-  if (config.linear_bias) list.push_back(split(prefix + ".bias", ParameterRole::bias, outputs, dimension, shard));
+  if (bias) list.push_back(split(prefix + ".bias", ParameterRole::bias, outputs, dimension, shard));
 }
 
 /// A residual matrix [h, inputs] split along its inputs, and the bias, whole on every rank.
@@ -63,17 +64,17 @@ void append_layer(std::vector<Parameter>& list, const ModelConfig& config, int l
   const std::int64_t f = config.ffn_hidden;
   append_norm(list, config, prefix + ".ln_1", shard);
   if (config.kv_heads() == a) {
-    append_column_parallel(list, config, prefix + ".attn.qkv", {3, a, d, h}, 1, shard);
+    append_column_parallel(list, config.has_qkv_bias(), prefix + ".attn.qkv", {3, a, d, h}, 1, shard);
   } else {
-    append_column_parallel(list, config, prefix + ".attn.q", {a, d, h}, 0, shard);
-    append_column_parallel(list, config, prefix + ".attn.kv", {2, config.kv_heads(), d, h}, 1, shard);
+    append_column_parallel(list, config.has_qkv_bias(), prefix + ".attn.q", {a, d, h}, 0, shard);
+    append_column_parallel(list, config.has_qkv_bias(), prefix + ".attn.kv", {2, config.kv_heads(), d, h}, 1, shard);
   }
-  append_row_parallel(list, config, prefix + ".attn.proj", h, shard);
+  append_row_parallel(list, config, prefix + ".attn.proj", a * d, shard);
   append_norm(list, config, prefix + ".ln_2", shard);
   if (config.swiglu) {
-    append_column_parallel(list, config, prefix + ".mlp.fc", {2, f, h}, 1, shard);
+    append_column_parallel(list, config.linear_bias, prefix + ".mlp.fc", {2, f, h}, 1, shard);
   } else {
-    append_column_parallel(list, config, prefix + ".mlp.fc", {f, h}, 0, shard);
+    append_column_parallel(list, config.linear_bias, prefix + ".mlp.fc", {f, h}, 0, shard);
   }
   append_row_parallel(list, config, prefix + ".mlp.proj", f, shard);
 }

@@ -8,8 +8,9 @@
 
 namespace trireme::parallel {
 
-/// Role of a parameter; determines its initial values and whether it decays.
-enum class ParameterRole { embedding, matrix, residual_matrix, bias, norm_weight, norm_bias };
+/// Role of a parameter; determines its initial values and whether it decays. centred_norm_weight: a norm's weight that
+/// is stored as its difference from 1.
+enum class ParameterRole { embedding, matrix, residual_matrix, bias, norm_weight, centred_norm_weight, norm_bias };
 
 /// Weight decay depends on the role: matrices and embeddings decay, biases and norms do not.
 constexpr bool decays(ParameterRole role) {

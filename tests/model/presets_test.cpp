@@ -118,6 +118,18 @@ TEST(ModelFlops, OfALlamaCountEveryMatrixOnce) {
   EXPECT_DOUBLE_EQ(model_flops(config, 4, 8192), tokens * (6 * matrices + 12 * 32 * 4096.0 * 8192));
 }
 
+TEST(ParameterCount, OfHeadsOfTheirOwnSizeAndBiasesOfQueriesKeysAndValues) {
+  ModelConfig config = preset("llama3-8b");
+  config.layers = 1;
+  config.kv_channels = 96;
+  config.qkv_bias = true;
+  const std::int64_t h = 4096, q = 32 * 96, k = 8 * 96;
+  EXPECT_EQ(parameter_count(config), 2 * 128256 * h + h + 2 * h + 2 * h * q + 2 * h * k + 3 * h * 14336 + q + 2 * k);
+  // 6 FLOPs for each element of a matrix and token, and 12 q s for the scores.
+  const double matrices = static_cast<double>(2 * h * q + 2 * h * k + 3 * h * 14336 + 128256 * h);
+  EXPECT_DOUBLE_EQ(model_flops(config, 1, 8192), 8192 * (6 * matrices + 12.0 * static_cast<double>(q) * 8192));
+}
+
 TEST(FeedForward, OfSwigluHasTwoThirdsDownToAMultipleOf64) {
   EXPECT_EQ(default_ffn_hidden(4096, false), 16384);
   EXPECT_EQ(default_ffn_hidden(4096, true), 10880);  // 170 x 64, of 10922.7
@@ -139,6 +151,16 @@ TEST(ModelConfigValidation, NamesEveryProblemAtOnce) {
     }
   }
   EXPECT_NO_THROW(validate(ModelConfig()));
+}
+
+TEST(ModelConfigValidation, HeadsOfTheirOwnSizeNeedNotDivideTheHiddenSize) {
+  ModelConfig config;
+  config.heads = 7;
+  EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr("or <kv_channels> be given")));
+  config.kv_channels = 64;
+  EXPECT_NO_THROW(validate(config));
+  config.kv_channels = std::int64_t{1} << 50;
+  EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr("more than any machine")));
 }
 
 TEST(ModelConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {

@@ -31,6 +31,22 @@ inline const std::vector<ModelVariant>& model_variants() {
       {"one query group", [](ModelConfig& c) { c.query_groups = 1; }},
       {"untied output", [](ModelConfig& c) { c.tied_output = false; }},
       {"no linear bias", [](ModelConfig& c) { c.linear_bias = false; }},
+      {"biases of queries, keys and values",
+       [](ModelConfig& c) {
+         c.linear_bias = false;
+         c.qkv_bias = true;
+       }},
+      {"Nemotron",
+       [](ModelConfig& c) {
+         c.kv_channels = 12;
+         c.query_groups = 2;
+         c.norm_1p = true;
+         c.activation = Activation::squared_relu;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_percent = 0.5;
+         c.linear_bias = false;
+         c.tied_output = false;
+       }},
       {"BERT", [](ModelConfig& c) { c.family = model::ModelFamily::bert; }},
       {"post-norm BERT",
        [](ModelConfig& c) {

@@ -54,6 +54,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"invalid_utf8", "invalid-utf8"},
     {"json", "json"},
     {"json_key", "json-key"},
+    {"kv_channels", "kv-channels"},
     {"language", "language"},
     {"layernorm_epsilon", "layernorm-epsilon"},
     {"load", "load"},

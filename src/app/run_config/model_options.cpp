@@ -27,6 +27,8 @@ void ModelOptions::declare(Options& options) {
   options.add("num-layers", &layers, "N", "Transformer layers.", layer_count());
   options.add("hidden-size", &hidden, "N", "Width of the residual stream.", countable());
   options.add("num-attention-heads", &heads, "N", "Attention heads.", countable());
+  options.add("kv-channels", &kv_channels, "N",
+              "Channels of a head; default the preset's, else hidden size / attention heads.", countable());
   options.add("ffn-hidden-size", &ffn_hidden, "N",
               "Width of the feed-forward block; default 4 x hidden size, with --swiglu two thirds of that down to a "
               "multiple of 64.",
@@ -38,6 +40,7 @@ void ModelOptions::declare(Options& options) {
   options.add_choice<std::optional<Activation>>("gelu", &activation,
                                                 {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
                                                 "Form of the activation; default tanh.");
+  options.add_flag("squared-relu", &squared_relu, "Activation max(x, 0)^2 instead of GELU.");
   declare_dropout(options);
   options.add("layernorm-epsilon,norm-epsilon", &norm_epsilon, "X",
               "Added to the variance in normalisation; default the preset's, else 1e-5.", at_least(0));
@@ -45,6 +48,8 @@ void ModelOptions::declare(Options& options) {
       "normalization", &normalization,
       {{"LayerNorm", model::Normalization::layer_norm}, {"RMSNorm", model::Normalization::rms_norm}},
       "Kind of normalisation; default LayerNorm.");
+  options.add_flag("apply-layernorm-1p", &norm_1p,
+                   "Store the weights of norms as their difference from 1, which 16-bit types round more finely.");
   options.add_choice<std::optional<model::PositionEmbedding>>(
       "position-embedding-type", &position_embedding,
       {{"learned_absolute", model::PositionEmbedding::learned_absolute}, {"rope", model::PositionEmbedding::rope}},
@@ -61,6 +66,8 @@ void ModelOptions::declare(Options& options) {
   options.add_flag("untie-embeddings-and-output-weights", &untied_output,
                    "Give the output its own matrix instead of the token embedding's.");
   options.add_flag("disable-bias-linear", &no_linear_bias, "Linear layers have no biases.");
+  options.add_flag("add-qkv-bias", &qkv_bias,
+                   "Queries, keys and values have biases, with --disable-bias-linear and presets without biases, too.");
   options.add_flag("apply-residual-connection-post-layernorm", &post_norm,
                    "BERT: normalise each sum of residual and branch, as first published, not each branch's input.");
   options.add_flag("bert-no-binary-head", &no_binary_head,
@@ -84,6 +91,7 @@ model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64
   config.layers = layers.value_or(config.layers);
   config.hidden = hidden.value_or(config.hidden);
   config.heads = heads.value_or(config.heads);
+  config.kv_channels = kv_channels.value_or(config.kv_channels);
   const bool as_known = !preset.empty() && config.hidden == known.hidden && config.swiglu == known.swiglu;
   config.ffn_hidden =
       ffn_hidden.value_or(as_known ? known.ffn_hidden : model::default_ffn_hidden(config.hidden, config.swiglu));
@@ -163,6 +171,7 @@ std::string ModelOptions::preset_values(const model::ModelConfig& config) const 
 
 void ModelOptions::apply_variants(model::ModelConfig& config, Problems& problems) const {
   config.normalization = normalization.value_or(config.normalization);
+  config.norm_1p = config.norm_1p || norm_1p;
   problems.expect(!rotary_positions || position_embedding != model::PositionEmbedding::learned_absolute,
                   "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other");
   config.position_embedding =
@@ -172,13 +181,15 @@ void ModelOptions::apply_variants(model::ModelConfig& config, Problems& problems
   config.rotary_base = rotary_base.value_or(config.rotary_base);
   config.rotary_percent = rotary_percent.value_or(config.rotary_percent);
   config.swiglu = config.swiglu || swiglu;
-  problems.expect(!activation || !config.swiglu, "--gelu and --swiglu exclude each other");
-  config.activation = activation.value_or(config.activation);
+  problems.expect(activation.has_value() + squared_relu + config.swiglu <= 1,
+                  "--gelu, --squared-relu and --swiglu exclude each other");
+  config.activation = squared_relu ? Activation::squared_relu : activation.value_or(config.activation);
   problems.expect(!query_groups || group_query_attention,
                   fmt::format("--num-query-groups {} needs --group-query-attention", query_groups.value_or(0)));
   if (group_query_attention) config.query_groups = query_groups.value_or(1);
   config.tied_output = config.tied_output && !untied_output;
   config.linear_bias = config.linear_bias && !no_linear_bias;
+  config.qkv_bias = config.qkv_bias || qkv_bias;
 }
 
 void InitialisationOptions::declare(Options& options) {

@@ -20,14 +20,17 @@ struct ModelOptions {
   std::optional<int> layers;
   std::optional<std::int64_t> hidden;
   std::optional<std::int64_t> heads;
+  std::optional<std::int64_t> kv_channels;
   std::optional<std::int64_t> ffn_hidden;
   std::optional<std::int64_t> max_positions;
   std::optional<std::int64_t> vocabulary;
   std::optional<Activation> activation;
+  bool squared_relu = false;
   std::optional<double> hidden_dropout;
   std::optional<double> attention_dropout;
   std::optional<double> norm_epsilon;
   std::optional<model::Normalization> normalization;
+  bool norm_1p = false;
   std::optional<model::PositionEmbedding> position_embedding;
   bool rotary_positions = false;
   std::optional<double> rotary_base;
@@ -37,6 +40,7 @@ struct ModelOptions {
   std::optional<std::int64_t> query_groups;
   bool untied_output = false;
   bool no_linear_bias = false;
+  bool qkv_bias = false;
   bool post_norm = false;
   bool no_binary_head = false;
 

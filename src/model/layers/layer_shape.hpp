@@ -43,7 +43,8 @@ struct LayerShape {
                   "<sequence_parallel>: a sequence of {} (of one context rank) does not split over {} tensor ranks; "
                   "<seq_length> over <context_parallel_size> must be a multiple of {}",
                   s, tensor_size, tensor_size);
-    const double max_width = static_cast<double>(std::max({config.hidden, config.ffn_hidden, config.vocabulary}));
+    const double max_width = static_cast<double>(
+        std::max({config.hidden, config.attention_columns(), config.ffn_hidden, config.vocabulary}));
     const double elements = static_cast<double>(s) * static_cast<double>(b) * max_width;
     TRIREME_CHECK(
         elements < 1e15, ConfigError,

@@ -9,7 +9,8 @@ TensorView gradient_of(const parallel::Parameter* parameter) { return parameter 
 }  // namespace
 
 NormParameters::NormParameters(const parallel::ParameterBuffer& parameters, const std::string& prefix)
-    : weight(parameters.at(prefix + ".weight").value),
+    : weight(parameters.at(prefix + ".weight").value,
+             parameters.at(prefix + ".weight").role == parallel::ParameterRole::centred_norm_weight ? 1 : 0),
       bias(value_of(parameters.find(prefix + ".bias"))),
       weight_gradient(parameters.at(prefix + ".weight").gradient),
       bias_gradient(gradient_of(parameters.find(prefix + ".bias"))) {}

@@ -8,7 +8,7 @@ namespace trireme::model {
 /// Weight and bias of one normalisation, with their gradients. RMSNorm has no bias.
 struct NormParameters {
   NormParameters(const parallel::ParameterBuffer& parameters, const std::string& prefix);
-  TensorView weight;
+  NormWeight weight;
   TensorView bias;
   TensorView weight_gradient;
   TensorView bias_gradient;

@@ -81,6 +81,21 @@ TEST(ModelOptions, RefuseACorpusOfALargerVocabularyThanThePresets) {
   EXPECT_EQ(ask({"--model", "llama2-7b", "--vocab-size", "50257"}, 512, 50257).config.vocabulary, 50257);
 }
 
+TEST(ModelOptions, ChangeALlamasLayers) {
+  const model::ModelConfig asked =
+      ask({"--model", "llama3-8b", "--kv-channels", "96", "--add-qkv-bias", "--apply-layernorm-1p"}, 512, 257).config;
+  EXPECT_EQ(asked.head_dim(), 96);
+  EXPECT_TRUE(asked.norm_1p);
+  EXPECT_TRUE(asked.has_qkv_bias());
+  EXPECT_FALSE(asked.linear_bias);
+  EXPECT_EQ(ask({"--model", "124m", "--squared-relu"}, 512, 257).config.activation, Activation::squared_relu);
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--model", "llama3-8b", "--squared-relu"},
+                                                    {"--model", "124m", "--squared-relu", "--gelu", "erf"}}) {
+    EXPECT_THAT([&] { ask(arguments, 512, 257); },
+                ThrowsMessage<ConfigError>(HasSubstr("--gelu, --squared-relu and --swiglu exclude each other")));
+  }
+}
+
 TEST(ModelOptions, ABertHasTheVocabularyOfItsCorpus) {
   const Asked bert = ask({"--model", "bert-336m"}, 512, 30524);
   EXPECT_EQ(bert.config.vocabulary, 30524);

@@ -15,9 +15,11 @@ std::string variants_text(const model::ModelConfig& model) {
   if (model.post_norm()) text += ", post-norm layers";
   if (model.kv_heads() != model.heads) text += fmt::format(", {} query groups", model.kv_heads());
   if (model.normalization == model::Normalization::rms_norm) text += ", RMSNorm";
+  if (model.norm_1p) text += ", norm weights around 1";
   if (model.position_embedding == model::PositionEmbedding::rope) text += ", rotary positions";
   if (model.swiglu) text += ", SwiGLU";
-  if (!model.linear_bias) text += ", no biases";
+  if (model.activation == Activation::squared_relu) text += ", squared ReLU";
+  if (!model.linear_bias) text += model.has_qkv_bias() ? ", biases of Q, K and V alone" : ", no biases";
   if (!model.tied_output) text += ", untied output";
   return text;
 }
