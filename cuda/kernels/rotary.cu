@@ -20,9 +20,9 @@ __global__ void __launch_bounds__(block_threads)
   A* sines = cosines + pairs;
   for (int pair = threadIdx.x; pair < pairs; pair += block_threads) {
     const double exponent = -2 * static_cast<double>(pair) / static_cast<double>(rotary.channels);
-    const double angle = static_cast<double>(x.positions[row]) * std::pow(rotary.base, exponent);
-    cosines[pair] = static_cast<A>(std::cos(angle));
-    sines[pair] = static_cast<A>(sign * std::sin(angle));
+    const double angle = static_cast<double>(x.positions[row]) * rotary.scaled(pair, std::pow(rotary.base, exponent));
+    cosines[pair] = static_cast<A>(rotary.magnitude * std::cos(angle));
+    sines[pair] = static_cast<A>(sign * rotary.magnitude * std::sin(angle));
   }
   __syncthreads();
   const int heads = static_cast<int>(x.heads), items = static_cast<int>(x.batch) * heads * vec8s;

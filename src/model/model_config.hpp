@@ -4,6 +4,7 @@
 
 #include "src/backend/kernels/gemm.hpp"
 #include "src/base/attributes.hpp"
+#include "src/model/rotary_scaling.hpp"
 
 namespace trireme::model {
 
@@ -47,8 +48,10 @@ struct ModelConfig {
   PositionEmbedding position_embedding = PositionEmbedding::learned_absolute;
   double rotary_base = 10000;
   double rotary_percent = 1;  ///< fraction of a head's channels that rotate
-  bool swiglu = false;        ///< a gated feed-forward block, in place of `activation`
+  RotaryScaling rotary_scaling = {};
+  bool swiglu = false;  ///< a gated feed-forward block, in place of `activation`
   bool linear_bias = true;
+  bool qk_norm = false;   ///< the channels of each head of queries and keys are normalised, before they rotate
   bool qkv_bias = false;  ///< queries, keys and values have biases even where other linear layers have none
   bool tied_output = true;
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT alone
@@ -102,7 +105,8 @@ void check_sequence_length(const ModelConfig& config, std::int64_t sequence_leng
 
 /// Parameters of the whole model at the true vocabulary. Of a GPT-2: V h + S h + L (4 h^2 + 2 h f + 9 h + f) + 2 h,
 /// with f = 4 h L (12 h^2 + 13 h) + V h + S h + 2 h. Of a Llama with q = d heads and k = d kv_heads, d the size of a
-/// head: 2 V h + L (2 h q + 2 h k + 3 h f + 2 h) + h. A BERT has, beside a GPT-2's: its head of masked tokens h^2 + 3 h
+/// head: 2 V h + L (2 h q + 2 h k + 3 h f + 2 h) + h; norms of queries and keys add 2 d L. A BERT has, beside a
+/// GPT-2's: its head of masked tokens h^2 + 3 h
 /// + V; token types, pooler and binary head 2 h + h^2 + h + 2 h + 2. Its post-norm arrangement has the embedding's norm
 /// in place of the last one. A task's head replaces those of pretraining: n (h + 1) with n outputs, and a BERT's pooler
 /// h^2 + h but for spans.

@@ -32,13 +32,27 @@ Parameter split(std::string name, ParameterRole role, const Shape& shape, int di
   return parameter;
 }
 
+/// Appends the parameters of a norm of rows of `width`.
+void append_norm_of(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
+                    std::int64_t width, const StageShard& shard) {
+  const ParameterRole role = config.norm_1p ? ParameterRole::centred_norm_weight : ParameterRole::norm_weight;
+  list.push_back(replicated(prefix + ".weight", role, {width}, shard));
+  if (config.normalization == Normalization::layer_norm) {
+    list.push_back(replicated(prefix + ".bias", ParameterRole::norm_bias, {width}, shard));
+  }
+}
+
 void append_norm(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
                  const StageShard& shard) {
-  const ParameterRole role = config.norm_1p ? ParameterRole::centred_norm_weight : ParameterRole::norm_weight;
-  list.push_back(replicated(prefix + ".weight", role, {config.hidden}, shard));
-  if (config.normalization == Normalization::layer_norm) {
-    list.push_back(replicated(prefix + ".bias", ParameterRole::norm_bias, {config.hidden}, shard));
-  }
+  append_norm_of(list, config, prefix, config.hidden, shard);
+}
+
+/// The norm of the heads of queries or keys: one for all heads, of which each tensor rank has some.
+void append_head_norm(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
+                      const StageShard& shard) {
+  const std::size_t first = list.size();
+  append_norm_of(list, config, prefix, config.head_dim(), shard);
+  for (std::size_t i = first; i < list.size(); ++i) list[i].gradient_is_partial = shard.tensor_size > 1;
 }
 
 /// A weight split along `dimension`, and with `bias` that of its outputs: all dimensions but the last.
@@ -68,6 +82,10 @@ void append_layer(std::vector<Parameter>& list, const ModelConfig& config, int l
   } else {
     append_column_parallel(list, config.has_qkv_bias(), prefix + ".attn.q", {a, d, h}, 0, shard);
     append_column_parallel(list, config.has_qkv_bias(), prefix + ".attn.kv", {2, config.kv_heads(), d, h}, 1, shard);
+  }
+  if (config.qk_norm) {
+    append_head_norm(list, config, prefix + ".attn.q_ln", shard);
+    append_head_norm(list, config, prefix + ".attn.k_ln", shard);
   }
   append_row_parallel(list, config, prefix + ".attn.proj", a * d, shard);
   append_norm(list, config, prefix + ".ln_2", shard);

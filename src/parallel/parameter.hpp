@@ -25,8 +25,8 @@ struct Parameter {
   Box box;        ///< box of the shard
   Shape storage;  ///< shape of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
   bool replicated = false;  ///< every rank of the tensor group holds the same box: counted on tensor rank 0 alone
-  /// Marks a replicated parameter that works on the sequence-parallel residual stream. Each rank of the tensor group
-  /// has the gradient of its own positions only; a step sums it over the group once.
+  /// Marks a replicated parameter that works on the sequence-parallel residual stream, or on heads. Each rank of the
+  /// tensor group has the gradient of its own positions or heads only; a step sums it over the group once.
   bool gradient_is_partial = false;
   bool rows_are_tokens = false;  ///< the token embedding, or the matrix of the output layer
   bool shared_copy = false;      ///< a second holder of a tied tensor (the output head's `wte` on the last stage)

@@ -67,6 +67,33 @@ TEST(Rotary, HandWorkedHead) {
                tolerance(test::exact_type(), Operation::elementwise), "x");
 }
 
+TEST(Rotary, HandWorkedHeadWithScaledFrequencies) {
+  // The pair (0, 2) keeps its frequency 1. Of 1/10, the pair (1, 3) keeps a quarter: 1/10 (1/4 + 3/4 / 4).
+  const RotaryEmbedding by_pair{4, 100, 4, {1, -0.75, 0}, 2}, by_frequency{4, 100, 4, {0, 0, 2.5}, 2};
+  for (const RotaryEmbedding& rotary : {by_pair, by_frequency}) {
+    const Case c{.d = 4, .at = {3}, .rotary = rotary};
+    std::vector<double> x = {1, 2, 10, 20};
+    const double slow = 0.3 * 0.4375, s = 2 * std::sin(3.0), k = 2 * std::cos(3.0);
+    const double s_slow = 2 * std::sin(slow), k_slow = 2 * std::cos(slow);
+    expect_close(rotated(DType::fp64, c, x),
+                 std::vector<double>{k - 10 * s, 2 * k_slow - 20 * s_slow, 10 * k + s, 20 * k_slow + 2 * s_slow},
+                 tolerance(DType::fp64, Operation::elementwise), "x");
+  }
+}
+
+TEST(Rotary, BackwardIsTheTransposeOfForward) {
+  const Case c{.positions = 5, .d = 6, .at = {7}, .rotary = {6, 100, 4, {1, -0.4, 0}, 1.5}};
+  std::vector<double> x = random_values(c.numel(), 1), dy = random_values(c.numel(), 2);
+  const std::vector<double> y = rotated(DType::fp64, c, x), dx = rotated(DType::fp64, c, dy, Rotation::backward);
+  double of_results = 0, of_inputs = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    of_results += y[i] * dy[i];
+    of_inputs += x[i] * dx[i];
+  }
+  expect_close(std::vector<double>{of_inputs}, std::vector<double>{of_results}, tolerance(DType::fp64, Operation::sum),
+               "product");
+}
+
 class RotaryTypes : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Rotary, RotaryTypes, testing::ValuesIn(test::kernel_types()),
                          [](const auto& info) { return std::string(name_of(info.param)); });

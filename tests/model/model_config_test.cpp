@@ -89,13 +89,16 @@ TEST(ModelConfigAttributes, KeepTheirNamesAndTexts) {
                                                       {"model.tied_output", "true"},
                                                       {"model.kv_channels", "64"},
                                                       {"model.qkv_bias", "true"},
-                                                      {"model.norm_1p", "false"}}));
+                                                      {"model.norm_1p", "false"},
+                                                      {"model.qk_norm", "false"},
+                                                      {"model.rotary_scaling", "none"}}));
 }
 
 TEST(ModelConfigAttributes, FromBeforeThereWereVariantsMeanGpt2) {
   Attributes::Texts texts = attributes_of(ModelConfig()).texts();
-  for (const char* name : {"kv_heads", "normalization", "positions", "rotary_base", "rotary_percent", "swiglu",
-                           "linear_bias", "tied_output", "kv_channels", "qkv_bias", "norm_1p"}) {
+  for (const char* name :
+       {"kv_heads", "normalization", "positions", "rotary_base", "rotary_percent", "swiglu", "linear_bias",
+        "tied_output", "kv_channels", "qkv_bias", "norm_1p", "qk_norm", "rotary_scaling"}) {
     EXPECT_EQ(texts.erase(std::string("model.") + name), 1u) << name;
   }
   EXPECT_EQ(attributes_of(config_from(Attributes(texts))), attributes_of(ModelConfig()));
@@ -104,7 +107,7 @@ TEST(ModelConfigAttributes, FromBeforeThereWereVariantsMeanGpt2) {
 TEST(ModelConfigAttributes, FromBeforeHeadsHadTheirOwnSizeMeanTheHiddenSizeOverTheHeads) {
   const Attributes now = attributes_of(preset("llama3-8b"));
   Attributes::Texts texts = now.texts();
-  for (const char* name : {"kv_channels", "qkv_bias", "norm_1p"}) {
+  for (const char* name : {"kv_channels", "qkv_bias", "norm_1p", "qk_norm", "rotary_scaling"}) {
     EXPECT_EQ(texts.erase(std::string("model.") + name), 1u) << name;
   }
   const ModelConfig config = config_from(Attributes(texts));

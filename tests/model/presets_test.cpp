@@ -43,6 +43,21 @@ TEST(Presets, HaveTheParameterCountsOfLlama) {
   EXPECT_NO_THROW(validate(llama3));
 }
 
+TEST(Presets, HaveTheParameterCountsOfLlama3AndQwen) {
+  for (const auto& [name, parameters, positions, head_dim] : {std::tuple{"llama3.1-8b", 8'030'261'248, 131072, 128},
+                                                              {"llama3.2-1b", 1'235'814'400, 131072, 64},
+                                                              {"qwen2.5-0.5b", 494'032'768, 32768, 64},
+                                                              {"qwen3-0.6b", 596'049'920, 40960, 128}}) {
+    const ModelConfig config = preset(name);
+    EXPECT_NO_THROW(validate(config)) << name;
+    EXPECT_EQ(parameter_count(config), parameters) << name;
+    EXPECT_EQ(config.max_positions, positions) << name;
+    EXPECT_EQ(config.head_dim(), head_dim) << name;
+  }
+  EXPECT_EQ(preset("llama3.1-8b").rotary_scaling.factor, 8);
+  EXPECT_EQ(preset("llama3.2-1b").rotary_scaling.factor, 32);
+}
+
 TEST(Presets, HaveTheShapesAndParameterCountsOfBert) {
   struct Shape {
     const char* name;
@@ -177,6 +192,18 @@ TEST(ModelConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {
   expect_problem([](ModelConfig& c) { c.rotary_percent = 1.5; }, "<rotary_percent> 1.5");
   expect_problem([](ModelConfig& c) { c.rotary_percent = 0.4; }, "rotates 25");
   expect_problem([](ModelConfig& c) { c.rotary_percent = 0.01; }, "rotates 0");
+  const auto yarn = [](double factor, double slow) {
+    return RotaryScaling{RotaryScalingKind::yarn, factor, 4096, slow, 32};
+  };
+  expect_problem([&](ModelConfig& c) { c.rotary_scaling = RotaryScaling::llama3(0.5); }, "<rope_scaling_factor> 0.5");
+  expect_problem([&](ModelConfig& c) { c.rotary_scaling = yarn(0.5, 1); }, "<yarn_rotary_scaling_factor> 0.5");
+  expect_problem([&](ModelConfig& c) { c.rotary_scaling = yarn(4, 32); }, "<yarn_beta_slow> 32");
+  expect_problem(
+      [&](ModelConfig& c) {
+        c.rotary_scaling = yarn(4, 1);
+        c.rotary_base = 1;
+      },
+      "<rotary_base> 1 must be above 1");
 }
 
 }  // namespace

@@ -47,6 +47,24 @@ inline const std::vector<ModelVariant>& model_variants() {
          c.linear_bias = false;
          c.tied_output = false;
        }},
+      {"norms of queries and keys", [](ModelConfig& c) { c.qk_norm = true; }},
+      {"Llama 3.1's frequencies",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_base = 500;
+         c.rotary_scaling = {model::RotaryScalingKind::llama3, 8, 16, 1, 4};
+       }},
+      {"Qwen 3 with YaRN",
+       [](ModelConfig& c) {
+         c.kv_channels = 12;
+         c.query_groups = 2;
+         c.qk_norm = true;
+         c.normalization = model::Normalization::rms_norm;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_scaling = {model::RotaryScalingKind::yarn, 4, 64, 1, 32, 1, 0.5};
+         c.swiglu = true;
+         c.linear_bias = false;
+       }},
       {"BERT", [](ModelConfig& c) { c.family = model::ModelFamily::bert; }},
       {"post-norm BERT",
        [](ModelConfig& c) {

@@ -97,6 +97,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"pp", "pp"},
     {"prompt", "prompt"},
     {"rampup_batch_size", "rampup-batch-size"},
+    {"rope_scaling_factor", "rope-scaling-factor"},
     {"rotary_base", "rotary-base"},
     {"rotary_percent", "rotary-percent"},
     {"sampling", "sampling"},
@@ -124,6 +125,12 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"vocab_size", "vocab-size"},
     {"vpp", "vpp"},
     {"weight_decay", "weight-decay"},
+    {"yarn_beta_fast", "yarn-beta-fast"},
+    {"yarn_beta_slow", "yarn-beta-slow"},
+    {"yarn_mscale", "yarn-mscale"},
+    {"yarn_mscale_all_dim", "yarn-mscale-all-dim"},
+    {"yarn_original_max_position_embeddings", "yarn-original-max-position-embeddings"},
+    {"yarn_rotary_scaling_factor", "yarn-rotary-scaling-factor"},
 });
 
 }  // namespace

@@ -18,7 +18,8 @@ std::vector<std::complex<double>> turns(const RotaryEmbedding& rotary, std::int6
   const std::int64_t pairs = rotary.channels / 2;
   std::vector<std::complex<double>> table(static_cast<std::size_t>(count * pairs));
   for (std::int64_t i = 0; i < pairs; ++i) {
-    const double frequency = std::pow(rotary.base, -2 * static_cast<double>(i) / static_cast<double>(rotary.channels));
+    const double frequency =
+        rotary.scaled(i, std::pow(rotary.base, -2 * static_cast<double>(i) / static_cast<double>(rotary.channels)));
     for (std::int64_t k = 0; k < count; ++k) {
       table[static_cast<std::size_t>(k * pairs + i)] =
           std::polar(1.0, static_cast<double>((first + k) * step) * frequency);
@@ -59,7 +60,7 @@ class CpuRotary final : public RotaryKernels {
     const std::int64_t rests = blocks == 1 ? ends.second - ends.first + 1 : block;
     const std::vector<std::complex<double>> coarse = turns(rotary, first_block, blocks, block);
     const std::vector<std::complex<double>> fine = turns(rotary, first_rest, rests, 1);
-    const double sign = rotation == Rotation::forward ? 1 : -1;
+    const double magnitude = rotary.magnitude, sign = rotation == Rotation::forward ? magnitude : -magnitude;
     dispatch_float(x.data.data.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       T* data = x.data.data.template as<T>();
@@ -72,7 +73,7 @@ class CpuRotary final : public RotaryKernels {
           const std::complex<double>* a = coarse.data() + (position / block - first_block) * pairs;
           const std::complex<double>* b = fine.data() + (position % block - first_rest) * pairs;
           for (std::int64_t i = 0; i < pairs; ++i) {
-            cosine[i] = static_cast<A>(a[i].real() * b[i].real() - a[i].imag() * b[i].imag());
+            cosine[i] = static_cast<A>(magnitude * (a[i].real() * b[i].real() - a[i].imag() * b[i].imag()));
             sine[i] = static_cast<A>(sign * (a[i].imag() * b[i].real() + a[i].real() * b[i].imag()));
           }
           for (std::int64_t sample = 0; sample < x.batch; ++sample) {

@@ -22,8 +22,9 @@ struct LayerShape {
   bool swiglu = false;
   Normalization normalization = Normalization::layer_norm;
   NormPlacement norm_placement = NormPlacement::pre;
-  bool causal = true;   ///< a position attends to itself and earlier ones; false: to the whole sequence
-  Positions positions;  ///< positions of the s rows
+  bool qk_norm = false;  ///< the heads of queries and keys are normalised
+  bool causal = true;    ///< a position attends to itself and earlier ones; false: to the whole sequence
+  Positions positions;   ///< positions of the s rows
   /// AttentionProblem::lengths of the micro-batch: positions of each sample before its padding; null: all.
   const std::int32_t* lengths = nullptr;
 
@@ -63,6 +64,7 @@ struct LayerShape {
             config.swiglu,
             config.normalization,
             config.norm_placement,
+            config.qk_norm,
             config.causal(),
             {}};
   }
@@ -96,11 +98,12 @@ struct LayerShape {
   TensorView allocate_log_sum_exp(Arena& arena) const {
     return arena.allocate(accumulation_type(dtype), {b, a_local, s});
   }
-  NormStatistics allocate_statistics(Arena& arena) const {
+  NormStatistics allocate_statistics(Arena& arena) const { return allocate_statistics(arena, local_rows()); }
+  NormStatistics allocate_statistics(Arena& arena, std::int64_t norm_rows) const {
     const DType type = accumulation_type(dtype);
     const TensorView mean =
-        normalization == Normalization::layer_norm ? arena.allocate(type, {local_rows()}) : TensorView();
-    return {mean, arena.allocate(type, {local_rows()})};
+        normalization == Normalization::layer_norm ? arena.allocate(type, {norm_rows}) : TensorView();
+    return {mean, arena.allocate(type, {norm_rows})};
   }
 };
 

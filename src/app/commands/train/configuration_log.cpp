@@ -17,6 +17,11 @@ std::string variants_text(const model::ModelConfig& model) {
   if (model.normalization == model::Normalization::rms_norm) text += ", RMSNorm";
   if (model.norm_1p) text += ", norm weights around 1";
   if (model.position_embedding == model::PositionEmbedding::rope) text += ", rotary positions";
+  if (const model::RotaryScaling& scaling = model.rotary_scaling; scaling.kind != model::RotaryScalingKind::none) {
+    text += fmt::format(" scaled by {} ({})", scaling.factor,
+                        scaling.kind == model::RotaryScalingKind::yarn ? "YaRN" : "Llama 3.1");
+  }
+  if (model.qk_norm) text += ", normalised queries and keys";
   if (model.swiglu) text += ", SwiGLU";
   if (model.activation == Activation::squared_relu) text += ", squared ReLU";
   if (!model.linear_bias) text += model.has_qkv_bias() ? ", biases of Q, K and V alone" : ", no biases";
