@@ -40,3 +40,17 @@ refused 2 "there is no option --lr-warmup-iter; did you mean --lr-warmup-iters?"
 check "the absent flag is in this error, too" grep -q -- "--num-experts 8: layers" err
 refused 2 "--position-embedding-type alibi: ALiBi" 1 train "${run[@]}" --position-embedding-type alibi
 refused 2 "--micro-batches and --global-batch-size exclude each other" 1 train "${run[@]}" --micro-batches 2
+
+# A launch script is read, not run.
+cat >run.sh <<'END'
+touch was_run
+ARGS=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --batch-size 2 --seq-length 16 --data-path corpus.h5)
+torchrun --nproc_per_node 2 pretrain_gpt.py "${ARGS[@]}" --lr 0.01 --train-iters 1 --use-flash-attn
+END
+done_by 2 train --megatron-script run.sh
+check "one rank prints the report" [ "$(grep -c -- '--batch-size 2 .*works .*--micro-batch-size 2' out)" = 1 ]
+check "the script was not run" [ ! -e was_run ]
+sed -i 's/--use-flash-attn/--use-flash-attn --fp8-format hybrid/' run.sh
+on 1 train --megatron-script run.sh
+check "exit code 2 where a flag is refused" [ "$code $(tail -1 out)" = "2 1 flags are refused" ]
+refused 2 "--megatron-script takes no other option" 1 train --megatron-script run.sh --lr 1

@@ -15,7 +15,7 @@ struct Verdict {
   std::string flag;           ///< as written, with its values
   const Flag* row = nullptr;  ///< null: no release has it
   Kind kind = Kind::works;
-  std::vector<std::string> words;  ///< of this program
+  std::vector<std::string> words;  ///< as this program spells them
   std::string reason;              ///< says why a flag is satisfied or absent
 };
 
