@@ -5,7 +5,7 @@
 
 namespace trireme::app::megatron {
 
-/// What `train --megatron-script` prints of a launch script.
+/// Text that `train --megatron-script` prints of a launch script.
 struct ScriptReport {
   std::string text;   ///< a line for each flag, then the problems and the command of this program
   bool runs = false;  ///< nothing is refused
