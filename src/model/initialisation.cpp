@@ -44,6 +44,7 @@ class InitialValues {
       case ParameterRole::embedding:
       case ParameterRole::matrix:
       case ParameterRole::residual_matrix:
+      case ParameterRole::output_matrix:
         return static_cast<float>(factor_) * r * static_cast<float>(scale_);
       case ParameterRole::bias:
         return 0.02f * r;

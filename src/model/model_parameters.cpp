@@ -122,8 +122,8 @@ Parameter token_table(const ModelConfig& config, const StageShard& shard,
 
 /// A linear layer [outputs, h] on work of the residual stream, whole on every rank.
 void append_dense(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
-                  std::int64_t outputs, const StageShard& shard) {
-  list.push_back(replicated(prefix + ".weight", ParameterRole::matrix, {outputs, config.hidden}, shard));
+                  std::int64_t outputs, const StageShard& shard, ParameterRole role = ParameterRole::matrix) {
+  list.push_back(replicated(prefix + ".weight", role, {outputs, config.hidden}, shard));
   list.push_back(replicated(prefix + ".bias", ParameterRole::bias, {outputs}, shard));
 }
 
@@ -145,7 +145,7 @@ void append_heads(std::vector<Parameter>& list, const ModelConfig& config, const
   if (!config.post_norm()) append_norm(list, config, outer_norm_name(config), shard);
   if (!config.predicts_tokens()) {
     if (config.has_task_pooler()) append_dense(list, config, "pooler", config.hidden, shard);
-    append_dense(list, config, task_head_name(config), config.task_outputs(), shard);
+    append_dense(list, config, task_head_name(config), config.task_outputs(), shard, ParameterRole::output_matrix);
     return;
   }
   if (config.is_bert()) {
@@ -155,11 +155,11 @@ void append_heads(std::vector<Parameter>& list, const ModelConfig& config, const
   }
   if (config.has_binary_head()) {
     append_dense(list, config, "pooler", config.hidden, shard);
-    append_dense(list, config, "sop", 2, shard);
+    append_dense(list, config, "sop", 2, shard, ParameterRole::output_matrix);
   }
   if (!config.tied_output) {
-    list.push_back(
-        split_by_token("lm_head.weight", ParameterRole::matrix, {config.vocabulary, config.hidden}, shard, vocabulary));
+    list.push_back(split_by_token("lm_head.weight", ParameterRole::output_matrix, {config.vocabulary, config.hidden},
+                                  shard, vocabulary));
   } else if (!shard.first_stage) {
     list.push_back(token_table(config, shard, vocabulary));
     list.back().shared_copy = true;

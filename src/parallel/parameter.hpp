@@ -10,11 +10,21 @@ namespace trireme::parallel {
 
 /// Role of a parameter; determines its initial values and whether it decays. centred_norm_weight: a norm's weight that
 /// is stored as its difference from 1.
-enum class ParameterRole { embedding, matrix, residual_matrix, bias, norm_weight, centred_norm_weight, norm_bias };
+enum class ParameterRole {
+  embedding,
+  matrix,
+  residual_matrix,
+  output_matrix,
+  bias,
+  norm_weight,
+  centred_norm_weight,
+  norm_bias
+};
 
 /// Weight decay depends on the role: matrices and embeddings decay, biases and norms do not.
 constexpr bool decays(ParameterRole role) {
-  return role == ParameterRole::embedding || role == ParameterRole::matrix || role == ParameterRole::residual_matrix;
+  return role == ParameterRole::embedding || role == ParameterRole::matrix || role == ParameterRole::residual_matrix ||
+         role == ParameterRole::output_matrix;
 }
 
 /// One rank's shard of one parameter of the model. Names and shapes are logical: the same on every grid.

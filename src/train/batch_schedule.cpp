@@ -31,7 +31,7 @@ std::vector<BatchLevel> levels_of(const BatchRampUp& ramp, std::int64_t global_b
   std::vector<BatchLevel> levels;
   for (std::int64_t k = 0; k <= increments; ++k) {
     const auto begin = static_cast<std::int64_t>((Wide{k} * samples + increments - 1) / increments);
-    // Of levels that begin at one sample the last counts.
+    // The last of several levels that begin at one sample counts.
     if (!levels.empty() && levels.back().begin == begin) levels.pop_back();
     levels.push_back({begin, start + k * increment});
   }

@@ -72,7 +72,7 @@ struct TrainOptions {
   optim::LrSchedule lr_schedule;
   optim::OptimizerOptions optimizer;
   std::optional<optim::WeightDecayRamp> weight_decay_ramp;  ///< in place of the optimizer's weight decay
-  std::optional<DecoupledRate> decoupled_rate;              ///< of the token embedding and the output layer
+  std::optional<DecoupledRate> decoupled_rate;              ///< rate of the token embedding and the output layer
   double clip_grad = 1;                                     ///< largest gradient norm; 0: no clipping
   int grad_norm_power = 2;                                  ///< p of that norm, or optim::infinity_norm
   optim::LossScalerOptions loss_scale;                      ///< dynamic in fp16

@@ -16,7 +16,8 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
                model.execution().micro_batch_size, model.grid().data_size()),
       loader_(model.backend(), model.sequence_shard(), model.execution().micro_batch_size, batches_.max_micro_batches(),
               model.execution().dtype, sample_fields(model.config())),
-      optimizer_(optim::make_optimizer(model.backend(), model.parameters(), options.optimizer)),
+      optimizer_(optim::make_optimizer(model.backend(), model.parameters(),
+                                       {*model.communicators().tensor, model.gradient_group()}, options.optimizer)),
       loss_scaler_(options.loss_scale),
       norm_sum_(model.backend(), DType::fp64, {1}) {}
 

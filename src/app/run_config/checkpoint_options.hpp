@@ -24,8 +24,8 @@ struct CheckpointOptions {
   bool no_load_optimizer = false;
   bool no_save_optimizer = false;
   bool allow_new_data = false;
-  bool override_schedule = false;        ///< of the learning rate and the weight decay: the command line's
-  bool use_checkpoint_schedule = false;  ///< the checkpoint's
+  bool override_schedule = false;        ///< learning rate and weight decay are the command line's
+  bool use_checkpoint_schedule = false;  ///< they are the checkpoint's
   std::int64_t save_interval = 0;
   std::optional<int> keep_last;
   std::int64_t retain_interval = 0;

@@ -8,10 +8,12 @@
 namespace trireme::app {
 
 void OptimizerOptions::declare(Options& options) {
-  options.add_choice("optimizer", &optimizer.kind,
-                     {{"adam", optim::OptimizerKind::adam}, {"sgd", optim::OptimizerKind::sgd}},
-                     "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the "
-                     "gradient.");
+  options.add_choice(
+      "optimizer", &optimizer.kind,
+      {{"adam", optim::OptimizerKind::adam}, {"sgd", optim::OptimizerKind::sgd}, {"muon", optim::OptimizerKind::muon}},
+      "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the "
+      "gradient. muon: momentum that is orthogonalised, for the matrices of the layers; AdamW for "
+      "embeddings, output layers, norms and biases.");
   options.add("lr", &lr.maximum, "X", "Peak learning rate.", at_least(0));
   options.add("min-lr", &lr.minimum, "X", "Learning rate at the end of the decay.", at_least(0));
   options.add_choice("lr-decay-style", &lr.style,
@@ -52,6 +54,23 @@ void OptimizerOptions::declare(Options& options) {
   options.add("adam-beta2", &optimizer.adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
   options.add("adam-eps", &optimizer.adamw.epsilon, "X", "Added to the root of the second moment.", at_least(0));
   options.add("sgd-momentum", &optimizer.sgd.momentum, "X", "Momentum of SGD.", between(0, 1));
+  options.add("muon-momentum", &optimizer.muon.momentum, "X", "Momentum of Muon.", between(0, 1));
+  options.add_flag("muon-nesterov", &optimizer.muon.nesterov, "Muon: Nesterov's momentum.");
+  options.add("muon-num-ns-steps", &optimizer.muon.newton_schulz.steps, "N",
+              "Muon: steps of Newton-Schulz, by which a matrix is orthogonalised.", between(1, 100));
+  options.add_choice(
+      "muon-coefficient-type", &optimizer.muon.newton_schulz.coefficients,
+      {{"quintic", optim::NewtonSchulzCoefficients::quintic}, {"simple", optim::NewtonSchulzCoefficients::simple}},
+      "Muon: coefficients of Newton-Schulz, five in turn, or one for every step.");
+  options.add_choice(
+      "muon-scale-mode", &optimizer.muon.scale,
+      {{"spectral", optim::MuonScale::spectral},
+       {"unit_rms_norm", optim::MuonScale::unit_rms_norm},
+       {"shape_scaling", optim::MuonScale::shape_scaling}},
+      "Muon: factor of an update of r rows and c columns: the root of max(r, c), r / c or max(1, r / c).");
+  options.add("muon-extra-scale-factor", &optimizer.muon.extra_scale, "X", "Muon: one more factor.", at_least(0));
+  options.add_flag("muon-no-split-qkv", &no_split_qkv,
+                   "Muon: orthogonalise queries, keys and values as one matrix, not each by itself.");
   options.add("decoupled-lr", &decoupled_lr, "X",
               "Peak learning rate of the token embedding and the output layer, in place of --lr.", at_least(0));
   options.add("decoupled-min-lr", &decoupled_min_lr, "X",
@@ -65,9 +84,15 @@ void OptimizerOptions::declare(Options& options) {
 
 void OptimizerOptions::settle(const Options& options, const BatchOptions& batch, Problems& problems) {
   for (const char* name : {"adam-beta1", "adam-beta2", "adam-eps"}) {
-    problems.expect(optimizer.kind == optim::OptimizerKind::adam || !options.given(name),
-                    fmt::format("--{} needs --optimizer adam", name));
+    problems.expect(optimizer.kind != optim::OptimizerKind::sgd || !options.given(name),
+                    fmt::format("--{} needs --optimizer adam or muon", name));
   }
+  for (const char* name : {"muon-momentum", "muon-nesterov", "muon-num-ns-steps", "muon-coefficient-type",
+                           "muon-scale-mode", "muon-extra-scale-factor", "muon-no-split-qkv"}) {
+    problems.expect(optimizer.kind == optim::OptimizerKind::muon || !options.given(name),
+                    fmt::format("--{} needs --optimizer muon", name));
+  }
+  optimizer.muon.split_qkv = !no_split_qkv;
   problems.expect(optimizer.kind == optim::OptimizerKind::sgd || !options.given("sgd-momentum"),
                   "--sgd-momentum needs --optimizer sgd");
   settle_clipping(problems);

@@ -28,6 +28,7 @@ struct OptimizerOptions {
   /// Course of the weight decay; none: constant.
   std::optional<optim::WeightDecayStyle> weight_decay_style;
   std::optional<optim::WeightDecayRamp> weight_decay_ramp;
+  bool no_split_qkv = false;
   std::optional<double> decoupled_lr;
   std::optional<double> decoupled_min_lr;
   std::optional<train::DecoupledRate> decoupled_rate;

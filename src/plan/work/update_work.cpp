@@ -58,7 +58,7 @@ class Rank {
                                          execution.padded_vocabulary_size}),
                 execution.parallel.data_parallel, grid.gradient_size(), 0),
         data_parallel_(backend, buffer_, gradient_),
-        optimizer_(optim::make_optimizer(backend, buffer_, optimizer)),
+        optimizer_(optim::make_optimizer(backend, buffer_, {tensor_, gradient_}, optimizer)),
         norm_sum_(backend, DType::fp64, {1}) {}
 
   UpdateWork record() {

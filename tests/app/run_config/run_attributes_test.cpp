@@ -38,7 +38,7 @@ TEST(RunAttributes, AreCheckedPartByPart) {
   for (const auto& [name, value] : Attributes::Texts{{"state.iteration", "abc"},
                                                      {"model.layers", "0"},
                                                      {"data_budgets", "1,2,3x"},
-                                                     {"optimizer", "muon"},
+                                                     {"optimizer", "lion"},
                                                      {"dtype", "int32"}}) {
     Attributes attributes = good;
     attributes.put(name, value);

@@ -306,8 +306,18 @@ TEST(RunConfig, RefusesOptionsOfACheckpointWithoutOne) {
 TEST(RunConfig, RefusesOptionsOfAnotherOptimizer) {
   for (const std::string name : {"adam-beta1", "adam-beta2", "adam-eps"}) {
     expect_refused({"--data-path", "a.h5", "--optimizer", "sgd", "--" + name, "0.5"},
-                   "--" + name + " needs --optimizer adam");
+                   "--" + name + " needs --optimizer adam or muon");
   }
+  for (const std::string name : {"muon-momentum", "muon-extra-scale-factor", "muon-num-ns-steps"}) {
+    expect_refused({"--data-path", "a.h5", "--" + name, "1"}, "--" + name + " needs --optimizer muon");
+  }
+  expect_refused({"--data-path", "a.h5", "--muon-nesterov"}, "--muon-nesterov needs --optimizer muon");
+  const RunConfig muon = read({"--model", "gpt2-124m", "--data-path", "a.h5", "--optimizer", "muon", "--adam-beta2",
+                               "0.9", "--muon-no-split-qkv", "--muon-scale-mode", "unit_rms_norm"});
+  EXPECT_EQ(muon.train_options().optimizer.kind, optim::OptimizerKind::muon);
+  EXPECT_EQ(muon.train_options().optimizer.adamw.beta2, 0.9);
+  EXPECT_FALSE(muon.train_options().optimizer.muon.split_qkv);
+  EXPECT_EQ(muon.train_options().optimizer.muon.scale, optim::MuonScale::unit_rms_norm);
   expect_refused({"--data-path", "a.h5", "--sgd-momentum", "0.5"}, "--sgd-momentum needs --optimizer sgd");
 }
 
