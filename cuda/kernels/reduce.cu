@@ -66,12 +66,13 @@ __global__ void __launch_bounds__(block_threads)
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     max_block_kernel(std::int64_t n, std::int64_t of_block, const T* x, double* partials, double* result) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
   double largest = 0;
   const std::int64_t first = blockIdx.x * of_block, end = first + of_block < n ? first + of_block : n;
   for (std::int64_t i = first + threadIdx.x; i < end; i += block_threads) {
     const double v = gpu::widen(x[i]);
     const double size = v < 0 ? -v : v;
-    if (!(size <= largest)) largest = size == size ? size : std::numeric_limits<double>::infinity();
+    if (!(size <= largest)) largest = size == size ? size : infinity;
   }
   largest = block_combine<Maximum<double>>(largest);
   if (threadIdx.x != 0) return;
