@@ -117,8 +117,8 @@ TEST(RunAttributes, OfAnotherRunAreRefusedByDifference) {
   put_optimizer_state(weights, train::OptimizerState::left_out);
   EXPECT_THAT([&] { require_same_run(weights, adam, true); },
               ThrowsMessage<CheckpointError>(AllOf(HasSubstr("Try --no-load-optim"), HasSubstr("or --finetune"))));
-  for (const Attributes* stored : {&adam, &sgd, &weights}) {
-    EXPECT_NO_THROW(require_same_run(*stored, adam, false, train::OptimizerState::left_out));
+  for (const Attributes& stored : {adam, sgd, weights}) {
+    EXPECT_NO_THROW(require_same_run(stored, adam, false, train::OptimizerState::left_out));
   }
   Attributes::Texts older = adam.texts();  // from before the optimizer was stored
   older.erase("optimizer");

@@ -130,8 +130,10 @@ TEST(RunConfig, TakesFillInTheMiddle) {
     arguments.insert(arguments.end(), {"--model", "gpt2-124m", "--data-path", "a.h5"});
     return arguments;
   };
-  const data::CorpusInfo bytes{
-      .tokenizer = "bytes", .tokenizer_payload = data::make_byte_tokenizer()->payload(), .end_of_document = 256};
+  data::CorpusInfo bytes;
+  bytes.tokenizer = "bytes";
+  bytes.tokenizer_payload = data::make_byte_tokenizer()->payload();
+  bytes.end_of_document = 256;
   const RunConfig config =
       read(with({"--fim-rate", "0.5", "--fim-prefix-token", "257", "--fim-middle-token", "258", "--fim-suffix-token",
                  "~", "--fim-split-sample", "|", "--fim-fragment-rate", "1"}));

@@ -27,7 +27,7 @@ std::shared_ptr<const MemoryTokenStore> counting_corpus(std::int32_t tokens) {
   for (std::int32_t i = 0; i < tokens; ++i) document[static_cast<std::size_t>(i)] = i;
   CorpusInfo info;
   info.vocabulary_size = tokens;
-  return std::make_shared<MemoryTokenStore>(info, std::vector{document});
+  return std::make_shared<MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{document});
 }
 
 /// Samples of two tokens and one more.

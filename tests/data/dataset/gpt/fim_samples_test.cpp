@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "tests/support/sample_text.hpp"
-
 namespace trireme::data {
 namespace {
 
 using testing::ElementsAre;
-using testing::ElementsAreArray;
 using Tokens = std::vector<std::int32_t>;
 
 // Ids 0 to 255 are bytes, 256 ends documents, 257 is a special token of the text. "ab" is one token, 300.
