@@ -75,9 +75,9 @@ TensorboardFile::TensorboardFile(const TensorboardOptions& options, int world_si
   make_folders(options.folder);
   cut_files(options.folder, done);
   const double now = now_s();
-  // The digits of the time keep the order of the files, which is the run's.
+  // The time keeps the names in the order of the starts, also of two within a second.
   const std::string path =
-      fmt::format("{}/{}{:010.0f}.{}.{}{}", options.folder, prefix, now, host_name(), unique_suffix(), suffix);
+      fmt::format("{}/{}{:.6f}.{}.{}{}", options.folder, prefix, now, host_name(), unique_suffix(), suffix);
   file_.emplace(option, path, 0).append(tfrecord(version_event(now)));
 }
 

@@ -87,7 +87,7 @@ done_by 1 eval --load initial --data-path held_out.h5
 done_by 1 train "${run[@]}" --load initial
 check "a run begins at them" grep -q "continuing after iteration 0, 0 samples" err
 
-# What operators read: times of two ranks, the MFU, the progress of two jobs, and the timeline on one clock.
+# Reports for operators: times of two ranks, the MFU, the progress of two jobs, and the timeline on one clock.
 on 2 train "${run[@]}" --pp 2 --save watched --save-interval 3 --exit-interval 6 --log-progress --log-throughput --mfu-peak 0.001 \
   --timing-log-level 2 --log-straggler --trace-file trace.json
 check "the log has the MFU, and says of which peak" \
