@@ -7,6 +7,8 @@
 namespace trireme {
 
 void TraceRecorder::end(const TraceSpan& span, std::unique_ptr<TimedEvent> begin) noexcept {
+  if (marker_ != nullptr) marker_->end_range();
+  if (!has_times_) return;
   try {
     pending_.push_back({span, std::move(begin), stream_.record_time()});
   } catch (const Error&) {
@@ -25,6 +27,7 @@ void TraceRecorder::set_mark() {
 }
 
 void TraceRecorder::resolve() {
+  if (!has_times_) return;
   stream_.synchronize();
   const auto time_us = [this](const TimedEvent& event) { return mark_us_ + 1000 * event.ms_since(*mark_); };
   for (Pending& pending : pending_) {

@@ -10,18 +10,34 @@
 
 namespace trireme {
 
+/// Names parts of the work for a profiler beside the program. Ranges nest.
+class RangeMarker {
+ public:
+  virtual ~RangeMarker() = default;
+  virtual void begin_range(const char* name) = 0;
+  virtual void end_range() = 0;
+};
+
 /// Records the spans of one rank, in the order of their ends. Spans of one rank lie within or beside one another. A
 /// span begins and ends when the stream reaches the places where it was begun and ended: on a GPU work runs later than
 /// it is enqueued.
 class TraceRecorder {
  public:
-  /// `stream`, that of the rank's work, must live longer. Waits for it.
-  explicit TraceRecorder(Stream& stream) : stream_(stream) { set_mark(); }
+  enum class Times { recorded, none };
+  /// `stream`, that of the rank's work, and `marker` must live longer. The spans are ranges of `marker`, where there is
+  /// one; without times they are nothing else. Waits for the stream.
+  explicit TraceRecorder(Stream& stream, RangeMarker* marker = nullptr, Times times = Times::recorded)
+      : stream_(stream), marker_(marker), has_times_(times == Times::recorded) {
+    if (has_times_) set_mark();
+  }
 
   /// Time of the host since the recorder's beginning.
   double now_us() const { return timer_.elapsed_ms() * 1000; }
   /// Begins a span where the stream is now, for `end`.
-  std::unique_ptr<TimedEvent> begin() { return stream_.record_time(); }
+  std::unique_ptr<TimedEvent> begin(const char* name) {
+    if (marker_ != nullptr) marker_->begin_range(name);
+    return has_times_ ? stream_.record_time() : nullptr;
+  }
   /// Ends it there. A device that fails is not reported here: its next call does so.
   void end(const TraceSpan& span, std::unique_ptr<TimedEvent> begin) noexcept;
 
@@ -44,6 +60,8 @@ class TraceRecorder {
   void set_mark();
 
   Stream& stream_;
+  RangeMarker* marker_;
+  bool has_times_;
   Timer timer_;
   std::unique_ptr<TimedEvent> mark_;
   double mark_us_ = 0;
@@ -59,7 +77,7 @@ class TraceScope {
       : recorder_(recorder) {
     if (recorder_ == nullptr) return;
     span_ = {name, category, chunk, micro_batch, 0, 0};
-    begin_ = recorder_->begin();
+    begin_ = recorder_->begin(name);
   }
   ~TraceScope() {
     if (recorder_ != nullptr) recorder_->end(span_, std::move(begin_));

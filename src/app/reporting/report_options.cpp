@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <initializer_list>
 #include <vector>
 
@@ -46,13 +47,29 @@ void ReportOptions::declare(Options& options) {
   options.add_flag("no-log-loss-scale-to-tensorboard", &no_loss_scale_, "Leave out the loss scale.");
   options.add_flag("no-log-learning-rate-to-tensorboard,no-log-learnig-rate-to-tensorboard", &no_learning_rate_,
                    "Leave out the learning rate.");
+  options.add_flag("profile", &profile,
+                   "GPU: name forward, backward, optimizer and communication as NVTX ranges, and let a profiler record "
+                   "some iterations: nsys profile -t cuda,nvtx --capture-range=cudaProfilerApi.");
+  options.add("profile-step-start", &profile_start, "N", "Begin to record after iteration N.", at_least(0));
+  options.add("profile-step-end", &profile_end, "N", "End after iteration N.", at_least(1));
+  options.add("profile-ranks", &rank_texts_, "RANK ...", "Ranks that are recorded.");
 }
 
-void ReportOptions::settle(bool cuda_graphs, Problems& problems) {
+void ReportOptions::settle(int ranks, bool cuda_graphs, Problems& problems) {
   tensorboard.learning_rate = !no_learning_rate_;
   tensorboard.loss_scale = !no_loss_scale_;
   tensorboard.throughput = throughput;
   if (!peak_text_.empty()) problems.attempt([&] { peak = train::parse_peak(peak_text_); });
+  problems.expect(profile_start < profile_end,
+                  fmt::format("--profile-step-start {} must be less than --profile-step-end {}", profile_start,
+                              profile_end));
+  for (const std::string& text : rank_texts_) {
+    int rank = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
+    const bool is_rank = error == std::errc() && end == text.data() + text.size() && rank >= 0 && rank < ranks;
+    problems.expect(is_rank, fmt::format("--profile-ranks {}: the ranks of this job are 0 to {}", text, ranks - 1));
+    profile_ranks.push_back(rank);
+  }
   problems.expect(!straggler || !cuda_graphs,
                   "--log-straggler and --cuda-graphs exclude each other: recorded waits cannot be timed");
 }
@@ -73,6 +90,7 @@ std::string ReportOptions::idle(const Options& options, int ranks, bool saves) c
         "without --tensorboard-dir there is nothing to write");
   check(saves, {"log-progress"}, "without --save there is no folder for progress.txt");
   check(timing_level > 0, {"timing-log-option"}, "without --timing-log-level there are no times to log");
+  check(profile, {"profile-step-start", "profile-step-end", "profile-ranks"}, "without --profile nothing is recorded");
   check(ranks > 1, {"log-straggler"}, "one rank has nothing to wait for");
   return fmt::format("{}", fmt::join(lines, "; "));
 }

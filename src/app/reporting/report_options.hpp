@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "io/metrics/tensorboard_file.hpp"
 #include "src/app/options/options.hpp"
@@ -20,15 +22,19 @@ struct ReportOptions {
   train::TimingOption timing_option = train::TimingOption::minmax;
   bool straggler = false;
   io::TensorboardOptions tensorboard;
+  bool profile = false;
+  std::int64_t profile_start = 10, profile_end = 12;  ///< iterations done before the recording, and after it
+  std::vector<int> profile_ranks;
 
   void declare(Options& options);
-  void settle(bool cuda_graphs, Problems& problems);
+  void settle(int ranks, bool cuda_graphs, Problems& problems);
   /// Returns the options that do nothing in a run on `ranks` ranks, which saves checkpoints or not, with the reasons,
   /// for a line of the log; empty where all do something.
   std::string idle(const Options& options, int ranks, bool saves) const;
 
  private:
   std::string peak_text_;
+  std::vector<std::string> rank_texts_ = {"0"};
   bool no_learning_rate_ = false, no_loss_scale_ = false;
 };
 

@@ -1,5 +1,8 @@
 #include "src/app/reporting/run_reports.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <span>
 
 #include "src/base/log.hpp"
@@ -26,10 +29,21 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
     times_.emplace(options.timing_level);
     places_ = gather_text(*job.world, fmt::format("rank {} on {}", job.world->rank(), host_name()), 0);
   }
-  if (!config.run.trace_file.empty() || options.timing_level > 0) {
-    recorder_.emplace(job.backend->compute_stream());
+  const bool has_times = !config.run.trace_file.empty() || options.timing_level > 0;
+  auto* profiled = options.profile ? dynamic_cast<ProfiledDevice*>(job.backend.get()) : nullptr;
+  if (has_times || profiled != nullptr) {
+    recorder_.emplace(job.backend->compute_stream(), profiled,
+                      has_times ? TraceRecorder::Times::recorded : TraceRecorder::Times::none);
     if (!config.run.trace_file.empty()) trace_file_.emplace(config.run.trace_file, *job.world, *recorder_);
     model.set_trace(&*recorder_);
+  }
+  const std::vector<int>& ranks = options.profile_ranks;
+  if (profiled != nullptr && std::ranges::find(ranks, job.world->rank()) != ranks.end()) {
+    profiler_.emplace(*profiled, options.profile_start, options.profile_end, trainer.progress().iteration);
+  }
+  if (profiled != nullptr) {
+    log::info("a profiler records iterations {} to {} on rank{} {}", options.profile_start + 1, options.profile_end,
+              ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   }
 }
 
@@ -57,6 +71,7 @@ void RunReports::add_step(const train::TrainRecord& record) {
     recorder_->resolve();
     spans = std::span(recorder_->spans()).subspan(counted_spans_);
   }
+  if (profiler_) profiler_->after_step(record.iteration);
   if (times_) times_->add(spans, record.elapsed_ms, communication_ != nullptr ? communication_->own_ms() : 0);
   if (!recorder_) return;
   if (!trace_file_) recorder_->clear();

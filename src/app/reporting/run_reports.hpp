@@ -13,6 +13,7 @@
 #include "src/app/run_config/run_config.hpp"
 #include "src/train/run.hpp"
 #include "src/train/timing/rank_times.hpp"
+#include "src/train/timing/step_profiler.hpp"
 
 namespace trireme::app {
 
@@ -57,6 +58,7 @@ class RunReports final : public train::MetricsSink {
   std::optional<TraceRecorder> recorder_;
   std::optional<io::TraceFile> trace_file_;
   std::optional<train::RankTimes> times_;
+  std::optional<train::StepProfiler> profiler_;
   std::size_t counted_spans_ = 0;    // those that `times_` has
   std::vector<std::string> places_;  // names of ranks with their hosts; on rank 0
 };

@@ -83,10 +83,11 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
   config_.parallel.settle(config_.precision.dtype, model, problems);
   config_.execution.settle(options_, config_.parallel, config_.device, problems);
   config_.optimizer.settle(options_, config_.batch, problems);
+  const GridOptions& grid = config_.parallel.grid;
+  config_.report.settle(data_ranks * grid.tensor * grid.pipeline * grid.context, config_.execution.cuda_graphs, problems);
 }
 
 const RunConfig& RunConfigReader::finish(Problems& problems) {
-  config_.report.settle(config_.execution.cuda_graphs, problems);
   const bool times = config_.run.time_communication;
   problems.expect(!times || !config_.run.metrics_file.empty(), "--time-communication needs --metrics-file");
   problems.expect(!times || !config_.execution.cuda_graphs,

@@ -180,6 +180,7 @@ TEST(RunConfig, NamesReportsThatNothingReads) {
             "--tensorboard-log-interval, --log-memory-to-tensorboard: without --tensorboard-dir there is nothing to "
             "write");
   EXPECT_EQ(idle({"--tensorboard-dir", "x", "--log-memory-to-tensorboard", "--log-throughput"}), "");
+  EXPECT_EQ(idle({"--profile-ranks", "3"}), "--profile-ranks: without --profile nothing is recorded");
   EXPECT_EQ(idle({"--log-progress", "--log-straggler", "--timing-log-option", "all"}),
             "--log-progress: without --save there is no folder for progress.txt; --timing-log-option: without "
             "--timing-log-level there are no times to log; --log-straggler: one rank has nothing to wait for");
@@ -198,6 +199,22 @@ TEST(RunConfig, ReadsReportsOfTimes) {
   EXPECT_EQ(report.timing_option, train::TimingOption::max);
   expect_refused(with({"--mfu-peak", "H1000"}), "--mfu-peak H1000: is neither a number of TFLOP/s nor one of GB200");
   expect_refused(with({"--log-straggler", "--cuda-graphs"}), "--log-straggler and --cuda-graphs exclude each other");
+}
+
+TEST(RunConfig, ReadsWhatAProfilerRecords) {
+  const auto with = [](std::vector<std::string> arguments) {
+    for (const char* given : {"--model", "gpt2-124m", "--data-path", "a.h5", "--profile"})
+      arguments.emplace_back(given);
+    return arguments;
+  };
+  const ReportOptions report = read(with({})).report;
+  EXPECT_TRUE(report.profile);
+  EXPECT_EQ(report.profile_start, 10);
+  EXPECT_EQ(report.profile_end, 12);
+  EXPECT_THAT(report.profile_ranks, ::testing::ElementsAre(0));
+  expect_refused(with({"--profile-ranks", "0", "1"}), "--profile-ranks 1: the ranks of this job are 0 to 0");
+  expect_refused(with({"--profile-ranks", "all"}), "--profile-ranks all: the ranks of this job are 0 to 0");
+  expect_refused(with({"--profile-step-end", "10"}), "--profile-step-start 10 must be less than --profile-step-end 10");
 }
 
 TEST(RunConfig, ReadsTheCurvesOfTensorboard) {
