@@ -218,6 +218,8 @@ done_by 1 train "${anew[@]}" --optimizer sgd --dry-run
 refused 3 "the checkpoint holds another model" 1 train "${anew[@]}" --max-position-embeddings 32
 done_by 1 train "${run[@]}" --save retained --save-interval 2 --save-retain-interval 6
 check "--save-retain-interval keeps those steps and the last" [ "$(ls -d retained/step-* | paste -sd' ')" = "retained/step-00000006 retained/step-00000012" ]
+on 1 train "${run[@]}" --exit-duration-in-mins 1e-9 --save timed
+check "--exit-duration-in-mins saves and leaves with 75" [ "$code $(cat timed/LATEST)" = "75 step-00000001" ]
 
 # --dry-run checks everything and writes nothing.
 mkdir dry
