@@ -33,7 +33,7 @@ void DataOptions::declare(Options& options) {
       "Unit of --split; auto: tokens where there are fewer documents than 100.");
   options.add_choice(
       "sampling", &sampling, {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
-      "sequential reads the corpus from its start, ignores --split, evaluates only where --eval-iters is given, and "
+      "sequential reads the corpus from its start, without --split, evaluates only where --eval-iters is given, and "
       "has no test.");
   options.add_choice("dataloader-type", &loader,
                      {{"single", data::Sampling::shuffled}, {"cyclic", data::Sampling::cyclic}},
@@ -54,6 +54,8 @@ void DataOptions::settle(const Options& options, const std::optional<model::Mode
   has_default_split = !options.given("split");
   check_paths(options, problems);
   problems.attempt([&] { data::parse_split(split); });
+  problems.expect(sampling == data::Sampling::shuffled || (!options.given("split") && !options.given("split-by")),
+                  "--sampling sequential has no splits: leave out --split and --split-by");
   if (loader == data::Sampling::cyclic) {
     problems.expect(sampling != data::Sampling::sequential,
                     "--sampling sequential and --dataloader-type cyclic exclude each other");

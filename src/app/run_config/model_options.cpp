@@ -259,4 +259,9 @@ void InitialisationOptions::declare(Options& options) {
   options.add("init-scale", &scale, "X", "Multiplies the initial matrices of the layers.", at_least(0));
 }
 
+void InitialisationOptions::check(const Options& options, Problems& problems) const {
+  problems.expect(method == model::InitMethod::normal || !options.given("init-method-std"),
+                  "--init-method-std needs --init-method normal: hashed-uniform weights have ranges of their own");
+}
+
 }  // namespace trireme::app

@@ -98,6 +98,7 @@ struct InitialisationOptions {
   double scale = 1;
 
   void declare(Options& options);
+  void check(const Options& options, Problems& problems) const;
 };
 
 }  // namespace trireme::app

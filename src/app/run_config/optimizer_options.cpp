@@ -95,6 +95,9 @@ void OptimizerOptions::settle(const Options& options, const BatchOptions& batch,
   optimizer.muon.split_qkv = !no_split_qkv;
   problems.expect(optimizer.kind == optim::OptimizerKind::sgd || !options.given("sgd-momentum"),
                   "--sgd-momentum needs --optimizer sgd");
+  problems.expect(lr.style != optim::LrDecayStyle::constant || !options.given("min-lr") || lr.minimum == lr.maximum,
+                  fmt::format("--min-lr {} and --lr-decay-style constant exclude each other: the rate stays at --lr {}",
+                              lr.minimum, lr.maximum));
   settle_clipping(problems);
   if (!batch.has_length()) return;
   settle_learning_rate(options, batch, problems);

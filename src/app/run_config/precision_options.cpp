@@ -31,6 +31,14 @@ void PrecisionOptions::settle(const Options& options, Problems& problems) {
                   fmt::format("--{} contradicts --dtype {}", bf16 ? "bf16" : "fp16", name_of(dtype)));
   if (bf16) dtype = DType::bf16;
   if (fp16) dtype = DType::fp16;
+  for (const char* name : {"initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}) {
+    if (!options.given(name)) continue;
+    problems.expect(!constant_loss_scale,
+                    fmt::format("--{} and --loss-scale exclude each other: a constant loss scale never changes", name));
+    problems.expect(
+        dtype != DType::fp32 && dtype != DType::fp64,
+        fmt::format("--{} needs --fp16: {} is trained without a loss scale that changes", name, name_of(dtype)));
+  }
 
   loss_scale.dynamic = dtype == DType::fp16 && !constant_loss_scale;
   if (constant_loss_scale) loss_scale.initial_scale = *constant_loss_scale;

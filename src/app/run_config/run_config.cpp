@@ -82,6 +82,7 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
   config_.batch.settle(data_ranks, problems);
   config_.parallel.settle(config_.precision.dtype, model, problems);
   config_.execution.settle(options_, config_.parallel, config_.device, problems);
+  config_.initialisation.check(options_, problems);
   config_.optimizer.settle(options_, config_.batch, problems);
   const GridOptions& grid = config_.parallel.grid;
   config_.report.settle(data_ranks * grid.tensor * grid.pipeline * grid.context, config_.execution.cuda_graphs, problems);

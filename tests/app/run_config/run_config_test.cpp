@@ -459,6 +459,38 @@ TEST(RunConfig, HoldsNormsAndDecoupledRates) {
                  "--decoupled-min-lr 0.6 (default --min-lr) must be at most --decoupled-lr 0.5");
 }
 
+TEST(RunConfig, RefusesOptionsOfADynamicLossScaleWithoutOne) {
+  for (const std::string name : {"initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}) {
+    const auto with = [&](std::vector<std::string> arguments) {
+      arguments.insert(arguments.end(), {"--model", "gpt2-124m", "--data-path", "a.h5", "--" + name, "4"});
+      return arguments;
+    };
+    expect_refused(with({}), "--" + name + " needs --fp16: fp32 is trained without");
+    expect_refused(with({"--dtype", "fp64"}), "--" + name + " needs --fp16: fp64 is trained without");
+    expect_refused(with({"--fp16", "--loss-scale", "8"}), "--" + name + " and --loss-scale exclude each other");
+    EXPECT_NO_THROW(read(with({"--fp16"})));
+    EXPECT_NO_THROW(read(with({"--bf16"})));  // without use there, which the log says
+  }
+}
+
+TEST(RunConfig, RefusesOptionsThatAnotherMakesUseless) {
+  const std::vector<std::string> run = {"--model", "gpt2-124m", "--data-path", "a.h5"};
+  const auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), run.begin(), run.end());
+    return arguments;
+  };
+  expect_refused(with({"--init-method", "hashed-uniform", "--init-method-std", "0.1"}),
+                 "--init-method-std needs --init-method normal");
+  EXPECT_EQ(read(with({"--init-method-std", "0.1"})).initialisation.std, 0.1);
+  expect_refused(with({"--lr-decay-style", "constant", "--min-lr", "0.1"}),
+                 "--min-lr 0.1 and --lr-decay-style constant exclude each other: the rate stays at --lr 1");
+  EXPECT_NO_THROW(read(with({"--lr-decay-style", "constant", "--min-lr", "1"})));
+  for (const std::string name : {"split", "split-by"}) {
+    expect_refused(with({"--sampling", "sequential", "--" + name, name == "split" ? "9,1" : "tokens"}),
+                   "--sampling sequential has no splits");
+  }
+}
+
 TEST(RunConfig, BoundsSizes) {
   const std::string max_int = "2147483647";
   for (const std::string name : {"num-layers", "vpp", "num-layers-per-virtual-pipeline-stage", "recompute-num-layers",

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "src/app/memory_report.hpp"
+#include "src/app/run_config/idle_options.hpp"
 #include "src/base/log.hpp"
 
 namespace trireme::app {
@@ -66,10 +67,10 @@ void log_batches(const Job& job, const BatchOptions& batch, const train::Progres
   }
 }
 
-void log_grid(const Job& job, const ParallelOptions& parallel, const model::ModelConfig& model) {
-  if (parallel.sequence_parallel && job.grid.tensor_size() == 1) {
-    log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
-  }
+void log_grid(const Options& options, const Job& job, const RunConfig& config, const model::ModelConfig& model) {
+  const std::vector<std::string> idle = idle_options(options, job.grid, config.precision.dtype);
+  if (!idle.empty()) log::info("without use on this grid: {}", fmt::join(idle, ", "));
+  const ParallelOptions& parallel = config.parallel;
   if (job.grid.pipeline_size() > 1) {
     const auto layout =
         parallel::PipelineLayout::of(model.layers, job.grid.pipeline_size(), parallel.grid.pipeline_split());
@@ -106,7 +107,7 @@ void log_configuration(const Options& options, const Job& job, const RunConfig& 
       !idle.empty())
     log::info("{}", idle);
   log_batches(job, config.batch, plan.done);
-  log_grid(job, config.parallel, plan.model);
+  log_grid(options, job, config, plan.model);
   log_memory(job, config, plan.model);
 }
 
