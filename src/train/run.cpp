@@ -89,6 +89,7 @@ class TrainingLoop {
   }
 
   RunEnd run() {
+    if (schedule_.skip_training) return evaluate_alone();
     if (validates_ && progress().evaluation_left) {
       validate();
       if (progress().evaluation_left) return end_early();
@@ -130,6 +131,12 @@ class TrainingLoop {
                   schedule_.peak_tflops);
     window_ = {};
     if (hooks_.after_log) hooks_.after_log(record.iteration);
+  }
+
+  RunEnd evaluate_alone() {
+    if (validates_) validate();
+    if (data_.test && schedule_.eval_iterations > 0 && stop_ == Stop::none) evaluate(data::Split::test, *data_.test, 0);
+    return stop_ == Stop::none ? RunEnd::complete : end_early();
   }
 
   /// Validates on samples that no other validation of this run reads: on the split, then on each validation set.

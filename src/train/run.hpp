@@ -18,7 +18,8 @@ struct RunSchedule {
   std::int64_t save_interval = 0;
   std::int64_t exit_interval = 0;
   double exit_duration_minutes = 0;
-  double peak_tflops = 0;  ///< a rank's device, for the MFU in the log; 0: none there
+  double peak_tflops = 0;      ///< a rank's device, for the MFU in the log; 0: none there
+  bool skip_training = false;  ///< evaluate on validation and test splits alone
 };
 
 /// Receiver of records. Only one rank of a run has one.
@@ -56,7 +57,7 @@ bool test_is_left(const Progress& progress, std::int64_t train_iterations, const
 /// Trains until the last iteration, then evaluates on the test split. After every iteration, and every batch of an
 /// evaluation, the ranks agree whether one of them was signalled or time is up; then they save and leave together. The
 /// run that resumes this one makes up a stopped evaluation. A planned stop of a run that saves nothing is `complete`:
-/// nothing could be resumed.
+/// nothing could be resumed. Without training, validation reads the samples of the one that follows this iteration.
 RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSplits& data,
            const RunSchedule& schedule, const RunHooks& hooks);
 

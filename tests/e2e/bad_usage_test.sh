@@ -116,8 +116,10 @@ refused 2 "the model's shape is missing" 1 train --seq-length 16 --lr 1 --train-
 refused 2 "--seq-length 16 is longer than the model's 8 positions" 1 train "${run[@]}" --max-position-embeddings 8
 refused 2 "--load-or-init needs --load" 1 train "${run[@]}" --load-or-init
 refused 2 "--save-interval needs --save" 1 train "${run[@]}" --save-interval 2
-refused 2 "unexpected 'foo' after 'corpus.h5'; give one corpus, or a weight before each" \
-  2 train "${model[@]}" --lr 1 --train-iters 1 --data-path corpus.h5 foo
+refused 2 "unexpected '1' after 'corpus.h5'; give corpora alone, or a weight before each" \
+  2 train "${model[@]}" --lr 1 --train-iters 1 --data-path corpus.h5 1 corpus.h5
+refused 2 "--loss-scale 0, a dynamic loss scale, needs --fp16, not fp32" 1 train "${run[@]}" --loss-scale 0
+refused 2 "--skip-train evaluates alone, and needs --eval-iters of at least 1" 2 train "${run[@]}" --skip-train
 refused 2 "the weights of --data-path add up to more than 1.8e+308" \
   1 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1e308 corpus.h5 1e308 corpus.h5
 refused 2 "--load must be given" 2 eval --data-path corpus.h5

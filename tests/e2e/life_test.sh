@@ -136,6 +136,24 @@ if [ -d decided/step-00000007 ]; then
 else
   failed "there is a checkpoint to decide about"
 fi
+# Evaluation alone: of a checkpoint as its training measured it, and of initial weights.
+done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save elsewhere --skip-train --metrics-file skipped.jsonl --tp 2
+for name in valid_loss test_loss; do
+  field $name two.fp32.jsonl | tail -1 >trained
+  field $name skipped.jsonl >skipped
+  check "--skip-train: $name of a checkpoint is that of its training" close_to skipped trained 1e-5
+done
+check "--skip-train trains and saves nothing" [ "$(grep -c lm_loss skipped.jsonl) $(ls -d elsewhere 2>/dev/null)" = "0 " ]
+done_by 1 train "${run[@]}" --skip-train --metrics-file skipped.jsonl
+check "--skip-train measures initial weights" [ "$(field iteration skipped.jsonl | sort -u)" = 0 ]
+
+# Corpora without weights count by their tokens.
+tokens() { "$trireme" corpus inspect "$1" | sed -n 's/^tokens  *\([0-9]*\).*/\1/p'; }
+blend=("${model[@]}" "${run[@]:$((${#model[@]} + 2))}") # without --data-path corpus.h5
+done_by 1 train "${blend[@]}" --data-path corpus.h5 held_out.h5 --metrics-file sizes.jsonl
+done_by 1 train "${blend[@]}" --metrics-file weights.jsonl \
+  --data-path "$(tokens corpus.h5)" corpus.h5 "$(tokens held_out.h5)" held_out.h5
+check "corpora without weights count by their tokens" cmp <(what_happened sizes.jsonl) <(what_happened weights.jsonl)
 
 # Three lives on three grids are one to rounding, in fp64.
 done_by 1 train "${run[@]}" --dtype fp64 --save one.fp64 --metrics-file one.fp64.jsonl

@@ -179,6 +179,28 @@ TEST(Run, TestsOnceHoweverOftenItIsStartedAgain) {
   EXPECT_EQ(store.commits, 1);
 }
 
+TEST(Run, WithoutTrainingEvaluatesAlone) {
+  checkpoint::MemoryStore store;
+  Records whole;
+  start(store, whole, never);
+  SelfCommunicator alone;
+  TrainingRun run(alone, six_iterations(), {});
+  const auto step = checkpoint::open_checkpoint(store, alone);
+  checkpoint::load(*step, alone, run.trainer.state_tensors());
+  run.trainer.restore(checkpoint::read_description(*step).attributes);
+  train::RunSchedule schedule = every_second;
+  schedule.skip_training = true;
+  Records records;
+  train::RunHooks hooks;
+  hooks.metrics = &records;
+  EXPECT_EQ(train::run(run.trainer, alone, 100, three_splits(), schedule, hooks), RunEnd::complete);
+  EXPECT_THAT(records.losses, testing::IsEmpty());
+  EXPECT_THAT(records.evaluated_after, testing::ElementsAre(6));
+  EXPECT_EQ(records.validation.at(0), whole.validation.back());
+  EXPECT_EQ(records.tests, whole.tests);
+  EXPECT_EQ(run.trainer.progress().iteration, 6);
+}
+
 TEST(Run, WithoutATestSplitHasNoTest) {
   SelfCommunicator alone;
   TrainingRun run(alone, six_iterations(), {});

@@ -12,7 +12,8 @@ namespace trireme::app {
 
 void DataOptions::declare(Options& options) {
   options.section("Data");
-  options.add("data-path", &path, "FILE...", "Corpus, or weight, corpus, weight, corpus ...");
+  options.add("data-path", &path, "FILE...",
+              "Corpora, or weight, corpus, weight, corpus ...; without weights each counts by its tokens.");
   options.add("train-data-path", &train_path, "FILE...",
               "In the place of --data-path and --split: corpora of training alone, given as there.");
   options.add("valid-data-path", &valid_path, "FILE...", "With --train-data-path: corpora of validation.");
@@ -94,7 +95,7 @@ void DataOptions::check_paths(const Options& options, Problems& problems) const 
   }
   const auto check_weights = [](const std::vector<WeightedPath>& corpora) {
     std::vector<double> weights;
-    for (const WeightedPath& corpus : corpora) weights.push_back(corpus.weight);
+    for (const WeightedPath& corpus : corpora) weights.push_back(corpus.weight.value_or(1));
     data::normalized_weights(weights);
   };
   if (!path.empty() || has_own_splits()) problems.attempt([&] { check_weights(corpora()); });
@@ -107,22 +108,31 @@ namespace {
 
 using WeightedPath = DataOptions::WeightedPath;
 
-/// Reads the words of an option: one corpus, or weight, corpus, weight, corpus ...
+/// Reads the words of an option: corpora alone, or weight, corpus, weight, corpus ...
 std::vector<WeightedPath> weighted_paths(const std::string& flag, const std::vector<std::string>& path) {
-  constexpr const char* remedy = "give one corpus, or a weight before each: 0.7 a.h5 0.3 b.h5";
-  if (path.size() == 1) return {{path[0], 1}};
-  std::vector<WeightedPath> list;
-  for (std::size_t i = 0; i < path.size(); i += 2) {
+  constexpr const char* remedy = "give corpora alone, or a weight before each: 0.7 a.h5 0.3 b.h5";
+  const auto weight_of = [](const std::string& text) -> std::optional<double> {
     double weight = 0;
-    const std::string& text = path[i];
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
-    const bool is_weight = error == std::errc() && end == text.data() + text.size();
-    const std::size_t stray = std::max<std::size_t>(i, 1);  // the first word may be the only corpus
-    TRIREME_CHECK(is_weight, ConfigError, "--{}: unexpected '{}' after '{}'; {}", flag, shortened(path[stray]),
-                  shortened(path[stray - 1]), remedy);
-    TRIREME_CHECK(i + 1 < path.size(), ConfigError, "--{}: no corpus follows the weight {}; {}", flag, text, remedy);
-    list.push_back({path[i + 1], weight});
+    return error == std::errc() && end == text.data() + text.size() ? std::optional(weight) : std::nullopt;
+  };
+  const bool has_weights = path.size() > 1 && weight_of(path[0]);
+  std::vector<WeightedPath> list;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const std::optional<double> weight = path.size() > 1 ? weight_of(path[i]) : std::nullopt;
+    const bool weight_is_next = has_weights && (list.empty() || !list.back().path.empty());
+    TRIREME_CHECK(weight.has_value() == weight_is_next, ConfigError, "--{}: unexpected '{}' after '{}'; {}", flag,
+                  shortened(path[i]), shortened(path[std::max<std::size_t>(i, 1) - 1]), remedy);
+    if (!has_weights) {
+      list.push_back({path[i]});
+    } else if (weight) {
+      list.push_back({"", weight});
+    } else {
+      list.back().path = path[i];
+    }
   }
+  TRIREME_CHECK(list.empty() || !list.back().path.empty(), ConfigError, "--{}: no corpus follows the weight {}; {}",
+                flag, path.back(), remedy);
   return list;
 }
 

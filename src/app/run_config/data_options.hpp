@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -38,10 +39,10 @@ struct DataOptions {
   /// `model` is empty where its options are wrong.
   void settle(const Options& options, const std::optional<model::ModelConfig>& model, Problems& problems);
 
-  /// A corpus and its weight.
+  /// A corpus and its weight, by default the number of its tokens.
   struct WeightedPath {
     std::string path;
-    double weight = 1;
+    std::optional<double> weight = {};
   };
   /// Corpora of a split, or of a validation set, in the place of a share of those that train.
   struct SplitPaths {
@@ -53,8 +54,8 @@ struct DataOptions {
   bool has_own_splits() const { return !train_path.empty(); }
   /// Shares of the splits in the corpora to train on.
   std::array<double, 3> fractions() const { return data::parse_split(has_own_splits() ? "1" : split); }
-  /// Reads the corpora to train on: `path` or `train_path`. ConfigError where it is neither one corpus nor pairs of
-  /// weight and corpus.
+  /// Reads the corpora to train on: `path` or `train_path`. ConfigError where it is neither corpora alone nor
+  /// pairs of weight and corpus.
   std::vector<WeightedPath> corpora() const;
   /// Likewise `valid_path`, `test_path`, and `valid_set_words`.
   std::vector<SplitPaths> other_corpora() const;

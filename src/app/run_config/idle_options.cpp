@@ -27,12 +27,13 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
       {grid.world_size() == 1, "one rank", {"communicator", "distributed-timeout-minutes", "startup-timeout-minutes"}},
       {dtype == DType::bf16,
        "bf16 has no dynamic loss scale",
-       {"initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}}};
+       {"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}}};
   std::vector<std::string> idle;
   for (const auto& [name, value] : options.values()) {
     if (!options.given(name) || value == "false") continue;  // a flag that a file of options turns off
     const auto* rule = std::ranges::find_if(
         rules, [&](const Rule& r) { return r.holds && std::ranges::find(r.names, name) != r.names.end(); });
+    if (name == "loss-scale" && value != "0") continue;
     if (rule != std::end(rules)) idle.push_back(fmt::format("--{} ({})", name, rule->reason));
   }
   return idle;

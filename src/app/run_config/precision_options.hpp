@@ -15,7 +15,7 @@ struct PrecisionOptions {
   bool bf16 = false;
   bool fp16 = false;
   optim::LossScalerOptions loss_scale{.initial_scale = 4294967296};
-  std::optional<double> constant_loss_scale;
+  std::optional<double> constant_loss_scale;  ///< 0: dynamic, as without one
   int max_skipped = 10;
 
   void declare(Options& options);

@@ -45,7 +45,7 @@ const RunConfig& RunConfigReader::settle(int data_ranks) {
   if (model && model->is_bert()) {
     problems.attempt([&] { data::validate(config_.bert_data_options(*model, {}).samples); });
   }
-  config_.run.settle(options_, config_.data);
+  config_.run.settle(options_, config_.data, problems);
   return finish(problems);
 }
 
@@ -94,6 +94,7 @@ const RunConfig& RunConfigReader::finish(Problems& problems) {
   problems.expect(!times || !config_.execution.cuda_graphs,
                   "--time-communication and --cuda-graphs exclude each other: recorded waits cannot be timed");
   config_.checkpoint.check(options_, problems);
+  if (config_.run.schedule.skip_training) config_.checkpoint.save.clear();
   problems.attempt([&] { train::validate(config_.execution_config()); });
   problems.report();
   return config_;

@@ -7,6 +7,9 @@ void RunOptions::declare_intervals(Options& options, RunKind kind) {
   if (kind == RunKind::task) return;
   options.add("eval-interval", &schedule.eval_interval, "N", "Iterations between evaluations.", at_least(1));
   options.add("eval-iters", &schedule.eval_iterations, "N", "Global batches of an evaluation; 0: none.", at_least(0));
+  options.add_flag("skip-train", &schedule.skip_training,
+                   "Evaluate the checkpoint of --load, or else the initial weights, on validation and test. Nothing is "
+                   "trained or saved.");
 }
 
 void RunOptions::declare(Options& options) {
@@ -31,11 +34,13 @@ void RunOptions::declare(Options& options) {
                    "GPU: do not compare the kernels with the CPU's at the start, which takes about two seconds.");
 }
 
-void RunOptions::settle(const Options& options, const DataOptions& data) {
+void RunOptions::settle(const Options& options, const DataOptions& data, Problems& problems) {
   const bool has_others = !data.valid_path.empty() || !data.valid_set_words.empty();
   if (data.sampling == data::Sampling::sequential && !has_others && !options.given("eval-iters")) {
     schedule.eval_iterations = 0;
   }
+  problems.expect(!schedule.skip_training || schedule.eval_iterations > 0,
+                  "--skip-train evaluates alone, and needs --eval-iters of at least 1");
 }
 
 }  // namespace trireme::app

@@ -54,10 +54,13 @@ TEST(IdleOptions, HaveTheirUseOnALargerGrid) {
 }
 
 TEST(IdleOptions, OfTheDynamicLossScaleAreNamedInBf16) {
-  const std::vector<std::string> script = {"--initial-loss-scale", "4096", "--loss-scale-window", "500", "--bf16"};
+  const std::vector<std::string> script = {
+      "--loss-scale", "0", "--initial-loss-scale", "4096", "--loss-scale-window", "500", "--bf16"};
   EXPECT_THAT(idle(script, parallel::ProcessGrid(2, 1, 1)),
-              ElementsAre("--initial-loss-scale (bf16 has no dynamic loss scale)",
+              ElementsAre("--loss-scale (bf16 has no dynamic loss scale)",
+                          "--initial-loss-scale (bf16 has no dynamic loss scale)",
                           "--loss-scale-window (bf16 has no dynamic loss scale)"));
+  EXPECT_THAT(idle({"--loss-scale", "8", "--bf16"}, parallel::ProcessGrid(2, 1, 1)), IsEmpty());  // a constant one
 }
 
 TEST(IdleOptions, DistributedInputsAreWholeOnOneTensorRank) {

@@ -294,8 +294,21 @@ TEST(RunConfig, RefusesSamplesThatAModelDoesNotRead) {
   }
 }
 
-TEST(RunConfig, TakesOneCorpusOrAWeightForEach) {
-  expect_refused({"--data-path", "a.h5", "foo"}, "unexpected 'foo' after 'a.h5'; give one corpus, or a weight before");
+TEST(RunConfig, TakesCorporaAloneOrAWeightForEach) {
+  const auto corpora = [](std::vector<std::string> paths) {
+    DataOptions options;
+    options.path = std::move(paths);
+    return options.corpora();
+  };
+  EXPECT_EQ(corpora({"2", "a.h5", "0.5", "b.h5"})[1].path, "b.h5");
+  EXPECT_EQ(corpora({"2", "a.h5", "0.5", "b.h5"})[1].weight, 0.5);
+  for (const std::vector<std::string>& paths : {std::vector<std::string>{"a.h5"}, {"a.h5", "b.h5"}, {"a", "b", "c"}}) {
+    ASSERT_EQ(corpora(paths).size(), paths.size());
+    EXPECT_EQ(corpora(paths).back().path, paths.back());
+    EXPECT_FALSE(corpora(paths).back().weight);
+  }
+  expect_refused({"--data-path", "a.h5", "1", "b.h5"}, "unexpected '1' after 'a.h5'; give corpora alone, or a weight");
+  expect_refused({"--data-path", "1", "2", "b.h5"}, "unexpected '2' after '1'");
   expect_refused({"--data-path", "1", "a.h5", "b.h5"}, "unexpected 'b.h5' after 'a.h5'");
   expect_refused({"--data-path", "1", "a.h5", "1"}, "no corpus follows the weight 1");
   for (const std::string weight : {"0", "-1", "nan", "inf"}) {
@@ -396,7 +409,8 @@ TEST(RunConfig, TakesStepsOfTheBatchInTokens) {
   const auto steps = [](const std::string& text) {
     const RunConfig config = read_by_samples({"--step-batch-size-schedule", text});
     std::vector<std::pair<std::int64_t, std::int64_t>> levels;
-    for (const auto& level : std::get<train::BatchSteps>(*config.train_options().ramp_up).levels) {
+    const train::TrainOptions options = config.train_options();
+    for (const auto& level : std::get<train::BatchSteps>(*options.ramp_up).levels) {
       levels.emplace_back(level.begin, level.size);
     }
     EXPECT_EQ(config.train_options().global_batch_size,
@@ -471,6 +485,32 @@ TEST(RunConfig, RefusesOptionsOfADynamicLossScaleWithoutOne) {
     EXPECT_NO_THROW(read(with({"--fp16"})));
     EXPECT_NO_THROW(read(with({"--bf16"})));  // without use there, which the log says
   }
+}
+
+TEST(RunConfig, LossScaleOfZeroIsDynamic) {
+  const auto scale = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--model", "gpt2-124m", "--data-path", "a.h5"});
+    return read(arguments).train_options().loss_scale;
+  };
+  const optim::LossScalerOptions dynamic = scale({"--fp16", "--loss-scale", "0", "--initial-loss-scale", "64"});
+  EXPECT_TRUE(dynamic.dynamic);
+  EXPECT_EQ(dynamic.initial_scale, 64);
+  EXPECT_FALSE(scale({"--fp16", "--loss-scale", "8"}).dynamic);
+  EXPECT_EQ(scale({"--fp16", "--loss-scale", "8"}).initial_scale, 8);
+  EXPECT_FALSE(scale({"--bf16", "--loss-scale", "0"}).dynamic);
+  EXPECT_EQ(scale({"--bf16", "--loss-scale", "0"}).initial_scale, 1);
+  expect_refused({"--model", "gpt2-124m", "--data-path", "a.h5", "--loss-scale", "0"},
+                 "--loss-scale 0, a dynamic loss scale, needs --fp16, not fp32");
+}
+
+TEST(RunConfig, SkipsTrainingAndSavesNothing) {
+  const std::vector<std::string> run = {"--model",      "gpt2-124m", "--data-path", "a.h5",
+                                        "--skip-train", "--save",    "runs"};
+  EXPECT_TRUE(read(run).schedule().skip_training);
+  EXPECT_EQ(read(run).checkpoint.save, "");
+  std::vector<std::string> nothing = run;
+  nothing.insert(nothing.end(), {"--eval-iters", "0"});
+  expect_refused(nothing, "--skip-train evaluates alone, and needs --eval-iters of at least 1");
 }
 
 TEST(RunConfig, RefusesOptionsThatAnotherMakesUseless) {

@@ -97,6 +97,8 @@ void log_configuration(const Options& options, const Job& job, const RunConfig& 
   log::info("{}", job.description());
   if (job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
   log_model(job, config, plan.model);
+  const bool by_tokens = plan.stores.size() > 1 && !config.data.mock && !config.data.corpora().front().weight;
+  if (by_tokens) log::info("corpora without weights: each counts by its tokens");
   log_corpora("", plan.stores);
   for (const OtherCorpora& other : plan.other_stores) {
     log_corpora(
@@ -106,6 +108,7 @@ void log_configuration(const Options& options, const Job& job, const RunConfig& 
   if (const std::string idle = config.report.idle(options, job.world->size(), !config.checkpoint.save.empty());
       !idle.empty())
     log::info("{}", idle);
+  if (config.run.schedule.skip_training) log::info("--skip-train: evaluation alone, nothing is trained or saved");
   log_batches(job, config.batch, plan.done);
   log_grid(options, job, config, plan.model);
   log_memory(job, config, plan.model);

@@ -68,7 +68,7 @@ int train_command(const CommandLine& line) {
   if (config.run.dry_run) {
     log_layer_activations(job, config, plan.model);
     log::info("dry run: everything is in order; {} iterations would run",
-              std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
+              config.run.schedule.skip_training ? 0 : std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
     return 0;
   }
 

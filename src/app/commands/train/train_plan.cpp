@@ -17,7 +17,8 @@ std::vector<data::WeightedStore> open_corpora(const Job& job, const RunConfig& c
                                               const std::vector<DataOptions::WeightedPath>& corpora) {
   std::vector<data::WeightedStore> stores;
   for (const auto& corpus : corpora) {
-    stores.push_back({open_corpus(*job.world, corpus.path, config.data.check_level, config.seed), corpus.weight});
+    const auto store = open_corpus(*job.world, corpus.path, config.data.check_level, config.seed);
+    stores.push_back({store, corpus.weight.value_or(static_cast<double>(store->token_count()))});
   }
   return stores;
 }
@@ -177,6 +178,8 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
     if (!config.checkpoint.allow_new_data) earlier_budgets = data::budgets_from(stored);
   }
   plan.iterations = config.batch.iterations(plan.done, job.grid.data_size());
+  // Validation reads the samples of the iteration reached, also where that is beyond the run's end.
+  if (config.run.schedule.skip_training) plan.iterations = std::max(plan.iterations, plan.done.iteration);
   data::SampleBudget needed = data::samples_needed(config.run_length(plan.iterations));
   needed.test = test_samples(needed.test, config, plan);
   if (plan.own_splits && !has_others(plan, data::Split::valid)) needed.valid = 0;

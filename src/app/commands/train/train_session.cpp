@@ -107,8 +107,8 @@ void TrainSession::load_pretrained() {
 bool TrainSession::has_work(const data::SampleSplits& data) const {
   const bool saves_initial_state =
       plan_.iterations == 0 && plan_.done.iteration == 0 && !config_.checkpoint.save.empty();
-  return progress().iteration < plan_.iterations || progress().evaluation_left || saves_initial_state ||
-         train::test_is_left(progress(), plan_.iterations, data, config_.schedule());
+  return config_.run.schedule.skip_training || progress().iteration < plan_.iterations || progress().evaluation_left ||
+         saves_initial_state || train::test_is_left(progress(), plan_.iterations, data, config_.schedule());
 }
 
 std::unique_ptr<io::CheckpointStore> TrainSession::open_store() const {
