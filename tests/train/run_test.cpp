@@ -34,7 +34,7 @@ struct Records final : train::MetricsSink {
   std::vector<std::int64_t> evaluated_after;
   std::vector<double> validation;
   std::vector<double> tests;
-  std::vector<std::string> sets;  // of the validation
+  std::vector<std::string> sets;  // names of those measured
 };
 
 /// Six iterations, with an evaluation of five batches after every second and a test of five at the end.

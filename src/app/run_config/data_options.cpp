@@ -22,7 +22,7 @@ void DataOptions::declare(Options& options) {
               "Validation sets with a loss each, beside the validation split: NAME=FILE NAME=FILE ... After NAME=, as "
               "for --data-path, may stand a weight, a corpus, a weight, a corpus ...");
   options.add_flag("mock-data", &mock,
-                   "In the place of corpora: 210 million synthetic tokens, given by --seed, for trials and "
+                   "In the place of corpora: 21 million synthetic tokens, given by --seed, for trials and "
                    "measurements. Needs --vocab-size.");
   options.add(
       "split", &split, "A,B,C",

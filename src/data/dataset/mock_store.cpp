@@ -9,7 +9,7 @@ namespace trireme::data {
 namespace {
 
 constexpr std::int64_t block_documents = 512;
-constexpr std::int64_t blocks = 200;
+constexpr std::int64_t blocks = 20;
 constexpr std::uint64_t longest_document = 4095;
 
 }  // namespace
@@ -32,7 +32,7 @@ MockStore::MockStore(CorpusInfo info, std::uint64_t seed) : info_(std::move(info
   offsets_.reserve(blocks * block_documents + 1);
   for (std::int64_t i = block_documents; i < blocks * block_documents; ++i) {
     offsets_.push_back(offsets_[static_cast<std::size_t>(i + 1 - block_documents)] +
-                       static_cast<std::int64_t>(block_.size()) * (i / block_documents));
+                       static_cast<std::int64_t>(block_.size()));
   }
   info_.end_of_document = end_of_document;
   info_.max_id = end_of_document;

@@ -21,7 +21,7 @@ struct OtherCorpora {
 
 /// Data, model and starting point of a run: decided, and held against a checkpoint, before anything is built.
 struct TrainPlan {
-  std::vector<data::WeightedStore> stores;  ///< of the training and, by --split, of the other splits
+  std::vector<data::WeightedStore> stores;  ///< corpora of the training and, by --split, of the rest
   std::vector<OtherCorpora> other_stores;
   bool own_splits = false;  ///< validation and test are in `other_stores`, or there are none
   model::ModelConfig model;
