@@ -33,7 +33,7 @@ std::string decoded(std::span<const std::int32_t> tokens) {
   return text;
 }
 
-FimOptions options_of(double rate, double spm_rate) {
+FimOptions fim_of(double rate, double spm_rate) {
   return {.rate = rate,
           .spm_rate = spm_rate,
           .split_token = {},
@@ -105,7 +105,7 @@ TEST(FillInMiddle, CutsTextBeforeTheCharactersThatTheGeneratorDraws) {
     add(psm, s);
     psm.push_back(middle);
     add(psm, m);
-    EXPECT_EQ(rearranged(text, options_of(1, 0), random), psm) << seed;
+    EXPECT_EQ(rearranged(text, fim_of(1, 0), random), psm) << seed;
 
     Tokens spm = {prefix, suffix};
     add(spm, s);
@@ -113,17 +113,17 @@ TEST(FillInMiddle, CutsTextBeforeTheCharactersThatTheGeneratorDraws) {
     add(spm, p);
     add(spm, m);
     NumpyRandom again(seed);
-    EXPECT_EQ(rearranged(text, options_of(1, 1), again), spm) << seed;
+    EXPECT_EQ(rearranged(text, fim_of(1, 1), again), spm) << seed;
   }
 }
 
 TEST(FillInMiddle, WorkedByHand) {
   // RandomState(1).randint(0, 5, size=2) is 3, 4: "wxy", "z" and nothing behind it.
   NumpyRandom random(1);
-  EXPECT_THAT(rearranged(encoded("wxyz"), options_of(1, 0), random),
+  EXPECT_THAT(rearranged(encoded("wxyz"), fim_of(1, 0), random),
               ElementsAre(prefix, 'w', 'x', 'y', suffix, middle, 'z'));
   NumpyRandom again(1);
-  EXPECT_THAT(rearranged(encoded("wxyz"), options_of(1, 1), again),
+  EXPECT_THAT(rearranged(encoded("wxyz"), fim_of(1, 1), again),
               ElementsAre(prefix, suffix, middle, 'w', 'x', 'y', 'z'));
 }
 
@@ -134,7 +134,7 @@ TEST(FillInMiddle, KeepsTheTextItsCharactersAndItsSpecialTokens) {
   text.insert(text.end(), more.begin(), more.end());
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     NumpyRandom random(seed);
-    const Tokens result = rearranged(text, options_of(1, 0.5), random);
+    const Tokens result = rearranged(text, fim_of(1, 0.5), random);
     Tokens whole = in_order(result);
     EXPECT_EQ(std::ranges::count(whole, special), 1);
     // A byte that continues a character stands behind another byte of it.
@@ -158,11 +158,11 @@ TEST(FimSamples, AreRearrangedDocumentByDocumentAndKeepTheirLength) {
     const Tokens more = encoded(document);
     text.insert(text.end(), more.begin(), more.end());
   }
-  EXPECT_EQ(read(text, options_of(0, 0.5)), text);
+  EXPECT_EQ(read(text, fim_of(0, 0.5)), text);
   for (std::int64_t seed = 0; seed < 50; ++seed) {
-    const Tokens result = read(text, options_of(1, 0.5), seed);
+    const Tokens result = read(text, fim_of(1, 0.5), seed);
     ASSERT_EQ(result.size(), text.size());
-    EXPECT_EQ(result, read(text, options_of(1, 0.5), seed));
+    EXPECT_EQ(result, read(text, fim_of(1, 0.5), seed));
     const auto first = std::ranges::find(result, end_of_document);
     const auto second = std::find(first + 1, result.end(), end_of_document);
     EXPECT_EQ(decoded(in_order({result.begin(), first})), "first");
@@ -171,17 +171,17 @@ TEST(FimSamples, AreRearrangedDocumentByDocumentAndKeepTheirLength) {
     EXPECT_EQ(*(second + 2), prefix);
   }
   // Another sample, and another seed, have other draws; a part of the documents stays as it is.
-  EXPECT_NE(read(text, options_of(1, 0.5), 1), read(text, options_of(1, 0.5), 2));
+  EXPECT_NE(read(text, fim_of(1, 0.5), 1), read(text, fim_of(1, 0.5), 2));
   int changed = 0;
   for (std::int64_t seed = 0; seed < 400; ++seed) {
-    const Tokens result = read(encoded("0123456789"), options_of(0.25, 0.5), seed);
+    const Tokens result = read(encoded("0123456789"), fim_of(0.25, 0.5), seed);
     changed += result.front() == prefix ? 1 : 0;
   }
   EXPECT_NEAR(changed, 100, 30);  // three and a half standard deviations
 }
 
 TEST(FimSamples, RearrangeFragmentsByThemselves) {
-  FimOptions options = options_of(1, 0);
+  FimOptions options = fim_of(1, 0);
   options.split_token = '|';
   options.fragment_rate = 1;
   options.no_prefix = "keep";
@@ -199,7 +199,7 @@ TEST(FimSamples, RearrangeFragmentsByThemselves) {
 
 TEST(FimSamples, EndEarlyWhereTheEncodingIsShorter) {
   // "a", "b" as two tokens become one; without a cut between them nothing else changes.
-  FimOptions options = options_of(1, 0);
+  FimOptions options = fim_of(1, 0);
   Tokens text(16);
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = i % 2 == 0 ? 'a' : 'b';
   const Tokens result = read(text, options, 3);
@@ -210,10 +210,10 @@ TEST(FimSamples, EndEarlyWhereTheEncodingIsShorter) {
 }
 
 TEST(FimOptions, AreChecked) {
-  EXPECT_NO_THROW(validate(options_of(0.5, 0.5), 301));
-  EXPECT_THROW(validate(options_of(1.5, 0.5), 301), ConfigError);
-  EXPECT_THROW(validate(options_of(0.5, 0.5), 260), ConfigError);
-  FimOptions same = options_of(0.5, 0.5);
+  EXPECT_NO_THROW(validate(fim_of(0.5, 0.5), 301));
+  EXPECT_THROW(validate(fim_of(1.5, 0.5), 301), ConfigError);
+  EXPECT_THROW(validate(fim_of(0.5, 0.5), 260), ConfigError);
+  FimOptions same = fim_of(0.5, 0.5);
   same.middle = same.prefix;
   EXPECT_THROW(validate(same, 301), ConfigError);
 }
