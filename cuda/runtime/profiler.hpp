@@ -4,8 +4,8 @@
 
 namespace trireme::cuda {
 
-// Calls that a profiler beside the program hears, Nsight Systems for one. Without a profiler they do nothing. NVTX is the
-// header of the toolkit; it loads a profiler's library by itself.
+// Calls that a profiler beside the program hears, Nsight Systems for one. Without a profiler they do nothing. NVTX is
+// the header of the toolkit; it loads a profiler's library by itself.
 
 /// cudaProfilerStart and cudaProfilerStop.
 void start_profiler(const Device& device);

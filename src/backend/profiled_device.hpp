@@ -4,7 +4,8 @@
 
 namespace trireme {
 
-/// Interface of a backend whose device a profiler records (Nsight Systems). It names parts of the work as a RangeMarker.
+/// Interface of a backend whose device a profiler records (Nsight Systems). It names parts of the work as a
+/// RangeMarker.
 class ProfiledDevice : public RangeMarker {
  public:
   /// Begins and ends the part of the program that a profiler records, where it was told to wait for that

@@ -145,13 +145,13 @@ TEST_F(CudaBackendOnFakes, TellsAProfilerWhatToRecordAndTheNamesOfTheParts) {
     const TraceScope forward(&ranges, "forward", "pipeline");
   }
   device->stop_profiler();
-  EXPECT_THAT(fake_cuda::log(), testing::ElementsAre("cudaProfilerStart", "nvtxRangePush iteration",
-                                                     "nvtxRangePush forward", "nvtxRangePop", "nvtxRangePop",
-                                                     "cudaProfilerStop"));
+  EXPECT_THAT(fake_cuda::log(),
+              testing::ElementsAre("cudaProfilerStart", "nvtxRangePush iteration", "nvtxRangePush forward",
+                                   "nvtxRangePop", "nvtxRangePop", "cudaProfilerStop"));
   ranges.resolve();
   EXPECT_THAT(ranges.spans(), testing::IsEmpty()) << "without times there are only ranges";
   fake_cuda::fail_next("cudaProfilerStart", cudaErrorMemoryAllocation);
-  EXPECT_THAT(message_of<CudaError>([&] { device->start_profiler(); }), HasSubstr("cudaProfilerStart"));
+  EXPECT_THAT(message_of([&] { device->start_profiler(); }), HasSubstr("cudaProfilerStart"));
 }
 
 TEST_F(CudaBackendOnFakes, SupportsWhatItsInterfacesSay) {

@@ -60,9 +60,9 @@ void ReportOptions::settle(int ranks, bool cuda_graphs, Problems& problems) {
   tensorboard.loss_scale = !no_loss_scale_;
   tensorboard.throughput = throughput;
   if (!peak_text_.empty()) problems.attempt([&] { peak = train::parse_peak(peak_text_); });
-  problems.expect(profile_start < profile_end,
-                  fmt::format("--profile-step-start {} must be less than --profile-step-end {}", profile_start,
-                              profile_end));
+  problems.expect(
+      profile_start < profile_end,
+      fmt::format("--profile-step-start {} must be less than --profile-step-end {}", profile_start, profile_end));
   for (const std::string& text : rank_texts_) {
     int rank = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);

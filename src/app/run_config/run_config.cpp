@@ -85,7 +85,8 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
   config_.initialisation.check(options_, problems);
   config_.optimizer.settle(options_, config_.batch, problems);
   const GridOptions& grid = config_.parallel.grid;
-  config_.report.settle(data_ranks * grid.tensor * grid.pipeline * grid.context, config_.execution.cuda_graphs, problems);
+  config_.report.settle(data_ranks * grid.tensor * grid.pipeline * grid.context, config_.execution.cuda_graphs,
+                        problems);
 }
 
 const RunConfig& RunConfigReader::finish(Problems& problems) {
