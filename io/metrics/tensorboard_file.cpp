@@ -103,6 +103,9 @@ void TensorboardFile::write(const train::TrainRecord& r) {
   if (options_.loss_scale) curves.push_back({"loss-scale", r.loss_scale});
   if (options_.world_size) curves.push_back({"world-size", static_cast<double>(world_size_)});
   curves.push_back({"grad-norm", r.grad_norm});
+  if (r.num_zeros) curves.push_back({"num-zeros", static_cast<double>(*r.num_zeros)});
+  if (r.params_norm) curves.push_back({"params-norm", *r.params_norm});
+  if (r.decoupled_learning_rate) curves.push_back({"decoupled-learning-rate", *r.decoupled_learning_rate});
   std::vector<Scalar> others;
   if (options_.memory) {
     others.push_back({"mem-allocated-bytes", static_cast<double>(backend_.allocated_bytes())});
@@ -126,7 +129,8 @@ void TensorboardFile::write(std::int64_t iteration, const train::RankTimes::Repo
 }
 
 void TensorboardFile::write(const train::EvaluationRecord& r) {
-  const std::string split = r.split == data::Split::test ? " test" : " validation";
+  const std::string split =
+      (r.split == data::Split::test ? " test" : " validation") + (r.set.empty() ? "" : "-" + r.set);
   std::vector<Scalar> curves;
   const auto put = [&](const std::string& name, double loss) {
     curves.push_back({name + split, loss});

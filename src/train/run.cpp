@@ -1,5 +1,7 @@
 #include "src/train/run.hpp"
 
+#include <algorithm>
+
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 
@@ -135,14 +137,17 @@ class TrainingLoop {
 
   RunEnd evaluate_alone() {
     if (validates_) validate();
-    if (data_.test && schedule_.eval_iterations > 0 && stop_ == Stop::none) evaluate(data::Split::test, *data_.test, 0);
+    if (data_.test && schedule_.eval_iterations > 0 && stop_ == Stop::none) {
+      evaluate(data::Split::test, "", *data_.test, 0);
+    }
     return stop_ == Stop::none ? RunEnd::complete : end_early();
   }
 
   /// Validates on samples that no other validation of this run reads: on the split, then on each validation set.
   void validate() {
     if (hooks_.evaluate) return hooks_.evaluate();
-    const std::int64_t earlier = schedule_.eval_interval > 0 ? (progress().iteration - 1) / schedule_.eval_interval : 0;
+    const std::int64_t earlier =
+        schedule_.eval_interval > 0 ? std::max<std::int64_t>(progress().iteration - 1, 0) / schedule_.eval_interval : 0;
     const std::int64_t first_batch = earlier * schedule_.eval_iterations;
     if (data_.valid && !evaluate(data::Split::valid, "", *data_.valid, first_batch)) return;
     for (const data::ValidationSet& set : data_.valid_sets) {

@@ -155,7 +155,13 @@ TEST_F(TensorboardFileTest, HoldsMegatronsCurves) {
     TensorboardFile file = open();
     train::TrainRecord first = record(1);
     first.sop_loss = 0.5;
+    first.num_zeros = 3;
+    first.params_norm = 1.5;
+    first.decoupled_learning_rate = 0.25;
     file.write(first);
+    train::EvaluationRecord code = evaluation(1, data::Split::valid);
+    code.set = "code";
+    file.write(code);
     file.write(evaluation(1, data::Split::valid));
     file.write(evaluation(1, data::Split::test));
   }
@@ -166,6 +172,11 @@ TEST_F(TensorboardFileTest, HoldsMegatronsCurves) {
                                                    {"loss-scale", 1024},
                                                    {"world-size", 6},
                                                    {"grad-norm", 0.25},
+                                                   {"num-zeros", 3},
+                                                   {"params-norm", 1.5},
+                                                   {"decoupled-learning-rate", 0.25},
+                                                   {"lm loss validation-code", 2},
+                                                   {"lm loss validation-code ppl", std::exp(2.0F)},
                                                    {"lm loss validation", 2},
                                                    {"lm loss validation ppl", std::exp(2.0F)},
                                                    {"lm loss test", 2},
