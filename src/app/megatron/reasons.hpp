@@ -52,6 +52,7 @@ inline constexpr std::string_view pipelined = "stages work on micro-batches at t
 inline constexpr std::string_view plain_heads = "every head has keys and values of its own";
 inline constexpr std::string_view positions =
     "this form of positions is absent; nearest: --position-embedding-type rope";
+inline constexpr std::string_view curves = "is how TensorBoard's files are written";
 inline constexpr std::string_view process = "tunes Python, PyTorch or their loaders, which are not here";
 inline constexpr std::string_view profilers = "this profiler is absent; nearest: --trace-file";
 inline constexpr std::string_view reinforcement = "reinforcement learning is absent; nearest: trireme finetune";

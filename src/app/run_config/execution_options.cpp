@@ -39,7 +39,6 @@ void ExecutionOptions::settle(const Options& options, const ParallelOptions& par
       !recomputation.distribute || !parallel.sequence_parallel,
       "--distribute-saved-activations and --sequence-parallel exclude each other: with the second, activations are "
       "distributed already");
-  if (parallel.grid.tensor == 1) recomputation.distribute = false;
   problems.expect(
       !cuda_graphs || device.communicator != DeviceTransport::staged,
       "--cuda-graphs and --communicator staged exclude each other: the second sends every message by the host");

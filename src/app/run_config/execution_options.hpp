@@ -15,7 +15,7 @@ struct ExecutionOptions {
   bool recompute_activations = false;
 
   void declare(Options& options);
-  /// Sets `recomputation` from the flag. One tensor rank distributes nothing.
+  /// Sets `recomputation` from the flag.
   void settle(const Options& options, const ParallelOptions& parallel, const DeviceOptions& device, Problems& problems);
 };
 

@@ -102,12 +102,14 @@ const RunConfig& RunConfigReader::finish(Problems& problems) {
 }
 
 train::ExecutionConfig RunConfig::execution_config() const {
+  model::Recomputation recomputation = execution.recomputation;
+  recomputation.distribute = recomputation.distribute && parallel.grid.tensor > 1;
   return {.dtype = precision.dtype,
           .sequence_length = batch.sequence_length.value_or(0),
           .micro_batch_size = batch.micro_batch_size,
           .vocabulary_multiple = parallel.grid.vocabulary_multiple,
           .padded_vocabulary_size = parallel.grid.padded_vocabulary,
-          .recomputation = execution.recomputation,
+          .recomputation = recomputation,
           .cuda_graphs = execution.cuda_graphs,
           .parallel = parallel.config(precision.dtype)};
 }

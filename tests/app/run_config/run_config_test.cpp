@@ -169,7 +169,8 @@ TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {
 }
 
 TEST(RunConfig, NamesReportsThatNothingReads) {
-  const auto idle = [](const std::vector<std::string>& arguments) {
+  const auto idle = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--lr", "1"});
     Options options("trireme train", "");
     RunConfigReader reader(options);
     options.parse(arguments);

@@ -199,6 +199,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   e.vocabulary_multiple = g.vocabulary_multiple;
   e.padded_vocabulary_size = g.padded_vocabulary;
   e.recomputation = execution.recomputation;
+  e.recomputation.distribute = e.recomputation.distribute && parallel.grid.tensor > 1;
   e.cuda_graphs = execution.cuda_graphs;
   e.parallel = parallel.config(precision.dtype);
   space.base.options.global_batch_size = batch.global_batch_size.value_or(batch.micro_batch_size * grid.data_size());
