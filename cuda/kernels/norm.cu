@@ -134,8 +134,14 @@ __global__ void __launch_bounds__(block_threads, 2)
   if (row < rows) normalise_row(norm, row, h, LaneRow<T, held>(x + row * h, h), y + row * h);
 }
 
+/// Blocks of bias_dropout_add_norm that run on a multiprocessor at once.
 template <class T, int held>
-__global__ void __launch_bounds__(block_threads, held == 6 ? 3 : 2)
+constexpr int blocks_at_once = held == 6                     ? 3
+                               : held == 0 && sizeof(T) == 2 ? 5
+                                                             : 2;
+
+template <class T, int held>
+__global__ void __launch_bounds__(block_threads, blocks_at_once<T, held>)
     bias_dropout_add_norm_kernel(std::int64_t rows, std::int64_t h, std::int64_t batch, const T* x, const T* bias,
                                  const T* residual, Dropout dropout, Norm<T> norm, T* sum, T* y) {
   const std::int64_t row = own_row();

@@ -41,7 +41,7 @@ TEST(LayoutText, TakesMegatronsPieces) {
   EXPECT_THAT(layers_of_chunks("E(tt|tt|)*3L"), ElementsAre(2, 2, 2, 2, 2, 2, 0));
   const PipelineLayout layout = PipelineLayout::of(62, 16, {.layers = layers_of_chunks("Et*3|(tt|)*29,t|L")});
   EXPECT_EQ(layout.chunks, 2);
-  EXPECT_EQ(layout.first_layer(16), 33);  // of the first rank's second chunk
+  EXPECT_EQ(layout.first_layer(16), 33);  // the first rank's second chunk
   EXPECT_EQ(layout.first_layer(30), 61);
 }
 
