@@ -43,9 +43,8 @@ done_by 1 train "${cpu_run[@]}" --save from_cpu --save-interval 2
 done_by 1 train "${run[@]}" --load from_cpu/step-00000002 --metrics-file back.jsonl
 check "and one of the CPU on the GPU" same_losses back.jsonl cpu.jsonl 2e-4
 
-# Reports for operators, by events of the streams.
+# Reports for operators. Events of the fakes are all equally far apart: cuda_training_test holds their times.
 done_by 1 train "${run[@]}" --timing-log-level 2 --profile --profile-step-start 1 --profile-step-end 3 --trace-file trace.json
-check "the log has the times of an iteration's parts" grep -q "backward-compute \.*: ([0-9.]*, [0-9.]*) rank 0 on " err
 check "and the iterations that a profiler records" grep -q 'a profiler records iterations 2 to 3 on rank 0' err
 check "the trace has every micro-batch" \
   [ "$(grep -c '"name": "forward"' trace.json)" = "$(grep -c '"name": "backward"' trace.json)" ]
