@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 #include "io/metrics/append_file.hpp"
@@ -46,6 +48,8 @@ std::time_t time_of(const std::string& text) {
 
 ProgressFile::ProgressFile(const std::string& folder, int ranks, const RunWork& work, std::function<std::time_t()> now)
     : path_(folder + "/progress.txt"), ranks_(ranks), now_(std::move(now)), start_{now_(), work.flops} {
+  std::error_code ignored;  // the file's own error says more
+  std::filesystem::create_directories(folder, ignored);
   append(start_text);
 }
 

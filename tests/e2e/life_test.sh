@@ -120,22 +120,17 @@ on 2 train "${run[@]/#12/8}" --dtype fp32 --load two.fp32 --override-opt-param-s
 check "neither does one that is beyond its end" [ "$code $(grep -c 'nothing to do' err)" = "0 1" ]
 
 # Other settings of the learning rate: refused, unless it is said whose count.
-cp -r two.fp32 decided
-sed -i 's/step-00000012/step-00000007/' decided/LATEST
-faster=("${run[@]/#0.01/0.02}" --dtype fp32 --metrics-file decided.jsonl)
-if [ -d decided/step-00000007 ]; then
-  refused 3 "or --use-checkpoint-opt-param-scheduler to go on with the checkpoint's" 2 train "${faster[@]}" --load decided
-  done_by 2 train "${faster[@]}" --load decided --override-opt_param-scheduler
-  check "the command line's learning rate counts" [ "$(field learning_rate decided.jsonl | head -1)" = \
-    "$(awk 'BEGIN { printf "%.17g", 0.02 * (1 - 5 / 9) }')" ]
-  check "and is logged" grep -q -- "--lr was 0.01 in the checkpoint, now 0.02" err
-  done_by 2 train "${faster[@]}" --load decided --use-checkpoint-opt_param-scheduler
-  check "the checkpoint's learning rate counts" \
-    cmp <(field learning_rate decided.jsonl) <(field learning_rate one.fp32.jsonl | tail -5)
-  check "and is logged, too" grep -q -- "--lr 0.01 is the checkpoint's, in place of 0.02" err
-else
-  failed "there is a checkpoint to decide about"
-fi
+faster=("${run[@]/#0.01/0.02}" --dtype fp32 --metrics-file decided.jsonl --load two.fp32 --ckpt-step 7)
+refused 3 "or --use-checkpoint-opt-param-scheduler to go on with the checkpoint's" 2 train "${faster[@]}"
+done_by 2 train "${faster[@]}" --override-opt_param-scheduler
+check "the command line's learning rate counts" [ "$(field learning_rate decided.jsonl | head -1)" = \
+  "$(awk 'BEGIN { printf "%.17g", 0.02 * (1 - 5 / 9) }')" ]
+check "and is logged" grep -q -- "--lr was 0.01 in the checkpoint, now 0.02" err
+done_by 2 train "${faster[@]}" --use-checkpoint-opt_param-scheduler
+check "the checkpoint's learning rate counts" \
+  cmp <(field learning_rate decided.jsonl) <(field learning_rate one.fp32.jsonl | tail -5)
+check "and is logged, too" grep -q -- "--lr 0.01 is the checkpoint's, in place of 0.02" err
+
 # Evaluation alone: of a checkpoint as its training measured it, and of initial weights.
 done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save elsewhere --skip-train --metrics-file skipped.jsonl --tp 2
 for name in valid_loss test_loss; do

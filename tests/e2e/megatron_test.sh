@@ -14,8 +14,8 @@ done_by 1 train --num-layers 4 --hidden-size 16 --num-attention-heads 4 --seq-le
   --vocab-file vocab.json --merge-file merges.txt
 check "satisfied flags are in one line" [ "$(grep -c 'satisfied already: --DDP-impl local, .*--merge-file merges.txt' err)" = 1 ]
 check "other names are in one line" grep -q 'by another name: .*--warmup .25 is --lr-warmup-fraction .25' err
-field loss own.jsonl >own
-field loss pasted.jsonl >pasted
+field lm_loss own.jsonl >own
+field lm_loss pasted.jsonl >pasted
 check "a pasted line trains the same run" cmp own pasted
 check "it has eight losses" [ "$(wc -l <pasted)" = 8 ]
 
