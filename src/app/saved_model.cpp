@@ -36,7 +36,10 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, con
     result.store = std::make_unique<io::CheckpointStore>(location.root);
     if (options.step) location.step = find_step(*result.store, path, location.step, *options.step);
   });
-  if (options.optional && location.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) return {};
+  if (options.optional && location.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) {
+    if (options.warns && world.rank() == 0) log::warn("there is no checkpoint in {}: the run begins anew", path);
+    return {};
+  }
   result.reader = checkpoint::open_checkpoint(*result.store, world, location.step);
   collectively(world, [&] {
     const checkpoint::Manifest& manifest = result.reader->manifest();

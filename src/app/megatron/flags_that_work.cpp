@@ -78,7 +78,7 @@ constexpr auto table = std::to_array<Flag>({
     {"eval-only true", one, "BLOOM", works, "--skip-train"},
     {"exit-duration-in-mins", one, "v2.0-", works, ""},
     {"exit-interval", one, "v1.0-", works, ""},
-    {"exit-on-missing-checkpoint", none, "23.04-", satisfied, why::missing},
+    {"exit-on-missing-checkpoint", none, "23.04-", works, ""},
     {"exit-signal SIGTERM", one, "0.16-", satisfied, why::signals},
     {"exit-signal SIGUSR1", one, "0.16-", satisfied, why::signals},
     {"exp-avg-dtype", one, "0.11-", works, ""},

@@ -37,7 +37,6 @@ inline constexpr std::string_view loaded = "a checkpoint is saved and loaded who
 inline constexpr std::string_view loader = "nearest: --data-path";
 inline constexpr std::string_view loggers = "this log is absent; nearest: --metrics-file";
 inline constexpr std::string_view masters = "master weights are fp32";
-inline constexpr std::string_view missing = "a missing checkpoint is an error, unless --load-or-init is given";
 inline constexpr std::string_view network = "tunes Megatron-LM's communication; results do not depend on it";
 inline constexpr std::string_view no_table = "rotary positions have no table";
 inline constexpr std::string_view not_yet = "not in this release of Trireme";

@@ -8,6 +8,10 @@ void CheckpointOptions::declare(Options& options, RunKind kind) {
   options.add("ckpt-step", &step, "N", "With --load: the checkpoint of this iteration in place of the newest.",
               at_least(0));
   options.add_flag("load-or-init", &load_or_init, "With --load: begin anew where there is no checkpoint yet.");
+  options.add_flag(
+      "exit-on-missing-checkpoint", &exit_on_missing,
+      "With --load and --save of one folder: an error where it has no checkpoint. Without this option such "
+      "a run begins anew, with a warning.");
   if (kind == RunKind::pretraining) {
     options.add_flag("finetune", &finetune,
                      "With --load: begin a new run with the weights of the checkpoint. Iteration, samples, moments, "
@@ -45,6 +49,9 @@ void CheckpointOptions::declare(Options& options, RunKind kind) {
 
 void CheckpointOptions::check(const Options& options, Problems& problems) const {
   problems.expect(!load_or_init || !load.empty(), "--load-or-init needs --load");
+  problems.expect(!exit_on_missing || !load.empty(), "--exit-on-missing-checkpoint needs --load");
+  problems.expect(!exit_on_missing || !load_or_init,
+                  "--exit-on-missing-checkpoint and --load-or-init exclude each other");
   problems.expect(!step || !load.empty(), "--ckpt-step needs --load");
   problems.expect(!step || !load_or_init,
                   "--ckpt-step and --load-or-init exclude each other: a step that is named must be there");

@@ -20,6 +20,7 @@ struct CheckpointOptions {
   std::string load;
   std::optional<std::int64_t> step;  ///< iteration of the checkpoint in `load`; the newest, unless given
   bool load_or_init = false;
+  bool exit_on_missing = false;
   bool finetune = false;
   bool no_load_optimizer = false;
   bool no_save_optimizer = false;
@@ -37,7 +38,12 @@ struct CheckpointOptions {
   /// Use of the optimizer's state in what is loaded to go on from, and in what is saved.
   train::OptimizerState loaded_optimizer() const { return state_of(no_load_optimizer); }
   train::OptimizerState saved_optimizer() const { return state_of(no_save_optimizer); }
-  OpenOptions source() const { return {.step = step, .optional = load_or_init}; }
+  /// Checkpoint to go on from. Where it is missing, a run begins anew on request, or if it saves to the same folder, as
+  /// Megatron-LM's runs do.
+  OpenOptions source() const {
+    const bool same_folder = load == save && !exit_on_missing && !step && !finetune && !no_load_optimizer;
+    return {.step = step, .optional = load_or_init || same_folder, .warns = !load_or_init};
+  }
   ScheduleSource schedule_source() const {
     return override_schedule         ? ScheduleSource::command_line
            : use_checkpoint_schedule ? ScheduleSource::checkpoint
