@@ -13,7 +13,7 @@ reader/bin/pip install --quiet "tensorboard${2:+==$2}"
 for _ in $(seq 200); do echo '{"text": "the ship rows nine oars, the crew rows ten, and the rest of them sing"}'; done >text.jsonl
 "$trireme" corpus build --input text.jsonl --output corpus.h5 --tokenizer bytes --append-eod >log 2>&1
 run=(train --num-layers 2 --hidden-size 16 --num-attention-heads 4 --seq-length 16 --data-path corpus.h5 --global-batch-size 4
-  --train-iters 20 --lr 0.01 --eval-interval 5 --eval-iters 1 --split 80,10,10 --backend cpu --save run --metrics-file metrics.jsonl
+  --train-iters 20 --lr 0.01 --eval-interval 5 --eval-iters 1 --split 80,10,10 --backend cpu --metrics-file metrics.jsonl
   --tensorboard-dir curves --log-timers-to-tensorboard --log-memory-to-tensorboard --log-validation-ppl-to-tensorboard
   --log-world-size-to-tensorboard)
 life() { # life EXIT_CODE OPTION...
@@ -21,10 +21,10 @@ life() { # life EXIT_CODE OPTION...
   "$trireme" "${run[@]}" "${@:2}" >log 2>&1 || code=$?
   [ "$code" = "$1" ] || { echo "exit code $code instead of $1"; cat log; exit 1; }
 }
-life 75 --exit-interval 7
+life 75 --save run --exit-interval 7
 # Iterations that are not in the last checkpoint when the run is killed.
-(life 0 --load run --save elsewhere)
-life 0 --load run
+life 0 --load run --save elsewhere
+life 0 --load run --save run
 
 reader/bin/python - <<'PYTHON'
 import json, math, sys
