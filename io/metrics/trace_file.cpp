@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "io/json/trace_json.hpp"
@@ -29,14 +30,18 @@ TraceFile::Reading TraceFile::read_clock() const {
 double TraceFile::write(const std::string& process) {
   recorder_.resolve();
   const Reading end = read_clock();
-  const double drift = (end.offset.us - begin_.offset.us) / std::max(1.0, end.at_us - begin_.at_us);
+  const double change_us = end.offset.us - begin_.offset.us;
+  const double reading_error_us = begin_.offset.error_us + end.offset.error_us;
+  // A change within the errors of both readings is none: divided by the time of a short recording it would be large.
+  const double drift =
+      std::abs(change_us) <= reading_error_us ? 0 : change_us / std::max(1.0, end.at_us - begin_.at_us);
   std::vector<TraceSpan> spans = recorder_.spans();
   for (TraceSpan& span : spans) {
     for (double* time_us : {&span.start_us, &span.end_us}) {
       *time_us += begin_.offset.us + drift * (*time_us - begin_.at_us);
     }
   }
-  double error_us = std::max(begin_.offset.error_us, end.offset.error_us) + recorder_.error_us();
+  double error_us = reading_error_us + recorder_.error_us();
   ImmediateStream host;
   world_.all_reduce(host, TensorView(&error_us, {1}), ReduceOp::max).wait(host);
 
