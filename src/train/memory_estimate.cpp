@@ -37,7 +37,8 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
 
   const std::vector<model::MicroBatch> micro_batches(
       static_cast<std::size_t>(trainer.batches().max_micro_batches()),
-      unseen_micro_batch(config, model.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
+      unseen_micro_batch(sample_fields(config, options.documents), model.sequence_shard().rows,
+                         execution.micro_batch_size, execution.dtype));
   model.run(micro_batches,
             {.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout});
   model.reduce_gradients();

@@ -26,6 +26,10 @@ Attributes attributes_of(const TrainOptions& options) {
     }
   }
   attributes.put("training.loss-average", options.loss_average, loss_average_names);
+  const DocumentOptions& documents = options.documents;
+  if (documents.reset_position_ids) attributes.put("training.reset-position-ids", true);
+  if (documents.reset_attention_mask) attributes.put("training.reset-attention-mask", true);
+  if (documents.eod_mask_loss) attributes.put("training.eod-mask-loss", true);
   attributes.put_shortest("training.clip-grad", options.clip_grad);
   if (options.grad_norm_power != 2) {
     const bool is_infinite = options.grad_norm_power == optim::infinity_norm;

@@ -62,12 +62,20 @@ struct DecoupledRate {
   double minimum = 0;
 };
 
+/// Treatment of the documents that share a sample of running text. The corpus' offsets tell where they begin.
+struct DocumentOptions {
+  bool reset_position_ids = false;    ///< positions count from the start of each document
+  bool reset_attention_mask = false;  ///< no token attends to other documents
+  bool eod_mask_loss = false;         ///< the last token of a document predicts nothing; the samples' source does it
+};
+
 /// Options that the updates of a run depend on, beside its data and its grid.
 struct TrainOptions {
   std::int64_t global_batch_size = 1;
   std::optional<BatchGrowth> ramp_up;
   bool decrease_batch_size = false;  ///< round batches down to what micro-batch size and data ranks can do
   LossAverage loss_average = LossAverage::tokens;
+  DocumentOptions documents;
   std::uint64_t seed = 1234;  ///< seed of initial weights and dropout
   optim::LrSchedule lr_schedule;
   optim::OptimizerOptions optimizer;

@@ -15,7 +15,7 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
       batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size,
                model.execution().micro_batch_size, model.grid().data_size()),
       loader_(model.backend(), model.sequence_shard(), model.execution().micro_batch_size, batches_.max_micro_batches(),
-              model.execution().dtype, sample_fields(model.config())),
+              model.execution().dtype, sample_fields(model.config(), options.documents)),
       optimizer_(optim::make_optimizer(model.backend(), model.parameters(),
                                        {*model.communicators().tensor, model.gradient_group()}, options.optimizer)),
       loss_scaler_(options.loss_scale),

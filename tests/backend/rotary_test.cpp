@@ -19,6 +19,7 @@ struct Case {
   std::int64_t projections = 1, projection = 0;
   Positions at;
   RotaryEmbedding rotary{2, 10000};
+  std::vector<std::int32_t> ids{};  ///< [positions, batch] in the place of `at`; none: `at`
   std::int64_t numel() const { return positions * batch * projections * heads * d; }
 };
 
@@ -33,8 +34,15 @@ std::vector<double> rotated(DType dtype, const Case& c, std::vector<double>& val
   const TensorView projection(
       x.view().data() + static_cast<std::int64_t>(size_of(dtype)) * c.projection * c.heads * c.d, dtype,
       x.view().shape());
+  const Tensor ids = make_tensor(b, {std::ssize(c.ids)}, c.ids);
   b.rotary().rotate(b.compute_stream(), c.rotary,
-                    {{projection, c.batch * row, row, c.d}, c.positions, c.batch, c.heads, c.at}, rotation);
+                    {{projection, c.batch * row, row, c.d},
+                     c.positions,
+                     c.batch,
+                     c.heads,
+                     c.at,
+                     c.ids.empty() ? nullptr : ids.view().as<std::int32_t>()},
+                    rotation);
   return values_of(b, x);
 }
 
@@ -46,7 +54,7 @@ std::vector<double> reference(const Case& c, const std::vector<double>& values, 
     for (std::int64_t head = 0; head < c.heads; ++head) {
       const std::size_t at = ((row * c.projections + c.projection) * c.heads + head) * c.d;
       for (std::int64_t i = 0; i < half; ++i) {
-        const double position = static_cast<double>(c.at[row / c.batch]);
+        const double position = static_cast<double>(c.ids.empty() ? c.at[row / c.batch] : c.ids[row]);
         double angle = position * std::pow(c.rotary.base, -2.0 * i / c.rotary.channels);
         if (rotation == Rotation::backward) angle = -angle;
         result[at + i] = values[at + i] * std::cos(angle) - values[at + i + half] * std::sin(angle);
@@ -137,6 +145,16 @@ TEST_P(RotaryTypes, RowsMayStandInTwoPieces) {
     std::vector<double> x = random_values(c.numel(), 7);
     const std::vector<double> actual = rotated(GetParam(), c, x);
     expect_close(actual, reference(c, x, Rotation::forward), tolerance(GetParam(), Operation::sum), "x");
+  }
+}
+
+TEST_P(RotaryTypes, EachSampleMayHavePositionsOfItsOwn) {
+  Case c{33, 3, 2, 6, 2, 1, {50}, {6, 10000}};
+  for (std::int32_t i = 0; i < 33 * 3; ++i) c.ids.push_back(i * 37 % 200);
+  for (const Rotation rotation : {Rotation::forward, Rotation::backward}) {
+    std::vector<double> x = random_values(c.numel(), 8);
+    const std::vector<double> actual = rotated(GetParam(), c, x, rotation);
+    expect_close(actual, reference(c, x, rotation), tolerance(GetParam(), Operation::sum), "x");
   }
 }
 

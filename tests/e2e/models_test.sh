@@ -78,3 +78,21 @@ refused 2 "--hidden-size 16 must be a multiple of --num-attention-heads 3, or --
   1 train $(sed 's/--num-attention-heads 4/--num-attention-heads 3/' <<<"${run[*]}")
 refused 2 "--swiglu at --hidden-size 16" 1 train "${run[@]}" --swiglu
 refused 2 "--normalization" 1 train "${run[@]}" --normalization rms
+
+# Documents apart in their samples: each option changes the run, on no grid.
+packed=("${run[@]/#16/64}")
+apart=(--reset-position-ids --reset-attention-mask --eod-mask-loss)
+for option in "" "${apart[@]}"; do
+  # shellcheck disable=SC2086  # an option or none
+  done_by 1 train "${packed[@]}" $option --metrics-file packed.jsonl
+  field lm_loss packed.jsonl | tail -1 >>packed.losses
+done
+check "documents apart: each option changes the losses" [ "$(sort -u packed.losses | wc -l)" = 4 ]
+done_by 1 train "${packed[@]}" "${apart[@]}" --metrics-file packed.jsonl --save packed
+field lm_loss packed.jsonl >packed.one
+done_by 2 train "${packed[@]}" "${apart[@]}" --metrics-file packed.jsonl --cp 2
+field lm_loss packed.jsonl >packed.two
+check "documents apart: two context ranks train as one does" close_to packed.one packed.two 1e-10
+done_by 1 train "${packed[@]}" "${apart[@]:1}" --load packed
+check "documents apart: a change is said" grep -q \
+  "reset-position-ids was true in the checkpoint, now not set" err

@@ -132,6 +132,7 @@ class Table {
     config.steps = *options.batch.train_iterations;
     config.init_scale = 8;  // attention far from uniform, so that a wrong position or mask is seen
     config.train = options.train_options();
+    config.documents = options.data.documents;
     return config;
   }
 

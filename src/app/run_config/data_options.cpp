@@ -41,6 +41,12 @@ void DataOptions::declare(Options& options) {
                      "single: samples one after another in the order of --sampling. cyclic: each epoch of the corpus "
                      "in a random order "
                      "of its own, whatever the length of the run.");
+  options.add_flag("reset-position-ids", &documents.reset_position_ids,
+                   "Count positions from the start of each document in a sample.");
+  options.add_flag("reset-attention-mask", &documents.reset_attention_mask,
+                   "Let no token attend to other documents in its sample.");
+  options.add_flag("eod-mask-loss", &documents.eod_mask_loss,
+                   "Leave out the loss of the last token of each document, whose next token is another's first.");
   masking.declare(options);
   fim.declare(options);
   options.add("data-cache-path", &cache_path, "DIR",
@@ -72,6 +78,13 @@ void DataOptions::settle(const Options& options, const std::optional<model::Mode
                   "--dataloader-type cyclic would mask a BERT's samples alike in every epoch: leave it out");
   problems.expect(!model->is_bert() || sampling != data::Sampling::sequential,
                   "--sampling sequential reads running text, but a BERT's samples are always shuffled: leave it out");
+  const bool has_documents = documents.reset_position_ids || documents.reset_attention_mask || documents.eod_mask_loss;
+  problems.expect(fim.rate == 0 || !has_documents,
+                  "--fim-rate rearranges documents, whose places in a sample --reset-position-ids, "
+                  "--reset-attention-mask and --eod-mask-loss need: leave one out");
+  problems.expect(!model->is_bert() || !has_documents,
+                  "--reset-position-ids, --reset-attention-mask and --eod-mask-loss are for running text, but each "
+                  "sample of a BERT is of one document: leave them out");
   problems.expect(
       model->is_bert() || (!options.given("mask-prob") && !options.given("short-seq-prob")),
       "--mask-prob and --short-seq-prob are options of a BERT: give --model bert-336m or --model-type bert");

@@ -13,6 +13,7 @@
 #include "src/data/dataset/bert/bert_data.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/model/model_config.hpp"
+#include "src/train/train_options.hpp"
 
 namespace trireme::app {
 
@@ -29,6 +30,7 @@ struct DataOptions {
   data::SplitBy split_by = data::SplitBy::automatic;
   data::Sampling sampling = data::Sampling::shuffled;
   data::Sampling loader = data::Sampling::shuffled;  ///< part of `sampling`, once settled
+  train::DocumentOptions documents;
   MaskingOptions masking;
   FillInMiddleOptions fim;
   std::string cache_path;

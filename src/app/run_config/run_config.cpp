@@ -119,6 +119,7 @@ train::TrainOptions RunConfig::train_options() const {
           .ramp_up = batch.ramp_up,
           .decrease_batch_size = batch.decrease,
           .loss_average = batch.loss_average,
+          .documents = data.documents,
           .seed = seed,
           .lr_schedule = optimizer.lr,
           .optimizer = optimizer.optimizer,
@@ -150,6 +151,7 @@ data::GptDataOptions RunConfig::gpt_data_options(const model::ModelConfig& confi
           .split_fractions = data.fractions(),
           .split_by = data.split_by,
           .sampling = data.sampling,
+          .document_ends = data.documents.eod_mask_loss ? data::DocumentEnds::unlabelled : data::DocumentEnds::labelled,
           .vocabulary_size = config.vocabulary,
           .budgets = {}};
 }

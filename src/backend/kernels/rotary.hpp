@@ -29,13 +29,18 @@ struct RotaryEmbedding {
   }
 };
 
-/// The heads to rotate, and the positions of their rows in the sequence.
+/// The heads to rotate, and the positions of their rows: those in the sequence, or others for each row and sample.
 struct RotaryHeads {
   Heads data;
   std::int64_t rows = 0;  ///< the first index of data, its positions
   std::int64_t batch = 0;
   std::int64_t heads = 0;
   Positions positions;
+  const std::int32_t* position_ids = nullptr;  ///< [rows, batch] in the backend's memory; null: `positions`
+
+  constexpr std::int64_t position(std::int64_t row, std::int64_t sample) const {
+    return position_ids == nullptr ? positions[row] : position_ids[row * batch + sample];
+  }
 };
 
 enum class Rotation { forward, backward };

@@ -30,7 +30,8 @@ std::unique_ptr<NextTokenSamples> make_source(const std::shared_ptr<const TokenS
   CheckedTokens tokens(shared, vocabulary);
   const std::int64_t need = *std::max_element(budgets.begin(), budgets.end());
   if (options.sampling == Sampling::sequential) {
-    auto source = std::make_unique<SequentialSamples>(std::move(tokens), length);
+    auto source =
+        std::make_unique<SequentialSamples>(std::move(tokens), length, Remainder::dropped, options.document_ends);
     TRIREME_CHECK(need <= source->size(), DataError,
                   "<sampling> sequential: {} {} samples of <seq_length> {} are needed, but {} has {} tokens, enough "
                   "for {}. Try "
@@ -48,9 +49,9 @@ std::unique_ptr<NextTokenSamples> make_source(const std::shared_ptr<const TokenS
   const bool is_cyclic = options.sampling == Sampling::cyclic;
   const std::vector<std::int64_t> one_epoch = {1};
   auto source = std::make_unique<ShuffledSamples>(std::move(tokens), range, length, is_cyclic ? one_epoch : budgets,
-                                                  static_cast<std::uint32_t>(options.seed), options.cache);
+                                                  static_cast<std::uint32_t>(options.seed), options.cache, options.document_ends);
   if (!is_cyclic) return source;
-  return std::make_unique<CyclicSamples>(std::move(source), need);
+  return std::make_unique<CyclicSamples>(std::move(source), need, options.document_ends);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "src/base/attributes.hpp"
 #include "src/data/dataset/gpt/fim_samples.hpp"
 #include "src/data/dataset/index_cache.hpp"
+#include "src/data/dataset/next_token_labels.hpp"
 #include "src/data/dataset/sample_source.hpp"
 #include "src/data/dataset/sample_splits.hpp"
 #include "src/data/dataset/sampler.hpp"
@@ -29,6 +30,7 @@ struct GptDataOptions {
   std::array<double, 3> split_fractions{0.969, 0.030, 0.001};  ///< see parse_split
   SplitBy split_by = SplitBy::automatic;
   Sampling sampling = Sampling::shuffled;
+  DocumentEnds document_ends = DocumentEnds::labelled;
   std::int64_t vocabulary_size = 0;  ///< vocabulary of the model; 0 for the corpora's own
   /// Samples that the run needs, last; before it those of the runs that it resumes, oldest first (`extend_budgets`).
   /// Stored with a checkpoint they keep the order of the epochs that were begun; see ShuffledSamples.

@@ -1,6 +1,7 @@
 #include "src/model/layers/attention.hpp"
 
 #include <cmath>
+#include <utility>
 
 namespace trireme::model {
 namespace {
@@ -87,10 +88,11 @@ void SelfAttention::normalise(const LayerShape& shape, TensorView qkv, const Hea
 void SelfAttention::rotate(const LayerShape& shape, TensorView qkv, Rotation rotation) const {
   if (rotary_.channels == 0) return;
   RotaryKernels& kernels = context_.backend.rotary();
-  kernels.rotate(context_.stream(), rotary_,
-                 {qkv_heads(qkv, shape, 0), shape.s, shape.b, shape.a_local, shape.positions}, rotation);
-  kernels.rotate(context_.stream(), rotary_,
-                 {qkv_heads(qkv, shape, 1), shape.s, shape.b, shape.kv_local, shape.positions}, rotation);
+  for (const auto& [index, heads] : {std::pair{0, shape.a_local}, {1, shape.kv_local}}) {
+    kernels.rotate(context_.stream(), rotary_,
+                   {qkv_heads(qkv, shape, index), shape.s, shape.b, heads, shape.positions, shape.position_ids},
+                   rotation);
+  }
 }
 
 AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const {
@@ -105,6 +107,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   problem.scale = 1 / std::sqrt(static_cast<double>(shape.d));
   problem.causal = shape.causal;
   problem.lengths = shape.lengths;
+  problem.first_visible = shape.first_visible;
   problem.dropout = dropout;
   problem.first_head = first_head_;
   return problem;

@@ -27,6 +27,8 @@ struct LayerShape {
   Positions positions;   ///< positions of the s rows
   /// AttentionProblem::lengths of the micro-batch: positions of each sample before its padding; null: all.
   const std::int32_t* lengths = nullptr;
+  const std::int32_t* first_visible = nullptr;  ///< AttentionProblem::first_visible of the micro-batch
+  const std::int32_t* position_ids = nullptr;   ///< RotaryHeads::position_ids of the micro-batch
 
   /// Throws ConfigError where heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
   /// `tensor_size`.

@@ -85,6 +85,7 @@ TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
   options.clip_grad = 0.5;
   options.loss_scale = {.dynamic = true, .minimum_scale = 2};
   options.global_batch_size = 3;
+  options.documents.reset_attention_mask = true;
   Attributes now = attributes_of(options);
   now.put("dtype", "fp16");
   EXPECT_THAT(
@@ -97,7 +98,9 @@ TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
           "--weight-decay was 0.01 in the checkpoint, now 0", "--clip-grad was 1 in the checkpoint, now 0.5",
           "--loss-scale was 1 in the checkpoint, now dynamic", "--min-loss-scale was not set in the checkpoint, now 2",
           "--loss-scale-window was not set in the checkpoint, now 1000",
-          "--hysteresis was not set in the checkpoint, now 2", "--global-batch-size was 1 in the checkpoint, now 3"));
+          "--hysteresis was not set in the checkpoint, now 2",
+          "--reset-attention-mask was not set in the checkpoint, now true",
+          "--global-batch-size was 1 in the checkpoint, now 3"));
   EXPECT_THAT(changed_options({{"dtype", "fp32"}}, now),  // an older checkpoint
               testing::ElementsAre("--dtype was fp32 in the checkpoint, now fp16"));
 }

@@ -229,7 +229,7 @@ TEST(RunConfig, ReadsTheCurvesOfTensorboard) {
 TEST(RunConfig, HoldsTheSettledValues) {
   const RunConfig config = read({"--model", "gpt2-124m", "--data-path", "a.h5", "--fp16", "--sequence-parallel",
                                  "--use-distributed-optimizer", "--micro-batch-size", "3", "--sampling", "sequential",
-                                 "--save", "run", "--save-interval", "7"});
+                                 "--save", "run", "--save-interval", "7", "--reset-attention-mask"});
   const train::ExecutionConfig execution = config.execution_config();
   EXPECT_EQ(execution.dtype, DType::fp16);
   EXPECT_EQ(execution.micro_batch_size, 3);
@@ -240,6 +240,14 @@ TEST(RunConfig, HoldsTheSettledValues) {
   EXPECT_EQ(config.schedule().eval_iterations, 0);
   EXPECT_EQ(config.schedule().save_interval, 7);
   EXPECT_EQ(config.gpt_data_options({}).sampling, data::Sampling::sequential);
+  EXPECT_EQ(config.gpt_data_options({}).document_ends, data::DocumentEnds::labelled);
+  EXPECT_TRUE(config.train_options().documents.reset_attention_mask);
+  EXPECT_FALSE(config.train_options().documents.reset_position_ids);
+  const RunConfig other =
+      read({"--model", "gpt2-124m", "--data-path", "a.h5", "--eod-mask-loss", "--reset-position-ids"});
+  EXPECT_EQ(other.gpt_data_options({}).document_ends, data::DocumentEnds::unlabelled);
+  EXPECT_TRUE(other.train_options().documents.reset_position_ids);
+  EXPECT_FALSE(other.train_options().documents.reset_attention_mask);
 }
 
 TEST(RunConfig, GivesABertItsSamples) {
@@ -288,6 +296,9 @@ TEST(RunConfig, RefusesSamplesThatAModelDoesNotRead) {
     return arguments;
   };
   expect_refused(with(bert, {"--sampling", "sequential"}), "a BERT's samples are always shuffled");
+  for (const std::string name : {"--reset-position-ids", "--reset-attention-mask", "--eod-mask-loss"}) {
+    expect_refused(with(bert, {name}), "each sample of a BERT is of one document");
+  }
   expect_refused(with(bert, {"--mask-prob", "0"}), "--mask-prob 0 must be above 0 and at most 1");
   expect_refused(with(bert, {"--short-seq-prob", "1.5"}), "--short-seq-prob 1.5");
   for (const std::string name : {"--mask-prob", "--short-seq-prob"}) {

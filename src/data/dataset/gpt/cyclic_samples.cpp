@@ -31,8 +31,8 @@ std::vector<std::uint32_t> torch_permutation(std::int64_t count, std::int64_t se
   return order;
 }
 
-CyclicSamples::CyclicSamples(std::unique_ptr<NextTokenSamples> epoch, std::int64_t size)
-    : epoch_(std::move(epoch)), size_(size) {
+CyclicSamples::CyclicSamples(std::unique_ptr<NextTokenSamples> epoch, std::int64_t size, DocumentEnds ends)
+    : NextTokenSamples(ends), epoch_(std::move(epoch)), size_(size) {
   TRIREME_CHECK(epoch_->size() > 0, DataError, "an epoch without samples cannot be repeated");
 }
 
@@ -46,9 +46,17 @@ CyclicSamples::Order CyclicSamples::order(std::int64_t epoch) const {
   return found;
 }
 
-void CyclicSamples::read_text(std::int64_t index, std::span<std::int32_t> text) const {
+std::int64_t CyclicSamples::sample_at(std::int64_t index) const {
   const std::int64_t place = index % epoch_->size();
-  epoch_->read_text((*order(index / epoch_->size()))[static_cast<std::size_t>(place)], text);
+  return (*order(index / epoch_->size()))[static_cast<std::size_t>(place)];
+}
+
+void CyclicSamples::read_text(std::int64_t index, std::span<std::int32_t> text) const {
+  epoch_->read_text(sample_at(index), text);
+}
+
+std::vector<std::int64_t> CyclicSamples::document_starts(std::int64_t index) const {
+  return epoch_->document_starts(sample_at(index));
 }
 
 }  // namespace trireme::data
