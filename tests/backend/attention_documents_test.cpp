@@ -42,7 +42,7 @@ std::vector<std::int32_t> every_position(std::int32_t count) {
 INSTANTIATE_TEST_SUITE_P(
     Attention, PackedAttention,
     testing::Combine(
-        testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+        testing::ValuesIn(test::kernel_types()),
         testing::Values(Case{70, 70, 4, 2, 2, 12, true, 0.1, {}, {{}, {1, 69}, {33, 64, 65}, every_position(70)}},
                         Case{65, 65, 2, 4, 2, 16, true, 0.5, {}, {{7, 8, 40}, {64}}},         // grouped heads
                         Case{40, 130, 2, 2, 2, 8, true, 0, {}, {{64, 95, 128}, {20, 129}}},   // queries at the end
@@ -72,7 +72,7 @@ TEST(Attention, EachDocumentGivesWhatItGivesAlone) {
   const Packed packed({s, s, 2, heads, kv_heads, d, true, 0, {}, {{0, 1, 70, 134, s}, {0, 64, s}}});
   AttentionTensors all = random_tensors(packed.p);
   const AttentionTensors given = all;
-  compute(DType::fp64, packed.p, all);
+  compute(test::exact_type(), packed.p, all);
   for (std::int64_t sample = 0; sample < 2; ++sample) {
     const std::vector<std::int32_t>& bounds = packed.shape.documents[sample];
     for (std::size_t document = 0; document + 1 < bounds.size(); ++document) {
@@ -90,8 +90,8 @@ TEST(Attention, EachDocumentGivesWhatItGivesAlone) {
       own.dout = of_queries(given.dout);
       own.k = of_keys(given.k);
       own.v = of_keys(given.v);
-      compute(DType::fp64, alone, own);
-      const Tolerance close = tolerance(DType::fp64, Operation::sum);
+      compute(test::exact_type(), alone, own);
+      const Tolerance close = tolerance(test::exact_type(), Operation::sum);
       expect_close(own.out, of_queries(all.out), close, "out");
       expect_close(own.dq, of_queries(all.dq), close, "dq");
       expect_close(own.dk, of_keys(all.dk), close, "dk");
@@ -101,6 +101,7 @@ TEST(Attention, EachDocumentGivesWhatItGivesAlone) {
 }
 
 TEST(Attention, BackwardOfPackedDocumentsMatchesFiniteDifference) {
+  TRIREME_NEEDS_FP64_KERNELS();
   const Packed packed({5, 6, 2, 2, 1, 2, true, 0.3, {}, {{2, 3}, {4}}});
   AttentionTensors t = random_tensors(packed.p);
   expect_backward_is_derivative(packed.p, t);
@@ -110,7 +111,7 @@ TEST(Attention, BackwardOfPackedDocumentsMatchesFiniteDifference) {
 TEST(Attention, TilesOfOtherDocumentsAreSkipped) {
   const std::int64_t s = 384, d = 16, heads = 2;
   const Packed packed({s, s, 1, heads, 1, d, true, 0.1, {}, {{128, 256}}});
-  for (const DType dtype : {DType::fp64, DType::bf16}) {
+  for (const DType dtype : {test::exact_type(), DType::bf16}) {
     for (std::int64_t damaged = 0; damaged < 3; ++damaged) {
       AttentionTensors t = random_tensors(packed.p);
       for (std::vector<double>* x : {&t.q, &t.k, &t.v, &t.dout}) {
