@@ -66,7 +66,6 @@ TEST_F(FlagTable, HasEveryFlagOnceWithItsReleaseAndMeaning) {
 TEST_F(FlagTable, LeadsToOptionsOfTrain) {
   const std::set<std::string> not_yet = {"check-for-spiky-loss",
                                          "check-weight-hash-across-dp-replicas-interval",
-                                         "eod-mask-loss",
                                          "exp-avg-dtype",
                                          "exp-avg-sq-dtype",
                                          "fim-data",
@@ -77,8 +76,6 @@ TEST_F(FlagTable, LeadsToOptionsOfTrain) {
                                          "no-check-for-nan-in-loss-and-grad",
                                          "nvtx-ranges",
                                          "rerun-mode",
-                                         "reset-attention-mask",
-                                         "reset-position-ids",
                                          "rotary-seq-len-interpolation-factor",
                                          "use-checkpoint-args",
                                          "use-precision-aware-optimizer",
